@@ -1,0 +1,17 @@
+# assay_add_unit_test(module SOURCES foo_test.cpp ... [DEPENDS formats ...])
+# One GoogleTest program `<module>_test` a module; every TEST is one ctest entry.
+function(assay_add_unit_test module)
+  if(NOT ASSAY_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${module}_test ${arg_SOURCES})
+  target_link_libraries(${module}_test PRIVATE assay_options assay::${module} GTest::gtest_main GTest::gmock
+                                               rapidcheck rapidcheck_gtest)
+  target_compile_options(${module}_test PRIVATE -Wno-conversion)
+  target_compile_definitions(${module}_test PRIVATE ASSAY_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  foreach(dependency ${arg_DEPENDS})
+    target_link_libraries(${module}_test PRIVATE assay::${dependency})
+  endforeach()
+  gtest_discover_tests(${module}_test DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST)
+endfunction()

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace assay {
+
+Status make_directories(const std::string& path, unsigned mode) {
+  if (path.empty()) return {};
+  if (::mkdir(path.c_str(), mode) == 0) return {};
+  const int reason = errno;
+  if (reason == ENOENT) {
+    const size_t slash = path.find_last_of('/', path.find_last_not_of('/'));
+    if (slash != std::string::npos && slash > 0) {
+      ASSAY_TRY_STATUS(make_directories(path.substr(0, slash), mode));
+      if (::mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return {};
+      return fail(errno_error(errno, "create folder", path));
+    }
+  }
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return {};
+    return fail(Error{Errc::Usage, path, std::nullopt, "exists and is not a folder"});
+  }
+  return fail(errno_error(reason, "create folder", path));
+}
+
+Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return fail(errno_error(errno, "write", path_for_errors));
+    }
+    content = content.subspan(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
+  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  if (fd < 0) return fail(errno_error(errno, "create", path));
+  Status status = write_all(fd, content, path);
+  if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
+  if (status && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = fail(errno_error(errno, "rename into place", path));
+  }
+  if (!status) ::unlink(temporary.c_str());
+  return status;
+}
+
+}  // namespace assay

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole-file writes: a reader sees the old file, the new file, or none; never half of one.
+#pragma once
+#include <string>
+
+#include "base/bytes.hpp"
+
+namespace assay {
+
+/// Creates `path` and all its parents. Existing folders are fine.
+/// mode    permission bits of the folders it creates, subject to the umask
+[[nodiscard]] Status make_directories(const std::string& path, unsigned mode = 0777);
+
+/// Writes to `<path>.tmp<pid>` in the same folder and renames it over `path`. The temporary file is removed
+/// when anything fails. The parent folder must exist.
+/// errors  NoSpace | Permission | NotFound | Io
+[[nodiscard]] Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode = 0666);
+
+/// write(2) until everything is written, continuing after signals and short writes.
+[[nodiscard]] Status write_all(int fd, ByteSpan content, const std::string& path_for_errors);
+
+}  // namespace assay

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <numeric>
+
+#include "base/atomic_file.hpp"
+#include "base/bytes.hpp"
+#include "base/mapped_file.hpp"
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+
+namespace assay {
+namespace {
+
+std::string temporary_folder() {
+  std::string pattern = testing::TempDir() + "assay_base_XXXXXX";
+  return mkdtemp(pattern.data());
+}
+
+TEST(PythonRepr, PrintsWhatPythonPrints) {
+  // Each right-hand side is the output of repr() in CPython 3.11.
+  EXPECT_EQ(python_repr(1.0), "1.0");
+  EXPECT_EQ(python_repr(-0.0), "-0.0");
+  EXPECT_EQ(python_repr(0.1), "0.1");
+  EXPECT_EQ(python_repr(5.4772257804870605), "5.4772257804870605");
+  EXPECT_EQ(python_repr(1e-4), "0.0001");
+  EXPECT_EQ(python_repr(1e-5), "1e-05");
+  EXPECT_EQ(python_repr(123456789012345680.0), "1.2345678901234568e+17");
+  EXPECT_EQ(python_repr(9007199254740993.0), "9007199254740992.0");
+  EXPECT_EQ(python_repr(1e16), "1e+16");
+  EXPECT_EQ(python_repr(5e-324), "5e-324");
+  EXPECT_EQ(python_repr(std::numeric_limits<double>::quiet_NaN()), "nan");
+  EXPECT_EQ(python_repr(-std::numeric_limits<double>::infinity()), "-inf");
+}
+
+TEST(JsonQuote, EscapesControlCharactersAndReplacesInvalidUtf8) {
+  EXPECT_EQ(json_quote("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+  EXPECT_EQ(json_quote("\xC3\xA9"), "\"\xC3\xA9\"");
+  EXPECT_EQ(json_quote("\xFFx"), "\"\xEF\xBF\xBDx\"");
+  EXPECT_EQ(json_quote("\xED\xA0\x80"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+}
+
+TEST(HumanBytes, UsesPowersOfAThousand) {
+  EXPECT_EQ(human_bytes(999), "999 B");
+  EXPECT_EQ(human_bytes(1234567), "1.2 MB");
+  EXPECT_EQ(human_bytes(999'999), "1.0 MB");
+}
+
+TEST(ByteReader, SaysWhereTheBytesEnd) {
+  const std::string bytes("\x01\x00\x00\x00\xFF", 5);
+  ByteReader reader(as_bytes(bytes));
+  EXPECT_EQ(reader.read<uint32_t>().value(), 1u);
+  const auto second = reader.read<uint32_t>();
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Errc::Truncated);
+  EXPECT_EQ(second.error().offset, 4u);
+}
+
+TEST(MappedFile, RefusesFoldersAndMissingFiles) {
+  EXPECT_EQ(MappedFile::open("/nonexistent/file").error().code, Errc::NotFound);
+  EXPECT_EQ(MappedFile::open("/").error().code, Errc::Unsupported);
+}
+
+TEST(MappedFile, MapsAnEmptyFileAsNoBytes) {
+  const std::string path = temporary_folder() + "/empty";
+  std::ofstream(path).close();
+  EXPECT_EQ(MappedFile::open(path).value().bytes().size(), 0u);
+}
+
+TEST(WriteFileAtomically, ReplacesTheOldContentAndLeavesNoTemporaryFile) {
+  const std::string folder = temporary_folder();
+  ASSERT_TRUE(write_file_atomically(folder + "/a", as_bytes("old")));
+  ASSERT_TRUE(write_file_atomically(folder + "/a", as_bytes("new")));
+  EXPECT_EQ(as_text(MappedFile::open(folder + "/a").value().bytes()), "new");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST(WriteFileAtomically, FullDiskIsAnErrorWithThePath) {
+  const auto status = write_file_atomically("/dev/full/x", as_bytes("a"));
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().path, "/dev/full/x");
+}
+
+TEST(MakeDirectories, CreatesParentsAndAcceptsExistingOnes) {
+  const std::string folder = temporary_folder() + "/a/b/c";
+  ASSERT_TRUE(make_directories(folder));
+  ASSERT_TRUE(make_directories(folder));
+  EXPECT_TRUE(std::filesystem::is_directory(folder));
+  ASSERT_TRUE(write_file_atomically(folder + "/f", as_bytes("")));
+  EXPECT_EQ(make_directories(folder + "/f").error().code, Errc::Usage);
+}
+
+TEST(ParallelFor, VisitsEveryIndexOnceForAnyNumberOfThreads) {
+  for (const unsigned jobs : {1u, 2u, 7u}) {
+    std::vector<std::atomic<int>> visits(1000);
+    parallel_for(visits.size(), jobs, [&](size_t i) { visits[i].fetch_add(1); });
+    for (const auto& count : visits) EXPECT_EQ(count.load(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace assay

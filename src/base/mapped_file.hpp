@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file mapped read-only. Nothing is read until it is touched, so a 100 GB file costs nothing to open.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "base/bytes.hpp"
+
+namespace assay {
+
+/// Invariant: `bytes()` stays valid and constant in address until the last copy of the object is gone.
+/// A file that another process truncates meanwhile raises SIGBUS on access: the price of mapping; readers of
+/// files that may still grow use `stat` sizes from open() only and never look past them.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// errors  NotFound | Permission | Io | Unsupported (not a regular file)
+  [[nodiscard]] static Result<MappedFile> open(const std::string& path);
+
+  [[nodiscard]] ByteSpan bytes() const;
+  [[nodiscard]] const std::string& path() const;
+  /// Tells the kernel that a range will not be needed again soon, so that streaming through a file larger than
+  /// memory keeps the resident set small. Only advice: correctness never depends on it.
+  void release_pages(uint64_t offset, uint64_t length) const;
+  /// Asks for read-ahead of a range.
+  void prefetch_pages(uint64_t offset, uint64_t length) const;
+
+ private:
+  struct Mapping;
+  std::shared_ptr<const Mapping> mapping_;
+};
+
+}  // namespace assay

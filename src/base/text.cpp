@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace assay {
+
+std::string python_repr(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  // Scientific form first: it gives the shortest digits and the exponent; Python then chooses by the exponent.
+  char buffer[32];
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
+  const std::string_view scientific(buffer, static_cast<size_t>(end - buffer));
+  const size_t e = scientific.find('e');
+  const int exponent = std::atoi(std::string(scientific.substr(e + 1)).c_str());
+  if (exponent < -4 || exponent >= 16) return std::string(scientific);
+  char fixed[64];
+  const auto [fixed_end, fixed_error] = std::to_chars(fixed, fixed + sizeof(fixed), value, std::chars_format::fixed);
+  std::string text(fixed, fixed_end);
+  if (text.find('.') == std::string::npos) text += ".0";
+  return text;
+}
+
+namespace {
+// Length of the valid UTF-8 sequence at the start of `text`, 0 when it is invalid.
+size_t utf8_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  size_t length = 0;
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) length = 2;
+  if (lead >= 0xE0 && lead < 0xF0) length = 3;
+  if (lead >= 0xF0 && lead < 0xF5) length = 4;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
+  }
+  const auto second = static_cast<unsigned char>(text[1]);
+  if (lead == 0xE0 && second < 0xA0) return 0;   // overlong
+  if (lead == 0xED && second >= 0xA0) return 0;  // surrogate
+  if (lead == 0xF0 && second < 0x90) return 0;   // overlong
+  if (lead == 0xF4 && second >= 0x90) return 0;  // beyond U+10FFFF
+  return length;
+}
+}  // namespace
+
+std::string json_quote(std::string_view text) {
+  std::string out = "\"";
+  for (size_t i = 0; i < text.size();) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += text[i++];
+    } else if (c < 0x20 || c == 0x7F) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\u%04x", c);
+      out += escape;
+      ++i;
+    } else if (const size_t length = utf8_length(text.substr(i)); length > 0) {
+      out.append(text.substr(i, length));
+      i += length;
+    } else {
+      out += "\xEF\xBF\xBD";
+      ++i;
+    }
+  }
+  return out + '"';
+}
+
+std::string json_number(double value) {
+  if (std::isnan(value)) return "\"NaN\"";
+  if (std::isinf(value)) return value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  return python_repr(value);
+}
+
+std::string human_bytes(uint64_t size_bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  double value = static_cast<double>(size_bytes);
+  size_t unit = 0;
+  while (value >= 999.95 && unit + 1 < std::size(kUnits)) {
+    value /= 1000;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  size_t start = 0;
+  for (;;) {
+    const size_t end = text.find(separator, start);
+    parts.push_back(text.substr(start, end - start));
+    if (end == std::string_view::npos) return parts;
+    start = end + 1;
+  }
+}
+
+}  // namespace assay

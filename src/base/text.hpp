@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers as text, the way Python prints them: our csv cells must equal what pandas and csv.writer wrote.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+/// Python's repr(float): the shortest digits that read back to the same double. "1.0", "1e-05", "1e+16",
+/// "nan", "inf", "-inf".
+[[nodiscard]] std::string python_repr(double value);
+
+/// A JSON string literal with quotes; control characters, quotes and backslashes escaped, invalid UTF-8 bytes
+/// replaced by U+FFFD.
+[[nodiscard]] std::string json_quote(std::string_view text);
+
+/// A JSON number, or the strings "NaN" / "Infinity" / "-Infinity" (quoted), which JSON numbers cannot express.
+[[nodiscard]] std::string json_number(double value);
+
+/// 1234567 -> "1.2 MB" (powers of 1000).
+[[nodiscard]] std::string human_bytes(uint64_t size_bytes);
+
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+}  // namespace assay

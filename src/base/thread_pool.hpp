@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads of the offline tools. Code inside a host process never uses this.
+// Own code instead of oneTBB: Debian ships TBB only as a shared library, and the wheel and the native command
+// carry none; what is needed of it is one ordered loop.
+#pragma once
+#include <cstddef>
+#include <functional>
+
+namespace assay {
+
+/// jobs <= 0 means one per core this process may use.
+[[nodiscard]] unsigned resolve_job_count(int jobs);
+
+/// Calls body(i) once for every i in [0, count) on up to `jobs` threads, the caller's included; returns when all
+/// are done. Indices are handed out in order. body must not throw. Nested calls run on the calling thread alone.
+void parallel_for(size_t count, unsigned jobs, const std::function<void(size_t index)>& body);
+
+}  // namespace assay
