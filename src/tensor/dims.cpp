@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/dims.hpp"
+
+#include "base/bytes.hpp"
+
+namespace assay {
+
+std::optional<int64_t> element_count(std::span<const int64_t> shape) {
+  // A zero anywhere makes the product zero even when the other sizes would overflow.
+  bool has_zero = false;
+  for (const int64_t size : shape) {
+    if (size < 0) return std::nullopt;
+    has_zero = has_zero || size == 0;
+  }
+  if (has_zero) return 0;
+  int64_t count = 1;
+  for (const int64_t size : shape) {
+    if (mul_overflows(count, size, &count)) return std::nullopt;
+  }
+  return count;
+}
+
+Dims contiguous_strides(const Dims& shape) {
+  Dims strides;
+  strides.resize(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    // Saturates instead of overflowing; element_count() has rejected such a shape wherever bytes are read.
+    if (mul_overflows(stride, std::max<int64_t>(shape[i], 1), &stride)) stride = INT64_MAX;
+  }
+  return strides;
+}
+
+namespace {
+std::string join(std::span<const int64_t> dims) {
+  std::string text;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(dims[i]);
+  }
+  return text;
+}
+}  // namespace
+
+std::string list_text(std::span<const int64_t> dims) { return "[" + join(dims) + "]"; }
+std::string tuple_text(std::span<const int64_t> dims) {
+  return "(" + join(dims) + (dims.size() == 1 ? ",)" : ")");
+}
+
+}  // namespace assay

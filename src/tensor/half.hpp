@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small float formats widened to float, one value at a time: the plain definitions that fast kernels are tested against.
+// Bit layouts: OCP OFP8 1.0 (e4m3, e5m2), OCP MX 1.0 (e8m0, e2m1), IEEE 754 binary16; "fnuz" as in ONNX and torch
+// (no infinities, no negative zero, NaN is 0x80, bias one larger).
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace assay {
+
+[[nodiscard]] inline float bfloat16_to_float(uint16_t bits) {
+  // bf16 is the upper half of a float32, so widening is a 16-bit shift and never rounds.
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+[[nodiscard]] inline float float16_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1Fu;
+  const uint32_t fraction = bits & 0x3FFu;
+  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (fraction << 13));
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+  const float magnitude = static_cast<float>(fraction) * 0x1p-24f;  // subnormal: exact
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+/// A float with `exponent_bits` and `fraction_bits` below a sign bit, with subnormals; NaN and Inf rules are the caller's.
+[[nodiscard]] inline float small_float_magnitude(uint32_t exponent, uint32_t fraction, int fraction_bits, int bias) {
+  const float scale = std::ldexp(1.0f, -fraction_bits);
+  if (exponent == 0) return std::ldexp(static_cast<float>(fraction) * scale, 1 - bias);
+  return std::ldexp(1.0f + static_cast<float>(fraction) * scale, static_cast<int>(exponent) - bias);
+}
+
+[[nodiscard]] inline float float8_e4m3fn_to_float(uint8_t bits) {
+  const float sign = (bits & 0x80) != 0 ? -1.0f : 1.0f;
+  if ((bits & 0x7F) == 0x7F) return std::numeric_limits<float>::quiet_NaN();
+  return sign * small_float_magnitude((bits >> 3) & 0xFu, bits & 7u, 3, 7);
+}
+[[nodiscard]] inline float float8_e5m2_to_float(uint8_t bits) {
+  // e5m2 is the upper byte of a binary16.
+  return float16_to_float(static_cast<uint16_t>(bits << 8));
+}
+[[nodiscard]] inline float float8_e4m3fnuz_to_float(uint8_t bits) {
+  if (bits == 0x80) return std::numeric_limits<float>::quiet_NaN();
+  const float sign = (bits & 0x80) != 0 ? -1.0f : 1.0f;
+  return sign * small_float_magnitude((bits >> 3) & 0xFu, bits & 7u, 3, 8);
+}
+[[nodiscard]] inline float float8_e5m2fnuz_to_float(uint8_t bits) {
+  if (bits == 0x80) return std::numeric_limits<float>::quiet_NaN();
+  const float sign = (bits & 0x80) != 0 ? -1.0f : 1.0f;
+  return sign * small_float_magnitude((bits >> 2) & 0x1Fu, bits & 3u, 2, 16);
+}
+[[nodiscard]] inline float float8_e8m0fnu_to_float(uint8_t bits) {
+  if (bits == 0xFF) return std::numeric_limits<float>::quiet_NaN();
+  return std::ldexp(1.0f, static_cast<int>(bits) - 127);
+}
+/// The four low bits: sign, two exponent bits (bias 1), one fraction bit. Values 0 0.5 1 1.5 2 3 4 6 and negatives.
+[[nodiscard]] inline float float4_e2m1fn_to_float(uint8_t nibble) {
+  const float sign = (nibble & 8) != 0 ? -1.0f : 1.0f;
+  return sign * small_float_magnitude((nibble >> 1) & 3u, nibble & 1u, 1, 1);
+}
+
+}  // namespace assay
