@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Content identity of a tensor: XXH3-128 of its bytes in element order.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tensor/tensor_view.hpp"
+
+namespace assay::stats {
+
+struct Digest {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  friend auto operator<=>(const Digest&, const Digest&) = default;
+};
+
+/// Hashes the C-order element bytes (strided views are gathered block by block, so equal values in another layout
+/// give the same digest). Shape and dtype do not take part: compare them as well. Lazy conj/neg bits are applied.
+[[nodiscard]] Digest digest(const TensorView& view);
+/// 32 lower-case hex digits, high half first: the canonical text of XXH3-128.
+[[nodiscard]] std::string digest_text(const Digest& digest);
+[[nodiscard]] std::optional<Digest> parse_digest(std::string_view text);
+
+}  // namespace assay::stats
