@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command shares: how it is added to the program and how it speaks when it fails.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace assay::cli {
+
+/// Exit statuses, the same for every command; docs/commands/assay.md.
+inline constexpr int kSame = 0;           // same, or nothing was asked
+inline constexpr int kDiffers = 1;        // differs beyond the limits
+inline constexpr int kUsageOrInput = 2;   // wrong options, unreadable or malformed input
+inline constexpr int kOurFault = 3;
+
+// Each adds one sub-command to `app`. When the user chose it, its callback stores the exit status.
+void add_compare_command(CLI::App& app, int& exit_status);
+void add_show_command(CLI::App& app, int& exit_status);
+void add_convert_command(CLI::App& app, int& exit_status);
+void add_doctor_command(CLI::App& app, int& exit_status);
+
+/// Prints "error: <sentence>" and, when not empty, "hint: <sentence>" to stderr. Returns kUsageOrInput.
+int report_error(std::string_view message, std::string_view hint = {});
+/// The same for an Error of the library, with path and offset; Errc::Internal returns kOurFault.
+int report_error(const Error& error, std::string_view hint = {});
+
+/// True when the stream is a terminal and NO_COLOR is not set.
+[[nodiscard]] bool use_colour(int fd);
+/// Columns of the terminal behind `fd`, 80 when it is none.
+[[nodiscard]] int terminal_width(int fd);
+
+}  // namespace assay::cli

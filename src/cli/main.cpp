@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native command `assay`: parses, dispatches to one cmd_*.cpp, returns its exit status.
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/legacy_flags.hpp"
+
+int main(int argc, char** argv) {
+  using namespace assay::cli;
+  CLI::App app{"assay captures what every operator of an LLM inference produced and names the first wrong one."};
+  app.set_version_flag("--version,-V", "assay " ASSAY_VERSION);
+  app.require_subcommand(1);
+  app.footer("Example:\n  assay compare golden/ mine/\n\nEvery command explains itself: assay compare --help");
+  int exit_status = kSame;
+  add_compare_command(app, exit_status);
+  add_show_command(app, exit_status);
+  add_convert_command(app, exit_status);
+  add_doctor_command(app, exit_status);
+
+  const std::vector<std::string> rewritten = rewrite_legacy_flags({argv + 1, argv + argc});
+  // CLI11 takes the arguments in reverse order.
+  std::vector<std::string> reversed(rewritten.rbegin(), rewritten.rend());
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::Success& request) {
+    return app.exit(request);  // --help, --version
+  } catch (const CLI::ParseError& error) {
+    return report_error(error.what(), "assay --help lists the commands, assay COMMAND --help their options");
+  }
+  return exit_status;
+}

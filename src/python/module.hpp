@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each bind_*.cpp adds to assay._core. Each registers its types and functions and nothing else.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include "base/result.hpp"
+
+namespace assay::python {
+
+void bind_errors(nanobind::module_& m);
+void bind_formats(nanobind::module_& m);
+void bind_run(nanobind::module_& m);
+void bind_compare(nanobind::module_& m);
+
+/// Raises assay.errors.Error (or its subclass for the code) for a failed Result; otherwise gives its value.
+[[noreturn]] void raise(const Error& error);
+template <typename T>
+T value_or_raise(Result<T> result) {
+  if (!result) raise(result.error());
+  if constexpr (!std::is_void_v<T>) return *std::move(result);
+}
+
+}  // namespace assay::python
