@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capture what every operator of an LLM inference produced, compare it with a golden run, name the first wrong one.
+
+    import assay
+    with assay.capture(model, "golden", steps=[0, 1]):
+        model.generate(**inputs, max_new_tokens=2)
+    result = assay.compare("golden", "mine")
+
+Importing this package loads neither torch nor the native modules; each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import Error, FileError, FormatError
+
+if TYPE_CHECKING:
+    from assay._compare import Comparison, compare
+    from assay._run import Record, Run, digest, open, read_tensor, stats
+    from assay.torch.capture import Capture, capture
+
+__version__ = "0.1.0"
+
+# name -> module that defines it
+_LAZY = {
+    "Capture": "assay.torch.capture",
+    "Comparison": "assay._compare",
+    "Record": "assay._run",
+    "Run": "assay._run",
+    "capture": "assay.torch.capture",
+    "compare": "assay._compare",
+    "digest": "assay._run",
+    "open": "assay._run",
+    "read_tensor": "assay._run",
+    "stats": "assay._run",
+}
+
+__all__ = [
+    "Capture",
+    "Comparison",
+    "Error",
+    "FileError",
+    "FormatError",
+    "Record",
+    "Run",
+    "__version__",
+    "capture",
+    "compare",
+    "digest",
+    "open",
+    "read_tensor",
+    "stats",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'assay' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails when a module under src/ includes a module that ARCHITECTURE.md does not allow it to include.
+
+The same table stands in STYLE and ARCHITECTURE as a picture: data flows one way, and what runs inside a host
+process (writer, capture) never meets the analysis (run, compare, report).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+_CORE = {"base", "tensor"}
+ALLOWED: dict[str, set[str]] = {
+    "base": set(),
+    "tensor": {"base"},
+    "stats": _CORE,
+    "formats": _CORE,
+    "topology": _CORE | {"formats"},
+    "reference": _CORE,
+    "writer": _CORE | {"stats", "formats", "topology"},
+    "capture": _CORE | {"stats", "formats", "writer"},
+    "run": _CORE | {"stats", "formats", "topology"},
+    "compare": _CORE | {"stats", "formats", "topology", "reference", "run"},
+    "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
+    "report": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck"},
+    "cli": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "report"},
+    "python": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "report"},
+}
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+)/', re.MULTILINE)
+
+
+def violations(source_root: Path) -> list[str]:
+    """Returns one line a forbidden include, and one for a folder that the table does not know."""
+    found = []
+    for path in sorted(source_root.rglob("*.[ch]pp")):
+        module = path.relative_to(source_root).parts[0]
+        if module not in ALLOWED:
+            found.append(f"{path}: module '{module}' is not in the table of tools/check_includes.py")
+            continue
+        # A test may look at its module through its neighbours; only what is shipped has a direction.
+        if path.name.endswith(("_test.cpp", "_fuzz.cpp", "_bench.cpp")):
+            continue
+        for target in _INCLUDE.findall(path.read_text()):
+            if target != module and target not in ALLOWED[module]:
+                found.append(f"{path}: '{module}' must not include '{target}'")
+    return found
+
+
+def main() -> int:
+    """Checks the src/ folder beside this script's folder, or the one named on the command line."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent / "src"
+    found = violations(root)
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

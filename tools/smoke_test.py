@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Installs the wheels of a folder into a fresh virtual environment and uses them as a new user would.
+
+No compiler is on PATH there, and every native file may need nothing but the C library:  tools/smoke_test.py dist
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# What a manylinux machine has: libc and its parts, the loader, and for the extension modules libpython is not linked.
+ALLOWED_LIBRARIES = re.compile(r"^(libc|libm|libdl|libpthread|librt|ld-linux.*|linux-vdso)\.so")
+
+CHECK = """
+import assay, assay._core, assay._capture, numpy as np, tempfile, os
+folder = tempfile.mkdtemp()
+np.save(os.path.join(folder, "a.npy"), np.arange(6, dtype=np.float32).reshape(2, 3))
+record = assay.open(os.path.join(folder, "a.npy")).records[0]
+assert record.numpy().sum() == 15, record
+assert abs(assay.stats(np.array([3.0, 4.0], np.float32)).l2_norm - 5.0) < 1e-15
+print("assay", assay.__version__, "reads what numpy wrote")
+"""
+
+
+def run(command: list[str], path: str, **options: object) -> str:
+    """Runs a command with PATH set to `path`; prints what it printed when it fails, and gives its output."""
+    environment = {"PATH": path, "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
+    environment.update({k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_"))})
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, **options)  # type: ignore[call-overload]
+    if done.returncode != 0:
+        sys.exit(f"smoke: {' '.join(command)} failed with {done.returncode}\n{done.stdout}{done.stderr}")
+    return str(done.stdout)
+
+
+def main() -> int:
+    """Returns 0 when the installed wheels work."""
+    wheels = sorted(str(wheel) for wheel in Path(sys.argv[1]).glob("*.whl"))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Path(folder) / "venv"
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+        binaries = str(environment / "bin")
+        python = str(environment / "bin" / "python")
+        run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wheels], binaries)
+        for compiler in ("g++", "cc", "clang", "cmake", "ninja"):
+            assert shutil.which(compiler, path=binaries) is None, compiler
+        print(run(["assay", "--version"], binaries, cwd=folder).strip())
+        print(run([python, "-c", CHECK], binaries, cwd=folder).strip())
+        print(run(["msit", "llm", "compare", "--help"], binaries, cwd=folder).splitlines()[0])
+        native = [path for path in environment.rglob("*") if path.is_file() and "assay" in str(path) and is_elf(path)]
+        for path in native:
+            for library in needed_libraries(path):
+                assert ALLOWED_LIBRARIES.match(library), f"{path.name} needs {library}"
+        print(f"smoke: {len(native)} native files need nothing but the C library")
+        assert len(native) >= 3, native
+    return 0
+
+
+def is_elf(path: Path) -> bool:
+    """True for a program or shared library."""
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def needed_libraries(path: Path) -> list[str]:
+    """The NEEDED entries of an ELF file, as readelf prints them."""
+    text = subprocess.run(["readelf", "-d", str(path)], check=True, text=True, capture_output=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
