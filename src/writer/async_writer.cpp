@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/async_writer.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/log.hpp"
+#include "writer/fork_guard.hpp"
+
+namespace assay::writer {
+namespace {
+
+struct QueuedJob {
+  uint64_t size_bytes;
+  AsyncWriter::Job job;
+};
+
+Status run_guarded(const AsyncWriter::Job& job) noexcept {
+  try {
+    return job();
+  } catch (const std::exception& exception) {
+    return fail(Errc::Internal, std::string("exception in the writer: ") + exception.what());
+  } catch (...) {
+    return fail(Errc::Internal, "unknown exception in the writer");
+  }
+}
+
+// Signals belong to the host's threads: a handler of the host must never run on ours.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+struct AsyncWriter::State {
+  AsyncWriterOptions options;
+  mutable std::mutex mutex;
+  std::condition_variable work;  // a job came, or closing
+  std::condition_variable room;  // a job was finished
+  std::deque<QueuedJob> jobs;
+  uint64_t held_bytes = 0;  // admitted and not yet finished
+  uint64_t submitted = 0;   // jobs, ever
+  uint64_t finished = 0;
+  bool closing = false;
+  WriterCounters counters;
+  std::thread thread;
+
+  [[nodiscard]] bool has_room(uint64_t size_bytes) const {
+    return held_bytes == 0 ||
+           (size_bytes <= options.queue_bytes && held_bytes <= options.queue_bytes - size_bytes);
+  }
+
+  void note_failure(const Error& error) {
+    ++counters.jobs_failed;
+    if (counters.first_error) return;
+    counters.first_error = error;
+    log_line(LogLevel::Error, error.describe() + "; the run continues, its capture is incomplete");
+  }
+
+  void run() noexcept {
+    if (options.niceness != 0) {
+      // On Linux the priority of a "process" id is that of the one thread with this id.
+      setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), options.niceness);
+    }
+    pthread_setname_np(pthread_self(), options.thread_name);
+    std::unique_lock lock(mutex);
+    while (true) {
+      work.wait(lock, [this] { return closing || !jobs.empty(); });
+      if (jobs.empty()) return;
+      QueuedJob next = std::move(jobs.front());
+      jobs.pop_front();
+      lock.unlock();
+      const Status status = run_guarded(next.job);
+      next.job = nullptr;  // frees the bytes it owns before they count as free
+      lock.lock();
+      held_bytes -= next.size_bytes;
+      ++finished;
+      ++counters.jobs_done;
+      counters.bytes_done += next.size_bytes;
+      if (!status) note_failure(status.error());
+      room.notify_all();
+    }
+  }
+};
+
+AsyncWriter::AsyncWriter(AsyncWriterOptions options)
+    : state_(new State{}), generation_(fork_generation()) {
+  state_->options = options;
+  const AllSignalsBlocked blocked;
+  try {
+    state_->thread = std::thread([state = state_] { state->run(); });
+  } catch (const std::exception& exception) {
+    state_->closing = true;
+    state_->note_failure(
+        Error{Errc::Internal, {}, {}, std::string("no writer thread: ") + exception.what()});
+  }
+}
+
+AsyncWriter::~AsyncWriter() {
+  if (!alive())
+    return;  // a forked child: the thread object has no thread and must not be destroyed
+  close();
+  delete state_;
+}
+
+bool AsyncWriter::alive() const noexcept { return generation_ == fork_generation(); }
+
+bool AsyncWriter::would_wait(uint64_t size_bytes) const noexcept {
+  if (!alive()) return false;
+  const std::lock_guard lock(state_->mutex);
+  return state_->options.on_full == FullPolicy::Wait && !state_->closing &&
+         !state_->has_room(size_bytes);
+}
+
+bool AsyncWriter::admit(uint64_t size_bytes) noexcept {
+  if (!alive()) return false;
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  if (!s.has_room(size_bytes) && !s.closing) {
+    if (s.options.on_full == FullPolicy::Drop) {
+      ++s.counters.dropped;
+      s.counters.dropped_bytes += size_bytes;
+      return false;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    s.room.wait(lock, [&] { return s.closing || s.has_room(size_bytes); });
+    s.counters.waited_ms +=
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (s.closing) return false;
+  s.held_bytes += size_bytes;
+  return true;
+}
+
+void AsyncWriter::release(uint64_t size_bytes) noexcept {
+  if (!alive()) return;
+  const std::lock_guard lock(state_->mutex);
+  state_->held_bytes -= size_bytes;
+  state_->room.notify_all();
+}
+
+bool AsyncWriter::submit(uint64_t size_bytes, Job job) noexcept {
+  if (!alive()) return false;
+  State& s = *state_;
+  {
+    const std::lock_guard lock(s.mutex);
+    try {
+      if (!s.closing) s.jobs.push_back({size_bytes, std::move(job)});
+    } catch (const std::exception&) {
+      s.held_bytes -= size_bytes;
+      s.note_failure(Error{Errc::Internal, {}, {}, "out of memory for the writer's queue"});
+      s.room.notify_all();
+      return false;
+    }
+    if (s.closing) {
+      s.held_bytes -= size_bytes;
+      return false;
+    }
+    ++s.submitted;
+  }
+  s.work.notify_one();
+  return true;
+}
+
+void AsyncWriter::flush() noexcept {
+  if (!alive()) return;
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  const uint64_t target = s.submitted;
+  s.room.wait(lock, [&] { return s.finished >= target; });
+}
+
+void AsyncWriter::close() noexcept {
+  if (!alive()) return;
+  std::thread finished_thread;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->closing = true;
+    finished_thread.swap(state_->thread);  // only one of several concurrent callers joins
+  }
+  state_->work.notify_one();
+  state_->room.notify_all();
+  if (finished_thread.joinable()) finished_thread.join();
+}
+
+WriterCounters AsyncWriter::counters() const {
+  if (!alive()) return {};
+  const std::lock_guard lock(state_->mutex);
+  return state_->counters;
+}
+
+}  // namespace assay::writer
