@@ -61,4 +61,42 @@ namespace assay {
   return sign * small_float_magnitude((nibble >> 1) & 3u, nibble & 1u, 1, 1);
 }
 
+/// HiFloat8, whose field widths depend on the value: sign, a prefix code ("dot") that says how many exponent bits
+/// follow, the exponent as sign and magnitude with its leading one hidden, the rest fraction.
+///
+///   dot    exponent bits   |exponent|   fraction bits
+///   11     4               8 to 15      1
+///   10     3               4 to 7       2
+///   01     2               2 or 3       3
+///   001    1               1            3
+///   0001   0               0            3
+///   0000   -               2^(m - 23) for m = 1 to 7; m = 0 is zero, with the sign bit NaN
+///
+/// 0x6F and 0xEF, the largest magnitudes, are infinities.
+/// source  "Ascend HiFloat8 Format for Deep Learning", arXiv 2409.16626, tables 1 to 4
+[[nodiscard]] inline float hifloat8_to_float(uint8_t bits) {
+  const float sign = (bits & 0x80) != 0 ? -1.0f : 1.0f;
+  const uint32_t body = bits & 0x7Fu;
+  if (body == 0) return bits == 0 ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  if (body == 0x6F) return sign * std::numeric_limits<float>::infinity();
+  if (body < 8) return sign * std::ldexp(1.0f, static_cast<int>(body) - 23);
+  int exponent_bits = 0;
+  int fraction_bits = 3;
+  if (body >= 0x20) {
+    exponent_bits = static_cast<int>(body >> 5) + 1;
+    fraction_bits = 5 - exponent_bits;
+  } else if (body >= 0x10) {
+    exponent_bits = 1;
+  }
+  int exponent = 0;
+  if (exponent_bits != 0) {
+    const uint32_t field = (body >> fraction_bits) & ((1u << exponent_bits) - 1u);
+    const uint32_t leading_one = 1u << (exponent_bits - 1);
+    const int magnitude = static_cast<int>(leading_one | (field & (leading_one - 1u)));
+    exponent = (field & leading_one) != 0 ? -magnitude : magnitude;
+  }
+  const auto fraction = static_cast<float>(body & ((1u << fraction_bits) - 1u));
+  return sign * std::ldexp(1.0f + std::ldexp(fraction, -fraction_bits), exponent);
+}
+
 }  // namespace assay

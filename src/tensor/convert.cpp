@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/convert.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/simd.hpp"
+#include "tensor/half.hpp"
+#include "tensor/widen.hpp"
+
+namespace assay {
+namespace {
+
+using simd::f32x16;
+using simd::f32x8;
+using simd::f64x8;
+using simd::i32x16;
+using simd::load;
+using simd::store;
+using simd::u16x16;
+using simd::u32x16;
+
+// ---- Runs: a strided view as a sequence of equally spaced elements
+// -------------------------------------------------
+
+/// Calls run(offset, stride, length, done) for consecutive parts of elements [first, first + count)
+/// in C order: `length` elements from element `offset` of the storage on, `stride` apart, after
+/// `done` earlier ones.
+template <typename Run>
+void for_each_run(const TensorView& view, int64_t first, int64_t count, Run run) {
+  if (count <= 0) return;
+  const size_t rank = view.shape.size();
+  if (rank == 0 || view.is_contiguous()) {
+    run(view.offset_elements + first, int64_t{1}, count, int64_t{0});
+    return;
+  }
+  // Join neighbouring dimensions that one stride describes, so that runs are as long as they can
+  // be.
+  Dims sizes;
+  Dims strides;
+  for (size_t i = 0; i < rank; ++i) {
+    if (view.shape[i] == 1) continue;
+    const size_t last = sizes.size();
+    if (last != 0 && strides[last - 1] == view.shape[i] * view.strides[i]) {
+      sizes[last - 1] *= view.shape[i];
+      strides[last - 1] = view.strides[i];
+    } else {
+      sizes.push_back(view.shape[i]);
+      strides.push_back(view.strides[i]);
+    }
+  }
+  const size_t dims = sizes.size();
+  if (dims == 0) {
+    run(view.offset_elements, int64_t{1}, count, int64_t{0});
+    return;
+  }
+  Dims index;
+  index.resize(dims);
+  int64_t offset = view.offset_elements;
+  int64_t rest = first;
+  for (size_t i = dims; i-- > 0;) {
+    index[i] = rest % sizes[i];
+    rest /= sizes[i];
+    offset += index[i] * strides[i];
+  }
+  const size_t inner = dims - 1;
+  int64_t done = 0;
+  while (true) {
+    const int64_t length = std::min(count - done, sizes[inner] - index[inner]);
+    run(offset, strides[inner], length, done);
+    done += length;
+    if (done == count) return;
+    offset += (length - sizes[inner]) * strides[inner];
+    index[inner] = 0;
+    for (size_t i = inner; i-- > 0;) {
+      offset += strides[i];
+      if (++index[i] < sizes[i]) break;
+      offset -= sizes[i] * strides[i];
+      index[i] = 0;
+    }
+  }
+}
+
+// ---- Widening of contiguous elements
+// -------------------------------------------------------------------------------
+
+ASSAY_CLONES void widen_float32(const std::byte* source, int64_t count, double* out) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    store(out + i, __builtin_convertvector(load<f32x8>(source + i * 4), f64x8));
+  }
+  for (; i < count; ++i) out[i] = static_cast<double>(load<float>(source + i * 4));
+}
+
+[[gnu::always_inline]] inline void store_widened(double* out, f32x16 values) {
+  f32x8 halves[2];
+  std::memcpy(halves, &values, sizeof(values));
+  store(out, __builtin_convertvector(halves[0], f64x8));
+  store(out + 8, __builtin_convertvector(halves[1], f64x8));
+}
+
+ASSAY_CLONES void widen_bfloat16(const std::byte* source, int64_t count, double* out) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const u32x16 bits = __builtin_convertvector(load<u16x16>(source + i * 2), u32x16) << 16;
+    store_widened(out + i, (f32x16)bits);
+  }
+  for (; i < count; ++i)
+    out[i] = static_cast<double>(bfloat16_to_float(load<uint16_t>(source + i * 2)));
+}
+
+ASSAY_CLONES void widen_float16(const std::byte* source, int64_t count, double* out) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const u32x16 bits = __builtin_convertvector(load<u16x16>(source + i * 2), u32x16);
+    store_widened(out + i, simd::widen_float16(bits));
+  }
+  for (; i < count; ++i)
+    out[i] = static_cast<double>(float16_to_float(load<uint16_t>(source + i * 2)));
+}
+
+/// Widening of elements that are `stride` elements apart; T is the storage type, widen(T) the
+/// value.
+template <typename T, typename Widen>
+void widen_strided(const std::byte* source, int64_t stride, int64_t count, double* out,
+                   Widen widen) {
+  const int64_t step = stride * static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = static_cast<double>(widen(load<T>(source + i * step)));
+}
+
+template <typename T>
+void widen_number(const std::byte* source, int64_t stride, int64_t count, double* out) {
+  widen_strided<T>(source, stride, count, out, [](T value) { return value; });
+}
+
+using ByteTable = std::array<float, 256>;
+ByteTable make_table(float (*decode)(uint8_t)) {
+  ByteTable table{};
+  for (size_t i = 0; i < table.size(); ++i) table[i] = decode(static_cast<uint8_t>(i));
+  return table;
+}
+
+/// The 256 values of a one-byte float type.
+const ByteTable& float8_table(DType dtype) {
+  static const ByteTable e4m3fn = make_table(float8_e4m3fn_to_float);
+  static const ByteTable e5m2 = make_table(float8_e5m2_to_float);
+  static const ByteTable e4m3fnuz = make_table(float8_e4m3fnuz_to_float);
+  static const ByteTable e5m2fnuz = make_table(float8_e5m2fnuz_to_float);
+  static const ByteTable e8m0fnu = make_table(float8_e8m0fnu_to_float);
+  static const ByteTable hifloat8 = make_table(hifloat8_to_float);
+  switch (dtype) {
+    case DType::Float8E4M3FN:
+      return e4m3fn;
+    case DType::Float8E5M2:
+      return e5m2;
+    case DType::Float8E4M3FNUZ:
+      return e4m3fnuz;
+    case DType::Float8E5M2FNUZ:
+      return e5m2fnuz;
+    case DType::Float8E8M0FNU:
+      return e8m0fnu;
+    default:
+      return hifloat8;
+  }
+}
+
+/// One-byte elements that hold several numbers of `bits` bits, the lowest bits first.
+template <typename Decode>
+void unpack_bytes(const std::byte* source, int64_t stride, int64_t count, int bits, double* out,
+                  Decode decode) {
+  const unsigned mask = (1u << bits) - 1u;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto packed = static_cast<unsigned>(source[i * stride]);
+    for (int shift = 0; shift < 8; shift += bits) {
+      *out++ = static_cast<double>(decode((packed >> shift) & mask));
+    }
+  }
+}
+
+/// Int4 and UInt4: offset and stride count nibbles.
+void unpack_nibbles(const std::byte* storage, int64_t offset, int64_t stride, int64_t count,
+                    bool is_signed, double* out) {
+  for (int64_t i = 0; i < count; ++i, offset += stride) {
+    const auto packed = static_cast<unsigned>(storage[offset / 2]);
+    const auto nibble = static_cast<int>((packed >> (offset % 2 * 4)) & 15u);
+    out[i] = is_signed && nibble >= 8 ? nibble - 16 : nibble;
+  }
+}
+
+template <typename T, typename Widen>
+void widen_complex(const std::byte* source, int64_t stride, int64_t count, double* out,
+                   Widen widen) {
+  const int64_t step = stride * 2 * static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < count; ++i) {
+    out[2 * i] = static_cast<double>(widen(load<T>(source + i * step)));
+    out[2 * i + 1] = static_cast<double>(widen(load<T>(source + i * step + sizeof(T))));
+  }
+}
+
+/// One run of any type. `offset` and `stride` count elements from the start of the storage.
+void widen_run(DType dtype, const std::byte* storage, int64_t offset, int64_t stride, int64_t count,
+               double* out) {
+  if (info(dtype).element_bits < 8) {
+    unpack_nibbles(storage, offset, stride, count, dtype == DType::Int4, out);
+    return;
+  }
+  const std::byte* source = storage + offset * (info(dtype).element_bits / 8);
+  const auto as_value = [](auto value) { return value; };
+  switch (dtype) {
+    case DType::Float64:
+      if (stride == 1) {
+        std::memcpy(out, source, static_cast<size_t>(count) * sizeof(double));
+        return;
+      }
+      return widen_number<double>(source, stride, count, out);
+    case DType::Float32:
+      if (stride == 1) return widen_float32(source, count, out);
+      return widen_number<float>(source, stride, count, out);
+    case DType::Float16:
+      if (stride == 1) return widen_float16(source, count, out);
+      return widen_strided<uint16_t>(source, stride, count, out, float16_to_float);
+    case DType::BFloat16:
+      if (stride == 1) return widen_bfloat16(source, count, out);
+      return widen_strided<uint16_t>(source, stride, count, out, bfloat16_to_float);
+    case DType::Float8E4M3FN:
+    case DType::Float8E5M2:
+    case DType::Float8E4M3FNUZ:
+    case DType::Float8E5M2FNUZ:
+    case DType::Float8E8M0FNU:
+    case DType::HiFloat8: {
+      const ByteTable& table = float8_table(dtype);
+      return widen_strided<uint8_t>(source, stride, count, out,
+                                    [&table](uint8_t bits) { return table[bits]; });
+    }
+    case DType::Float4E2M1FNx2:
+      return unpack_bytes(source, stride, count, 4, out, [](unsigned nibble) {
+        return float4_e2m1fn_to_float(static_cast<uint8_t>(nibble));
+      });
+    case DType::Complex128:
+      return widen_complex<double>(source, stride, count, out, as_value);
+    case DType::Complex64:
+      return widen_complex<float>(source, stride, count, out, as_value);
+    case DType::Complex32:
+      return widen_complex<uint16_t>(source, stride, count, out, float16_to_float);
+    case DType::Int64:
+      return widen_number<int64_t>(source, stride, count, out);
+    case DType::Int32:
+    case DType::QInt32:
+      return widen_number<int32_t>(source, stride, count, out);
+    case DType::Int16:
+      return widen_number<int16_t>(source, stride, count, out);
+    case DType::Int8:
+    case DType::QInt8:
+      return widen_number<int8_t>(source, stride, count, out);
+    case DType::UInt64:
+      return widen_number<uint64_t>(source, stride, count, out);
+    case DType::UInt32:
+      return widen_number<uint32_t>(source, stride, count, out);
+    case DType::UInt16:
+    case DType::Bits16:
+      return widen_number<uint16_t>(source, stride, count, out);
+    case DType::UInt8:
+    case DType::QUInt8:
+    case DType::Bits8:
+      return widen_number<uint8_t>(source, stride, count, out);
+    case DType::Bool:
+      return widen_strided<uint8_t>(source, stride, count, out,
+                                    [](uint8_t byte) { return byte != 0 ? 1 : 0; });
+    case DType::QUInt4x2:
+    case DType::Bits4x2:
+      return unpack_bytes(source, stride, count, 4, out, as_value);
+    case DType::QUInt2x4:
+    case DType::Bits2x4:
+      return unpack_bytes(source, stride, count, 2, out, as_value);
+    case DType::Bits1x8:
+      return unpack_bytes(source, stride, count, 1, out, as_value);
+    case DType::Int4:
+    case DType::UInt4:
+      return;  // handled above
+  }
+}
+
+// ---- Copying
+// -------------------------------------------------------------------------------------------------------
+
+template <typename T>
+void copy_strided(const std::byte* source, int64_t stride, int64_t count, std::byte* out) {
+  const int64_t step = stride * static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(out + i * static_cast<int64_t>(sizeof(T)), source + i * step, sizeof(T));
+  }
+}
+
+struct Bytes16 {
+  uint64_t parts[2];
+};
+
+}  // namespace
+
+int values_per_element(DType dtype) { return is_complex(dtype) ? 2 : info(dtype).element_values; }
+
+void read_values(const TensorView& view, int64_t first_element, int64_t count,
+                 std::span<double> out) {
+  const int64_t per_element = values_per_element(view.dtype);
+  for_each_run(view, first_element, count,
+               [&](int64_t offset, int64_t stride, int64_t length, int64_t done) {
+                 widen_run(view.dtype, view.storage.data(), offset, stride, length,
+                           out.data() + done * per_element);
+               });
+  if (view.negative) {
+    for (double& value : out) value = -value;
+  }
+  if (view.conjugate && is_complex(view.dtype)) {
+    for (size_t i = 1; i < out.size(); i += 2) out[i] = -out[i];
+  }
+}
+
+void gather_bytes(const TensorView& view, int64_t first_element, int64_t count,
+                  std::span<std::byte> out) {
+  const int64_t size = info(view.dtype).element_bits / 8;
+  for_each_run(view, first_element, count,
+               [&](int64_t offset, int64_t stride, int64_t length, int64_t done) {
+                 const std::byte* source = view.storage.data() + offset * size;
+                 std::byte* target = out.data() + done * size;
+                 if (stride == 1) {
+                   std::memcpy(target, source, static_cast<size_t>(length * size));
+                   return;
+                 }
+                 switch (size) {
+                   case 1:
+                     return copy_strided<uint8_t>(source, stride, length, target);
+                   case 2:
+                     return copy_strided<uint16_t>(source, stride, length, target);
+                   case 4:
+                     return copy_strided<uint32_t>(source, stride, length, target);
+                   case 8:
+                     return copy_strided<uint64_t>(source, stride, length, target);
+                   default:
+                     return copy_strided<Bytes16>(source, stride, length, target);
+                 }
+               });
+}
+
+}  // namespace assay
