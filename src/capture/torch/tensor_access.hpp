@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looking at torch tensors without linking torch: pointer, shape, strides, dtype and device in
+// about 40 ns.
+//
+// torch 2.10 and later: a table of C functions in the capsule
+// torch.Tensor.__dlpack_c_exchange_api__. Older: the tensor's attributes. Layouts, costs and traps:
+// docs/design/torch-capture.md
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+
+#include "tensor/tensor_view.hpp"
+
+namespace assay::capture {
+
+inline constexpr int kMaxTensorDims = 64;
+
+/// What can be done with a tensor.
+enum class Readable : uint8_t {
+  Memory,   // `data` is host memory; view_of() is valid
+  Device,   // the bytes are on an accelerator: dtype, shape and device are known, the data goes the
+            // device path
+  Nothing,  // no bytes to read; `reason` says why
+};
+
+/// One borrowed look at a tensor. Valid while the Python object lives and nobody resizes it: use it
+/// inside one hook.
+struct TensorLook {
+  Readable readable = Readable::Nothing;
+  const char* reason =
+      "";  // static text, when Nothing: "no storage (fake, functional or freed tensor)" ...
+  const void* data = nullptr;
+  DType dtype = DType::Float32;  // unspecified when dtype_name is nullptr
+  const char* dtype_name =
+      nullptr;  // torch's name without prefix; "int4" for torch.int4, whose dtype is Int8 here
+  int32_t device_type = 1;  // DLPack's code: 1 CPU, 2 CUDA, 3 pinned host memory ...
+  int32_t device_index = 0;
+  int ndim = 0;  // 0 also when the shape is not known
+  bool has_shape = false;
+  bool conjugate =
+      false;  // the bytes are those of the conjugate: readers negate the imaginary part
+  bool negative = false;
+  const int64_t* shape = nullptr;
+  const int64_t* strides = nullptr;  // elements
+  int64_t element_count = 0;
+
+  int64_t own_shape[kMaxTensorDims];  // used by the attribute fall-back only, deliberately not
+                                      // initialised
+  int64_t own_strides[kMaxTensorDims];
+
+  TensorLook() {}  // NOLINT: leaves the arrays alone
+  TensorLook(const TensorLook&) = delete;
+  TensorLook& operator=(const TensorLook&) = delete;
+};
+
+/// Element count times element size; whole bytes. Precondition: dtype_name is set.
+[[nodiscard]] uint64_t payload_bytes(const TensorLook& look);
+/// A view of the bytes as they lie in memory, with torch's lazy bits. Precondition:
+/// Readable::Memory.
+[[nodiscard]] TensorView view_of(const TensorLook& look);
+/// "cpu", "cuda:0" ... into a static or thread-local buffer.
+[[nodiscard]] const char* device_text(const TensorLook& look);
+
+/// Access to the tensors of the torch that this interpreter has imported. One object a process,
+/// created with the first use and leaked. Every member needs the GIL, leaves the error indicator as
+/// found and raises nothing.
+class TensorAccess {
+ public:
+  /// Imports torch. nullptr with a Python exception set when there is none.
+  [[nodiscard]] static TensorAccess* get();
+
+  /// True for torch.Tensor and its subclasses (one cached test of the type).
+  [[nodiscard]] bool is_tensor(PyObject* object);
+
+  /// Fills `look`. `object` must be a tensor (is_tensor). Never runs an operator; a wrapper
+  /// subclass may run Python.
+  void look(PyObject* object, TensorLook& look);
+
+  /// The version counter, -1 when there is none (inference tensors) or torch refuses. 26 ns.
+  [[nodiscard]] int64_t version(PyObject* object);
+  [[nodiscard]] bool is_inference(PyObject* object);
+  /// True for torch.nn.Parameter.
+  [[nodiscard]] bool is_parameter(PyObject* object);
+  /// False when the storage is smaller than shape and strides claim (resized under a view). About
+  /// 200 ns: ask once for each distinct tensor before its bytes are read.
+  [[nodiscard]] bool storage_covers(PyObject* object, const TensorLook& look);
+
+  /// False: every look goes through attributes. For tests of the fall-back; true needs torch 2.10.
+  void use_exchange_table(bool use);
+  [[nodiscard]] bool has_exchange_table() const;
+
+  struct Impl;
+
+ private:
+  TensorAccess() = default;
+  Impl* impl_ = nullptr;
+};
+
+}  // namespace assay::capture
