@@ -11,6 +11,9 @@ namespace assay::formats {
 /// same value either way.
 [[nodiscard]] uint32_t crc32(ByteSpan bytes, uint32_t so_far = 0);
 
+/// The same by table look-ups alone: what runs where the CPU has nothing better.
+[[nodiscard]] uint32_t crc32_by_table(ByteSpan bytes, uint32_t so_far = 0);
+
 /// The definition, one bit at a time: the twin that tests hold crc32() against.
 [[nodiscard]] uint32_t crc32_plain(ByteSpan bytes, uint32_t so_far = 0);
 

@@ -40,7 +40,7 @@ struct NpzEntry {
 
 /// True when write_npy has a spelling for the type: all NumPy types, bfloat16 ("<V2") and one-byte
 /// floats and bits
-/// ("|V1") as ml_dtypes writes them. Not: complex32, packed 4-bit integers, quantised types, 16
+/// ("<V1") as ml_dtypes writes them. Not: complex32, packed 4-bit integers, quantised types, 16
 /// bits without meaning.
 [[nodiscard]] bool npy_supports(DType dtype);
 

@@ -20,7 +20,7 @@ namespace assay::formats {
 inline constexpr uint64_t kMaxPickleBytes = uint64_t{1} << 28;
 inline constexpr size_t kMaxPickleValues = size_t{1} << 23;  // values built while interpreting
 inline constexpr size_t kMaxPthVisited =
-    size_t{1} << 22;  // values met while flattening; shared ones count each time
+    size_t{1} << 19;  // values met while flattening; shared ones count each time
 inline constexpr int kMaxPthDepth = 128;  // nesting of lists, tuples and dicts
 inline constexpr size_t kMaxPthPathBytes = 4096;
 
@@ -68,7 +68,7 @@ struct PthWriteOptions {
   /// extension.
   std::string archive_name = "archive";
   /// Saves a torch.nn.Parameter with this requires_grad instead of a plain tensor.
-  std::optional<bool> parameter;
+  std::optional<bool> parameter = std::nullopt;
 };
 
 /// The archive_name torch uses for a file it opens itself: "dir/input_0.pth" -> "input_0";
