@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each kernel exists twice in one template: the fast form, which assumes finite values, and the
+// masked form, which leaves NaN and infinities out and counts them. A square of a float32 or an
+// integer cannot overflow a double, so the sum of squares of the fast form is finite exactly when
+// every value was; if it is not, the masked form runs.
+#include "stats/block_stats.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/simd.hpp"
+#include "tensor/half.hpp"
+#include "tensor/widen.hpp"
+
+namespace assay::stats {
+namespace {
+
+using simd::f32x16;
+using simd::f32x8;
+using simd::f64x8;
+using simd::i32x8;
+using simd::i64x8;
+using simd::load;
+using simd::u16x16;
+using simd::u32x16;
+using simd::u64x8;
+
+typedef int16_t i16x8 __attribute__((vector_size(16)));
+typedef uint16_t u16x8 __attribute__((vector_size(16)));
+typedef uint32_t u32x8 __attribute__((vector_size(32)));
+typedef int8_t i8x8 __attribute__((vector_size(8)));
+typedef uint8_t u8x8 __attribute__((vector_size(8)));
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef double f64x4 __attribute__((vector_size(32)));
+typedef double f64x2 __attribute__((vector_size(16)));
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Lanes added in a fixed tree, so that the order does not depend on the instruction set.
+[[gnu::always_inline]] inline double reduce_sum(f64x8 v) {
+  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
+template <typename Half, typename Full>
+[[gnu::always_inline]] inline Half lower_of(Full v) {
+  Half halves[2];
+  std::memcpy(halves, &v, sizeof(v));
+  return halves[0] < halves[1] ? halves[0] : halves[1];
+}
+[[gnu::always_inline]] inline double reduce_min(f32x16 v) {
+  const f32x4 quarter = lower_of<f32x4>(lower_of<f32x8>(v));
+  const float first = quarter[0] < quarter[1] ? quarter[0] : quarter[1];
+  const float second = quarter[2] < quarter[3] ? quarter[2] : quarter[3];
+  return static_cast<double>(first < second ? first : second);
+}
+[[gnu::always_inline]] inline double reduce_min(f64x8 v) {
+  const f64x2 quarter = lower_of<f64x2>(lower_of<f64x4>(v));
+  return quarter[0] < quarter[1] ? quarter[0] : quarter[1];
+}
+template <typename Vector>
+[[gnu::always_inline]] inline double reduce_max(Vector v) {
+  return -reduce_min(-v);
+}
+
+// ---- Types that widen to float32: extremes in 16 float lanes, sums in 8 double lanes
+// --------------------------------
+
+struct FloatPair {
+  f32x16 first;
+  f32x16 second;
+};
+
+struct LoadFloat32 {
+  static constexpr int64_t kSize = 4;
+  [[gnu::always_inline]] static FloatPair load32(const std::byte* p) {
+    return {load<f32x16>(p), load<f32x16>(p + 64)};
+  }
+  static float load1(const std::byte* p) { return load<float>(p); }
+};
+
+struct LoadBFloat16 {
+  static constexpr int64_t kSize = 2;
+  // Even and odd elements: a shift and a mask instead of a shuffle. The order of a sum's lanes is
+  // ours to choose.
+  [[gnu::always_inline]] static FloatPair load32(const std::byte* p) {
+    const u32x16 pairs = load<u32x16>(p);
+    return {(f32x16)(pairs << 16), (f32x16)(pairs & 0xFFFF0000u)};
+  }
+  static float load1(const std::byte* p) { return bfloat16_to_float(load<uint16_t>(p)); }
+};
+
+struct LoadFloat16 {
+  static constexpr int64_t kSize = 2;
+  [[gnu::always_inline]] static FloatPair load32(const std::byte* p) {
+    const u32x16 pairs = load<u32x16>(p);
+    return {simd::widen_float16(pairs & 0xFFFFu), simd::widen_float16(pairs >> 16)};
+  }
+  static float load1(const std::byte* p) { return float16_to_float(load<uint16_t>(p)); }
+};
+
+template <bool kMasked>
+struct FloatAccumulator {
+  f64x8 sums[4] = {};
+  f64x8 squares[4] = {};
+  f32x16 minima[2];
+  f32x16 maxima[2];
+  int64_t nan_count = 0;
+  int64_t positive_inf_count = 0;
+  int64_t negative_inf_count = 0;
+
+  [[gnu::always_inline]] FloatAccumulator() {
+    for (int i = 0; i < 2; ++i) {
+      minima[i] = f32x16{} + std::numeric_limits<float>::infinity();
+      maxima[i] = f32x16{} - std::numeric_limits<float>::infinity();
+    }
+  }
+
+  [[gnu::always_inline]] static u32x16 finite_lanes(f32x16 v) {
+    return (u32x16)(((u32x16)v & 0x7F800000u) != 0x7F800000u);
+  }
+
+  template <int kSlot>
+  [[gnu::always_inline]] void add_extremes(f32x16 v) {
+    f32x16 low = v;
+    f32x16 high = v;
+    if constexpr (kMasked) {
+      const u32x16 finite = finite_lanes(v);
+      const f32x16 infinity = f32x16{} + std::numeric_limits<float>::infinity();
+      low = (f32x16)(((u32x16)v & finite) | ((u32x16)infinity & ~finite));
+      high = (f32x16)(((u32x16)v & finite) | ((u32x16)(-infinity) & ~finite));
+    }
+    minima[kSlot] = low < minima[kSlot] ? low : minima[kSlot];
+    maxima[kSlot] = high > maxima[kSlot] ? high : maxima[kSlot];
+  }
+
+  template <int kSlot>
+  [[gnu::always_inline]] void add_sums(f32x16 v) {
+    if constexpr (kMasked) {
+      const u32x16 finite = finite_lanes(v);
+      for (int i = 0; i < 16; ++i) {
+        if (finite[i] != 0) continue;
+        if (std::isnan(v[i]))
+          ++nan_count;
+        else if (v[i] > 0)
+          ++positive_inf_count;
+        else
+          ++negative_inf_count;
+      }
+      v = (f32x16)((u32x16)v & finite);
+    }
+    f32x8 halves[2];
+    std::memcpy(halves, &v, sizeof(v));
+    for (int i = 0; i < 2; ++i) {
+      const f64x8 wide = __builtin_convertvector(halves[i], f64x8);
+      sums[2 * kSlot + i] += wide;
+      squares[2 * kSlot + i] += wide * wide;
+    }
+  }
+
+  [[gnu::always_inline]] BlockStats finish() const {
+    BlockStats out;
+    out.sum = reduce_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    out.sum_of_squares = reduce_sum((squares[0] + squares[1]) + (squares[2] + squares[3]));
+    out.min = reduce_min(minima[0] < minima[1] ? minima[0] : minima[1]);
+    out.max = reduce_max(maxima[0] > maxima[1] ? maxima[0] : maxima[1]);
+    out.nan_count = nan_count;
+    out.positive_inf_count = positive_inf_count;
+    out.negative_inf_count = negative_inf_count;
+    return out;
+  }
+};
+
+template <typename Load, bool kMasked>
+[[gnu::always_inline]] inline BlockStats float_block(const std::byte* elements, int64_t count) {
+  FloatAccumulator<kMasked> acc;
+  int64_t i = 0;
+  for (; i + 32 <= count; i += 32) {
+    const FloatPair v = Load::load32(elements + i * Load::kSize);
+    acc.template add_extremes<0>(v.first);
+    acc.template add_extremes<1>(v.second);
+    acc.template add_sums<0>(v.first);
+    acc.template add_sums<1>(v.second);
+  }
+  if (i < count) {
+    // The rest, padded: with zeros for the sums, with the last element for the extremes.
+    alignas(64) float for_sums[32] = {};
+    alignas(64) float for_extremes[32];
+    const float last = Load::load1(elements + (count - 1) * Load::kSize);
+    for (float& value : for_extremes) value = last;
+    for (int64_t k = i; k < count; ++k) {
+      for_sums[k - i] = for_extremes[k - i] = Load::load1(elements + k * Load::kSize);
+    }
+    acc.template add_extremes<0>(load<f32x16>(for_extremes));
+    acc.template add_sums<0>(load<f32x16>(for_sums));
+    if (count - i > 16) {
+      acc.template add_extremes<1>(load<f32x16>(for_extremes + 16));
+      acc.template add_sums<1>(load<f32x16>(for_sums + 16));
+    }
+  }
+  return acc.finish();
+}
+
+// ---- Types that widen to float64
+// --------------------------------------------------------------------------------------
+
+template <typename T, typename Vector>
+struct LoadWide {
+  static constexpr int64_t kSize = sizeof(T);
+  [[gnu::always_inline]] static f64x8 load8(const std::byte* p) {
+    return __builtin_convertvector(load<Vector>(p), f64x8);
+  }
+  static double load1(const std::byte* p) { return static_cast<double>(load<T>(p)); }
+};
+struct LoadFloat64 {
+  static constexpr int64_t kSize = 8;
+  [[gnu::always_inline]] static f64x8 load8(const std::byte* p) { return load<f64x8>(p); }
+  static double load1(const std::byte* p) { return load<double>(p); }
+};
+
+struct LoadBool {
+  static constexpr int64_t kSize = 1;
+  [[gnu::always_inline]] static f64x8 load8(const std::byte* p) {
+    return __builtin_convertvector((i8x8)(load<u8x8>(p) != 0) & 1, f64x8);
+  }
+  static double load1(const std::byte* p) { return *p != std::byte{0} ? 1 : 0; }
+};
+
+template <bool kMasked>
+struct DoubleAccumulator {
+  f64x8 scale;
+  f64x8 sums[2] = {};
+  f64x8 squares[2] = {};
+  f64x8 minima[2];
+  f64x8 maxima[2];
+  int64_t nan_count = 0;
+  int64_t positive_inf_count = 0;
+  int64_t negative_inf_count = 0;
+
+  [[gnu::always_inline]] explicit DoubleAccumulator(double factor) {
+    scale = f64x8{} + factor;
+    for (int i = 0; i < 2; ++i) {
+      minima[i] = f64x8{} + kInfinity;
+      maxima[i] = f64x8{} - kInfinity;
+    }
+  }
+  [[gnu::always_inline]] static u64x8 finite_lanes(f64x8 v) {
+    constexpr uint64_t kExponent = 0x7FF0000000000000u;
+    return (u64x8)(((u64x8)v & kExponent) != kExponent);
+  }
+  template <int kSlot>
+  [[gnu::always_inline]] void add_extremes(f64x8 v) {
+    f64x8 low = v;
+    f64x8 high = v;
+    if constexpr (kMasked) {
+      const u64x8 finite = finite_lanes(v);
+      const f64x8 infinity = f64x8{} + kInfinity;
+      low = (f64x8)(((u64x8)v & finite) | ((u64x8)infinity & ~finite));
+      high = (f64x8)(((u64x8)v & finite) | ((u64x8)(-infinity) & ~finite));
+    }
+    minima[kSlot] = low < minima[kSlot] ? low : minima[kSlot];
+    maxima[kSlot] = high > maxima[kSlot] ? high : maxima[kSlot];
+  }
+  template <int kSlot>
+  [[gnu::always_inline]] void add_sums(f64x8 v) {
+    if constexpr (kMasked) {
+      const u64x8 finite = finite_lanes(v);
+      for (int i = 0; i < 8; ++i) {
+        if (finite[i] != 0) continue;
+        if (std::isnan(v[i]))
+          ++nan_count;
+        else if (v[i] > 0)
+          ++positive_inf_count;
+        else
+          ++negative_inf_count;
+      }
+      v = (f64x8)((u64x8)v & finite);
+      v *= scale;
+    }
+    sums[kSlot] += v;
+    squares[kSlot] += v * v;
+  }
+  [[gnu::always_inline]] BlockStats finish() const {
+    BlockStats out;
+    out.sum = reduce_sum(sums[0] + sums[1]);
+    out.sum_of_squares = reduce_sum(squares[0] + squares[1]);
+    out.min = reduce_min(minima[0] < minima[1] ? minima[0] : minima[1]);
+    out.max = reduce_max(maxima[0] > maxima[1] ? maxima[0] : maxima[1]);
+    out.nan_count = nan_count;
+    out.positive_inf_count = positive_inf_count;
+    out.negative_inf_count = negative_inf_count;
+    return out;
+  }
+};
+
+template <typename Load, bool kMasked>
+[[gnu::always_inline]] inline BlockStats double_block(const std::byte* elements, int64_t count,
+                                                      double scale) {
+  DoubleAccumulator<kMasked> acc(scale);
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const f64x8 first = Load::load8(elements + i * Load::kSize);
+    const f64x8 second = Load::load8(elements + (i + 8) * Load::kSize);
+    acc.template add_extremes<0>(first);
+    acc.template add_extremes<1>(second);
+    acc.template add_sums<0>(first);
+    acc.template add_sums<1>(second);
+  }
+  if (i < count) {
+    alignas(64) double for_sums[16] = {};
+    alignas(64) double for_extremes[16];
+    const double last = Load::load1(elements + (count - 1) * Load::kSize);
+    for (double& value : for_extremes) value = last;
+    for (int64_t k = i; k < count; ++k) {
+      for_sums[k - i] = for_extremes[k - i] = Load::load1(elements + k * Load::kSize);
+    }
+    acc.template add_extremes<0>(load<f64x8>(for_extremes));
+    acc.template add_extremes<1>(load<f64x8>(for_extremes + 8));
+    acc.template add_sums<0>(load<f64x8>(for_sums));
+    acc.template add_sums<1>(load<f64x8>(for_sums + 8));
+  }
+  return acc.finish();
+}
+
+// ---- One clone family per type
+// -----------------------------------------------------------------------------------------
+
+#define ASSAY_FLOAT_KERNEL(function, loader)                                               \
+  ASSAY_CLONES BlockStats function##_fast(const std::byte* elements, int64_t count) {      \
+    return float_block<loader, false>(elements, count);                                    \
+  }                                                                                        \
+  ASSAY_CLONES BlockStats function##_masked(const std::byte* elements, int64_t count) {    \
+    return float_block<loader, true>(elements, count);                                     \
+  }                                                                                        \
+  BlockStats function(const std::byte* elements, int64_t count) {                          \
+    const BlockStats fast = function##_fast(elements, count);                              \
+    return std::isfinite(fast.sum_of_squares) ? fast : function##_masked(elements, count); \
+  }
+
+ASSAY_FLOAT_KERNEL(float32_block, LoadFloat32)
+ASSAY_FLOAT_KERNEL(bfloat16_block, LoadBFloat16)
+ASSAY_FLOAT_KERNEL(float16_block, LoadFloat16)
+#undef ASSAY_FLOAT_KERNEL
+
+ASSAY_CLONES BlockStats float64_fast(const std::byte* elements, int64_t count) {
+  return double_block<LoadFloat64, false>(elements, count, 1.0);
+}
+ASSAY_CLONES BlockStats float64_masked(const std::byte* elements, int64_t count, double scale) {
+  return double_block<LoadFloat64, true>(elements, count, scale);
+}
+BlockStats float64_block(const std::byte* elements, int64_t count) {
+  const BlockStats fast = float64_fast(elements, count);
+  return std::isfinite(fast.sum_of_squares) ? fast : float64_masked(elements, count, 1.0);
+}
+
+#define ASSAY_INTEGER_KERNEL(function, ...)                                    \
+  ASSAY_CLONES BlockStats function(const std::byte* elements, int64_t count) { \
+    return double_block<__VA_ARGS__, false>(elements, count, 1.0);             \
+  }
+ASSAY_INTEGER_KERNEL(int64_block, LoadWide<int64_t, i64x8>)
+ASSAY_INTEGER_KERNEL(uint64_block, LoadWide<uint64_t, u64x8>)
+ASSAY_INTEGER_KERNEL(int32_block, LoadWide<int32_t, i32x8>)
+ASSAY_INTEGER_KERNEL(uint32_block, LoadWide<uint32_t, u32x8>)
+ASSAY_INTEGER_KERNEL(int16_block, LoadWide<int16_t, i16x8>)
+ASSAY_INTEGER_KERNEL(uint16_block, LoadWide<uint16_t, u16x8>)
+ASSAY_INTEGER_KERNEL(int8_block, LoadWide<int8_t, i8x8>)
+ASSAY_INTEGER_KERNEL(uint8_block, LoadWide<uint8_t, u8x8>)
+ASSAY_INTEGER_KERNEL(bool_block, LoadBool)
+#undef ASSAY_INTEGER_KERNEL
+
+// ---- Small floats and packed types: count how often each byte occurs, then weigh the 256 possible
+// values --------------------------------
+
+/// The numbers one byte stands for: `count` of them, all of one type.
+struct ByteValues {
+  int count;
+  float values[8];
+};
+
+template <DType kDType>
+ByteValues byte_values(uint8_t byte) {
+  const auto unpack = [byte](int bits) {
+    ByteValues out{8 / bits, {}};
+    for (int i = 0; i < out.count; ++i) {
+      out.values[i] = static_cast<float>((byte >> (i * bits)) & ((1 << bits) - 1));
+    }
+    return out;
+  };
+  switch (kDType) {
+    case DType::Float8E4M3FN:
+      return {1, {float8_e4m3fn_to_float(byte)}};
+    case DType::Float8E5M2:
+      return {1, {float8_e5m2_to_float(byte)}};
+    case DType::Float8E4M3FNUZ:
+      return {1, {float8_e4m3fnuz_to_float(byte)}};
+    case DType::Float8E5M2FNUZ:
+      return {1, {float8_e5m2fnuz_to_float(byte)}};
+    case DType::Float8E8M0FNU:
+      return {1, {float8_e8m0fnu_to_float(byte)}};
+    case DType::HiFloat8:
+      return {1, {hifloat8_to_float(byte)}};
+    case DType::Float4E2M1FNx2:
+      return {2, {float4_e2m1fn_to_float(byte & 15), float4_e2m1fn_to_float(byte >> 4)}};
+    case DType::QUInt4x2:
+      return unpack(4);
+    case DType::QUInt2x4:
+      return unpack(2);
+    default:
+      return {1, {static_cast<float>(byte)}};
+  }
+}
+
+void add_value(BlockStats& stats, float value, int64_t times) {
+  const double wide = static_cast<double>(value);
+  if (std::isnan(wide)) {
+    stats.nan_count += times;
+  } else if (std::isinf(wide)) {
+    (wide > 0 ? stats.positive_inf_count : stats.negative_inf_count) += times;
+  } else {
+    const auto weight = static_cast<double>(times);
+    stats.sum += wide * weight;
+    stats.sum_of_squares += wide * wide * weight;
+    if (wide < stats.min) stats.min = wide;
+    if (wide > stats.max) stats.max = wide;
+  }
+}
+
+/// A table is filled once per type; below this many bytes counting costs more than adding.
+constexpr int64_t kMinHistogramBytes = 1024;
+
+template <DType kDType>
+BlockStats byte_block(const std::byte* elements, int64_t count) {
+  static const std::array<ByteValues, 256> table = [] {
+    std::array<ByteValues, 256> values{};
+    for (size_t i = 0; i < 256; ++i) values[i] = byte_values<kDType>(static_cast<uint8_t>(i));
+    return values;
+  }();
+  BlockStats stats;
+  if (count < kMinHistogramBytes) {
+    for (int64_t i = 0; i < count; ++i) {
+      const ByteValues& entry = table[static_cast<uint8_t>(elements[i])];
+      for (int k = 0; k < entry.count; ++k) add_value(stats, entry.values[k], 1);
+    }
+    return stats;
+  }
+  // Four histograms side by side: equal neighbours would otherwise wait for each other's increment.
+  uint32_t histogram[4][256] = {};
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const auto bytes = load<uint64_t>(elements + i);
+    ++histogram[0][bytes & 0xFFu];
+    ++histogram[1][(bytes >> 8) & 0xFFu];
+    ++histogram[2][(bytes >> 16) & 0xFFu];
+    ++histogram[3][(bytes >> 24) & 0xFFu];
+    ++histogram[0][(bytes >> 32) & 0xFFu];
+    ++histogram[1][(bytes >> 40) & 0xFFu];
+    ++histogram[2][(bytes >> 48) & 0xFFu];
+    ++histogram[3][bytes >> 56];
+  }
+  for (; i < count; ++i) ++histogram[0][static_cast<uint8_t>(elements[i])];
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const int64_t times =
+        int64_t{histogram[0][byte]} + histogram[1][byte] + histogram[2][byte] + histogram[3][byte];
+    if (times == 0) continue;
+    for (int k = 0; k < table[byte].count; ++k) add_value(stats, table[byte].values[k], times);
+  }
+  return stats;
+}
+
+}  // namespace
+
+BlockKernel block_kernel(DType dtype) {
+  switch (dtype) {
+    case DType::Float64:
+      return float64_block;
+    case DType::Float32:
+      return float32_block;
+    case DType::Float16:
+      return float16_block;
+    case DType::BFloat16:
+      return bfloat16_block;
+    case DType::Float8E4M3FN:
+      return byte_block<DType::Float8E4M3FN>;
+    case DType::Float8E5M2:
+      return byte_block<DType::Float8E5M2>;
+    case DType::Float8E4M3FNUZ:
+      return byte_block<DType::Float8E4M3FNUZ>;
+    case DType::Float8E5M2FNUZ:
+      return byte_block<DType::Float8E5M2FNUZ>;
+    case DType::Float8E8M0FNU:
+      return byte_block<DType::Float8E8M0FNU>;
+    case DType::HiFloat8:
+      return byte_block<DType::HiFloat8>;
+    case DType::Float4E2M1FNx2:
+      return byte_block<DType::Float4E2M1FNx2>;
+    case DType::QUInt4x2:
+      return byte_block<DType::QUInt4x2>;
+    case DType::QUInt2x4:
+      return byte_block<DType::QUInt2x4>;
+    case DType::Int8:
+    case DType::QInt8:
+      return int8_block;
+    case DType::UInt8:
+    case DType::QUInt8:
+      return uint8_block;
+    case DType::Bool:
+      return bool_block;
+    case DType::Int64:
+      return int64_block;
+    case DType::UInt64:
+      return uint64_block;
+    case DType::Int32:
+    case DType::QInt32:
+      return int32_block;
+    case DType::UInt32:
+      return uint32_block;
+    case DType::Int16:
+      return int16_block;
+    case DType::UInt16:
+      return uint16_block;
+    case DType::Complex128:
+    case DType::Complex64:
+    case DType::Complex32:
+    case DType::Int4:
+    case DType::UInt4:
+    case DType::Bits8:
+    case DType::Bits16:
+    case DType::Bits1x8:
+    case DType::Bits2x4:
+    case DType::Bits4x2:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+BlockStats scaled_float64_block(const std::byte* elements, int64_t count, double scale) {
+  return float64_masked(elements, count, scale);
+}
+
+}  // namespace assay::stats

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels behind compute_stats: partial statistics of one block of consecutive elements.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "tensor/dtype.hpp"
+
+namespace assay::stats {
+
+/// Partial result over some values. The neutral element of merge() when default-constructed.
+struct BlockStats {
+  double sum = 0;             // of the finite values, each times the scale
+  double sum_of_squares = 0;  // of the finite values, each times the scale before squaring
+  double min = std::numeric_limits<double>::infinity();  // of the finite values, unscaled
+  double max = -std::numeric_limits<double>::infinity();
+  int64_t nan_count = 0;
+  int64_t positive_inf_count = 0;
+  int64_t negative_inf_count = 0;
+
+  /// Adds what comes after this part. Not commutative in the last bit: call in index order.
+  void merge(const BlockStats& next) {
+    sum += next.sum;
+    sum_of_squares += next.sum_of_squares;
+    if (next.min < min) min = next.min;
+    if (next.max > max) max = next.max;
+    nan_count += next.nan_count;
+    positive_inf_count += next.positive_inf_count;
+    negative_inf_count += next.negative_inf_count;
+  }
+};
+
+/// Statistics of `count` consecutive elements. Real and boolean types of whole bytes only.
+using BlockKernel = BlockStats (*)(const std::byte* elements, int64_t count);
+
+/// The kernel of a type; null for Complex, Int4, UInt4 and Bits types.
+[[nodiscard]] BlockKernel block_kernel(DType dtype);
+
+/// The Float64 kernel with every value multiplied by a power of two before it is summed or squared.
+[[nodiscard]] BlockStats scaled_float64_block(const std::byte* elements, int64_t count,
+                                              double scale);
+
+}  // namespace assay::stats
