@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a capture adds to a step of the model: ours in both modes, hook scripts, and mindstudio-probe.
+
+Each (model, group) is a process of its own (bench/capture_child.py); inside it the variants alternate at random, so a
+slow minute of the machine hits all of them. Ratios are to "none" of the same process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Optional
+
+from bench import models
+from bench.measure import Sample, Series, load_average, machine
+from bench.report import FAILED, NOT_AVAILABLE, Row, Section
+
+COLUMNS = [
+    "",
+    "ms a step",
+    "IQR",
+    "until returned",
+    "all bytes handed over",
+    "of minima",
+    "MB written",
+    "n",
+    "goal",
+    "met",
+]
+
+# DESIGN section 4: ratio of medians, step with tool / step without. Full dumps: until all bytes are handed over.
+GOALS: dict[str, dict[str, float]] = {
+    "assay off": {"S": 1.01, "S-decode": 1.01, "M": 1.01},
+    "assay statistics": {"S": 1.04, "S-decode": 1.05, "M": 1.03},
+    "assay full": {"S": 1.25, "S-decode": 1.08, "M": 1.2},
+    "strict statistics": {"S": 1.15, "S-decode": 1.2, "M": 1.05},
+    "strict full": {"S": 2.0, "S-decode": 2.0, "M": 1.5},
+}
+GROUPS = ("extended", "strict")
+RIVAL_GROUPS = ("msprobe-statistics", "msprobe-full")
+RIVAL_PACKAGE = "mindstudio-probe==26.2.0"
+
+
+def prepare_rivals(build: Path) -> tuple[Optional[Path], str]:
+    """Installs mindstudio-probe into an environment of its own, which sees the packages of this one.
+
+    Returns (its Python, ""), or (None, the reason why it cannot be had).
+    """
+    python = build / "rivals-venv" / "bin" / "python"
+    probe = [str(python), "-c", "import importlib.metadata as m; print(m.version('mindstudio-probe'))"]
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(build / "rivals-venv")], check=True)
+    if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
+        # torch and transformers come from this environment by a .pth file: the same build for both sides.
+        code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        ours, theirs = (
+            subprocess.run([str(path), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+            for path in (sys.executable, python)
+        )
+        Path(theirs, "zz_bench_parent.pth").write_text(ours + "\n")
+        command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", RIVAL_PACKAGE]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            return None, f"pip install {RIVAL_PACKAGE}: {lines[-1] if lines else 'failed'}"
+    return python, ""
+
+
+def run_child(python: Path, model: str, group: str, rounds: int, budget: float, work: Path) -> dict[str, Any]:
+    """Runs one child process and returns its result; raises RuntimeError with its last words when it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "result.json")
+        command = [str(python), "-m", "bench.capture_child", "--model", model, "--group", group]
+        command += ["--rounds", str(rounds), "--budget", str(budget), "--work", str(work), "--out", str(out)]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(models.THREADS), "TOKENIZERS_PARALLELISM": "false"}
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent.parent, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0 or not out.exists():
+            raise RuntimeError(f"exit status {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
+        return dict(json.loads(out.read_text()))
+
+
+def rows_of(spec: models.ModelSpec, group: str, child: dict[str, Any], seen: set[str]) -> list[Row]:
+    """Turns the samples of one child process into rows; the baseline of a second group gets the group's name."""
+    series: dict[str, Series] = {}
+    for name, entry in child["variants"].items():
+        series[name] = Series([Sample(**sample) for sample in entry["samples"]])
+    if not series["none"].samples:
+        return [Row(f"{spec.name}: {group}", status=FAILED, reason="no sample without capture")]
+    base = series["none"].summary()
+    rows = []
+    for name, entry in child["variants"].items():
+        label = f"{spec.name}: {name}"
+        if label in seen:
+            label = f"{spec.name}: {name} (beside {group})"
+        seen.add(label)
+        if entry["status"] != "measured":
+            rows.append(Row(label, status=entry["status"], reason=entry["reason"]))
+            continue
+        if not series[name].samples:
+            rows.append(Row(label, status=NOT_AVAILABLE, reason="the time budget ended before its first sample"))
+            continue
+        figures = series[name].summary()
+        returned = figures["returned_median"] / base["returned_median"]
+        handed_over = figures["handed_over_median"] / base["handed_over_median"]
+        minima = figures["handed_over_min"] / base["handed_over_min"]
+        goal = GOALS.get(name, {}).get(spec.name)
+        # A statistics run has nothing to hand over but its table: the same figure decides.
+        kept = f"{figures['used']}" + (f" (-{figures['discarded']})" if figures["discarded"] else "")
+        rows.append(
+            Row(
+                label,
+                cells={
+                    "ms a step": f"{figures['handed_over_median'] * 1e3:.1f}",
+                    "IQR": f"{figures['handed_over_iqr'] * 1e3:.1f}",
+                    "until returned": "1" if name == "none" else f"{returned:.2f}",
+                    "all bytes handed over": "1" if name == "none" else f"{handed_over:.2f}",
+                    "of minima": "1" if name == "none" else f"{minima:.2f}",
+                    "MB written": f"{entry['bytes_per_step'] / 1e6:.1f}" if entry["bytes_per_step"] else "",
+                    "n": kept + ("!" if figures["noisy"] else ""),
+                },
+                seconds=figures["handed_over_median"] * 100,
+                unit="100 steps",
+                goal="" if goal is None else f"{goal:.2f}",
+                met=None if goal is None else round(handed_over, 2) <= goal,
+                data={**figures, "ratio_returned": returned, "ratio_handed_over": handed_over, "ratio_minima": minima},
+            )
+        )
+    return rows
+
+
+def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]] = None) -> Section:
+    """Measures all groups on all models. `build` is where temporary files and the rivals' environment go."""
+    section = Section("capture", "What a capture adds to a step", COLUMNS, machine=machine())
+    before = load_average()
+    work = build / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    pythons = {group: Path(sys.executable) for group in GROUPS}
+    reason = ""
+    if rivals:
+        python, reason = prepare_rivals(build)
+        if python:
+            pythons.update({group: python for group in RIVAL_GROUPS})
+    seen: set[str] = set()
+    for spec in models.MODELS.values():
+        if only_models and spec.name not in only_models:
+            continue
+        for group, python in pythons.items():
+            rounds = max(2, spec.rounds // 5) if quick else spec.rounds
+            budget = 20.0 if quick else 240.0
+            print(f"capture: {spec.name}, {group} ...", file=sys.stderr, flush=True)
+            try:
+                section.rows += rows_of(spec, group, run_child(python, spec.name, group, rounds, budget, work), seen)
+            except RuntimeError as error:
+                section.rows.append(Row(f"{spec.name}: {group}", status=FAILED, reason=str(error)))
+        if rivals and reason:
+            section.rows.append(Row(f"{spec.name}: msprobe", status=NOT_AVAILABLE, reason=reason))
+    section.load = (before, load_average())
+    section.notes = [
+        "Ratios of medians to `none` of the same process; `of minima`: ratio of the fastest samples, until all bytes "
+        "are handed over. The goal is for `all bytes handed over`.",
+        "A sample is a burst of steps (S 4, S-decode 8, M 1) after one step that is not timed, then one wait until "
+        "every byte was handed over; figures are per step. Installing, removing and deleting files is not timed.",
+        "n: samples used, in brackets those discarded because neighbours held a core for more than 5 % of the sample "
+        "(bench/measure.py); `!`: fewer than 5 were undisturbed, so all are used.",
+    ]
+    return section

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generates the files that bench/compare_speed.py compares, and prints the two paths.
+
+    python -m bench.pairs npy|npy-and-copy|bf16|small FOLDER COUNT
+
+COUNT is elements, or files for `small`. The other side differs by a thousandth (bf16: a hundredth). Files are written
+just before they are used, so they are in the page cache.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+
+def make_npy_pair(folder: Path, elements: int, copy: bool = False) -> tuple[Path, Path]:
+    """Writes golden.npy and mine.npy (golden plus a thousandth of noise), fp32, and leaves them in the page cache."""
+    import numpy
+
+    folder.mkdir(parents=True)
+    paths = (folder / "golden.npy", folder / "mine.npy")
+    golden, mine = (
+        numpy.lib.format.open_memmap(path, mode="w+", dtype=numpy.float32, shape=(elements // 4096, 4096))
+        for path in paths
+    )
+    generator = numpy.random.default_rng(0)
+    rows = 4096
+    block = generator.standard_normal((rows, 4096), dtype=numpy.float32)
+    for start in range(0, len(golden), rows):
+        end = min(start + rows, len(golden))
+        scale = numpy.float32(1 + start * 1e-6)  # every block differs, without drawing every number anew
+        golden[start:end] = block[: end - start] * scale
+        mine[start:end] = golden[start:end] * numpy.float32(1 + 1e-3)
+    golden.flush()
+    mine.flush()
+    if copy:
+        shutil.copyfile(paths[0], folder / "copy.npy")
+    return paths
+
+
+def make_bf16_pair(folder: Path, elements: int) -> tuple[Path, Path]:
+    """Writes the same kind of pair in bf16 as golden.safetensors and mine.safetensors."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    golden = torch.randn(elements // 4096, 4096, generator=torch.Generator().manual_seed(0))
+    paths = (folder / "golden.safetensors", folder / "mine.safetensors")
+    save_file({"tensor": golden.to(torch.bfloat16)}, paths[0])
+    save_file({"tensor": (golden * 1.01).to(torch.bfloat16)}, paths[1])
+    return paths
+
+
+def make_small_files(folder: Path, count: int) -> tuple[Path, Path]:
+    """Writes `count` pairs of 16 KiB .npy files into golden/ and mine/."""
+    import numpy
+
+    generator = numpy.random.default_rng(0)
+    for side in ("golden", "mine"):
+        (folder / side).mkdir(parents=True)
+    for index in range(count):
+        values = generator.standard_normal((32, 128), dtype=numpy.float32)
+        numpy.save(folder / "golden" / f"tensor_{index:05}.npy", values)
+        numpy.save(folder / "mine" / f"tensor_{index:05}.npy", values * numpy.float32(1.001))
+    return folder / "golden", folder / "mine"
+
+
+def main() -> None:
+    """Generates one pair."""
+    kind, folder, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    if kind == "bf16":
+        paths = make_bf16_pair(folder, count)
+    elif kind == "small":
+        paths = make_small_files(folder, count)
+    else:
+        paths = make_npy_pair(folder, count, copy=kind == "npy-and-copy")
+    print("\n".join(map(str, paths)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmarks: `make bench`, or bench/run.py [--rivals] [--quick] [--only NAME] [--publish].
+
+Prints one table a section with goals and ratios, and writes build/bench/results.json (a run with --only keeps the
+other sections of that file). Parts that are not built are shown as not available; the exit status is 1 when a part
+that is there fails, and does not depend on the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Optional
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[0] = str(ROOT)  # a script's own folder would stand first; the modules are bench.*
+
+from bench import capture_overhead, compare_speed, kernels, report, write_path  # noqa: E402
+
+SECTIONS = ("capture", "kernels", "write", "compare")
+
+
+def load(path: Path) -> dict[str, report.Section]:
+    """Reads results.json; an absent file has no sections."""
+    if not path.exists():
+        return {}
+    return {key: report.Section.from_json(data) for key, data in json.loads(path.read_text())["sections"].items()}
+
+
+def save(path: Path, sections: dict[str, report.Section]) -> None:
+    """Writes results.json."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {"version": 1, "sections": {key: section.to_json() for key, section in sections.items()}}
+    path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def publish(document: Path, sections: dict[str, report.Section]) -> list[str]:
+    """Replaces what stands between `<!-- table NAME -->` and `<!-- end NAME -->`; returns the names it found."""
+    text = document.read_text()
+    done = []
+    for key, section in sections.items():
+        start, end = f"<!-- table {key} -->\n", f"<!-- end {key} -->"
+        if start in text and end in text:
+            head, rest = text.split(start, 1)
+            text = head + start + "\n" + report.to_markdown(section) + "\n" + end + rest.split(end, 1)[1]
+            done.append(key)
+    document.write_text(text)
+    return done
+
+
+def main(arguments: Optional[list[str]] = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rivals", action="store_true", help="install and measure other people's tools as well")
+    parser.add_argument("--quick", action="store_true", help="few samples and small data: does it run at all")
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="only this section; may be repeated")
+    parser.add_argument("--model", action="append", help="capture: only this model; may be repeated")
+    parser.add_argument("--publish", action="store_true", help="put the tables into docs/benchmarks.md")
+    parser.add_argument("--no-run", action="store_true", help="only print (and publish) what results.json holds")
+    parser.add_argument(
+        "--build", type=Path, default=ROOT / "build" / "bench", help="build folder of the bench programs"
+    )
+    parser.add_argument("--assay", help="the native command; default: beside this Python, else on PATH")
+    options = parser.parse_args(arguments)
+    results = options.build / "results.json"
+    sections = load(results)
+    wanted = options.only or list(SECTIONS)
+    runners: dict[str, Callable[[], report.Section]] = {
+        "capture": lambda: capture_overhead.run(options.build, options.rivals, options.quick, options.model),
+        "kernels": lambda: kernels.run(options.build, options.quick),
+        "write": lambda: write_path.run(options.build, options.quick),
+        "compare": lambda: compare_speed.run(options.build, options.quick, options.assay),
+    }
+    failed = False
+    for key in wanted:
+        if not options.no_run:
+            try:
+                section = runners[key]()
+            except Exception:  # a section that breaks must not lose the others; the exit status tells
+                traceback.print_exc()
+                failed = True
+                continue
+            if key == "capture" and options.model and key in sections:
+                others = [row for row in sections[key].rows if row.name.split(":")[0] not in options.model]
+                section.rows = others + section.rows
+            sections[key] = section
+            save(results, sections)
+        if key in sections:
+            print(report.to_text(sections[key]))
+            failed = failed or sections[key].failed
+            for row in sections[key].rows:
+                if row.status == report.FAILED:
+                    print(f"{row.name}: {row.reason}", file=sys.stderr)
+    if options.publish:
+        print("published: " + ", ".join(publish(ROOT / "docs" / "benchmarks.md", sections)), file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
