@@ -18,7 +18,7 @@ namespace assay::formats {
 
 // Limits against hostile files. Each is far above what torch writes for the largest checkpoints.
 inline constexpr uint64_t kMaxPickleBytes = uint64_t{1} << 28;
-inline constexpr size_t kMaxPickleValues = size_t{1} << 23;  // values built while interpreting
+inline constexpr size_t kMaxPickleValues = size_t{1} << 21;  // values built while interpreting
 inline constexpr size_t kMaxPthVisited =
     size_t{1} << 19;  // values met while flattening; shared ones count each time
 inline constexpr int kMaxPthDepth = 128;  // nesting of lists, tuples and dicts
