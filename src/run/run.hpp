@@ -17,14 +17,15 @@ namespace assay::run {
 enum class Role : uint8_t { Input, Output, Weight, Buffer };
 [[nodiscard]] std::string_view role_name(Role role);  // "input" ...
 
-/// Where a tensor's bytes are. `member` addresses a tensor inside a container file (a key of a .safetensors or .npz,
-/// a path inside a nested .pth); empty for a file that holds one tensor.
+/// Where a tensor's bytes are. `member` addresses a tensor inside a container file (a key of a
+/// .safetensors or .npz, a path inside a nested .pth); empty for a file that holds one tensor.
 struct ByteLocation {
-  std::string file;    // absolute, or relative to the current folder: as it can be opened
+  std::string file;     // absolute, or relative to the current folder: as it can be opened
   uint64_t offset = 0;  // used when `raw`
   uint64_t size_bytes = 0;
   std::string member;
-  bool raw = false;  // offset and size are exact and the payload is C-contiguous; otherwise the file's format decides
+  bool raw = false;  // offset and size are exact and the payload is C-contiguous; otherwise the
+                     // file's format decides
 };
 
 /// One tensor of one execution of one node. Plain data: nothing is opened until load_tensor().
@@ -35,17 +36,19 @@ struct TensorRecord {
   std::string node;       // "root.model.layers.0.mlp" (strict), "model.layers.0.mlp" (native)
   std::string op_type;    // module class or operator type; empty when unknown
   Role role = Role::Output;
-  std::string slot;     // "0", "1.0", "kwargs.mask", "" for a single output
-  uint32_t call = 0;    // which call of the node within the step
-  uint64_t order = 0;   // position in execution order within the run where known, else in tree order; unique
-  // dtype and shape are known from the records (native) or after the file's header was read (load_header()).
+  std::string slot;   // "0", "1.0", "kwargs.mask", "" for a single output
+  uint32_t call = 0;  // which call of the node within the step
+  uint64_t order =
+      0;  // position in execution order within the run where known, else in tree order; unique
+  // dtype and shape are known from the records (native) or after the file's header was read
+  // (load_header()).
   std::optional<DType> dtype;
   std::optional<Dims> shape;
   std::optional<Dims> strides;
   std::optional<ByteLocation> bytes;
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
-  std::string value;   // for non-tensor leaves: their text
+  std::string value;    // for non-tensor leaves: their text
   std::string problem;  // why the tensor is missing or unusable; empty when all is well
 };
 
@@ -54,6 +57,7 @@ struct TopologyNode {
   std::string name;
   std::string type;
   std::vector<TopologyNode> children;
+  std::optional<int64_t> exec_order;  // when the writer recorded one; -1 was never executed
 };
 
 /// What was planned, captured and lost.
@@ -72,16 +76,19 @@ struct Coverage {
 struct Run {
   std::string path;    // as the user gave it
   std::string layout;  // "torch-tree", "native", "flat", "file"
-  std::vector<TensorRecord> records;  // in (rank, step, order, role, slot) order; same for any directory listing order
+  std::vector<TensorRecord>
+      records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   std::optional<TopologyNode> topology;
   Coverage coverage;
-  std::map<std::string, std::string> properties;  // host program, versions, configuration: for people
-  std::vector<std::string> warnings;               // unreadable folders, truncated lines: one sentence each
+  std::map<std::string, std::string>
+      properties;                     // host program, versions, configuration: for people
+  std::vector<std::string> warnings;  // unreadable folders, truncated lines: one sentence each
 };
 
 /// Recognises the layout and reads the list of records; reads no payload.
-/// path    a run folder of any supported layout, a token or module folder inside a torch tree, or one tensor file
-/// errors  NotFound | Permission | Unsupported (sentence names the layouts that were tried) | Invalid
+/// path    a run folder of any supported layout, a token or module folder inside a torch tree, or
+/// one tensor file errors  NotFound | Permission | Unsupported (sentence names the layouts that
+/// were tried) | Invalid
 [[nodiscard]] Result<Run> open_run(const std::string& path);
 
 /// Maps the tensor of a record. The result keeps the file mapped.

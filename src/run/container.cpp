@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/container.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <list>
+#include <map>
+#include <mutex>
+
+#include "base/mapped_file.hpp"
+#include "formats/detect.hpp"
+#include "formats/npy.hpp"
+#include "formats/pth.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/zip.hpp"
+
+namespace assay::run {
+namespace {
+
+using formats::FileKind;
+
+TensorRecord member_record(const std::string& path, const std::string& member) {
+  TensorRecord record;
+  record.slot = member;
+  ByteLocation location;
+  location.file = path;
+  location.member = member;
+  record.bytes = std::move(location);
+  return record;
+}
+
+void set_header(const TensorView& view, TensorRecord* record) {
+  record->dtype = view.dtype;
+  record->shape = view.shape;
+  record->strides = view.strides;
+}
+
+Error no_member(const std::string& path, const std::string& member) {
+  return {Errc::NotFound, path, std::nullopt,
+          member.empty() ? "holds several tensors, name one of them"
+                         : "has no member '" + member + "'"};
+}
+
+/// One array: the whole file.
+class NpyContainer : public Container {
+ public:
+  explicit NpyContainer(MappedFile file) : file_(std::move(file)) {}
+  Result<std::vector<TensorRecord>> list() const override {
+    ASSAY_TRY(const Tensor array, tensor(""));
+    std::vector<TensorRecord> records = {member_record(file_.path(), "")};
+    set_header(array.view, &records[0]);
+    return records;
+  }
+  Result<Tensor> tensor(const std::string& member) const override {
+    if (!member.empty()) return fail(no_member(file_.path(), member));
+    return in_file(file_.path(), formats::read_npy_file(file_));
+  }
+  ByteSpan bytes() const override { return file_.bytes(); }
+
+ private:
+  MappedFile file_;
+};
+
+/// Arrays inside a zip. An array is inflated only when it is asked for, and never kept.
+class NpzContainer : public Container {
+ public:
+  explicit NpzContainer(MappedFile file)
+      : file_(std::move(file)), archive_(in_file(file_.path(), formats::read_zip(file_.bytes()))) {}
+  Result<std::vector<TensorRecord>> list() const override {
+    if (!archive_) return fail(archive_.error());
+    std::vector<TensorRecord> records;
+    for (const formats::ZipEntry& entry : archive_->entries) {
+      const std::string member = member_name(entry.name);
+      records.push_back(member_record(file_.path(), member));
+      // Only a stored array shows its header without being inflated.
+      if (entry.method != static_cast<uint16_t>(formats::ZipMethod::Stored)) continue;
+      if (const Result<Tensor> array = tensor(member)) {
+        set_header(array->view, &records.back());
+      } else {
+        records.back().problem = array.error().describe();
+      }
+    }
+    return records;
+  }
+  Result<Tensor> tensor(const std::string& member) const override {
+    if (!archive_) return fail(archive_.error());
+    for (const formats::ZipEntry& entry : archive_->entries) {
+      if (member_name(entry.name) == member) return in_file(file_.path(), read_entry(entry));
+    }
+    return fail(no_member(file_.path(), member));
+  }
+  ByteSpan bytes() const override { return file_.bytes(); }
+
+ private:
+  static std::string member_name(const std::string& name) {
+    return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
+  }
+  Result<Tensor> read_entry(const formats::ZipEntry& entry) const {
+    ASSAY_TRY(const formats::SharedBytes content, formats::read_zip_entry(*archive_, entry));
+    ASSAY_TRY(Tensor array, formats::read_npy(content.bytes));
+    // read_npy owns what it had to convert; otherwise the array lives in `content`, and that in the
+    // mapping.
+    struct Owner {
+      MappedFile file;
+      formats::SharedBytes content;
+      std::shared_ptr<const void> converted;
+    };
+    array.owner = std::make_shared<const Owner>(Owner{file_, content, array.owner});
+    return array;
+  }
+  MappedFile file_;
+  Result<formats::ZipArchive> archive_;
+};
+
+class SafetensorsContainer : public Container {
+ public:
+  explicit SafetensorsContainer(MappedFile file)
+      : file_(std::move(file)),
+        content_(in_file(file_.path(), formats::read_safetensors(file_.bytes()))) {}
+  Result<std::vector<TensorRecord>> list() const override {
+    if (!content_) return fail(content_.error());
+    std::vector<TensorRecord> records;
+    for (const formats::SafetensorsEntry& entry : content_->entries) {
+      // Padding that our own step files declare to satisfy the format's rule against holes.
+      if (entry.name.starts_with("__pad.")) continue;
+      TensorRecord record = member_record(file_.path(), entry.name);
+      set_header(entry.view, &record);
+      record.bytes->raw = true;
+      record.bytes->offset = entry.file_offset;
+      record.bytes->size_bytes = entry.view.storage.size();
+      records.push_back(std::move(record));
+    }
+    return records;
+  }
+  Result<Tensor> tensor(const std::string& member) const override {
+    if (!content_) return fail(content_.error());
+    const formats::SafetensorsEntry* entry = content_->find(member);
+    if (member.empty() && content_->entries.size() == 1) entry = &content_->entries[0];
+    if (entry == nullptr) return fail(no_member(file_.path(), member));
+    return Tensor{entry->view, std::make_shared<const MappedFile>(file_)};
+  }
+  ByteSpan bytes() const override { return file_.bytes(); }
+
+ private:
+  MappedFile file_;
+  Result<formats::Safetensors> content_;
+};
+
+/// What torch.save wrote: one tensor, or tensors and values inside tuples, lists and dicts.
+class PthContainer : public Container {
+ public:
+  explicit PthContainer(MappedFile file)
+      : file_(std::move(file)), entries_(in_file(file_.path(), formats::read_pth_file(file_))) {
+    if (!entries_) return;
+    std::map<std::string, int> seen;
+    for (const formats::PthEntry& entry : *entries_) {
+      const int occurrence = ++seen[entry.path];
+      members_.push_back(occurrence == 1 ? entry.path
+                                         : entry.path + "#" + std::to_string(occurrence));
+    }
+  }
+  Result<std::vector<TensorRecord>> list() const override {
+    if (!entries_) return fail(entries_.error());
+    std::vector<TensorRecord> records;
+    for (size_t i = 0; i < entries_->size(); ++i) {
+      const formats::PthEntry& entry = (*entries_)[i];
+      records.push_back(member_record(file_.path(), members_[i]));
+      if (entry.kind == formats::PthEntry::Kind::Tensor) {
+        set_header(entry.tensor.view, &records.back());
+      } else {
+        records.back().bytes.reset();
+        records.back().op_type = entry.type;
+        records.back().value = entry.text;
+      }
+    }
+    return records;
+  }
+  Result<Tensor> tensor(const std::string& member) const override {
+    if (!entries_) return fail(entries_.error());
+    const formats::PthEntry* only_tensor = nullptr;
+    size_t tensor_count = 0;
+    for (size_t i = 0; i < entries_->size(); ++i) {
+      const formats::PthEntry& entry = (*entries_)[i];
+      if (entry.kind != formats::PthEntry::Kind::Tensor) continue;
+      if (members_[i] == member) return entry.tensor;
+      only_tensor = &entry;
+      ++tensor_count;
+    }
+    if (member.empty() && tensor_count == 1) return only_tensor->tensor;
+    if (tensor_count == 0)
+      return fail(Error{Errc::NotFound, file_.path(), std::nullopt, "holds no tensor"});
+    return fail(no_member(file_.path(), member));
+  }
+  ByteSpan bytes() const override { return file_.bytes(); }
+
+ private:
+  MappedFile file_;
+  Result<std::vector<formats::PthEntry>> entries_;
+  std::vector<std::string> members_;  // unique names, parallel to *entries_
+};
+
+/// A file that holds bytes somebody else has located: a step file whose header was never written,
+/// or a kind that cannot be read.
+class OpaqueContainer : public Container {
+ public:
+  OpaqueContainer(MappedFile file, FileKind kind) : file_(std::move(file)), kind_(kind) {}
+  Result<std::vector<TensorRecord>> list() const override { return fail(refusal()); }
+  Result<Tensor> tensor(const std::string&) const override { return fail(refusal()); }
+  ByteSpan bytes() const override { return file_.bytes(); }
+
+ private:
+  Error refusal() const {
+    if (file_.bytes().empty()) return {Errc::Truncated, file_.path(), 0, "the file is empty"};
+    if (kind_ == FileKind::Unknown) {
+      return {Errc::BadMagic, file_.path(), 0,
+              "is no tensor file that can be read (.npy .npz .pth .pt .safetensors)"};
+    }
+    return {Errc::Unsupported, file_.path(), std::nullopt,
+            "is a file of kind '" + std::string(formats::kind_name(kind_)) +
+                "', which holds no tensors that can be read (.npy .npz .pth .pt .safetensors can)"};
+  }
+  MappedFile file_;
+  FileKind kind_;
+};
+
+std::shared_ptr<const Container> make_container(MappedFile file) {
+  const FileKind kind = formats::detect_file(file.bytes(), file.path());
+  switch (kind) {
+    case FileKind::Npy:
+      return std::make_shared<NpyContainer>(std::move(file));
+    case FileKind::Npz:
+      return std::make_shared<NpzContainer>(std::move(file));
+    case FileKind::Safetensors:
+      return std::make_shared<SafetensorsContainer>(std::move(file));
+    case FileKind::Pth:
+    case FileKind::PthLegacy:
+    case FileKind::TorchScript:  // read_pth says why it refuses
+      return std::make_shared<PthContainer>(std::move(file));
+    default:
+      return std::make_shared<OpaqueContainer>(std::move(file), kind);
+  }
+}
+
+/// What tells one content of a path from the next.
+struct FileIdentity {
+  dev_t device;
+  ino_t inode;
+  off_t size;
+  int64_t modified_ns;
+  bool operator==(const FileIdentity&) const = default;
+};
+
+struct CachedFile {
+  std::string path;
+  FileIdentity identity;
+  std::shared_ptr<const Container> container;
+};
+
+/// Most recently used first.
+struct Cache {
+  std::mutex mutex;
+  std::list<CachedFile> files;
+
+  std::shared_ptr<const Container> find(const std::string& path, const FileIdentity& identity) {
+    const std::lock_guard lock(mutex);
+    for (auto it = files.begin(); it != files.end(); ++it) {
+      if (it->path != path) continue;
+      if (it->identity != identity) {
+        files.erase(it);
+        return nullptr;
+      }
+      files.splice(files.begin(), files, it);
+      return it->container;
+    }
+    return nullptr;
+  }
+  void insert(CachedFile file) {
+    const std::lock_guard lock(mutex);
+    files.push_front(std::move(file));
+    if (files.size() > kMaxCachedFiles) files.pop_back();
+  }
+};
+
+Cache& cache() {
+  static Cache instance;
+  return instance;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Container>> open_container(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+  const FileIdentity identity{info.st_dev, info.st_ino, info.st_size,
+                              int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  if (std::shared_ptr<const Container> known = cache().find(path, identity)) return known;
+  ASSAY_TRY(MappedFile file, MappedFile::open(path));
+  std::shared_ptr<const Container> container = make_container(std::move(file));
+  cache().insert({path, identity, container});
+  return container;
+}
+
+}  // namespace assay::run

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single files and flat folders as runs.
+#include "run/container.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "formats/safetensors.hpp"
+#include "formats/zip.hpp"
+#include "run/test_folder.hpp"
+
+namespace assay::run {
+namespace {
+
+using test::floats_of;
+using test::TestFolder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> nodes_of(const Run& run) {
+  std::vector<std::string> nodes;
+  for (const TensorRecord& record : run.records) nodes.push_back(record.node);
+  return nodes;
+}
+
+TEST(OpenFile, GivesOneRecordForOneTensor) {
+  const TestFolder folder;
+  folder.put_npy("x.npy", {1, 2, 3});
+  const auto run = open_run(folder / "x.npy");
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_EQ(run->layout, "file");
+  ASSERT_EQ(run->records.size(), 1u);
+  EXPECT_EQ(run->records[0].node, "x");
+  EXPECT_EQ(run->records[0].shape, Dims{3});
+  EXPECT_THAT(floats_of(load_tensor(run->records[0]).value()), ElementsAre(1, 2, 3));
+}
+
+TEST(OpenFile, GivesOneRecordAMemberOfAContainer) {
+  const TestFolder folder;
+  const std::vector<float> a = {1};
+  const std::vector<float> b = {2, 3};
+  const auto view = [](const std::vector<float>& v) {
+    return make_view(DType::Float32, Dims{static_cast<int64_t>(v.size())},
+                     std::as_bytes(std::span(v)))
+        .value();
+  };
+  folder.put("w.safetensors",
+             formats::write_safetensors({{"model.b", view(b)}, {"model.a", view(a)}}).value());
+  const auto run = open_run(folder / "w.safetensors");
+  ASSERT_TRUE(run) << run.error().describe();
+  ASSERT_EQ(run->records.size(), 2u);
+  EXPECT_EQ(run->records[0].slot, "model.b");  // file order
+  EXPECT_EQ(run->records[1].slot, "model.a");
+  EXPECT_THAT(floats_of(load_tensor(run->records[0]).value()), ElementsAre(2, 3));
+}
+
+TEST(OpenFile, ReadsStoredAndDeflatedArraysOfAnNpz) {
+  const TestFolder folder;
+  const std::vector<float> values = {4, 5};
+  const std::string npy =
+      formats::write_npy(
+          make_view(DType::Float32, Dims{2}, std::as_bytes(std::span(values))).value())
+          .value();
+  std::string zip;
+  formats::ZipWriter writer(&zip);
+  ASSERT_TRUE(writer.add("a.npy", as_bytes(npy), formats::ZipMethod::Stored));
+  ASSERT_TRUE(writer.add("b.npy", as_bytes(npy), formats::ZipMethod::Deflated));
+  ASSERT_TRUE(writer.finish());
+  folder.put("x.npz", zip);
+
+  auto run = open_run(folder / "x.npz");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  ASSERT_EQ(run->records.size(), 2u);
+  for (TensorRecord& record : run->records) {
+    ASSERT_TRUE(load_header(record));
+    EXPECT_EQ(record.shape, Dims{2});
+    EXPECT_THAT(floats_of(load_tensor(record).value()), ElementsAre(4, 5)) << record.slot;
+  }
+}
+
+TEST(OpenFile, RefusesWhatIsNoTensorFile) {
+  const TestFolder folder;
+  folder.put("empty.pth", "");
+  folder.put("text.npy", "hello");
+  folder.put_fifo("pipe");
+  EXPECT_EQ(open_run(folder / "empty.pth").error().code, Errc::Truncated);
+  EXPECT_FALSE(open_run(folder / "text.npy"));
+  EXPECT_EQ(open_run(folder / "pipe").error().code, Errc::Unsupported);
+  EXPECT_EQ(open_run(folder / "missing").error().code, Errc::NotFound);
+  EXPECT_EQ(open_run(folder / "missing").error().path, folder / "missing");
+}
+
+TEST(OpenFlatFolder, SortsFilesNaturallyAndNamesThemByPath) {
+  const TestFolder folder;
+  folder.put_npy("flat/t10.npy", {1});
+  folder.put_npy("flat/t2.npy", {1});
+  folder.put_pth("flat/sub/t1.pth", {1});
+  folder.put("flat/notes.txt", "x");
+  const auto run = open_run(folder / "flat");
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_EQ(run->layout, "flat");
+  EXPECT_THAT(nodes_of(*run), ElementsAre("sub/t1", "t2", "t10"));
+  EXPECT_THAT(run->warnings, ElementsAre(HasSubstr("1 files are no tensor files")));
+}
+
+TEST(OpenFlatFolder, KeepsTheSuffixOfFilesThatDifferOnlyInIt) {
+  const TestFolder folder;
+  folder.put_npy("flat/a.npy", {1});
+  folder.put_pth("flat/a.pth", {1});
+  EXPECT_THAT(nodes_of(open_run(folder / "flat").value()), ElementsAre("a.npy", "a.pth"));
+}
+
+TEST(OpenFlatFolder, GivesOneRecordForEachUnreadableFile) {
+  const TestFolder folder;
+  folder.put_npy("flat/good.npy", {1});
+  folder.put("flat/cut.npy", "\x93NUMPY\x01");
+  folder.put_fifo("flat/pipe.npy");
+  folder.put_link("flat/broken.npy", "nowhere");
+  folder.put_link("flat/loop.npy", "loop.npy");
+  folder.put_link("flat/outside.npy", "/etc/hostname");
+  folder.put_link("flat/inside.npy", "good.npy");
+  folder.put_link("flat/up", "..");
+  folder.put_link("flat/again", ".");
+  const auto run = open_run(folder / "flat");
+  ASSERT_TRUE(run) << run.error().describe();
+  ASSERT_EQ(run->records.size(), 7u);
+  for (const TensorRecord& record : run->records) {
+    const bool usable = record.node == "good" || record.node == "inside";
+    EXPECT_EQ(record.problem.empty(), usable) << record.node << ": " << record.problem;
+    EXPECT_EQ(load_tensor(record).has_value(), usable) << record.node;
+  }
+  EXPECT_THAT(run->warnings, ElementsAre(HasSubstr("again: linked folders are not followed"),
+                                         HasSubstr("up: is a link that leaves the run")));
+}
+
+TEST(OpenRun, NamesTheLayoutsItTried) {
+  const TestFolder folder;
+  const auto run = open_run(folder.path());
+  ASSERT_FALSE(run);
+  EXPECT_EQ(run.error().code, Errc::Unsupported);
+  EXPECT_THAT(run.error().message, HasSubstr("torch_tensors"));
+}
+
+TEST(OpenContainer, SeesAFileThatWasReplaced) {
+  const TestFolder folder;
+  folder.put_npy("x.npy", {1});
+  const TensorRecord record = open_run(folder / "x.npy").value().records[0];
+  const Tensor before = load_tensor(record).value();
+  folder.put_npy("new.npy", {7, 8});
+  std::filesystem::rename(folder / "new.npy", folder / "x.npy");
+  EXPECT_THAT(floats_of(load_tensor(record).value()), ElementsAre(7, 8));
+  EXPECT_THAT(floats_of(before), ElementsAre(1));  // keeps its mapping
+}
+
+TEST(OpenContainer, KeepsTensorsAliveBeyondTheCache) {
+  const TestFolder folder;
+  folder.put_npy("first.npy", {42});
+  const Tensor first = load_tensor(open_run(folder / "first.npy").value().records[0]).value();
+  for (size_t i = 0; i < 2 * kMaxCachedFiles; ++i) {
+    const std::string name = "n" + std::to_string(i) + ".npy";
+    folder.put_npy(name, {static_cast<float>(i)});
+    ASSERT_TRUE(open_container(folder / name));
+  }
+  EXPECT_THAT(floats_of(first), ElementsAre(42));
+}
+
+}  // namespace
+}  // namespace assay::run

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/detect.hpp"
+
+#include <sys/stat.h>
+#include <cerrno>
+
+#include "run/sources/sources.hpp"
+
+namespace assay::run {
+
+Result<Run> detect_and_read(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+  // From the most to the least specific: a native run is also a folder with tensor files in it.
+  for (const auto source :
+       {sources::read_file, sources::read_native, sources::read_torch_tree, sources::read_flat}) {
+    if (sources::Attempt attempt = source(path)) return *std::move(attempt);
+  }
+  return fail(Error{Errc::Unsupported, path, std::nullopt,
+                    "holds no run: no native run (manifest.json, rank0/records.jsonl), no torch "
+                    "dump (msit_dump_*, "
+                    "ait_dump_*, torch_tensors, a device_pid, token or module folder), no tensor "
+                    "files (.npy .npz .pth "
+                    ".pt .safetensors)"});
+}
+
+}  // namespace assay::run

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/folder.hpp"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "run/natural_sort.hpp"
+
+namespace assay::run {
+namespace {
+
+FolderEntry::Kind kind_of_mode(mode_t mode, std::string* problem) {
+  if (S_ISREG(mode)) return FolderEntry::Kind::File;
+  if (S_ISDIR(mode)) return FolderEntry::Kind::Folder;
+  *problem = "is not a regular file";
+  return FolderEntry::Kind::Unusable;
+}
+
+/// Follows a link and says whether its target may be used.
+void resolve_link(const std::string& boundary, FolderEntry* entry) {
+  entry->is_link = true;
+  entry->kind = FolderEntry::Kind::Unusable;
+  struct stat info{};
+  const std::string target = real_path(entry->path);
+  if (target.empty() || ::stat(target.c_str(), &info) != 0) {
+    entry->problem = "is a link that leads nowhere";
+  } else if (boundary.empty() || !is_inside(target, boundary)) {
+    entry->problem = "is a link that leaves the run: " + target;
+  } else {
+    entry->kind = kind_of_mode(info.st_mode, &entry->problem);
+  }
+}
+
+void classify(unsigned char type, const std::string& boundary, FolderEntry* entry) {
+  switch (type) {
+    case DT_REG:
+      entry->kind = FolderEntry::Kind::File;
+      return;
+    case DT_DIR:
+      entry->kind = FolderEntry::Kind::Folder;
+      return;
+    case DT_LNK:
+      resolve_link(boundary, entry);
+      return;
+    default:
+      break;
+  }
+  struct stat info{};
+  if (::lstat(entry->path.c_str(), &info) != 0) {
+    entry->kind = FolderEntry::Kind::Unusable;
+    entry->problem = std::string("cannot be looked at: ") + std::strerror(errno);
+  } else if (S_ISLNK(info.st_mode)) {
+    resolve_link(boundary, entry);
+  } else {
+    entry->kind = kind_of_mode(info.st_mode, &entry->problem);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<FolderEntry>> list_folder(const std::string& path, const std::string& boundary) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), &::closedir);
+  if (!folder) return fail(errno_error(errno, "list folder", path));
+  std::vector<FolderEntry> entries;
+  for (;;) {
+    errno = 0;
+    const dirent* found = ::readdir(folder.get());
+    if (found == nullptr) break;
+    const std::string_view name = found->d_name;
+    if (name == "." || name == "..") continue;
+    FolderEntry entry;
+    entry.name = name;
+    entry.path = join_path(path, name);
+    classify(found->d_type, boundary, &entry);
+    entries.push_back(std::move(entry));
+  }
+  if (errno != 0) return fail(errno_error(errno, "list folder", path));
+  std::sort(entries.begin(), entries.end(), [](const FolderEntry& a, const FolderEntry& b) {
+    return natural_less(a.name, b.name);
+  });
+  return entries;
+}
+
+std::string real_path(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), &::free);
+  return resolved ? std::string(resolved.get()) : std::string();
+}
+
+bool is_inside(std::string_view path, std::string_view folder) {
+  if (!path.starts_with(folder)) return false;
+  return path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/';
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool is_file(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+std::string base_name(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+  std::string joined(folder);
+  if (!joined.ends_with('/')) joined += '/';
+  joined += name;
+  return joined;
+}
+
+}  // namespace assay::run

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Listing folders that somebody else wrote: in a fixed order, and without leaving the run through a
+// link.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace assay::run {
+
+struct FolderEntry {
+  enum class Kind : uint8_t { File, Folder, Unusable };
+  std::string name;  // last component
+  std::string path;  // as it can be opened
+  Kind kind = Kind::File;
+  bool is_link = false;
+  std::string problem;  // of an Unusable entry: broken link, link that leaves the run, pipe, device
+};
+
+/// The entries of a folder in natural order, without "." and "..".
+///
+/// boundary   real path of the folder that links may not leave (real_path()); empty: every link is
+/// refused errors     NotFound | Permission | Io
+[[nodiscard]] Result<std::vector<FolderEntry>> list_folder(const std::string& path,
+                                                           const std::string& boundary);
+
+/// realpath(3), or an empty string when the path cannot be resolved.
+[[nodiscard]] std::string real_path(const std::string& path);
+/// True when `path`, both resolved, is `folder` or below it.
+[[nodiscard]] bool is_inside(std::string_view path, std::string_view folder);
+
+[[nodiscard]] bool is_folder(const std::string& path);
+[[nodiscard]] bool is_file(const std::string& path);
+/// "a/b/c" -> "c"; trailing slashes do not count.
+[[nodiscard]] std::string base_name(std::string_view path);
+[[nodiscard]] std::string join_path(std::string_view folder, std::string_view name);
+
+}  // namespace assay::run

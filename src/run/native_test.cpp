@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Native runs, written by hand from docs/formats/native.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "run/run.hpp"
+#include "run/test_folder.hpp"
+
+namespace assay::run {
+namespace {
+
+using test::floats_of;
+using test::TestFolder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Two float32 values, 1.5 and -2.0, behind a header region of 64 zero bytes: a step whose writer
+// was killed.
+const std::string kStepFile = std::string(64, '\0') + std::string("\0\0\xC0\x3F\0\0\0\xC0", 8);
+
+std::string record_line(int number, const std::string& keys) {
+  return "{\"n\":" + std::to_string(number) + ",\"step\":0," + keys + "}\n";
+}
+const std::string kTensorKeys =
+    R"("node":"norm","type":"RMSNorm","order":1,"role":"output","slot":"","dtype":"float32","shape":[2],"strides":[1],)"
+    R"("file":"step-000000.safetensors","offset":64,"bytes":8)";
+constexpr const char* kFinishedManifest =
+    R"({"format":"assay-run","version":1,"tool":"assay 0.1.0","complete":true,"host":{"torch":"2.13.0+cpu"},)"
+    R"("config":{"level":"module"},"coverage":{"planned":3,"captured":2,"missed":[{"node":"a","reason":"compiled","count":2}]}})";
+
+TEST(OpenNativeRun, ReadsRecordsManifestAndTopology) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/topology.json",
+             R"({"name":"","type":"Model","children":[{"name":"norm","type":"RMSNorm"}]})");
+  folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(
+          0,
+          R"("node":"","type":"Model","order":0,"role":"input","slot":"kwargs.use_cache","kind":"value","value":true)") +
+          record_line(1, kTensorKeys));
+
+  const auto run = open_run(folder / "golden");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_EQ(run->layout, "native");
+  EXPECT_TRUE(run->coverage.complete);
+  EXPECT_EQ(run->coverage.planned, 3u);
+  EXPECT_EQ(run->coverage.captured, 2u);
+  ASSERT_EQ(run->coverage.missed.size(), 1u);
+  EXPECT_EQ(run->coverage.missed[0].reason, "compiled");
+  EXPECT_EQ(run->properties.at("host.torch"), "2.13.0+cpu");
+  EXPECT_EQ(run->topology->children[0].type, "RMSNorm");
+  EXPECT_THAT(run->warnings, ElementsAre());
+  ASSERT_EQ(run->records.size(), 2u);
+  EXPECT_EQ(run->records[0].value, "True");
+  EXPECT_EQ(run->records[1].order, 1u);
+  EXPECT_THAT(floats_of(load_tensor(run->records[1]).value()), ElementsAre(1.5f, -2.0f));
+}
+
+TEST(OpenNativeRun, OpensTheFolderOfOneRank) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank3/step-000000.safetensors", kStepFile);
+  folder.put("golden/rank3/records.jsonl", record_line(0, kTensorKeys));
+  const auto run = open_run(folder / "golden/rank3");
+  ASSERT_TRUE(run) << run.error().describe();
+  ASSERT_EQ(run->records.size(), 1u);
+  EXPECT_EQ(run->records[0].rank, 3);
+  EXPECT_TRUE(run->coverage.complete);
+}
+
+TEST(OpenNativeRun, LeavesOutTheIncompleteLastLineOfAKilledRun) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", R"({"format":"assay-run","version":1,"complete":false})");
+  folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+  folder.put("golden/rank0/records.jsonl", record_line(0, kTensorKeys) + R"({"n":1,"step":0,"no)");
+
+  const auto run = open_run(folder / "golden");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_FALSE(run->coverage.complete);
+  ASSERT_EQ(run->records.size(), 1u);
+  EXPECT_THAT(floats_of(load_tensor(run->records[0]).value()), ElementsAre(1.5f, -2.0f));
+  EXPECT_THAT(run->warnings, ElementsAre(HasSubstr("line 2: the last line is incomplete"),
+                                         HasSubstr("1 records are complete")));
+}
+
+TEST(OpenNativeRun, OpensWithoutOrWithHalfAManifest) {
+  for (const char* manifest : {"", R"({"format":"assay-run","ver)"}) {
+    const TestFolder folder;
+    if (*manifest != '\0') folder.put("golden/manifest.json", manifest);
+    folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+    folder.put("golden/rank0/records.jsonl", record_line(0, kTensorKeys));
+    const auto run = open_run(folder / "golden");
+    ASSERT_TRUE(run) << run.error().describe();
+    EXPECT_FALSE(run->coverage.complete);
+    EXPECT_EQ(run->records.size(), 1u);
+  }
+}
+
+TEST(OpenNativeRun, OpensACaptureThatHasNoRecordYet) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", R"({"format":"assay-run","version":1,"complete":false})");
+  const auto run = open_run(folder.path() + "/golden");
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_EQ(run->layout, "native");
+  EXPECT_TRUE(run->records.empty());
+  EXPECT_FALSE(run->coverage.complete);
+}
+
+TEST(OpenNativeRun, HoldsOffsetsAgainstTheFile) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(
+          0,
+          R"("node":"a","dtype":"float32","shape":[2],"file":"step-000000.safetensors","offset":68,"bytes":8)") +
+          record_line(
+              1,
+              R"("node":"b","dtype":"float32","shape":[2],"file":"step-000000.safetensors","offset":9223372036854775807,"bytes":8)") +
+          record_line(
+              2,
+              R"("node":"c","dtype":"float32","shape":[2],"file":"gone.safetensors","offset":0,"bytes":8)"));
+  const auto run = open_run(folder / "golden");
+  ASSERT_TRUE(run) << run.error().describe();
+  ASSERT_EQ(run->records.size(), 3u);
+  EXPECT_THAT(run->records[0].problem,
+              HasSubstr("at byte 68: the record says 8 bytes, the file ends at 72"));
+  EXPECT_EQ(load_tensor(run->records[0]).error().code, Errc::Truncated);
+  EXPECT_EQ(load_tensor(run->records[1]).error().code, Errc::Truncated);
+  EXPECT_THAT(run->records[2].problem, HasSubstr("the file is missing"));
+  EXPECT_EQ(load_tensor(run->records[2]).error().code, Errc::NotFound);
+}
+
+TEST(OpenNativeRun, ResolvesRecordsThatRepeatAnEarlierOne) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(0, kTensorKeys) +
+          record_line(
+              1,
+              R"("node":"z","order":2,"role":"input","slot":"0","dtype":"float32","shape":[2],"same_as":0)") +
+          record_line(
+              2,
+              R"("node":"z","order":2,"role":"input","slot":"1","dtype":"float32","shape":[2],"same_as":9)"));
+  const auto run = open_run(folder / "golden");
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_THAT(floats_of(load_tensor(run->records[1]).value()), ElementsAre(1.5f, -2.0f));
+  EXPECT_THAT(run->records[2].problem, HasSubstr("record 9"));
+}
+
+TEST(OpenNativeRun, ReportsDamagedAndRepeatedLines) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/step-000000.safetensors", kStepFile);
+  std::string lines = record_line(0, kTensorKeys) + record_line(0, kTensorKeys);
+  for (int i = 0; i < 20; ++i) lines += "not json\n";
+  folder.put("golden/rank0/records.jsonl", lines);
+  const auto run = open_run(folder / "golden");
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_EQ(run->records.size(), 2u);
+  ASSERT_EQ(run->warnings.size(), 11u);  // ten lines and the number of the others
+  EXPECT_THAT(run->warnings[0], HasSubstr("line 2: record number 0 occurs a second time"));
+  EXPECT_THAT(run->warnings[1], HasSubstr("line 3: the line is no JSON object"));
+  EXPECT_THAT(run->warnings[10], HasSubstr("11 more lines"));
+}
+
+TEST(OpenNativeRun, GivesASecondProcessOfARankItsOwnNumber) {
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  for (const char* rank : {"rank0", "rank1", "rank10", "rank2", "rank0-4711"}) {
+    folder.put(std::string("golden/") + rank + "/step-000000.safetensors", kStepFile);
+    folder.put(std::string("golden/") + rank + "/records.jsonl", record_line(0, kTensorKeys));
+  }
+  const auto run = open_run(folder / "golden");
+  ASSERT_TRUE(run) << run.error().describe();
+  std::vector<int> ranks;
+  for (const TensorRecord& record : run->records) ranks.push_back(record.rank);
+  EXPECT_THAT(ranks, ElementsAre(0, 1, 2, 10, 11));
+  EXPECT_THAT(
+      run->warnings,
+      ElementsAre(HasSubstr("rank0-4711: a second process of the same rank, listed as rank 11")));
+}
+
+TEST(OpenNativeRun, DoesNotFollowLinksOutOfTheRun) {
+  const TestFolder folder;
+  folder.put("secret.bin", std::string(100, 'x'));
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put("golden/rank0/records.jsonl", record_line(0, kTensorKeys));
+  folder.put_link("golden/rank0/step-000000.safetensors", "../../secret.bin");
+  const auto run = open_run(folder / "golden");
+  ASSERT_TRUE(run) << run.error().describe();
+  EXPECT_THAT(run->records[0].problem, HasSubstr("leaves the run"));
+  EXPECT_FALSE(load_tensor(run->records[0]));
+}
+
+}  // namespace
+}  // namespace assay::run

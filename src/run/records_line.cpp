@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/records_line.hpp"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace assay::run {
+namespace {
+
+using nlohmann::json;
+
+Error wrong(std::string_view key, std::string_view expected) {
+  return {Errc::Invalid,
+          {},
+          std::nullopt,
+          "key '" + std::string(key) + "' is not " + std::string(expected)};
+}
+
+/// nullptr when the key is absent or null.
+const json* find(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<int64_t> integer(const json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  return std::nullopt;
+}
+
+/// Leaves *out alone when the key is absent.
+Status take_integer(const json& object, const char* key, int64_t minimum, int64_t* out) {
+  const json* value = find(object, key);
+  if (value == nullptr) return {};
+  const std::optional<int64_t> number = integer(*value);
+  if (!number || *number < minimum)
+    return fail(wrong(key, "an integer of at least " + std::to_string(minimum)));
+  *out = *number;
+  return {};
+}
+
+Status take_text(const json& object, const char* key, std::string* out) {
+  const json* value = find(object, key);
+  if (value == nullptr) return {};
+  if (!value->is_string()) return fail(wrong(key, "a string"));
+  *out = value->get_ref<const std::string&>();
+  return {};
+}
+
+Status take_dims(const json& object, const char* key, std::optional<Dims>* out) {
+  const json* value = find(object, key);
+  if (value == nullptr) return {};
+  if (!value->is_array() || value->size() > 1024)
+    return fail(wrong(key, "a list of at most 1024 integers"));
+  Dims dims;
+  for (const json& item : *value) {
+    const std::optional<int64_t> number = integer(item);
+    if (!number) return fail(wrong(key, "a list of integers"));
+    dims.push_back(*number);
+  }
+  *out = std::move(dims);
+  return {};
+}
+
+std::optional<double> real_number(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (!value.is_string()) return std::nullopt;
+  const auto& text = value.get_ref<const std::string&>();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
+Status take_stats(const json& object, std::optional<stats::TensorStats>* out) {
+  const json* value = find(object, "stats");
+  if (value == nullptr) return {};
+  if (!value->is_object()) return fail(wrong("stats", "an object"));
+  stats::TensorStats stats;
+  ASSAY_TRY_STATUS(take_integer(*value, "count", 0, &stats.count));
+  ASSAY_TRY_STATUS(take_integer(*value, "nan", 0, &stats.nan_count));
+  ASSAY_TRY_STATUS(take_integer(*value, "pos_inf", 0, &stats.positive_inf_count));
+  ASSAY_TRY_STATUS(take_integer(*value, "neg_inf", 0, &stats.negative_inf_count));
+  const struct {
+    const char* key;
+    double* target;
+  } numbers[] = {
+      {"min", &stats.min}, {"max", &stats.max}, {"mean", &stats.mean}, {"l2", &stats.l2_norm}};
+  for (const auto& [key, target] : numbers) {
+    const json* item = find(*value, key);
+    if (item == nullptr) continue;
+    const std::optional<double> number = real_number(*item);
+    if (!number) return fail(wrong(key, "a number"));
+    *target = *number;
+  }
+  *out = stats;
+  return {};
+}
+
+/// Python's spelling for the plain values, JSON for the rest.
+std::string value_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (value.is_null()) return "None";
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::optional<Role> role_from_name(std::string_view name) {
+  for (const Role role : {Role::Input, Role::Output, Role::Weight, Role::Buffer}) {
+    if (role_name(role) == name) return role;
+  }
+  return std::nullopt;
+}
+
+Status take_location(const json& object, TensorRecord* record) {
+  std::string file;
+  ASSAY_TRY_STATUS(take_text(object, "file", &file));
+  if (file.empty()) return {};
+  int64_t offset = 0;
+  int64_t size = 0;
+  ASSAY_TRY_STATUS(take_integer(object, "offset", 0, &offset));
+  ASSAY_TRY_STATUS(take_integer(object, "bytes", 0, &size));
+  // The name is joined to the rank folder and must not lead out of it.
+  if (file.find('/') != std::string::npos || file.find('\0') != std::string::npos || file == "." ||
+      file == "..") {
+    record->problem = "the record names '" + file + "', which is no file of its folder";
+    return {};
+  }
+  ByteLocation location;
+  location.file = std::move(file);
+  location.offset = static_cast<uint64_t>(offset);
+  location.size_bytes = static_cast<uint64_t>(size);
+  location.raw = true;
+  record->bytes = std::move(location);
+  return {};
+}
+
+/// Shape, dtype and size must agree before anything is computed from them.
+void check_consistency(TensorRecord* record) {
+  std::string problem;
+  if (record->bytes && !record->dtype) {
+    problem = "the record says where the bytes are but not their dtype";
+  } else if (record->bytes && !record->shape) {
+    problem = "the record says where the bytes are but not their shape";
+  } else if (record->shape && !element_count(*record->shape)) {
+    problem = "the record has the impossible shape " + list_text(record->shape->span());
+  } else if (record->bytes) {
+    const int64_t count = element_count(*record->shape).value_or(0);
+    const std::optional<uint64_t> needed =
+        storage_bytes(*record->dtype, static_cast<uint64_t>(count));
+    if (!needed || *needed != record->bytes->size_bytes) {
+      problem = "the record says " + std::to_string(record->bytes->size_bytes) + " bytes, " +
+                std::string(name(*record->dtype)) + list_text(record->shape->span()) + " has " +
+                (needed ? std::to_string(*needed) : std::string("too many"));
+    }
+  }
+  if (problem.empty()) return;
+  record->problem = std::move(problem);
+  record->bytes.reset();
+}
+
+}  // namespace
+
+size_t json_nesting(std::string_view text) {
+  size_t depth = 0;
+  size_t deepest = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+Result<RecordsLine> parse_records_line(std::string_view line) {
+  if (line.size() > kMaxRecordLineBytes)
+    return fail(Errc::TooLarge, "a record line is longer than 1 MiB", 0);
+  if (json_nesting(line) > kMaxRecordNesting)
+    return fail(Errc::TooLarge, "JSON is nested deeper than 64", 0);
+  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (object.is_discarded() || !object.is_object())
+    return fail(Errc::Invalid, "the line is no JSON object", 0);
+
+  RecordsLine result;
+  TensorRecord& record = result.record;
+  int64_t order = 0;
+  int64_t call = 0;
+  ASSAY_TRY_STATUS(take_integer(object, "n", 0, &result.number));
+  ASSAY_TRY_STATUS(take_integer(object, "step", -1, &record.step));
+  ASSAY_TRY_STATUS(take_integer(object, "order", 0, &order));
+  ASSAY_TRY_STATUS(take_integer(object, "call", 0, &call));
+  if (call > UINT32_MAX) return fail(wrong("call", "below 2^32"));
+  record.order = static_cast<uint64_t>(order);
+  record.call = static_cast<uint32_t>(call);
+  record.step_name = record.step < 0 ? "weights" : std::to_string(record.step);
+  ASSAY_TRY_STATUS(take_text(object, "node", &record.node));
+  ASSAY_TRY_STATUS(take_text(object, "type", &record.op_type));
+  ASSAY_TRY_STATUS(take_text(object, "slot", &record.slot));
+
+  std::string role = "output";
+  ASSAY_TRY_STATUS(take_text(object, "role", &role));
+  const std::optional<Role> known_role = role_from_name(role);
+  if (!known_role) return fail(Errc::Invalid, "unknown role '" + role + "'");
+  record.role = *known_role;
+
+  if (find(object, "same_as") != nullptr) {
+    int64_t same_as = 0;
+    ASSAY_TRY_STATUS(take_integer(object, "same_as", 0, &same_as));
+    result.same_as = same_as;
+  }
+  std::string kind = "tensor";
+  ASSAY_TRY_STATUS(take_text(object, "kind", &kind));
+  if (kind == "value") {
+    const auto value = object.find("value");
+    record.value = value == object.end() ? "None" : value_text(*value);
+    return result;
+  }
+  if (kind != "tensor" && kind != "skipped")
+    return fail(Errc::Invalid, "unknown kind '" + kind + "'");
+
+  std::string dtype;
+  ASSAY_TRY_STATUS(take_text(object, "dtype", &dtype));
+  if (!dtype.empty()) {
+    record.dtype = dtype_from_name(dtype);
+    if (!record.dtype) record.problem = "unknown dtype '" + dtype + "'";
+  }
+  ASSAY_TRY_STATUS(take_dims(object, "shape", &record.shape));
+  ASSAY_TRY_STATUS(take_dims(object, "strides", &record.strides));
+  ASSAY_TRY_STATUS(take_stats(object, &record.stats));
+  std::string digest;
+  ASSAY_TRY_STATUS(take_text(object, "digest", &digest));
+  if (!digest.empty()) {
+    record.digest = stats::parse_digest(digest);
+    if (!record.digest) return fail(wrong("digest", "32 hexadecimal digits"));
+  }
+  if (kind == "skipped") {
+    std::string reason = "no reason given";
+    ASSAY_TRY_STATUS(take_text(object, "reason", &reason));
+    record.problem = "not captured: " + reason;
+    return result;
+  }
+  if (record.problem.empty()) {
+    ASSAY_TRY_STATUS(take_location(object, &record));
+    if (record.problem.empty()) check_consistency(&record);
+  }
+  return result;
+}
+
+}  // namespace assay::run

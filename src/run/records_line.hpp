@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line of records.jsonl.   Keys and defaults: docs/formats/native.md
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "run/run.hpp"
+
+namespace assay::run {
+
+inline constexpr size_t kMaxRecordLineBytes = size_t{1}
+                                              << 20;  // our writer's lines stay below a few kB
+inline constexpr size_t kMaxRecordNesting = 64;
+
+struct RecordsLine {
+  int64_t number = 0;              // key `n`
+  std::optional<int64_t> same_as;  // earlier record with the same bytes
+  /// rank is left 0 and bytes.file is the bare file name. A record whose place in its file makes no
+  /// sense has `problem` and no bytes.
+  TensorRecord record;
+};
+
+/// Parses one line without its newline. Nothing in it is trusted; offsets are held against the file
+/// only when the tensor is loaded. errors    Invalid (offset within the line): no JSON object, a
+/// key of the wrong type, an unknown role or kind |
+///           TooLarge: a limit above
+[[nodiscard]] Result<RecordsLine> parse_records_line(std::string_view line);
+
+/// Deepest nesting of { and [ outside of strings: to be checked before a parser that allocates per
+/// level.
+[[nodiscard]] size_t json_nesting(std::string_view text);
+
+}  // namespace assay::run

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/records_line.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace assay::run {
+namespace {
+
+TEST(ParseRecordsLine, ReadsEveryKey) {
+  const auto line = parse_records_line(
+      R"({"n":12,"step":3,"node":"model.layers.0.mlp","type":"LlamaMLP","call":1,"order":40,"role":"input",)"
+      R"("slot":"kwargs.mask","dtype":"bfloat16","shape":[1,3],"strides":[1,1],"file":"step-000003.safetensors",)"
+      R"("offset":4096,"bytes":6,"same_as":2,"stats":{"count":3,"nan":1,"pos_inf":0,"neg_inf":0,"min":-1.5,"max":2,)"
+      R"("mean":"NaN","l2":"Infinity"},"digest":"00112233445566778899aabbccddeeff"})");
+
+  ASSERT_TRUE(line) << line.error().describe();
+  EXPECT_EQ(line->number, 12);
+  EXPECT_EQ(line->same_as, 2);
+  const TensorRecord& record = line->record;
+  EXPECT_EQ(record.step, 3);
+  EXPECT_EQ(record.step_name, "3");
+  EXPECT_EQ(record.node, "model.layers.0.mlp");
+  EXPECT_EQ(record.op_type, "LlamaMLP");
+  EXPECT_EQ(record.call, 1u);
+  EXPECT_EQ(record.order, 40u);
+  EXPECT_EQ(record.role, Role::Input);
+  EXPECT_EQ(record.slot, "kwargs.mask");
+  EXPECT_EQ(record.dtype, DType::BFloat16);
+  EXPECT_EQ(record.shape, (Dims{1, 3}));
+  EXPECT_EQ(record.strides, (Dims{1, 1}));
+  ASSERT_TRUE(record.bytes);
+  EXPECT_TRUE(record.bytes->raw);
+  EXPECT_EQ(record.bytes->file, "step-000003.safetensors");
+  EXPECT_EQ(record.bytes->offset, 4096u);
+  EXPECT_EQ(record.bytes->size_bytes, 6u);
+  ASSERT_TRUE(record.stats);
+  EXPECT_EQ(record.stats->nan_count, 1);
+  EXPECT_EQ(record.stats->min, -1.5);
+  EXPECT_EQ(record.stats->max, 2.0);
+  EXPECT_TRUE(std::isnan(record.stats->mean));
+  EXPECT_TRUE(std::isinf(record.stats->l2_norm));
+  ASSERT_TRUE(record.digest);
+  EXPECT_EQ(record.digest->high, 0x0011223344556677u);
+  EXPECT_TRUE(record.problem.empty());
+}
+
+TEST(ParseRecordsLine, NamesWeightsLikeTheTorchTreeDoes) {
+  const auto line = parse_records_line(R"({"n":0,"step":-1,"role":"weight"})");
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->record.step_name, "weights");
+  EXPECT_EQ(line->record.role, Role::Weight);
+}
+
+TEST(ParseRecordsLine, KeepsValuesAsPythonPrintsThem) {
+  const auto value = [](const std::string& json) {
+    return parse_records_line(R"({"n":0,"kind":"value","value":)" + json + "}")
+        .value()
+        .record.value;
+  };
+  EXPECT_EQ(value("true"), "True");
+  EXPECT_EQ(value("null"), "None");
+  EXPECT_EQ(value("\"eager\""), "eager");
+  EXPECT_EQ(value("0.5"), "0.5");
+}
+
+TEST(ParseRecordsLine, KeepsTheReasonOfASkippedTensor) {
+  const auto line = parse_records_line(R"({"n":0,"kind":"skipped","reason":"queue full"})");
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->record.problem, "not captured: queue full");
+}
+
+TEST(ParseRecordsLine, MarksRecordsThatContradictThemselves) {
+  const auto problem = [](const std::string& keys) {
+    const auto line =
+        parse_records_line(R"({"n":0,"file":"step-000000.safetensors","offset":0,)" + keys + "}");
+    EXPECT_TRUE(line) << keys;
+    EXPECT_FALSE(line->record.bytes) << keys;
+    return line->record.problem;
+  };
+  EXPECT_EQ(problem(R"("bytes":4,"dtype":"float32","shape":[2])"),
+            "the record says 4 bytes, float32[2] has 8");
+  EXPECT_EQ(problem(R"("bytes":4,"dtype":"float32","shape":[-1])"),
+            "the record has the impossible shape [-1]");
+  EXPECT_EQ(problem(R"("bytes":4,"dtype":"float33","shape":[1])"), "unknown dtype 'float33'");
+  EXPECT_EQ(problem(R"("bytes":4,"dtype":"float32")"),
+            "the record says where the bytes are but not their shape");
+  // 2^62 * 4 elements overflow.
+  EXPECT_NE(problem(R"("bytes":4,"dtype":"int8","shape":[4611686018427387904,4])"), "");
+}
+
+TEST(ParseRecordsLine, DoesNotFollowNamesOutOfTheFolder) {
+  for (const char* name : {"../secret", "/etc/passwd", "..", "a/b"}) {
+    const auto line = parse_records_line(R"({"n":0,"dtype":"int8","shape":[1],"bytes":1,"file":")" +
+                                         std::string(name) + "\"}");
+    ASSERT_TRUE(line) << name;
+    EXPECT_FALSE(line->record.bytes) << name;
+    EXPECT_NE(line->record.problem, "") << name;
+  }
+}
+
+TEST(ParseRecordsLine, RejectsWhatIsNoRecord) {
+  for (const char* text :
+       {"", "[]", "{", R"({"n":-1})", R"({"n":"0"})", R"({"n":0,"role":"gradient"})",
+        R"({"n":0,"kind":"other"})", R"({"n":0,"offset":18446744073709551615,"file":"a"})",
+        R"({"n":0,"shape":[1.5]})", R"({"n":0,"shape":3})", R"({"n":0,"stats":[]})",
+        R"({"n":0,"digest":"zz"})", R"({"n":0,"call":4294967296})"}) {
+    const auto line = parse_records_line(text);
+    ASSERT_FALSE(line) << text;
+    EXPECT_EQ(line.error().code, Errc::Invalid) << text;
+  }
+}
+
+TEST(ParseRecordsLine, RefusesHugeNesting) {
+  const std::string line = R"({"n":0,"kind":"value","value":)" + std::string(500'000, '[') +
+                           std::string(500'000, ']') + "}";
+  const auto parsed = parse_records_line(line);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().code, Errc::TooLarge);
+}
+
+TEST(JsonNesting, DoesNotCountBracketsInStrings) {
+  EXPECT_EQ(json_nesting(R"({"a":[1,"]]]\"[["]})"), 2u);
+  EXPECT_EQ(json_nesting("]]]"), 0u);
+}
+
+}  // namespace
+}  // namespace assay::run

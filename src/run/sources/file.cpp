@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A single tensor file as a run.
+#include "run/container.hpp"
+#include "run/folder.hpp"
+#include "run/sources/sources.hpp"
+
+namespace assay::run::sources {
+
+bool has_tensor_suffix(std::string_view name) {
+  for (const std::string_view suffix : {".npy", ".npz", ".pth", ".pt", ".safetensors", ".bin"}) {
+    if (name.size() > suffix.size() && name.ends_with(suffix)) return true;
+  }
+  return false;
+}
+
+std::string without_tensor_suffix(std::string_view name) {
+  return std::string(has_tensor_suffix(name) ? name.substr(0, name.rfind('.')) : name);
+}
+
+void append_file_records(const std::string& file, const std::string& node, Run* run) {
+  const auto place = [&](TensorRecord record, uint64_t order) {
+    record.node = node;
+    record.step_name = "0";
+    record.order = order;
+    run->records.push_back(std::move(record));
+  };
+  const Result<std::shared_ptr<const Container>> container = open_container(file);
+  Result<std::vector<TensorRecord>> members =
+      container ? (*container)->list() : Result<std::vector<TensorRecord>>(fail(container.error()));
+  uint64_t order = run->records.size();
+  if (!members) {
+    TensorRecord unreadable;
+    unreadable.problem = in_file(file, Result<void>(fail(members.error()))).error().describe();
+    ByteLocation location;
+    location.file = file;
+    unreadable.bytes = std::move(location);
+    place(std::move(unreadable), order);
+    return;
+  }
+  for (TensorRecord& record : *members) place(std::move(record), order++);
+}
+
+Attempt read_file(const std::string& path) {
+  if (is_folder(path)) return std::nullopt;
+  // A file that nobody can read is an error here, not a record: the user named just this file.
+  const Result<std::shared_ptr<const Container>> container = open_container(path);
+  if (!container) return Result<Run>(fail(container.error()));
+  const Result<std::vector<TensorRecord>> members = (*container)->list();
+  if (!members) return Result<Run>(fail(members.error()));
+  Run run;
+  run.layout = "file";
+  append_file_records(path, without_tensor_suffix(base_name(path)), &run);
+  run.coverage.captured = run.records.size();
+  return Result<Run>(std::move(run));
+}
+
+}  // namespace assay::run::sources

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The readers of directory layouts. Each one recognises its layout by itself, so that adding one is
+// a new file here and a line in detect.cpp.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+#include "run/run.hpp"
+
+namespace assay::run::sources {
+
+/// What a source says about a path: nothing when the layout is not its own, otherwise the run or
+/// why it cannot be read. The records come in any order and with any `order`; open_run() sorts and
+/// numbers them.
+using Attempt = std::optional<Result<Run>>;
+
+[[nodiscard]] Attempt read_file(const std::string& path);        // one tensor file
+[[nodiscard]] Attempt read_native(const std::string& path);      // docs/formats/native.md
+[[nodiscard]] Attempt read_torch_tree(const std::string& path);  // docs/formats/torch-tree.md
+[[nodiscard]] Attempt read_flat(const std::string& path);        // a folder of tensor files
+
+/// Appends the tensors of one file as records of `node`: one for a plain file, one a member for a
+/// container, with the member's name as slot. A file that cannot be read gives one record with
+/// `problem`.
+void append_file_records(const std::string& file, const std::string& node, Run* run);
+
+/// True for names that end like a tensor file: .npy .npz .pth .pt .safetensors .bin
+[[nodiscard]] bool has_tensor_suffix(std::string_view name);
+/// "a/b.npy" -> "a/b"; other names unchanged.
+[[nodiscard]] std::string without_tensor_suffix(std::string_view name);
+
+}  // namespace assay::run::sources
