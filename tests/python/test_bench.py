@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks' figures rest on: the discard rule, the NumPy rival's formulas, the comparison of two results."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(relative: str):
+    """Imports a file of the checkout that is no installed module."""
+    path = ROOT / relative
+    spec = importlib.util.spec_from_file_location("bench_under_test_" + path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+measure = load("bench/measure.py")
+
+
+def series(clean: list[float], disturbed: list[float]):
+    samples = [measure.Sample(seconds, 2 * seconds) for seconds in clean]
+    samples += [measure.Sample(seconds, 2 * seconds, disturbed=True) for seconds in disturbed]
+    return measure.Series(samples)
+
+
+def test_disturbed_samples_do_not_count():
+    figures = series([1, 2, 3, 4, 5], [100, 100, 100, 100, 100, 100]).summary()
+    assert (figures["returned_median"], figures["handed_over_median"]) == (3, 6)
+    assert (figures["used"], figures["discarded"], figures["noisy"]) == (5, 6, False)
+
+
+def test_too_few_clean_samples_use_all_and_say_so():
+    figures = series([1, 2], [3, 4, 5]).summary()
+    assert figures["returned_median"] == 3
+    assert (figures["used"], figures["discarded"], figures["noisy"]) == (5, 0, True)
+
+
+def test_a_neighbour_on_the_same_core_is_seen():
+    # Both processes on one core: ours waits about half of the time, far above the limit.
+    cpu = min(os.sched_getaffinity(0))
+    neighbour = subprocess.Popen(
+        [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, [{cpu}])\nprint(flush=True)\nwhile True: pass"],
+        stdout=subprocess.PIPE,
+    )
+    affinity = os.sched_getaffinity(0)
+    try:
+        neighbour.stdout.readline()
+        os.sched_setaffinity(0, [cpu])
+        disturbance = measure.Disturbance()
+        disturbance.start()
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            pass
+        share = disturbance.stop()
+    finally:
+        os.sched_setaffinity(0, affinity)
+        neighbour.kill()
+        neighbour.wait()
+    assert share > measure.MAX_WAIT_SHARE
+
+
+def test_numpy_rival_agrees_with_the_worked_example():
+    # spec of the report: g = [1, 2, 0, -4], m = [1.001, 1.998, 0.5, -4.01]
+    numpy = pytest.importorskip("numpy")
+    rival = load("bench/rivals/numpy_compare.py")
+    golden = numpy.array([1, 2, 0, -4], dtype=numpy.float32)
+    mine = numpy.array([1.001, 1.998, 0.5, -4.01], dtype=numpy.float32)
+    figures = rival.metrics(golden, mine)
+    assert figures["cosine_similarity"] == pytest.approx(0.9941198684, abs=1e-9)
+    assert figures["max_absolute_error"] == 0.5
+    assert figures["mean_absolute_error"] == pytest.approx(0.1282500625, rel=1e-6)
+    assert figures["kl_divergence"] == pytest.approx(0.0117923277, rel=1e-5)
+    assert figures["relative_euclidean_distance"] == pytest.approx(0.1091318566, rel=1e-6)
+    assert figures["max_relative_error"] == 0.5 / 2**-23
+
+
+def result(tmp_path: Path, name: str, **seconds: float) -> str:
+    rows = [{"name": key, "seconds": value, "unit": "one command"} for key, value in seconds.items()]
+    path = tmp_path / name
+    path.write_text(json.dumps({"sections": {"compare": {"rows": rows}}}))
+    return str(path)
+
+
+def bench_compare(old: str, new: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools" / "bench_compare.py"), old, new]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_change_needs_ten_percent_and_ten_milliseconds(tmp_path):
+    old = result(tmp_path, "old.json", small=0.010, large=1.0, both=0.1)
+    # 50 % but 5 ms; 90 ms but 9 %; 20 % and 20 ms
+    done = bench_compare(old, result(tmp_path, "new.json", small=0.015, large=1.09, both=0.12))
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "slower  compare/both: 100.0 -> 120.0 ms per one command (1.20x)",
+        "3 rows compared, 1 slower, 0 faster, 0 lost",
+    ]
+
+
+def test_a_figure_that_is_gone_is_named(tmp_path):
+    done = bench_compare(result(tmp_path, "old.json", a=1.0, b=1.0), result(tmp_path, "new.json", a=0.5))
+    assert done.returncode == 1
+    assert "lost    compare/b: no such row" in done.stdout
+    assert "faster  compare/a: 1000.0 -> 500.0 ms per one command (0.50x)" in done.stdout
+
+
+def test_another_file_is_refused(tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text("[]")
+    done = bench_compare(str(other), str(other))
+    assert done.returncode == 2
+    assert str(other) in done.stderr
