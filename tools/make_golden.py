@@ -3,6 +3,7 @@
 """Rebuilds the golden files of tests/data with the software that owns each format.
 
     python tools/make_golden.py [FOLDER ...]        # folders of tests/data: pth npy safetensors
+    python tools/make_golden.py seeds               # the fuzzers' seeds in src/formats, from those files
 
 Every folder gets a VERSIONS file naming what wrote it. The unit tests know the values: most tensors are 1, 2, 3 ...
 """
@@ -177,11 +178,108 @@ def make_safetensors(folder: Path) -> None:
     safetensors.torch.save_file(tensors, folder / "mixed.safetensors", {"format": "pt", "note": 'quote " here'})
 
 
+# ---- seeds of the fuzzers: golden files and hostile ones -------------------------------------------------------
+
+
+def pickle_bomb() -> bytes:
+    """A list that holds the list before it twice, forty times over."""
+    stream = b"\x80\x02]q\x00Na"
+    for index in range(40):
+        stream += b"]q%c(h%ch%ce" % (index + 1, index, index)
+    return stream + b"."
+
+
+def zip_with_central_patch(offset: int, value: bytes) -> bytes:
+    """A deflated archive whose first directory entry is overwritten at `offset`."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a/data.pkl", "../../escape"):
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), b"x" * 500, zipfile.ZIP_DEFLATED)
+    content = bytearray(buffer.getvalue())
+    at = content.index(b"PK\x01\x02") + offset
+    content[at : at + len(value)] = value
+    return bytes(content)
+
+
+def safetensors_bytes(header: str, data: bytes = b"") -> bytes:
+    return len(header).to_bytes(8, "little") + header.encode() + data
+
+
+def npy_bytes(header: str, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + data
+
+
+def make_seeds() -> None:
+    source = DATA.parent.parent / "src" / "formats"
+    one = '{"dtype":"U8","shape":[%s],"data_offsets":[%d,%d]}'
+    recent = (DATA / "pth" / "recent.pth").read_bytes()
+    with zipfile.ZipFile(DATA / "pth" / "nested.pth") as archive:
+        nested_pickle = archive.read("archive/data.pkl")
+    golden = {
+        "pth": ["pth/*.pth"],
+        "zip": ["npy/*.npz", "pth/deflated.pth", "pth/input_0.pth"],
+        "npy": ["npy/float32.npy", "npy/big_endian.npy", "npy/fortran.npy", "npy/version2.npy", "npy/scalar.npy"],
+        "safetensors": ["safetensors/*.safetensors"],
+        "csv": [],
+    }
+    hostile = {
+        "pth": {
+            "bomb": pickle_bomb(),
+            "cycle": b"\x80\x02]q\x00h\x00a.",
+            "deep": b"\x80\x02" + b"]" * 300 + b"a" * 299 + b".",
+            "truncated": recent[:700],
+            "nested_pickle": nested_pickle,
+            "huge_text": b"\x80\x02X\xff\xff\xff\xff.",
+            "huge_storage": nested_pickle.replace(b"K\x02tq\x07", b"J\xff\xff\xff\x7ftq\x07", 1),
+            "huge_long": b"\x80\x02\x8b\xff\xff\xff\x7f.",
+        },
+        "zip": {
+            "overlap": zip_with_central_patch(46 + 10 + 42, b"\0\0\0\0"),
+            "bomb": zip_with_central_patch(24, b"\xff\xff\xff\x7f"),
+            "far": zip_with_central_patch(42, b"\xff\xff\xff\x7f"),
+            "zip64_without_extra": zip_with_central_patch(24, b"\xff\xff\xff\xff"),
+            "truncated": recent[:1000],
+            "entries_claimed": b"PK\5\6\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0\0\0",
+        },
+        "npy": {
+            "huge": npy_bytes("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296), }"),
+            "short": npy_bytes("{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }", b"1234"),
+            "object": npy_bytes("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"\x80\x04K\x01."),
+            "header_beyond": b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+        },
+        "safetensors": {
+            "overlap": safetensors_bytes('{"a":' + one % ("2", 0, 2) + ',"b":' + one % ("2", 1, 3) + "}", b"123"),
+            "hole": safetensors_bytes('{"a":' + one % ("2", 1, 3) + "}", b"123"),
+            "twice": safetensors_bytes('{"a":' + one % ("1", 0, 1) + ',"a":' + one % ("1", 0, 1) + "}", b"1"),
+            "overflow": safetensors_bytes('{"a":' + one % ("4294967296,4294967296,4", 0, 0) + "}"),
+            "deep": safetensors_bytes('{"a":' + "[" * 200 + "]" * 200 + "}"),
+            "huge_header": b"\xff" * 8 + b"{}",
+            "unfinished": bytes(64),
+            "dots": safetensors_bytes('{"../../x":' + one % ("0", 0, 0) + "}      "),
+        },
+        "csv": {
+            "statistics": b'NodeName,Shape,Max\r\na,"(1, 5)",4.0\r\n',
+            "quotes": b'\xef\xbb\xbf"a""b",c"d\n"x\ny",\r"open',
+            "formula": b"=1+1,-2,@x\n",
+        },
+    }
+    for name, patterns in golden.items():
+        folder = source / f"{name}_fuzz_corpus"
+        folder.mkdir(exist_ok=True)
+        for path in [path for pattern in patterns for path in sorted(DATA.glob(pattern))]:
+            (folder / path.name).write_bytes(path.read_bytes())
+        for label, content in hostile[name].items():
+            (folder / f"hostile_{label}").write_bytes(content)
+
+
 MAKERS = {"pth": make_pth, "npy": make_npy, "safetensors": make_safetensors}
 
 
 def main() -> None:
     torch.manual_seed(0)
+    if sys.argv[1:] == ["seeds"]:
+        make_seeds()
+        return
     for name in sys.argv[1:] or MAKERS:
         folder = DATA / name
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <unordered_set>
 
 #include "base/text.hpp"
@@ -241,11 +242,11 @@ Result<Safetensors> read_safetensors(ByteSpan file) {
     result.entries.push_back(std::move(entry));
   }
   // Empty tensors share their offset with the next one and come first.
-  std::stable_sort(result.entries.begin(), result.entries.end(),
-                   [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-                     return std::pair(a.file_offset, a.view.storage.size()) <
-                            std::pair(b.file_offset, b.view.storage.size());
-                   });
+  std::sort(result.entries.begin(), result.entries.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+              return std::tuple(a.file_offset, a.view.storage.size(), std::string_view(a.name)) <
+                     std::tuple(b.file_offset, b.view.storage.size(), std::string_view(b.name));
+            });
   ASSAY_TRY_STATUS(check_coverage(result.entries, data_offset, file.size()));
   return result;
 }
