@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/layouts/native_run.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/atomic_file.hpp"
+#include "base/log.hpp"
+#include "tensor/convert.hpp"
+#include "writer/fork_guard.hpp"
+#include "writer/layouts/step_file.hpp"
+
+namespace assay::writer {
+namespace {
+
+constexpr uint64_t kPayloadAlignment = 64;
+constexpr uint64_t kSmallestHeader = 8 << 10;
+constexpr uint64_t kCopyPieceBytes = 256u << 10;  // of one thread in a parallel copy
+constexpr uint64_t kLineQueueBytes = 64ull << 20;
+constexpr uint64_t kTypicalLineBytes = 400;
+// Lines go out at the latest after so many records, so that a statistics-only step of any length
+// stays bounded.
+constexpr size_t kMostBatchedRecords = 4096;
+
+// A copy of contiguous bytes in pieces, for stats::BlockRunner.
+struct CopyPieces {
+  std::byte* target;
+  const std::byte* source;
+  uint64_t size_bytes;
+
+  static void copy_piece(void* data, size_t index) {
+    const auto& copy = *static_cast<const CopyPieces*>(data);
+    const uint64_t begin = index * kCopyPieceBytes;
+    std::memcpy(copy.target + begin, copy.source + begin,
+                std::min(kCopyPieceBytes, copy.size_bytes - begin));
+  }
+};
+
+void copy_bytes(std::byte* target, const std::byte* source, uint64_t size_bytes,
+                stats::BlockRunner runner) {
+  if (runner == nullptr || size_bytes < 2 * kCopyPieceBytes) {
+    std::memcpy(target, source, size_bytes);
+    return;
+  }
+  CopyPieces copy{target, source, size_bytes};
+  runner(CopyPieces::copy_piece, &copy, (size_bytes + kCopyPieceBytes - 1) / kCopyPieceBytes);
+}
+
+}  // namespace
+
+struct NativeRun::TextIndex {
+  std::unordered_map<std::string_view, const std::string*> known;
+};
+
+// One step file, seen from both sides.
+struct NativeRun::OpenFile {
+  OpenFile(const std::string& path, const std::string* file_name, uint64_t header_bytes,
+           uint64_t position, IoFunctions io)
+      : name(file_name), data_position(position), file(path, header_bytes, io) {}
+
+  const std::string* name;
+  uint64_t
+      data_position;  // run position of the first payload byte; lies at header_bytes in the file
+  uint64_t header_used = 0;  // host: upper bound of the header so far
+  StepFile file;             // writer from here on
+  std::string header = "{";
+  uint64_t data_end = 0;  // of the entries so far, relative to the data
+  uint64_t pad_count = 0;
+
+  [[nodiscard]] uint64_t offset_of(uint64_t position) const {
+    return file.header_bytes() + (position - data_position);
+  }
+  void add_pad(uint64_t end) {
+    if (end == data_end) return;
+    if (header.size() > 1) header += ',';
+    header += "\"__pad." + std::to_string(pad_count++) + "\":{\"dtype\":\"U8\",\"shape\":[" +
+              std::to_string(end - data_end) + "],\"data_offsets\":[" + std::to_string(data_end) +
+              "," + std::to_string(end) + "]}";
+    data_end = end;
+  }
+  void add_entry(const RecordBatch& batch, const Record& record) {
+    const uint64_t begin = record.payload->offset - file.header_bytes();
+    add_pad(begin);
+    if (header.size() > 1) header += ',';
+    append_header_entry(header, batch, record, begin);
+    data_end = begin + record.payload->size_bytes;
+  }
+};
+
+NativeRun::NativeRun(NativeRunOptions options, WaitFunction wait)
+    : options_(std::move(options)),
+      wait_(wait),
+      budget_(options_.folder, options_.disk),
+      batch_(std::make_unique<RecordBatch>()),
+      text_index_(std::make_unique<TextIndex>()),
+      records_path_(options_.folder + "/records.jsonl") {}
+
+Result<std::unique_ptr<NativeRun>> NativeRun::create(NativeRunOptions options, WaitFunction wait) {
+  std::unique_ptr<NativeRun> run(new NativeRun(std::move(options), wait));
+  run->records_fd_ =
+      ::open(run->records_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  if (run->records_fd_ < 0) return fail(errno_error(errno, "create", run->records_path_));
+  ASSAY_TRY_STATUS(run->map_arena());
+  run->writer_ = std::make_unique<AsyncWriter>(
+      AsyncWriterOptions{.queue_bytes = kLineQueueBytes, .niceness = run->options_.niceness});
+  return run;
+}
+
+NativeRun::~NativeRun() {
+  if (!alive()) {
+    // A forked child: the thread and the mutexes belong to the parent. Leaked on purpose.
+    (void)writer_.release();
+    return;
+  }
+  close();
+  if (arena_ != nullptr) ::munmap(arena_, options_.arena_bytes);
+  if (records_fd_ >= 0) ::close(records_fd_);
+}
+
+Status NativeRun::map_arena() {
+  if (options_.arena_bytes == 0) return {};
+  options_.arena_bytes = std::max(align_up(options_.arena_bytes, kBlockBytes), 4 * kBlockBytes);
+  void* mapped = ::mmap(nullptr, options_.arena_bytes + kBlockBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED)
+    return fail(errno_error(errno, "map the capture buffer of", options_.folder));
+  // Aligned to a huge page by hand; what stands over is given back.
+  const auto address = reinterpret_cast<uintptr_t>(mapped);
+  const uintptr_t aligned = align_up(address, kBlockBytes);
+  if (aligned != address) ::munmap(mapped, aligned - address);
+  ::munmap(reinterpret_cast<void*>(aligned + options_.arena_bytes),
+           address + kBlockBytes - aligned);
+  arena_ = reinterpret_cast<std::byte*>(aligned);
+  ::madvise(arena_, options_.arena_bytes, MADV_HUGEPAGE);
+  // A forked child never reads it, so a fork need not share 64 MiB of pages that are rewritten all
+  // the time.
+  ::madvise(arena_, options_.arena_bytes, MADV_DONTFORK);
+  for (uint64_t page = 0; page < options_.arena_bytes; page += kDirectAlignment)
+    arena_[page] = std::byte{0};
+  return {};
+}
+
+bool NativeRun::alive() const noexcept { return writer_ != nullptr && writer_->alive(); }
+
+const RecordNode* NativeRun::add_node(std::string name, std::string type) {
+  return &nodes_.emplace_back(RecordNode{std::move(name), std::move(type)});
+}
+
+const std::string* NativeRun::intern(std::string_view text) {
+  const auto found = text_index_->known.find(text);
+  if (found != text_index_->known.end()) return found->second;
+  const std::string* stored = &texts_.emplace_back(text);
+  text_index_->known.emplace(*stored, stored);
+  return stored;
+}
+
+void NativeRun::stop(std::string reason) {
+  const std::lock_guard lock(mutex_);
+  if (!stop_reason_.empty()) return;
+  stop_reason_ = std::move(reason);
+  stopped_.store(true, std::memory_order_relaxed);
+}
+
+// After a failed write nothing more is written: what is on disk stays right, and later lines could
+// not be trusted.
+Status NativeRun::noted(Status status) {
+  if (!status) {
+    broken_.store(true, std::memory_order_relaxed);
+    stop(status.error().describe());
+  }
+  return status;
+}
+
+bool NativeRun::within_budget(uint64_t size_bytes) {
+  if (budget_.admit(size_bytes)) return true;
+  if (!stopped()) {
+    stop(budget_.stop_reason());
+    log_line(LogLevel::Warning,
+             "capture stopped: " + budget_.stop_reason() + "; the run continues");
+  }
+  return false;
+}
+
+std::string NativeRun::stop_reason() const {
+  if (!alive()) return {};
+  const std::lock_guard lock(mutex_);
+  return stop_reason_;
+}
+
+// --- files
+// -----------------------------------------------------------------------------------------------------
+
+void NativeRun::begin_file(std::string stem, uint64_t expected_entries) {
+  if (!alive()) return;
+  end_file();
+  stem_ = std::move(stem);
+  stem_part_ = 0;
+  expected_entries_ = expected_entries;
+}
+
+void NativeRun::end_file() {
+  if (!alive()) return;
+  if (open_ == nullptr) {
+    submit_lines();
+    return;
+  }
+  if (head_ != submitted_) {
+    writer_->submit(0, [this, file = open_, begin = submitted_, end = head_]() -> Status {
+      if (broken()) return {};
+      const ByteSpan bytes(arena_ + begin % options_.arena_bytes, end - begin);
+      return noted(file->file.write_tail(file->offset_of(begin), bytes));
+    });
+  }
+  const uint64_t size_bytes = open_->offset_of(head_);
+  head_ = submitted_ = align_up(head_, kDirectAlignment);
+  // Lines and header entries of the same records are made in one go, so the lines come first: a
+  // reader that looks between the two finds every payload, because all bytes are there.
+  submit_lines();
+  writer_->submit(0, [this, file = open_, size_bytes, tail = head_]() -> Status {
+    free_arena(tail);
+    if (broken()) return {};
+    file->header += '}';
+    return noted(file->file.finish(std::move(file->header), size_bytes));
+  });
+  header_need_ = std::max(header_need_, open_->header_used);
+  open_.reset();
+  ++stem_part_;
+}
+
+NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const Record& record) {
+  const uint64_t header_bound = header_entry_bound(record);
+  if (open_ != nullptr) {
+    const bool header_full = open_->header_used + header_bound > open_->file.header_bytes() - 16;
+    const uint64_t used = head_ - open_->data_position;
+    const bool file_full = used != 0 && used + size_bytes > options_.max_file_bytes;
+    if (header_full || file_full) end_file();
+  }
+  if (open_ == nullptr) {
+    constexpr uint64_t kTypicalEntryBytes = 256;
+    const uint64_t wanted = header_need_ != 0 ? header_need_ + header_need_ / 4
+                                              : expected_entries_ * kTypicalEntryBytes;
+    const uint64_t header_bytes =
+        align_up(std::clamp(wanted, kSmallestHeader, options_.max_header_bytes) + header_bound,
+                 kDirectAlignment);
+    const std::string file_name =
+        stem_ + (stem_part_ == 0 ? "" : "-" + std::to_string(stem_part_)) + ".safetensors";
+    open_ = std::make_shared<OpenFile>(options_.folder + "/" + file_name, intern(file_name),
+                                       header_bytes, head_, options_.io);
+  }
+  open_->header_used += header_bound;
+  return open_.get();
+}
+
+// --- arena
+// -----------------------------------------------------------------------------------------------------
+
+bool NativeRun::has_room(uint64_t end) const {
+  return end - tail_.load(std::memory_order_acquire) <= options_.arena_bytes;
+}
+
+void NativeRun::wait_for_room(uint64_t end) {
+  if (has_room(end)) return;
+  struct Wait {
+    NativeRun* run;
+    uint64_t end;
+  } request{this, end};
+  const auto start = std::chrono::steady_clock::now();
+  wait_(
+      [](void* data) {
+        const auto* wait = static_cast<const Wait*>(data);
+        std::unique_lock lock(wait->run->mutex_);
+        wait->run->room_.wait(lock, [wait] { return wait->run->has_room(wait->end); });
+      },
+      &request);
+  counters_.waited_ms +=
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+void NativeRun::free_arena(uint64_t tail) {
+  {
+    const std::lock_guard lock(mutex_);
+    tail_.store(tail, std::memory_order_release);
+  }
+  room_.notify_all();
+}
+
+void NativeRun::submit_block(uint64_t begin, uint64_t end) {
+  writer_->submit(0, [this, file = open_, begin, end]() -> Status {
+    Status status;
+    if (!broken()) {
+      const ByteSpan block(arena_ + begin % options_.arena_bytes, end - begin);
+      status = noted(file->file.write_block(file->offset_of(begin), block));
+    }
+    free_arena(end);
+    return status;
+  });
+}
+
+void NativeRun::advance_head(uint64_t head) {
+  head_ = head;
+  // Blocks end at multiples of the block size in the arena, so none wraps around; the first one of
+  // a file may be shorter.
+  bool submitted_any = false;
+  while (head_ / kBlockBytes > submitted_ / kBlockBytes) {
+    const uint64_t end = (submitted_ / kBlockBytes + 1) * kBlockBytes;
+    submit_block(submitted_, end);
+    submitted_ = end;
+    submitted_any = true;
+  }
+  // Every record pushed so far ends before the payload being copied, hence inside the blocks just
+  // handed over.
+  if (submitted_any) submit_lines();
+}
+
+bool NativeRun::copy_into_arena(const TensorView& view, uint64_t begin, uint64_t size_bytes,
+                                stats::BlockRunner runner) {
+  const bool contiguous = view.is_contiguous();
+  const std::byte* source = contiguous ? view.contiguous_bytes().data() : nullptr;
+  const uint64_t element_bytes = info(view.dtype).element_bits / 8u;
+  const uint64_t end = begin + size_bytes;
+  for (uint64_t position = begin; position < end;) {
+    const uint64_t until_wrap = options_.arena_bytes - position % options_.arena_bytes;
+    uint64_t chunk = std::min(end - position, until_wrap);
+    if (!has_room(position + chunk)) {
+      const uint64_t until_block_end = kBlockBytes - position % kBlockBytes;
+      chunk = std::min(chunk, until_block_end);
+      wait_for_room(position + chunk);
+    }
+    std::byte* target = arena_ + position % options_.arena_bytes;
+    const uint64_t done = position - begin;
+    if (contiguous) {
+      copy_bytes(target, source + done, chunk, runner);
+    } else {
+      gather_bytes(view, static_cast<int64_t>(done / element_bytes),
+                   static_cast<int64_t>(chunk / element_bytes), {target, chunk});
+    }
+    position += chunk;
+    advance_head(position);
+    if (broken()) return false;
+  }
+  return true;
+}
+
+std::optional<PayloadLocation> NativeRun::append_payload(const TensorView& view,
+                                                         const Record& record,
+                                                         stats::BlockRunner runner) {
+  if (!alive() || stopped() || arena_ == nullptr) return std::nullopt;
+  const uint64_t size_bytes =
+      storage_bytes(view.dtype, static_cast<uint64_t>(view.element_count())).value_or(0);
+  if (options_.on_full == FullPolicy::Drop &&
+      !has_room(align_up(head_, kDirectAlignment) + size_bytes)) {
+    ++counters_.dropped;
+    counters_.dropped_bytes += size_bytes;
+    return std::nullopt;
+  }
+  if (!within_budget(size_bytes)) return std::nullopt;
+  OpenFile* file = file_for(size_bytes, record);
+  const uint64_t begin = align_up(head_, kPayloadAlignment);
+  wait_for_room(begin);
+  // The gap goes to disk too: zeros, not what an earlier tensor left in the arena.
+  for (uint64_t p = head_; p < begin; ++p) arena_[p % options_.arena_bytes] = std::byte{0};
+  advance_head(begin);
+  PayloadLocation location{file->name, file->offset_of(begin), size_bytes};
+  if (!copy_into_arena(view, begin, size_bytes, runner)) return std::nullopt;
+  counters_.payload_bytes += size_bytes;
+  return location;
+}
+
+// --- records
+// ---------------------------------------------------------------------------------------------------
+
+uint64_t NativeRun::push_record(Record record) {
+  (void)within_budget(kTypicalLineBytes);  // a no stops what comes after this record
+  record.number = next_number_++;
+  batch_->records.push_back(std::move(record));
+  ++counters_.records;
+  // Only without an open file: then no line waits for bytes in a partial block.
+  if (batch_->records.size() >= kMostBatchedRecords && open_ == nullptr) submit_lines();
+  return next_number_ - 1;
+}
+
+void NativeRun::submit_lines() {
+  if (batch_->empty()) return;
+  const std::shared_ptr<RecordBatch> batch = std::move(batch_);
+  batch_ = std::make_unique<RecordBatch>();
+  batch_->records.reserve(batch->records.size());
+  const uint64_t size_bytes = batch->size_bytes();
+  struct Admission {
+    AsyncWriter* writer;
+    uint64_t size_bytes;
+    bool admitted;
+  } admission{writer_.get(), size_bytes, false};
+  const auto admit = [](void* data) {
+    auto* request = static_cast<Admission*>(data);
+    request->admitted = request->writer->admit(request->size_bytes);
+  };
+  if (writer_->would_wait(size_bytes)) {
+    wait_(admit, &admission);
+  } else {
+    admit(&admission);
+  }
+  if (!admission.admitted) return;  // closed: the run is over
+  writer_->submit(size_bytes, [this, batch, file = open_]() -> Status {
+    if (broken()) return {};
+    if (file != nullptr) {
+      for (const Record& record : batch->records) {
+        if (record.first_copy) file->add_entry(*batch, record);
+      }
+    }
+    return write_lines(*batch);
+  });
+}
+
+Status NativeRun::write_lines(const RecordBatch& batch) {
+  lines_.clear();
+  for (const Record& record : batch.records) append_record_line(lines_, batch, record);
+  ByteSpan rest = as_bytes(lines_);
+  while (!rest.empty()) {
+    const ssize_t written = options_.io.write(records_fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      return noted(fail(errno_error(written < 0 ? errno : EIO, "write", records_path_)));
+    }
+    rest = rest.subspan(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+void NativeRun::flush() {
+  if (!alive()) return;
+  end_file();
+  wait_([](void* data) { static_cast<NativeRun*>(data)->writer_->flush(); }, this);
+}
+
+void NativeRun::close() {
+  if (!alive()) return;
+  end_file();
+  wait_([](void* data) { static_cast<NativeRun*>(data)->writer_->close(); }, this);
+}
+
+NativeRunCounters NativeRun::counters() const {
+  NativeRunCounters result = counters_;
+  if (writer_ != nullptr) result.waited_ms += writer_->counters().waited_ms;
+  return result;
+}
+
+}  // namespace assay::writer

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sink of the native layout: step files and records.jsonl of one rank.   docs/formats/native.md
+//
+//   host thread                                     writer thread (low priority)
+//   payload -> arena (image of the file region) --> full 4096-aligned blocks of 2 MiB, O_DIRECT
+//   record  -> open batch ------------------------> lines of records.jsonl, after the blocks with
+//   their bytes end of step ---------------------------------> buffered tail, header region,
+//   remaining lines, close
+//
+// The arena is the bound on memory: when it is full the host waits (or the tensor is dropped and
+// counted).
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/result.hpp"
+#include "stats/tensor_stats.hpp"
+#include "tensor/tensor_view.hpp"
+#include "writer/async_writer.hpp"
+#include "writer/disk_budget.hpp"
+#include "writer/io_functions.hpp"
+#include "writer/record_batch.hpp"
+
+namespace assay::writer {
+
+class StepFile;
+
+inline constexpr uint64_t kBlockBytes = 2ull << 20;
+
+struct NativeRunOptions {
+  std::string folder;  // of the rank; exists
+  uint64_t arena_bytes =
+      64ull << 20;  // 0: no payloads; otherwise rounded up to at least four blocks
+  FullPolicy on_full = FullPolicy::Wait;
+  uint64_t max_file_bytes = 16ull << 30;    // then the step goes on in `-1`, `-2` ...
+  uint64_t max_header_bytes = 16ull << 20;  // of one step file's header region
+  DiskBudgetOptions disk = {};
+  int niceness = 10;
+  IoFunctions io = {};
+};
+
+struct NativeRunCounters {
+  uint64_t records = 0;
+  uint64_t payload_bytes = 0;  // stored, each payload once
+  double waited_ms = 0;
+  uint64_t dropped = 0;
+  uint64_t dropped_bytes = 0;
+};
+
+/// Calls of one object come from one thread at a time (the capture session's lock). In a forked
+/// child nothing works and nothing is touched: alive() is false.
+class NativeRun {
+ public:
+  /// How to wait without blocking the host: must call wait(data) exactly once, for Python with the
+  /// GIL released.
+  using WaitFunction = void (*)(void (*wait)(void* data), void* data);
+
+  /// Creates records.jsonl and maps the arena (touching it once, so that copies meet no page
+  /// faults). errors  of the operating system, with the path
+  [[nodiscard]] static Result<std::unique_ptr<NativeRun>> create(NativeRunOptions options,
+                                                                 WaitFunction wait);
+  ~NativeRun();
+  NativeRun(const NativeRun&) = delete;
+  NativeRun& operator=(const NativeRun&) = delete;
+
+  /// Texts that records point at; stable until the object dies.
+  [[nodiscard]] const RecordNode* add_node(std::string name, std::string type);
+  [[nodiscard]] const std::string* intern(std::string_view text);
+
+  /// Payloads from here on go to `<stem>.safetensors`; a file that is still open is finished first.
+  /// The file is created with its first payload. expected_entries   how many payloads to reserve
+  /// header space for; the region grows with experience
+  void begin_file(std::string stem, uint64_t expected_entries);
+  /// Finishes the open file: everything appended so far is on its way to disk.
+  void end_file();
+
+  /// Copies the elements of `view` in C order to the next multiple of 64 and describes where they
+  /// will be. Lazy conj and neg bits are left as they are. `record` must have node, slot and dims
+  /// (for the header's bound). runner   for large contiguous tensors: the host's threads, or
+  /// nullptr returns  nothing when dropped, stopped, or when the run has no payloads
+  [[nodiscard]] std::optional<PayloadLocation> append_payload(const TensorView& view,
+                                                              const Record& record,
+                                                              stats::BlockRunner runner);
+  /// Room for one more record; fill it, then call push_record().
+  [[nodiscard]] RecordBatch& batch() { return *batch_; }
+  /// Numbers the record and queues it. Returns its number.
+  uint64_t push_record(Record record);
+
+  /// Sends the pending lines and waits until everything is on disk (a partial block stays in the
+  /// arena).
+  void flush();
+  /// end_file(), flush(), closes the thread. Idempotent.
+  void close();
+
+  /// True once nothing more is written (disk budget, failed write). One relaxed load.
+  [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::string stop_reason() const;
+  [[nodiscard]] bool alive() const noexcept;
+  [[nodiscard]] NativeRunCounters counters() const;
+  [[nodiscard]] uint64_t arena_bytes() const { return options_.arena_bytes; }
+
+ private:
+  struct OpenFile;
+  explicit NativeRun(NativeRunOptions options, WaitFunction wait);
+  [[nodiscard]] Status map_arena();
+  void stop(std::string reason);
+  [[nodiscard]] Status noted(Status status);
+  [[nodiscard]] bool broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool within_budget(uint64_t size_bytes);
+  [[nodiscard]] OpenFile* file_for(uint64_t size_bytes, const Record& record);
+  [[nodiscard]] bool has_room(uint64_t end) const;
+  void wait_for_room(uint64_t end);
+  [[nodiscard]] bool copy_into_arena(const TensorView& view, uint64_t begin, uint64_t size_bytes,
+                                     stats::BlockRunner runner);
+  void advance_head(uint64_t head);
+  void submit_block(uint64_t begin, uint64_t end);
+  void submit_lines();
+  [[nodiscard]] Status write_lines(const RecordBatch& batch);
+  void free_arena(uint64_t tail);
+
+  NativeRunOptions options_;
+  WaitFunction wait_;
+  std::unique_ptr<AsyncWriter> writer_;
+  DiskBudget budget_;
+  std::byte* arena_ = nullptr;
+
+  // Positions count bytes of the whole run; position modulo arena_bytes is the place in the arena.
+  uint64_t head_ = 0;              // end of what was copied
+  uint64_t submitted_ = 0;         // begin of the block not yet handed to the writer
+  std::atomic<uint64_t> tail_{0};  // end of what the writer has written
+
+  std::string stem_;
+  int stem_part_ = 0;
+  uint64_t expected_entries_ = 0;
+  uint64_t header_need_ = 0;  // most header bytes a file has needed so far
+  std::shared_ptr<OpenFile> open_;
+  std::unique_ptr<RecordBatch> batch_;
+  uint64_t next_number_ = 0;
+  NativeRunCounters counters_;
+
+  std::deque<RecordNode> nodes_;
+  std::deque<std::string> texts_;
+  struct TextIndex;
+  std::unique_ptr<TextIndex> text_index_;
+
+  int records_fd_ = -1;  // writer thread
+  std::string records_path_;
+  std::string lines_;  // writer thread's buffer
+
+  std::atomic<bool> stopped_{false};  // the host appends nothing more
+  std::atomic<bool> broken_{false};   // the writer writes nothing more
+  mutable std::mutex mutex_;          // stop_reason_, and the wait for room
+  std::condition_variable room_;
+  std::string stop_reason_;
+};
+
+}  // namespace assay::writer

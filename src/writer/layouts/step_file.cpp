@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/layouts/step_file.hpp"
+
+#include <cerrno>
+
+namespace assay::writer {
+namespace {
+
+// Extents reserved ahead make a write about a third cheaper; the rest is cut off at the end.
+constexpr uint64_t kReserveAheadBytes = 64ull << 20;
+
+}  // namespace
+
+StepFile::StepFile(std::string path, uint64_t header_bytes, IoFunctions io)
+    : path_(std::move(path)), header_bytes_(header_bytes), io_(io) {}
+
+StepFile::~StepFile() {
+  if (direct_fd_ >= 0) ::close(direct_fd_);
+  if (buffered_fd_ >= 0) ::close(buffered_fd_);
+}
+
+Status StepFile::open_buffered() {
+  if (buffered_fd_ >= 0) return {};
+  buffered_fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (buffered_fd_ < 0) return fail(errno_error(errno, "create", path_));
+  return {};
+}
+
+void StepFile::reserve(uint64_t end) {
+  if (end <= reserved_bytes_) return;
+  const uint64_t target = end + kReserveAheadBytes;
+  // Only an optimisation: a file system that cannot, or has no room for it, is told about by the
+  // write itself.
+  if (::fallocate(buffered_fd_, 0, static_cast<off_t>(reserved_bytes_),
+                  static_cast<off_t>(target - reserved_bytes_)) == 0) {
+    reserved_bytes_ = target;
+  } else {
+    reserved_bytes_ = UINT64_MAX;
+  }
+}
+
+Status StepFile::write_fully(int fd, uint64_t offset, ByteSpan bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = io_.pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return fail(errno_error(errno, "write", path_));
+    if (written == 0) return fail(Error{Errc::Io, path_, offset, "the write made no progress"});
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return {};
+}
+
+Status StepFile::write_block(uint64_t offset, ByteSpan block) {
+  ASSAY_TRY_STATUS(open_buffered());
+  reserve(offset + block.size());
+  if (direct_fd_ < 0 && !direct_refused_) {
+    direct_fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
+    direct_refused_ = direct_fd_ < 0;
+  }
+  if (!direct_refused_) {
+    const ssize_t written =
+        io_.pwrite(direct_fd_, block.data(), block.size(), static_cast<off_t>(offset));
+    if (written == static_cast<ssize_t>(block.size())) return {};
+    if (written >= 0) {
+      // A short direct write may end off the alignment; the rest goes through the page cache.
+      const auto done = static_cast<size_t>(written);
+      return write_fully(buffered_fd_, offset + done, block.subspan(done));
+    }
+    if (errno != EINVAL && errno != EINTR) return fail(errno_error(errno, "write", path_));
+    direct_refused_ = errno == EINVAL;
+  }
+  ASSAY_TRY_STATUS(write_fully(buffered_fd_, offset, block));
+  // Starts the write-back at once, so that dirty pages never pile up to where the kernel throttles
+  // the host.
+  ::sync_file_range(buffered_fd_, static_cast<off_t>(offset), static_cast<off_t>(block.size()),
+                    SYNC_FILE_RANGE_WRITE);
+  return {};
+}
+
+Status StepFile::write_tail(uint64_t offset, ByteSpan bytes) {
+  ASSAY_TRY_STATUS(open_buffered());
+  return write_fully(buffered_fd_, offset, bytes);
+}
+
+Status StepFile::finish(std::string header_json, uint64_t size_bytes) {
+  ASSAY_TRY_STATUS(open_buffered());
+  if (header_json.size() > header_bytes_ - 8) {
+    return fail(Error{Errc::Internal, path_, {}, "the header outgrew its reserved region"});
+  }
+  std::string region;
+  region.reserve(header_bytes_);
+  append(region, header_bytes_ - 8);
+  region += header_json;
+  region.resize(header_bytes_, ' ');
+  ASSAY_TRY_STATUS(write_fully(buffered_fd_, 0, as_bytes(region)));
+  if (::ftruncate(buffered_fd_, static_cast<off_t>(size_bytes)) != 0) {
+    return fail(errno_error(errno, "truncate", path_));
+  }
+  if (direct_fd_ >= 0) ::close(direct_fd_);
+  direct_fd_ = -1;
+  const int closed = ::close(buffered_fd_);
+  buffered_fd_ = -1;
+  // Network file systems report a full disk here.
+  if (closed != 0) return fail(errno_error(errno, "close", path_));
+  return {};
+}
+
+}  // namespace assay::writer

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json of a native run: what was planned, captured and missed, and what it cost. Keys:
+// docs/formats/native.md
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "writer/async_writer.hpp"
+
+namespace assay::writer {
+
+struct ManifestStep {
+  int64_t step = 0;
+  uint64_t tensors = 0;  // records of kind tensor
+  uint64_t records = 0;
+  uint64_t bytes = 0;   // payload bytes stored, each distinct payload once
+  double wall_ms = 0;   // the root call, capture included
+  double added_ms = 0;  // of it spent in the capture
+};
+
+struct MissedNode {
+  std::string node;
+  std::string reason;
+  uint64_t count = 0;
+};
+
+struct Manifest {
+  std::string tool;         // "assay 0.1.0"
+  std::string host_json;    // an object, as the host's side describes itself
+  std::string config_json;  // an object
+  std::string started;      // ISO 8601, UTC
+  std::optional<std::string> finished;
+  std::vector<ManifestStep> steps;
+  uint64_t planned = 0;
+  uint64_t captured = 0;
+  std::vector<MissedNode> missed;
+  uint64_t queue_bytes = 0;
+  double waited_ms = 0;
+  uint64_t dropped = 0;
+  uint64_t dropped_bytes = 0;
+  std::string stopped;  // why nothing more was written; empty: it went on to the end
+
+  [[nodiscard]] std::string to_json() const;
+};
+
+/// The time now as "2026-01-01T00:00:00Z".
+[[nodiscard]] std::string utc_now();
+
+/// errors  of write_file_atomically()
+[[nodiscard]] Status write_manifest(const std::string& path, const Manifest& manifest);
+
+}  // namespace assay::writer

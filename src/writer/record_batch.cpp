@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/record_batch.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/text.hpp"
+
+namespace assay::writer {
+namespace {
+
+constexpr std::string_view kRoleNames[] = {"input", "output", "weight", "buffer"};
+
+template <typename Integer>
+void append_integer(std::string& out, Integer value) {
+  char digits[24];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
+  out.append(digits, end);
+}
+
+void append_number(std::string& out, double value) {
+  if (!std::isfinite(value)) {
+    out += json_number(value);
+    return;
+  }
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
+  out.append(digits, end);
+}
+
+template <typename Integer>
+void append_key(std::string& out, std::string_view key, Integer value) {
+  out += key;
+  append_integer(out, value);
+}
+
+void append_list(std::string& out, std::string_view key, std::span<const int64_t> values) {
+  out += key;
+  out += '[';
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i != 0) out += ',';
+    append_integer(out, values[i]);
+  }
+  out += ']';
+}
+
+void append_stats(std::string& out, const stats::TensorStats& stats) {
+  append_key(out, R"(,"stats":{"count":)", stats.count);
+  append_key(out, R"(,"nan":)", stats.nan_count);
+  append_key(out, R"(,"pos_inf":)", stats.positive_inf_count);
+  append_key(out, R"(,"neg_inf":)", stats.negative_inf_count);
+  out += R"(,"min":)";
+  append_number(out, stats.min);
+  out += R"(,"max":)";
+  append_number(out, stats.max);
+  out += R"(,"mean":)";
+  append_number(out, stats.mean);
+  out += R"(,"l2":)";
+  append_number(out, stats.l2_norm);
+  out += '}';
+}
+
+[[nodiscard]] std::span<const int64_t> shape_of(const RecordBatch& batch, const Record& record) {
+  return {batch.dims.data() + record.first_dim, static_cast<size_t>(record.ndim)};
+}
+
+void append_string(std::string& out, std::string_view key, std::string_view text) {
+  out += key;
+  out += json_quote(text);
+}
+
+}  // namespace
+
+void RecordBatch::set_dims(Record& record, std::span<const int64_t> shape,
+                           std::span<const int64_t> strides) {
+  record.has_shape = true;
+  record.ndim = static_cast<int32_t>(shape.size());
+  record.first_dim = static_cast<uint32_t>(dims.size());
+  dims.insert(dims.end(), shape.begin(), shape.end());
+  record.has_strides = strides.size() == shape.size();
+  if (record.has_strides) dims.insert(dims.end(), strides.begin(), strides.end());
+}
+
+void RecordBatch::set_text(Record& record, std::string_view content) {
+  record.text_begin = static_cast<uint32_t>(text.size());
+  record.text_size = static_cast<uint32_t>(content.size());
+  text += content;
+}
+
+void append_record_line(std::string& out, const RecordBatch& batch, const Record& record) {
+  append_key(out, R"({"n":)", record.number);
+  append_key(out, R"(,"step":)", record.step);
+  append_string(out, R"(,"node":)", record.node->name);
+  append_string(out, R"(,"type":)", record.node->type);
+  if (record.call != 0) append_key(out, R"(,"call":)", record.call);
+  append_key(out, R"(,"order":)", record.order);
+  out += R"(,"role":")";
+  out += kRoleNames[static_cast<size_t>(record.role)];
+  out += '"';
+  append_string(out, R"(,"slot":)", *record.slot);
+  if (record.kind == RecordKind::Value) out += R"(,"kind":"value")";
+  if (record.kind == RecordKind::Skipped) out += R"(,"kind":"skipped")";
+  if (record.dtype_name != nullptr) append_string(out, R"(,"dtype":)", record.dtype_name);
+  if (record.has_shape) append_list(out, R"(,"shape":)", shape_of(batch, record));
+  if (record.has_strides) {
+    append_list(
+        out, R"(,"strides":)",
+        {batch.dims.data() + record.first_dim + record.ndim, static_cast<size_t>(record.ndim)});
+  }
+  if (record.device != nullptr) append_string(out, R"(,"device":)", record.device);
+  if (record.payload) {
+    append_string(out, R"(,"file":)", *record.payload->file);
+    append_key(out, R"(,"offset":)", record.payload->offset);
+    append_key(out, R"(,"bytes":)", record.payload->size_bytes);
+  }
+  if (record.same_as >= 0) append_key(out, R"(,"same_as":)", record.same_as);
+  if (record.stats) append_stats(out, *record.stats);
+  if (record.digest) append_string(out, R"(,"digest":)", stats::digest_text(*record.digest));
+  const std::string_view text =
+      std::string_view(batch.text).substr(record.text_begin, record.text_size);
+  if (record.kind == RecordKind::Value) {
+    out += R"(,"value":)";
+    out += text;
+  }
+  if (record.kind == RecordKind::Skipped) append_string(out, R"(,"reason":)", text);
+  out += "}\n";
+}
+
+std::string payload_name(const Record& record) {
+  std::string name;
+  append_integer(name, record.number);
+  name += ':';
+  name += record.node->name;
+  name += '.';
+  name += kRoleNames[static_cast<size_t>(record.role)];
+  name += '.';
+  name += *record.slot;
+  return name;
+}
+
+void append_header_entry(std::string& out, const RecordBatch& batch, const Record& record,
+                         uint64_t data_offset) {
+  out += json_quote(payload_name(record));
+  const std::string_view known = info(record.dtype).safetensors;
+  const uint64_t size_bytes = record.payload->size_bytes;
+  if (known.empty()) {
+    append_key(out, R"(:{"dtype":"U8","shape":[)", size_bytes);
+    out += ']';
+  } else {
+    out += R"(:{"dtype":")";
+    out += known;
+    out += '"';
+    append_list(out, R"(,"shape":)", shape_of(batch, record));
+  }
+  append_key(out, R"(,"data_offsets":[)", data_offset);
+  append_key(out, ",", data_offset + size_bytes);
+  out += "]}";
+}
+
+uint64_t header_entry_bound(const Record& record) {
+  // Quotes, keys, the longest dtype and role names, the record's number and two offsets of 15
+  // digits.
+  constexpr uint64_t kFixed = 150, kPadEntry = 110, kDigits = 20;
+  const auto quoted_size = [](std::string_view text) {
+    uint64_t size = 0;
+    for (const char c : text) size += (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) ? 1u : 6u;
+    return size;
+  };
+  return kFixed + kPadEntry + quoted_size(record.node->name) + quoted_size(*record.slot) +
+         kDigits * static_cast<uint64_t>(record.ndim);
+}
+
+}  // namespace assay::writer

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records on their way from the host's thread to records.jsonl: plain data there, text on the
+// writer thread. Keys and their meaning: docs/formats/native.md
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stats/digest.hpp"
+#include "stats/tensor_stats.hpp"
+#include "tensor/dtype.hpp"
+
+namespace assay::writer {
+
+enum class RecordRole : uint8_t { Input, Output, Weight, Buffer };
+enum class RecordKind : uint8_t { Tensor, Value, Skipped };
+
+/// A node of the topology as records name it. Lives as long as the writer.
+struct RecordNode {
+  std::string name;  // dotted path
+  std::string type;
+};
+
+/// Where a payload is. Copied into the records that share it.
+struct PayloadLocation {
+  const std::string* file = nullptr;  // name in the rank's folder; lives as long as the writer
+  uint64_t offset = 0;
+  uint64_t size_bytes = 0;
+};
+
+/// One line. Pointers are to texts that live as long as the writer.
+struct Record {
+  uint64_t number = 0;
+  int64_t step = 0;
+  const RecordNode* node = nullptr;
+  const std::string* slot = nullptr;
+  uint64_t order = 0;
+  uint32_t call = 0;
+  RecordRole role = RecordRole::Output;
+  RecordKind kind = RecordKind::Tensor;
+  bool has_shape = false;
+  bool first_copy = false;  // the payload was written for this record: it gets a header entry
+  DType dtype = DType::Float32;
+  const char* dtype_name = nullptr;  // static text; nullptr when unknown
+  const char* device = nullptr;      // static text; nullptr means "cpu"
+  int32_t ndim = 0;
+  uint32_t first_dim =
+      0;  // into RecordBatch::dims: `ndim` sizes, then `ndim` strides when has_strides
+  bool has_strides = false;
+  std::optional<PayloadLocation> payload;
+  int64_t same_as = -1;  // number of the record whose payload this one shares
+  std::optional<stats::TensorStats> stats;
+  std::optional<stats::Digest> digest;
+  uint32_t text_begin =
+      0;  // into RecordBatch::text: the value as JSON, or the reason as plain text
+  uint32_t text_size = 0;
+};
+
+struct RecordBatch {
+  std::vector<Record> records;
+  std::vector<int64_t> dims;
+  std::string text;
+
+  [[nodiscard]] bool empty() const { return records.empty(); }
+  [[nodiscard]] uint64_t size_bytes() const {
+    return records.size() * sizeof(Record) + dims.size() * sizeof(int64_t) + text.size();
+  }
+  void set_dims(Record& record, std::span<const int64_t> shape, std::span<const int64_t> strides);
+  void set_text(Record& record, std::string_view content);
+};
+
+/// Appends one line with its newline.
+void append_record_line(std::string& out, const RecordBatch& batch, const Record& record);
+
+/// "<number>:<node>.<role>.<slot>", the tensor's name in the step file.
+[[nodiscard]] std::string payload_name(const Record& record);
+/// Appends `"name":{"dtype":"F32","shape":[..],"data_offsets":[a,b]}` without separator. Element
+/// types that safetensors has no name for become U8 of shape [bytes].
+void append_header_entry(std::string& out, const RecordBatch& batch, const Record& record,
+                         uint64_t data_offset);
+/// Upper bound of the bytes append_header_entry() and one padding entry add for such a record.
+[[nodiscard]] uint64_t header_entry_bound(const Record& record);
+
+}  // namespace assay::writer
