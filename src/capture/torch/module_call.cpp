@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModuleCall: the C object that stands in a module's __dict__ as `_call_impl` while it is captured.
+//
+// nn.Module.__call__ looks `_call_impl` up on the instance, so ours wins over the class. It reads the arguments, runs
+// what torch would have run, and reads the result. Without hooks that is `forward` itself: cheaper than an uncaptured
+// call, because the Python frame of torch's _call_impl disappears. Costs and alternatives: docs/design/torch-capture.md
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "capture/torch/extension.hpp"
+#include "capture/torch/python_compat.hpp"
+#include "capture/torch/session_object.hpp"
+#include "structmember.h"
+
+namespace assay::capture {
+
+PyTypeObject* module_call_type = nullptr;
+
+namespace {
+
+struct ModuleCall {
+  PyObject_HEAD PyObject* session;  // SessionObject
+  PyObject* module;                 // weak reference: the module owns us
+  PyObject* previous;  // another object that stood in the module's __dict__ before us, or nullptr
+  PyObject* weakrefs;
+  uint32_t node;
+  bool attached;       // false after removal while somebody still calls us: only passes on
+  int running;         // activations on all threads
+  Py_ssize_t holders;  // references when installed; more mean that the module's __dict__ was copied
+};
+
+struct ModuleHook {
+  PyObject_HEAD PyObject* session;
+  uint32_t node;
+  bool before;
+};
+
+// Names and objects of torch that a call looks at, fetched once.
+struct TorchNames {
+  PyObject* forward = PyUnicode_InternFromString("forward");
+  PyObject* call_impl = PyUnicode_InternFromString("_call_impl");
+  PyObject* self = PyUnicode_InternFromString("self");
+  std::array<PyObject*, 4> hooks = {PyUnicode_InternFromString("_backward_hooks"),
+                                    PyUnicode_InternFromString("_backward_pre_hooks"),
+                                    PyUnicode_InternFromString("_forward_hooks"),
+                                    PyUnicode_InternFromString("_forward_pre_hooks")};
+  std::array<PyObject*, 4> global_hooks = {};
+  PyObject* get_tracing_state = nullptr;
+};
+TorchNames* names = nullptr;
+
+bool load_torch_names() {
+  if (names != nullptr) return true;
+  auto* loaded = new TorchNames;
+  PyObject* module = PyImport_ImportModule("torch.nn.modules.module");
+  if (module == nullptr) return false;
+  const char* globals[] = {"_global_backward_hooks", "_global_backward_pre_hooks",
+                           "_global_forward_hooks", "_global_forward_pre_hooks"};
+  for (size_t i = 0; i < loaded->global_hooks.size(); ++i) {
+    loaded->global_hooks[i] = PyObject_GetAttrString(module, globals[i]);
+    // A torch without one of them has no such hooks.
+    if (loaded->global_hooks[i] == nullptr) PyErr_Clear();
+  }
+  Py_DECREF(module);
+  PyObject* torch_c = PyImport_ImportModule("torch._C");
+  if (torch_c == nullptr) return false;
+  loaded->get_tracing_state = PyObject_GetAttrString(torch_c, "_get_tracing_state");
+  Py_DECREF(torch_c);
+  if (loaded->get_tracing_state == nullptr) return false;
+  names = loaded;
+  return true;
+}
+
+bool is_empty_dict(PyObject* dict) {
+  return dict == nullptr || (PyDict_Check(dict) && PyDict_GET_SIZE(dict) == 0);
+}
+
+// Whether torch would call `forward` directly: no hooks on the module or globally, no tracing.
+bool runs_forward_directly(PyObject* module) {
+  for (PyObject* dict : names->global_hooks) {
+    if (!is_empty_dict(dict)) return false;
+  }
+  PyObject** members = _PyObject_GetDictPtr(module);
+  PyObject* dict = members != nullptr ? *members : nullptr;
+  if (dict == nullptr) return false;
+  for (PyObject* name : names->hooks) {
+    PyObject* hooks = PyDict_GetItemWithError(dict, name);
+    if (hooks == nullptr || !is_empty_dict(hooks)) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  PyObject* tracing = PyObject_CallNoArgs(names->get_tracing_state);
+  if (tracing == nullptr) PyErr_Clear();
+  const bool direct = tracing == Py_None;
+  Py_XDECREF(tracing);
+  return direct;
+}
+
+// type(module)._call_impl(module, *args, **kwargs)
+PyObject* call_class_implementation(PyObject* module, PyObject* args, PyObject* kwargs) {
+  PyObject* function =
+      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), names->call_impl);
+  if (function == nullptr) return nullptr;
+  PyObject* bound = PyMethod_New(function, module);
+  Py_DECREF(function);
+  if (bound == nullptr) return nullptr;
+  PyObject* result = PyObject_Call(bound, args, kwargs);
+  Py_DECREF(bound);
+  return result;
+}
+
+PyObject* run_module(ModuleCall* self, PyObject* module, PyObject* args, PyObject* kwargs) {
+  if (self->previous != nullptr) return PyObject_Call(self->previous, args, kwargs);
+  if (!runs_forward_directly(module)) return call_class_implementation(module, args, kwargs);
+  PyObject* forward = PyObject_GetAttr(module, names->forward);
+  if (forward == nullptr) return nullptr;
+  PyObject* result = PyObject_Call(forward, args, kwargs);
+  Py_DECREF(forward);
+  return result;
+}
+
+// A shallow copy of the module (copy.copy, DataParallel replicas) shares our object through its copied __dict__, but
+// must run its own forward. Copies hold references of their own, which is how they are noticed; whose call this is
+// then stands in the local `self` of the calling frame. Returns the copy (new reference) or nullptr.
+PyObject* calling_copy(const ModuleCall* self, PyObject* module) {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) return nullptr;
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject* caller = PyFrame_GetVar(frame, names->self);
+#elif PY_VERSION_HEX >= 0x030B0000
+  PyObject* locals = PyFrame_GetLocals(frame);
+  PyObject* caller = locals != nullptr ? PyObject_GetItem(locals, names->self) : nullptr;
+  Py_XDECREF(locals);
+#else
+  PyObject* locals = PyObject_GetAttrString(reinterpret_cast<PyObject*>(frame), "f_locals");
+  PyObject* caller = locals != nullptr ? PyObject_GetItem(locals, names->self) : nullptr;
+  Py_XDECREF(locals);
+#endif
+  PyErr_Clear();
+  if (caller == nullptr) return nullptr;
+  PyObject** members = _PyObject_GetDictPtr(caller);
+  const bool is_copy = caller != module && members != nullptr && *members != nullptr &&
+                       Py_TYPE(caller) == Py_TYPE(module) &&
+                       PyDict_GetItemWithError(*members, names->call_impl) ==
+                           reinterpret_cast<const PyObject*>(self);
+  PyErr_Clear();
+  if (is_copy) return caller;
+  Py_DECREF(caller);
+  return nullptr;
+}
+
+Session& session_of(PyObject* session_object) {
+  return *reinterpret_cast<SessionObject*>(session_object)->session;
+}
+
+PyObject* captured_call(ModuleCall* self, PyObject* module, PyObject* args, PyObject* kwargs) {
+  Session& session = session_of(self->session);
+  CallFrame frame;
+  if (!self->attached || !session.begin(self->node, args, kwargs, frame)) {
+    return run_module(self, module, args, kwargs);
+  }
+  PyObject* result = run_module(self, module, args, kwargs);
+  if (result != nullptr) {
+    session.end(self->node, result, frame);
+    return result;
+  }
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  session.end(self->node, nullptr, frame);
+  PyErr_Restore(type, value, traceback);
+  return nullptr;
+}
+
+PyObject* module_call_call(PyObject* object, PyObject* args, PyObject* kwargs) {
+  auto* self = reinterpret_cast<ModuleCall*>(object);
+  PyObject* module = weakref_get(self->module);
+  if (module == nullptr) {
+    PyErr_SetString(PyExc_ReferenceError, "the captured module is gone");
+    return nullptr;
+  }
+  ++self->running;
+  PyObject* copy =
+      Py_REFCNT(object) > self->holders + self->running ? calling_copy(self, module) : nullptr;
+  PyObject* result = copy != nullptr ? call_class_implementation(copy, args, kwargs)
+                                     : captured_call(self, module, args, kwargs);
+  --self->running;
+  Py_XDECREF(copy);
+  Py_DECREF(module);
+  return result;
+}
+
+// copy.deepcopy and pickle of a captured model: the copy gets its own class's method, never our object.
+PyObject* class_method_of(PyObject* module) {
+  PyObject* function =
+      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), names->call_impl);
+  if (function == nullptr) return nullptr;
+  PyObject* bound = PyMethod_New(function, module);
+  Py_DECREF(function);
+  return bound;
+}
+
+PyObject* module_call_deepcopy(PyObject* object, PyObject* memo) {
+  PyObject* module = weakref_get(reinterpret_cast<ModuleCall*>(object)->module);
+  if (module == nullptr) return new_ref(Py_None);
+  PyObject* key = PyLong_FromVoidPtr(module);
+  PyObject* copy = key != nullptr ? PyObject_GetItem(memo, key) : nullptr;
+  Py_XDECREF(key);
+  Py_DECREF(module);
+  if (copy == nullptr)
+    return nullptr;  // KeyError: our object is copied without its module, which nobody does
+  PyObject* bound = class_method_of(copy);
+  Py_DECREF(copy);
+  return bound;
+}
+
+PyObject* module_call_reduce(PyObject* object, PyObject*) {
+  PyObject* module = weakref_get(reinterpret_cast<ModuleCall*>(object)->module);
+  if (module == nullptr) {
+    PyErr_SetString(PyExc_ReferenceError, "the captured module is gone");
+    return nullptr;
+  }
+  PyObject* builtins = PyEval_GetBuiltins();  // borrowed
+  PyObject* getattr = PyMapping_GetItemString(builtins, "getattr");
+  PyObject* result =
+      getattr != nullptr ? Py_BuildValue("N(NO)", getattr, module, names->call_impl) : nullptr;
+  if (getattr == nullptr) Py_DECREF(module);
+  return result;
+}
+
+// Called by assay.torch.capture: puts the object into the module's __dict__.
+PyObject* module_call_install(PyObject* object, PyObject*) {
+  auto* self = reinterpret_cast<ModuleCall*>(object);
+  PyObject* module = weakref_get(self->module);
+  PyObject** members = module != nullptr ? _PyObject_GetDictPtr(module) : nullptr;
+  if (members == nullptr || *members == nullptr) {
+    Py_XDECREF(module);
+    PyErr_SetString(PyExc_TypeError, "the module has no __dict__");
+    return nullptr;
+  }
+  PyObject* present = PyDict_GetItemWithError(*members, names->call_impl);
+  // The bound class method is what deepcopy leaves behind (above): the same as nothing.
+  const bool leftover =
+      present != nullptr && PyMethod_Check(present) && PyMethod_GET_SELF(present) == module;
+  if (present != nullptr && !leftover) Py_XSETREF(self->previous, new_ref(present));
+  const int status = PyDict_SetItem(*members, names->call_impl, object);
+  Py_DECREF(module);
+  if (status != 0) return nullptr;
+  self->attached = true;
+  Py_RETURN_NONE;
+}
+
+// Takes the object out again, or turns it into a pass-through when another one was put in front of it since.
+PyObject* module_call_remove(PyObject* object, PyObject*) {
+  auto* self = reinterpret_cast<ModuleCall*>(object);
+  self->attached = false;
+  PyObject* module = weakref_get(self->module);
+  PyObject** members = module != nullptr ? _PyObject_GetDictPtr(module) : nullptr;
+  int status = 0;
+  if (members != nullptr && *members != nullptr &&
+      PyDict_GetItemWithError(*members, names->call_impl) == object) {
+    status = self->previous != nullptr ? PyDict_SetItem(*members, names->call_impl, self->previous)
+                                       : PyDict_DelItem(*members, names->call_impl);
+  }
+  Py_XDECREF(module);
+  if (status != 0) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// The references that exist now, without those of this call: what a call compares with to notice copies.
+PyObject* module_call_settle(PyObject* object, PyObject* extra) {
+  const long long others = PyLong_AsLongLong(extra);
+  if (others == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  reinterpret_cast<ModuleCall*>(object)->holders = static_cast<Py_ssize_t>(others);
+  Py_RETURN_NONE;
+}
+
+int module_call_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<ModuleCall*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->session);
+  Py_VISIT(self->module);
+  Py_VISIT(self->previous);
+  return 0;
+}
+
+int module_call_clear(PyObject* object) {
+  auto* self = reinterpret_cast<ModuleCall*>(object);
+  Py_CLEAR(self->session);
+  Py_CLEAR(self->module);
+  Py_CLEAR(self->previous);
+  return 0;
+}
+
+void module_call_dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  if (reinterpret_cast<ModuleCall*>(object)->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
+  (void)module_call_clear(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyMethodDef module_call_methods[] = {
+    {"__deepcopy__", module_call_deepcopy, METH_O, nullptr},
+    {"__reduce__", module_call_reduce, METH_NOARGS, nullptr},
+    {"install", module_call_install, METH_NOARGS, "Puts the object into the module."},
+    {"remove", module_call_remove, METH_NOARGS, "Takes the object out of the module; idempotent."},
+    {"settle", module_call_settle, METH_O,
+     "settle(holders): how many references are kept by the capture itself."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyMemberDef module_call_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(ModuleCall, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot module_call_slots[] = {{Py_tp_call, reinterpret_cast<void*>(module_call_call)},
+                                   {Py_tp_traverse, reinterpret_cast<void*>(module_call_traverse)},
+                                   {Py_tp_clear, reinterpret_cast<void*>(module_call_clear)},
+                                   {Py_tp_dealloc, reinterpret_cast<void*>(module_call_dealloc)},
+                                   {Py_tp_methods, module_call_methods},
+                                   {Py_tp_members, module_call_members},
+                                   {0, nullptr}};
+PyType_Spec module_call_spec = {"assay._capture.ModuleCall", sizeof(ModuleCall), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, module_call_slots};
+
+// --- ordinary hooks, where `_call_impl` cannot be used -----------------------------------------------------------
+
+struct HookFrame {
+  Session* session;
+  uint32_t node;
+  CallFrame frame;
+  PyObject*
+      handled;  // the exception being handled when the call began, borrowed for comparison only
+};
+
+std::vector<HookFrame>& hook_frames() {
+  thread_local std::vector<HookFrame> frames;
+  return frames;
+}
+
+PyObject* handled_exception() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_GetExcInfo(&type, &value, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  Py_XDECREF(value);
+  return value == Py_None ? nullptr : value;
+}
+
+// (module, args, kwargs) before, (module, args, kwargs, output) after the call; the latter also when it raised.
+PyObject* module_hook_call(PyObject* object, PyObject* args, PyObject*) {
+  auto* self = reinterpret_cast<ModuleHook*>(object);
+  Session& session = session_of(self->session);
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  if (self->before && count >= 3) {
+    HookFrame entry{&session, self->node, {}, handled_exception()};
+    if (session.begin(self->node, PyTuple_GET_ITEM(args, 1), PyTuple_GET_ITEM(args, 2),
+                      entry.frame)) {
+      hook_frames().push_back(std::move(entry));
+    }
+  } else if (!self->before && count >= 4) {
+    auto& frames = hook_frames();
+    size_t at = frames.size();
+    while (at > 0 && !(frames[at - 1].session == &session && frames[at - 1].node == self->node))
+      --at;
+    // What lies above it was left by an exception that skipped the hooks.
+    while (frames.size() > at && at > 0) {
+      session.end(frames.back().node, nullptr, frames.back().frame);
+      frames.pop_back();
+    }
+    if (at > 0) {
+      HookFrame entry = std::move(frames.back());
+      frames.pop_back();
+      PyObject* handled = handled_exception();
+      const bool raised = handled != nullptr && handled != entry.handled;
+      session.end(self->node, raised ? nullptr : PyTuple_GET_ITEM(args, 3), entry.frame);
+    }
+  }
+  Py_RETURN_NONE;
+}
+
+int module_hook_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(reinterpret_cast<ModuleHook*>(object)->session);
+  return 0;
+}
+int module_hook_clear(PyObject* object) {
+  Py_CLEAR(reinterpret_cast<ModuleHook*>(object)->session);
+  return 0;
+}
+void module_hook_dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  (void)module_hook_clear(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyType_Slot module_hook_slots[] = {{Py_tp_call, reinterpret_cast<void*>(module_hook_call)},
+                                   {Py_tp_traverse, reinterpret_cast<void*>(module_hook_traverse)},
+                                   {Py_tp_clear, reinterpret_cast<void*>(module_hook_clear)},
+                                   {Py_tp_dealloc, reinterpret_cast<void*>(module_hook_dealloc)},
+                                   {0, nullptr}};
+PyType_Spec module_hook_spec = {"assay._capture.ModuleHook", sizeof(ModuleHook), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, module_hook_slots};
+PyTypeObject* module_hook_type = nullptr;
+
+PyObject* new_hook(PyObject* session, uint32_t node, bool before) {
+  auto* hook = PyObject_GC_New(ModuleHook, module_hook_type);
+  if (hook == nullptr) return nullptr;
+  hook->session = new_ref(session);
+  hook->node = node;
+  hook->before = before;
+  PyObject_GC_Track(reinterpret_cast<PyObject*>(hook));
+  return reinterpret_cast<PyObject*>(hook);
+}
+
+const ExtensionPart part([](PyObject* module) {
+  module_call_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&module_call_spec));
+  module_hook_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&module_hook_spec));
+  if (module_call_type == nullptr || module_hook_type == nullptr) return -1;
+  Py_INCREF(module_call_type);
+  return PyModule_AddObject(module, "ModuleCall", reinterpret_cast<PyObject*>(module_call_type));
+});
+
+bool valid_node(PyObject* self, unsigned node) {
+  if (node < session_of(self).nodes().size()) return true;
+  PyErr_SetString(PyExc_IndexError, "no such node");
+  return false;
+}
+
+}  // namespace
+
+PyObject* session_module_call(PyObject* self, PyObject* args) {
+  PyObject* module = nullptr;
+  unsigned node = 0;
+  if (!load_torch_names() || !PyArg_ParseTuple(args, "OI", &module, &node) ||
+      !valid_node(self, node))
+    return nullptr;
+  PyObject* weak = PyWeakref_NewRef(module, nullptr);
+  if (weak == nullptr) return nullptr;
+  auto* call = PyObject_GC_New(ModuleCall, module_call_type);
+  if (call == nullptr) {
+    Py_DECREF(weak);
+    return nullptr;
+  }
+  call->session = new_ref(self);
+  call->module = weak;
+  call->previous = nullptr;
+  call->weakrefs = nullptr;
+  call->node = node;
+  call->attached = false;
+  call->running = 0;
+  call->holders = 0;
+  PyObject_GC_Track(reinterpret_cast<PyObject*>(call));
+  return reinterpret_cast<PyObject*>(call);
+}
+
+PyObject* session_module_hooks(PyObject* self, PyObject* args) {
+  unsigned node = 0;
+  if (!PyArg_ParseTuple(args, "I", &node) || !valid_node(self, node)) return nullptr;
+  PyObject* before = new_hook(self, node, true);
+  PyObject* after = before != nullptr ? new_hook(self, node, false) : nullptr;
+  if (after == nullptr) {
+    Py_XDECREF(before);
+    return nullptr;
+  }
+  return Py_BuildValue("NN", before, after);
+}
+
+}  // namespace assay::capture

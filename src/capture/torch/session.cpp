@@ -1,0 +1,705 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/torch/session.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "capture/common/host_threads.hpp"
+#include "capture/torch/python_compat.hpp"
+#include "stats/digest.hpp"
+#include "stats/tensor_stats.hpp"
+#include "tensor/convert.hpp"
+#include "writer/fork_guard.hpp"
+
+namespace assay::capture {
+namespace {
+
+constexpr size_t kMaxValueText = 256;  // longer strings among the arguments are cut
+constexpr uint64_t kMaxDeviceBytesInFlight = 256ull << 20;
+
+int64_t now_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1'000'000'000ll + time.tv_nsec;
+}
+
+double milliseconds(int64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+// What this thread is doing: in which root call of which session, and whether it is inside our own code (attribute
+// reads under a function mode, properties of dataclasses may call modules).
+struct ThreadState {
+  struct Root {
+    const Session* session;
+    std::shared_ptr<StepProgress> step;
+  };
+  bool inside = false;
+  std::vector<Root> roots;
+};
+
+ThreadState& this_thread() {
+  thread_local ThreadState state;
+  return state;
+}
+
+class InsideOurCode {
+ public:
+  InsideOurCode() { this_thread().inside = true; }
+  ~InsideOurCode() { this_thread().inside = false; }
+  InsideOurCode(const InsideOurCode&) = delete;
+  InsideOurCode& operator=(const InsideOurCode&) = delete;
+};
+
+// A Python scalar as JSON: numbers as numbers (non-finite ones as the strings the format document names), everything
+// else as a string.
+std::string value_json(PyObject* value) {
+  if (value == Py_None) return "null";
+  if (PyBool_Check(value)) return value == Py_True ? "true" : "false";
+  if (PyFloat_Check(value)) return json_number(PyFloat_AS_DOUBLE(value));
+  PyObject* text = PyUnicode_CheckExact(value) ? new_ref(value) : PyObject_Str(value);
+  Py_ssize_t size = 0;
+  const char* utf8 = text != nullptr ? PyUnicode_AsUTF8AndSize(text, &size) : nullptr;
+  std::string json = "null";
+  if (utf8 != nullptr) {
+    const std::string_view view(utf8, std::min(static_cast<size_t>(size), kMaxValueText));
+    json = PyLong_CheckExact(value) ? std::string(view) : json_quote(view);
+  }
+  PyErr_Clear();
+  Py_XDECREF(text);
+  return json;
+}
+
+}  // namespace
+
+// Taken around recording. Whoever holds it may wait for the GIL, so it is never waited for with the GIL held.
+class Session::Lock {
+ public:
+  explicit Lock(Session& session) : session_(session) {
+    if (session_.mutex_.try_lock()) return;
+    PyThreadState* const state = PyEval_SaveThread();
+    session_.mutex_.lock();
+    PyEval_RestoreThread(state);
+  }
+  ~Lock() { session_.mutex_.unlock(); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  Session& session_;
+};
+
+// A record of a device tensor that waits for its statistics or bytes.
+struct Session::Unfetched {
+  writer::Record record;
+  Dims shape;
+  Dims strides;
+  std::shared_ptr<StepProgress> step;
+  int64_t same_as_entry = -1;  // index of the entry whose bytes it shares
+  std::optional<writer::PayloadLocation> payload;
+  uint64_t number = 0;
+};
+
+// Turns the leaves of one walk into records.
+class Session::Recorder final : public LeafVisitor {
+ public:
+  Recorder(Session& session, const writer::RecordNode* node, StepProgress& step,
+           const std::shared_ptr<StepProgress>& shared_step, uint64_t order, uint32_t call,
+           writer::RecordRole role)
+      : session_(session),
+        run_(*session.run_),
+        node_(node),
+        step_(step),
+        shared_step_(shared_step),
+        order_(order),
+        call_(call),
+        role_(role) {}
+
+  void tensor(PyObject* tensor, std::string_view slot) override {
+    session_.access_.look(tensor, look_);
+    if (look_.readable == Readable::Nothing) {
+      if (unwrap(tensor, slot)) return;
+      skip(slot, look_.reason);
+      return;
+    }
+    writer::Record record = draft(slot);
+    describe(record);
+    if (look_.readable == Readable::Device || session_.options_.force_device) {
+      record_device(tensor, std::move(record));
+    } else {
+      record_memory(tensor, std::move(record), slot);
+    }
+  }
+
+  void value(PyObject* value, std::string_view slot) override {
+    writer::Record record = draft(slot);
+    record.kind = writer::RecordKind::Value;
+    run_.batch().set_text(record, value_json(value));
+    push(std::move(record));
+  }
+
+  void skip(std::string_view slot, std::string_view reason) {
+    writer::Record record = draft(slot);
+    record.kind = writer::RecordKind::Skipped;
+    record.dtype_name = look_.dtype_name;
+    if (look_.has_shape) set_dims(record);
+    run_.batch().set_text(record, reason);
+    push(std::move(record));
+  }
+  void forget_look() {
+    look_.dtype_name = nullptr;
+    look_.has_shape = false;
+  }
+
+ private:
+  [[nodiscard]] writer::Record draft(std::string_view slot) {
+    writer::Record record;
+    record.step = step_.step;
+    record.node = node_;
+    record.slot = run_.intern(slot);
+    record.order = order_;
+    record.call = call_;
+    record.role = role_;
+    return record;
+  }
+
+  void set_dims(writer::Record& record) {
+    const auto count = static_cast<size_t>(look_.ndim);
+    run_.batch().set_dims(record, {look_.shape, count},
+                          look_.strides != nullptr ? std::span<const int64_t>{look_.strides, count}
+                                                   : std::span<const int64_t>{});
+  }
+
+  void describe(writer::Record& record) {
+    record.dtype = look_.dtype;
+    record.dtype_name = look_.dtype_name;
+    if (look_.readable == Readable::Device)
+      record.device = run_.intern(device_text(look_))->c_str();
+    set_dims(record);
+  }
+
+  uint64_t push(writer::Record record) {
+    ++step_.counts.records;
+    if (record.kind == writer::RecordKind::Tensor) ++step_.counts.tensors;
+    if (record.first_copy) step_.counts.bytes += record.payload->size_bytes;
+    return run_.push_record(std::move(record));
+  }
+
+  // DTensor and other wrappers: the local tensor is what this process computes with.
+  bool unwrap(PyObject* tensor, std::string_view slot) {
+    if (unwrapping_) return false;
+    PyObject* local = PyObject_GetAttrString(tensor, "_local_tensor");
+    PyErr_Clear();
+    if (local == nullptr || !session_.access_.is_tensor(local)) {
+      Py_XDECREF(local);
+      return false;
+    }
+    unwrapping_ = true;
+    this->tensor(local, slot);
+    unwrapping_ = false;
+    Py_DECREF(local);
+    return true;
+  }
+
+  void record_memory(PyObject* tensor, writer::Record record, std::string_view slot) {
+    const bool contiguous = is_contiguous(look_);
+    const bool dense = contiguous || is_dense(look_);
+    const bool inference = session_.access_.is_inference(tensor);
+    const int64_t version = inference ? -1 : session_.access_.version(tensor);
+    const bool trusted = version >= 0 && !session_.options_.verify;
+    const SeenTensor* seen =
+        trusted ? session_.identity_.find(tensor, look_, version, dense) : nullptr;
+    if (seen != nullptr && is_complete(*seen, contiguous)) {
+      share(record, *seen);
+      push(std::move(record));
+      return;
+    }
+    if (!session_.access_.storage_covers(tensor, look_)) {
+      run_.batch().dims.resize(record.first_dim);
+      skip(slot, "storage smaller than the shape");
+      return;
+    }
+    const TensorView view = view_of(look_);
+    const uint64_t size_bytes = payload_bytes(look_);
+    const stats::BlockRunner runner = host_runner(size_bytes);
+    SeenTensor fresh;
+    if (session_.options_.data != DataLevel::None) {
+      fresh.stats = seen != nullptr     ? seen->stats
+                    : runner != nullptr ? stats::compute_stats(view, runner)
+                                        : stats::compute_stats(view);
+    }
+    const bool full = session_.options_.data == DataLevel::Full;
+    // Without versions only the content tells whether bytes are there already; worth a digest when they would be stored.
+    if (session_.options_.digest || session_.options_.verify || (full && !trusted))
+      fresh.digest = stats::digest(view);
+    fresh.data = look_.data;
+    fresh.element_count = look_.element_count;
+    fresh.version = version;
+    fresh.dtype = look_.dtype;
+    fresh.contiguous = contiguous;
+    fresh.dense = dense;
+    fresh.conjugate = look_.conjugate;
+    fresh.negative = look_.negative;
+    fresh.shape = view.shape;
+    fresh.strides = view.strides;
+    const SeenTensor* twin = full && !trusted ? find_digest(fresh) : nullptr;
+    if (twin != nullptr) {
+      record.payload = twin->payload;
+      record.same_as = static_cast<int64_t>(twin->record_number);
+      ++session_.shared_;
+    } else if (full) {
+      store(record, fresh, view, runner);
+      if (!record.payload) {
+        record.kind = writer::RecordKind::Skipped;
+        run_.batch().set_text(record,
+                              run_.stopped() ? "capture stopped" : "dropped, the queue was full");
+      }
+    }
+    record.stats = fresh.stats;
+    if (session_.options_.digest || session_.options_.verify) record.digest = fresh.digest;
+    const bool remember = record.kind == writer::RecordKind::Tensor && twin == nullptr;
+    fresh.payload = record.payload;
+    fresh.record_number = push(std::move(record));
+    if (!remember) return;
+    if (trusted) {
+      session_.identity_.insert(tensor, std::move(fresh));
+    } else if (full) {
+      session_.by_digest_[*fresh.digest].push_back(std::move(fresh));
+    }
+  }
+
+  // Whether a hit answers everything asked for; a transposed alias shares statistics but not the payload.
+  [[nodiscard]] bool is_complete(const SeenTensor& seen, bool contiguous) const {
+    if (session_.options_.data == DataLevel::None) return true;
+    const bool same = seen.same_payload(look_, contiguous);
+    return (session_.options_.data != DataLevel::Full || same) &&
+           (!session_.options_.digest || same);
+  }
+
+  void share(writer::Record& record, const SeenTensor& seen) {
+    record.payload = seen.payload;
+    record.same_as = static_cast<int64_t>(seen.record_number);
+    record.stats = seen.stats;
+    if (session_.options_.digest) record.digest = seen.digest;
+    ++session_.shared_;
+  }
+
+  void store(writer::Record& record, const SeenTensor& fresh, const TensorView& view,
+             stats::BlockRunner runner) {
+    if (fresh.conjugate || fresh.negative) {
+      store_resolved(record, view);
+    } else {
+      record.payload = run_.append_payload(view, record, runner);
+    }
+    record.first_copy = record.payload.has_value();
+  }
+
+  // Payloads are plain bytes: torch's lazy conj and neg bits are applied. The sign bit of each part is flipped, exactly.
+  void store_resolved(writer::Record& record, const TensorView& view) {
+    const uint64_t element_bytes = info(view.dtype).element_bits / 8u;
+    const bool complex = is_complex(view.dtype);
+    std::vector<std::byte> resolved(payload_bytes(look_));
+    gather_bytes(view, 0, view.element_count(), resolved);
+    const uint64_t part_bytes = complex ? element_bytes / 2 : element_bytes;
+    for (uint64_t at = 0; at < resolved.size(); at += part_bytes) {
+      const bool imaginary = complex && (at / part_bytes) % 2 == 1;
+      const bool flip = view.negative != (imaginary && view.conjugate);
+      // Little-endian IEEE numbers: the sign is the top bit of the last byte. torch sets neg bits on float types only.
+      if (flip) resolved[at + part_bytes - 1] ^= std::byte{0x80};
+    }
+    const auto plain = make_view(view.dtype, view.shape, resolved);
+    if (plain) record.payload = run_.append_payload(*plain, record, nullptr);
+  }
+
+  [[nodiscard]] const SeenTensor* find_digest(const SeenTensor& fresh) const {
+    const auto found = session_.by_digest_.find(*fresh.digest);
+    if (found == session_.by_digest_.end()) return nullptr;
+    for (const SeenTensor& seen : found->second) {
+      if (seen.dtype == fresh.dtype && seen.shape == fresh.shape) return &seen;
+    }
+    return nullptr;
+  }
+
+  void record_device(PyObject* tensor, writer::Record record) {
+    const bool inference = session_.access_.is_inference(tensor);
+    const int64_t version = inference ? -1 : session_.access_.version(tensor);
+    const bool contiguous = is_contiguous(look_);
+    Unfetched entry;
+    entry.shape = Dims({look_.shape, static_cast<size_t>(look_.ndim)});
+    entry.strides =
+        record.has_strides ? Dims({look_.strides, static_cast<size_t>(look_.ndim)}) : Dims();
+    run_.batch().dims.resize(record.first_dim);  // the record goes into a later batch
+    entry.step = shared_step_;
+    const SeenTensor* seen = version >= 0 && !session_.options_.verify
+                                 ? session_.identity_.find(tensor, look_, version, contiguous)
+                                 : nullptr;
+    if (seen != nullptr && seen->same_payload(look_, contiguous) &&
+        seen->record_number < session_.unfetched_.size()) {
+      entry.same_as_entry = static_cast<int64_t>(seen->record_number);
+      ++session_.shared_;
+    } else if (session_.options_.data != DataLevel::None) {
+      if (session_.options_.device == nullptr || !send_to_device(tensor)) {
+        record.kind = writer::RecordKind::Skipped;
+        entry.record = std::move(record);
+        session_.unfetched_.push_back(std::move(entry));
+        return;
+      }
+      in_flight_bytes() += payload_bytes(look_);
+    }
+    if (seen == nullptr && version >= 0) {
+      SeenTensor fresh;
+      fresh.data = look_.data;
+      fresh.element_count = look_.element_count;
+      fresh.version = version;
+      fresh.dtype = look_.dtype;
+      fresh.contiguous = contiguous;
+      fresh.dense = contiguous;
+      fresh.shape = entry.shape;
+      fresh.strides = entry.strides;
+      fresh.record_number = session_.unfetched_.size();  // an index until the fetch
+      session_.identity_.insert(tensor, std::move(fresh));
+    }
+    entry.record = std::move(record);
+    session_.unfetched_.push_back(std::move(entry));
+    if (in_flight_bytes() > kMaxDeviceBytesInFlight) session_.fetch_device_results();
+  }
+
+  bool send_to_device(PyObject* tensor) {
+    PyObject* done = PyObject_CallMethod(session_.options_.device, "send", "O", tensor);
+    if (done == nullptr) PyErr_Clear();
+    Py_XDECREF(done);
+    return done != nullptr;
+  }
+  uint64_t& in_flight_bytes() { return session_.device_bytes_in_flight_; }
+
+  Session& session_;
+  writer::NativeRun& run_;
+  const writer::RecordNode* node_;
+  StepProgress& step_;
+  const std::shared_ptr<StepProgress>& shared_step_;
+  uint64_t order_;
+  uint32_t call_;
+  writer::RecordRole role_;
+  bool unwrapping_ = false;
+  TensorLook look_;
+};
+
+Session::Session(SessionOptions options, TensorAccess& access,
+                 std::unique_ptr<writer::NativeRun> run)
+    : options_(options),
+      access_(access),
+      walker_(access),
+      identity_(access),
+      run_(std::move(run)),
+      generation_(writer::fork_generation()) {
+  walker_.set_caches(options.caches);
+}
+
+Session::~Session() = default;
+
+uint32_t Session::add_node(std::string name, std::string type, bool is_root, bool wanted) {
+  nodes_.push_back({run_->add_node(std::move(name), std::move(type)), is_root, wanted, 0});
+  return static_cast<uint32_t>(nodes_.size() - 1);
+}
+
+bool Session::live() const noexcept {
+  return !off_ && generation_ == writer::fork_generation() && !run_->stopped();
+}
+
+bool Session::asks_for(int64_t step) {
+  if (options_.wanted == nullptr) return true;
+  const InsideOurCode guard;
+  PyObject* number = PyLong_FromLongLong(step);
+  PyObject* answer =
+      number != nullptr ? PyObject_CallFunctionObjArgs(options_.wanted, number, nullptr) : nullptr;
+  Py_XDECREF(number);
+  const int wanted = answer != nullptr ? PyObject_IsTrue(answer) : -1;
+  Py_XDECREF(answer);
+  if (wanted < 0) {
+    // The predicate is the user's; its failure must not reach the model.
+    PyErr_WriteUnraisable(options_.wanted);
+    fail_for_good("the steps predicate raised");
+  }
+  return wanted > 0;
+}
+
+std::shared_ptr<StepProgress> Session::new_step(int64_t number) {
+  auto step = std::make_shared<StepProgress>();
+  step->step = number;
+  step->counts.step = number;
+  step->wanted = asks_for(number);
+  return step;
+}
+
+// The step a call belongs to: the root call of this thread; else a root call that runs on another thread (which has
+// handed out work); else the next root call (encoders that generate() calls before the model itself).
+std::shared_ptr<StepProgress> Session::step_of_this_thread() {
+  for (const auto& root : this_thread().roots) {
+    if (root.session == this) return root.step;
+  }
+  if (roots_active_ > 0) return latest_;
+  if (pending_ == nullptr) pending_ = new_step(steps_started_);
+  return pending_;
+}
+
+void Session::open_step_file(int64_t step) {
+  if (options_.data != DataLevel::Full || file_step_ == step) return;
+  if (roots_active_ > 1)
+    return;  // another thread's step is open: its file takes these payloads too
+  char stem[32];
+  std::snprintf(stem, sizeof(stem), "step-%06lld", static_cast<long long>(step));
+  run_->begin_file(stem, nodes_.size() * 2);
+  file_step_ = step;
+}
+
+bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame& frame) noexcept {
+  ThreadState& thread = this_thread();
+  if (thread.inside || !live()) return false;
+  SessionNode& node = nodes_[number];
+  try {
+    if (node.is_root) {
+      bool nested = false;
+      for (const auto& root : thread.roots) nested = nested || root.session == this;
+      if (!nested) {
+        auto step = pending_ != nullptr ? std::move(pending_) : new_step(steps_started_);
+        pending_ = nullptr;
+        ++steps_started_;
+        ++roots_active_;
+        latest_ = step;
+        thread.roots.push_back({this, step});
+        frame.counts_step = true;
+        frame.begin_ns = now_ns();
+      }
+    }
+    std::shared_ptr<StepProgress> step = step_of_this_thread();
+    if (!step->wanted || !node.wanted) return frame.counts_step;
+    const int64_t begin_ns = frame.counts_step ? frame.begin_ns : now_ns();
+    frame.step = step;
+    const InsideOurCode guard;
+    const Lock lock(*this);
+    frame.order = step->order++;
+    if (step->calls.size() < nodes_.size()) step->calls.resize(nodes_.size(), 0);
+    frame.call = step->calls[number]++;
+    ++node.executed;
+    open_step_file(step->step);
+    if (options_.inputs) {
+      Recorder recorder(*this, node.text, *step, step, frame.order, frame.call,
+                        writer::RecordRole::Input);
+      walker_.walk_arguments(args, kwargs, recorder);
+    }
+    step->added_ns += now_ns() - begin_ns;
+    return true;
+  } catch (const std::exception& exception) {
+    fail_for_good(exception.what());
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return frame.counts_step;
+}
+
+void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept {
+  try {
+    if (frame.step != nullptr && live()) {
+      const int64_t begin_ns = now_ns();
+      const InsideOurCode guard;
+      const Lock lock(*this);
+      Recorder recorder(*this, nodes_[number].text, *frame.step, frame.step, frame.order,
+                        frame.call, writer::RecordRole::Output);
+      if (result == nullptr) {
+        recorder.forget_look();
+        recorder.skip("", "the call raised");
+      } else if (options_.outputs) {
+        walker_.walk_value(result, "", recorder);
+      }
+      frame.step->added_ns += now_ns() - begin_ns;
+    }
+    if (frame.counts_step) {
+      ThreadState& thread = this_thread();
+      for (size_t i = thread.roots.size(); i-- > 0;) {
+        if (thread.roots[i].session != this) continue;
+        const std::shared_ptr<StepProgress> step = thread.roots[i].step;
+        thread.roots.resize(i);
+        --roots_active_;
+        if (step->wanted) {
+          step->counts.wall_ms = milliseconds(now_ns() - frame.begin_ns);
+          if (live()) finish_step(step);
+        }
+        break;
+      }
+    }
+  } catch (const std::exception& exception) {
+    fail_for_good(exception.what());
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+}
+
+void Session::finish_step(const std::shared_ptr<StepProgress>& step) {
+  const int64_t begin_ns = now_ns();
+  const InsideOurCode guard;
+  const Lock lock(*this);
+  fetch_device_results();
+  if (roots_active_ == 0) {
+    run_->end_file();
+    file_step_ = -2;
+    identity_.clear_step();
+    by_digest_.clear();
+  }
+  step->added_ns += now_ns() - begin_ns;
+  step->counts.added_ms = milliseconds(step->added_ns);
+  finished_.push_back(step);
+}
+
+// One synchronisation for everything that is on its way from the device.
+void Session::fetch_device_results() {
+  if (unfetched_.empty()) return;
+  PyObject* results = options_.device != nullptr
+                          ? PyObject_CallMethod(options_.device, "fetch", nullptr)
+                          : PyList_New(0);
+  PyErr_Clear();
+  Py_ssize_t next = 0;
+  for (Unfetched& entry : unfetched_) {
+    writer::Record& record = entry.record;
+    run_->batch().set_dims(record, entry.shape.span(), entry.strides.span());
+    const bool skipped = record.kind == writer::RecordKind::Skipped;
+    if (entry.same_as_entry >= 0) {
+      const Unfetched& first = unfetched_[static_cast<size_t>(entry.same_as_entry)];
+      record.same_as = static_cast<int64_t>(first.number);
+      record.payload = first.payload;
+      record.stats = first.record.stats;
+      record.kind = first.record.kind;
+    } else if (!skipped && options_.data != DataLevel::None) {
+      PyObject* item =
+          results != nullptr && PyList_Check(results) && next < PyList_GET_SIZE(results)
+              ? PyList_GET_ITEM(results, next++)
+              : nullptr;
+      take_device_result(item, entry);
+    }
+    if (record.kind == writer::RecordKind::Skipped)
+      run_->batch().set_text(record, "the device refused the copy");
+    ++entry.step->counts.records;
+    if (record.kind == writer::RecordKind::Tensor) ++entry.step->counts.tensors;
+    if (record.first_copy) entry.step->counts.bytes += record.payload->size_bytes;
+    entry.payload = record.payload;
+    entry.number = run_->push_record(record);
+  }
+  Py_XDECREF(results);
+  PyErr_Clear();
+  unfetched_.clear();
+  device_bytes_in_flight_ = 0;
+  identity_.clear();  // its entries name places in the list that is gone
+}
+
+// item: (statistics or None, host tensor or None), the statistics as the eight numbers of a record.
+void Session::take_device_result(PyObject* item, Unfetched& entry) {
+  writer::Record& record = entry.record;
+  PyObject* numbers = nullptr;
+  PyObject* tensor = nullptr;
+  if (item == nullptr || PyArg_ParseTuple(item, "OO", &numbers, &tensor) == 0) {
+    PyErr_Clear();
+    record.kind = writer::RecordKind::Skipped;
+    return;
+  }
+  double v[8];
+  if (numbers != Py_None &&
+      PyArg_ParseTuple(numbers, "dddddddd", v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7)) {
+    record.stats = stats::TensorStats{static_cast<int64_t>(v[0]),
+                                      static_cast<int64_t>(v[1]),
+                                      static_cast<int64_t>(v[2]),
+                                      static_cast<int64_t>(v[3]),
+                                      v[4],
+                                      v[5],
+                                      v[6],
+                                      v[7]};
+  }
+  PyErr_Clear();
+  if (tensor == Py_None || !access_.is_tensor(tensor)) return;
+  TensorLook look;
+  access_.look(tensor, look);
+  if (look.readable != Readable::Memory) {
+    record.kind = writer::RecordKind::Skipped;
+    return;
+  }
+  const TensorView view = view_of(look);
+  if (options_.digest || options_.verify) record.digest = stats::digest(view);
+  record.payload = run_->append_payload(view, record, host_runner(payload_bytes(look)));
+  record.first_copy = record.payload.has_value();
+  if (!record.payload) record.kind = writer::RecordKind::Skipped;
+}
+
+void Session::begin_weights(uint64_t expected_count) noexcept {
+  const InsideOurCode guard;
+  const Lock lock(*this);
+  if (options_.data == DataLevel::Full) run_->begin_file("weights", expected_count);
+}
+
+void Session::record_weight(uint32_t node, PyObject* tensor, std::string_view slot,
+                            writer::RecordRole role) noexcept {
+  if (!live() || !access_.is_tensor(tensor)) return;
+  const InsideOurCode guard;
+  const Lock lock(*this);
+  try {
+    auto step = std::make_shared<StepProgress>();
+    step->step = -1;
+    Recorder recorder(*this, nodes_[node].text, *step, step, 0, 0, role);
+    recorder.tensor(tensor, slot);
+  } catch (const std::exception& exception) {
+    fail_for_good(exception.what());
+  }
+}
+
+void Session::end_weights() noexcept {
+  if (!live()) return;
+  const InsideOurCode guard;
+  const Lock lock(*this);
+  fetch_device_results();
+  run_->end_file();
+  identity_.clear_step();
+  by_digest_.clear();
+}
+
+void Session::flush() noexcept {
+  if (generation_ != writer::fork_generation()) return;
+  const InsideOurCode guard;
+  const Lock lock(*this);
+  fetch_device_results();
+  run_->flush();
+}
+
+void Session::close() noexcept {
+  if (generation_ != writer::fork_generation()) return;
+  const InsideOurCode guard;
+  const Lock lock(*this);
+  off_ = true;
+  fetch_device_results();
+  run_->close();
+  if (pending_ != nullptr && pending_->counts.records != 0) {
+    pending_->counts.added_ms = milliseconds(pending_->added_ns);
+    finished_.push_back(std::move(pending_));
+  }
+  identity_.clear();
+  by_digest_.clear();
+}
+
+std::vector<writer::ManifestStep> Session::steps() const {
+  std::vector<writer::ManifestStep> result;
+  for (const auto& step : finished_) result.push_back(step->counts);
+  std::sort(result.begin(), result.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return result;
+}
+
+void Session::fail_for_good(const char* what) noexcept {
+  if (off_) return;
+  off_ = true;
+  try {
+    failure_ = what;
+    log_line(LogLevel::Error, std::string("capture off: ") + what + "; the run continues");
+  } catch (const std::bad_alloc&) {
+    log_line(LogLevel::Error, "capture off: out of memory; the run continues");
+  }
+}
+
+}  // namespace assay::capture

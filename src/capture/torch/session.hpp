@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// One capture of one or several models: steps, records, what is shared, and the sink. Driven by ModuleCall objects
+// (module_call.cpp) and by assay.torch.capture.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "capture/torch/identity.hpp"
+#include "capture/torch/tensor_access.hpp"
+#include "capture/torch/walker.hpp"
+#include "writer/layouts/native_run.hpp"
+#include "writer/manifest.hpp"
+
+namespace assay::capture {
+
+enum class DataLevel : uint8_t { None, Stats, Full };
+
+struct SessionOptions {
+  DataLevel data = DataLevel::Full;
+  bool inputs = true;
+  bool outputs = true;
+  bool caches = false;
+  bool digest = false;
+  bool verify = false;        // never trust identity: read every sight, share bytes by digest
+  bool force_device = false;  // tests: treat host tensors as device tensors
+  PyObject* wanted =
+      nullptr;  // callable step -> bool, or nullptr for every step; owned by the Python object
+  PyObject* device =
+      nullptr;  // assay.torch._device.DevicePath, or nullptr; owned by the Python object
+};
+
+/// What one step has produced so far.
+struct StepProgress {
+  int64_t step = 0;
+  bool wanted = false;
+  uint64_t order = 0;
+  std::vector<uint32_t> calls;  // by node number
+  writer::ManifestStep counts;
+  int64_t added_ns = 0;
+};
+
+/// One execution of one node between begin() and end().
+struct CallFrame {
+  std::shared_ptr<StepProgress> step;  // null: nothing is recorded
+  uint64_t order = 0;
+  uint32_t call = 0;
+  bool counts_step = false;  // the outermost root call of this thread
+  int64_t begin_ns = 0;
+};
+
+struct SessionNode {
+  const writer::RecordNode* text = nullptr;
+  bool is_root = false;
+  bool wanted = true;  // false: a root that only counts steps
+  uint64_t executed = 0;
+};
+
+/// All members need the GIL; none leaves a Python exception behind or throws. Recording is serialised by a lock that is
+/// only ever waited for without the GIL.
+class Session {
+ public:
+  Session(SessionOptions options, TensorAccess& access, std::unique_ptr<writer::NativeRun> run);
+  ~Session();
+
+  [[nodiscard]] uint32_t add_node(std::string name, std::string type, bool is_root, bool wanted);
+
+  /// Called before and after a module runs. begin() is false when the call is none of our business: then end() must not
+  /// be called. `result` is nullptr when the call raised.
+  [[nodiscard]] bool begin(uint32_t node, PyObject* args, PyObject* kwargs,
+                           CallFrame& frame) noexcept;
+  void end(uint32_t node, PyObject* result, CallFrame& frame) noexcept;
+
+  /// One relaxed test: false when capture is off for good (disk full, closed, forked child).
+  [[nodiscard]] bool live() const noexcept;
+
+  /// Records one parameter or buffer with step -1; between begin_weights() and end_weights().
+  void begin_weights(uint64_t expected_count) noexcept;
+  void record_weight(uint32_t node, PyObject* tensor, std::string_view slot,
+                     writer::RecordRole role) noexcept;
+  void end_weights() noexcept;
+
+  void flush() noexcept;
+  void close() noexcept;
+
+  [[nodiscard]] std::vector<writer::ManifestStep> steps() const;
+  [[nodiscard]] const std::vector<SessionNode>& nodes() const { return nodes_; }
+  [[nodiscard]] const writer::NativeRun& run() const { return *run_; }
+  [[nodiscard]] int64_t steps_started() const { return steps_started_; }
+  [[nodiscard]] uint64_t shared_count() const { return shared_; }
+  SessionOptions& options() { return options_; }
+  /// Why capture was switched off by a failure of our own; empty when it was not.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ private:
+  class Lock;
+  class Recorder;
+  struct Unfetched;
+
+  [[nodiscard]] bool asks_for(int64_t step);
+  [[nodiscard]] std::shared_ptr<StepProgress> new_step(int64_t step);
+  [[nodiscard]] std::shared_ptr<StepProgress> step_of_this_thread();
+  void open_step_file(int64_t step);
+  void finish_step(const std::shared_ptr<StepProgress>& step);
+  void fetch_device_results();
+  void take_device_result(PyObject* item, Unfetched& entry);
+  void fail_for_good(const char* what) noexcept;
+
+  SessionOptions options_;
+  TensorAccess& access_;
+  Walker walker_;
+  IdentityTable identity_;
+  std::map<stats::Digest, std::vector<SeenTensor>> by_digest_;
+  std::unique_ptr<writer::NativeRun> run_;
+  uint32_t generation_;
+  std::mutex mutex_;
+  std::vector<SessionNode> nodes_;
+
+  int64_t steps_started_ = 0;
+  int roots_active_ = 0;
+  int64_t file_step_ = -2;
+  std::shared_ptr<StepProgress> latest_;   // of the last root call that began
+  std::shared_ptr<StepProgress> pending_;  // for calls before the next root call
+  std::vector<std::shared_ptr<StepProgress>> finished_;
+  uint64_t shared_ = 0;
+  std::vector<Unfetched> unfetched_;  // device tensors whose bytes or statistics are on their way
+  uint64_t device_bytes_in_flight_ = 0;
+  bool off_ = false;
+  std::string failure_;
+};
+
+}  // namespace assay::capture

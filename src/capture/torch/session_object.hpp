@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Python object around a Session, shared by the types of this extension.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "capture/torch/session.hpp"
+
+namespace assay::capture {
+
+struct SessionObject {
+  PyObject_HEAD Session*
+      session;  // nullptr after close() failed to create it; otherwise alive as long as the object
+  PyObject* wanted;
+  PyObject* device;
+};
+
+/// The heap types, created when the module is imported.
+extern PyTypeObject* session_type;
+extern PyTypeObject* module_call_type;
+
+/// What module_call.cpp adds to the Session type: session.module_call(module, node), session.module_hooks(node).
+PyObject* session_module_call(PyObject* self, PyObject* args);
+PyObject* session_module_hooks(PyObject* self, PyObject* args);
+
+}  // namespace assay::capture

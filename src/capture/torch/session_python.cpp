@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// assay._capture.Session: arguments in, results out; the work is in session.cpp.
+#include <cstring>
+
+#include "base/atomic_file.hpp"
+#include "capture/common/host_threads.hpp"
+#include "capture/torch/extension.hpp"
+#include "capture/torch/python_compat.hpp"
+#include "capture/torch/session_object.hpp"
+
+namespace assay::capture {
+
+PyTypeObject* session_type = nullptr;
+
+namespace {
+
+void wait_without_gil(void (*wait)(void* data), void* data) {
+  PyThreadState* const state = PyEval_SaveThread();
+  wait(data);
+  PyEval_RestoreThread(state);
+}
+
+// Raises assay.errors.Error(code, message, path, offset).
+void raise_error(const Error& error) {
+  PyObject* errors = PyImport_ImportModule("assay.errors");
+  PyObject* make = errors != nullptr ? PyObject_GetAttrString(errors, "make_error") : nullptr;
+  Py_XDECREF(errors);
+  if (make == nullptr) return;
+  const std::string code(errc_name(error.code));
+  PyObject* exception = PyObject_CallFunction(make, "ssz", code.c_str(), error.message.c_str(),
+                                              error.path.empty() ? nullptr : error.path.c_str());
+  Py_DECREF(make);
+  if (exception == nullptr) return;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+  Py_DECREF(exception);
+}
+
+Session& session_of(PyObject* self) { return *reinterpret_cast<SessionObject*>(self)->session; }
+
+PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* keywords[] = {"folder",      "data",   "inputs",     "outputs", "caches",
+                                   "digest",      "verify", "wanted",     "device",  "force_device",
+                                   "queue_bytes", "drop",   "disk_limit", "threads", nullptr};
+  const char* folder = nullptr;
+  const char* data = "full";
+  int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
+      threads = 1;
+  PyObject* wanted = Py_None;
+  PyObject* device = Py_None;
+  unsigned long long queue_bytes = 64ull << 20;
+  PyObject* disk_limit = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$spppppOOpKpOi", const_cast<char**>(keywords),
+                                   &folder, &data, &inputs, &outputs, &caches, &digest, &verify,
+                                   &wanted, &device, &force_device, &queue_bytes, &drop,
+                                   &disk_limit, &threads)) {
+    return nullptr;
+  }
+  TensorAccess* access = TensorAccess::get();
+  if (access == nullptr) return nullptr;
+  SessionOptions options;
+  options.data = std::strcmp(data, "full") == 0    ? DataLevel::Full
+                 : std::strcmp(data, "stats") == 0 ? DataLevel::Stats
+                                                   : DataLevel::None;
+  options.inputs = inputs != 0;
+  options.outputs = outputs != 0;
+  options.caches = caches != 0;
+  options.digest = digest != 0;
+  options.verify = verify != 0;
+  options.force_device = force_device != 0;
+  options.wanted = wanted != Py_None ? wanted : nullptr;
+  options.device = device != Py_None ? device : nullptr;
+
+  writer::NativeRunOptions run_options;
+  run_options.folder = folder;
+  run_options.arena_bytes = options.data == DataLevel::Full ? queue_bytes : 0;
+  run_options.on_full = drop != 0 ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
+  if (disk_limit != Py_None) {
+    const unsigned long long limit = PyLong_AsUnsignedLongLong(disk_limit);
+    if (PyErr_Occurred() != nullptr) return nullptr;
+    run_options.disk.limit_bytes = limit;
+  }
+  if (const Status made = make_directories(folder); !made) {
+    raise_error(made.error());
+    return nullptr;
+  }
+  auto run = writer::NativeRun::create(std::move(run_options), wait_without_gil);
+  if (!run) {
+    raise_error(run.error());
+    return nullptr;
+  }
+  use_host_threads(threads);
+  auto* self = reinterpret_cast<SessionObject*>(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  self->wanted = options.wanted != nullptr ? new_ref(options.wanted) : nullptr;
+  self->device = options.device != nullptr ? new_ref(options.device) : nullptr;
+  self->session = new Session(options, *access, std::move(*run));
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int session_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<SessionObject*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->wanted);
+  Py_VISIT(self->device);
+  return 0;
+}
+
+int session_clear(PyObject* object) {
+  auto* self = reinterpret_cast<SessionObject*>(object);
+  if (self->session != nullptr) {
+    self->session->options().wanted = nullptr;
+    self->session->options().device = nullptr;
+  }
+  Py_CLEAR(self->wanted);
+  Py_CLEAR(self->device);
+  return 0;
+}
+
+void session_dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  auto* self = reinterpret_cast<SessionObject*>(object);
+  if (self->session != nullptr) {
+    self->session->close();
+    delete self->session;
+    self->session = nullptr;
+  }
+  (void)session_clear(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyObject* session_add_node(PyObject* self, PyObject* args) {
+  const char* name = nullptr;
+  const char* type = nullptr;
+  int is_root = 0, wanted = 1;
+  if (!PyArg_ParseTuple(args, "sspp", &name, &type, &is_root, &wanted)) return nullptr;
+  return PyLong_FromUnsignedLong(session_of(self).add_node(name, type, is_root != 0, wanted != 0));
+}
+
+// weights(list of (node, slot, tensor, is_buffer))
+PyObject* session_weights(PyObject* self, PyObject* list) {
+  if (!PyList_Check(list)) {
+    PyErr_SetString(PyExc_TypeError, "weights() takes a list");
+    return nullptr;
+  }
+  Session& session = session_of(self);
+  session.begin_weights(static_cast<uint64_t>(PyList_GET_SIZE(list)));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    unsigned node = 0;
+    const char* slot = nullptr;
+    PyObject* tensor = nullptr;
+    int is_buffer = 0;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "IsOp", &node, &slot, &tensor, &is_buffer))
+      return nullptr;
+    if (node >= session.nodes().size()) {
+      PyErr_SetString(PyExc_IndexError, "no such node");
+      return nullptr;
+    }
+    session.record_weight(node, tensor, slot,
+                          is_buffer != 0 ? writer::RecordRole::Buffer : writer::RecordRole::Weight);
+  }
+  session.end_weights();
+  Py_RETURN_NONE;
+}
+
+PyObject* session_flush(PyObject* self, PyObject*) {
+  session_of(self).flush();
+  Py_RETURN_NONE;
+}
+
+PyObject* session_close(PyObject* self, PyObject*) {
+  session_of(self).close();
+  Py_RETURN_NONE;
+}
+
+PyObject* session_stats(PyObject* self, PyObject*) {
+  Session& session = session_of(self);
+  const writer::NativeRunCounters counters = session.run().counters();
+  const std::string stopped =
+      session.failure().empty() ? session.run().stop_reason() : session.failure();
+  return Py_BuildValue("{s:L,s:K,s:K,s:K,s:K,s:K,s:d,s:K,s:s}", "steps",
+                       static_cast<long long>(session.steps_started()), "records",
+                       static_cast<unsigned long long>(counters.records), "bytes",
+                       static_cast<unsigned long long>(counters.payload_bytes), "shared",
+                       static_cast<unsigned long long>(session.shared_count()), "dropped",
+                       static_cast<unsigned long long>(counters.dropped), "dropped_bytes",
+                       static_cast<unsigned long long>(counters.dropped_bytes), "waited_ms",
+                       counters.waited_ms, "queue_bytes",
+                       static_cast<unsigned long long>(session.run().arena_bytes()), "stopped",
+                       stopped.c_str());
+}
+
+PyObject* session_steps(PyObject* self, PyObject*) {
+  PyObject* list = PyList_New(0);
+  if (list == nullptr) return nullptr;
+  for (const writer::ManifestStep& step : session_of(self).steps()) {
+    PyObject* item =
+        Py_BuildValue("{s:L,s:K,s:K,s:K,s:d,s:d}", "step", static_cast<long long>(step.step),
+                      "tensors", static_cast<unsigned long long>(step.tensors), "records",
+                      static_cast<unsigned long long>(step.records), "bytes",
+                      static_cast<unsigned long long>(step.bytes), "wall_ms", step.wall_ms,
+                      "added_ms", step.added_ms);
+    if (item == nullptr || PyList_Append(list, item) != 0) {
+      Py_XDECREF(item);
+      Py_DECREF(list);
+      return nullptr;
+    }
+    Py_DECREF(item);
+  }
+  return list;
+}
+
+// executed() -> list of int: how often each node was recorded, by node number
+PyObject* session_executed(PyObject* self, PyObject*) {
+  const auto& nodes = session_of(self).nodes();
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(nodes.size()));
+  for (size_t i = 0; list != nullptr && i < nodes.size(); ++i) {
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i),
+                    PyLong_FromUnsignedLongLong(nodes[i].executed));
+  }
+  return list;
+}
+
+PyObject* session_live(PyObject* self, void*) { return PyBool_FromLong(session_of(self).live()); }
+
+PyMethodDef session_methods[] = {
+    {"add_node", session_add_node, METH_VARARGS, "add_node(name, type, is_root, wanted) -> int"},
+    {"module_call", session_module_call, METH_VARARGS,
+     "module_call(module, node) -> ModuleCall, not yet installed"},
+    {"module_hooks", session_module_hooks, METH_VARARGS,
+     "module_hooks(node) -> (forward pre-hook, forward hook)"},
+    {"weights", session_weights, METH_O,
+     "weights(list of (node, slot, tensor, is_buffer)): records them as step -1"},
+    {"flush", session_flush, METH_NOARGS, "Waits until everything recorded so far is on disk."},
+    {"close", session_close, METH_NOARGS, "Ends the capture and waits for the writer. Idempotent."},
+    {"stats", session_stats, METH_NOARGS, "stats() -> dict of counters"},
+    {"steps", session_steps, METH_NOARGS, "steps() -> list of dicts, one a finished step"},
+    {"executed", session_executed, METH_NOARGS, "executed() -> list of int, by node number"},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef session_properties[] = {
+    {"live", session_live, nullptr, "False when nothing more is recorded.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot session_slots[] = {{Py_tp_new, reinterpret_cast<void*>(session_new)},
+                               {Py_tp_traverse, reinterpret_cast<void*>(session_traverse)},
+                               {Py_tp_clear, reinterpret_cast<void*>(session_clear)},
+                               {Py_tp_dealloc, reinterpret_cast<void*>(session_dealloc)},
+                               {Py_tp_methods, session_methods},
+                               {Py_tp_getset, session_properties},
+                               {0, nullptr}};
+PyType_Spec session_spec = {"assay._capture.Session", sizeof(SessionObject), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
+
+// write_manifest(path, tool, host_json, config_json, started, finished or None, steps, planned, captured, missed, sink)
+PyObject* write_manifest_python(PyObject*, PyObject* args) {
+  writer::Manifest manifest;
+  const char *path = nullptr, *tool = nullptr, *host = nullptr, *config = nullptr,
+             *started = nullptr;
+  const char* finished = nullptr;
+  PyObject *steps = nullptr, *missed = nullptr;
+  unsigned long long planned = 0, captured = 0, queue_bytes = 0, dropped = 0, dropped_bytes = 0;
+  const char* stopped = nullptr;
+  if (!PyArg_ParseTuple(args, "sssssz(KK)O!O!(KdKK)s", &path, &tool, &host, &config, &started,
+                        &finished, &planned, &captured, &PyList_Type, &steps, &PyList_Type, &missed,
+                        &queue_bytes, &manifest.waited_ms, &dropped, &dropped_bytes, &stopped)) {
+    return nullptr;
+  }
+  manifest.tool = tool;
+  manifest.host_json = host;
+  manifest.config_json = config;
+  manifest.started = started;
+  if (finished != nullptr) manifest.finished = finished;
+  manifest.planned = planned;
+  manifest.captured = captured;
+  manifest.queue_bytes = queue_bytes;
+  manifest.dropped = dropped;
+  manifest.dropped_bytes = dropped_bytes;
+  manifest.stopped = stopped;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(steps); ++i) {
+    writer::ManifestStep step;
+    long long number = 0;
+    unsigned long long tensors = 0, records = 0, bytes = 0;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(steps, i), "LKKKdd", &number, &tensors, &records, &bytes,
+                          &step.wall_ms, &step.added_ms)) {
+      return nullptr;
+    }
+    step.step = number;
+    step.tensors = tensors;
+    step.records = records;
+    step.bytes = bytes;
+    manifest.steps.push_back(step);
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(missed); ++i) {
+    const char *node = nullptr, *reason = nullptr;
+    unsigned long long count = 0;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(missed, i), "ssK", &node, &reason, &count))
+      return nullptr;
+    manifest.missed.push_back({node, reason, count});
+  }
+  if (const Status status = writer::write_manifest(path, manifest); !status) {
+    raise_error(status.error());
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* utc_now_python(PyObject*, PyObject*) {
+  return PyUnicode_FromString(writer::utc_now().c_str());
+}
+
+PyObject* host_threads_python(PyObject*, PyObject* ignore) {
+  const int truth = PyObject_IsTrue(ignore);
+  if (truth < 0) return nullptr;
+  ignore_load_average(truth != 0);
+  return PyBool_FromLong(host_threads_available());
+}
+
+PyMethodDef functions[] = {
+    {"write_manifest", write_manifest_python, METH_VARARGS,
+     "Writes manifest.json atomically; docs/formats/native.md."},
+    {"utc_now", utc_now_python, METH_NOARGS, "utc_now() -> '2026-01-01T00:00:00Z'"},
+    {"host_threads", host_threads_python, METH_O,
+     "host_threads(ignore_load) -> bool: whether torch's OpenMP threads are used; True ignores the "
+     "load average."},
+    {nullptr, nullptr, 0, nullptr}};
+
+const ExtensionPart part([](PyObject* module) {
+  session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
+  if (session_type == nullptr || PyModule_AddFunctions(module, functions) != 0) return -1;
+  Py_INCREF(session_type);
+  return PyModule_AddObject(module, "Session", reinterpret_cast<PyObject*>(session_type));
+});
+
+}  // namespace
+}  // namespace assay::capture
