@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <array>
 
+#include "formats/pth.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/zip.hpp"
 
 namespace assay::formats {
 namespace {
 
-constexpr std::string_view kLegacyPth(
-    "\x80\x02\x8A\x0A\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19\x2E", 15);
 constexpr std::ptrdiff_t kCannDumpDots = 4;
 
 std::string_view last_component(std::string_view path) {
@@ -48,7 +47,7 @@ FileKind zip_kind(ByteSpan file, std::string_view name) {
   return arrays ? FileKind::Npz : FileKind::Zip;
 }
 
-// u64 length and '{'; or, in a file whose writer was stopped, a name that says so.
+// u64 length and '{'. The zeros of a file whose writer was stopped say nothing; then the name decides.
 bool looks_like_safetensors(ByteSpan file) {
   if (file.size() < 9) return false;
   const auto length = load<uint64_t>(file.data());
@@ -89,7 +88,7 @@ FileKind detect_file(ByteSpan file, std::string_view path) {
   const std::string_view name = last_component(path);
   if (text.starts_with("\x93NUMPY")) return FileKind::Npy;
   if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06")) return zip_kind(file, name);
-  if (text.starts_with(kLegacyPth)) return FileKind::PthLegacy;
+  if (is_legacy_pth(file)) return FileKind::PthLegacy;
   if (text.starts_with("$Version=")) return FileKind::AtbBin;
   if (looks_like_safetensors(file)) return FileKind::Safetensors;
   return kind_by_name(name);

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -113,9 +114,10 @@ class Interpreter {
                                       const std::string& path, int depth);
   void add_value(const std::string& path, std::string type, std::string text);
 
+  Status charge_text(uint64_t size_bytes, const Value& value);
   Result<std::string> key_text(const Value& key) const;
-  Result<std::vector<ValueId>> arguments_of(ValueId id, size_t at_least,
-                                            std::string_view what) const;
+  Result<std::span<const ValueId>> arguments_of(ValueId id, size_t at_least,
+                                                std::string_view what) const;
   Result<int64_t> integer(ValueId id, std::string_view what) const;
   Result<Dims> dims(ValueId id, std::string_view what) const;
   Result<DType> dtype_global(ValueId id) const;
@@ -130,6 +132,7 @@ class Interpreter {
   StorageSource* source_;
   std::vector<PthEntry> entries_;
   size_t visited_ = 0;
+  uint64_t text_bytes_ = 0;  // copied into entries so far, at most twice what it will be
   std::map<std::pair<std::string, uint64_t>, SharedBytes> swapped_;  // by key and unit
 };
 
@@ -144,8 +147,8 @@ Result<int64_t> Interpreter::integer(ValueId id, std::string_view what) const {
   return value.integer;
 }
 
-Result<std::vector<ValueId>> Interpreter::arguments_of(ValueId id, size_t at_least,
-                                                       std::string_view what) const {
+Result<std::span<const ValueId>> Interpreter::arguments_of(ValueId id, size_t at_least,
+                                                           std::string_view what) const {
   const Value& tuple = at(id);
   if (tuple.kind != Kind::Tuple)
     return fail(Errc::Invalid, std::string(what) + " without arguments", tuple.offset);
@@ -155,7 +158,7 @@ Result<std::vector<ValueId>> Interpreter::arguments_of(ValueId id, size_t at_lea
                     " arguments, expected at least " + std::to_string(at_least),
                 tuple.offset);
   }
-  return tuple.items;
+  return std::span<const ValueId>(tuple.items);
 }
 
 Result<Dims> Interpreter::dims(ValueId id, std::string_view what) const {
@@ -167,6 +170,11 @@ Result<Dims> Interpreter::dims(ValueId id, std::string_view what) const {
   }
   if (value->kind != Kind::Tuple && value->kind != Kind::List) {
     return fail(Errc::Invalid, "the " + std::string(what) + " is not a tuple", value->offset);
+  }
+  if (value->items.size() > kMaxPthRank) {
+    return fail(Errc::Unsupported,
+                "a tensor of " + std::to_string(value->items.size()) + " dimensions",
+                value->offset);
   }
   Dims result;
   result.resize(value->items.size());
@@ -198,6 +206,9 @@ Result<StorageRef> Interpreter::storage_ref(const Value& persistent) const {
   if (type.kind != Kind::Global || key.kind != Kind::String || location.kind != Kind::String) {
     return fail(Errc::Invalid, "a storage id needs a class, a key and a location",
                 persistent.offset);
+  }
+  if (location.text.size() > kMaxPthPathBytes) {
+    return fail(Errc::TooLarge, "a location longer than any name", location.offset);
   }
   StorageRef ref;
   ref.key = key.text;
@@ -405,6 +416,14 @@ std::string joined(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
+// Before a text is copied: the same long key or string may be copied for many entries.
+Status Interpreter::charge_text(uint64_t size_bytes, const Value& value) {
+  text_bytes_ += size_bytes;
+  if (text_bytes_ <= kMaxPthTextBytes) return {};
+  return fail(Errc::TooLarge, "texts of more than " + std::to_string(kMaxPthTextBytes) + " bytes",
+              value.offset);
+}
+
 Status Interpreter::flatten_items(const std::vector<ValueId>& items, const std::string& path,
                                   int depth) {
   for (size_t i = 0; i < items.size(); ++i) {
@@ -477,6 +496,7 @@ Result<bool> Interpreter::flatten_container_call(const Value& call, const Value&
       at(arguments[0]).kind == Kind::String) {
     std::string bytes;
     const std::string_view text = at(arguments[0]).text;
+    ASSAY_TRY_STATUS(charge_text(2 * text.size(), call));
     for (size_t i = 0; i < text.size(); ++i) {
       const auto lead = static_cast<uint8_t>(text[i]);
       if (lead < 0x80) {
@@ -500,6 +520,7 @@ Status Interpreter::flatten_call(const Value& call, const std::string& path, int
     if (done) return {};
   }
   ASSAY_TRY(PthEntry entry, rebuild(call.callable, call.arguments, depth));
+  ASSAY_TRY_STATUS(charge_text(entry.location.size(), call));
   entry.path = path;
   entries_.push_back(std::move(entry));
   return {};
@@ -517,14 +538,18 @@ Status Interpreter::flatten_global(const Value& global, const std::string& path)
 
 Status Interpreter::flatten(ValueId id, const std::string& path, int depth) {
   const Value& value = at(id);
-  if (++visited_ > kMaxPthVisited) {
-    return fail(Errc::TooLarge, "more than " + std::to_string(kMaxPthVisited) + " values",
-                value.offset);
+  const size_t most = std::min(kMaxPthVisited, kMaxPthSharing * pickle_.values.size() + 1024);
+  if (++visited_ > most) {
+    return fail(
+        Errc::TooLarge,
+        "containers that share values too often: more than " + std::to_string(most) + " leaves",
+        value.offset);
   }
   if (depth > kMaxPthDepth)
     return fail(Errc::TooLarge, "containers nested too deeply", value.offset);
   if (path.size() > kMaxPthPathBytes)
     return fail(Errc::TooLarge, "dict keys longer than any name", value.offset);
+  ASSAY_TRY_STATUS(charge_text(path.size() + 2 * value.text.size(), value));  // hexadecimal doubles
   switch (value.kind) {
     case Kind::None:
       add_value(path, "NoneType", "None");
@@ -735,19 +760,25 @@ Result<std::vector<PthEntry>> read_legacy_kind(ByteSpan file) {
   return interpreter.run();
 }
 
-constexpr std::array<uint8_t, 15> kLegacyMagic = {0x80, 0x02, 0x8A, 0x0A, 0x6C, 0xFC, 0x9C, 0x46,
-                                                  0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19, 0x2E};
+// LONG1 of the magic number 0x1950A86A20F9469CFC6C, STOP: the whole first pickle but for its protocol and frame.
+constexpr std::string_view kLegacyMagic("\x8A\x0A\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19\x2E", 13);
+constexpr size_t kFrameBytes = 9;  // FRAME and a u64, from protocol 4 on
 constexpr size_t kTarMagicOffset = 257;
 
 }  // namespace
 
+bool is_legacy_pth(ByteSpan file) {
+  std::string_view text = as_text(file);
+  if (text.size() < 2 || text[0] != '\x80' || text[1] < 2 || text[1] > 5) return false;
+  text.remove_prefix(2);
+  if (text.starts_with('\x95') && text.size() > kFrameBytes) text.remove_prefix(kFrameBytes);
+  return text.starts_with(kLegacyMagic);
+}
+
 Result<std::vector<PthEntry>> read_pth(ByteSpan file) {
   const std::string_view text = as_text(file);
   if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06")) return read_zip_kind(file);
-  if (file.size() >= kLegacyMagic.size() &&
-      std::memcmp(file.data(), kLegacyMagic.data(), kLegacyMagic.size()) == 0) {
-    return read_legacy_kind(file);
-  }
+  if (is_legacy_pth(file)) return read_legacy_kind(file);
   if (text.size() > kTarMagicOffset && text.substr(kTarMagicOffset).starts_with("ustar")) {
     return fail(Errc::Unsupported,
                 "a tar file as torch before 0.4 wrote: load and save it once with a newer torch");

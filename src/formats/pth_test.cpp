@@ -222,6 +222,16 @@ TEST(ReadPth, StopsAtPickleBombs) {
   EXPECT_EQ(cyclic.error().code, Errc::TooLarge);
 }
 
+TEST(ReadPth, StopsAtTextsCopiedTooOften) {
+  // Given a text of 1 MiB that a list names a thousand times.
+  std::string stream("\x80\x02](X\x00\x00\x10\x00", 9);
+  stream += std::string(1 << 20, 't') + std::string("q\x00", 2);
+  for (int i = 0; i < 1000; ++i) stream += std::string("h\x00", 2);
+  const auto entries = read_pth(as_bytes(archive_with_pickle(stream + "e.")));
+  ASSERT_FALSE(entries);
+  EXPECT_EQ(entries.error().code, Errc::TooLarge);
+}
+
 TEST(ReadPth, ReportsWhereThePickleIsWrong) {
   const std::string file = archive_with_pickle("\x80\x02\xff.");
   const auto entries = read_pth(as_bytes(file));
