@@ -24,6 +24,8 @@ struct ModuleCall {
   PyObject* module;                 // weak reference: the module owns us
   PyObject* previous;  // another object that stood in the module's __dict__ before us, or nullptr
   PyObject* weakrefs;
+  PyObject*
+      attribute;  // the name we stand under: _call_impl, or _compiled_call_impl of module.compile()
   uint32_t node;
   bool attached;       // false after removal while somebody still calls us: only passes on
   int running;         // activations on all threads
@@ -229,8 +231,12 @@ PyObject* module_call_reduce(PyObject* object, PyObject*) {
   return result;
 }
 
-// Called by assay.torch.capture: puts the object into the module's __dict__.
-PyObject* module_call_install(PyObject* object, PyObject*) {
+// Called by assay.torch.capture: puts the object into the module's __dict__ under the given name.
+PyObject* module_call_install(PyObject* object, PyObject* attribute) {
+  if (!PyUnicode_Check(attribute)) {
+    PyErr_SetString(PyExc_TypeError, "install() takes the attribute's name");
+    return nullptr;
+  }
   auto* self = reinterpret_cast<ModuleCall*>(object);
   PyObject* module = weakref_get(self->module);
   PyObject** members = module != nullptr ? _PyObject_GetDictPtr(module) : nullptr;
@@ -239,12 +245,13 @@ PyObject* module_call_install(PyObject* object, PyObject*) {
     PyErr_SetString(PyExc_TypeError, "the module has no __dict__");
     return nullptr;
   }
-  PyObject* present = PyDict_GetItemWithError(*members, names->call_impl);
+  Py_XSETREF(self->attribute, new_ref(attribute));
+  PyObject* present = PyDict_GetItemWithError(*members, attribute);
   // The bound class method is what deepcopy leaves behind (above): the same as nothing.
   const bool leftover =
       present != nullptr && PyMethod_Check(present) && PyMethod_GET_SELF(present) == module;
   if (present != nullptr && !leftover) Py_XSETREF(self->previous, new_ref(present));
-  const int status = PyDict_SetItem(*members, names->call_impl, object);
+  const int status = PyDict_SetItem(*members, attribute, object);
   Py_DECREF(module);
   if (status != 0) return nullptr;
   self->attached = true;
@@ -258,21 +265,20 @@ PyObject* module_call_remove(PyObject* object, PyObject*) {
   PyObject* module = weakref_get(self->module);
   PyObject** members = module != nullptr ? _PyObject_GetDictPtr(module) : nullptr;
   int status = 0;
-  if (members != nullptr && *members != nullptr &&
-      PyDict_GetItemWithError(*members, names->call_impl) == object) {
-    status = self->previous != nullptr ? PyDict_SetItem(*members, names->call_impl, self->previous)
-                                       : PyDict_DelItem(*members, names->call_impl);
+  if (members != nullptr && *members != nullptr && self->attribute != nullptr &&
+      PyDict_GetItemWithError(*members, self->attribute) == object) {
+    status = self->previous != nullptr ? PyDict_SetItem(*members, self->attribute, self->previous)
+                                       : PyDict_DelItem(*members, self->attribute);
   }
   Py_XDECREF(module);
   if (status != 0) return nullptr;
   Py_RETURN_NONE;
 }
 
-// The references that exist now, without those of this call: what a call compares with to notice copies.
-PyObject* module_call_settle(PyObject* object, PyObject* extra) {
-  const long long others = PyLong_AsLongLong(extra);
-  if (others == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  reinterpret_cast<ModuleCall*>(object)->holders = static_cast<Py_ssize_t>(others);
+// Counts the references that exist now; a later call with more of them has met a copy of the module's __dict__.
+// The caller's own two (its variable, and the one that this method call holds) do not count.
+PyObject* module_call_settle(PyObject* object, PyObject*) {
+  reinterpret_cast<ModuleCall*>(object)->holders = Py_REFCNT(object) - 2;
   Py_RETURN_NONE;
 }
 
@@ -290,6 +296,7 @@ int module_call_clear(PyObject* object) {
   Py_CLEAR(self->session);
   Py_CLEAR(self->module);
   Py_CLEAR(self->previous);
+  Py_CLEAR(self->attribute);
   return 0;
 }
 
@@ -305,10 +312,10 @@ void module_call_dealloc(PyObject* object) {
 PyMethodDef module_call_methods[] = {
     {"__deepcopy__", module_call_deepcopy, METH_O, nullptr},
     {"__reduce__", module_call_reduce, METH_NOARGS, nullptr},
-    {"install", module_call_install, METH_NOARGS, "Puts the object into the module."},
+    {"install", module_call_install, METH_O,
+     "install(attribute): puts the object into the module's __dict__."},
     {"remove", module_call_remove, METH_NOARGS, "Takes the object out of the module; idempotent."},
-    {"settle", module_call_settle, METH_O,
-     "settle(holders): how many references are kept by the capture itself."},
+    {"settle", module_call_settle, METH_NOARGS, "Counts the references kept by the capture."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef module_call_members[] = {
@@ -450,6 +457,7 @@ PyObject* session_module_call(PyObject* self, PyObject* args) {
   call->module = weak;
   call->previous = nullptr;
   call->weakrefs = nullptr;
+  call->attribute = nullptr;
   call->node = node;
   call->attached = false;
   call->running = 0;

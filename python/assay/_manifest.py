@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run says about the process that made it: the ``host`` object of ``manifest.json``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import Any, Optional
+
+__all__ = ["describe_host", "process_is_alive", "rank_of_process", "world_size"]
+
+
+def _int_from_environment(*names: str) -> Optional[int]:
+    for name in names:
+        text = os.environ.get(name, "")
+        if text.isdigit():
+            return int(text)
+    return None
+
+
+def rank_of_process() -> int:
+    """Returns the rank of this process: torch.distributed's when it is initialised, else ``RANK``, else 0."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    return _int_from_environment("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID") or 0
+
+
+def world_size() -> int:
+    """Returns the number of processes of the job: torch.distributed's, else ``WORLD_SIZE``, else 1."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
+    return _int_from_environment("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS") or 1
+
+
+def describe_host() -> dict[str, Any]:
+    """Returns program, versions, machine, process and rank as JSON-ready values."""
+    torch = sys.modules.get("torch")
+    host: dict[str, Any] = {
+        "program": [os.path.basename(sys.executable or "python"), *sys.argv],
+        "python": platform.python_version(),
+    }
+    if torch is not None:
+        host["torch"] = str(torch.__version__)
+    host["hostname"] = platform.node()
+    host["pid"] = os.getpid()
+    host["rank"] = rank_of_process()
+    host["world_size"] = world_size()
+    if torch is not None:
+        host["threads"] = torch.get_num_threads()
+    return host
+
+
+def process_is_alive(pid: int, hostname: str) -> bool:
+    """Returns whether a process of this machine still runs; True for other machines, where nobody can tell."""
+    if hostname != platform.node():
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree of modules as ``topology.json`` has it, and which modules a capture can look into."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Optional, Sequence, Union
+
+import torch
+
+__all__ = ["NodePlan", "Pattern", "class_name", "plan_nodes", "topology_of"]
+
+Pattern = Union[str, type]
+
+# How the calls of a module are seen.
+VIA_CALL_IMPL = "call_impl"  # a C object in place of its `_call_impl`
+VIA_COMPILED_IMPL = "compiled_call_impl"  # around the compiled callable of `module.compile()`
+VIA_HOOKS = "hooks"  # ordinary forward hooks
+
+
+@dataclass
+class NodePlan:
+    """One module of a capture.
+
+    Attributes:
+        name: dotted path, with the model's name in front when there are several models.
+        module: the module itself.
+        is_root: whether its calls count steps.
+        planned: whether its calls are to be recorded.
+        via: how its calls are seen, or None when they cannot be.
+        hidden: why nothing of it can be seen; empty when it can.
+    """
+
+    name: str
+    module: torch.nn.Module
+    is_root: bool
+    planned: bool
+    via: Optional[str]
+    hidden: str = ""
+    aliases: list[str] = field(default_factory=list)
+
+
+def class_name(module: torch.nn.Module) -> str:
+    """Returns the class name of a module, of a scripted one that of the original class."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return str(getattr(module, "original_name", type(module).__name__))
+    return type(module).__name__
+
+
+def _matches(name: str, module: torch.nn.Module, patterns: Sequence[Pattern]) -> bool:
+    for pattern in patterns:
+        if isinstance(pattern, str):
+            if fnmatch.fnmatchcase(name, pattern):
+                return True
+        elif isinstance(module, pattern):
+            return True
+    return False
+
+
+def _has_forward(module: torch.nn.Module) -> bool:
+    # Containers such as ModuleList inherit the forward that only raises.
+    forward = getattr(type(module), "forward", None)
+    return forward is not torch.nn.Module.forward or "forward" in module.__dict__
+
+
+def _is_compiled_wrapper(module: torch.nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
+
+
+def _hides_children(module: torch.nn.Module) -> str:
+    """Returns why the modules below `module` run where nobody sees them, or an empty string."""
+    if _is_compiled_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None:
+        return "compiled by torch.compile"
+    if isinstance(module, torch.jit.ScriptModule):
+        return "inside a ScriptModule"
+    forward = module.__dict__.get("forward")
+    if "graphed" in getattr(forward, "__qualname__", ""):
+        return "inside a CUDA graph"
+    return ""
+
+
+def _how_to_see(module: torch.nn.Module) -> str:
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        return VIA_COMPILED_IMPL
+    cls, base = type(module), torch.nn.Module
+    overrides = (
+        cls.__call__ is not base.__call__
+        or cls._call_impl is not base._call_impl
+        or cls._wrapped_call_impl is not base._wrapped_call_impl
+    )
+    return VIA_HOOKS if overrides or isinstance(module, torch.jit.ScriptModule) else VIA_CALL_IMPL
+
+
+def plan_nodes(
+    models: dict[str, torch.nn.Module], include: Sequence[Pattern], exclude: Sequence[Pattern]
+) -> list[NodePlan]:
+    """Lists every module of `models` once, in the order of ``named_modules()``.
+
+    Args:
+        models: name -> model; a single model has the name "".
+        include: globs over dotted paths, or classes; empty means everything.
+        exclude: the same, taken out again.
+
+    Returns:
+        One plan a distinct module; modules that occur several times carry their other names as aliases.
+    """
+    plans: list[NodePlan] = []
+    by_id: dict[int, NodePlan] = {}
+
+    def visit(module: torch.nn.Module, name: str, is_root: bool, hidden: str) -> None:
+        known = by_id.get(id(module))
+        if known is not None:
+            known.is_root = known.is_root or is_root
+            if name != known.name:
+                known.aliases.append(name)
+            return
+        wanted = (not include or _matches(name, module, include)) and not _matches(name, module, exclude)
+        callable_module = _has_forward(module)
+        plan = NodePlan(
+            name=name,
+            module=module,
+            is_root=is_root,
+            planned=wanted and callable_module,
+            via=_how_to_see(module) if callable_module and not hidden else None,
+            hidden=hidden,
+        )
+        plans.append(plan)
+        by_id[id(module)] = plan
+        below = hidden or _hides_children(module)
+        for child_name, child in module._modules.items():
+            if child is None:
+                continue
+            separator = "/" if is_root and name else "."
+            visit(child, f"{name}{separator}{child_name}" if name else child_name, False, below)
+
+    for model_name, model in models.items():
+        visit(model, model_name, True, "")
+    return plans
+
+
+def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:
+    try:
+        shape: Optional[list[int]] = [int(size) for size in tensor.shape]
+    except (RuntimeError, TypeError):  # uninitialised parameters of lazy modules
+        shape = None
+    return {"name": name, "dtype": str(tensor.dtype).replace("torch.", ""), "shape": shape}
+
+
+def topology_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> dict[str, Any]:
+    """Returns the content of ``topology.json``: modules with class, other names, parameters, children."""
+    by_id = {id(plan.module): plan for plan in plans}
+    placed: set[int] = set()
+
+    def node(module: torch.nn.Module) -> dict[str, Any]:
+        placed.add(id(module))
+        plan = by_id[id(module)]
+        return {
+            "name": plan.name,
+            "type": class_name(module),
+            "aliases": plan.aliases,
+            "parameters": [_tensor_entry(n, p) for n, p in module.named_parameters(recurse=False)],
+            "children": [
+                node(child)
+                for child in module._modules.values()
+                if child is not None and id(child) in by_id and id(child) not in placed
+            ],
+        }
+
+    trees = [node(model) for model in models.values() if id(model) not in placed]
+    if len(models) == 1:
+        return trees[0]
+    return {"name": "", "type": "models", "aliases": [], "parameters": [], "children": trees}

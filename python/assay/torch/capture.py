@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capture what every module of a PyTorch model receives and returns: :func:`capture`.
+
+The extended mode of assay. The files are described in docs/formats/native.md, the mechanism in
+docs/design/torch-capture.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import platform
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+
+import torch
+
+import assay
+from assay import _capture, _manifest
+from assay.errors import Error, FormatError, make_error
+from assay.torch import _topology
+from assay.torch._device import DevicePath
+from assay.torch._topology import NodePlan, Pattern
+
+__all__ = ["Capture", "capture"]
+
+Models = Union[torch.nn.Module, Mapping[str, torch.nn.Module], Sequence[torch.nn.Module]]
+Steps = Union[None, int, Iterable[int], Callable[[int], bool]]
+
+DEFAULT_QUEUE_BYTES = 64 << 20
+_DATA_LEVELS = ("full", "stats", "none")
+_TOOL = f"assay {assay.__version__}"
+
+# Captures that are still open when the interpreter ends are closed then.
+_open: "set[Capture]" = set()
+_open_lock = threading.Lock()
+
+
+def _close_open_captures() -> None:
+    for handle in list(_open):
+        handle.remove()
+
+
+# Before threads are joined and modules torn down where Python offers that, which it does since 3.9.
+_register_early = getattr(threading, "_register_atexit", atexit.register)
+_register_early(_close_open_captures)
+
+
+def _named_models(models: Models) -> dict[str, torch.nn.Module]:
+    if isinstance(models, torch.nn.Module):
+        return {"": models}
+    named = dict(models) if isinstance(models, Mapping) else {str(i): model for i, model in enumerate(models)}
+    for name, model in named.items():
+        if not isinstance(model, torch.nn.Module):
+            raise FormatError("Usage", f"model {name!r} is a {type(model).__name__}, not a torch.nn.Module")
+        if not name or "/" in name:
+            raise FormatError("Usage", f"model name {name!r} must not be empty or contain '/'")
+    if not named:
+        raise FormatError("Usage", "there is no model to capture")
+    return named
+
+
+def _patterns(value: Union[None, Pattern, Sequence[Pattern]]) -> list[Pattern]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, (str, type)) else list(value)
+
+
+def _step_test(steps: Steps) -> tuple[Optional[Callable[[int], bool]], Any]:
+    """Returns the test that the native half asks once a step, and its description for the manifest."""
+    if steps is None:
+        return None, None
+    if callable(steps):
+        return steps, getattr(steps, "__name__", "predicate")
+    if isinstance(steps, int):
+        steps = [steps]
+    wanted = steps if isinstance(steps, range) else frozenset(steps)
+    if any(not isinstance(step, int) or step < 0 for step in wanted):
+        raise FormatError("Usage", f"steps must be whole numbers from 0, got {sorted(map(str, wanted))}")
+    return wanted.__contains__, sorted(wanted) if len(wanted) <= 1000 else repr(wanted)
+
+
+class _Folder:
+    """The folder of one rank inside a run's folder, and which manifest files this process writes.
+
+    Raises:
+        FileError: the folder cannot be made.
+        FormatError: it holds a run already that nobody is writing any more.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            code = {13: "Permission", 2: "NotFound", 28: "NoSpace"}.get(error.errno or 0, "Io")
+            raise make_error(code, f"cannot create the folder: {error.strerror}", str(root)) from error
+        rank = f"rank{_manifest.rank_of_process()}"
+        if (root / rank / "records.jsonl").exists():
+            self._refuse_old_run(rank)
+            rank = f"{rank}-{os.getpid()}"
+            if (root / rank / "records.jsonl").exists():
+                raise FormatError("Usage", "this process captures into that folder already", str(root))
+        self.rank = root / rank
+        own_top = not (root / "manifest.json").exists()
+        self.manifests = [root / "manifest.json"] if own_top else []
+        if not own_top or _manifest.world_size() > 1:
+            self.manifests.append(self.rank / "manifest.json")
+
+    def _refuse_old_run(self, rank: str) -> None:
+        for path in (self.root / rank / "manifest.json", self.root / "manifest.json"):
+            try:
+                content = json.loads(path.read_text())
+                host = content["host"]
+                running = not content["complete"] and _manifest.process_is_alive(int(host["pid"]), host["hostname"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+            if running and int(host["pid"]) != os.getpid():
+                return
+            break
+        raise FormatError("Usage", "the folder holds a run already; choose another one or remove it", str(self.root))
+
+
+class Capture:
+    """A running capture: the handle that :func:`capture` returns.
+
+    Attributes:
+        path: the run's folder.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        path: Union[str, "os.PathLike[str]"],
+        *,
+        steps: Steps,
+        data: str,
+        include: Union[None, Pattern, Sequence[Pattern]],
+        exclude: Union[None, Pattern, Sequence[Pattern]],
+        inputs: bool,
+        outputs: bool,
+        weights: bool,
+        caches: bool,
+        digest: bool,
+        queue_bytes: int,
+        on_full: str,
+        disk_limit: Optional[int],
+        verify: bool,
+        _force_device: bool = False,
+    ) -> None:
+        if data not in _DATA_LEVELS:
+            raise FormatError("Usage", f"data must be one of {', '.join(_DATA_LEVELS)}, got {data!r}")
+        if on_full not in ("wait", "drop"):
+            raise FormatError("Usage", f"on_full must be 'wait' or 'drop', got {on_full!r}")
+        if queue_bytes <= 0 or (disk_limit is not None and disk_limit < 0):
+            raise FormatError("Usage", "queue_bytes must be positive and disk_limit not negative")
+        named = _named_models(models)
+        step_test, step_text = _step_test(steps)
+        self.path = Path(path)
+        self._pid = os.getpid()
+        self._removed = False
+        self._folder = _Folder(self.path)
+        self._config = {
+            "level": "module",
+            "data": data,
+            "steps": step_text,
+            "include": [str(p) for p in _patterns(include)],
+            "exclude": [str(p) for p in _patterns(exclude)],
+            "inputs": inputs,
+            "outputs": outputs,
+            "weights": weights,
+            "caches": caches,
+            "digest": digest,
+            "verify": verify,
+            "on_full": on_full,
+            "grad_enabled": torch.is_grad_enabled(),
+            "inference_mode": torch.is_inference_mode_enabled(),
+        }
+        self._plans = _topology.plan_nodes(named, _patterns(include), _patterns(exclude))
+        self._session = _capture.Session(
+            folder=str(self._folder.rank),
+            data=data,
+            inputs=inputs,
+            outputs=outputs,
+            caches=caches,
+            digest=digest,
+            verify=verify,
+            wanted=step_test,
+            device=DevicePath(stats=data != "none", data=data == "full"),
+            force_device=_force_device,
+            queue_bytes=queue_bytes,
+            drop=on_full == "drop",
+            disk_limit=disk_limit,
+            threads=torch.get_num_threads(),
+        )
+        self._started = _capture.utc_now()
+        self._calls: list[Any] = []
+        self._hooks: list[Any] = []
+        try:
+            topology = json.dumps(_topology.topology_of(named, self._plans))
+            (self._folder.rank / "topology.json").write_text(topology)
+            for plan in self._plans:
+                self._session.add_node(plan.name, _topology.class_name(plan.module), plan.is_root, plan.planned)
+            self._write_manifest(finished=None)
+            if weights:
+                self._record_weights()
+            self._install()
+        except BaseException:
+            self.remove()
+            raise
+        self._say_what_is_hidden()
+        with _open_lock:
+            _open.add(self)
+
+    def _record_weights(self) -> None:
+        entries = []
+        for number, plan in enumerate(self._plans):
+            if not plan.planned and _topology._has_forward(plan.module):
+                continue  # left out by include or exclude
+            entries += [(number, n, p, False) for n, p in plan.module.named_parameters(recurse=False)]
+            entries += [(number, n, b, True) for n, b in plan.module.named_buffers(recurse=False)]
+        self._session.weights(entries)
+
+    def _install(self) -> None:
+        for number, plan in enumerate(self._plans):
+            if plan.via is None or not (plan.planned or plan.is_root):
+                continue
+            if plan.via == _topology.VIA_HOOKS:
+                before, after = self._session.module_hooks(number)
+                self._hooks.append(plan.module.register_forward_pre_hook(before, with_kwargs=True))
+                self._hooks.append(plan.module.register_forward_hook(after, with_kwargs=True, always_call=True))
+                continue
+            call = self._session.module_call(plan.module, number)
+            call.install("_call_impl" if plan.via == _topology.VIA_CALL_IMPL else "_compiled_call_impl")
+            self._calls.append(call)
+        del call
+        for call in self._calls:
+            call.settle()
+
+    def _hidden(self) -> list[tuple[str, str, int]]:
+        """Returns (first node, reason, number of modules) of what cannot be seen."""
+        groups: dict[str, tuple[str, int]] = {}
+        for plan in self._plans:
+            if plan.hidden and plan.planned:
+                first, count = groups.get(plan.hidden, (plan.name, 0))
+                groups[plan.hidden] = (first, count + 1)
+        return [(first, reason, count) for reason, (first, count) in groups.items()]
+
+    def _say_what_is_hidden(self) -> None:
+        for first, reason, count in self._hidden():
+            modules = "1 module is" if count == 1 else f"{count} modules are"
+            print(
+                f"assay: warning: {modules} out of sight, {first!r} first ({reason}); "
+                f"{self.path / 'manifest.json'} lists what was captured",
+                file=sys.stderr,
+            )
+
+    def _missed(self) -> list[tuple[str, str, int]]:
+        missed = [(p.name, p.hidden, 1) for p in self._plans if p.hidden and p.planned]
+        if self._session.stats()["steps"]:
+            executed = self._session.executed()
+            missed += [
+                (plan.name, "not called in a captured step", 1)
+                for number, plan in enumerate(self._plans)
+                if plan.planned and not plan.hidden and not executed[number]
+            ]
+        return missed
+
+    def _write_manifest(self, finished: Optional[str]) -> None:
+        counters = self._session.stats()
+        executed = self._session.executed()
+        planned = sum(plan.planned for plan in self._plans)
+        captured = sum(bool(executed[n]) for n, plan in enumerate(self._plans) if plan.planned)
+        steps = [
+            (s["step"], s["tensors"], s["records"], s["bytes"], s["wall_ms"], s["added_ms"])
+            for s in self._session.steps()
+        ]
+        for path in self._folder.manifests:
+            _capture.write_manifest(
+                str(path),
+                _TOOL,
+                json.dumps(_manifest.describe_host()),
+                json.dumps(self._config),
+                self._started,
+                finished,
+                (planned, captured),
+                steps,
+                self._missed(),
+                (counters["queue_bytes"], counters["waited_ms"], counters["dropped"], counters["dropped_bytes"]),
+                counters["stopped"],
+            )
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counters so far.
+
+        Keys: ``steps`` (root calls seen), ``records``, ``bytes`` (payload stored), ``shared`` (records whose bytes were
+        there already), ``dropped``, ``dropped_bytes``, ``waited_ms`` (time the model waited for the writer),
+        ``queue_bytes``, ``stopped`` (why nothing more is recorded, empty while all is well).
+        """
+        return dict(self._session.stats())
+
+    def flush(self) -> None:
+        """Waits until everything recorded so far is on disk. Inside a step the step's file is closed and goes on in
+        ``step-...-1.safetensors``."""
+        self._session.flush()
+
+    def remove(self) -> None:
+        """Takes the capture out of the model, waits for the writer and completes the manifest. Idempotent.
+
+        In a forked child only the model is freed; the files belong to the parent.
+        """
+        with _open_lock:
+            if self._removed:
+                return
+            self._removed = True
+            _open.discard(self)
+        for call in self._calls:
+            call.remove()
+        for hook in self._hooks:
+            hook.remove()
+        self._calls.clear()
+        self._hooks.clear()
+        if os.getpid() != self._pid:
+            return
+        self._session.close()
+        try:
+            self._write_manifest(finished=_capture.utc_now())
+        except Error as error:
+            print(f"assay: error: {error}; the run opens, but counts as incomplete", file=sys.stderr)
+
+    def __enter__(self) -> "Capture":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.remove()
+
+
+def capture(
+    models: Models,
+    path: Union[str, "os.PathLike[str]"],
+    *,
+    steps: Steps = None,
+    data: str = "full",
+    include: Union[None, Pattern, Sequence[Pattern]] = None,
+    exclude: Union[None, Pattern, Sequence[Pattern]] = None,
+    inputs: bool = True,
+    outputs: bool = True,
+    weights: bool = False,
+    caches: bool = False,
+    digest: bool = False,
+    queue_bytes: int = DEFAULT_QUEUE_BYTES,
+    on_full: str = "wait",
+    disk_limit: Optional[int] = None,
+    verify: bool = False,
+) -> Capture:
+    """Captures what every module of a model receives and returns, from now on until ``remove()``.
+
+    A *step* is one call of a root model; steps are counted from 0 for each capture. Inputs are read before the call,
+    outputs after it, so modules that work in place are recorded right. The model computes the same bits as without.
+    Arguments are seen before other forward pre-hooks and results after other forward hooks.
+
+    Args:
+        models: one model, or several as a dict (name -> model) or a list.
+        path: folder of the run; made if missing, must not hold a run.
+        steps: which steps to record: None for all, one number, a list or range, or a test ``step -> bool`` that is
+            asked once a step.
+        data: ``"full"``: statistics and all bytes; ``"stats"``: statistics only; ``"none"``: only what ran, with
+            shapes and dtypes.
+        include: globs over dotted module paths (``"model.layers.*.mlp"``), classes, or a list of both.
+        exclude: the same, taken out again.
+        inputs: whether arguments are recorded.
+        outputs: whether results are recorded.
+        weights: whether parameters and buffers are recorded once, as step -1.
+        caches: whether key/value caches among arguments and results are recorded.
+        digest: whether every record gets the XXH3-128 digest of its bytes.
+        queue_bytes: bound of the memory for bytes on their way to disk, in bytes (at least 8 MiB are taken).
+        on_full: ``"wait"``: the model waits for the disk when that memory is full; ``"drop"``: tensors are left out
+            and counted.
+        disk_limit: most bytes to write; then the capture stops and the model goes on. Independent of it, it stops
+            before the disk is full.
+        verify: read every tensor every time instead of trusting version counters, which writes through ``x.data`` or
+            custom kernels do not bump.
+
+    Returns:
+        The handle; also a context manager that removes itself.
+
+    Raises:
+        assay.FormatError: an argument is wrong or the folder holds a run.
+        assay.FileError: the folder cannot be written.
+
+    Example:
+        >>> import tempfile, torch, assay
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        >>> with assay.capture(model, tempfile.mkdtemp() + "/run") as handle:
+        ...     _ = model(torch.ones(1, 4))
+        >>> handle.stats["steps"]
+        1
+    """
+    return Capture(
+        models,
+        path,
+        steps=steps,
+        data=data,
+        include=include,
+        exclude=exclude,
+        inputs=inputs,
+        outputs=outputs,
+        weights=weights,
+        caches=caches,
+        digest=digest,
+        queue_bytes=queue_bytes,
+        on_full=on_full,
+        disk_limit=disk_limit,
+        verify=verify,
+    )
