@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors whose bytes the native dumper cannot reach: other devices, lazy bits, exotic layouts."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+from assay.torch.strict.log import warn_once
+
+
+def dense_cpu_tensor(tensor: Any, path: Optional[str]) -> Optional[Any]:
+    """Returns a strided CPU tensor of the same values, or None when there is none.
+
+    Args:
+        tensor: any tensor.
+        path: where its file belongs, or None when only statistics are asked for. A tensor that no dense one stands
+            for (quantised, sparse) is saved there by torch itself.
+    """
+    import torch
+
+    with torch.no_grad():
+        plain = tensor.detach()
+        if hasattr(plain, "to_local"):  # DTensor
+            plain = plain.to_local()
+        if plain.device.type == "meta" or isinstance(plain, torch.nn.parameter.UninitializedTensorMixin):
+            return _skip(tensor, "it has no data")
+        if plain.layout == torch.strided and not plain.is_quantized and not plain.is_nested:
+            dense = plain.cpu().resolve_conj().resolve_neg()
+            if type(dense) is not torch.Tensor and dense.untyped_storage().nbytes() == 0 and dense.numel() > 0:
+                return _skip(tensor, "its class keeps no storage")
+            return dense
+        if path is None:
+            return _skip(tensor, "it is quantised, sparse or nested")
+        os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
+        torch.save(plain.cpu(), path)
+        return None
+
+
+def _skip(tensor: Any, reason: str) -> None:
+    warn_once(
+        ("skipped", type(tensor), tensor.layout, reason),
+        f"A {type(tensor).__name__} of {tensor.dtype} is not dumped: {reason}.",
+    )

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""register_hook: installs the recording hooks of one model."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import json
+import os
+import weakref
+from typing import Any, Optional
+
+from assay.torch.strict.apis import ApiWrappers
+from assay.torch.strict.dense import dense_cpu_tensor
+from assay.torch.strict.log import logger, warn_once
+from assay.torch.strict.paths import dump_stamp, warn_if_writable_by_others
+
+_registered_type: Optional[str] = None
+_registration: Optional[Registration] = None
+
+
+def register_hook(model: Any, config: Any, hook_type: str = "dump_data", **old_spelling: str) -> None:
+    """Dumps what the modules of `model` take and return, from now on, as `config` says.
+
+    Call it once, after the weights are on their device and before the first forward. A second call warns and does
+    nothing. A wrong `model` or `config` is logged and nothing is installed.
+
+    Args:
+        model: a torch.nn.Module; its calls count the tokens: the n-th call is token n - 1.
+        config: what DumpConfig(...) returned.
+        hook_type: only "dump_data" installs anything. `hook_name` is accepted for it.
+    """
+    global _registered_type, _registration
+    hook_type = old_spelling.pop("hook_name", hook_type)
+    if old_spelling:
+        raise TypeError(f"register_hook got an unexpected keyword argument {next(iter(old_spelling))!r}")
+    if _registered_type is not None:
+        logger.warning("%s has been register in model.", _registered_type)
+        return
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        logger.error("model must be a torch.nn.Module, not %s.", type(model).__name__)
+        return
+    if type(config).__name__ != "DumpConfig":
+        logger.error("config must be a DumpConfig, not %s.", type(config).__name__)
+        return
+    _registered_type = hook_type
+    device = _device_text(model)
+    if config.device_id is not None and device != "cpu":
+        wanted = "".join(char for char in device if not char.isdigit()) + str(config.device_id)
+        config.is_dump_cur_device = device == wanted
+    if not config.is_dump_cur_device:
+        return
+    stamp = dump_stamp(config.dump_path)
+    config.dump_dir = _dump_dir(config.dump_path, stamp, device)
+    _make_dump_dir(config.dump_dir)
+    if hook_type != "dump_data":
+        return
+    try:
+        _registration = Registration(model, config, device)
+    except BaseException:
+        _registered_type = None
+        raise
+    config.registration = _registration
+
+
+def remove_hooks() -> None:
+    """Removes every hook and wrapper, finishes the files, and lets register_hook() be called again."""
+    global _registered_type, _registration
+    registration, _registration, _registered_type = _registration, None, None
+    if registration is not None:
+        registration.remove()
+
+
+def _device_text(model: Any) -> str:
+    device = "cpu"
+    for parameter in model.parameters():
+        device = str(parameter.device).replace(":", "")
+    return device
+
+
+def _dump_dir(dump_path: str, stamp: str, device: str) -> str:
+    return os.path.join(dump_path, f"msit_dump_{stamp}", "torch_tensors", f"{device}_{os.getpid()}")
+
+
+def _make_dump_dir(path: str) -> None:
+    warn_if_writable_by_others(os.path.dirname(path))
+    os.makedirs(path, mode=0o750, exist_ok=True)
+
+
+def _tree(module: Any, name: str) -> dict[str, Any]:
+    children = [_tree(child, f"{name}.{child_name}") for child_name, child in module.named_children()]
+    return {"name": name, "type": type(module).__name__, "children": children}
+
+
+def _write_model_tree(dump_dir: str, tree: str) -> None:
+    path = os.path.join(dump_dir, "model_tree.json")
+    temporary = f"{path}.tmp{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(tree)
+    os.replace(temporary, path)
+
+
+class Registration:
+    """The hooks of one model and the dumper behind them.
+
+    Invariant: every hook object belongs to `dumper`; after remove() the model and torch are as they were before.
+    """
+
+    def __init__(self, model: Any, config: Any, device: str):
+        from assay import _capture
+
+        self._config = config
+        self._device = device
+        self._handles: list[Any] = []
+        self._named: list[Any] = []
+        self._apis: Optional[ApiWrappers] = None
+        self._tree = json.dumps(_tree(model, "root"))
+        _write_model_tree(config.dump_dir, self._tree)
+        self.dumper = _capture.StrictDumper(
+            dump_dir=os.path.abspath(config.dump_dir),
+            dump_dir_text=config.dump_dir,
+            analyze_path=self._analyze_path() if config.analyze is True else "",
+            token_range=[token for token in config.token_range if isinstance(token, int)],
+            tensor_part=int(config.tensor_part),
+            statistics_mode=int(config.dump_statistics_mode),
+            dump_modules="module" in config.mode,
+            dump_apis="api" in config.mode,
+            last_logits=bool(config.dump_last_logits),
+            module_list=tuple(config.module_list),
+            to_dense=dense_cpu_tensor,
+            warn_once=warn_once,
+            after_fork=self._after_fork,
+        )
+        try:
+            self._hook_modules(model)
+            if "api" in config.mode:
+                self._apis = ApiWrappers(self.dumper, _class_text(model), config.layer_pattern, config.api_list)
+            if config.dump_weight:
+                self._dump_weights(model)
+        except BaseException:
+            self.remove()
+            raise
+        atexit.register(self.dumper.close)
+        _say_what_hides_modules(model)
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        if self._apis is not None:
+            self._apis.remove()
+        for reference in self._named:
+            module = reference()
+            if module is not None and "msit_name" in module.__dict__:
+                del module.msit_name
+        self._named.clear()
+        self.dumper.close()
+        atexit.unregister(self.dumper.close)
+
+    def _hook_modules(self, model: Any) -> None:
+        # A post hook that torch also calls after an exception keeps the name stack balanced; older torch versions
+        # lack the option, there the stack is put right at the next root call.
+        can_always_call = "always_call" in inspect.signature(model.register_forward_hook).parameters
+        always = {"always_call": True} if can_always_call else {}
+        stack_names = "api" in self._config.mode
+        seen: set[int] = set()
+        pending = [("root", model)]
+        while pending:
+            name, module = pending.pop()
+            pending += [
+                (f"{name}.{child_name}", child) for child_name, child in reversed(list(module.named_children()))
+            ]
+            if id(module) in seen:  # shared by two parents: one pair of hooks under the first name
+                continue
+            seen.add(id(module))
+            is_root = module is model
+            selected = self._config.layer_pattern.match(name) is not None
+            enter, leave = self.dumper.module_hooks(name, _class_text(module), selected, is_root)
+            if is_root or stack_names:
+                self._handles.append(module.register_forward_pre_hook(enter))
+                self._handles.append(module.register_forward_hook(leave, **always))
+            else:
+                self._handles.append(module.register_forward_hook(leave))
+            try:
+                module.msit_name = name
+            except Exception:  # a class that forbids new attributes; the name is only a service to scripts
+                continue
+            self._named.append(weakref.ref(module))
+
+    def _dump_weights(self, model: Any) -> None:
+        folder = os.path.join(self._config.dump_dir, "weights")
+        os.makedirs(folder, exist_ok=True)
+        for name, parameter in model.named_parameters():
+            full_name = f"root.{name}"
+            if self._config.layer_pattern.match(full_name):
+                self.dumper.write_pth(os.path.join(os.path.abspath(folder), f"{full_name}.pth"), parameter.detach())
+        self.dumper.flush()
+
+    def _analyze_path(self) -> str:
+        stamp_dir = os.path.dirname(os.path.dirname(self._config.dump_dir))
+        return os.path.abspath(os.path.join(stamp_dir, "tensor_analyze.csv"))
+
+    def _after_fork(self) -> str:
+        """Gives a forked child that runs the model a dump folder of its own."""
+        self._config.dump_dir = _dump_dir(self._config.dump_path, os.environ.get("ATB_TIMESTAMP", "0"), self._device)
+        _make_dump_dir(self._config.dump_dir)
+        _write_model_tree(self._config.dump_dir, self._tree)
+        return os.path.abspath(str(self._config.dump_dir))
+
+
+def inert_hook() -> Any:
+    """Returns a hook that does nothing: what stands in a pickled model for ours."""
+    return _do_nothing
+
+
+def _do_nothing(*_: Any) -> None:
+    return None
+
+
+def _class_text(module: Any) -> str:
+    """The class name that the module's repr starts with."""
+    name = module._get_name()
+    return name if isinstance(name, str) else type(module).__name__
+
+
+def _say_what_hides_modules(model: Any) -> None:
+    compiled = type(model).__name__ == "OptimizedModule" or any(
+        getattr(module, "_compiled_call_impl", None) is not None or type(module).__name__ == "OptimizedModule"
+        for module in model.modules()
+    )
+    if compiled:
+        warn_once(
+            "compiled",
+            "torch.compile hides modules from hooks: what is compiled already is not dumped. "
+            "Register before compiling, or run eagerly (TORCHDYNAMO_DISABLE=1).",
+        )

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's view of the strict hook dump: assay._capture.StrictDumper and the two callables it makes for each module.
+// torch calls them as ordinary forward hooks; they return None and never change what flows through the model.
+#include "capture/torch/extension.hpp"
+#include "capture/torch/python_compat.hpp"
+#include "capture/torch/strict_session.hpp"
+
+namespace assay::capture {
+namespace {
+
+struct DumperObject {
+  PyObject_HEAD StrictSession* session;
+};
+
+// A forward pre-hook or forward hook of one module.
+struct HookObject {
+  PyObject_HEAD vectorcallfunc call;
+  DumperObject* dumper;  // owned; keeps `module` alive
+  StrictModule* module;
+};
+
+PyObject* none_or_error(int status) { return status == 0 ? new_ref(Py_None) : nullptr; }
+
+// ---- hooks
+
+PyObject* enter_hook(PyObject* self, PyObject* const*, size_t, PyObject*) {
+  auto* hook = reinterpret_cast<HookObject*>(self);
+  hook->dumper->session->enter(*hook->module);
+  return new_ref(Py_None);
+}
+
+PyObject* leave_hook(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject*) {
+  if (PyVectorcall_NARGS(flagged_count) < 3) {
+    PyErr_SetString(PyExc_TypeError, "a forward hook takes (module, args, output)");
+    return nullptr;
+  }
+  auto* hook = reinterpret_cast<HookObject*>(self);
+  return none_or_error(
+      hook->dumper->session->leave(*hook->module, arguments[0], arguments[1], arguments[2]));
+}
+
+void free_hook(PyObject* self) {
+  Py_XDECREF(reinterpret_cast<PyObject*>(reinterpret_cast<HookObject*>(self)->dumper));
+  Py_TYPE(self)->tp_free(self);
+}
+
+// A copy of a hooked model goes on dumping under the same names, as it does with hooks that are functions.
+PyObject* hook_deepcopy(PyObject* self, PyObject*) { return new_ref(self); }
+
+// A pickled model comes back with hooks that do nothing: the dump belongs to this process.
+PyObject* hook_reduce(PyObject*, PyObject*) {
+  PyObject* module = PyImport_ImportModule("assay.torch.strict.hooks");
+  PyObject* make = module != nullptr ? PyObject_GetAttrString(module, "inert_hook") : nullptr;
+  Py_XDECREF(module);
+  return make != nullptr ? Py_BuildValue("(N())", make) : nullptr;
+}
+
+PyMethodDef hook_methods[] = {{"__deepcopy__", hook_deepcopy, METH_O, nullptr},
+                              {"__reduce__", hook_reduce, METH_NOARGS, nullptr},
+                              {nullptr, nullptr, 0, nullptr}};
+
+PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+PyObject* new_hook(DumperObject* dumper, StrictModule* module, vectorcallfunc call) {
+  auto* hook = reinterpret_cast<HookObject*>(hook_type.tp_alloc(&hook_type, 0));
+  if (hook == nullptr) return nullptr;
+  Py_INCREF(reinterpret_cast<PyObject*>(dumper));
+  hook->call = call;
+  hook->dumper = dumper;
+  hook->module = module;
+  return reinterpret_cast<PyObject*>(hook);
+}
+
+// ---- dumper
+
+StrictSession& session_of(PyObject* self) {
+  return *reinterpret_cast<DumperObject*>(self)->session;
+}
+
+bool read_tokens(PyObject* list, StrictOptions* options) {
+  PyObject* sequence = PySequence_Fast(list, "token_range must be a sequence");
+  if (sequence == nullptr) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    const long long token = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(sequence, i));
+    if (token == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();  // no such token will ever come
+    options->tokens.insert(token);
+  }
+  Py_DECREF(sequence);
+  return true;
+}
+
+PyObject* new_dumper(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* keywords[] = {
+      "dump_dir",        "dump_dir_text", "analyze_path", "token_range", "tensor_part",
+      "statistics_mode", "dump_modules",  "dump_apis",    "last_logits", "module_list",
+      "to_dense",        "warn_once",     "after_fork",   nullptr};
+  const char *dump_dir = nullptr, *dump_dir_text = nullptr, *analyze_path = nullptr;
+  PyObject* tokens = nullptr;
+  int tensor_part = 2, statistics_mode = 0, dump_modules = 1, dump_apis = 0, last_logits = 0;
+  StrictCallbacks callbacks;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$sssOiipppO!OOO", const_cast<char**>(keywords),
+                                   &dump_dir, &dump_dir_text, &analyze_path, &tokens, &tensor_part,
+                                   &statistics_mode, &dump_modules, &dump_apis, &last_logits,
+                                   &PyTuple_Type, &callbacks.module_list, &callbacks.to_dense,
+                                   &callbacks.warn_once, &callbacks.after_fork)) {
+    return nullptr;
+  }
+  if (tensor_part < 0 || tensor_part > 2 || statistics_mode < 0 || statistics_mode > 2) {
+    PyErr_SetString(PyExc_ValueError, "tensor_part and statistics_mode are 0, 1 or 2");
+    return nullptr;
+  }
+  StrictOptions options;
+  options.dump_dir = dump_dir;
+  options.dump_dir_text = dump_dir_text;
+  options.analyze_path = analyze_path;
+  options.tensor_part = static_cast<TensorPart>(tensor_part);
+  options.statistics = static_cast<StatisticsMode>(statistics_mode);
+  options.dump_modules = dump_modules != 0;
+  options.dump_apis = dump_apis != 0;
+  options.last_logits = last_logits != 0;
+  if (!read_tokens(tokens, &options)) return nullptr;
+  auto session = StrictSession::create(std::move(options), callbacks);
+  if (session == nullptr) return nullptr;
+  auto* self = reinterpret_cast<DumperObject*>(type->tp_alloc(type, 0));
+  if (self != nullptr) self->session = session.release();
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void free_dumper(PyObject* self) {
+  delete reinterpret_cast<DumperObject*>(self)->session;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyObject* module_hooks(PyObject* self, PyObject* args) {
+  const char *name = nullptr, *type = nullptr;
+  int selected = 1, is_root = 0;
+  if (!PyArg_ParseTuple(args, "sspp", &name, &type, &selected, &is_root)) return nullptr;
+  auto* dumper = reinterpret_cast<DumperObject*>(self);
+  StrictModule* module = session_of(self).add_module(name, type, selected != 0, is_root != 0);
+  PyObject* enter = new_hook(dumper, module, enter_hook);
+  PyObject* leave = new_hook(dumper, module, leave_hook);
+  if (enter == nullptr || leave == nullptr) {
+    Py_XDECREF(enter);
+    Py_XDECREF(leave);
+    return nullptr;
+  }
+  return Py_BuildValue("(NN)", enter, leave);
+}
+
+PyObject* wants_apis(PyObject* self, PyObject*) {
+  return PyBool_FromLong(session_of(self).wants_apis());
+}
+
+PyObject* current_module(PyObject* self, PyObject*) {
+  const std::string& name = session_of(self).current_module();
+  return PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace");
+}
+
+PyObject* dump_api(PyObject* self, PyObject* args) {
+  const char *folder = nullptr, *type = nullptr;
+  PyObject *arguments = nullptr, *result = nullptr;
+  if (!PyArg_ParseTuple(args, "ssO!O", &folder, &type, &PyTuple_Type, &arguments, &result))
+    return nullptr;
+  return none_or_error(session_of(self).dump_api(folder, type, arguments, result));
+}
+
+PyObject* write_pth(PyObject* self, PyObject* args) {
+  const char* path = nullptr;
+  PyObject* tensor = nullptr;
+  if (!PyArg_ParseTuple(args, "sO", &path, &tensor)) return nullptr;
+  return none_or_error(session_of(self).write_pth(path, tensor));
+}
+
+PyObject* flush(PyObject* self, PyObject*) {
+  session_of(self).flush();
+  return new_ref(Py_None);
+}
+
+PyObject* close(PyObject* self, PyObject*) {
+  session_of(self).close();
+  return new_ref(Py_None);
+}
+
+PyObject* counters(PyObject* self, PyObject*) {
+  const writer::WriterCounters counts = session_of(self).counters();
+  return Py_BuildValue(
+      "{s:K,s:K,s:K,s:d,s:s}", "visits", static_cast<unsigned long long>(counts.jobs_done),
+      "failed", static_cast<unsigned long long>(counts.jobs_failed), "bytes",
+      static_cast<unsigned long long>(counts.bytes_done), "waited_ms", counts.waited_ms,
+      "first_error", counts.first_error ? counts.first_error->describe().c_str() : "");
+}
+
+PyObject* get_token_id(PyObject* self, void*) {
+  return PyLong_FromLongLong(session_of(self).token_id);
+}
+int set_token_id(PyObject* self, PyObject* value, void*) {
+  const long long token = value != nullptr ? PyLong_AsLongLong(value) : 0;
+  if (token == -1 && PyErr_Occurred() != nullptr) return -1;
+  session_of(self).token_id = token;
+  return 0;
+}
+PyObject* get_dump_flag(PyObject* self, void*) {
+  return PyBool_FromLong(session_of(self).dump_flag);
+}
+int set_dump_flag(PyObject* self, PyObject* value, void*) {
+  const int flag = value != nullptr ? PyObject_IsTrue(value) : 0;
+  if (flag < 0) return -1;
+  session_of(self).dump_flag = flag != 0;
+  return 0;
+}
+PyObject* get_module_ids(PyObject* self, void*) {
+  return new_ref(session_of(self).module_numbers());
+}
+PyObject* get_last_logits(PyObject* self, void*) {
+  StrictSession& session = session_of(self);
+  if (session.last_outputs() == nullptr || session.last_module() == nullptr)
+    return new_ref(Py_None);
+  return Py_BuildValue("(sO)", session.last_module()->name->c_str(), session.last_outputs());
+}
+
+PyMethodDef dumper_methods[] = {
+    {"module_hooks", module_hooks, METH_VARARGS,
+     "module_hooks(name, type, selected, is_root) -> (forward pre-hook, forward hook) of one "
+     "module."},
+    {"wants_apis", wants_apis, METH_NOARGS,
+     "Whether a function called now on this thread is dumped."},
+    {"current_module", current_module, METH_NOARGS, "Name of the module that runs on this thread."},
+    {"dump_api", dump_api, METH_VARARGS, "dump_api(folder, type, args, result)"},
+    {"write_pth", write_pth, METH_VARARGS, "write_pth(path, tensor): on disk after flush()."},
+    {"flush", flush, METH_NOARGS, "Waits until everything dumped so far is on disk."},
+    {"close", close, METH_NOARGS,
+     "flush(), then ends the dump; hooks that are still called do nothing."},
+    {"counters", counters, METH_NOARGS, "What the writer did, as a dict."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef dumper_members[] = {
+    {"token_id", get_token_id, set_token_id, "Id of the latest root call.", nullptr},
+    {"dump_flag", get_dump_flag, set_dump_flag, "Whether that call is dumped.", nullptr},
+    {"module_ids", get_module_ids, nullptr,
+     "Module name -> number of its first call during token 0.", nullptr},
+    {"last_logits", get_last_logits, nullptr,
+     "(name, outputs) of the last module that returned a tensor, or None.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyTypeObject dumper_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+int add_strict_types(PyObject* module) {
+  hook_type.tp_name = "assay._capture.StrictHook";
+  hook_type.tp_basicsize = sizeof(HookObject);
+  hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
+  hook_type.tp_vectorcall_offset = offsetof(HookObject, call);
+  hook_type.tp_call = PyVectorcall_Call;
+  hook_type.tp_dealloc = free_hook;
+  hook_type.tp_methods = hook_methods;
+  dumper_type.tp_name = "assay._capture.StrictDumper";
+  dumper_type.tp_basicsize = sizeof(DumperObject);
+  dumper_type.tp_flags = Py_TPFLAGS_DEFAULT;
+  dumper_type.tp_new = new_dumper;
+  dumper_type.tp_dealloc = free_dumper;
+  dumper_type.tp_methods = dumper_methods;
+  dumper_type.tp_getset = dumper_members;
+  if (PyType_Ready(&hook_type) != 0 || PyType_Ready(&dumper_type) != 0) return -1;
+  Py_INCREF(reinterpret_cast<PyObject*>(&dumper_type));
+  if (PyModule_AddObject(module, "StrictDumper", reinterpret_cast<PyObject*>(&dumper_type)) != 0) {
+    Py_DECREF(reinterpret_cast<PyObject*>(&dumper_type));
+    return -1;
+  }
+  return 0;
+}
+
+const ExtensionPart part(add_strict_types);
+
+}  // namespace
+}  // namespace assay::capture

@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/torch/strict_session.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "capture/common/host_threads.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::capture {
+namespace {
+
+using writer::TorchTreeTensor;
+using writer::TorchTreeVisit;
+
+constexpr int kMaxDepth = 64;  // of tuples and lists inside each other; a list may contain itself
+constexpr unsigned kModuleFolderMode = 0750;
+constexpr unsigned kApiFolderMode = 0777;
+
+// What this thread is doing with the session `session_id`.
+struct ThreadState {
+  struct Frame {
+    const StrictModule* module;
+    const void*
+        handled;  // exception that was being handled when the module was entered; an address to compare
+  };
+  uint64_t session_id = 0;
+  bool in_root = false;
+  const void* handled_before_root = nullptr;
+  bool busy = false;  // inside our own Python callbacks: their calls are not dumped
+  int64_t token = 0;
+  bool wanted = false;
+  std::vector<Frame> frames;  // mode "api" only
+};
+thread_local ThreadState thread_state;
+
+ThreadState& state_of(uint64_t session_id) {
+  ThreadState& state = thread_state;
+  if (state.session_id != session_id) {
+    state = ThreadState{};
+    state.session_id = session_id;
+  }
+  return state;
+}
+
+// The address of the exception that `except` blocks around the caller are handling, nullptr for none.
+const void* handled_exception() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_GetExcInfo(&type, &value, &traceback);
+  const void* address = value == Py_None ? nullptr : value;
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return address;
+}
+
+const std::string& root_name() {
+  static const auto* name = new std::string("root");
+  return *name;
+}
+
+// True when the pending exception may be swallowed: KeyboardInterrupt and SystemExit belong to the user.
+bool is_ordinary_exception() { return PyErr_ExceptionMatches(PyExc_Exception) != 0; }
+
+std::string pending_exception_text() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* text = value != nullptr ? PyObject_Str(value) : nullptr;
+  const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
+  std::string result = utf8 != nullptr ? utf8 : "unknown error";
+  PyErr_Clear();
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return result;
+}
+
+stats::TensorStats statistics_of(const TensorView& view, uint64_t size_bytes) {
+  if (const BlockRunner runner = host_runner(size_bytes)) return stats::compute_stats(view, runner);
+  return stats::compute_stats(view);
+}
+
+}  // namespace
+
+/// One tensor of a call between the walk and the copy.
+struct StrictSession::Plan {
+  std::string stem;
+  PyObject* tensor = nullptr;  // borrowed: alive while the hook runs
+  PyObject* dense = nullptr;   // owned, when the bytes come from another tensor
+  bool readable = false;
+  TensorView view;
+  std::string_view dtype_name;
+  std::optional<StrictSeen> seen;
+  uint64_t size_bytes = 0;  // of the payload to copy
+
+  Plan() = default;
+  Plan(Plan&& other) noexcept
+      : stem(std::move(other.stem)),
+        tensor(other.tensor),
+        dense(std::exchange(other.dense, nullptr)),
+        readable(other.readable),
+        view(std::move(other.view)),
+        dtype_name(other.dtype_name),
+        seen(std::move(other.seen)),
+        size_bytes(other.size_bytes) {}
+  Plan& operator=(Plan&&) = delete;
+  ~Plan() { Py_XDECREF(dense); }
+};
+
+std::unique_ptr<StrictSession> StrictSession::create(StrictOptions options,
+                                                     StrictCallbacks callbacks) {
+  static uint64_t next_id = 0;
+  std::unique_ptr<StrictSession> session(new StrictSession);
+  session->id_ = ++next_id;
+  session->options_ = std::move(options);
+  Py_XINCREF(callbacks.module_list);
+  Py_XINCREF(callbacks.to_dense);
+  Py_XINCREF(callbacks.warn_once);
+  Py_XINCREF(callbacks.after_fork);
+  session->callbacks_ = callbacks;
+  session->access_ = TensorAccess::get();
+  session->module_numbers_ = PyDict_New();
+  if (session->access_ == nullptr || session->module_numbers_ == nullptr) return nullptr;
+  session->start_writer();
+  return session;
+}
+
+StrictSession::~StrictSession() {
+  close();
+  Py_XDECREF(module_numbers_);
+}
+
+void StrictSession::start_writer() {
+  tree_ = std::make_shared<writer::TorchTree>(
+      writer::TorchTreeOptions{.dump_dir = options_.dump_dir,
+                               .dump_dir_text = options_.dump_dir_text,
+                               .analyze_path = options_.analyze_path,
+                               .statistics = options_.statistics != StatisticsMode::Tensors});
+  // Not niced: the end of every dumped root call waits for this thread.
+  writer_ = std::make_unique<writer::AsyncWriter>(
+      writer::AsyncWriterOptions{.niceness = 0, .thread_name = "assay-strict"});
+  links_ = writer::TorchTree::links_work(options_.dump_dir);
+}
+
+StrictModule* StrictSession::add_module(std::string name, std::string type, bool selected,
+                                        bool is_root) {
+  module_names_.insert(name);
+  modules_.push_back(std::make_unique<StrictModule>());
+  StrictModule& module = *modules_.back();
+  module.name = std::make_shared<const std::string>(std::move(name));
+  module.type = std::make_shared<const std::string>(std::move(type));
+  module.selected = selected;
+  module.is_root = is_root;
+  return &module;
+}
+
+void StrictSession::enter(StrictModule& module) {
+  if (closed_) return;
+  ThreadState& state = state_of(id_);
+  if (module.is_root) {
+    token_id = next_token_++;
+    dump_flag = options_.tokens.contains(token_id);
+    if (!state.in_root) state.frames.clear();  // whatever an interrupted call left
+    state.in_root = true;
+    state.handled_before_root = handled_exception();
+    state.token = token_id;
+    state.wanted = dump_flag;
+  }
+  if (options_.dump_apis) state.frames.push_back({&module, handled_exception()});
+}
+
+int StrictSession::leave(StrictModule& module, PyObject* object, PyObject* arguments,
+                         PyObject* result) {
+  if (closed_) return 0;
+  ThreadState& state = state_of(id_);
+  bool raised = false;
+  if (options_.dump_apis) {
+    // Frames above ours belong to calls that an exception left without a post hook.
+    while (!state.frames.empty() && state.frames.back().module != &module) state.frames.pop_back();
+    if (!state.frames.empty()) {
+      raised = result == Py_None && state.frames.back().handled != handled_exception();
+      state.frames.pop_back();
+    }
+  } else if (module.is_root && result == Py_None) {
+    raised = handled_exception() != state.handled_before_root;
+  }
+  int64_t token = 0;
+  const bool wanted = wanted_now(&token);
+  int status = 0;
+  if (!raised) {
+    if (token == 0) number(module);
+    if (options_.last_logits) {
+      if (module.is_root) {
+        if (wanted) status = flush_logits(token);
+        Py_CLEAR(last_outputs_);
+        last_module_ = nullptr;
+      } else if (wanted && contains_tensor(result)) {
+        Py_INCREF(result);
+        Py_XSETREF(last_outputs_, result);
+        last_module_ = &module;
+      }
+    } else if (wanted && options_.dump_modules && module.selected) {
+      int listed = PyTuple_GET_SIZE(callbacks_.module_list) == 0 ? 1 : -1;
+      if (listed < 0) listed = PyObject_IsInstance(object, callbacks_.module_list);
+      if (listed < 0) status = -1;
+      if (listed > 0) {
+        if (module.visited_token == token) identity_.forget_folder(*module.name);
+        module.visited_token = token;
+        status = dump({.token = token,
+                       .folder = module.name,
+                       .node_type = module.type,
+                       .folder_mode = kModuleFolderMode,
+                       .tensors = {}},
+                      options_.tensor_part == TensorPart::Outputs ? nullptr : arguments,
+                      options_.tensor_part == TensorPart::Inputs ? nullptr : result, true);
+      }
+    }
+  }
+  if (module.is_root) state.in_root = false;
+  if (wanted && !state.in_root) finish_files();
+  return status;
+}
+
+bool StrictSession::wanted_now(int64_t* token) const {
+  const ThreadState& state = thread_state;
+  if (state.session_id == id_ && state.in_root) {
+    *token = state.token;
+    return state.wanted;
+  }
+  *token = token_id;
+  return dump_flag;
+}
+
+bool StrictSession::wants_apis() const {
+  int64_t token = 0;
+  return !closed_ && options_.dump_apis && !(thread_state.session_id == id_ && thread_state.busy) &&
+         wanted_now(&token);
+}
+
+const std::string& StrictSession::current_module() const {
+  const ThreadState& state = thread_state;
+  return state.session_id != id_ || state.frames.empty() ? root_name()
+                                                         : *state.frames.back().module->name;
+}
+
+int StrictSession::dump_api(std::string folder, std::string type, PyObject* arguments,
+                            PyObject* result) {
+  int64_t token = 0;
+  if (closed_ || !wanted_now(&token)) return 0;
+  // A function and a module of one name share a folder: its files are not what the table says any more.
+  if (module_names_.contains(folder)) identity_.forget_folder(folder);
+  const int status = dump({.token = token,
+                           .folder = std::make_shared<const std::string>(std::move(folder)),
+                           .node_type = std::make_shared<const std::string>(std::move(type)),
+                           .folder_mode = kApiFolderMode,
+                           .tensors = {}},
+                          options_.tensor_part == TensorPart::Outputs ? nullptr : arguments,
+                          options_.tensor_part == TensorPart::Inputs ? nullptr : result, false);
+  if (!state_of(id_).in_root) finish_files();
+  return status;
+}
+
+void StrictSession::number(StrictModule& module) {
+  const int64_t order = module_calls_++;
+  if (module.has_number) return;
+  module.has_number = true;
+  PyObject* value = PyLong_FromLongLong(order);
+  if (value == nullptr || PyDict_SetItemString(module_numbers_, module.name->c_str(), value) != 0)
+    PyErr_Clear();
+  Py_XDECREF(value);
+}
+
+bool StrictSession::contains_tensor(PyObject* value) const {
+  if (access_->is_tensor(value)) return true;
+  if (!PyTuple_Check(value) && !PyList_Check(value)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    if (contains_tensor(PySequence_Fast_GET_ITEM(value, i))) return true;
+  }
+  return false;
+}
+
+int StrictSession::flush_logits(int64_t token) {
+  if (last_outputs_ == nullptr || last_module_ == nullptr) return 0;
+  PyObject* outputs = new_ref(last_outputs_);
+  const int status = dump({.token = token,
+                           .folder = last_module_->name,
+                           .node_type = last_module_->type,
+                           .folder_mode = kModuleFolderMode,
+                           .tensors = {}},
+                          nullptr, outputs, false);
+  Py_DECREF(outputs);
+  return status;
+}
+
+int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* outputs,
+                        bool can_be_source) {
+  if (!writer_->alive() && follow_fork() != 0) return -1;
+  if (closed_ || tree_->stopped()) return 0;
+  if (identity_token_ != visit.token) {
+    identity_.clear();
+    identity_token_ = visit.token;
+  }
+  std::vector<Plan> plans;
+  if (inputs != nullptr && collect(inputs, "input", visit, &plans, 0) != 0) return -1;
+  if (outputs != nullptr && collect(outputs, "output", visit, &plans, 0) != 0) return -1;
+
+  uint64_t total_bytes = 0;
+  for (const Plan& plan : plans) total_bytes += plan.size_bytes;
+  if (total_bytes > 0) {
+    bool admitted = false;
+    if (writer_->would_wait(total_bytes)) {
+      Py_BEGIN_ALLOW_THREADS admitted = writer_->admit(total_bytes);
+      Py_END_ALLOW_THREADS
+    } else {
+      admitted = writer_->admit(total_bytes);
+    }
+    if (!admitted) return 0;  // closed meanwhile
+  }
+  const bool statistics =
+      options_.statistics != StatisticsMode::Tensors || !options_.analyze_path.empty();
+  const bool files = options_.statistics != StatisticsMode::Statistics;
+  visit.tensors.reserve(plans.size());
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Plan& plan = plans[i];
+    TorchTreeTensor& tensor = visit.tensors.emplace_back();
+    tensor.stem = plan.stem;
+    tensor.dtype_name = plan.dtype_name;
+    tensor.dtype = plan.view.dtype;
+    tensor.shape = plan.view.shape;
+    if (statistics) {
+      if (plan.readable) {
+        if (plan.seen) tensor.statistics = plan.seen->statistics;
+        for (size_t j = 0; j < i && !tensor.statistics; ++j) {
+          if (plans[j].tensor == plan.tensor) tensor.statistics = visit.tensors[j].statistics;
+        }
+        if (!tensor.statistics)
+          tensor.statistics = statistics_of(plan.view, plan.view.storage.size());
+        if (!options_.analyze_path.empty()) {
+          tensor.variance = writer::unbiased_variance(plan.view, *tensor.statistics);
+        }
+      } else {
+        tensor.statistics = stats::TensorStats{.l2_norm = NAN};
+      }
+    }
+    if (files && plan.readable) {
+      if (links_ && plan.seen && plan.seen->folder != nullptr) {
+        tensor.content = TorchTreeTensor::Content::Link;
+        tensor.link_source = *plan.seen->folder + "/" + plan.seen->stem + ".pth";
+      } else {
+        tensor.content = TorchTreeTensor::Content::Payload;
+        tensor.payload_size = plan.size_bytes;
+        tensor.payload.reset(new std::byte[plan.size_bytes]);  // not zeroed: filled at once
+        if (plan.size_bytes == 0) continue;
+        if (plan.view.is_contiguous()) {
+          std::memcpy(tensor.payload.get(), plan.view.contiguous_bytes().data(), plan.size_bytes);
+        } else {
+          gather_bytes(plan.view, 0, plan.view.element_count(),
+                       std::span<std::byte>(tensor.payload.get(), plan.size_bytes));
+        }
+      }
+    }
+  }
+  std::vector<std::pair<size_t, StrictSeen>> news;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].dense != nullptr || !plans[i].readable) continue;
+    const bool has_file = visit.tensors[i].content == TorchTreeTensor::Content::Payload;
+    if (plans[i].seen && !(has_file && can_be_source)) continue;
+    news.emplace_back(i, StrictSeen{.statistics = visit.tensors[i].statistics,
+                                    .folder = has_file && can_be_source ? visit.folder : nullptr,
+                                    .stem = plans[i].stem});
+  }
+  const auto shared = std::make_shared<TorchTreeVisit>(std::move(visit));
+  (void)writer_->submit(total_bytes,
+                        [tree = tree_, shared]() -> Status { return tree->write(*shared); });
+  // Only now: a link must not be queued before the file it points at.
+  for (auto& [index, seen] : news) {
+    identity_.insert(*access_, plans[index].tensor, plans[index].view, std::move(seen));
+  }
+  return 0;
+}
+
+int StrictSession::collect(PyObject* value, std::string stem, const TorchTreeVisit& visit,
+                           std::vector<Plan>* plans, int depth) {
+  if (access_->is_tensor(value)) return plan_tensor(value, std::move(stem), visit, plans);
+  if ((PyTuple_Check(value) || PyList_Check(value)) && depth < kMaxDepth) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      PyObject* item = new_ref(PySequence_Fast_GET_ITEM(value, i));
+      const int status = collect(item, stem + "_" + std::to_string(i), visit, plans, depth + 1);
+      Py_DECREF(item);
+      if (status != 0) return status;
+    }
+    return 0;
+  }
+  PyTypeObject* type = Py_TYPE(value);
+  if (unrecognized_.insert(type).second) {
+    Py_INCREF(type);
+    PyObject* key = Py_BuildValue("(sO)", "unrecognized", type);
+    warn(key, std::string("Unrecognized data type ") + type->tp_name +
+                  ": only tensors, tuples and lists of them are dumped.");
+    Py_XDECREF(key);
+  }
+  return 0;
+}
+
+int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTreeVisit& visit,
+                               std::vector<Plan>* plans) {
+  const bool files = options_.statistics != StatisticsMode::Statistics;
+  Plan plan;
+  plan.stem = std::move(stem);
+  plan.tensor = tensor;
+  TensorLook look;
+  access_->look(tensor, look);
+  if (look.readable != Readable::Memory || look.conjugate || look.negative) {
+    std::string path;
+    if (files) {
+      path = options_.dump_dir + "/" + std::to_string(visit.token) + "/" + *visit.folder + "/" +
+             plan.stem + ".pth";
+    }
+    plan.dtype_name = look.dtype_name != nullptr ? look.dtype_name : "unknown";
+    if (look.has_shape)
+      plan.view.shape = Dims(std::span<const int64_t>(look.shape, static_cast<size_t>(look.ndim)));
+    PyObject* dense = nullptr;
+    if (make_dense(tensor, path, &dense) != 0) return -1;
+    plan.dense = dense;
+    if (dense != nullptr) access_->look(dense, look);
+    if (dense == nullptr || look.readable != Readable::Memory || look.conjugate || look.negative) {
+      plans->push_back(std::move(plan));
+      return 0;
+    }
+  }
+  plan.dtype_name = look.dtype_name;
+  plan.view = view_of(look);
+  plan.readable = true;
+  if (plan.dense == nullptr) {
+    for (const Plan& earlier : *plans) {  // a module that returns its argument
+      if (earlier.tensor == tensor && earlier.readable) {
+        plan.seen =
+            earlier.seen
+                ? *earlier.seen
+                : StrictSeen{.statistics = {}, .folder = visit.folder, .stem = earlier.stem};
+      }
+    }
+    if (!plan.seen) plan.seen = identity_.find(*access_, tensor, plan.view);
+    if (!plan.seen && !access_->storage_covers(tensor, look)) plan.readable = false;
+  }
+  const bool linked = links_ && plan.seen && plan.seen->folder != nullptr;
+  if (files && plan.readable && !linked) plan.size_bytes = payload_bytes(look);
+  plans->push_back(std::move(plan));
+  return 0;
+}
+
+int StrictSession::make_dense(PyObject* tensor, const std::string& path, PyObject** dense) {
+  ThreadState& state = state_of(id_);
+  state.busy = true;
+  PyObject* result = path.empty()
+                         ? PyObject_CallFunction(callbacks_.to_dense, "OO", tensor, Py_None)
+                         : PyObject_CallFunction(callbacks_.to_dense, "Os", tensor, path.c_str());
+  state.busy = false;
+  if (result == nullptr) {
+    if (!is_ordinary_exception()) return -1;
+    const std::string reason = pending_exception_text();
+    PyObject* key = Py_BuildValue("(sO)", "to_dense", Py_TYPE(tensor));
+    warn(key, "A tensor is not dumped: " + reason);
+    Py_XDECREF(key);
+    return 0;
+  }
+  if (result != Py_None && access_->is_tensor(result)) {
+    *dense = result;
+  } else {
+    Py_DECREF(result);
+  }
+  return 0;
+}
+
+void StrictSession::warn(PyObject* key, const std::string& message) {
+  if (key == nullptr || callbacks_.warn_once == nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  PyObject* result = PyObject_CallFunction(callbacks_.warn_once, "Os", key, message.c_str());
+  if (result == nullptr) PyErr_Clear();
+  Py_XDECREF(result);
+}
+
+int StrictSession::write_pth(const std::string& path, PyObject* tensor) {
+  PyObject* dense = nullptr;
+  if (make_dense(tensor, path, &dense) != 0) return -1;
+  if (dense == nullptr) return 0;
+  TensorLook look;
+  access_->look(dense, look);
+  if (look.readable == Readable::Memory) {
+    const TensorView view = view_of(look);
+    const uint64_t size_bytes = payload_bytes(look);
+    bool admitted = false;
+    Py_BEGIN_ALLOW_THREADS admitted = writer_->admit(size_bytes);
+    Py_END_ALLOW_THREADS if (admitted) {
+      const auto file = std::make_shared<TorchTreeTensor>();
+      file->dtype = view.dtype;
+      file->shape = view.shape;
+      file->payload_size = size_bytes;
+      file->payload.reset(new std::byte[size_bytes]);
+      if (size_bytes > 0)
+        gather_bytes(view, 0, view.element_count(), std::span(file->payload.get(), size_bytes));
+      (void)writer_->submit(
+          size_bytes, [tree = tree_, path, file] { return tree->write_tensor_file(path, *file); });
+    }
+  }
+  Py_DECREF(dense);
+  return 0;
+}
+
+void StrictSession::flush() {
+  if (writer_ == nullptr) return;
+  Py_BEGIN_ALLOW_THREADS writer_->flush();
+  Py_END_ALLOW_THREADS
+}
+
+void StrictSession::finish_files() {
+  flush();
+  identity_.clear();
+}
+
+void StrictSession::close() {
+  if (closed_) return;
+  closed_ = true;
+  if (writer_ != nullptr) {
+    Py_BEGIN_ALLOW_THREADS writer_->close();
+    Py_END_ALLOW_THREADS
+  }
+  identity_.clear();
+  last_module_ = nullptr;
+  Py_CLEAR(last_outputs_);
+  Py_CLEAR(callbacks_.module_list);
+  Py_CLEAR(callbacks_.to_dense);
+  Py_CLEAR(callbacks_.warn_once);
+  Py_CLEAR(callbacks_.after_fork);
+  for (PyTypeObject* type : unrecognized_) Py_DECREF(type);
+  unrecognized_.clear();
+}
+
+writer::WriterCounters StrictSession::counters() const {
+  return writer_ != nullptr ? writer_->counters() : writer::WriterCounters{};
+}
+
+int StrictSession::follow_fork() {
+  // The parent's writer thread does not exist here and its files are not ours: leave both untouched.
+  (void)writer_.release();
+  new std::shared_ptr<writer::TorchTree>(std::move(tree_));
+  identity_.clear();
+  PyObject* folder = PyObject_CallNoArgs(callbacks_.after_fork);
+  const char* path = folder != nullptr ? PyUnicode_AsUTF8(folder) : nullptr;
+  if (path == nullptr) {
+    const bool ordinary = is_ordinary_exception();
+    if (ordinary) {
+      log_line(LogLevel::Error, "no dump folder in a forked process: " + pending_exception_text());
+    }
+    Py_XDECREF(folder);
+    closed_ = true;
+    return ordinary ? 0 : -1;
+  }
+  options_.dump_dir = options_.dump_dir_text = path;
+  Py_DECREF(folder);
+  start_writer();
+  return 0;
+}
+
+}  // namespace assay::capture

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/layouts/torch_tree.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <utility>
+
+#include "base/atomic_file.hpp"
+#include "base/text.hpp"
+#include "formats/crc32.hpp"
+#include "formats/csv.hpp"
+#include "formats/pth.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::writer {
+namespace {
+
+constexpr mode_t kTableMode = 0640;
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] int close() { return ::close(std::exchange(fd_, -1)); }
+
+ private:
+  int fd_;
+};
+
+// The float32 that `tensor.float()` arithmetic ended with, as Python prints it.
+std::string float32_text(double value) {
+  return python_repr(static_cast<double>(static_cast<float>(value)));
+}
+
+std::string dtype_text(const TorchTreeTensor& tensor) {
+  return "torch." + std::string(tensor.dtype_name);
+}
+
+// Input or output is told by the stem's beginning, the index by its last field: "output_1_0" is Output 0.
+std::string_view direction_of(std::string_view stem) {
+  return stem.starts_with("input") ? "Input" : "Output";
+}
+std::string_view index_of(std::string_view stem) {
+  const size_t underscore = stem.rfind('_');
+  return underscore == std::string_view::npos ? "0" : stem.substr(underscore + 1);
+}
+
+std::string csv_row(std::initializer_list<std::string_view> cells) {
+  std::string row;
+  formats::append_csv_row(cells, {}, &row);
+  return row;
+}
+
+// All three parts with as few calls as the kernel allows; they are const to writev.
+Status write_parts(int fd, std::string_view header, ByteSpan payload, std::string_view trailer,
+                   const std::string& path) {
+  iovec parts[3] = {{const_cast<char*>(header.data()), header.size()},
+                    {const_cast<std::byte*>(payload.data()), payload.size()},
+                    {const_cast<char*>(trailer.data()), trailer.size()}};
+  int first = 0;
+  while (first < 3) {
+    const ssize_t written = ::writev(fd, parts + first, 3 - first);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return fail(errno_error(errno, "write", path));
+    }
+    size_t left = static_cast<size_t>(written);
+    while (first < 3 && left >= parts[first].iov_len) left -= parts[first++].iov_len;
+    if (first < 3) {
+      parts[first].iov_base = static_cast<char*>(parts[first].iov_base) + left;
+      parts[first].iov_len -= left;
+    }
+  }
+  return {};
+}
+
+// Creates `temporary`, fills it, renames it to `name`; both relative to `folder_fd`.
+Status write_pth_at(int folder_fd, const std::string& temporary, const std::string& name,
+                    const std::string& archive, const TorchTreeTensor& tensor) {
+  ASSAY_TRY(const formats::PthPrologue prologue,
+            formats::pth_prologue(tensor.dtype, tensor.shape,
+                                  {.archive_name = archive, .parameter = {}}));
+  const ByteSpan payload(tensor.payload.get(), tensor.payload_size);
+  const std::string epilogue = formats::pth_epilogue(prologue, formats::crc32(payload));
+  FileDescriptor file(
+      ::openat(folder_fd, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) return fail(errno_error(errno, "create", name));
+  Status status = write_parts(file.get(), prologue.header, payload, epilogue, name);
+  if (file.close() != 0 && status) status = fail(errno_error(errno, "close", name));
+  if (status && ::renameat(folder_fd, temporary.c_str(), folder_fd, name.c_str()) != 0) {
+    status = fail(errno_error(errno, "rename into place", name));
+  }
+  if (!status) ::unlinkat(folder_fd, temporary.c_str(), 0);
+  return status;
+}
+
+// Appends rows to a table with one write; the header comes first in a file that is empty. `shared`: other processes
+// append too, a lock keeps the header single.
+Status append_to_table(int folder_fd, const std::string& path, std::string_view header,
+                       std::string_view rows, bool shared) {
+  bool is_new = false;
+  int fd = ::openat(folder_fd, path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC,
+                    kTableMode);
+  if (fd >= 0) {
+    is_new = true;
+  } else if (errno == EEXIST) {
+    fd = ::openat(folder_fd, path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, kTableMode);
+  }
+  FileDescriptor file(fd);
+  if (file.get() < 0) return fail(errno_error(errno, "open", path));
+  if (shared && ::flock(file.get(), LOCK_EX) != 0) return fail(errno_error(errno, "lock", path));
+  if (!is_new || shared) {
+    struct stat info{};
+    if (::fstat(file.get(), &info) != 0) return fail(errno_error(errno, "look at", path));
+    is_new = info.st_size == 0;
+  }
+  Status status;
+  if (is_new) {
+    status = write_all(file.get(), as_bytes(std::string(header) + std::string(rows)), path);
+  } else {
+    status = write_all(file.get(), as_bytes(rows), path);
+  }
+  return status;
+}
+
+}  // namespace
+
+double unbiased_variance(const TensorView& view, const stats::TensorStats& statistics) {
+  if (statistics.count < 2 || statistics.has_non_finite()) return NAN;
+  constexpr int64_t kBlock = 4096;
+  const int per_element = values_per_element(view.dtype);
+  const int64_t count = view.element_count();
+  std::vector<double> values(static_cast<size_t>(kBlock * per_element));
+  double sum = 0;
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t length = std::min(kBlock, count - first);
+    const std::span<double> block(values.data(), static_cast<size_t>(length * per_element));
+    read_values(view, first, length, block);
+    if (is_complex(view.dtype)) {
+      for (size_t i = 0; i < block.size(); i += 2) {
+        const double distance = std::hypot(block[i], block[i + 1]) - statistics.mean;
+        sum += distance * distance;
+      }
+    } else {
+      for (const double value : block) sum += (value - statistics.mean) * (value - statistics.mean);
+    }
+  }
+  return sum / static_cast<double>(statistics.count - 1);
+}
+
+std::string statistics_header() {
+  return "NodeName,NodeType,InputOutput,Index,DataType,Shape,Max,Min,Mean,L2Norm\r\n";
+}
+
+std::string statistics_row(std::string_view node_name, std::string_view node_type,
+                           const TorchTreeTensor& tensor) {
+  const stats::TensorStats values =
+      tensor.statistics.value_or(stats::TensorStats{}).with_non_finite();
+  return csv_row({node_name, node_type, direction_of(tensor.stem), index_of(tensor.stem),
+                  dtype_text(tensor), tuple_text(tensor.shape.span()), float32_text(values.max),
+                  float32_text(values.min), float32_text(values.mean),
+                  float32_text(values.l2_norm)});
+}
+
+std::string analyze_header() {
+  return "Node Name,Node Type,Tensor Path,dtype,shape,max,min,variance,mean\r\n";
+}
+
+std::string analyze_row(std::string_view node_name, std::string_view node_type,
+                        std::string_view tensor_path, const TorchTreeTensor& tensor) {
+  const stats::TensorStats values =
+      tensor.statistics.value_or(stats::TensorStats{}).with_non_finite();
+  return csv_row({node_name, node_type, tensor_path, dtype_text(tensor),
+                  "torch.Size(" + list_text(tensor.shape.span()) + ")", float32_text(values.max),
+                  float32_text(values.min), float32_text(tensor.variance),
+                  float32_text(values.mean)});
+}
+
+TorchTree::TorchTree(TorchTreeOptions options) : options_(std::move(options)) {}
+
+TorchTree::~TorchTree() { leave_token(); }
+
+Status TorchTree::write(const TorchTreeVisit& visit) {
+  Status result = note(enter_token(visit.token));
+  if (result) result = note(make_folder(visit));
+  if (!result) return result;
+  for (const TorchTreeTensor& tensor : visit.tensors) {
+    if (tensor.content == TorchTreeTensor::Content::None) continue;
+    if (Status status = note(write_content(visit, tensor)); !status && result)
+      result = std::move(status);
+  }
+  if (visit.tensors.empty()) return result;
+  if (options_.statistics) {
+    if (Status status = note(append_rows(visit)); !status && result) result = std::move(status);
+  }
+  if (!options_.analyze_path.empty()) {
+    if (Status status = note(append_analysis(visit)); !status && result) result = std::move(status);
+  }
+  return result;
+}
+
+Status TorchTree::write_tensor_file(const std::string& path, const TorchTreeTensor& tensor) {
+  return note(write_pth_at(AT_FDCWD, path + ".tmp", path, formats::pth_archive_name(path), tensor));
+}
+
+bool TorchTree::links_work(const std::string& folder) {
+  const std::string source = folder + "/.link-probe-a." + std::to_string(::getpid());
+  const std::string target = folder + "/.link-probe-b." + std::to_string(::getpid());
+  const FileDescriptor file(::open(source.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const bool works = file.get() >= 0 && ::link(source.c_str(), target.c_str()) == 0;
+  ::unlink(source.c_str());
+  ::unlink(target.c_str());
+  return works;
+}
+
+Status TorchTree::enter_token(int64_t token) {
+  if (token_fd_ >= 0 && token_ == token) {
+    // A script may have moved or deleted the folder since.
+    struct stat info{};
+    if (::fstat(token_fd_, &info) == 0 && info.st_nlink > 0) return {};
+  }
+  leave_token();
+  const std::string path = options_.dump_dir + "/" + std::to_string(token);
+  ASSAY_TRY_STATUS(make_directories(path));
+  token_fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (token_fd_ < 0) return fail(errno_error(errno, "open folder", path));
+  token_ = token;
+  return {};
+}
+
+void TorchTree::leave_token() {
+  if (token_fd_ >= 0) ::close(token_fd_);
+  token_fd_ = -1;
+}
+
+Status TorchTree::make_folder(const TorchTreeVisit& visit) {
+  if (::mkdirat(token_fd_, visit.folder->c_str(), visit.folder_mode) == 0 || errno == EEXIST)
+    return {};
+  const int reason = errno;
+  const std::string path =
+      options_.dump_dir + "/" + std::to_string(visit.token) + "/" + *visit.folder;
+  // torch allows '/' in a child's name: nested folders then, as os.makedirs made them.
+  if (reason == ENOENT) return make_directories(path, visit.folder_mode);
+  return fail(errno_error(reason, "create folder", path));
+}
+
+Status TorchTree::write_content(const TorchTreeVisit& visit, const TorchTreeTensor& tensor) {
+  if (tensor.content == TorchTreeTensor::Content::Link)
+    return link(tensor.link_source, *visit.folder, tensor.stem);
+  return write_pth_at(token_fd_, *visit.folder + "/." + tensor.stem + ".pth.tmp",
+                      *visit.folder + "/" + tensor.stem + ".pth", tensor.stem, tensor);
+}
+
+Status TorchTree::link(const std::string& source, const std::string& folder,
+                       const std::string& stem) {
+  const std::string name = folder + "/" + stem + ".pth";
+  if (::linkat(token_fd_, source.c_str(), token_fd_, name.c_str(), 0) == 0) return {};
+  if (errno != EEXIST) return fail(errno_error(errno, "link " + source + " to", name));
+  const std::string temporary = folder + "/." + stem + ".pth.tmp";
+  ::unlinkat(token_fd_, temporary.c_str(), 0);
+  if (::linkat(token_fd_, source.c_str(), token_fd_, temporary.c_str(), 0) != 0 ||
+      ::renameat(token_fd_, temporary.c_str(), token_fd_, name.c_str()) != 0) {
+    return fail(errno_error(errno, "link " + source + " to", name));
+  }
+  // rename(2) does nothing when both names are links to one file, and leaves the temporary one.
+  ::unlinkat(token_fd_, temporary.c_str(), 0);
+  return {};
+}
+
+Status TorchTree::append_rows(const TorchTreeVisit& visit) {
+  std::string rows;
+  for (const TorchTreeTensor& tensor : visit.tensors) {
+    if (tensor.statistics) rows += statistics_row(*visit.folder, *visit.node_type, tensor);
+  }
+  return append_to_table(token_fd_, *visit.folder + "/statistics.csv", statistics_header(), rows,
+                         false);
+}
+
+Status TorchTree::append_analysis(const TorchTreeVisit& visit) {
+  std::string rows;
+  for (const TorchTreeTensor& tensor : visit.tensors) {
+    if (!tensor.statistics) continue;
+    std::string path = options_.dump_dir_text + "/" + std::to_string(visit.token) + "/" +
+                       *visit.folder + "/" + tensor.stem;
+    if (tensor.content != TorchTreeTensor::Content::None) path += ".pth";
+    rows += analyze_row(*visit.folder, *visit.node_type, path, tensor);
+  }
+  return append_to_table(AT_FDCWD, options_.analyze_path, analyze_header(), rows, true);
+}
+
+Status TorchTree::note(Status status) {
+  if (!status &&
+      (status.error().code == Errc::NoSpace || status.error().code == Errc::Permission)) {
+    stopped_.store(true, std::memory_order_relaxed);
+  }
+  return status;
+}
+
+}  // namespace assay::writer

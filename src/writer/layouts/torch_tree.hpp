@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folders and files of the strict PyTorch hook dump.   Layout: docs/formats/torch-tree.md
+//
+//   {dump_dir}/{token}/{module}/input_0.pth  output.pth  statistics.csv
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "stats/tensor_stats.hpp"
+#include "tensor/dims.hpp"
+#include "tensor/dtype.hpp"
+
+namespace assay::writer {
+
+/// One tensor among the arguments or results of a call.
+struct TorchTreeTensor {
+  std::string stem;             // "input_0", "output", "output_1_0"
+  std::string_view dtype_name;  // torch's name without prefix, static text
+  DType dtype = DType::Float32;
+  Dims shape;
+  std::optional<stats::TensorStats> statistics;  // asked for: one csv row
+  double variance = NAN;                         // unbiased; only with an analyze file
+  /// What becomes of the bytes.
+  enum class Content : uint8_t {
+    None,     // statistics only
+    Payload,  // `payload` is written
+    Link,     // the same bytes as another file of this token: a hard link to it
+  } content = Content::None;
+  std::unique_ptr<std::byte[]> payload;  // C order, payload_size bytes
+  uint64_t payload_size = 0;
+  std::string link_source;  // "root.embed/output.pth", relative to the token's folder
+};
+
+/// What one call of a module or function leaves in its folder.
+struct TorchTreeVisit {
+  int64_t token = 0;
+  std::shared_ptr<const std::string> folder;     // the dotted module path, also NodeName
+  std::shared_ptr<const std::string> node_type;  // class name, NodeType
+  unsigned folder_mode = 0750;
+  std::vector<TorchTreeTensor> tensors;  // in row order
+};
+
+/// Unbiased variance of the values as float32, as torch.var() of the fp32 copy defines it: NaN below two elements
+/// and when a NaN or an infinity takes part. Sums in fp64, two passes.
+[[nodiscard]] double unbiased_variance(const TensorView& view,
+                                       const stats::TensorStats& statistics);
+
+/// Header and rows of statistics.csv, CR LF line ends. Numbers are rounded to float32 and printed as Python prints
+/// the float: what `tensor.float().max().item()` gave.
+[[nodiscard]] std::string statistics_header();
+[[nodiscard]] std::string statistics_row(std::string_view node_name, std::string_view node_type,
+                                         const TorchTreeTensor& tensor);
+/// The same for tensor_analyze.csv.
+[[nodiscard]] std::string analyze_header();
+[[nodiscard]] std::string analyze_row(std::string_view node_name, std::string_view node_type,
+                                      std::string_view tensor_path, const TorchTreeTensor& tensor);
+
+struct TorchTreeOptions {
+  std::string dump_dir;       // absolute
+  std::string dump_dir_text;  // as the user gave it: what the Tensor Path column shows
+  std::string analyze_path;   // "" for none; shared by all processes of a launch
+  bool statistics = false;    // append rows to statistics.csv
+};
+
+/// Writes visits in the order they come. One thread at a time.
+/// Invariant: a .pth appears whole under its name or not at all; while it is written it is called `.<stem>.pth.tmp`,
+/// which no reader takes for an input or output.
+class TorchTree {
+ public:
+  explicit TorchTree(TorchTreeOptions options);
+  ~TorchTree();
+  TorchTree(const TorchTree&) = delete;
+  TorchTree& operator=(const TorchTree&) = delete;
+
+  /// Goes on with the other files of the visit after a failure and returns the first.
+  [[nodiscard]] Status write(const TorchTreeVisit& visit);
+  /// One file outside the token folders, for example a weight. The folder exists.
+  [[nodiscard]] Status write_tensor_file(const std::string& path, const TorchTreeTensor& tensor);
+
+  /// True once the disk is full or refuses us: further visits would fail too.
+  [[nodiscard]] bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
+
+  /// Whether hard links work in `folder`.
+  [[nodiscard]] static bool links_work(const std::string& folder);
+
+ private:
+  [[nodiscard]] Status enter_token(int64_t token);
+  void leave_token();
+  [[nodiscard]] Status make_folder(const TorchTreeVisit& visit);
+  [[nodiscard]] Status write_content(const TorchTreeVisit& visit, const TorchTreeTensor& tensor);
+  [[nodiscard]] Status link(const std::string& source, const std::string& folder,
+                            const std::string& stem);
+  [[nodiscard]] Status append_rows(const TorchTreeVisit& visit);
+  [[nodiscard]] Status append_analysis(const TorchTreeVisit& visit);
+  Status note(Status status);
+
+  TorchTreeOptions options_;
+  int token_fd_ = -1;
+  int64_t token_ = -1;
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace assay::writer

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/layouts/torch_tree.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/mapped_file.hpp"
+#include "formats/pth.hpp"
+#include "stats/tensor_stats.hpp"
+
+namespace assay::writer {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TorchTreeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "torch_tree_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string folder_;
+};
+
+TorchTreeTensor tensor_of(std::string stem, std::vector<float> values) {
+  TorchTreeTensor tensor;
+  tensor.stem = std::move(stem);
+  tensor.dtype_name = "float32";
+  tensor.dtype = DType::Float32;
+  tensor.shape = Dims{static_cast<int64_t>(values.size())};
+  tensor.content = TorchTreeTensor::Content::Payload;
+  tensor.payload_size = values.size() * sizeof(float);
+  tensor.payload.reset(new std::byte[tensor.payload_size]);
+  std::memcpy(tensor.payload.get(), values.data(), tensor.payload_size);
+  return tensor;
+}
+
+TorchTreeTensor link_to(std::string stem, std::string source) {
+  TorchTreeTensor tensor = tensor_of(std::move(stem), {});
+  tensor.content = TorchTreeTensor::Content::Link;
+  tensor.link_source = std::move(source);
+  return tensor;
+}
+
+TorchTreeVisit visit_of(int64_t token, std::string folder, std::vector<TorchTreeTensor> tensors) {
+  TorchTreeVisit visit;
+  visit.token = token;
+  visit.folder = std::make_shared<const std::string>(std::move(folder));
+  visit.node_type = std::make_shared<const std::string>("Linear");
+  visit.tensors = std::move(tensors);
+  return visit;
+}
+
+template <typename... Tensors>
+std::vector<TorchTreeTensor> list(Tensors... tensors) {
+  std::vector<TorchTreeTensor> result;
+  (result.push_back(std::move(tensors)), ...);
+  return result;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<float> read_floats(const std::string& path) {
+  auto file = MappedFile::open(path);
+  EXPECT_TRUE(file) << path;
+  if (!file) return {};
+  const auto entries = formats::read_pth_file(*file);
+  EXPECT_TRUE(entries && entries->size() == 1);
+  if (!entries) return {};
+  const ByteSpan bytes = (*entries)[0].tensor.view.contiguous_bytes();
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+size_t file_count(const std::string& folder) {
+  return static_cast<size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(StatisticsRow, EqualsTheExampleOfTheDocument) {
+  // fp16 [[1, -2], [3, 4]]: mean 6 / 4, sqrt(1 + 4 + 9 + 16) = sqrt(30)
+  TorchTreeTensor tensor;
+  tensor.stem = "output";
+  tensor.dtype_name = "float16";
+  tensor.shape = Dims{2, 2};
+  tensor.statistics =
+      stats::TensorStats{.count = 4, .min = -2, .max = 4, .mean = 1.5, .l2_norm = std::sqrt(30.0)};
+  EXPECT_EQ(statistics_row("root.model.norm", "LlamaRMSNorm", tensor),
+            "root.model.norm,LlamaRMSNorm,Output,0,torch.float16,\"(2, "
+            "2)\",4.0,-2.0,1.5,5.4772257804870605\r\n");
+}
+
+TEST(StatisticsRow, TakesDirectionAndIndexFromTheStem) {
+  TorchTreeTensor tensor;
+  tensor.dtype_name = "int64";
+  tensor.shape = Dims{5};
+  tensor.statistics = stats::TensorStats{.count = 5, .min = 0, .max = 1, .mean = 0.1, .l2_norm = 1};
+  tensor.stem = "input_3";
+  EXPECT_EQ(statistics_row("root", "M", tensor),
+            "root,M,Input,3,torch.int64,\"(5,)\",1.0,0.0,0.10000000149011612,1.0\r\n");
+  tensor.stem = "output_1_0";  // nested: indistinguishable from output_0, as in the original
+  tensor.shape = Dims{};
+  EXPECT_EQ(statistics_row("root", "M", tensor),
+            "root,M,Output,0,torch.int64,(),1.0,0.0,0.10000000149011612,1.0\r\n");
+}
+
+TEST(StatisticsRow, NanPoisonsAllFourAndInfinityWins) {
+  TorchTreeTensor tensor;
+  tensor.stem = "output";
+  tensor.dtype_name = "float32";
+  tensor.shape = Dims{2};
+  tensor.statistics =
+      stats::TensorStats{.count = 2, .nan_count = 1, .min = 1, .max = 1, .mean = 1, .l2_norm = 1};
+  EXPECT_EQ(statistics_row("root", "M", tensor),
+            "root,M,Output,0,torch.float32,\"(2,)\",nan,nan,nan,nan\r\n");
+  tensor.statistics = stats::TensorStats{
+      .count = 2, .positive_inf_count = 1, .min = -1, .max = -1, .mean = -1, .l2_norm = 1};
+  EXPECT_EQ(statistics_row("root", "M", tensor),
+            "root,M,Output,0,torch.float32,\"(2,)\",inf,-1.0,inf,inf\r\n");
+}
+
+TEST(UnbiasedVariance, DividesByOneLess) {
+  const float values[] = {1, -2, 3, 4};  // mean 1.5: 0.25 + 12.25 + 2.25 + 6.25 = 21, over 3
+  const auto view = make_view(DType::Float32, Dims{4}, std::as_bytes(std::span(values)));
+  ASSERT_TRUE(view);
+  EXPECT_DOUBLE_EQ(unbiased_variance(*view, stats::compute_stats(*view)), 7.0);
+  const auto single = make_view(DType::Float32, Dims{1}, std::as_bytes(std::span(values, 1)));
+  EXPECT_TRUE(std::isnan(unbiased_variance(*single, stats::compute_stats(*single))));
+}
+
+TEST_F(TorchTreeTest, WritesFoldersFilesAndLinks) {
+  TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
+  ASSERT_TRUE(tree.write(
+      visit_of(3, "root.a", list(tensor_of("input_0", {1, 2}), tensor_of("output", {3})))));
+  ASSERT_TRUE(tree.write(visit_of(3, "root.b", list(link_to("input_0", "root.a/output.pth")))));
+  ASSERT_TRUE(tree.write(visit_of(4, "root.c", {})));
+  EXPECT_EQ(read_floats(folder_ + "/3/root.a/input_0.pth"), (std::vector<float>{1, 2}));
+  EXPECT_EQ(read_floats(folder_ + "/3/root.b/input_0.pth"), (std::vector<float>{3}));
+  EXPECT_TRUE(fs::equivalent(folder_ + "/3/root.a/output.pth", folder_ + "/3/root.b/input_0.pth"));
+  EXPECT_EQ(file_count(folder_ + "/3/root.a"), 2u);  // no temporary name, no csv
+  EXPECT_TRUE(fs::is_empty(folder_ + "/4/root.c"));
+}
+
+TEST_F(TorchTreeTest, SecondVisitReplacesFilesAndLeavesEarlierLinksAlone) {
+  TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
+  ASSERT_TRUE(tree.write(visit_of(0, "root.a", list(tensor_of("output", {1})))));
+  ASSERT_TRUE(tree.write(visit_of(0, "root.b", list(link_to("input_0", "root.a/output.pth")))));
+  ASSERT_TRUE(tree.write(visit_of(0, "root.a", list(tensor_of("output", {2})))));
+  ASSERT_TRUE(tree.write(visit_of(0, "root.b", list(link_to("input_0", "root.a/output.pth")))));
+  ASSERT_TRUE(tree.write(
+      visit_of(0, "root.b", list(link_to("input_0", "root.a/output.pth")))));  // a link to itself
+  EXPECT_EQ(read_floats(folder_ + "/0/root.a/output.pth"), (std::vector<float>{2}));
+  EXPECT_EQ(read_floats(folder_ + "/0/root.b/input_0.pth"), (std::vector<float>{2}));
+  EXPECT_EQ(file_count(folder_ + "/0/root.b"), 1u);
+}
+
+TEST_F(TorchTreeTest, TablesHaveOneHeaderAndGrow) {
+  TorchTree tree({.dump_dir = folder_,
+                  .dump_dir_text = "shown",
+                  .analyze_path = folder_ + "/all.csv",
+                  .statistics = true});
+  for (int i = 0; i < 2; ++i) {
+    TorchTreeTensor tensor = tensor_of("output", {2});
+    tensor.statistics = stats::TensorStats{.count = 1, .min = 2, .max = 2, .mean = 2, .l2_norm = 2};
+    ASSERT_TRUE(tree.write(visit_of(0, "root", list(std::move(tensor)))));
+  }
+  const std::string row = "root,Linear,Output,0,torch.float32,\"(1,)\",2.0,2.0,2.0,2.0\r\n";
+  EXPECT_EQ(read_text(folder_ + "/0/root/statistics.csv"), statistics_header() + row + row);
+  const std::string analysis =
+      "root,Linear,shown/0/root/output.pth,torch.float32,torch.Size([1]),2.0,2.0,nan,2.0\r\n";
+  EXPECT_EQ(read_text(folder_ + "/all.csv"), analyze_header() + analysis + analysis);
+}
+
+TEST_F(TorchTreeTest, ComesBackAfterAScriptRemovedTheFolder) {
+  TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
+  ASSERT_TRUE(tree.write(visit_of(0, "root.a", list(tensor_of("output", {1})))));
+  fs::remove_all(folder_ + "/0");
+  ASSERT_TRUE(tree.write(visit_of(0, "root.a", list(tensor_of("output", {1})))));
+  EXPECT_EQ(read_floats(folder_ + "/0/root.a/output.pth"), (std::vector<float>{1}));
+}
+
+TEST_F(TorchTreeTest, NestsNamesWithSlashesAndRefusesLongOnesWithoutStopping) {
+  TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
+  EXPECT_TRUE(tree.write(visit_of(0, "root.a/b", list(tensor_of("output", {1})))));
+  EXPECT_EQ(read_floats(folder_ + "/0/root.a/b/output.pth"), (std::vector<float>{1}));
+  const Status status =
+      tree.write(visit_of(0, std::string(300, 'x'), list(tensor_of("output", {1}))));
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().describe().find("name too long"), std::string::npos)
+      << status.error().describe();
+  EXPECT_FALSE(tree.stopped());
+}
+
+TEST_F(TorchTreeTest, FullDiskStopsItAndLeavesNoHalfFile) {
+  TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
+  fs::create_directories(folder_ + "/0/root");
+  fs::create_symlink("/dev/full", folder_ + "/0/root/.output.pth.tmp");
+  const Status status =
+      tree.write(visit_of(0, "root", list(tensor_of("output", {1}), tensor_of("output_1", {2}))));
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Errc::NoSpace);
+  EXPECT_TRUE(tree.stopped());
+  EXPECT_FALSE(fs::exists(folder_ + "/0/root/output.pth"));
+  EXPECT_EQ(read_floats(folder_ + "/0/root/output_1.pth"),
+            (std::vector<float>{2}));  // the rest of the visit
+}
+
+}  // namespace
+}  // namespace assay::writer
