@@ -323,12 +323,24 @@ TEST(WritePth, UsesZip64WhereThePayloadNeedsIt) {
   const auto prologue = pth_prologue(DType::UInt8, Dims{int64_t{1} << 32}, {.archive_name = "a"});
   ASSERT_TRUE(prologue);
   EXPECT_EQ(prologue->header.size() % 64, 0u);
+  // As torch 2.13 writes it: extra 0x0001 of 16 bytes with the size and a 0, then FB.
+  const size_t name = prologue->header.find("a/data/0");
+  ASSERT_NE(name, std::string::npos);
+  EXPECT_EQ(prologue->header.substr(name + 8, 22),
+            std::string("\x01\x00\x10\x00\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0"
+                        "FB",
+                        22));
   const std::string epilogue = pth_epilogue(*prologue, 0x12345678);
   // A descriptor of 24 bytes: signature, CRC, two 64-bit sizes.
   EXPECT_EQ(load<uint32_t>(epilogue.data() + 4), 0x12345678u);
   EXPECT_EQ(load<uint64_t>(epilogue.data() + 8), uint64_t{1} << 32);
   EXPECT_EQ(load<uint64_t>(epilogue.data() + 16), uint64_t{1} << 32);
   EXPECT_EQ(epilogue.substr(24, 4), "PK\x03\x04");
+  // The records behind it start beyond 2^32: their extra holds that position, and the directory too.
+  const size_t version = epilogue.find("a/version");
+  EXPECT_EQ(load<uint32_t>(epilogue.data() + version + 9), 0x00080001u);
+  EXPECT_EQ(load<uint64_t>(epilogue.data() + version + 13),
+            prologue->header.size() + (uint64_t{1} << 32) + 24);
   EXPECT_EQ(pth_size_bytes(DType::UInt8, Dims{int64_t{1} << 32}, {.archive_name = "a"}).value(),
             prologue->header.size() + (uint64_t{1} << 32) + epilogue.size());
 }

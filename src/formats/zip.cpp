@@ -541,10 +541,20 @@ constexpr uint16_t kTorchFlags = 0x0808;      // UTF-8 names, data descriptor
 constexpr uint16_t kPaddingExtraId = 0x4246;  // "FB"
 constexpr uint64_t kExtraHeaderBytes = 4;
 
-// When the size is large both sizes stand in the extra; when the position is large, the position
-// too.
-std::string torch_zip64_extra(const TorchRecord& record) {
-  return zip64_extra({record.size, record.size, record.header_offset});
+// What torch's zip library leaves in a local header: the size and, not known yet when it writes, 0 for the compressed
+// size when the size is large; the position when that is large.
+std::string torch_local_extra(const TorchRecord& record) {
+  std::string body;
+  if (record.size >= kOverflow32) {
+    append(body, record.size);
+    append(body, uint64_t{0});
+  }
+  if (record.header_offset >= kOverflow32) append(body, record.header_offset);
+  if (body.empty()) return body;
+  std::string extra;
+  append(extra, kZip64ExtraId);
+  append(extra, static_cast<uint16_t>(body.size()));
+  return extra + body;
 }
 bool needs_zip64(const TorchRecord& record) {
   return record.size >= kOverflow32 || record.header_offset >= kOverflow32;
@@ -556,7 +566,7 @@ void append_torch_record_header(uint64_t header_offset, uint64_t size, TorchReco
                                 std::string* out) {
   record->header_offset = header_offset;
   record->size = size;
-  const std::string zip64 = torch_zip64_extra(*record);
+  const std::string zip64 = torch_local_extra(*record);
   const uint64_t unpadded =
       header_offset + kLocalBytes + record->name.size() + zip64.size() + kExtraHeaderBytes;
   record->data_offset = align_up(unpadded, kTorchAlignment);
