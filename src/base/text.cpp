@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -46,6 +47,21 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 }  // namespace
+
+std::string repair_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length > 0) {
+      out.append(text.substr(0, length));
+    } else {
+      out += "\xEF\xBF\xBD";
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
 
 std::string json_quote(std::string_view text) {
   std::string out = "\"";

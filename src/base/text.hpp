@@ -16,6 +16,9 @@ namespace assay {
 /// replaced by U+FFFD.
 [[nodiscard]] std::string json_quote(std::string_view text);
 
+/// The text with every byte that is not part of valid UTF-8 replaced by U+FFFD.
+[[nodiscard]] std::string repair_utf8(std::string_view text);
+
 /// A JSON number, or the strings "NaN" / "Infinity" / "-Infinity" (quoted), which JSON numbers cannot express.
 [[nodiscard]] std::string json_number(double value);
 
