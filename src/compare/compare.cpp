@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/compare.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+#include "compare/match/tree.hpp"
+#include "compare/resident.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::compare {
+namespace {
+
+using run::Run;
+using run::TensorRecord;
+
+constexpr uint64_t kLargePair = uint64_t{64} << 20;  // worth several threads of its own
+constexpr std::string_view kShapeMismatch = "data shape doesn't match.";
+
+// ---- what a row says about its sides ----
+
+std::string record_label(const Run& run, const TensorRecord& record) {
+  std::string text = shared_node_name(run, record.node);
+  if (text.empty()) text = "(model)";
+  text += " " + std::string(run::role_name(record.role));
+  if (!record.slot.empty()) text += " " + record.slot;
+  if (record.call > 0) text += " call " + std::to_string(record.call);
+  return text;
+}
+
+// "0/root.model.norm/output_0": names a record that has no file of its own.
+std::string record_place(const TensorRecord& record) {
+  std::string text =
+      record.step_name + "/" + record.node + "/" + std::string(run::role_name(record.role));
+  if (!record.slot.empty()) text += "_" + record.slot;
+  return text;
+}
+
+SideSummary describe_record(const TensorRecord& record) {
+  SideSummary side;
+  side.path = record_path(record);
+  side.op_type = record.op_type;
+  if (record.dtype) side.dtype = torch_name(*record.dtype);
+  if (record.shape) side.shape = list_text(record.shape->span());
+  return side;
+}
+
+void describe_view(const TensorView& view, SideSummary* side) {
+  side->dtype = torch_name(view.dtype);
+  side->shape = list_text(view.shape.span());
+}
+
+void fill_statistics(const stats::TensorStats& values, SideSummary* side) {
+  const stats::TensorStats all = values.with_non_finite();
+  side->max = all.max;
+  side->min = all.min;
+  side->mean = all.mean;
+  side->l2_norm = all.l2_norm;
+}
+
+void add_sentence(std::string_view sentence, std::string* text) {
+  if (!text->empty()) *text += ' ';
+  *text += sentence;
+}
+void add_note(std::string_view note, std::string* text) {
+  if (!text->empty()) *text += "; ";
+  *text += note;
+}
+
+// ---- judging ----
+
+// Elements with |m - g| > atol + rtol * |g|; positions that are not finite on both sides are the
+// business of the pattern counts.
+int64_t count_outside(const TensorView& golden, const TensorView& mine, double atol, double rtol,
+                      int jobs) {
+  constexpr int64_t kBlock = 1 << 16;
+  const int golden_values = values_per_element(golden.dtype);
+  const int mine_values = values_per_element(mine.dtype);
+  if (golden_values != mine_values) return -1;
+  const int64_t elements = golden.element_count();
+  const auto blocks = static_cast<size_t>((elements + kBlock - 1) / kBlock);
+  std::atomic<int64_t> outside{0};
+  parallel_for(blocks, resolve_job_count(jobs), [&](size_t block) {
+    const int64_t first = static_cast<int64_t>(block) * kBlock;
+    const int64_t count = std::min(kBlock, elements - first);
+    std::vector<double> g(static_cast<size_t>(count * golden_values));
+    std::vector<double> m(g.size());
+    read_values(golden, first, count, g);
+    read_values(mine, first, count, m);
+    int64_t found = 0;
+    for (size_t i = 0; i < g.size(); ++i) {
+      if (std::isfinite(g[i]) && std::isfinite(m[i]) &&
+          std::abs(m[i] - g[i]) > atol + rtol * std::abs(g[i])) {
+        ++found;
+      }
+    }
+    outside += found;
+  });
+  return outside;
+}
+
+std::string exceeds(std::string_view what, double value, std::string_view relation, double limit) {
+  return std::string(what) + " " + python_repr(value) + " " + std::string(relation) + " " +
+         python_repr(limit);
+}
+
+void fail_row(std::string why, Row* row) {
+  row->outcome = Outcome::Fail;
+  add_note(why, &row->exceeded);
+}
+
+void judge_metrics(const PairMetrics& metrics, const Limit& limit, Row* row) {
+  if (metrics.has_pattern_mismatch()) fail_row("NaN or infinities at other places", row);
+  if (row->shape_relation == ShapeRelation::Reshaped) fail_row("other shape", row);
+  if (metrics.state != PairState::Compared) return;
+  if (limit.cos && !(metrics.cosine_similarity >= *limit.cos)) {
+    fail_row(exceeds("cos", metrics.cosine_similarity, "<", *limit.cos), row);
+  }
+  if (limit.rel_l2 && !(metrics.relative_euclidean_distance <= *limit.rel_l2)) {
+    fail_row(exceeds("rel_l2", metrics.relative_euclidean_distance, ">", *limit.rel_l2), row);
+  }
+  if (row->outside_tolerance > 0) {
+    fail_row(std::to_string(row->outside_tolerance) + " elements beyond atol + rtol * |golden|",
+             row);
+  }
+}
+
+void judge_summary(const SummaryErrors& errors, const SideSummary& golden, const Limit& limit,
+                   Row* row) {
+  struct Statistic {
+    const char* name;
+    SummaryError error;
+    double golden;
+  };
+  const std::array<Statistic, 4> statistics = {{{"max", errors.max, golden.max},
+                                                {"min", errors.min, golden.min},
+                                                {"mean", errors.mean, golden.mean},
+                                                {"l2norm", errors.l2_norm, golden.l2_norm}}};
+  for (const Statistic& s : statistics) {
+    if (std::isnan(s.error.absolute)) continue;
+    if (limit.atol || limit.rtol) {
+      const double allowed = limit.atol.value_or(0) + limit.rtol.value_or(0) * std::abs(s.golden);
+      if (s.error.absolute > allowed)
+        fail_row(exceeds(s.name, s.error.absolute, ">", allowed), row);
+    }
+  }
+  if (limit.rel_l2 && errors.l2_norm.relative > *limit.rel_l2) {
+    // |‖m‖ - ‖g‖| is at most ‖m - g‖, so this much of the limit can be tested without the tensors.
+    fail_row(exceeds("l2norm relative", errors.l2_norm.relative, ">", *limit.rel_l2), row);
+  }
+}
+
+void judge(const Limit& limit, Row* row) {
+  if (limit.empty()) return;
+  row->outcome = Outcome::Pass;
+  if (!row->comparable) {
+    fail_row("not comparable", row);
+  } else if (row->metrics) {
+    judge_metrics(*row->metrics, limit, row);
+  } else if (row->summary) {
+    judge_summary(*row->summary, row->golden, limit, row);
+  }
+}
+
+// ---- one pair of tensors ----
+
+bool is_int8(DType dtype) { return dtype == DType::Int8 || dtype == DType::QInt8; }
+
+// int8 values are codes; without scale and offset they say nothing about floats.
+bool needs_scale(DType golden, DType mine) {
+  return (is_int8(golden) && is_float(mine)) || (is_float(golden) && is_int8(mine));
+}
+
+std::string corrected_fail_reason(const PairMetrics& metrics) {
+  std::string reason;
+  if (metrics.state == PairState::CountMismatch) add_sentence(kShapeMismatch, &reason);
+  if (metrics.golden.has_non_finite()) add_sentence("golden_data includes NAN or inf.", &reason);
+  if (metrics.mine.has_non_finite()) add_sentence("my_data includes NAN or inf.", &reason);
+  return reason;
+}
+
+void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
+  if (golden.dtype != mine.dtype) add_note("dtype differs", &row->note);
+  switch (*row->shape_relation) {
+    case ShapeRelation::Same:
+      break;
+    case ShapeRelation::Squeezed:
+      add_note("shape differs by axes of size 1", &row->note);
+      break;
+    case ShapeRelation::Merged:
+      add_note("shape differs by joined axes", &row->note);
+      break;
+    case ShapeRelation::Reshaped:
+      add_note("reshaped", &row->note);
+      break;
+    case ShapeRelation::Different:
+      break;
+  }
+  if (row->metrics && row->metrics->state == PairState::Empty) add_note("empty", &row->note);
+}
+
+void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
+                   int jobs, const Limit& limit, Row* row) {
+  const bool msit = options.rules == MetricRules::Msit;
+  describe_view(golden, &row->golden);
+  describe_view(mine, &row->mine);
+  row->shape_relation = shape_relation(golden.shape, mine.shape);
+  row->metrics = compare_tensors(golden, mine, {.rules = options.rules, .jobs = jobs});
+  const PairMetrics& metrics = *row->metrics;
+  fill_statistics(metrics.golden, &row->golden);
+  fill_statistics(metrics.mine, &row->mine);
+  row->fail_reason = msit ? msit_fail_reason(metrics) : corrected_fail_reason(metrics);
+  row->comparable = metrics.state != PairState::CountMismatch;
+  if (!msit && needs_scale(golden.dtype, mine.dtype)) {
+    row->metrics.reset();
+    row->comparable = false;
+    row->fail_reason = "int8 against a float type needs scale and offset.";
+  }
+  add_notes(golden, mine, row);
+  if (!row->comparable) return;
+  row->identical = metrics.is_identical();
+  if ((limit.atol || limit.rtol) && metrics.state == PairState::Compared &&
+      !(metrics.max_absolute_error <= limit.atol.value_or(0))) {
+    row->outside_tolerance =
+        count_outside(golden, mine, limit.atol.value_or(0), limit.rtol.value_or(0), jobs);
+  }
+}
+
+// The row of two records with the same content, from the statistics the capture took.
+bool fill_from_digests(const TensorRecord& golden, const TensorRecord& mine, Row* row) {
+  if (!golden.digest || golden.digest != mine.digest) return false;
+  if (!golden.dtype || golden.dtype != mine.dtype || !golden.shape || !mine.shape) return false;
+  if (!(*golden.shape == *mine.shape) || !golden.stats || golden.stats->has_non_finite())
+    return false;
+  PairMetrics metrics;
+  metrics.golden = *golden.stats;
+  metrics.mine = *golden.stats;
+  metrics.value_count = metrics.compared_count = golden.stats->count;
+  metrics.masked_count = -1;  // known only from the values
+  if (metrics.value_count > 0) {
+    metrics.state = PairState::Compared;
+    metrics.cosine_similarity = 1;
+    metrics.max_relative_error = metrics.mean_relative_error = 0;
+    metrics.max_absolute_error = metrics.mean_absolute_error = 0;
+    metrics.kl_divergence = metrics.kl_row_mean = metrics.kl_row_max = 0;
+    metrics.relative_euclidean_distance = 0;
+  }
+  fill_statistics(metrics.golden, &row->golden);
+  fill_statistics(metrics.mine, &row->mine);
+  row->metrics = metrics;
+  row->shape_relation = ShapeRelation::Same;
+  row->identical = row->comparable = true;
+  add_note("equal digests", &row->note);
+  if (metrics.state == PairState::Empty) add_note("empty", &row->note);
+  return true;
+}
+
+// ---- one pair of records ----
+
+class PairComparer {
+ public:
+  PairComparer(const Run& golden, const Run& mine, const CompareOptions& options)
+      : golden_(golden), mine_(mine), options_(options), resident_(options.max_memory) {}
+
+  Row compare(const RecordPair& pair, int jobs) {
+    const TensorRecord& golden = golden_.records[pair.golden];
+    const TensorRecord& mine = mine_.records[pair.mine];
+    Row row;
+    row.token_id = mine.step;
+    row.rank = mine.rank;
+    row.order = mine.order;
+    row.label = record_label(mine_, mine);
+    row.matched_by = pair.reason;
+    row.golden = describe_record(golden);
+    row.mine = describe_record(mine);
+    const std::string node = shared_node_name(mine_, mine.node);
+    if (options_.statistics) {
+      compare_statistics(golden, mine, jobs, &row);
+    } else if (options_.rules == MetricRules::Msit || !fill_from_digests(golden, mine, &row)) {
+      compare_bytes(golden, mine, node, jobs, &row);
+    }
+    judge(limit_of(row, node), &row);
+    if (pair.speculative && row.fail_reason == kShapeMismatch) row.filtered = true;
+    return row;
+  }
+
+  [[nodiscard]] uint64_t compared_bytes() const { return compared_bytes_; }
+
+ private:
+  const Limit& limit_of(const Row& row, const std::string& node) const {
+    return limit_for(options_.limits,
+                     {row.golden.path, row.mine.path, node, row.mine.op_type, row.mine.dtype});
+  }
+
+  std::optional<Tensor> load(const TensorRecord& record, std::string_view side, Row* row) const {
+    const auto refuse = [&](const std::string& why) { add_sentence(why, &row->fail_reason); };
+    if (!record.bytes) {
+      refuse(!record.problem.empty() ? std::string(side) + ": " + record.problem
+             : record.stats ? std::string(side) + " holds statistics only; compare with --stats"
+                            : std::string(side) + " has no data");
+      return std::nullopt;
+    }
+    struct stat info{};
+    if (::stat(record.bytes->file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
+      refuse(std::string(side) + "_data_path: " + record.bytes->file + " is not a file.");
+      return std::nullopt;
+    }
+    Result<Tensor> tensor = run::load_tensor(record);
+    if (!tensor) {
+      refuse(tensor.error().describe());
+      return std::nullopt;
+    }
+    return *std::move(tensor);
+  }
+
+  void compare_bytes(const TensorRecord& golden, const TensorRecord& mine, const std::string& node,
+                     int jobs, Row* row) {
+    const std::optional<Tensor> golden_tensor = load(golden, "golden", row);
+    const std::optional<Tensor> mine_tensor = load(mine, "my", row);
+    if (golden_tensor) describe_view(golden_tensor->view, &row->golden);
+    if (mine_tensor) describe_view(mine_tensor->view, &row->mine);
+    if (!golden_tensor || !mine_tensor) return;
+    const auto golden_watch = resident_.watch(golden_tensor->view.storage);
+    const auto mine_watch = resident_.watch(mine_tensor->view.storage);
+    compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node),
+                  row);
+    compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
+  }
+
+  static uint64_t bytes_of(const TensorView& view) {
+    return storage_bytes(view.dtype, static_cast<uint64_t>(view.element_count())).value_or(0);
+  }
+
+  // Statistics the capture took, or those of the tensor when it took none.
+  std::optional<stats::TensorStats> statistics_of(const TensorRecord& record, std::string_view side,
+                                                  int jobs, SideSummary* summary, Row* row) {
+    static_cast<void>(jobs);
+    if (record.stats) return record.stats;
+    const std::optional<Tensor> tensor = load(record, side, row);
+    if (!tensor) return std::nullopt;
+    const auto watch = resident_.watch(tensor->view.storage);
+    describe_view(tensor->view, summary);
+    compared_bytes_ += bytes_of(tensor->view);
+    return stats::compute_stats(tensor->view);
+  }
+
+  void compare_statistics(const TensorRecord& golden, const TensorRecord& mine, int jobs,
+                          Row* row) {
+    const auto golden_stats = statistics_of(golden, "golden", jobs, &row->golden, row);
+    const auto mine_stats = statistics_of(mine, "my", jobs, &row->mine, row);
+    if (golden_stats) fill_statistics(*golden_stats, &row->golden);
+    if (mine_stats) fill_statistics(*mine_stats, &row->mine);
+    if (!golden_stats || !mine_stats) return;
+    const auto values = [](const SideSummary& side) {
+      return SummaryValues{side.max, side.min, side.mean, side.l2_norm};
+    };
+    row->summary = compare_summaries(values(row->golden), values(row->mine));
+    row->comparable = true;
+    row->identical = golden.digest && golden.digest == mine.digest;
+  }
+
+  const Run& golden_;
+  const Run& mine_;
+  const CompareOptions& options_;
+  ResidentLimit resident_;
+  std::atomic<uint64_t> compared_bytes_{0};
+};
+
+// What the reader will probably touch; exact only for records that know their size.
+uint64_t payload_bytes(const TensorRecord& record) {
+  if (record.dtype && record.shape) {
+    const std::optional<int64_t> count = element_count(*record.shape);
+    if (count) return storage_bytes(*record.dtype, static_cast<uint64_t>(*count)).value_or(0);
+  }
+  if (!record.bytes) return 0;
+  if (record.bytes->size_bytes > 0) return record.bytes->size_bytes;
+  struct stat info{};
+  if (::stat(record.bytes->file.c_str(), &info) != 0) return 0;
+  return static_cast<uint64_t>(info.st_size);
+}
+
+// The original removed rows from the list it was walking over, so the row after a removed one was
+// never looked at. Scripts may count on the rows that this let through.
+void filter_like_msit(std::vector<Row>* rows) {
+  for (Row& row : *rows) row.filtered = row.fail_reason == kShapeMismatch;
+  bool skip = false;
+  for (Row& row : *rows) {
+    if (row.filtered) continue;
+    if (skip) {
+      skip = false;
+      continue;
+    }
+    if ((row.golden.dtype == "torch.int8") != (row.mine.dtype == "torch.int8")) {
+      row.filtered = true;
+      skip = true;
+    }
+  }
+}
+
+}  // namespace
+
+std::string record_path(const TensorRecord& record) {
+  if (!record.bytes) return record_place(record);
+  if (!record.bytes->member.empty()) return record.bytes->file + ":" + record.bytes->member;
+  if (!record.bytes->raw) return record.bytes->file;
+  return record.bytes->file + ":" + record.node + "." + std::string(run::role_name(record.role)) +
+         (record.slot.empty() ? "" : "." + record.slot);
+}
+
+std::string_view outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::NotJudged:
+      break;
+    case Outcome::Pass:
+      return "pass";
+    case Outcome::Fail:
+      return "fail";
+  }
+  return "";
+}
+
+Comparison::Counts Comparison::counts() const {
+  Counts counts;
+  for (const Sheet& sheet : sheets) {
+    for (const Row& row : sheet.rows) {
+      if (row.filtered) {
+        ++counts.filtered;
+        continue;
+      }
+      ++counts.rows;
+      counts.compared += row.comparable ? 1 : 0;
+      counts.identical += row.identical ? 1 : 0;
+      counts.unreadable += row.comparable ? 0 : 1;
+      counts.failed += row.outcome == Outcome::Fail ? 1 : 0;
+    }
+  }
+  return counts;
+}
+
+namespace {
+
+// Larger is worse; 0 for rows that show no difference at all.
+double severity(const Row& row) {
+  if (!row.comparable) return HUGE_VAL;
+  if (row.identical) return 0;
+  if (row.metrics) {
+    if (row.metrics->has_pattern_mismatch()) return std::numeric_limits<double>::max();
+    const double distance = row.metrics->relative_euclidean_distance;
+    return std::isnan(distance) ? 0 : std::max(distance, std::numeric_limits<double>::denorm_min());
+  }
+  if (row.summary) {
+    double worst = 0;
+    for (const SummaryError& error : {row.summary->l2_norm, row.summary->max, row.summary->min}) {
+      if (error.relative > worst) worst = error.relative;
+    }
+    return worst;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<const Row*> Comparison::worst_rows(size_t count) const {
+  std::vector<std::pair<double, const Row*>> found;
+  std::set<std::pair<std::string_view, std::string_view>> known;
+  for (const Sheet& sheet : sheets) {
+    for (const Row& row : sheet.rows) {
+      const double value = row.filtered ? 0 : severity(row);
+      if (value > 0 && known.emplace(row.golden.path, row.mine.path).second) {
+        found.emplace_back(value, &row);
+      }
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<const Row*> rows;
+  for (size_t i = 0; i < std::min(count, found.size()); ++i) rows.push_back(found[i].second);
+  return rows;
+}
+
+const Row* Comparison::first_failed_row() const {
+  const Row* first = nullptr;
+  for (const Sheet& sheet : sheets) {
+    for (const Row& row : sheet.rows) {
+      if (row.filtered || row.outcome != Outcome::Fail) continue;
+      if (first == nullptr ||
+          std::tuple(row.token_id, row.order) < std::tuple(first->token_id, first->order)) {
+        first = &row;
+      }
+    }
+  }
+  return first;
+}
+
+Row compare_pair(const TensorView& golden, const TensorView& mine, const CompareOptions& options) {
+  Row row;
+  row.matched_by = "explicit";
+  const std::string dtype = torch_name(mine.dtype);
+  const Limit& limit = limit_for(options.limits, {"", "", "", "", dtype});
+  compare_views(golden, mine, options, options.jobs, limit, &row);
+  judge(limit, &row);
+  return row;
+}
+
+Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
+                                const CompareOptions& options) {
+  Comparison out;
+  out.golden_path = golden.path;
+  out.mine_path = mine.path;
+  out.golden_layout = golden.layout;
+  out.mine_layout = mine.layout;
+  out.golden_records = golden.records.size();
+  out.mine_records = mine.records.size();
+  out.statistics = options.statistics;
+  out.msit = options.rules == MetricRules::Msit;
+  out.judged = !options.limits.empty();
+  out.warnings = golden.warnings;
+  out.warnings.insert(out.warnings.end(), mine.warnings.begin(), mine.warnings.end());
+
+  struct RowPlace {
+    size_t sheet;
+    size_t row;
+  };
+  struct Task {
+    RowPlace place;
+    bool large;
+  };
+  std::vector<Task> tasks;
+  // A pair that several levels look at is compared once.
+  std::map<std::pair<size_t, size_t>, RowPlace> first_row;
+  std::vector<std::pair<RowPlace, RowPlace>> repeated;  // (done, copy of it)
+  for (const Level level : options.levels) {
+    ASSAY_TRY(Matching matching, match_runs(golden, mine,
+                                            {.level = level,
+                                             .msit = out.msit,
+                                             .statistics = options.statistics,
+                                             .token_map = options.token_map,
+                                             .ranks = options.ranks,
+                                             .explicit_pairs = options.explicit_pairs}));
+    for (size_t i = 0; i < matching.pairs.size(); ++i) {
+      const RecordPair& pair = matching.pairs[i];
+      const auto [first, is_new] =
+          first_row.try_emplace({pair.golden, pair.mine}, RowPlace{out.sheets.size(), i});
+      if (!is_new) {
+        repeated.emplace_back(first->second, RowPlace{out.sheets.size(), i});
+        continue;
+      }
+      const uint64_t bytes =
+          payload_bytes(golden.records[pair.golden]) + payload_bytes(mine.records[pair.mine]);
+      tasks.push_back({first->second, bytes > kLargePair});
+    }
+    Sheet sheet;
+    sheet.name = std::string(level_name(level));
+    sheet.rows.resize(matching.pairs.size());
+    sheet.matching = std::move(matching);
+    out.sheets.push_back(std::move(sheet));
+  }
+
+  PairComparer comparer(golden, mine, options);
+  const unsigned jobs = resolve_job_count(options.jobs);
+  std::mutex progress_mutex;
+  size_t done = 0;
+  const auto is_interrupted = [&] {
+    return options.interrupted != nullptr && *options.interrupted;
+  };
+  const auto work = [&](const Task& task, unsigned inner_jobs) {
+    if (is_interrupted()) return;
+    Sheet& sheet = out.sheets[task.place.sheet];
+    sheet.rows[task.place.row] =
+        comparer.compare(sheet.matching.pairs[task.place.row], static_cast<int>(inner_jobs));
+    if (!options.progress) return;
+    const std::lock_guard lock(progress_mutex);
+    options.progress(++done, tasks.size());
+  };
+  // Large pairs one by one with all threads on each, so that only one of them is resident; then the
+  // small ones side by side. Neither the order nor the number of threads changes a row.
+  const auto first_small = std::stable_partition(tasks.begin(), tasks.end(),
+                                                 [](const Task& task) { return task.large; });
+  const auto large_count = static_cast<size_t>(first_small - tasks.begin());
+  for (size_t i = 0; i < large_count; ++i) work(tasks[i], jobs);
+  parallel_for(tasks.size() - large_count, jobs,
+               [&](size_t i) { work(tasks[large_count + i], 1); });
+  if (is_interrupted()) return fail(Errc::Usage, "interrupted");
+
+  for (const auto& [done_place, copy] : repeated) {
+    Row& row = out.sheets[copy.sheet].rows[copy.row];
+    row = out.sheets[done_place.sheet].rows[done_place.row];
+    row.matched_by = out.sheets[copy.sheet].matching.pairs[copy.row].reason;
+  }
+  int64_t data_id = 0;
+  for (Sheet& sheet : out.sheets) {
+    for (Row& row : sheet.rows) row.data_id = data_id++;
+    if (out.msit) filter_like_msit(&sheet.rows);
+  }
+  out.compared_bytes = comparer.compared_bytes();
+  return out;
+}
+
+}  // namespace assay::compare

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comparing two runs: pairs become rows with metrics, rows are judged, sheets are collected.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/limits.hpp"
+#include "compare/match.hpp"
+#include "compare/metrics.hpp"
+
+namespace assay::compare {
+
+/// What a report says about one side of a row. Numbers that are not known are NaN.
+struct SideSummary {
+  std::string path;     // the file; for a container "file:node.role.slot"
+  std::string op_type;  // module class
+  std::string dtype;    // "torch.float16"; empty when not known
+  std::string shape;    // "[1, 4096]"
+  double max = NAN;     // NaN and infinities take part, as in torch
+  double min = NAN;
+  double mean = NAN;
+  double l2_norm = NAN;
+};
+
+/// The path column of a record: its file, "file:member" inside a container, "token/node/output_0" when
+/// it has no data of its own.
+[[nodiscard]] std::string record_path(const run::TensorRecord& record);
+
+enum class Outcome : uint8_t { NotJudged, Pass, Fail };
+[[nodiscard]] std::string_view outcome_name(Outcome outcome);  // "" "pass" "fail"
+
+struct Row {
+  int64_t token_id = 0;
+  int64_t data_id = 0;  // unique over all sheets of a comparison
+  int rank = 0;
+  uint64_t order = 0;           // execution order within mine
+  std::string label;            // "model.layers.0.mlp output 0": for people
+  std::string_view matched_by;  // rule that made the pair
+  SideSummary golden;
+  SideSummary mine;
+  std::optional<PairMetrics> metrics;           // of tensors
+  std::optional<SummaryErrors> summary;         // of statistics
+  std::optional<ShapeRelation> shape_relation;  // when both shapes are known
+  bool identical = false;                       // digests or every position equal
+  bool comparable = false;  // metrics or summary hold numbers, or both sides are empty
+  std::string fail_reason;  // column cmp_fail_reason; empty when all is well
+  std::string note;         // things worth knowing that are no failure: "dtype differs"
+  Outcome outcome = Outcome::NotJudged;
+  std::string exceeded;            // the limit that failed: "rel_l2 0.0012 > 0.001"
+  int64_t outside_tolerance = -1;  // elements with |m - g| > atol + rtol |g|; -1 when not counted
+
+  // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
+  bool filtered = false;
+};
+
+struct Sheet {
+  std::string name;  // "layer", "module", "api"
+  Matching matching;
+  std::vector<Row> rows;  // in execution order of mine
+};
+
+struct CompareOptions {
+  std::vector<Level> levels = {Level::Api};  // one sheet each
+  bool statistics = false;                   // compare statistics instead of tensors
+  MetricRules rules = MetricRules::Corrected;
+  std::vector<std::pair<int64_t, int64_t>> token_map;
+  std::vector<int> ranks;
+  std::vector<ExplicitPair> explicit_pairs;
+  Limits limits;
+  int jobs = 0;  // <= 0: one per core
+  /// Mapped file pages kept resident, in bytes. What is above is given back to the page cache.
+  uint64_t max_memory = uint64_t{256} << 20;
+  /// Called with (done, total) pairs from any thread, one call at a time; may be empty.
+  std::function<void(size_t done, size_t total)> progress;
+  /// Set by a signal handler: the comparison stops at the next pair with Errc::Usage "interrupted".
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+struct Comparison {
+  std::string golden_path;
+  std::string mine_path;
+  std::string golden_layout;  // run::Run::layout
+  std::string mine_layout;
+  size_t golden_records = 0;
+  size_t mine_records = 0;
+  bool statistics = false;
+  bool msit = false;
+  bool judged = false;  // limits were given
+  std::vector<Sheet> sheets;
+  std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders
+  uint64_t compared_bytes = 0;        // payload of both sides
+
+  struct Counts {
+    size_t rows = 0;
+    size_t compared = 0;
+    size_t identical = 0;
+    size_t failed = 0;      // beyond a limit
+    size_t unreadable = 0;  // no numbers: unreadable file, other shape
+    size_t filtered = 0;
+  };
+  [[nodiscard]] Counts counts() const;
+
+  /// The `count` rows with the largest error, worst first, each pair of tensors once and equal ones
+  /// never: rows without numbers, then NaN and infinities at other places, then by relative L2
+  /// distance (statistics: relative error of the L2 norm), then in execution order.
+  [[nodiscard]] std::vector<const Row*> worst_rows(size_t count) const;
+  /// The failed row that comes first in execution order, nullptr when none failed.
+  [[nodiscard]] const Row* first_failed_row() const;
+};
+
+/// One pair of tensors in memory, judged as a row of a report; paths and labels are the caller's.
+[[nodiscard]] Row compare_pair(const TensorView& golden, const TensorView& mine,
+                               const CompareOptions& options);
+
+/// Matches and compares two runs. Tensors are mapped one pair a thread at a time; a pair that
+/// cannot be read becomes a row with its reason. errors  of match_runs(); "interrupted" (Usage)
+[[nodiscard]] Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
+                                              const CompareOptions& options);
+
+}  // namespace assay::compare

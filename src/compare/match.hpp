@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tensor of one run belongs to which tensor of the other, and what was left alone and why.
+// Rules between two module trees: match/torch_policies.hpp; new layouts add a file there.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "run/run.hpp"
+
+namespace assay::compare {
+
+enum class Level : uint8_t { Layer, Module, Api };
+[[nodiscard]] std::string_view level_name(Level level);  // "layer" ...
+
+/// One line of --map: `golden` and `mine` are a file (a path or its last components), a node name,
+/// or "node:slot".
+struct ExplicitPair {
+  std::string golden;
+  std::string mine;
+};
+
+/// Reads the JSON list of {"golden": ..., "my": ...} of --map.
+/// errors  Invalid (with the entry) | Unsupported ("slice" and "reduce" are not available yet)
+[[nodiscard]] Result<std::vector<ExplicitPair>> parse_explicit_pairs(std::string_view text);
+
+struct MatchOptions {
+  Level level = Level::Api;
+  /// The original's pairs, duplicates included. Otherwise that is so only at layer and module
+  /// level, and at api level every tensor is in at most one pair and every other one is listed.
+  bool msit = false;
+  /// Statistics of a torch tree: the original used one row a node, its last output.
+  bool statistics = false;
+  std::vector<std::pair<int64_t, int64_t>> token_map = {};  // (golden, mine); empty: equal ids
+  std::vector<int> ranks = {};                              // empty: all that both sides have
+  std::vector<ExplicitPair> explicit_pairs = {};            // win over every rule
+};
+
+/// Indices into the records of the two runs.
+struct RecordPair {
+  size_t golden = 0;
+  size_t mine = 0;
+  std::string_view reason;  // "equal names", "layer_match", "explicit" ...; a literal
+  /// The sides of this node had different numbers of tensors, so each was paired with each: a shape
+  /// mismatch then says nothing, and the row is dropped.
+  bool speculative = false;
+};
+
+enum class Side : uint8_t { Golden, Mine };
+
+struct UnmatchedRecord {
+  Side side = Side::Golden;
+  size_t record = 0;
+  std::string reason;  // "node exists only in mine"
+};
+
+struct Matching {
+  std::vector<RecordPair> pairs;  // by rank, token, then execution order of mine
+  std::vector<UnmatchedRecord> unmatched;
+  std::vector<int64_t> tokens;   // of mine, that were compared
+  std::vector<int> ranks;        // of mine, that were compared
+  size_t golden_candidates = 0;  // tensors that this level looks at
+  size_t mine_candidates = 0;
+  size_t golden_matched = 0;
+  size_t mine_matched = 0;
+  std::string golden_layer_type;  // empty when the tree has no repeated block
+  std::string mine_layer_type;
+  std::vector<std::string> warnings;
+
+  /// Share of both sides' candidates that are in a pair, [0, 100]; 100 when there is none.
+  [[nodiscard]] double coverage_percent() const;
+};
+
+/// True when both runs are trees of modules, so that levels mean something.
+[[nodiscard]] bool have_levels(const run::Run& golden, const run::Run& mine);
+
+/// errors  Usage (the tokens or ranks of the two sides have nothing in common, an explicit pair
+/// names
+///         nothing)
+[[nodiscard]] Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,
+                                          const MatchOptions& options);
+
+}  // namespace assay::compare
