@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/files.hpp"
+
+#include <sys/stat.h>
+
+#include <ctime>
+
+#include "base/atomic_file.hpp"
+#include "report/table.hpp"
+#include "report/xlsx.hpp"
+
+namespace assay::report {
+namespace {
+
+constexpr unsigned kReportMode = 0640;
+
+bool exists(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+std::string free_path(const std::string& folder, const std::string& stem,
+                      const std::string& ending) {
+  const std::string base = folder + (folder.ends_with('/') ? "" : "/") + stem;
+  std::string path = base + ending;
+  for (int n = 1; exists(path); ++n) path = base + "_" + std::to_string(n) + ending;
+  return path;
+}
+
+// The workbook of the original keeps the rows that its csv leaves out.
+Result<std::string> workbook(const compare::Comparison& comparison) {
+  std::vector<Table> tables;
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    tables.push_back(build_table(comparison, sheet, comparison.msit));
+  }
+  return xlsx_bytes(tables);
+}
+
+std::string json_lines(const compare::Comparison& comparison) {
+  std::string out;
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    out += jsonl_text(build_table(comparison, sheet, false));
+  }
+  return out;
+}
+
+std::string csv_of_all_sheets(const compare::Comparison& comparison) {
+  Table all;
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    Table table = build_table(comparison, sheet, false);
+    if (comparison.sheets.size() > 1) {
+      table.columns.insert(table.columns.begin(), "level");
+      for (std::vector<Cell>& row : table.rows) row.insert(row.begin(), Cell::of(sheet.name));
+    }
+    all.columns = table.columns;
+    std::move(table.rows.begin(), table.rows.end(), std::back_inserter(all.rows));
+  }
+  return csv_text(all, !comparison.msit);
+}
+
+}  // namespace
+
+std::string utc_timestamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y%m%d%H%M%S", &parts);
+  return text;
+}
+
+Result<std::vector<std::string>> write_files(const compare::Comparison& comparison,
+                                             const run::Run& golden, const run::Run& mine,
+                                             const FileOptions& options) {
+  ASSAY_TRY_STATUS(make_directories(options.folder, 0750));
+  std::vector<std::string> written;
+  const auto write = [&](const std::string& stem, const std::string& ending,
+                         const std::string& content) -> Status {
+    const std::string path = free_path(options.folder, stem + "_" + options.timestamp, ending);
+    ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kReportMode));
+    written.push_back(path);
+    return {};
+  };
+  const std::string stem = comparison.statistics ? "statstics_cmp_report" : "msit_cmp_report";
+  if (options.workbook) {
+    ASSAY_TRY(const std::string bytes, workbook(comparison));
+    ASSAY_TRY_STATUS(write(stem, ".xlsx", bytes));
+  } else {
+    const std::string text = csv_of_all_sheets(comparison);
+    ASSAY_TRY_STATUS(write(stem, ".csv", text));
+    if (comparison.statistics && !comparison.msit) {
+      ASSAY_TRY_STATUS(write("statistics_cmp_report", ".csv", text));
+    }
+  }
+  if (options.jsonl) ASSAY_TRY_STATUS(write(stem, ".jsonl", json_lines(comparison)));
+  if (options.unmatched && !comparison.sheets.empty()) {
+    const Table table = build_unmatched_table(comparison.sheets.back(), golden, mine);
+    ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", csv_text(table, !comparison.msit)));
+  }
+  return written;
+}
+
+Status write_report(const compare::Comparison& comparison, const std::string& path) {
+  std::string content;
+  if (path.ends_with(".xlsx")) {
+    ASSAY_TRY(content, workbook(comparison));
+  } else if (path.ends_with(".jsonl")) {
+    content = json_lines(comparison);
+  } else if (path.ends_with(".csv")) {
+    content = csv_of_all_sheets(comparison);
+  } else {
+    return fail(Error{Errc::Usage, path, std::nullopt, "a report ends with .csv, .xlsx or .jsonl"});
+  }
+  return write_file_atomically(path, as_bytes(content), kReportMode);
+}
+
+}  // namespace assay::report

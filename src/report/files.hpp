@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report files of a comparison, with the original's names.   docs/commands/compare.md
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "compare/compare.hpp"
+
+namespace assay::report {
+
+struct FileOptions {
+  std::string folder = "./";  // created with all parents
+  std::string timestamp;      // "20250220083154", UTC
+  bool workbook = false;      // one xlsx with a sheet a level; otherwise one csv (first sheet)
+  bool jsonl = false;
+  bool unmatched = false;
+};
+
+/// `%Y%m%d%H%M%S` of now, in UTC.
+[[nodiscard]] std::string utc_timestamp();
+
+/// Writes msit_cmp_report_{ts}.csv or .xlsx (statistics: statstics_cmp_report_{ts}.csv, the name
+/// scripts know, and beside it statistics_cmp_report_{ts}.csv unless the original is to be
+/// reproduced), and on request the same as .jsonl and msit_cmp_unmatched_{ts}.csv. Every file
+/// appears whole or not at all, with mode 0640; a taken name gets "_1", "_2" ... before its ending.
+/// returns   the paths, the report first
+/// errors    Permission | NotFound | NoSpace | Io
+[[nodiscard]] Result<std::vector<std::string>> write_files(const compare::Comparison& comparison,
+                                                           const run::Run& golden,
+                                                           const run::Run& mine,
+                                                           const FileOptions& options);
+
+/// Writes only the report, in the format of the ending of `path`: .csv (all sheets, one after the
+/// other, when there are several: with a first column "level"), .xlsx, .jsonl. errors    Usage
+/// (other ending) | as above
+[[nodiscard]] Status write_report(const compare::Comparison& comparison, const std::string& path);
+
+}  // namespace assay::report

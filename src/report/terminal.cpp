@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/terminal.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "base/text.hpp"
+
+namespace assay::report {
+namespace {
+
+using compare::Comparison;
+using compare::Outcome;
+using compare::Row;
+
+constexpr size_t kNumberWidth = 10;
+
+std::string pad_right(std::string text, size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+std::string pad_left(const std::string& text, size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+// Four digits: enough to see which row is worse, short enough for 60 columns.
+std::string short_number(double value) {
+  if (std::isnan(value)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g", value);
+  return text;
+}
+
+std::string paint(std::string text, const char* code, bool colour) {
+  return colour ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
+}
+constexpr const char* kRed = "31";
+constexpr const char* kGreen = "32";
+constexpr const char* kBold = "1";
+
+std::string_view layout_name(std::string_view layout) {
+  if (layout == "torch-tree") return "PyTorch dump";
+  if (layout == "native") return "assay run";
+  if (layout == "flat") return "folder of tensor files";
+  if (layout == "file") return "tensor file";
+  return layout;
+}
+
+template <typename Number>
+std::string number_list(const std::vector<Number>& numbers) {
+  std::vector<Number> sorted(numbers);
+  std::sort(sorted.begin(), sorted.end());
+  std::string text;
+  for (size_t i = 0; i < sorted.size();) {
+    size_t end = i + 1;
+    while (end < sorted.size() && sorted[end] == sorted[end - 1] + 1) ++end;
+    if (!text.empty()) text += ",";
+    text += std::to_string(sorted[i]);
+    if (end - i > 1) text += "-" + std::to_string(sorted[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+void append_side(std::string_view name, const std::string& path, std::string_view layout,
+                 size_t records, const TerminalOptions& options, std::string* out) {
+  const std::string what = std::string(layout_name(layout)) + ", " + std::to_string(records) +
+                           (records == 1 ? " record" : " records");
+  const size_t used = 8 + what.size() + 2;
+  const auto width = static_cast<size_t>(options.width);
+  const size_t left = width > used + 12 ? width - used : 12;
+  *out +=
+      pad_right(std::string(name), 8) + pad_right(shorten(path, left), left) + "  " + what + "\n";
+}
+
+std::string coverage_line(const Comparison& comparison) {
+  if (comparison.sheets.empty()) return {};
+  const compare::Matching& matching = comparison.sheets.back().matching;
+  char percent[32];
+  std::snprintf(percent, sizeof(percent), "%.1f %%", matching.coverage_percent());
+  std::string text = "matched " + std::string(percent) + " of the tensors";
+  std::vector<int64_t> tokens;
+  for (const int64_t token : matching.tokens) {
+    if (token >= 0) tokens.push_back(token);
+  }
+  if (!tokens.empty()) text += ", tokens " + number_list(tokens);
+  if (!matching.ranks.empty()) text += ", ranks " + number_list(matching.ranks);
+  return text;
+}
+
+struct Columns {
+  const char* first;
+  const char* second;
+  const char* third;
+};
+
+Columns heads(const Comparison& comparison) {
+  if (comparison.statistics) return {"l2norm rel", "max abs", "mean abs"};
+  return {"rel L2", "cosine", "max abs"};
+}
+
+std::vector<std::string> row_numbers(const Row& row) {
+  if (row.metrics) {
+    return {short_number(row.metrics->relative_euclidean_distance),
+            short_number(row.metrics->cosine_similarity),
+            short_number(row.metrics->max_absolute_error)};
+  }
+  if (row.summary) {
+    return {short_number(row.summary->l2_norm.relative), short_number(row.summary->max.absolute),
+            short_number(row.summary->mean.absolute)};
+  }
+  return {"-", "-", "-"};
+}
+
+// What a row is called: token in front when there are several.
+std::string row_name(const Row& row, bool show_token) {
+  const std::string token = show_token ? "token " + std::to_string(row.token_id) + " " : "";
+  return token + row.label;
+}
+
+bool has_several_tokens(const Comparison& comparison) {
+  std::set<int64_t> tokens;
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    for (const Row& row : sheet.rows) tokens.insert(row.token_id);
+  }
+  return tokens.size() > 1;
+}
+
+void append_worst_rows(const Comparison& comparison, const TerminalOptions& options,
+                       std::string* out) {
+  const std::vector<const Row*> worst = comparison.worst_rows(options.worst_count);
+  if (worst.empty()) return;
+  const auto width = static_cast<size_t>(options.width);
+  const size_t mark_width = comparison.judged ? 6 : 0;
+  const size_t fixed = 3 * (kNumberWidth + 1) + mark_width;
+  const size_t name_width = width > fixed + 16 ? width - fixed : 16;
+  const Columns head = heads(comparison);
+  *out += "\n" + paint(pad_right("worst rows", name_width), kBold, options.colour);
+  for (const char* text : {head.first, head.second, head.third}) {
+    *out += " " + pad_left(text, kNumberWidth);
+  }
+  *out += "\n";
+  const bool show_token = has_several_tokens(comparison);
+  for (const Row* row : worst) {
+    *out += pad_right(shorten(row_name(*row, show_token), name_width), name_width);
+    if (!row->comparable) {
+      *out += " " + shorten(row->fail_reason, fixed - 1) + "\n";
+      continue;
+    }
+    for (const std::string& number : row_numbers(*row))
+      *out += " " + pad_left(number, kNumberWidth);
+    if (row->outcome == Outcome::Fail) *out += "  " + paint("FAIL", kRed, options.colour);
+    *out += "\n";
+  }
+}
+
+}  // namespace
+
+std::string shorten(std::string_view text, size_t width) {
+  if (text.size() <= width) return std::string(text);
+  if (width <= 3) return std::string(text.substr(text.size() - width));
+  size_t start = text.size() - (width - 3);
+  // Never begin inside a UTF-8 character.
+  while (start < text.size() && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) ++start;
+  return "..." + std::string(text.substr(start));
+}
+
+std::string verdict(const Comparison& comparison) {
+  const Comparison::Counts counts = comparison.counts();
+  const auto of_rows = [&](size_t n) {
+    return std::to_string(n) + " of " + std::to_string(counts.rows) +
+           (counts.rows == 1 ? " row" : " rows");
+  };
+  if (counts.rows == 0) return "nothing compared: no tensor of golden has a partner in mine";
+  std::string text;
+  if (comparison.judged) {
+    text = counts.failed > 0
+               ? "differs: " + of_rows(counts.failed) + " beyond the limits"
+               : "same: all " + std::to_string(counts.rows) + " rows within the limits";
+  } else if (counts.identical == counts.rows) {
+    text = "same: " + of_rows(counts.rows) + " equal in every value";
+  } else {
+    text = std::to_string(counts.rows - counts.identical - counts.unreadable) + " of " +
+           std::to_string(counts.rows) + " rows differ; no limit was given, so none is judged";
+  }
+  if (counts.unreadable > 0) text += "; " + of_rows(counts.unreadable) + " could not be compared";
+  return text;
+}
+
+std::string terminal_report(const Comparison& comparison, const TerminalOptions& options) {
+  std::string out;
+  append_side("golden", comparison.golden_path, comparison.golden_layout, comparison.golden_records,
+              options, &out);
+  append_side("mine", comparison.mine_path, comparison.mine_layout, comparison.mine_records,
+              options, &out);
+  out += coverage_line(comparison) + "\n";
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    if (comparison.sheets.size() == 1) break;
+    out +=
+        "  " + pad_right(sheet.name, 8) + std::to_string(sheet.matching.pairs.size()) + " pairs\n";
+  }
+  const Comparison::Counts counts = comparison.counts();
+  if (counts.filtered > 0) {
+    out += std::to_string(counts.filtered) +
+           " rows left out: pairs that were only tried, of other shape\n";
+  }
+  for (const std::string& warning : comparison.warnings) out += "warning: " + warning + "\n";
+  append_worst_rows(comparison, options, &out);
+  if (const Row* first = comparison.first_failed_row()) {
+    out += "\nfirst beyond its limit, in execution order:\n  token " +
+           std::to_string(first->token_id) + "  " + first->label + "\n  " +
+           (first->comparable ? first->exceeded : first->fail_reason) + "\n";
+  }
+  const bool bad = counts.failed > 0 || counts.rows == 0;
+  out += "\n" + paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
+  for (const std::string& file : options.files) out += "report: " + file + "\n";
+  return out;
+}
+
+std::string pair_report(const Comparison& comparison, const TerminalOptions& options) {
+  std::string out;
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    for (const Row& row : sheet.rows) {
+      out += pad_right("golden", 29) + row.golden.path + "  " + row.golden.dtype + " " +
+             row.golden.shape + "\n";
+      out += pad_right("mine", 29) + row.mine.path + "  " + row.mine.dtype + " " + row.mine.shape +
+             "\n";
+      const auto line = [&](const char* name, double value) {
+        if (!std::isnan(value)) out += pad_right(name, 29) + python_repr(value) + "\n";
+      };
+      if (row.metrics) {
+        line("cosine_similarity", row.metrics->cosine_similarity);
+        line("max_relative_error", row.metrics->max_relative_error);
+        line("mean_relative_error", row.metrics->mean_relative_error);
+        line("max_absolute_error", row.metrics->max_absolute_error);
+        line("mean_absolute_error", row.metrics->mean_absolute_error);
+        line("kl_divergence", row.metrics->kl_divergence);
+        line("relative_euclidean_distance", row.metrics->relative_euclidean_distance);
+        line("kl_row_mean", row.metrics->kl_row_mean);
+        line("kl_row_max", row.metrics->kl_row_max);
+      }
+      if (row.summary) {
+        line("max_stat_absolute_error", row.summary->max.absolute);
+        line("min_stat_absolute_error", row.summary->min.absolute);
+        line("mean_stat_absolute_error", row.summary->mean.absolute);
+        line("l2norm_stat_absolute_error", row.summary->l2_norm.absolute);
+        line("l2norm_stat_relative_error", row.summary->l2_norm.relative);
+      }
+      if (!row.fail_reason.empty())
+        out += pad_right("cmp_fail_reason", 29) + row.fail_reason + "\n";
+      if (!row.note.empty()) out += pad_right("note", 29) + row.note + "\n";
+      if (!row.exceeded.empty()) out += pad_right("exceeded", 29) + row.exceeded + "\n";
+    }
+  }
+  const Comparison::Counts counts = comparison.counts();
+  const bool bad = counts.failed > 0 || counts.rows == 0;
+  out += paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
+  for (const std::string& file : options.files) out += "report: " + file + "\n";
+  return out;
+}
+
+}  // namespace assay::report

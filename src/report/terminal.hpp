@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One screen for people: what was compared, the worst rows, the verdict, where the files are.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "compare/compare.hpp"
+
+namespace assay::report {
+
+struct TerminalOptions {
+  int width = 80;  // columns; nothing is longer except paths of files
+  bool colour = false;
+  size_t worst_count = 10;
+  std::vector<std::string> files;  // written reports, named at the end
+};
+
+[[nodiscard]] std::string terminal_report(const compare::Comparison& comparison,
+                                          const TerminalOptions& options);
+
+/// The sentence of the verdict: "same: all 27 pairs are equal bit for bit", "differs: ...".
+[[nodiscard]] std::string verdict(const compare::Comparison& comparison);
+
+/// Every metric of the single pair of two files, one a line.
+[[nodiscard]] std::string pair_report(const compare::Comparison& comparison,
+                                      const TerminalOptions& options);
+
+/// "model.layers.5.input_layernorm" in 20 columns: "...5.input_layernorm"; the end of a name tells
+/// most.
+[[nodiscard]] std::string shorten(std::string_view text, size_t width);
+
+}  // namespace assay::report
