@@ -6,9 +6,11 @@
 
 #include "cli/command.hpp"
 #include "cli/legacy_flags.hpp"
+#include "cli/msit_main.hpp"
 
 int main(int argc, char** argv) {
   using namespace assay::cli;
+  if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
   CLI::App app{"assay captures what every operator of an LLM inference produced and names the first wrong one."};
   app.set_version_flag("--version,-V", "assay " ASSAY_VERSION);
   app.require_subcommand(1);

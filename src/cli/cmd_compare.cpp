@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// `assay compare GOLDEN MINE`.   docs/commands/compare.md
+#include "cli/cmd_compare.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "base/log.hpp"
+#include "base/mapped_file.hpp"
+#include "base/text.hpp"
+#include "cli/command.hpp"
+#include "report/files.hpp"
+#include "report/terminal.hpp"
+
+namespace assay::cli {
+namespace {
+
+constexpr int kInterrupted = 130;  // 128 + SIGINT, what a shell reports
+constexpr uint64_t kMinMemory = uint64_t{32} << 20;
+
+std::atomic<bool> interrupted{false};
+
+// The first Ctrl-C lets the comparison end without a report, the second ends the process at once.
+void on_interrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    interrupted = false;
+    previous_ = std::signal(SIGINT, on_interrupt);
+  }
+  ~InterruptGuard() { std::signal(SIGINT, previous_ == SIG_ERR ? SIG_DFL : previous_); }
+
+ private:
+  void (*previous_)(int);
+};
+
+// One line on a terminal, rewritten in place; nothing in a pipe.
+class ProgressBar {
+ public:
+  explicit ProgressBar(bool shown) : shown_(shown) {}
+  ~ProgressBar() {
+    if (drawn_) std::fprintf(stderr, "\r\033[K");
+  }
+  void update(size_t done, size_t total) {
+    const size_t percent = total == 0 ? 100 : done * 100 / total;
+    if (!shown_ || percent == last_percent_) return;
+    last_percent_ = percent;
+    drawn_ = true;
+    const int filled = static_cast<int>(percent * 30 / 100);
+    std::fprintf(stderr, "\r[%.*s%.*s] %zu/%zu", filled, "##############################",
+                 30 - filled, "..............................", done, total);
+    std::fflush(stderr);
+  }
+
+ private:
+  bool shown_;
+  bool drawn_ = false;
+  size_t last_percent_ = 101;
+};
+
+Error usage_error(std::string message) {
+  return {Errc::Usage, {}, std::nullopt, std::move(message)};
+}
+
+Status refuse_unavailable(const CompareRequest& request) {
+  const char* flag = request.weight                       ? "--weight"
+                     : !request.custom_algorithms.empty() ? "--custom-algorithms"
+                     : !request.op_mapping_file.empty()   ? "--op-mapping-file"
+                     : request.verdict                    ? "--verdict"
+                     : !request.floor_run.empty()         ? "--floor-run"
+                     : !request.own_error.empty()         ? "--own-error"
+                     : request.compat == "ait-0.2"        ? "--compat ait-0.2"
+                                                          : nullptr;
+  if (flag == nullptr) return {};
+  return fail(usage_error(std::string(flag) + " is not available yet"));
+}
+
+Result<std::string> read_text(const std::string& path) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  return std::string(as_text(file.bytes()));
+}
+
+Result<compare::CompareOptions> comparison_options(const CompareRequest& request) {
+  compare::CompareOptions options;
+  options.rules =
+      request.compat == "msit" ? compare::MetricRules::Msit : compare::MetricRules::Corrected;
+  options.statistics = request.stats;
+  options.jobs = request.jobs;
+  options.limits.fallback = {request.atol, request.rtol, request.cos, request.rel_l2};
+  if (!request.thresholds_file.empty()) {
+    ASSAY_TRY(const std::string text, read_text(request.thresholds_file));
+    ASSAY_TRY(options.limits.rules,
+              in_file(request.thresholds_file, compare::parse_limit_rules(text)));
+  }
+  if (!request.map_file.empty()) {
+    ASSAY_TRY(const std::string text, read_text(request.map_file));
+    ASSAY_TRY(options.explicit_pairs,
+              in_file(request.map_file, compare::parse_explicit_pairs(text)));
+  }
+  if (!request.token_map.empty()) {
+    ASSAY_TRY(options.token_map, parse_token_map(request.token_map));
+  }
+  if (!request.ranks.empty()) {
+    ASSAY_TRY(options.ranks, parse_ranks(request.ranks));
+  }
+  if (!request.rank.empty()) {
+    if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
+      return fail(usage_error("rank id:" + request.rank + " is illegal. Please check."));
+    }
+    ASSAY_TRY(options.ranks, parse_ranks(request.rank));
+  }
+  if (!request.max_memory.empty()) {
+    ASSAY_TRY(options.max_memory, parse_bytes(request.max_memory));
+    options.max_memory = std::max(options.max_memory, kMinMemory);
+  }
+  options.interrupted = &interrupted;
+  return options;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// True when a side has statistics and no tensor at all, so that only statistics can be compared.
+bool has_statistics_only(const run::Run& run) {
+  bool any = false;
+  for (const run::TensorRecord& record : run.records) {
+    if (record.bytes) return false;
+    any = any || record.stats.has_value();
+  }
+  return any;
+}
+
+std::vector<compare::Level> wanted_levels(const CompareRequest& request, bool have_levels,
+                                          bool statistics) {
+  using compare::Level;
+  if (!have_levels) return {Level::Api};
+  if (request.level == "layer") return {Level::Layer};
+  if (request.level == "module") return {Level::Module};
+  if (!request.level.empty() || statistics) return {Level::Api};
+  return {Level::Layer, Level::Module, Level::Api};
+}
+
+int exit_status_of(const compare::Comparison& comparison, const CompareRequest& request) {
+  if (request.exit_zero || !comparison.judged) return kSame;
+  const compare::Comparison::Counts counts = comparison.counts();
+  // Limits were given and nothing could be held against them: that is no pass.
+  return counts.failed > 0 || counts.rows == 0 ? kDiffers : kSame;
+}
+
+}  // namespace
+
+Result<CompareOutcome> run_comparison(const CompareRequest& request) {
+  ASSAY_TRY_STATUS(refuse_unavailable(request));
+  ASSAY_TRY(compare::CompareOptions options, comparison_options(request));
+  if (is_folder(request.golden_path) != is_folder(request.my_path)) {
+    for (const std::string& path : {request.golden_path, request.my_path}) {
+      struct stat info{};
+      if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+    }
+    return fail(usage_error("The golden_path and my_path must both be directory or file."));
+  }
+  ASSAY_TRY(const run::Run golden, run::open_run(request.golden_path));
+  ASSAY_TRY(const run::Run mine, run::open_run(request.my_path));
+
+  CompareOutcome outcome;
+  if (request.allow_pickle) {
+    outcome.notes.emplace_back(
+        "--allow-pickle has no effect: nothing from a pickle is ever executed, such a file becomes "
+        "a row with "
+        "its reason");
+  }
+  if (!options.statistics && options.rules != compare::MetricRules::Msit &&
+      (has_statistics_only(golden) || has_statistics_only(mine))) {
+    options.statistics = true;
+    outcome.notes.emplace_back(
+        "a side holds statistics only, so statistics are compared (--stats)");
+  }
+  outcome.two_files = !is_folder(request.golden_path);
+  const bool have_levels = compare::have_levels(golden, mine);
+  options.levels = wanted_levels(request, have_levels, options.statistics);
+  if (!have_levels && !request.level.empty() && !outcome.two_files) {
+    outcome.notes.push_back("--cmp-level " + request.level +
+                            " has no effect: it needs a module tree on both sides");
+  }
+
+  const InterruptGuard interrupt_guard;
+  {
+    ProgressBar bar(::isatty(STDERR_FILENO) == 1);
+    options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+    ASSAY_TRY(outcome.comparison, compare::compare_runs(golden, mine, options));
+  }
+  if (!outcome.two_files || request.output_given) {
+    ASSAY_TRY(outcome.files, report::write_files(outcome.comparison, golden, mine,
+                                                 {.folder = request.output,
+                                                  .timestamp = report::utc_timestamp(),
+                                                  .workbook = outcome.comparison.sheets.size() > 1,
+                                                  .jsonl = request.jsonl,
+                                                  .unmatched = request.unmatched}));
+  }
+  outcome.exit_status = exit_status_of(outcome.comparison, request);
+  return outcome;
+}
+
+namespace {
+
+Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty() || value < 0) {
+    return fail(usage_error("'" + std::string(text) + "' is no " + std::string(what)));
+  }
+  return value;
+}
+
+}  // namespace
+
+Result<std::vector<int>> parse_ranks(std::string_view text) {
+  constexpr int64_t kMaxRank = 1 << 20;
+  std::vector<int> ranks;
+  for (const std::string_view part : split(text, ',')) {
+    const size_t dash = part.find('-');
+    ASSAY_TRY(const int64_t first,
+              parse_integer(part.substr(0, dash), "rank; expected a list such as 0,3-5"));
+    int64_t last = first;
+    if (dash != std::string_view::npos) {
+      ASSAY_TRY(last, parse_integer(part.substr(dash + 1), "rank; expected a list such as 0,3-5"));
+    }
+    if (last < first || last > kMaxRank) {
+      return fail(usage_error("'" + std::string(part) + "' is no range of ranks"));
+    }
+    for (int64_t rank = first; rank <= last; ++rank) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_view text) {
+  std::vector<std::pair<int64_t, int64_t>> map;
+  for (const std::string_view part : split(text, ',')) {
+    const size_t colon = part.find(':');
+    if (colon == std::string_view::npos) {
+      return fail(usage_error("'" + std::string(part) +
+                              "' is no token pair; expected GOLDEN:MINE, for example 0:1"));
+    }
+    ASSAY_TRY(const int64_t golden, parse_integer(part.substr(0, colon), "token id"));
+    ASSAY_TRY(const int64_t mine, parse_integer(part.substr(colon + 1), "token id"));
+    map.emplace_back(golden, mine);
+  }
+  return map;
+}
+
+Result<uint64_t> parse_bytes(std::string_view text) {
+  const size_t unit_start = std::min(text.find_first_not_of("0123456789"), text.size());
+  ASSAY_TRY(const int64_t number,
+            parse_integer(text.substr(0, unit_start), "size; expected for example 512MiB"));
+  struct Unit {
+    std::string_view name;
+    uint64_t bytes;
+  };
+  constexpr Unit kUnits[] = {{"", 1},         {"B", 1},         {"k", 1000},    {"kB", 1000},
+                             {"KB", 1000},    {"K", 1024},      {"KiB", 1024},  {"M", 1 << 20},
+                             {"MB", 1000000}, {"MiB", 1 << 20}, {"G", 1 << 30}, {"GB", 1000000000},
+                             {"GiB", 1 << 30}};
+  for (const Unit& unit : kUnits) {
+    if (unit.name != text.substr(unit_start)) continue;
+    uint64_t bytes = 0;
+    if (mul_overflows(static_cast<uint64_t>(number), unit.bytes, &bytes)) break;
+    return bytes;
+  }
+  return fail(usage_error("'" + std::string(text) + "' is no size; expected for example 512MiB"));
+}
+
+namespace {
+
+std::string_view hint_for(const Error& error) {
+  if (error.message.find("not available yet") != std::string::npos) {
+    return "docs/commands/compare.md says what this version can do";
+  }
+  if (error.message.find("must both be directory or file") != std::string::npos) {
+    return "name two files, or two folders; a file inside a run can be given by its path";
+  }
+  if (error.message.find("cannot be matched") != std::string::npos) {
+    return "align them with --token-map GOLDEN:MINE, for example --token-map 0:1";
+  }
+  if (error.code == Errc::Usage) return "assay compare --help shows every option with an example";
+  return {};
+}
+
+// The report goes to stdout; a full disk behind it must not look like success.
+int print_report(const std::string& text, int exit_status) {
+  const bool ok = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (std::fflush(stdout) == 0 && ok) return exit_status;
+  if (errno == EPIPE) return exit_status;
+  return report_error(errno_error(errno, "write the report to", "standard output"));
+}
+
+int run_command(const CompareRequest& request) {
+  const Result<CompareOutcome> outcome = run_comparison(request);
+  if (!outcome) {
+    if (interrupted) {
+      std::fprintf(stderr, "interrupted: no report was written\n");
+      return kInterrupted;
+    }
+    return report_error(outcome.error(), hint_for(outcome.error()));
+  }
+  for (const std::string& note : outcome->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
+                                         .colour = use_colour(STDOUT_FILENO),
+                                         .files = outcome->files};
+  return print_report(outcome->two_files ? report::pair_report(outcome->comparison, terminal)
+                                         : report::terminal_report(outcome->comparison, terminal),
+                      outcome->exit_status);
+}
+
+void add_input_options(CLI::App& app, CompareRequest& request) {
+  app.add_option("golden,--golden-path", request.golden_path,
+                 "Reference: a run folder or a tensor file (-gp)")
+      ->type_name("PATH");
+  app.add_option("mine,--my-path", request.my_path, "Run under test, of the same kind (-mp)")
+      ->type_name("PATH");
+  app.add_option("--cmp-level", request.level,
+                 "Compare layers, modules or every module (-cl); default: all three")
+      ->check(CLI::IsMember({"layer", "module", "api", "logits"}))
+      ->group("Selection");
+  app.add_option("--token-map", request.token_map, "Pair token G of golden with M of mine: G:M,...")
+      ->type_name("LIST")
+      ->group("Selection");
+  app.add_option("--ranks", request.ranks, "Compare only these ranks: 0,3-5")
+      ->type_name("LIST")
+      ->group("Selection");
+  app.add_option("-r,--rank", request.rank, "Compare only this rank")
+      ->type_name("N")
+      ->group("Selection");
+  app.add_option("--map", request.map_file,
+                 "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule")
+      ->type_name("FILE")
+      ->group("Selection");
+  app.add_flag("--stats", request.stats, "Compare statistics instead of tensors (-st)")
+      ->group("Selection");
+}
+
+void add_limit_options(CLI::App& app, CompareRequest& request) {
+  const char* group = "Limits (exit status 1 when a row is beyond one)";
+  app.add_option("--atol", request.atol,
+                 "|mine - golden| <= ATOL + RTOL * |golden| for every element")
+      ->group(group);
+  app.add_option("--rtol", request.rtol, "see --atol")->group(group);
+  app.add_option("--cos", request.cos, "Cosine similarity at least this")->group(group);
+  app.add_option("--rel-l2", request.rel_l2, "Relative L2 distance at most this")->group(group);
+  app.add_option("--thresholds", request.thresholds_file,
+                 "JSON list of limits by name, type or dtype; the first match wins")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_flag("--exit-zero", request.exit_zero, "Exit status 0 whatever differs")->group(group);
+}
+
+CLI::Option* add_output_options(CLI::App& app, CompareRequest& request) {
+  const char* group = "Output";
+  CLI::Option* output =
+      app.add_option("-o,--output", request.output, "Folder for the report; default: this one")
+          ->type_name("DIR")
+          ->group(group);
+  app.add_flag("--jsonl", request.jsonl, "The report also as JSON lines")->group(group);
+  app.add_flag("--unmatched", request.unmatched, "Also list the tensors without partner")
+      ->group(group);
+  app.add_option("--compat", request.compat,
+                 "msit: the rows and values of msit 8.2, defects included")
+      ->check(CLI::IsMember({"none", "msit", "ait-0.2"}))
+      ->group(group);
+  return output;
+}
+
+void add_machine_options(CLI::App& app, CompareRequest& request, std::string& log_level) {
+  const char* group = "Machine";
+  app.add_option("--jobs,-j", request.jobs, "Threads; default: one a core")
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_option("--max-memory", request.max_memory, "File pages kept in memory; default 256MiB")
+      ->type_name("BYTES")
+      ->group(group);
+  app.add_option("-l,--log-level", log_level, "debug info warning error fatal critical")
+      ->check(CLI::IsMember({"debug", "info", "warn", "warning", "error", "fatal", "critical"}))
+      ->group(group);
+  app.add_flag("--allow-pickle", request.allow_pickle,
+               "Accepted for old scripts; pickles are never executed")
+      ->group(group);
+}
+
+// Known, so that they are not taken for typing errors; each is answered with one sentence.
+void add_later_options(CLI::App& app, CompareRequest& request) {
+  const char* group = "Not available yet";
+  app.add_flag("-w,--weight", request.weight, "Float against de-quantised weights")->group(group);
+  app.add_option("--op-mapping-file", request.op_mapping_file, "Own table of operator types (-mf)")
+      ->group(group);
+  app.add_option("--custom-algorithms", request.custom_algorithms,
+                 "FILE.py:FUNC, extra metrics (-alg)")
+      ->group(group);
+  app.add_flag("--verdict", request.verdict, "Name the first wrong operator")->group(group);
+  app.add_option("--floor-run", request.floor_run, "Second golden run: measured noise")
+      ->group(group);
+  app.add_option("--own-error", request.own_error, "auto exact inferred off")->group(group);
+}
+
+LogLevel log_level_of(const std::string& name) {
+  if (name == "debug") return LogLevel::Debug;
+  if (name == "warn" || name == "warning") return LogLevel::Warning;
+  if (name == "error" || name == "fatal" || name == "critical") return LogLevel::Error;
+  return LogLevel::Info;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, int& exit_status) {
+  CLI::App* command =
+      app.add_subcommand("compare", "Compare two runs or two tensor files, tensor by tensor");
+  struct Parsed {
+    CompareRequest request;
+    std::string log_level = "info";
+  };
+  auto parsed = std::make_shared<Parsed>();
+  add_input_options(*command, parsed->request);
+  add_limit_options(*command, parsed->request);
+  CLI::Option* output = add_output_options(*command, parsed->request);
+  add_machine_options(*command, parsed->request, parsed->log_level);
+  add_later_options(*command, parsed->request);
+  command->footer(
+      "Example:\n"
+      "  assay compare golden/ mine/ -o report --rel-l2 0.01\n\n"
+      "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv) and prints the worst rows.\n"
+      "Exit status: 0 same or no limit given, 1 beyond a limit, 2 wrong options or input, 3 our "
+      "fault.");
+  command->callback([parsed, output, &exit_status] {
+    CompareRequest& request = parsed->request;
+    if (request.golden_path.empty() || request.my_path.empty()) {
+      exit_status =
+          report_error(request.golden_path.empty()
+                           ? "the golden run is missing: assay compare GOLDEN MINE"
+                           : "the run to compare with golden is missing: assay compare GOLDEN MINE",
+                       "assay compare --help shows every option with an example");
+      return;
+    }
+    request.output_given = output->count() > 0;
+    set_log_level(log_level_of(parsed->log_level));
+    exit_status = run_command(request);
+  });
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `assay compare` and `msit llm compare` share: one request, one run.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "compare/compare.hpp"
+
+namespace assay::cli {
+
+/// The options of the command as the user gave them; docs/commands/compare.md.
+struct CompareRequest {
+  std::string golden_path;
+  std::string my_path;
+  std::string level;  // "" layer module api logits
+  std::string output = "./";
+  bool output_given = false;
+  bool stats = false;
+  std::string rank;  // digits, or empty
+  std::string compat = "none";
+
+  std::optional<double> atol;
+  std::optional<double> rtol;
+  std::optional<double> cos;
+  std::optional<double> rel_l2;
+  std::string thresholds_file;
+  std::string map_file;
+  std::string token_map;
+  std::string ranks;
+  bool unmatched = false;
+  bool jsonl = false;
+  int jobs = 0;
+  std::string max_memory;
+  bool allow_pickle = false;
+  bool exit_zero = false;
+
+  // Parsed, and answered with "not available yet".
+  std::vector<std::string> custom_algorithms;
+  std::string op_mapping_file;
+  bool weight = false;
+  bool verdict = false;
+  std::string floor_run;
+  std::string own_error;
+};
+
+/// What a comparison gave, before anybody prints it.
+struct CompareOutcome {
+  compare::Comparison comparison;
+  std::vector<std::string> files;  // written reports
+  std::vector<std::string> notes;  // for the user, one sentence each
+  bool two_files = false;          // golden and mine are one tensor file each
+  int exit_status = 0;
+};
+
+/// Opens, compares, writes the reports. Prints nothing but the progress bar.
+/// errors  of the options (Usage), of the runs, of writing; "interrupted"
+[[nodiscard]] Result<CompareOutcome> run_comparison(const CompareRequest& request);
+
+/// "0,3-5" -> 0 3 4 5. errors  Usage
+[[nodiscard]] Result<std::vector<int>> parse_ranks(std::string_view text);
+/// "0:1,2:3" -> (0,1) (2,3). errors  Usage
+[[nodiscard]] Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(
+    std::string_view text);
+/// "512MiB", "2G", "1000000" -> bytes. errors  Usage
+[[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text);
+
+}  // namespace assay::cli

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the native command under its new and old names, and builds the runs that the tests compare."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+
+def binary() -> str:
+    """ASSAY_BINARY, or the command beside this Python, or the one on PATH."""
+    named = os.environ.get("ASSAY_BINARY")
+    if named:
+        return named
+    beside = Path(sys.executable).with_name("assay")
+    found = str(beside) if beside.exists() else shutil.which("assay")
+    assert found, "the command assay is not installed; set ASSAY_BINARY"
+    return found
+
+
+def run(*arguments, name="assay", cwd=None, stdout=subprocess.PIPE, **kwargs):
+    """Runs the command; `name` is argv[0], so that msit and ait can be tried."""
+    return subprocess.run(
+        [name, *map(str, arguments)],
+        executable=binary(),
+        cwd=cwd,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        env={**os.environ, "NO_COLOR": "1"},
+        **kwargs,
+    )
+
+
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def the_report(folder, pattern="msit_cmp_report_*.csv"):
+    found = sorted(Path(folder).glob(pattern))
+    assert len(found) == 1, found
+    return found[0]
+
+
+def llama_tree(layer_count, layer_type="LlamaDecoderLayer"):
+    def node(name, kind, *children):
+        return {"name": name, "type": kind, "children": list(children)}
+
+    layers = [
+        node(
+            f"root.model.layers.{i}",
+            layer_type,
+            node(f"root.model.layers.{i}.self_attn", "LlamaAttention"),
+            node(f"root.model.layers.{i}.mlp", "LlamaMLP"),
+        )
+        for i in range(layer_count)
+    ]
+    model = node(
+        "root.model",
+        "LlamaModel",
+        node("root.model.embed_tokens", "Embedding"),
+        node("root.model.layers", "ModuleList", *layers),
+        node("root.model.norm", "LlamaRMSNorm"),
+    )
+    return node("root", "LlamaForCausalLM", model, node("root.lm_head", "Linear"))
+
+
+def write_torch_tree(root: Path, layer_count=12, tokens=(0,), change=lambda name, tensor: tensor, pid=1, seed=0):
+    """A strict hook dump with one output a module; returns the {device}_{pid} folder.
+
+    change: gets the module's name and its tensor, returns what is written (a tensor, or a tuple of files' contents).
+    """
+    rank = root / "msit_dump_20250220_083154" / "torch_tensors" / f"cpu_{pid}"
+    tree = llama_tree(layer_count)
+    rank.mkdir(parents=True)
+    (rank / "model_tree.json").write_text(json.dumps(tree))
+    generator = torch.Generator().manual_seed(seed)
+
+    def write(node, token):
+        tensor = torch.randn(2, 8, generator=generator)
+        if node["type"] != "ModuleList":
+            folder = rank / str(token) / node["name"]
+            folder.mkdir(parents=True)
+            torch.save(tensor, folder / "input_0.pth")
+            content = change(node["name"], tensor.clone())
+            named = content if isinstance(content, dict) else {"output": content}
+            for stem, value in named.items():
+                torch.save(value, folder / f"{stem}.pth")
+        for child in node["children"]:
+            write(child, token)
+
+    for token in tokens:
+        write(tree, token)
+    return rank
