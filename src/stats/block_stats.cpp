@@ -116,19 +116,17 @@ struct FloatAccumulator {
     }
   }
 
-  [[gnu::always_inline]] static u32x16 finite_lanes(f32x16 v) {
-    return (u32x16)(((u32x16)v & 0x7F800000u) != 0x7F800000u);
-  }
+  static constexpr uint32_t kExponent = 0x7F800000u;
+  [[gnu::always_inline]] static u32x16 exponent_of(f32x16 v) { return (u32x16)v & kExponent; }
 
   template <int kSlot>
   [[gnu::always_inline]] void add_extremes(f32x16 v) {
     f32x16 low = v;
     f32x16 high = v;
     if constexpr (kMasked) {
-      const u32x16 finite = finite_lanes(v);
       const f32x16 infinity = f32x16{} + std::numeric_limits<float>::infinity();
-      low = (f32x16)(((u32x16)v & finite) | ((u32x16)infinity & ~finite));
-      high = (f32x16)(((u32x16)v & finite) | ((u32x16)(-infinity) & ~finite));
+      low = exponent_of(v) != kExponent ? v : infinity;
+      high = exponent_of(v) != kExponent ? v : -infinity;
     }
     minima[kSlot] = low < minima[kSlot] ? low : minima[kSlot];
     maxima[kSlot] = high > maxima[kSlot] ? high : maxima[kSlot];
@@ -137,9 +135,8 @@ struct FloatAccumulator {
   template <int kSlot>
   [[gnu::always_inline]] void add_sums(f32x16 v) {
     if constexpr (kMasked) {
-      const u32x16 finite = finite_lanes(v);
       for (int i = 0; i < 16; ++i) {
-        if (finite[i] != 0) continue;
+        if (std::isfinite(v[i])) continue;
         if (std::isnan(v[i]))
           ++nan_count;
         else if (v[i] > 0)
@@ -147,7 +144,7 @@ struct FloatAccumulator {
         else
           ++negative_inf_count;
       }
-      v = (f32x16)((u32x16)v & finite);
+      v = exponent_of(v) != kExponent ? v : f32x16{};
     }
     f32x8 halves[2];
     std::memcpy(halves, &v, sizeof(v));
@@ -221,7 +218,7 @@ struct LoadFloat64 {
 struct LoadBool {
   static constexpr int64_t kSize = 1;
   [[gnu::always_inline]] static f64x8 load8(const std::byte* p) {
-    return __builtin_convertvector((i8x8)(load<u8x8>(p) != 0) & 1, f64x8);
+    return __builtin_convertvector(load<u8x8>(p) != 0 ? u8x8{} + uint8_t{1} : u8x8{}, f64x8);
   }
   static double load1(const std::byte* p) { return *p != std::byte{0} ? 1 : 0; }
 };
@@ -244,19 +241,16 @@ struct DoubleAccumulator {
       maxima[i] = f64x8{} - kInfinity;
     }
   }
-  [[gnu::always_inline]] static u64x8 finite_lanes(f64x8 v) {
-    constexpr uint64_t kExponent = 0x7FF0000000000000u;
-    return (u64x8)(((u64x8)v & kExponent) != kExponent);
-  }
+  static constexpr uint64_t kExponent = 0x7FF0000000000000u;
+  [[gnu::always_inline]] static u64x8 exponent_of(f64x8 v) { return (u64x8)v & kExponent; }
   template <int kSlot>
   [[gnu::always_inline]] void add_extremes(f64x8 v) {
     f64x8 low = v;
     f64x8 high = v;
     if constexpr (kMasked) {
-      const u64x8 finite = finite_lanes(v);
       const f64x8 infinity = f64x8{} + kInfinity;
-      low = (f64x8)(((u64x8)v & finite) | ((u64x8)infinity & ~finite));
-      high = (f64x8)(((u64x8)v & finite) | ((u64x8)(-infinity) & ~finite));
+      low = exponent_of(v) != kExponent ? v : infinity;
+      high = exponent_of(v) != kExponent ? v : -infinity;
     }
     minima[kSlot] = low < minima[kSlot] ? low : minima[kSlot];
     maxima[kSlot] = high > maxima[kSlot] ? high : maxima[kSlot];
@@ -264,9 +258,8 @@ struct DoubleAccumulator {
   template <int kSlot>
   [[gnu::always_inline]] void add_sums(f64x8 v) {
     if constexpr (kMasked) {
-      const u64x8 finite = finite_lanes(v);
       for (int i = 0; i < 8; ++i) {
-        if (finite[i] != 0) continue;
+        if (std::isfinite(v[i])) continue;
         if (std::isnan(v[i]))
           ++nan_count;
         else if (v[i] > 0)
@@ -274,8 +267,7 @@ struct DoubleAccumulator {
         else
           ++negative_inf_count;
       }
-      v = (f64x8)((u64x8)v & finite);
-      v *= scale;
+      v = exponent_of(v) != kExponent ? v * scale : f64x8{};
     }
     sums[kSlot] += v;
     squares[kSlot] += v * v;

@@ -12,12 +12,10 @@ namespace assay::simd {
   const u32x16 sign = (bits & 0x8000u) << 16;
   const u32x16 magnitude = bits & 0x7FFFu;
   // Exponent 1..30 moves from bias 15 to 127; exponent 31 (NaN, infinity) moves on to 255.
-  const u32x16 is_special = (u32x16)(magnitude >= 0x7C00u);
-  const u32x16 rebias = u32x16{} + (112u << 23) + (is_special & (112u << 23));
+  const u32x16 rebias = magnitude >= 0x7C00u ? u32x16{} + (224u << 23) : u32x16{} + (112u << 23);
   const u32x16 normal = (magnitude << 13) + rebias;
   const f32x16 subnormal = __builtin_convertvector((i32x16)magnitude, f32x16) * 0x1p-24f;
-  const u32x16 is_subnormal = (u32x16)(magnitude < 0x400u);
-  return (f32x16)(sign | ((u32x16)subnormal & is_subnormal) | (normal & ~is_subnormal));
+  return (f32x16)(sign | (magnitude < 0x400u ? (u32x16)subnormal : normal));
 }
 
 }  // namespace assay::simd
