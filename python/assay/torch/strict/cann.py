@@ -53,10 +53,11 @@ def parse_cann_dump(content: bytes, path: str = "") -> CannDump:
         ValueError: the bytes are not such a file, or end early.
     """
     where = f"{path}: " if path else ""
-    if len(content) > 8:
-        length = struct.unpack_from("<Q", content)[0]
-        if length <= len(content) - 8:
-            return _dump(content[8 : 8 + length], content[8 + length :], where)
+    if len(content) <= 8:
+        raise ValueError(f"{where}{len(content)} bytes are too few for a CANN dump file.")
+    length = struct.unpack_from("<Q", content)[0]
+    if length <= len(content) - 8:
+        return _dump(content[8 : 8 + length], content[8 + length :], where)
     try:
         return _dump(content, b"", where)
     except ValueError as error:

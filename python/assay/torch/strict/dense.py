@@ -18,20 +18,25 @@ def dense_cpu_tensor(tensor: Any, path: Optional[str]) -> Optional[Any]:
             for (quantised, sparse) is saved there by torch itself.
     """
     import torch
+    from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
     with torch.no_grad():
         plain = tensor.detach()
         if hasattr(plain, "to_local"):  # DTensor
             plain = plain.to_local()
-        if plain.device.type == "meta" or isinstance(plain, torch.nn.parameter.UninitializedTensorMixin):
-            return _skip(tensor, "it has no data")
-        if plain.layout == torch.strided and not plain.is_quantized and not plain.is_nested:
+        if plain.device.type == "meta" or isinstance(plain, (UninitializedParameter, UninitializedBuffer)):
+            _skip(tensor, "it has no data")
+            return None
+        is_values = not str(plain.dtype).startswith(("torch.bits", "torch.q"))
+        if plain.layout == torch.strided and is_values and not plain.is_nested:
             dense = plain.cpu().resolve_conj().resolve_neg()
             if type(dense) is not torch.Tensor and dense.untyped_storage().nbytes() == 0 and dense.numel() > 0:
-                return _skip(tensor, "its class keeps no storage")
+                _skip(tensor, "its class keeps no storage")
+                return None
             return dense
         if path is None:
-            return _skip(tensor, "it is quantised, sparse or nested")
+            _skip(tensor, "it is quantised, sparse or nested")
+            return None
         os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
         torch.save(plain.cpu(), path)
         return None
