@@ -84,12 +84,14 @@ def _how_to_see(module: torch.nn.Module) -> str:
     if getattr(module, "_compiled_call_impl", None) is not None:
         return VIA_COMPILED_IMPL
     cls, base = type(module), torch.nn.Module
+    if isinstance(module, torch.jit.ScriptModule):
+        return VIA_CALL_IMPL  # hooks are refused on a scripted module
     overrides = (
         cls.__call__ is not base.__call__
         or cls._call_impl is not base._call_impl
         or cls._wrapped_call_impl is not base._wrapped_call_impl
     )
-    return VIA_HOOKS if overrides or isinstance(module, torch.jit.ScriptModule) else VIA_CALL_IMPL
+    return VIA_HOOKS if overrides else VIA_CALL_IMPL
 
 
 def plan_nodes(

@@ -234,10 +234,8 @@ class Capture:
                 self._hooks.append(plan.module.register_forward_pre_hook(before, with_kwargs=True))
                 self._hooks.append(plan.module.register_forward_hook(after, with_kwargs=True, always_call=True))
                 continue
-            call = self._session.module_call(plan.module, number)
-            call.install("_call_impl" if plan.via == _topology.VIA_CALL_IMPL else "_compiled_call_impl")
-            self._calls.append(call)
-        del call
+            self._calls.append(self._session.module_call(plan.module, number))
+            self._calls[-1].install("_call_impl" if plan.via == _topology.VIA_CALL_IMPL else "_compiled_call_impl")
         for call in self._calls:
             call.settle()
 

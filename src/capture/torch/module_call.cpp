@@ -258,6 +258,16 @@ PyObject* module_call_install(PyObject* object, PyObject* attribute) {
   Py_RETURN_NONE;
 }
 
+// What stood in the __dict__ before this object and is still in use: removed captures in between are skipped.
+PyObject* previous_in_use(const ModuleCall* self) {
+  PyObject* previous = self->previous;
+  while (previous != nullptr && Py_IS_TYPE(previous, module_call_type) &&
+         !reinterpret_cast<ModuleCall*>(previous)->attached) {
+    previous = reinterpret_cast<ModuleCall*>(previous)->previous;
+  }
+  return previous;
+}
+
 // Takes the object out again, or turns it into a pass-through when another one was put in front of it since.
 PyObject* module_call_remove(PyObject* object, PyObject*) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
@@ -267,8 +277,9 @@ PyObject* module_call_remove(PyObject* object, PyObject*) {
   int status = 0;
   if (members != nullptr && *members != nullptr && self->attribute != nullptr &&
       PyDict_GetItemWithError(*members, self->attribute) == object) {
-    status = self->previous != nullptr ? PyDict_SetItem(*members, self->attribute, self->previous)
-                                       : PyDict_DelItem(*members, self->attribute);
+    PyObject* previous = previous_in_use(self);
+    status = previous != nullptr ? PyDict_SetItem(*members, self->attribute, previous)
+                                 : PyDict_DelItem(*members, self->attribute);
   }
   Py_XDECREF(module);
   if (status != 0) return nullptr;

@@ -138,17 +138,15 @@ class Session::Recorder final : public LeafVisitor {
   void value(PyObject* value, std::string_view slot) override {
     writer::Record record = draft(slot);
     record.kind = writer::RecordKind::Value;
-    run_.batch().set_text(record, value_json(value));
-    push(std::move(record));
+    push(std::move(record), value_json(value));
   }
 
   void skip(std::string_view slot, std::string_view reason) {
     writer::Record record = draft(slot);
     record.kind = writer::RecordKind::Skipped;
     record.dtype_name = look_.dtype_name;
-    if (look_.has_shape) set_dims(record);
-    run_.batch().set_text(record, reason);
-    push(std::move(record));
+    set_rank(record);
+    push(std::move(record), reason);
   }
   void forget_look() {
     look_.dtype_name = nullptr;
@@ -167,11 +165,16 @@ class Session::Recorder final : public LeafVisitor {
     return record;
   }
 
-  void set_dims(writer::Record& record) {
-    const auto count = static_cast<size_t>(look_.ndim);
-    run_.batch().set_dims(record, {look_.shape, count},
-                          look_.strides != nullptr ? std::span<const int64_t>{look_.strides, count}
-                                                   : std::span<const int64_t>{});
+  // The sizes themselves follow with push(): until then the sink may start another batch.
+  void set_rank(writer::Record& record) {
+    record.has_shape = look_.has_shape;
+    record.ndim = look_.ndim;
+  }
+  [[nodiscard]] std::span<const int64_t> shape() const {
+    return {look_.shape, look_.shape != nullptr ? static_cast<size_t>(look_.ndim) : 0};
+  }
+  [[nodiscard]] std::span<const int64_t> strides() const {
+    return {look_.strides, look_.strides != nullptr ? static_cast<size_t>(look_.ndim) : 0};
   }
 
   void describe(writer::Record& record) {
@@ -179,14 +182,16 @@ class Session::Recorder final : public LeafVisitor {
     record.dtype_name = look_.dtype_name;
     if (look_.readable == Readable::Device)
       record.device = run_.intern(device_text(look_))->c_str();
-    set_dims(record);
+    set_rank(record);
   }
 
-  uint64_t push(writer::Record record) {
+  uint64_t push(writer::Record record, std::string_view text = {}) {
     ++step_.counts.records;
     if (record.kind == writer::RecordKind::Tensor) ++step_.counts.tensors;
     if (record.first_copy) step_.counts.bytes += record.payload->size_bytes;
-    return run_.push_record(std::move(record));
+    const bool known = record.has_shape && record.kind != writer::RecordKind::Value;
+    return run_.push_record(std::move(record), known ? shape() : std::span<const int64_t>{},
+                            known ? strides() : std::span<const int64_t>{}, text);
   }
 
   // DTensor and other wrappers: the local tensor is what this process computes with.
@@ -219,7 +224,6 @@ class Session::Recorder final : public LeafVisitor {
       return;
     }
     if (!session_.access_.storage_covers(tensor, look_)) {
-      run_.batch().dims.resize(record.first_dim);
       skip(slot, "storage smaller than the shape");
       return;
     }
@@ -246,6 +250,7 @@ class Session::Recorder final : public LeafVisitor {
     fresh.negative = look_.negative;
     fresh.shape = view.shape;
     fresh.strides = view.strides;
+    std::string_view lost;
     const SeenTensor* twin = full && !trusted ? find_digest(fresh) : nullptr;
     if (twin != nullptr) {
       record.payload = twin->payload;
@@ -255,15 +260,14 @@ class Session::Recorder final : public LeafVisitor {
       store(record, fresh, view, runner);
       if (!record.payload) {
         record.kind = writer::RecordKind::Skipped;
-        run_.batch().set_text(record,
-                              run_.stopped() ? "capture stopped" : "dropped, the queue was full");
+        lost = run_.stopped() ? "capture stopped" : "dropped, the queue was full";
       }
     }
     record.stats = fresh.stats;
     if (session_.options_.digest || session_.options_.verify) record.digest = fresh.digest;
     const bool remember = record.kind == writer::RecordKind::Tensor && twin == nullptr;
     fresh.payload = record.payload;
-    fresh.record_number = push(std::move(record));
+    fresh.record_number = push(std::move(record), lost);
     if (!remember) return;
     if (trusted) {
       session_.identity_.insert(tensor, std::move(fresh));
@@ -329,10 +333,8 @@ class Session::Recorder final : public LeafVisitor {
     const int64_t version = inference ? -1 : session_.access_.version(tensor);
     const bool contiguous = is_contiguous(look_);
     Unfetched entry;
-    entry.shape = Dims({look_.shape, static_cast<size_t>(look_.ndim)});
-    entry.strides =
-        record.has_strides ? Dims({look_.strides, static_cast<size_t>(look_.ndim)}) : Dims();
-    run_.batch().dims.resize(record.first_dim);  // the record goes into a later batch
+    entry.shape = Dims(shape());
+    entry.strides = Dims(strides());
     entry.step = shared_step_;
     const SeenTensor* seen = version >= 0 && !session_.options_.verify
                                  ? session_.identity_.find(tensor, look_, version, contiguous)
@@ -562,7 +564,6 @@ void Session::fetch_device_results() {
   Py_ssize_t next = 0;
   for (Unfetched& entry : unfetched_) {
     writer::Record& record = entry.record;
-    run_->batch().set_dims(record, entry.shape.span(), entry.strides.span());
     const bool skipped = record.kind == writer::RecordKind::Skipped;
     if (entry.same_as_entry >= 0) {
       const Unfetched& first = unfetched_[static_cast<size_t>(entry.same_as_entry)];
@@ -577,13 +578,13 @@ void Session::fetch_device_results() {
               : nullptr;
       take_device_result(item, entry);
     }
-    if (record.kind == writer::RecordKind::Skipped)
-      run_->batch().set_text(record, "the device refused the copy");
     ++entry.step->counts.records;
     if (record.kind == writer::RecordKind::Tensor) ++entry.step->counts.tensors;
     if (record.first_copy) entry.step->counts.bytes += record.payload->size_bytes;
     entry.payload = record.payload;
-    entry.number = run_->push_record(record);
+    const bool lost = record.kind == writer::RecordKind::Skipped;
+    entry.number = run_->push_record(record, entry.shape.span(), entry.strides.span(),
+                                     lost ? "the device refused the copy" : "");
   }
   Py_XDECREF(results);
   PyErr_Clear();

@@ -199,7 +199,6 @@ void NativeRun::begin_file(std::string stem, uint64_t expected_entries) {
   if (!alive()) return;
   end_file();
   stem_ = std::move(stem);
-  stem_part_ = 0;
   expected_entries_ = expected_entries;
 }
 
@@ -229,7 +228,6 @@ void NativeRun::end_file() {
   });
   header_need_ = std::max(header_need_, open_->header_used);
   open_.reset();
-  ++stem_part_;
 }
 
 NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const Record& record) {
@@ -247,8 +245,9 @@ NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const Record& reco
     const uint64_t header_bytes =
         align_up(std::clamp(wanted, kSmallestHeader, options_.max_header_bytes) + header_bound,
                  kDirectAlignment);
+    const int part = parts_[stem_]++;
     const std::string file_name =
-        stem_ + (stem_part_ == 0 ? "" : "-" + std::to_string(stem_part_)) + ".safetensors";
+        stem_ + (part == 0 ? "" : "-" + std::to_string(part)) + ".safetensors";
     open_ = std::make_shared<OpenFile>(options_.folder + "/" + file_name, intern(file_name),
                                        header_bytes, head_, options_.io);
   }
@@ -374,9 +373,13 @@ std::optional<PayloadLocation> NativeRun::append_payload(const TensorView& view,
 // --- records
 // ---------------------------------------------------------------------------------------------------
 
-uint64_t NativeRun::push_record(Record record) {
+uint64_t NativeRun::push_record(Record record, std::span<const int64_t> shape,
+                                std::span<const int64_t> strides, std::string_view text) {
   (void)within_budget(kTypicalLineBytes);  // a no stops what comes after this record
   record.number = next_number_++;
+  // Only now: appending the payload may have sent the batch of before on its way.
+  if (record.has_shape) batch_->set_dims(record, shape, strides);
+  if (!text.empty()) batch_->set_text(record, text);
   batch_->records.push_back(std::move(record));
   ++counters_.records;
   // Only without an open file: then no line waits for bytes in a partial block.

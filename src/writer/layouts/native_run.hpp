@@ -13,6 +13,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -71,7 +72,7 @@ class NativeRun {
   [[nodiscard]] const RecordNode* add_node(std::string name, std::string type);
   [[nodiscard]] const std::string* intern(std::string_view text);
 
-  /// Payloads from here on go to `<stem>.safetensors`; a file that is still open is finished first.
+  /// Payloads from here on go to `<stem>.safetensors` (`<stem>-1` ... when that exists); a file that is still open is finished first.
   /// The file is created with its first payload. expected_entries   how many payloads to reserve
   /// header space for; the region grows with experience
   void begin_file(std::string stem, uint64_t expected_entries);
@@ -85,10 +86,10 @@ class NativeRun {
   [[nodiscard]] std::optional<PayloadLocation> append_payload(const TensorView& view,
                                                               const Record& record,
                                                               stats::BlockRunner runner);
-  /// Room for one more record; fill it, then call push_record().
-  [[nodiscard]] RecordBatch& batch() { return *batch_; }
-  /// Numbers the record and queues it. Returns its number.
-  uint64_t push_record(Record record);
+  /// Numbers the record and queues it with its sizes, strides (empty: unknown) and text (the value as JSON, or the
+  /// reason). Returns its number.
+  uint64_t push_record(Record record, std::span<const int64_t> shape,
+                       std::span<const int64_t> strides, std::string_view text = {});
 
   /// Sends the pending lines and waits until everything is on disk (a partial block stays in the
   /// arena).
@@ -134,7 +135,7 @@ class NativeRun {
   std::atomic<uint64_t> tail_{0};  // end of what the writer has written
 
   std::string stem_;
-  int stem_part_ = 0;
+  std::map<std::string, int> parts_;  // files made so far, by stem: a name is never used twice
   uint64_t expected_entries_ = 0;
   uint64_t header_need_ = 0;  // most header bytes a file has needed so far
   std::shared_ptr<OpenFile> open_;
