@@ -303,6 +303,15 @@ void subtract_integers(const PairSource& source, int64_t first, Block& block) {
   }
 }
 
+/// Asks for the bytes of values that are read next. The hardware's prefetcher follows a run of addresses, and here two
+/// runs of some kilobytes take turns.
+void prefetch_values(const TensorView& view, int64_t first, int64_t count) {
+  const int64_t bits = info(view.dtype).element_bits / info(view.dtype).element_values;
+  const auto begin = static_cast<size_t>((view.offset_elements + first) * bits / 8);
+  const size_t end = std::min(view.storage.size(), begin + static_cast<size_t>(count * bits / 8));
+  for (size_t at = begin; at < end; at += 64) __builtin_prefetch(view.storage.data() + at, 0, 2);
+}
+
 void read_block(const PairSource& source, int64_t first, int64_t count, Block& block) {
   block.count = count;
   read_side(source, *source.golden, first, count, block.golden);
@@ -451,6 +460,10 @@ class ChunkWorker {
  private:
   void add_block(int64_t first, int64_t count) {
     read_block(source_, first, count, block_);
+    if (prefetches_) {
+      prefetch_values(*source_.golden, first + count, cuts_.block);
+      prefetch_values(*source_.mine, first + count, cuts_.block);
+    }
     PairSums sums = sum_block();
     // A NaN or infinity leaves its mark in the squares; so can fp64 values beyond 1e154, which are
     // finite.
@@ -575,6 +588,7 @@ class ChunkWorker {
   const PairSource& source_;
   const Cuts& cuts_;
   const bool kl_;
+  const bool prefetches_ = source_.golden->is_contiguous() && source_.mine->is_contiguous();
   ChunkResult result_;
   KlReducer row_;
   KlReducer whole_;
