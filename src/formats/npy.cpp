@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <optional>
 
 #include "formats/zip.hpp"
@@ -294,6 +295,16 @@ Result<std::vector<NpzEntry>> read_npz(ByteSpan file) {
     ASSAY_TRY(Tensor tensor, in_file(entry.name, read_npy(content.bytes)));
     if (tensor.owner == nullptr) tensor.owner = content.owner;
     arrays.push_back({std::string(array_name), std::move(tensor)});
+  }
+  return arrays;
+}
+
+Result<std::vector<NpzEntry>> read_npz_file(const MappedFile& file) {
+  auto arrays = in_file(file.path(), read_npz(file.bytes()));
+  if (!arrays) return arrays;
+  const auto mapping = std::make_shared<const MappedFile>(file);
+  for (NpzEntry& array : *arrays) {
+    if (array.tensor.owner == nullptr) array.tensor.owner = mapping;
   }
   return arrays;
 }

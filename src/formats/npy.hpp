@@ -37,6 +37,8 @@ struct NpzEntry {
 /// All arrays of an .npz in file order; stored arrays are borrowed, deflated ones owned.
 /// errors    those of read_zip and read_npy
 [[nodiscard]] Result<std::vector<NpzEntry>> read_npz(ByteSpan file);
+/// The same; every tensor keeps the mapping alive.
+[[nodiscard]] Result<std::vector<NpzEntry>> read_npz_file(const MappedFile& file);
 
 /// True when write_npy has a spelling for the type: all NumPy types, bfloat16 ("<V2") and one-byte
 /// floats and bits

@@ -121,6 +121,24 @@ TEST(ReadNpz, ReadsStoredAndCompressedArrays) {
   EXPECT_EQ(values_of((*zeros)[0].tensor.view), std::vector<double>(1000, 0.0));
 }
 
+TEST(ReadNpyFile, KeepsTheMappingAlive) {
+  // Given tensors whose MappedFile objects are gone, when they are read, then their pages are still there.
+  const std::string folder = std::string(ASSAY_TEST_DATA) + "/npy/";
+  const auto one = [&] {
+    return read_npy_file(MappedFile::open(folder + "float32.npy").value()).value();
+  }();
+  EXPECT_EQ(values_of(one.view), kOneToSix);
+  const auto two = [&] {
+    return read_npz_file(MappedFile::open(folder + "two.npz").value()).value();
+  }();
+  EXPECT_EQ(values_of(two[0].tensor.view), kOneToSix);
+}
+
+TEST(ReadNpyFile, NamesTheFileInErrors) {
+  const auto file = MappedFile::open(std::string(ASSAY_TEST_DATA) + "/npy/objects.npy").value();
+  EXPECT_THAT(read_npy_file(file).error().path, HasSubstr("npy/objects.npy"));
+}
+
 TEST(WriteNpy, GivesTheBytesOfNumPy) {
   for (const char* name : {"float64", "float32", "float16", "bfloat16", "int64", "int8", "uint16",
                            "bool", "complex64", "scalar", "no_elements"}) {

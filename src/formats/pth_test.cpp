@@ -201,6 +201,16 @@ std::string archive_with_pickle(const std::string& pickle) {
   return out;
 }
 
+TEST(ReadPthFile, KeepsTheMappingAliveAndNamesTheFile) {
+  const std::string folder = std::string(ASSAY_TEST_DATA) + "/pth/";
+  const auto entries = [&] {
+    return read_pth_file(MappedFile::open(folder + "input_0.pth").value()).value();
+  }();
+  EXPECT_EQ(values_of(entries[0].tensor.view), kOneToSix);
+  const auto refused = read_pth_file(MappedFile::open(folder + "unsupported_meta.pth").value());
+  EXPECT_THAT(refused.error().path, HasSubstr("unsupported_meta.pth"));
+}
+
 TEST(ReadPth, StopsAtPickleBombs) {
   // Given a list that holds twice the list before it, 40 times: 2^40 leaves in a hundred bytes.
   std::string nested(

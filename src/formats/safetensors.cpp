@@ -2,6 +2,7 @@
 #include "formats/safetensors.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
@@ -248,6 +249,12 @@ Result<Safetensors> read_safetensors(ByteSpan file) {
                      std::tuple(b.file_offset, b.view.storage.size(), std::string_view(b.name));
             });
   ASSAY_TRY_STATUS(check_coverage(result.entries, data_offset, file.size()));
+  return result;
+}
+
+Result<Safetensors> read_safetensors_file(const MappedFile& file) {
+  auto result = in_file(file.path(), read_safetensors(file.bytes()));
+  if (result) result->owner = std::make_shared<const MappedFile>(file);
   return result;
 }
 

@@ -2,6 +2,7 @@
 // Reading .safetensors files with every check of the reference reader, and rendering their headers.
 // Layout with offsets: docs/formats/safetensors.md
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,7 @@ struct SafetensorsEntry {
 struct Safetensors {
   std::vector<SafetensorsEntry> entries;  // by file offset
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::shared_ptr<const void> owner;  // keeps a mapping alive; empty when the caller owns the bytes
   /// nullptr when there is none.
   [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const;
 };
@@ -42,6 +44,8 @@ struct Safetensors {
 ///           TooLarge (header)
 /// source    huggingface/safetensors: safetensors/src/tensor.rs
 [[nodiscard]] Result<Safetensors> read_safetensors(ByteSpan file);
+/// The same; the result keeps the mapping alive.
+[[nodiscard]] Result<Safetensors> read_safetensors_file(const MappedFile& file);
 
 /// What one line of a header says; offsets count from the end of the header region, as in the file.
 struct SafetensorsHeaderEntry {

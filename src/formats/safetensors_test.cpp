@@ -49,6 +49,14 @@ TEST(ReadSafetensors, ReadsWhatTheReferenceWrites) {
     EXPECT_EQ(value, key == "format" ? "pt" : "quote \" here");
 }
 
+TEST(ReadSafetensorsFile, KeepsTheMappingAlive) {
+  const std::string path = std::string(ASSAY_TEST_DATA) + "/safetensors/mixed.safetensors";
+  const auto result = [&] {
+    return read_safetensors_file(MappedFile::open(path).value()).value();
+  }();
+  EXPECT_EQ(values_of(result.find("b")->view), (std::vector<double>{1, 2, 3}));
+}
+
 TEST(ReadSafetensors, AllowsSpacesBehindTheHeader) {
   EXPECT_TRUE(read_safetensors(
       as_bytes(file_with(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}        )", 3))));
