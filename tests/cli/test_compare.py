@@ -16,17 +16,48 @@ import pytest
 import torch
 from assay_command import binary, read_csv, run, the_report, write_torch_tree
 
-C5_COLUMNS = (
-    "token_id,data_id,golden_data_path,golden_op_type,golden_dtype,golden_shape,golden_max_value,golden_min_value,"
-    "golden_mean_value,my_data_path,my_op_type,my_dtype,my_shape,my_max_value,my_min_value,my_mean_value,"
-    "cosine_similarity,max_relative_error,mean_relative_error,max_absolute_error,mean_absolute_error,kl_divergence,"
-    "relative_euclidean_distance,cmp_fail_reason"
-).split(",")
-STATISTICS_COLUMNS = (
-    "token_id,data_id,golden_data_path,golden_op_type,my_data_path,my_op_type,max_stat_absolute_error,"
-    "max_stat_relative_error,min_stat_absolute_error,min_stat_relative_error,mean_stat_absolute_error,"
-    "mean_stat_relative_error,l2norm_stat_absolute_error,l2norm_stat_relative_error"
-).split(",")
+C5_COLUMNS = [
+    "token_id",
+    "data_id",
+    "golden_data_path",
+    "golden_op_type",
+    "golden_dtype",
+    "golden_shape",
+    "golden_max_value",
+    "golden_min_value",
+    "golden_mean_value",
+    "my_data_path",
+    "my_op_type",
+    "my_dtype",
+    "my_shape",
+    "my_max_value",
+    "my_min_value",
+    "my_mean_value",
+    "cosine_similarity",
+    "max_relative_error",
+    "mean_relative_error",
+    "max_absolute_error",
+    "mean_absolute_error",
+    "kl_divergence",
+    "relative_euclidean_distance",
+    "cmp_fail_reason",
+]
+STATISTICS_COLUMNS = [
+    "token_id",
+    "data_id",
+    "golden_data_path",
+    "golden_op_type",
+    "my_data_path",
+    "my_op_type",
+    "max_stat_absolute_error",
+    "max_stat_relative_error",
+    "min_stat_absolute_error",
+    "min_stat_relative_error",
+    "mean_stat_absolute_error",
+    "mean_stat_relative_error",
+    "l2norm_stat_absolute_error",
+    "l2norm_stat_relative_error",
+]
 
 
 def write_flat(folder, arrays):
@@ -92,8 +123,14 @@ def test_positions_that_are_not_finite_are_counted_and_left_out(tmp_path):
     run("compare", tmp_path / "g", tmp_path / "m", "-o", tmp_path / "out")
     (row,) = read_csv(the_report(tmp_path / "out"))
     assert row["max_absolute_error"] == "0.5"  # |1.5 - 1|; 3 = 3; nothing else is finite on both sides
-    counts = ["compared_count", "nan_only_in_golden", "nan_only_in_my", "nan_in_both", "inf_in_both",
-              "inf_sign_mismatches"]
+    counts = [
+        "compared_count",
+        "nan_only_in_golden",
+        "nan_only_in_my",
+        "nan_in_both",
+        "inf_in_both",
+        "inf_sign_mismatches",
+    ]
     assert [row[c] for c in counts] == ["2", "1", "1", "1", "2", "1"]
     assert row["cmp_fail_reason"] == "golden_data includes NAN or inf. my_data includes NAN or inf."
     assert row["golden_max_value"] == ""  # NaN
@@ -117,7 +154,7 @@ def test_the_worked_example_has_the_originals_values(tmp_path):
         for column, value in zip(C5_COLUMNS[16:23], expected):
             if value is not None:
                 assert float(row[column]) == pytest.approx(value, abs=1.5e-8), (compat, column)
-        assert [row[c] for c in ("golden_max_value", "golden_min_value", "golden_mean_value")] == ["2.0", "-4.0", "-0.25"]
+        assert [row[f"golden_{c}_value"] for c in ("max", "min", "mean")] == ["2.0", "-4.0", "-0.25"]
         assert row["golden_dtype"] == "torch.float32"
         assert row["golden_shape"] == "[4]"
 
@@ -384,13 +421,25 @@ def test_one_unreadable_file_is_one_row(tmp_path):
 def test_other_shapes_and_types_have_their_reason(tmp_path):
     golden = write_flat(
         tmp_path / "g",
-        {"count": np.ones(3), "merged": np.ones((1, 2, 3)), "turned": np.arange(6.0).reshape(2, 3),
-         "code": np.ones(4, np.int8), "empty": np.ones((0, 3)), "type": np.ones(2, np.float32)},
+        {
+            "count": np.ones(3),
+            "merged": np.ones((1, 2, 3)),
+            "turned": np.arange(6.0).reshape(2, 3),
+            "code": np.ones(4, np.int8),
+            "empty": np.ones((0, 3)),
+            "type": np.ones(2, np.float32),
+        },
     )
     mine = write_flat(
         tmp_path / "m",
-        {"count": np.ones(4), "merged": np.ones((2, 3)), "turned": np.arange(6.0).reshape(3, 2),
-         "code": np.ones(4, np.float32), "empty": np.ones((0, 3)), "type": np.ones(2, np.float16)},
+        {
+            "count": np.ones(4),
+            "merged": np.ones((2, 3)),
+            "turned": np.arange(6.0).reshape(3, 2),
+            "code": np.ones(4, np.float32),
+            "empty": np.ones((0, 3)),
+            "type": np.ones(2, np.float16),
+        },
     )
     done = run("compare", golden, mine, "-o", tmp_path / "out", "--rel-l2", "0")
     assert done.returncode == 1
@@ -450,9 +499,7 @@ def test_ctrl_c_leaves_no_half_report(tmp_path):
 def write_sparse_npy(path, element_count):
     """Zeros that take no room on the disk."""
     with open(path, "wb") as file:
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": "<f4", "fortran_order": False, "shape": (element_count,)}
-        )
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (element_count,)})
         file.truncate(file.tell() + 4 * element_count)
 
 

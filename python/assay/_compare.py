@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of two captured runs or of two arrays. The loops are native; this file only gives them names."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional, Union
+
+from . import _core
+
+__all__ = ["Comparison", "compare", "compare_arrays"]
+
+Row = dict[str, Union[int, float, str, None]]
+PathLike = Union[str, "os.PathLike[str]"]
+TokenMap = Union[Mapping[int, int], Iterable[tuple[int, int]]]
+
+
+class Comparison:
+    """What a comparison found. Plain data: it holds no file open."""
+
+    def __init__(self, native: Any):
+        self._native = native
+        self._rows: Optional[list[Row]] = None
+
+    @property
+    def rows(self) -> list[Row]:
+        """One dict a compared pair, in execution order; keys are the report's columns plus ``"level"``.
+
+        A value that does not exist for the pair is None.
+        """
+        if self._rows is None:
+            self._rows = self._native.rows()
+        return self._rows
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: same, or what differs."""
+        return self._native.verdict
+
+    @property
+    def passed(self) -> Optional[bool]:
+        """True when every row is within its limits, None when no limit was given."""
+        return self._native.passed
+
+    @property
+    def unmatched(self) -> list[Row]:
+        """The tensors without partner: ``side``, ``token_id``, ``path``, ``op_type``, ``reason``."""
+        return self._native.unmatched()
+
+    @property
+    def coverage(self) -> float:
+        """Share of both sides' tensors that have a partner, in percent."""
+        return self._native.coverage
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was wrong with the runs themselves, one sentence each."""
+        return self._native.warnings
+
+    def worst(self, count: int = 10) -> list[Row]:
+        """The rows with the largest error, worst first; rows without any difference are never among them."""
+        rows = self.rows
+        return [rows[index] for index in self._native.worst_indices(count)]
+
+    def to_pandas(self) -> Any:
+        """The rows as a ``pandas.DataFrame``. Needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def write(self, path: PathLike) -> None:
+        """Writes the report; the ending chooses the format: ``.csv``, ``.xlsx`` or ``.jsonl``.
+
+        Raises:
+            assay.errors.Error: another ending, or the file cannot be written.
+        """
+        self._native.write(os.fspath(path))
+
+    def __str__(self) -> str:
+        return self._native.text(100)
+
+    def __repr__(self) -> str:
+        return f"<assay.Comparison {self.verdict}>"
+
+
+def _json_text(value: Union[PathLike, Sequence[Mapping[str, Any]], None]) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (str, os.PathLike)):
+        with open(value, encoding="utf-8") as file:
+            return file.read()
+    return json.dumps(list(value))
+
+
+def compare(
+    golden: PathLike,
+    mine: PathLike,
+    *,
+    level: str = "api",
+    stats: bool = False,
+    compat: str = "none",
+    atol: Optional[float] = None,
+    rtol: Optional[float] = None,
+    cos: Optional[float] = None,
+    rel_l2: Optional[float] = None,
+    thresholds: Union[PathLike, Sequence[Mapping[str, Any]], None] = None,
+    map: Union[PathLike, Sequence[Mapping[str, str]], None] = None,
+    token_map: TokenMap = (),
+    ranks: Sequence[int] = (),
+    jobs: int = 0,
+    max_memory: int = 0,
+) -> Comparison:
+    """Compares two runs, or two tensor files, tensor by tensor.
+
+    Args:
+        golden: the reference: a run folder of any layout, or a tensor file.
+        mine: the run under test.
+        level: ``"layer"``, ``"module"``, ``"api"`` (every module) or ``"all"``; needs a module tree on both sides.
+        stats: compare statistics instead of tensors.
+        compat: ``"msit"`` for the rows and values of msit 8.2, defects included.
+        atol, rtol: limit for every element, ``|mine - golden| <= atol + rtol * |golden|``.
+        cos: least cosine similarity.
+        rel_l2: largest relative L2 distance.
+        thresholds: limits by name, type or dtype: a JSON file or its content as a list of dicts.
+        map: explicit pairs ``[{"golden": ..., "my": ...}]``, or a JSON file with them.
+        token_map: pairs (token of golden, token of mine); by default equal ids.
+        ranks: compare only these.
+        jobs: threads; 0 means one a core.
+        max_memory: bytes of file pages kept in memory; 0 means 256 MiB.
+
+    Returns:
+        The comparison, complete.
+
+    Raises:
+        assay.errors.Error: a side is no run, or the two have no token or rank in common. A pair that cannot be read is
+            no error but a row with its reason in ``cmp_fail_reason``.
+
+    Example:
+        >>> result = assay.compare("golden", "mine", rel_l2=0.01)      # doctest: +SKIP
+        >>> result.passed, result.worst(1)[0]["node"]                  # doctest: +SKIP
+        (False, 'model.layers.5.input_layernorm output')
+    """
+    pairs = token_map.items() if isinstance(token_map, Mapping) else token_map
+    native = _core.compare_runs(
+        os.fspath(golden),
+        os.fspath(mine),
+        level=level,
+        stats=stats,
+        compat=compat,
+        atol=atol,
+        rtol=rtol,
+        cos=cos,
+        rel_l2=rel_l2,
+        thresholds=_json_text(thresholds),
+        map=_json_text(map),
+        token_map=[(int(g), int(m)) for g, m in pairs],
+        ranks=list(ranks),
+        jobs=jobs,
+        max_memory=max_memory,
+    )
+    return Comparison(native)
+
+
+def compare_arrays(
+    golden: Any, mine: Any, *, compat: str = "none", kl_divergence: bool = True, jobs: int = 1
+) -> dict[str, Any]:
+    """All metrics of one pair of arrays: NumPy, torch, or anything with DLPack or the buffer protocol, on the CPU.
+
+    Args:
+        golden: the reference, any shape, strides and dtype.
+        mine: the array under test; the shapes may differ as long as the numbers of elements agree.
+        compat: ``"msit"`` for the values of msit 8.2.
+        kl_divergence: False leaves out the three KL values, which cost two exponentials an element.
+        jobs: threads; 0 means one a core.
+
+    Returns:
+        A dict with the metric columns of the report, the counts of NaN and infinities, and ``"state"``:
+        ``"compared"``, ``"empty"``, ``"count_mismatch"`` or ``"non_finite"``. Undefined numbers are NaN.
+        Nothing is copied; the GIL is released.
+
+    Example:
+        >>> import numpy
+        >>> compare_arrays(numpy.array([1.0, 2.0]), numpy.array([1.0, 2.5]))["max_absolute_error"]
+        0.5
+    """
+    return _core.compare_arrays(_plain(golden), _plain(mine), compat=compat, kl_divergence=kl_divergence, jobs=jobs)
+
+
+def _plain(array: Any) -> Any:
+    # A tensor that takes part in autograd refuses DLPack; detaching shares its memory.
+    return array.detach() if hasattr(array, "detach") else array

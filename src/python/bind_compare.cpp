@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comparison for Python: two runs by path, two arrays in memory.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "compare/compare.hpp"
+#include "python/module.hpp"
+#include "report/files.hpp"
+#include "report/table.hpp"
+#include "report/terminal.hpp"
+
+namespace nb = nanobind;
+
+namespace assay::python {
+namespace {
+
+using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+
+/// A view of a foreign array's memory: no copy. The array must outlive the view.
+TensorView view_of(const AnyArray& array) {
+  const std::optional<DType> dtype =
+      dtype_from_dlpack(array.dtype().code, array.dtype().bits, array.dtype().lanes);
+  if (!dtype)
+    raise(
+        {Errc::Unsupported, {}, std::nullopt, "the array has an element type that no tensor has"});
+  Dims shape;
+  Dims strides;
+  // Negative strides reach below the first element, so the storage starts at the lowest address.
+  int64_t lowest = 0;
+  int64_t highest = 0;
+  bool is_empty = false;
+  for (size_t i = 0; i < array.ndim(); ++i) {
+    const auto size = static_cast<int64_t>(array.shape(i));
+    const int64_t stride = array.stride(i);
+    shape.push_back(size);
+    strides.push_back(stride);
+    is_empty = is_empty || size == 0;
+    if (size > 0) (stride < 0 ? lowest : highest) += (size - 1) * stride;
+  }
+  const auto element_bytes = static_cast<int64_t>(info(*dtype).element_bits / 8);
+  const auto* first = static_cast<const std::byte*>(array.data());
+  ByteSpan storage;
+  if (!is_empty) {
+    storage = {first + lowest * element_bytes,
+               static_cast<size_t>((highest - lowest + 1) * element_bytes)};
+  }
+  return value_or_raise(make_view(*dtype, shape, strides, storage, is_empty ? 0 : -lowest));
+}
+
+nb::object cell_object(const report::Cell& cell) {
+  switch (cell.kind) {
+    case report::Cell::Kind::Empty:
+      break;
+    case report::Cell::Kind::Integer:
+      return nb::int_(cell.integer);
+    case report::Cell::Kind::Number:
+      return nb::float_(cell.number);
+    case report::Cell::Kind::Text:
+      return nb::str(cell.text.c_str(), cell.text.size());
+  }
+  return nb::none();
+}
+
+nb::list table_rows(const report::Table& table, bool with_level) {
+  nb::list rows;
+  for (const std::vector<report::Cell>& cells : table.rows) {
+    nb::dict row;
+    if (with_level) row["level"] = nb::str(table.name.c_str());
+    for (size_t i = 0; i < cells.size(); ++i) {
+      row[nb::str(table.columns[i].c_str())] = cell_object(cells[i]);
+    }
+    rows.append(row);
+  }
+  return rows;
+}
+
+nb::dict metrics_dict(const compare::PairMetrics& m) {
+  static constexpr const char* kStates[] = {"compared", "empty", "count_mismatch", "non_finite"};
+  nb::dict out;
+  out["state"] = kStates[static_cast<size_t>(m.state)];
+  const std::pair<const char*, int64_t> counts[] = {
+      {"value_count", m.value_count},
+      {"compared_count", m.compared_count},
+      {"masked_count", m.masked_count},
+      {"nan_only_in_golden", m.nan_only_in_golden},
+      {"nan_only_in_mine", m.nan_only_in_mine},
+      {"nan_in_both", m.nan_in_both},
+      {"inf_only_in_golden", m.inf_only_in_golden},
+      {"inf_only_in_mine", m.inf_only_in_mine},
+      {"inf_in_both", m.inf_in_both},
+      {"inf_sign_mismatches", m.inf_sign_mismatches},
+      {"worst_absolute_index", m.worst_absolute_index},
+      {"worst_relative_index", m.worst_relative_index}};
+  for (const auto& [name, value] : counts) out[name] = value;
+  const std::pair<const char*, double> numbers[] = {
+      {"cosine_similarity", m.cosine_similarity},
+      {"max_relative_error", m.max_relative_error},
+      {"mean_relative_error", m.mean_relative_error},
+      {"max_absolute_error", m.max_absolute_error},
+      {"mean_absolute_error", m.mean_absolute_error},
+      {"kl_divergence", m.kl_divergence},
+      {"relative_euclidean_distance", m.relative_euclidean_distance},
+      {"kl_row_mean", m.kl_row_mean},
+      {"kl_row_max", m.kl_row_max}};
+  for (const auto& [name, value] : numbers) out[name] = value;
+  out["identical"] = m.is_identical();
+  return out;
+}
+
+compare::MetricRules rules_of(const std::string& compat) {
+  if (compat == "none") return compare::MetricRules::Corrected;
+  if (compat == "msit") return compare::MetricRules::Msit;
+  raise({Errc::Usage, {}, std::nullopt, "compat must be 'none' or 'msit', not '" + compat + "'"});
+}
+
+std::vector<compare::Level> levels_of(const std::string& level) {
+  using compare::Level;
+  if (level == "layer") return {Level::Layer};
+  if (level == "module") return {Level::Module};
+  if (level == "api") return {Level::Api};
+  if (level == "all") return {Level::Layer, Level::Module, Level::Api};
+  raise({Errc::Usage,
+         {},
+         std::nullopt,
+         "level must be 'layer', 'module', 'api' or 'all', not '" + level + "'"});
+}
+
+/// The result together with the runs, whose records the list of unmatched tensors names.
+struct ComparisonObject {
+  run::Run golden;
+  run::Run mine;
+  compare::Comparison comparison;
+
+  /// Position in rows() of every row that is in it.
+  [[nodiscard]] size_t index_of(const compare::Row* wanted) const {
+    size_t index = 0;
+    for (const compare::Sheet& sheet : comparison.sheets) {
+      for (const compare::Row& row : sheet.rows) {
+        if (&row == wanted) return index;
+        index += row.filtered ? 0 : 1;
+      }
+    }
+    return index;
+  }
+};
+
+struct PythonOptions {
+  std::string level, compat, thresholds, map;
+  bool stats = false;
+  std::optional<double> atol, rtol, cos, rel_l2;
+  std::vector<std::pair<int64_t, int64_t>> token_map;
+  std::vector<int> ranks;
+  int jobs = 0;
+  uint64_t max_memory = 0;
+};
+
+compare::CompareOptions native_options(const PythonOptions& options) {
+  compare::CompareOptions native;
+  native.rules = rules_of(options.compat);
+  native.levels = levels_of(options.level);
+  native.statistics = options.stats;
+  native.limits.fallback = {options.atol, options.rtol, options.cos, options.rel_l2};
+  if (!options.thresholds.empty()) {
+    native.limits.rules = value_or_raise(compare::parse_limit_rules(options.thresholds));
+  }
+  if (!options.map.empty()) {
+    native.explicit_pairs = value_or_raise(compare::parse_explicit_pairs(options.map));
+  }
+  native.token_map = options.token_map;
+  native.ranks = options.ranks;
+  native.jobs = options.jobs;
+  if (options.max_memory > 0) native.max_memory = options.max_memory;
+  return native;
+}
+
+Result<ComparisonObject> compare_paths(const std::string& golden, const std::string& mine,
+                                       compare::CompareOptions options) {
+  ComparisonObject object;
+  ASSAY_TRY(object.golden, run::open_run(golden));
+  ASSAY_TRY(object.mine, run::open_run(mine));
+  if (!compare::have_levels(object.golden, object.mine)) options.levels = {compare::Level::Api};
+  ASSAY_TRY(object.comparison, compare::compare_runs(object.golden, object.mine, options));
+  return object;
+}
+
+}  // namespace
+
+void bind_compare(nb::module_& m) {
+  nb::class_<ComparisonObject>(m, "_Comparison")
+      .def("rows",
+           [](const ComparisonObject& self) {
+             nb::list rows;
+             for (const compare::Sheet& sheet : self.comparison.sheets) {
+               rows.extend(table_rows(report::build_table(self.comparison, sheet, false), true));
+             }
+             return rows;
+           })
+      .def("unmatched",
+           [](const ComparisonObject& self) {
+             if (self.comparison.sheets.empty()) return nb::list();
+             return table_rows(report::build_unmatched_table(self.comparison.sheets.back(),
+                                                             self.golden, self.mine),
+                               false);
+           })
+      .def(
+          "worst_indices",
+          [](const ComparisonObject& self, size_t count) {
+            std::vector<size_t> indices;
+            for (const compare::Row* row : self.comparison.worst_rows(count))
+              indices.push_back(self.index_of(row));
+            return indices;
+          },
+          nb::arg("count"))
+      .def_prop_ro("coverage",
+                   [](const ComparisonObject& self) {
+                     return self.comparison.sheets.empty()
+                                ? 0.0
+                                : self.comparison.sheets.back().matching.coverage_percent();
+                   })
+      .def_prop_ro("verdict",
+                   [](const ComparisonObject& self) { return report::verdict(self.comparison); })
+      .def_prop_ro("passed",
+                   [](const ComparisonObject& self) -> std::optional<bool> {
+                     if (!self.comparison.judged) return std::nullopt;
+                     const auto counts = self.comparison.counts();
+                     return counts.failed == 0 && counts.rows > 0;
+                   })
+      .def_prop_ro("warnings",
+                   [](const ComparisonObject& self) { return self.comparison.warnings; })
+      .def(
+          "text",
+          [](const ComparisonObject& self, int width) {
+            return report::terminal_report(self.comparison,
+                                           {.width = std::max(width, 60), .files = {}});
+          },
+          nb::arg("width"))
+      .def(
+          "write",
+          [](const ComparisonObject& self, const std::string& path) {
+            Status status;
+            {
+              const nb::gil_scoped_release release;
+              status = report::write_report(self.comparison, path);
+            }
+            value_or_raise(status);
+          },
+          nb::arg("path"));
+
+  m.def(
+      "compare_runs",
+      [](const std::string& golden, const std::string& mine, const std::string& level, bool stats,
+         const std::string& compat, std::optional<double> atol, std::optional<double> rtol,
+         std::optional<double> cos, std::optional<double> rel_l2, const std::string& thresholds,
+         const std::string& map, std::vector<std::pair<int64_t, int64_t>> token_map,
+         std::vector<int> ranks, int jobs, uint64_t max_memory) {
+        const compare::CompareOptions options =
+            native_options({level, compat, thresholds, map, stats, atol, rtol, cos, rel_l2,
+                            std::move(token_map), std::move(ranks), jobs, max_memory});
+        Result<ComparisonObject> result;
+        {
+          const nb::gil_scoped_release release;
+          result = compare_paths(golden, mine, options);
+        }
+        return value_or_raise(std::move(result));
+      },
+      nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("level") = "api",
+      nb::arg("stats") = false, nb::arg("compat") = "none", nb::arg("atol") = nb::none(),
+      nb::arg("rtol") = nb::none(), nb::arg("cos") = nb::none(), nb::arg("rel_l2") = nb::none(),
+      nb::arg("thresholds") = "", nb::arg("map") = "",
+      nb::arg("token_map") = std::vector<std::pair<int64_t, int64_t>>{},
+      nb::arg("ranks") = std::vector<int>{}, nb::arg("jobs") = 0, nb::arg("max_memory") = 0,
+      "Compares two runs by path; thresholds and map are JSON texts.");
+
+  m.def(
+      "compare_arrays",
+      [](const AnyArray& golden, const AnyArray& mine, const std::string& compat,
+         bool kl_divergence, int jobs) {
+        const TensorView golden_view = view_of(golden);
+        const TensorView mine_view = view_of(mine);
+        const compare::MetricOptions options{
+            .rules = rules_of(compat), .kl_divergence = kl_divergence, .jobs = jobs};
+        compare::PairMetrics metrics;
+        {
+          const nb::gil_scoped_release release;
+          metrics = compare::compare_tensors(golden_view, mine_view, options);
+        }
+        return metrics_dict(metrics);
+      },
+      nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("compat") = "none",
+      nb::arg("kl_divergence") = true, nb::arg("jobs") = 1,
+      "All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.");
+}
+
+}  // namespace assay::python

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`msit llm compare` and `ait llm compare`: the original's messages, files and exit statuses."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import openpyxl
+import pytest
+from assay_command import read_csv, run, the_report, write_torch_tree
+
+LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - \d+ - msit_llm_logger - (\w+) - (.*)")
+
+
+def log_of(done):
+    lines = [LOG_LINE.fullmatch(line) for line in done.stderr.splitlines()]
+    assert all(lines), done.stderr
+    return [line.groups() for line in lines]
+
+
+@pytest.fixture
+def trees(tmp_path):
+    golden = write_torch_tree(tmp_path / "g")
+    mine = write_torch_tree(tmp_path / "m", change=lambda name, t: t * 1.5 if name.endswith("layers.3") else t, pid=2)
+    return golden, mine
+
+
+@pytest.mark.parametrize("name", ["msit", "ait"])
+@pytest.mark.parametrize("command", ["compare", "cc"])
+def test_a_tree_gives_the_workbook_and_the_originals_log(tmp_path, trees, name, command):
+    golden, mine = trees
+    done = run("llm", command, "-gp", golden, "-mp", mine, "-o", tmp_path / "out", "-l", "info", name=name)
+    assert (done.returncode, done.stdout) == (0, "")
+    path = the_report(tmp_path / "out", "msit_cmp_report_*.xlsx")
+    assert log_of(done) == [
+        ("INFO", "golden_layer_type: LlamaDecoderLayer"),
+        ("INFO", "my_layer_type: LlamaDecoderLayer"),
+        ("INFO", f"Saved comparing results: {path}"),
+    ]
+    assert openpyxl.load_workbook(path).sheetnames == ["layer", "module", "api"]
+
+
+def test_one_level_gives_a_csv_and_differences_do_not_change_the_status(tmp_path, trees):
+    golden, mine = trees
+    done = run("llm", "compare", "-gp", golden, "-mp", mine, "-cl", "layer", "-o", tmp_path / "out", name="msit")
+    assert done.returncode == 0
+    assert log_of(done)[0][1] == "golden_layer_type: LlamaDecoderLayer"
+    assert not any(message.startswith("my_layer_type") for _, message in log_of(done))
+    rows = read_csv(the_report(tmp_path / "out"))
+    assert len(rows) == 12
+    assert float(rows[3]["relative_euclidean_distance"]) == pytest.approx(0.5, rel=1e-6)
+
+
+def test_two_files_are_compared_in_the_log_only(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1, 2], np.float32))
+    np.save(tmp_path / "b.npy", np.array([1, 2.5], np.float32))
+    done = run("llm", "compare", "-gp", "a.npy", "-mp", "b.npy", "-o", "out", name="msit", cwd=tmp_path)
+    ((_, message),) = log_of(done)
+    assert done.returncode == 0
+    assert message.startswith("Compared results: {'cosine_similarity': 0.99")
+    assert message.endswith("'cmp_fail_reason': ''}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_no_dump_ends_with_status_0_and_no_report(tmp_path, trees):
+    golden, _ = trees
+    (tmp_path / "none").mkdir()
+    done = run("llm", "compare", "-gp", golden, "-mp", tmp_path / "none", "-o", tmp_path / "out", name="msit")
+    assert done.returncode == 0
+    assert log_of(done) == [
+        (
+            "ERROR",
+            f"cannot parse data path({tmp_path / 'none'}). it is not a atb dump path or a torch dump path.",
+        )
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+def test_tokens_without_common_ids_are_one_error(tmp_path):
+    golden = write_torch_tree(tmp_path / "g", tokens=(0, 1))
+    mine = write_torch_tree(tmp_path / "m", tokens=(2,), pid=2)
+    done = run("llm", "compare", "-gp", golden, "-mp", mine, "-o", tmp_path / "out", name="msit")
+    (entry,) = log_of(done)
+    assert entry == ("ERROR", "my tokens is [2] and golden tokens is [0, 1]. The two cannot be matched.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: --golden-path/-gp, --my-path/-mp"),
+        (["-gp", "a"], "the following arguments are required: --my-path/-mp"),
+        (["-gp"], "argument --golden-path/-gp: expected one argument"),
+        (["-gp", "a", "-mp", "b", "-x"], "unrecognized arguments: -x"),
+        (
+            ["-gp", "a", "-mp", "b", "-cl", "token"],
+            "argument --cmp-level/-cl: invalid choice: 'token' (choose from 'layer', 'module', 'api', 'logits')",
+        ),
+        (["--s", "-gp", "a", "--m", "b", "-w=1"], "argument --weight/-w: ignored explicit argument '1'"),
+        (["--o", "a"], "ambiguous option: --o could match --output, --op-mapping-file"),
+    ],
+)
+def test_wrong_arguments_give_argparses_message_and_status_2(arguments, message):
+    done = run("llm", "compare", *arguments, name="msit")
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: msit llm compare [-h] --golden-path GOLDEN_PATH --my-path MY_PATH")
+    assert done.stderr.splitlines()[-1] == f"msit llm compare: error: {message}"
+
+
+def test_old_spellings_and_attached_values_are_understood(tmp_path, trees):
+    golden, mine = trees
+    arguments = ["--golden_path", golden, f"-mp={mine}", "--cmp-level=module", f"--out={tmp_path / 'out'}"]
+    assert run("llm", "compare", *arguments, name="msit").returncode == 0
+    assert len(read_csv(the_report(tmp_path / "out"))) == 24
+
+
+def test_compat_msit_keeps_the_originals_columns_only(tmp_path, trees):
+    golden, mine = trees
+    run(
+        "llm",
+        "compare",
+        "-gp",
+        golden,
+        "-mp",
+        mine,
+        "-cl",
+        "api",
+        "--compat",
+        "msit",
+        "-o",
+        tmp_path / "out",
+        name="msit",
+    )
+    rows = read_csv(the_report(tmp_path / "out"))
+    assert list(rows[0])[-1] == "cmp_fail_reason"
+    # 41 nodes with themselves, and the chain (root, root.lm_head) crosswise
+    assert len(rows) == 43
+
+
+def test_what_is_not_available_yet_says_so(tmp_path, trees):
+    golden, mine = trees
+    done = run("llm", "compare", "-gp", golden, "-mp", mine, "-w", name="msit")
+    assert done.returncode == 2
+    assert log_of(done) == [("ERROR", "--weight is not available yet")]
+    done = run("llm", "dump", "--exec", "x", name="msit")
+    assert (done.returncode, done.stderr) == (2, "msit llm dump: error: not available yet\n")
+
+
+def test_help_shows_every_option():
+    text = run("llm", "compare", "-h", name="msit").stdout
+    for option in ["-gp", "-mp", "-cl", "-o", "-mf", "-alg", "-l", "-w", "-st", "-r"]:
+        assert f", {option} " in text or f", {option}\n" in text
+    assert run("-h", name="msit").returncode == 0
+    assert run("llm", name="msit").returncode == 0
