@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/pair_chunks.hpp"
+
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.hpp"
+
+namespace assay::compare {
+namespace {
+
+using stats::BlockStats;
+
+constexpr int64_t kWaveChunks = 256;  // partial results held at a time
+
+void add_to_side(BlockStats& side, double value) {
+  if (std::isnan(value)) {
+    ++side.nan_count;
+  } else if (std::isinf(value)) {
+    ++(value > 0 ? side.positive_inf_count : side.negative_inf_count);
+  } else {
+    side.sum += value;
+    side.sum_of_squares += value * value;
+    side.min = std::min(side.min, value);
+    side.max = std::max(side.max, value);
+  }
+}
+
+/// Computes chunks, one after the other. About 160 KiB.
+class ChunkWorker {
+ public:
+  ChunkWorker(const PairSource& source, const Cuts& cuts, bool kl)
+      : source_(source), cuts_(cuts), kl_(kl) {}
+
+  ChunkResult run(int64_t index) {
+    result_ = ChunkResult{};
+    int64_t at = cuts_.chunk_begin(index);
+    const int64_t row_end =
+        cuts_.chunks_per_row == 1 ? source_.value_count : (at / cuts_.row + 1) * cuts_.row;
+    const int64_t end = std::min(at + cuts_.chunk, row_end);
+    while (at < end) {
+      // A block is a number of whole rows, or a piece of one row.
+      const int64_t left = cuts_.row <= kBlockValues
+                               ? end - at
+                               : std::min(end, (at / cuts_.row + 1) * cuts_.row) - at;
+      const int64_t count = std::min(cuts_.block, left);
+      add_block(at, count);
+      at += count;
+      if (cuts_.row > kBlockValues && at % cuts_.row == 0 && cuts_.chunks_per_row == 1) end_row();
+    }
+    if (!row_.empty()) whole_.push(row_.finish());
+    if (!whole_.empty()) {
+      result_.kl = whole_.finish();
+      result_.has_kl = true;
+    }
+    return result_;
+  }
+
+ private:
+  void add_block(int64_t first, int64_t count) {
+    read_block(source_, first, count, block_);
+    if (prefetches_) {
+      prefetch_values(*source_.golden, first + count, cuts_.block);
+      prefetch_values(*source_.mine, first + count, cuts_.block);
+    }
+    PairSums sums = sum_block();
+    // A NaN or infinity leaves its mark in the squares; so can fp64 values beyond 1e154, which are
+    // finite.
+    const bool may_have_non_finite =
+        !std::isfinite(sums.golden_squared) || !std::isfinite(sums.mine_squared);
+    const int64_t* row_lengths = nullptr;
+    if (may_have_non_finite) {
+      row_lengths = keep_finite_pairs();
+      sums = sum_block();
+    }
+    if (sums.max_absolute > result_.sums.max_absolute ||
+        sums.max_relative > result_.sums.max_relative) {
+      find_worst(first, count, sums);
+    }
+    result_.sums.merge(sums);
+    if (kl_) add_kl(count, row_lengths);
+  }
+
+  PairSums sum_block() const {
+    return sum_pairs(source_.rules, block_.golden, block_.mine, block_.difference, block_.count);
+  }
+
+  /// Moves the pairs that are finite on both sides together; what is left of each row is in the
+  /// returned array.
+  const int64_t* keep_finite_pairs() {
+    int64_t kept = 0;
+    int64_t kept_of_row = 0;
+    for (int64_t i = 0; i < block_.count; ++i) {
+      const double golden = block_.golden[i];
+      const double mine = block_.mine[i];
+      if (std::isfinite(golden) && std::isfinite(mine)) {
+        block_.golden[kept] = golden;
+        block_.mine[kept] = mine;
+        block_.difference[kept] = block_.difference[i];
+        ++kept;
+        ++kept_of_row;
+      } else {
+        result_.patterns.add(golden, mine);
+        add_to_side(result_.golden_alone, golden);
+        add_to_side(result_.mine_alone, mine);
+      }
+      if (cuts_.row <= kBlockValues && (i + 1) % cuts_.row == 0) {
+        row_lengths_[i / cuts_.row] = kept_of_row;
+        kept_of_row = 0;
+      }
+    }
+    block_.count = kept;
+    if (cuts_.row > kBlockValues) row_lengths_[0] = kept;
+    return row_lengths_;
+  }
+
+  /// The block is read again: after keep_finite_pairs() its positions are lost, and new maxima are
+  /// rare.
+  void find_worst(int64_t first, int64_t count, const PairSums& sums) {
+    const bool wants_absolute = sums.max_absolute > result_.sums.max_absolute;
+    const bool wants_relative = sums.max_relative > result_.sums.max_relative;
+    read_block(source_, first, count, scratch_);
+    int64_t absolute = -1;
+    int64_t relative = -1;
+    for (int64_t i = 0;
+         i < count && ((wants_absolute && absolute < 0) || (wants_relative && relative < 0)); ++i) {
+      if (!std::isfinite(scratch_.golden[i]) || !std::isfinite(scratch_.mine[i])) continue;
+      const PairErrors errors =
+          errors_of(source_.rules, scratch_.golden[i], scratch_.mine[i], scratch_.difference[i]);
+      if (absolute < 0 && errors.absolute == sums.max_absolute) absolute = first + i;
+      if (relative < 0 && errors.relative == sums.max_relative) relative = first + i;
+    }
+    if (wants_absolute) result_.worst.absolute = absolute;
+    if (wants_relative) result_.worst.relative = relative;
+  }
+
+  /// row_lengths   pairs left of each row of the block, or null when all are
+  void add_kl(int64_t count, const int64_t* row_lengths) {
+    if (cuts_.row > kBlockValues) {
+      if (block_.count != 0)
+        row_.push(
+            kl_of_values(block_.golden, block_.mine, block_.difference, nullptr, block_.count));
+      return;
+    }
+    if (cuts_.row == 1 && row_lengths == nullptr) {
+      result_.row_count += count;  // a softmax over one value is 1 on both sides
+      whole_.push(kl_of_values(block_.golden, block_.mine, block_.difference, nullptr, count));
+      return;
+    }
+    const int64_t rows = count / cuts_.row;
+    int64_t at = 0;
+    int64_t parts = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t length = row_lengths != nullptr ? row_lengths[r] : cuts_.row;
+      if (length == 0) continue;
+      const KlPart part = kl_of_values(block_.golden + at, block_.mine + at, block_.difference + at,
+                                       nullptr, length);
+      at += length;
+      add_row(part.divergence);
+      golden_log_sum_[parts] = part.golden_log_sum;
+      mine_log_sum_[parts] = part.mine_log_sum;
+      shift_[parts] = part.shift;
+      divergence_[parts] = part.divergence;
+      ++parts;
+    }
+    if (parts != 0)
+      whole_.push(kl_of_values(golden_log_sum_, mine_log_sum_, shift_, divergence_, parts));
+  }
+  void add_row(double divergence) {
+    ++result_.row_count;
+    result_.row_kl_sum += divergence;
+    result_.row_kl_max = std::max(result_.row_kl_max, divergence);
+  }
+  void end_row() {
+    if (row_.empty()) return;
+    const KlPart part = row_.finish();
+    add_row(part.divergence);
+    whole_.push(part);
+  }
+
+  const PairSource& source_;
+  const Cuts& cuts_;
+  const bool kl_;
+  const bool prefetches_ = source_.golden->is_contiguous() && source_.mine->is_contiguous();
+  ChunkResult result_;
+  KlReducer row_;
+  KlReducer whole_;
+  Block block_;
+  Block scratch_;
+  double golden_log_sum_[kBlockValues];
+  double mine_log_sum_[kBlockValues];
+  double shift_[kBlockValues];
+  double divergence_[kBlockValues];
+  int64_t row_lengths_[kBlockValues];
+};
+
+}  // namespace
+
+void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions& options,
+                PairAccumulator& total) {
+  const unsigned jobs = cuts.chunk_count > 1 ? resolve_job_count(options.jobs) : 1;
+  if (jobs == 1) {
+    const auto worker = std::make_unique<ChunkWorker>(source, cuts, options.kl_divergence);
+    for (int64_t i = 0; i < cuts.chunk_count; ++i) total.add(i, worker->run(i));
+    return;
+  }
+  std::vector<ChunkResult> results;
+  for (int64_t begin = 0; begin < cuts.chunk_count; begin += kWaveChunks) {
+    const int64_t count = std::min(kWaveChunks, cuts.chunk_count - begin);
+    results.assign(static_cast<size_t>(count), {});
+    // A thread takes runs of chunks, so that its worker is set up rarely.
+    constexpr int64_t kRun = 8;
+    parallel_for(static_cast<size_t>((count + kRun - 1) / kRun), jobs, [&](size_t run) {
+      const auto worker = std::make_unique<ChunkWorker>(source, cuts, options.kl_divergence);
+      const int64_t first = static_cast<int64_t>(run) * kRun;
+      for (int64_t i = first; i < std::min(first + kRun, count); ++i) {
+        results[static_cast<size_t>(i)] = worker->run(begin + i);
+      }
+    });
+    for (int64_t i = 0; i < count; ++i) total.add(begin + i, results[static_cast<size_t>(i)]);
+  }
+}
+
+}  // namespace assay::compare

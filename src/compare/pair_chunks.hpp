@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pair of tensors cut into chunks, computed on any number of threads and joined in index order.
+//
+//   rows of the last axis   |--row--|--row--|--row--| ...         a long row is cut into pieces
+//   blocks                  |-- whole rows, <= 2048 --|           unit of the kernels, stays in the L1 cache
+//   chunks                  |-- whole rows or pieces, <= 65536 --|  unit of a thread
+//
+// All cuts depend on the shape alone, so the number of threads does not change a bit of the result.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "compare/kl_divergence.hpp"
+#include "compare/pair_sums.hpp"
+#include "compare/pair_values.hpp"
+#include "stats/block_stats.hpp"
+
+namespace assay::compare {
+
+inline constexpr int64_t kChunkValues = 65536;
+
+/// Positions that are not compared, by kind; the fields of PairMetrics.
+struct Patterns {
+  int64_t nan_only_in_golden = 0;
+  int64_t nan_only_in_mine = 0;
+  int64_t nan_in_both = 0;
+  int64_t inf_only_in_golden = 0;
+  int64_t inf_only_in_mine = 0;
+  int64_t inf_in_both = 0;
+  int64_t inf_sign_mismatches = 0;
+
+  void merge(const Patterns& next) {
+    nan_only_in_golden += next.nan_only_in_golden;
+    nan_only_in_mine += next.nan_only_in_mine;
+    nan_in_both += next.nan_in_both;
+    inf_only_in_golden += next.inf_only_in_golden;
+    inf_only_in_mine += next.inf_only_in_mine;
+    inf_in_both += next.inf_in_both;
+    inf_sign_mismatches += next.inf_sign_mismatches;
+  }
+
+  /// Counts a position where at least one side is not finite.
+  void add(double golden, double mine) {
+    const bool golden_nan = std::isnan(golden);
+    const bool mine_nan = std::isnan(mine);
+    if (golden_nan || mine_nan) {
+      ++(golden_nan && mine_nan ? nan_in_both : golden_nan ? nan_only_in_golden : nan_only_in_mine);
+      return;
+    }
+    const bool golden_inf = std::isinf(golden);
+    const bool mine_inf = std::isinf(mine);
+    if (golden_inf && mine_inf) {
+      ++inf_in_both;
+      if (golden != mine) ++inf_sign_mismatches;
+    } else {
+      ++(golden_inf ? inf_only_in_golden : inf_only_in_mine);
+    }
+  }
+};
+
+struct Worst {
+  int64_t absolute = -1;
+  int64_t relative = -1;
+};
+
+struct ChunkResult {
+  PairSums sums;
+  Patterns patterns;
+  stats::BlockStats
+      golden_alone;  // positions that are not finite on both sides, each side by itself
+  stats::BlockStats mine_alone;
+  Worst worst;
+  KlPart kl;
+  bool has_kl = false;    // at least one position took part
+  double row_kl_sum = 0;  // of the whole rows in this chunk
+  double row_kl_max = 0;
+  int64_t row_count = 0;  // of these, with at least one compared position
+};
+
+/// The shape as the kernels see it: rows of the last axis, in values.
+struct Cuts {
+  int64_t row = 1;             // values of a row, >= 1
+  int64_t block = 1;           // whole rows, or up to kBlockValues of one
+  int64_t chunk = 1;           // whole rows, or up to kChunkValues of one
+  int64_t chunks_per_row = 1;  // 1 when a chunk holds whole rows
+  int64_t chunk_count = 0;
+
+  Cuts(int64_t value_count, int64_t row_values) : row(row_values) {
+    block = row <= kBlockValues ? kBlockValues / row * row : kBlockValues;
+    if (row <= kChunkValues) {
+      chunk = kChunkValues / row * row;
+      chunk_count = (value_count + chunk - 1) / chunk;
+    } else {
+      chunk = kChunkValues;
+      chunks_per_row = (row + chunk - 1) / chunk;
+      chunk_count = value_count / row * chunks_per_row;
+    }
+  }
+  [[nodiscard]] int64_t chunk_begin(int64_t index) const {
+    return index / chunks_per_row * (chunks_per_row == 1 ? chunk : row) +
+           index % chunks_per_row * chunk;
+  }
+};
+
+/// Joins chunks in index order.
+class PairAccumulator {
+ public:
+  explicit PairAccumulator(const Cuts& cuts) : cuts_(cuts) {}
+
+  void add(int64_t index, const ChunkResult& chunk) {
+    if (chunk.sums.max_absolute > sums.max_absolute) worst.absolute = chunk.worst.absolute;
+    if (chunk.sums.max_relative > sums.max_relative) worst.relative = chunk.worst.relative;
+    sums.merge(chunk.sums);
+    patterns.merge(chunk.patterns);
+    golden_alone.merge(chunk.golden_alone);
+    mine_alone.merge(chunk.mine_alone);
+    row_kl_sum += chunk.row_kl_sum;
+    row_kl_max = std::max(row_kl_max, chunk.row_kl_max);
+    row_count += chunk.row_count;
+    if (cuts_.chunks_per_row == 1) {
+      if (chunk.has_kl) whole_.push(chunk.kl);
+      return;
+    }
+    if (chunk.has_kl) row_.push(chunk.kl);
+    if ((index + 1) % cuts_.chunks_per_row == 0 && !row_.empty()) {
+      const KlPart part = row_.finish();
+      ++row_count;
+      row_kl_sum += part.divergence;
+      row_kl_max = std::max(row_kl_max, part.divergence);
+      whole_.push(part);
+    }
+  }
+  /// NaN when no position took part.
+  double whole_divergence() { return whole_.empty() ? NAN : whole_.finish().divergence; }
+
+  PairSums sums;
+  Patterns patterns;
+  stats::BlockStats golden_alone;
+  stats::BlockStats mine_alone;
+  Worst worst;
+  double row_kl_sum = 0;
+  double row_kl_max = 0;
+  int64_t row_count = 0;
+
+ private:
+  const Cuts& cuts_;
+  KlReducer row_;
+  KlReducer whole_;
+};
+
+/// Computes every chunk of the pair and joins them into `total`.
+void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions& options,
+                PairAccumulator& total);
+
+}  // namespace assay::compare

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/pair_values.hpp"
+
+#include <algorithm>
+
+#include "compare/pair_sums.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::compare {
+namespace {
+
+bool is_64_bit_integer(DType dtype) { return dtype == DType::Int64 || dtype == DType::UInt64; }
+
+/// Values [first, first + count) of a view: whole elements are read, then the part of them that was asked for.
+void read_parts(const TensorView& view, int64_t first, int64_t count, double* out) {
+  const int64_t parts = values_per_element(view.dtype);
+  if (parts == 1) {
+    read_values(view, first, count, {out, static_cast<size_t>(count)});
+    return;
+  }
+  double buffer[kBlockValues + 16];
+  const int64_t first_element = first / parts;
+  const int64_t elements = (first + count + parts - 1) / parts - first_element;
+  read_values(view, first_element, elements, {buffer, static_cast<size_t>(elements * parts)});
+  std::copy_n(buffer + (first - first_element * parts), count, out);
+}
+
+/// The same, counted in the pair's values.
+void read_side(const PairSource& source, const TensorView& view, int64_t first, int64_t count,
+               double* out) {
+  if (source.real_part_only && is_complex(view.dtype)) {
+    double both[kBlockValues];
+    for (int64_t done = 0; done < count; done += kBlockValues / 2) {
+      const int64_t part = std::min(kBlockValues / 2, count - done);
+      read_values(view, first + done, part, {both, static_cast<size_t>(2 * part)});
+      for (int64_t i = 0; i < part; ++i) out[done + i] = both[2 * i];
+    }
+  } else if (source.pads_imaginary && !is_complex(view.dtype)) {
+    double real[kBlockValues / 2 + 1];
+    const int64_t first_real = first / 2;
+    read_parts(view, first_real, (first + count + 1) / 2 - first_real, real);
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = (first + i) % 2 == 0 ? real[(first + i) / 2 - first_real] : 0;
+    }
+  } else {
+    read_parts(view, first, count, out);
+  }
+}
+
+/// mine - golden for 64-bit integers, rounded once.
+void subtract_integers(const PairSource& source, int64_t first, Block& block) {
+  alignas(64) int64_t golden[kBlockValues];
+  alignas(64) int64_t mine[kBlockValues];
+  const auto bytes = static_cast<size_t>(block.count) * sizeof(int64_t);
+  gather_bytes(*source.golden, first, block.count, {reinterpret_cast<std::byte*>(golden), bytes});
+  gather_bytes(*source.mine, first, block.count, {reinterpret_cast<std::byte*>(mine), bytes});
+  const auto widen = [](int64_t bits, DType dtype) {
+    return dtype == DType::UInt64 ? static_cast<__int128>(static_cast<uint64_t>(bits))
+                                  : static_cast<__int128>(bits);
+  };
+  for (int64_t i = 0; i < block.count; ++i) {
+    block.difference[i] = static_cast<double>(widen(mine[i], source.mine->dtype) -
+                                              widen(golden[i], source.golden->dtype));
+  }
+}
+
+}  // namespace
+
+PairSource make_source(const TensorView& golden, const TensorView& mine, MetricRules rules) {
+  PairSource source{&golden, &mine, rules, rules == MetricRules::Msit, false, false, 0};
+  const bool golden_complex = is_complex(golden.dtype);
+  const bool mine_complex = is_complex(mine.dtype);
+  source.pads_imaginary = !source.real_part_only && golden_complex != mine_complex;
+  source.exact_integers = rules == MetricRules::Corrected && is_64_bit_integer(golden.dtype) &&
+                          is_64_bit_integer(mine.dtype) && !golden.negative && !mine.negative;
+  return source;
+}
+
+int64_t value_count_of(const PairSource& source, const TensorView& view) {
+  if (source.real_part_only && is_complex(view.dtype)) return view.element_count();
+  const int64_t values = view.element_count() * values_per_element(view.dtype);
+  return source.pads_imaginary && !is_complex(view.dtype) ? 2 * values : values;
+}
+
+int64_t row_values_of(const TensorView& golden, int64_t value_count) {
+  if (golden.shape.empty() || value_count == 0) return 1;
+  return golden.shape[golden.shape.size() - 1] * (value_count / golden.element_count());
+}
+
+// The hardware's prefetcher follows a run of addresses, and here two runs of some kilobytes take
+// turns.
+void prefetch_values(const TensorView& view, int64_t first, int64_t count) {
+  const int64_t bits = info(view.dtype).element_bits / info(view.dtype).element_values;
+  const auto begin = static_cast<size_t>((view.offset_elements + first) * bits / 8);
+  const size_t end = std::min(view.storage.size(), begin + static_cast<size_t>(count * bits / 8));
+  for (size_t at = begin; at < end; at += 64) __builtin_prefetch(view.storage.data() + at, 0, 2);
+}
+
+void read_block(const PairSource& source, int64_t first, int64_t count, Block& block) {
+  block.count = count;
+  read_side(source, *source.golden, first, count, block.golden);
+  read_side(source, *source.mine, first, count, block.mine);
+  if (source.rules == MetricRules::Msit) {
+    round_to_float32(block.golden, count);
+    round_to_float32(block.mine, count);
+  }
+  if (source.exact_integers) {
+    subtract_integers(source, first, block);
+  } else {
+    subtract(block.golden, block.mine, count, block.difference);
+    if (source.rules == MetricRules::Msit) round_to_float32(block.difference, count);
+  }
+}
+
+}  // namespace assay::compare

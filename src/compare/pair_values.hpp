@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two views read side by side: position i of golden with position i of mine, as doubles.
+#pragma once
+#include <cstdint>
+
+#include "compare/kl_divergence.hpp"
+#include "compare/metrics.hpp"
+
+namespace assay::compare {
+
+inline constexpr int64_t kBlockValues = kKlBlock;
+
+/// How the two sides are read so that position i of both is one pair.
+struct PairSource {
+  const TensorView* golden;
+  const TensorView* mine;
+  MetricRules rules;
+  // Complex sides under Msit count by their real part; a real side against a complex one has
+  // imaginary part 0.
+  bool real_part_only;
+  bool pads_imaginary;
+  bool exact_integers;  // both 64-bit integers: differences are taken before rounding to double
+  int64_t value_count;
+};
+
+/// Values of both sides as doubles. 48 KiB: kept by a worker, not on the stack.
+struct Block {
+  alignas(64) double golden[kBlockValues];
+  alignas(64) double mine[kBlockValues];
+  alignas(64) double difference[kBlockValues];
+  int64_t count = 0;
+};
+
+/// value_count is left 0: it is known once both sides agree on it.
+[[nodiscard]] PairSource make_source(const TensorView& golden, const TensorView& mine,
+                                     MetricRules rules);
+/// Values of one side as pairs count them.
+[[nodiscard]] int64_t value_count_of(const PairSource& source, const TensorView& view);
+/// Values of one row of golden's last axis; 1 for a 0-d tensor.
+[[nodiscard]] int64_t row_values_of(const TensorView& golden, int64_t value_count);
+
+/// Reads values [first, first + count), count <= kBlockValues, and their differences.
+void read_block(const PairSource& source, int64_t first, int64_t count, Block& block);
+/// Asks the memory for the values that are read next. Contiguous views only.
+void prefetch_values(const TensorView& view, int64_t first, int64_t count);
+
+}  // namespace assay::compare
