@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+// `assay show RUN [NAME]`: a run as a tree, tensors as lines, one tensor with values and histogram.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+#include "cli/command.hpp"
+#include "cli/output.hpp"
+#include "cli/record_selection.hpp"
+#include "cli/tensor_text.hpp"
+#include "run/run.hpp"
+
+namespace assay::cli {
+namespace {
+
+struct ShowOptions {
+  std::string run;
+  std::string name;
+  std::string steps;
+  std::string ranks;
+  bool stats = false;
+  bool values = false;
+  bool all = false;
+  bool histogram = false;
+  bool json = false;
+  bool weights = false;
+  bool list = false;
+  int width = 0;  // columns; 0 asks the terminal
+};
+
+constexpr int64_t kEdgeValues = 12;
+constexpr int kHistogramBins = 24;
+constexpr size_t kMaxSeparateDetails =
+    20;  // --values and --histogram of more tensors would bury the reader
+
+/// What is known of one chosen record after its file was looked at.
+struct Shown {
+  run::TensorRecord record;
+  std::optional<stats::TensorStats> stats;
+  bool computed = false;  // stats come from the values, not from the record
+};
+
+uint64_t tensor_bytes(const run::TensorRecord& record) {
+  if (!record.dtype || !record.shape) return 0;
+  const std::optional<int64_t> count = element_count(*record.shape);
+  if (!count) return 0;
+  return storage_bytes(*record.dtype, static_cast<uint64_t>(*count)).value_or(0);
+}
+
+/// Reads headers, and statistics where they are wanted, of all chosen records at once.
+std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chosen,
+                           bool want_stats) {
+  std::vector<Shown> shown(chosen.size());
+  parallel_for(chosen.size(), resolve_job_count(0), [&](size_t i) {
+    Shown& item = shown[i];
+    item.record = run.records[chosen[i]];
+    item.stats = item.record.stats;
+    if (!item.record.bytes || !item.record.problem.empty()) return;
+    if (const Status header = run::load_header(item.record); !header) {
+      item.record.problem = header.error().describe();
+      return;
+    }
+    if (!want_stats || item.stats) return;
+    const Result<Tensor> tensor = run::load_tensor(item.record);
+    if (!tensor) {
+      item.record.problem = tensor.error().describe();
+      return;
+    }
+    item.stats = stats::compute_stats(tensor->view);
+    item.computed = true;
+  });
+  return shown;
+}
+
+std::string type_and_shape(const run::TensorRecord& record) {
+  std::string text = record.dtype ? std::string(name(*record.dtype)) : "?";
+  if (record.shape) text += ' ' + list_text(record.shape->span());
+  return text;
+}
+
+std::string stats_text(const stats::TensorStats& stats) {
+  std::string text = "min " + short_number(stats.min) + "  max " + short_number(stats.max) +
+                     "  mean " + short_number(stats.mean) + "  l2 " + short_number(stats.l2_norm);
+  if (stats.has_non_finite()) {
+    text += "  nan " + std::to_string(stats.nan_count) + "  +inf " +
+            std::to_string(stats.positive_inf_count) + "  -inf " +
+            std::to_string(stats.negative_inf_count);
+  }
+  return text;
+}
+
+// ---- the head -----------------------------------------------------------------------------------------------------
+
+/// "0-3, 7"
+std::string numbers_text(const std::set<int64_t>& numbers) {
+  std::string text;
+  for (auto it = numbers.begin(); it != numbers.end();) {
+    int64_t last = *it;
+    const int64_t first = *it++;
+    while (it != numbers.end() && *it == last + 1) last = *it++;
+    text += (text.empty() ? "" : ", ") + std::to_string(first);
+    if (last > first) text += "-" + std::to_string(last);
+  }
+  return text;
+}
+
+void add_head(const run::Run& run, Output* out) {
+  std::set<int64_t> steps;
+  std::set<int64_t> ranks;
+  size_t weights = 0;
+  for (const run::TensorRecord& record : run.records) {
+    const bool is_weight = record.role == run::Role::Weight || record.role == run::Role::Buffer;
+    weights += is_weight;
+    if (!is_weight && record.step >= 0) steps.insert(record.step);
+    ranks.insert(record.rank);
+  }
+  std::string line = printable(run.path) + ": " + run.layout + ", " +
+                     std::to_string(run.records.size()) + " records";
+  if (!steps.empty() && run.layout != "flat" && run.layout != "file")
+    line += ", steps " + numbers_text(steps);
+  if (ranks.size() > 1) line += ", ranks " + numbers_text(ranks);
+  if (weights > 0) line += ", " + std::to_string(weights) + (weights == 1 ? " weight" : " weights");
+  if (!run.coverage.complete) line += ", INCOMPLETE";
+  out->line(line);
+  for (const char* key : {"tool", "host.torch", "config.level", "config.data"}) {
+    const auto found = run.properties.find(key);
+    if (found != run.properties.end())
+      out->line("  " + std::string(key) + ": " + printable(found->second));
+  }
+  if (run.coverage.planned > 0) {
+    out->line("  captured " + std::to_string(run.coverage.captured) + " of " +
+              std::to_string(run.coverage.planned) + " nodes");
+  }
+  for (const run::Coverage::Missed& missed : run.coverage.missed) {
+    out->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) + ": " +
+              printable(missed.reason));
+  }
+  for (const std::string& warning : run.warnings) out->line("  warning: " + printable(warning));
+}
+
+// ---- the tree -----------------------------------------------------------------------------------------------------
+
+struct NodeSummary {
+  std::string type;
+  std::set<int64_t> steps;
+  std::set<std::string> dtypes;
+  size_t tensors = 0;
+  size_t values = 0;
+  size_t problems = 0;
+  uint64_t size_bytes = 0;
+};
+
+std::string summary_text(const NodeSummary& node, bool with_steps) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (!node.type.empty()) text = printable(node.type) + ":";
+  if (node.tensors > 0)
+    text += (text.empty() ? "" : " ") + std::to_string(node.tensors) +
+            (node.tensors == 1 ? " tensor" : " tensors");
+  if (node.values > 0) add(std::to_string(node.values) + (node.values == 1 ? " value" : " values"));
+  if (node.size_bytes > 0) add(human_bytes(node.size_bytes));
+  for (const std::string& dtype : node.dtypes) add(dtype);
+  if (with_steps && !node.steps.empty()) add("steps " + numbers_text(node.steps));
+  if (node.problems > 0)
+    add(std::to_string(node.problems) + (node.problems == 1 ? " problem" : " problems"));
+  return text;
+}
+
+/// One line a node, indented by its depth, nodes in the order of their first record.
+void add_tree(const std::vector<Shown>& shown, Output* out) {
+  std::vector<std::string> order;
+  std::map<std::string, NodeSummary> nodes;
+  std::set<int64_t> steps;
+  for (const Shown& item : shown) {
+    const run::TensorRecord& record = item.record;
+    auto [found, is_new] = nodes.try_emplace(record.node);
+    if (is_new) order.push_back(record.node);
+    NodeSummary& node = found->second;
+    if (!record.op_type.empty() && record.value.empty()) node.type = record.op_type;
+    if (!record.problem.empty()) {
+      ++node.problems;
+    } else if (!record.value.empty()) {
+      ++node.values;
+    } else {
+      ++node.tensors;
+      if (record.dtype) node.dtypes.insert(std::string(name(*record.dtype)));
+      if (record.bytes) node.size_bytes += tensor_bytes(record);
+    }
+    if (record.step >= 0) {
+      node.steps.insert(record.step);
+      steps.insert(record.step);
+    }
+  }
+  std::set<std::string> printed;
+  for (const std::string& node_name : order) {
+    // Parents without records of their own get a line too, so that the indentation tells the truth.
+    std::vector<std::string> missing;
+    for (size_t dot = node_name.rfind('.'); dot != std::string::npos && dot > 0;
+         dot = node_name.rfind('.', dot - 1)) {
+      const std::string parent = node_name.substr(0, dot);
+      if (printed.contains(parent) || nodes.contains(parent)) continue;
+      missing.push_back(parent);
+    }
+    std::reverse(missing.begin(), missing.end());
+    missing.push_back(node_name);
+    for (const std::string& line_name : missing) {
+      if (!printed.insert(line_name).second) continue;
+      const auto depth = static_cast<size_t>(std::count(line_name.begin(), line_name.end(), '.'));
+      const std::string last = line_name.substr(line_name.rfind('.') + 1);
+      std::string line(2 * depth, ' ');
+      line += last.empty() ? "(model)" : printable(last);
+      const auto found = nodes.find(line_name);
+      if (found != nodes.end()) {
+        line.resize(std::max<size_t>(line.size() + 2, 36), ' ');
+        line += summary_text(found->second, steps.size() > 1);
+      }
+      out->line(line);
+    }
+    if (out->closed()) return;
+  }
+}
+
+// ---- lines and details ------------------------------------------------------------------------------------------
+
+bool shows_steps(const run::Run& run) {
+  return run.layout == "native" || run.layout == "torch-tree";
+}
+
+void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
+  for (const Shown& item : shown) {
+    const run::TensorRecord& record = item.record;
+    std::string line;
+    if (shows_steps(run)) {
+      line = "step " + printable(record.step_name) + "  ";
+      if (record.rank > 0) line += "rank " + std::to_string(record.rank) + "  ";
+    }
+    line += printable(record_label(run, record)) + "  ";
+    if (!record.problem.empty()) {
+      line += "problem: " + printable(record.problem);
+    } else if (!record.value.empty()) {
+      line += "value " + printable(record.value);
+    } else {
+      line += type_and_shape(record);
+      if (record.bytes) {
+        line += "  " + human_bytes(tensor_bytes(record));
+      } else if (record.stats) {
+        line += "  statistics only";
+      }
+      if (with_stats && item.stats) line += "  " + stats_text(*item.stats);
+    }
+    out->line(line);
+    if (out->closed()) return;
+  }
+}
+
+void add_values_and_histogram(const Shown& item, const ShowOptions& options, int width, bool values,
+                              bool histogram, Output* out) {
+  if (!item.record.bytes) return;
+  const Result<Tensor> tensor = run::load_tensor(item.record);
+  if (!tensor) {
+    out->line("problem: " + printable(tensor.error().describe()));
+    return;
+  }
+  if (values) out->add(value_lines(tensor->view, options.all ? -1 : kEdgeValues, width));
+  if (histogram) {
+    out->line("histogram");
+    out->add(
+        histogram_lines(tensor->view, stats::compute_stats(tensor->view), kHistogramBins, width));
+  }
+}
+
+void add_details(const run::Run& run, const Shown& item, const ShowOptions& options, int width,
+                 Output* out) {
+  const run::TensorRecord& record = item.record;
+  const auto field = [&](std::string_view key, const std::string& value) {
+    std::string line(key);
+    line.resize(10, ' ');
+    out->line(line + printable(value));
+  };
+  out->line(printable(record_label(run, record)));
+  if (shows_steps(run))
+    field("step",
+          record.step_name + (record.rank > 0 ? ", rank " + std::to_string(record.rank) : ""));
+  if (!record.op_type.empty()) field("type", record.op_type);
+  if (record.bytes) {
+    std::string place = record.bytes->file;
+    if (record.bytes->raw) place += " at byte " + std::to_string(record.bytes->offset);
+    field("file", place);
+  }
+  if (!record.problem.empty()) {
+    field("problem", record.problem);
+    return;
+  }
+  if (!record.value.empty()) {
+    field("value", record.value);
+    return;
+  }
+  if (record.dtype) field("dtype", std::string(name(*record.dtype)));
+  if (record.shape) field("shape", list_text(record.shape->span()));
+  if (record.strides) field("strides", list_text(record.strides->span()));
+  if (record.bytes) field("bytes", std::to_string(tensor_bytes(record)));
+  if (record.digest) {
+    field("digest", "xxh3-128 " + stats::digest_text(*record.digest));
+  } else if (const Result<Tensor> tensor = run::load_tensor(record)) {
+    field("digest", "xxh3-128 " + stats::digest_text(stats::digest(tensor->view)));
+  }
+  if (item.stats) {
+    field("count", std::to_string(item.stats->count));
+    field("stats", stats_text(*item.stats) + (item.computed ? "" : "  (recorded)"));
+  }
+  // One tensor is small enough a subject to show everything.
+  const bool asked = options.values || options.histogram;
+  add_values_and_histogram(item, options, width, options.values || !asked,
+                           options.histogram || !asked, out);
+}
+
+// ---- json -----------------------------------------------------------------------------------------------------------
+
+std::string json_dims(const std::optional<Dims>& dims) {
+  return dims ? list_text(dims->span()) : "null";
+}
+
+std::string json_stats(const stats::TensorStats& stats) {
+  return "{\"count\":" + std::to_string(stats.count) +
+         ",\"nan\":" + std::to_string(stats.nan_count) +
+         ",\"pos_inf\":" + std::to_string(stats.positive_inf_count) +
+         ",\"neg_inf\":" + std::to_string(stats.negative_inf_count) +
+         ",\"min\":" + json_number(stats.min) + ",\"max\":" + json_number(stats.max) +
+         ",\"mean\":" + json_number(stats.mean) + ",\"l2\":" + json_number(stats.l2_norm) + "}";
+}
+
+std::string json_record(const Shown& item) {
+  const run::TensorRecord& record = item.record;
+  std::string out =
+      "{\"rank\":" + std::to_string(record.rank) + ",\"step\":" + std::to_string(record.step) +
+      ",\"step_name\":" + json_quote(record.step_name) + ",\"node\":" + json_quote(record.node) +
+      ",\"type\":" + json_quote(record.op_type) +
+      ",\"role\":" + json_quote(run::role_name(record.role)) +
+      ",\"slot\":" + json_quote(record.slot) + ",\"call\":" + std::to_string(record.call) +
+      ",\"order\":" + std::to_string(record.order) +
+      ",\"dtype\":" + (record.dtype ? json_quote(name(*record.dtype)) : "null") +
+      ",\"shape\":" + json_dims(record.shape) + ",\"strides\":" + json_dims(record.strides);
+  if (record.bytes) {
+    out += ",\"file\":" + json_quote(record.bytes->file) +
+           ",\"member\":" + json_quote(record.bytes->member);
+    if (record.bytes->raw) out += ",\"offset\":" + std::to_string(record.bytes->offset);
+    out += ",\"bytes\":" + std::to_string(tensor_bytes(record));
+  }
+  if (item.stats)
+    out += ",\"stats\":" + json_stats(*item.stats) +
+           ",\"stats_recorded\":" + (item.computed ? "false" : "true");
+  if (record.digest) out += ",\"digest\":" + json_quote(stats::digest_text(*record.digest));
+  if (!record.value.empty()) out += ",\"value\":" + json_quote(record.value);
+  if (!record.problem.empty()) out += ",\"problem\":" + json_quote(record.problem);
+  return out + "}";
+}
+
+void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out) {
+  const run::Coverage& coverage = run.coverage;
+  out->add("{\"path\":" + json_quote(run.path) + ",\"layout\":" + json_quote(run.layout) +
+           ",\"coverage\":{\"complete\":" + (coverage.complete ? "true" : "false") +
+           ",\"planned\":" + std::to_string(coverage.planned) +
+           ",\"captured\":" + std::to_string(coverage.captured) + ",\"missed\":[");
+  const char* comma = "";
+  for (const run::Coverage::Missed& missed : coverage.missed) {
+    out->add(comma + ("{\"node\":" + json_quote(missed.node)) + ",\"reason\":" +
+             json_quote(missed.reason) + ",\"count\":" + std::to_string(missed.count) + "}");
+    comma = ",";
+  }
+  out->add("]},\"properties\":{");
+  comma = "";
+  for (const auto& [key, value] : run.properties) {
+    out->add(comma + json_quote(key) + ":" + json_quote(value));
+    comma = ",";
+  }
+  out->add("},\"warnings\":[");
+  comma = "";
+  for (const std::string& warning : run.warnings) {
+    out->add(comma + json_quote(warning));
+    comma = ",";
+  }
+  out->add("],\"records\":[");
+  comma = "\n";
+  for (const Shown& item : shown) {
+    out->add(comma + json_record(item));
+    comma = ",\n";
+    if (out->closed()) return;
+  }
+  out->add("\n]}\n");
+}
+
+// ---- the command ----------------------------------------------------------------------------------------------------
+
+int run_show(const ShowOptions& options) {
+  const Result<run::Run> run = run::open_run(options.run);
+  if (!run)
+    return report_error(
+        run.error(),
+        "assay show RUN takes a run folder, a token or module folder, or a tensor file");
+  RecordFilter filter;
+  filter.name = options.name;
+  filter.weights = options.weights || !options.name.empty();
+  Result<NumberSet> steps = parse_number_set(options.steps);
+  if (!steps) return report_error("--step: " + steps.error().message, "for example --step 0,2-4");
+  filter.steps = *std::move(steps);
+  Result<NumberSet> ranks = parse_number_set(options.ranks);
+  if (!ranks) return report_error("--rank: " + ranks.error().message, "for example --rank 0-3");
+  filter.ranks = *std::move(ranks);
+
+  const std::vector<size_t> chosen = select_records(*run, filter);
+  const bool narrowed = !options.name.empty() || !options.steps.empty() || !options.ranks.empty();
+  if (chosen.empty() && narrowed) {
+    std::string hint = "assay show " + options.run + " lists what there is";
+    const std::vector<std::string> similar = similar_names(*run, options.name, 3);
+    for (size_t i = 0; i < similar.size(); ++i)
+      hint += (i == 0 ? "; similar: " : ", ") + printable(similar[i]);
+    return report_error("no record of " + options.run + " fits" +
+                            (options.name.empty() ? std::string(" these steps and ranks")
+                                                  : " '" + options.name + "'"),
+                        hint);
+  }
+  const bool one_tensor = chosen.size() == 1 && (narrowed || run->layout == "file");
+  const std::vector<Shown> shown = look_at(*run, chosen, options.stats || one_tensor);
+
+  const int width = options.width > 0 ? options.width : terminal_width(STDOUT_FILENO);
+  Output out;
+  if (options.json) {
+    add_json(*run, shown, &out);
+  } else if (one_tensor) {
+    for (const std::string& warning : run->warnings) out.line("warning: " + printable(warning));
+    add_details(*run, shown[0], options, width, &out);
+  } else {
+    add_head(*run, &out);
+    const bool wants_lines = options.list || options.stats || options.values || options.histogram ||
+                             narrowed || run->layout == "file" || run->layout == "flat";
+    if (wants_lines) {
+      add_list(*run, shown, options.stats, &out);
+    } else {
+      add_tree(shown, &out);
+    }
+    if (options.values || options.histogram) {
+      for (size_t i = 0; i < std::min(shown.size(), kMaxSeparateDetails) && !out.closed(); ++i) {
+        out.line("\n" + printable(record_label(*run, shown[i].record)) + ", step " +
+                 printable(shown[i].record.step_name));
+        add_values_and_histogram(shown[i], options, width, options.values, options.histogram, &out);
+      }
+      if (shown.size() > kMaxSeparateDetails) {
+        out.line("\n" + std::to_string(shown.size() - kMaxSeparateDetails) +
+                 " more tensors: choose with NAME, --step, --rank");
+      }
+    }
+  }
+  if (const Status written = out.finish(); !written) return report_error(written.error());
+  return kSame;
+}
+
+}  // namespace
+
+void add_show_command(CLI::App& app, int& exit_status) {
+  const auto options = std::make_shared<ShowOptions>();
+  CLI::App* command = app.add_subcommand(
+      "show", "Lists a run; shows one tensor's values, statistics and histogram");
+  command
+      ->add_option("RUN", options->run,
+                   "Run folder of any layout, a token or module folder, or a tensor file")
+      ->required();
+  command->add_option("NAME", options->name,
+                      "Node or tensor: 'root.lm_head', 'norm.output', or a pattern: '*.mlp'");
+  command->add_option("--step", options->steps, "Only these steps (token ids): 0,2-4");
+  command->add_option("--rank", options->ranks, "Only these ranks");
+  command->add_flag("--list", options->list, "One line a tensor instead of the tree");
+  command->add_flag("--stats", options->stats, "Statistics: as recorded, otherwise computed");
+  command->add_flag("--values", options->values, "First and last values");
+  command->add_flag("--all", options->all, "With --values: every value");
+  command->add_flag("--histogram", options->histogram, "Histogram of the values");
+  command->add_flag("--weights", options->weights, "Weights and buffers too");
+  command->add_flag("--json", options->json, "One JSON object for programs");
+  command->add_option("--width", options->width, "Columns to use; the terminal's by default")
+      ->check(CLI::Range(20, 1000));
+  command->footer(
+      "Examples:\n  assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay "
+      "show x.npy --values --all");
+  command->callback([options, &exit_status] { exit_status = run_show(*options); });
+}
+
+}  // namespace assay::cli

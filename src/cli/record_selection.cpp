@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/record_selection.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.hpp"
+
+namespace assay::cli {
+
+std::string record_label(const run::TensorRecord& record) {
+  std::string label = record.node.empty() ? "(model)" : record.node;
+  if (record.role == run::Role::Weight || record.role == run::Role::Buffer) {
+    return label + '.' + record.slot + ' ' + std::string(run::role_name(record.role));
+  }
+  label += ' ';
+  label += run::role_name(record.role);
+  if (!record.slot.empty()) label += ' ' + record.slot;
+  if (record.call > 0) label += " call " + std::to_string(record.call);
+  return label;
+}
+
+std::string record_label(const run::Run& run, const run::TensorRecord& record) {
+  if (run.layout != "flat" && run.layout != "file") return record_label(record);
+  return record.node + (record.slot.empty() ? "" : " " + record.slot);
+}
+
+std::string record_name(const run::TensorRecord& record) {
+  std::string name = record.node;
+  const auto add = [&](std::string_view part) {
+    if (part.empty()) return;
+    if (!name.empty()) name += '.';
+    name += part;
+  };
+  if (record.role == run::Role::Input || record.role == run::Role::Output)
+    add(run::role_name(record.role));
+  add(record.slot);
+  return name;
+}
+
+bool NumberSet::contains(int64_t number) const {
+  return ranges.empty() || std::any_of(ranges.begin(), ranges.end(), [number](const auto& range) {
+           return range.first <= number && number <= range.second;
+         });
+}
+
+Result<NumberSet> parse_number_set(const std::string& text) {
+  NumberSet set;
+  if (text.empty() || text == "all") return set;
+  for (const std::string_view part : split(text, ',')) {
+    std::pair<int64_t, int64_t> range;
+    const char* const end = part.data() + part.size();
+    auto parsed = std::from_chars(part.data(), end, range.first);
+    range.second = range.first;
+    if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
+      parsed = std::from_chars(parsed.ptr + 1, end, range.second);
+    }
+    if (parsed.ec != std::errc() || parsed.ptr != end || range.second < range.first) {
+      return fail(Errc::Usage, "'" + std::string(part) + "' is no number or range like 2-4");
+    }
+    set.ranges.push_back(range);
+  }
+  return set;
+}
+
+namespace {
+
+bool ends_with_component(const std::string& name, const std::string& tail) {
+  return name.size() > tail.size() && name.ends_with(tail) &&
+         name[name.size() - tail.size() - 1] == '.';
+}
+
+/// 2: node or record exactly; 1: ends with it; 0: neither.
+int match_quality(const run::TensorRecord& record, const std::string& name, bool is_pattern) {
+  const std::string full = record_name(record);
+  if (is_pattern) {
+    return ::fnmatch(name.c_str(), record.node.c_str(), 0) == 0 ||
+                   ::fnmatch(name.c_str(), full.c_str(), 0) == 0
+               ? 2
+               : 0;
+  }
+  if (record.node == name || full == name || record.slot == name) return 2;
+  if (record.bytes && record.bytes->file == name) return 2;
+  return ends_with_component(record.node, name) || ends_with_component(full, name) ? 1 : 0;
+}
+
+}  // namespace
+
+std::vector<size_t> select_records(const run::Run& run, const RecordFilter& filter) {
+  const bool is_pattern = filter.name.find_first_of("*?[") != std::string::npos;
+  std::vector<size_t> chosen;
+  int best = 1;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    const run::TensorRecord& record = run.records[i];
+    const bool is_weight = record.role == run::Role::Weight || record.role == run::Role::Buffer;
+    if (is_weight ? !filter.weights : !filter.steps.contains(record.step)) continue;
+    if (!filter.ranks.contains(record.rank)) continue;
+    if (!filter.name.empty()) {
+      const int quality = match_quality(record, filter.name, is_pattern);
+      if (quality < best) continue;
+      if (quality > best) chosen.clear();
+      best = quality;
+    }
+    chosen.push_back(i);
+  }
+  return chosen;
+}
+
+std::vector<std::string> similar_names(const run::Run& run, const std::string& name, size_t count) {
+  const std::string wanted = name.substr(name.rfind('.') + 1);
+  std::vector<std::string> names;
+  for (const run::TensorRecord& record : run.records) {
+    if (names.size() == count) break;
+    if (wanted.empty() || record.node.find(wanted) == std::string::npos) continue;
+    if (std::find(names.begin(), names.end(), record.node) == names.end())
+      names.push_back(record.node);
+  }
+  return names;
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`assay show` over runs that torch, NumPy and safetensors wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+
+@pytest.fixture
+def torch_dump(tmp_path):
+    """Two steps of three modules, weights, and a module tree: what register_hook leaves."""
+    rank = tmp_path / "dump" / "msit_dump_20250220_083154" / "torch_tensors" / "cpu_77"
+    names = {"root.norm": "RMSNorm", "root.embed": "Embedding", "root.a_head": "Linear"}
+    rank.mkdir(parents=True)
+    (rank / "model_tree.json").write_text(
+        json.dumps(
+            {
+                "name": "root",
+                "type": "TinyLM",
+                "children": [{"name": name, "type": kind, "children": []} for name, kind in names.items()],
+            }
+        )
+    )
+    for step in (0, 1):
+        for name in names:
+            folder = rank / str(step) / name
+            folder.mkdir(parents=True)
+            torch.save(torch.arange(6, dtype=torch.bfloat16).reshape(2, 3), folder / "input_0.pth")
+            torch.save(torch.full((2, 3), float(step)), folder / "output.pth")
+    (rank / "weights").mkdir()
+    torch.save(torch.nn.Parameter(torch.ones(3)), rank / "weights" / "root.norm.weight.pth")
+    return tmp_path / "dump"
+
+
+def test_prints_the_tree_in_execution_order(assay, torch_dump):
+    result = assay("show", torch_dump)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        f"{torch_dump}: torch-tree, 13 records, steps 0-1, 1 weight",
+        "root",
+        "  norm                              RMSNorm: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
+        "  embed                             Embedding: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
+        "  a_head                            Linear: 4 tensors, 72 B, bfloat16, float32, steps 0-1",
+    ]
+
+
+def test_lists_the_records_that_a_pattern_and_a_step_choose(assay, torch_dump):
+    result = assay("show", torch_dump, "root.*", "--step", "1", "--stats")
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()[1:]
+    assert [line.split("  ")[1] for line in lines if line.startswith("step 1")] == [
+        "root.norm input 0",
+        "root.norm output",
+        "root.embed input 0",
+        "root.embed output",
+        "root.a_head input 0",
+        "root.a_head output",
+    ]
+    # 0..5: mean 2.5, sqrt(0 + 1 + 4 + 9 + 16 + 25) = sqrt(55)
+    assert "bfloat16 [2, 3]  12 B  min 0  max 5  mean 2.5  l2 7.4162" in result.stdout
+
+
+def test_shows_one_tensor_with_values_and_histogram(assay, torch_dump):
+    result = assay("show", torch_dump, "norm.input.0", "--step", "0", "--width", "60")
+    assert result.returncode == 0, result.stderr
+    assert "dtype     bfloat16" in result.stdout
+    assert "shape     [2, 3]" in result.stdout
+    assert "strides   [3, 1]" in result.stdout
+    assert "[0, 0]               0             1             2" in result.stdout
+    assert "histogram" in result.stdout
+    assert max(len(line) for line in result.stdout.partition("histogram")[2].splitlines()) <= 60
+
+
+def test_opens_a_token_and_a_module_folder(assay, torch_dump):
+    token = torch_dump / "msit_dump_20250220_083154/torch_tensors/cpu_77/1"
+    assert "6 records, steps 1" in assay("show", token).stdout
+    assert "2 records, steps 1" in assay("show", token / "root.norm").stdout
+
+
+def test_json_holds_every_record(assay, torch_dump):
+    report = json.loads(assay("show", torch_dump, "--json", "--stats", "--weights").stdout)
+    assert report["layout"] == "torch-tree"
+    assert report["coverage"]["complete"] is True
+    assert len(report["records"]) == 13
+    weight = report["records"][0]
+    assert (weight["node"], weight["slot"], weight["role"], weight["step"]) == ("root.norm", "weight", "weight", -1)
+    assert weight["stats"]["l2"] == math.sqrt(3)
+    assert [record["order"] for record in report["records"]] == list(range(13))
+
+
+@pytest.mark.parametrize(
+    ("save", "text"),
+    [
+        (lambda p: np.save(p / "x.npy", np.float64([0.1, np.nan, np.inf])), "0.1           nan           inf"),
+        (lambda p: torch.save(torch.tensor([2**62 + 1]), p / "x.npy"), "4611686018427387905"),
+        (lambda p: torch.save(torch.tensor([1 + 2j]).conj(), p / "x.npy"), "1-2j"),
+        (lambda p: np.save(p / "x.npy", np.array([True, False])), "True         False"),
+        (lambda p: np.save(p / "x.npy", np.zeros((0, 3))), "(no elements)"),
+        (lambda p: np.save(p / "x.npy", np.float32(0.1)), "0.1"),
+    ],
+)
+def test_prints_values_exactly(assay, tmp_path, save, text):
+    save(tmp_path)
+    result = assay("show", tmp_path / "x.npy", "--values", "--all")
+    assert result.returncode == 0, result.stderr
+    assert text in result.stdout
+
+
+def test_histogram_counts_every_finite_value(assay, tmp_path):
+    values = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
+    values[:3] = [np.nan, np.inf, -np.inf]
+    np.save(tmp_path / "x.npy", values)
+    lines = assay("show", tmp_path / "x.npy", "--histogram").stdout.partition("histogram\n")[2].splitlines()
+    counts = [int(line.split()[-1]) for line in lines[:24]]
+    finite = values[np.isfinite(values)].astype(np.float64)
+    expected, _ = np.histogram(finite, bins=24)
+    # A value within rounding of an edge may fall on either side of it.
+    assert np.abs(np.array(counts) - expected).max() <= 1
+    assert sum(counts) == 9_997
+    assert lines[24] == "left out: 1 NaN, 1 +Inf, 1 -Inf"
+
+
+def test_lists_the_members_of_containers(assay, tmp_path):
+    save_file({"a.b": torch.ones(2, 2), "c": torch.zeros(3, dtype=torch.float16)}, tmp_path / "s.safetensors")
+    torch.save({"k": (torch.ones(2), 3), "l": [torch.zeros(1)]}, tmp_path / "n.pth")
+    np.savez_compressed(tmp_path / "z.npz", a=np.arange(3))
+    listing = assay("show", tmp_path / "s.safetensors").stdout
+    assert "s a.b  float32 [2, 2]  16 B" in listing and "s c  float16 [3]  6 B" in listing
+    listing = assay("show", tmp_path / "n.pth").stdout
+    assert "n k.0  float32 [2]" in listing and "n k.1  value 3" in listing and "n l.0  float32 [1]" in listing
+    listing = assay("show", tmp_path)
+    assert "4 records" not in listing.stdout and listing.stdout.count("\n") == 7  # head and six members
+
+
+def test_goes_on_past_an_unreadable_file(assay, torch_dump):
+    broken = torch_dump / "msit_dump_20250220_083154/torch_tensors/cpu_77/0/root.norm/output.pth"
+    whole = broken.read_bytes()
+    for content in (b"", whole[:40], whole[: len(whole) // 2], b"\x00" * 100):
+        broken.write_bytes(content)
+        result = assay("show", torch_dump, "--list")
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.count("problem: ") == 1
+        assert str(broken) in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda p: None, "No such file or directory"),
+        (lambda p: p.mkdir(), "holds no run"),
+        (lambda p: p.write_text("hello"), "is no tensor file"),
+        (lambda p: p.write_bytes(b""), "the file is empty"),
+        (lambda p: os.mkfifo(p), "is not a regular file"),
+        (lambda p: p.symlink_to(p), "Too many levels of symbolic links"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(assay, tmp_path, make, sentence):
+    path = tmp_path / "run"
+    make(path)
+    result = assay("show", path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    error, *hint = result.stderr.splitlines()
+    assert error.startswith(f"error: {path}: ") and sentence in error
+    assert all(line.startswith("hint: ") for line in hint)
+
+
+def test_a_name_that_fits_nothing_suggests_others(assay, torch_dump):
+    result = assay("show", torch_dump, "model.norm_")
+    assert result.returncode == 2
+    result = assay("show", torch_dump, "head")
+    assert result.returncode == 2
+    assert "similar: root.a_head" in result.stderr
+
+
+def test_wrong_steps_are_a_usage_error(assay, torch_dump):
+    result = assay("show", torch_dump, "--step", "2-1")
+    assert result.returncode == 2
+    assert "'2-1' is no number or range" in result.stderr
+
+
+def test_a_closed_pipe_is_quiet(assay_command, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(200_000))
+    command = f"'{assay_command}' show '{tmp_path}/x.npy' --values --all | head -1"
+    for ignored in (False, True):
+        result = subprocess.run(
+            ["bash", "-c", ("trap '' PIPE; " if ignored else "") + command], capture_output=True, text=True, timeout=60
+        )
+        assert result.stderr == ""
+        assert result.stdout.count("\n") == 1
+
+
+def test_a_full_disk_is_an_error(assay_command, torch_dump):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([assay_command, "show", torch_dump], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 2
+    assert "No space left" in result.stderr
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(assay, tmp_path):
+    np.save(tmp_path / "a\x1b[31mb.npy", np.zeros(1))
+    result = assay("show", tmp_path, "--list")
+    assert result.returncode == 0, result.stderr
+    assert "\x1b" not in result.stdout
+    assert "a?[31mb" in result.stdout
