@@ -23,11 +23,11 @@ void bind_errors(nb::module_&) {
         } catch (const Raised& raised) {
           const Error& error = raised.error;
           const std::string code(errc_name(error.code));
-          nb::object path = error.path.empty() ? nb::none() : nb::object(nb::str(error.path.c_str(), error.path.size()));
+          nb::object path = error.path.empty() ? nb::none() : nb::object(to_str(error.path));
           nb::object offset = error.offset ? nb::object(nb::int_(*error.offset)) : nb::none();
           nb::object exception = nb::module_::import_("assay.errors")
                                      .attr("make_error")(nb::str(code.c_str()),
-                                                         nb::str(error.message.c_str(), error.message.size()), path, offset);
+                                                         to_message(error.message), path, offset);
           PyErr_SetObject(exception.type().ptr(), exception.ptr());
         }
       });

@@ -3,6 +3,8 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <string_view>
+
 #include "base/result.hpp"
 
 namespace assay::python {
@@ -11,6 +13,17 @@ void bind_errors(nanobind::module_& m);
 void bind_formats(nanobind::module_& m);
 void bind_run(nanobind::module_& m);
 void bind_compare(nanobind::module_& m);
+
+/// Text from files and folder names need not be UTF-8: other bytes become lone surrogates, as os.fsdecode() has them.
+inline nanobind::str to_str(std::string_view text) {
+  return nanobind::steal<nanobind::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
+}
+/// The same for sentences, which people print: other bytes become "\\x80".
+inline nanobind::str to_message(std::string_view text) {
+  return nanobind::steal<nanobind::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+}
 
 /// Raises assay.errors.Error (or its subclass for the code) for a failed Result; otherwise gives its value.
 [[noreturn]] void raise(const Error& error);

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs and their records. assay/_run.py puts the public classes around them.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "python/module.hpp"
+#include "python/tensor_array.hpp"
+#include "run/layers.hpp"
+#include "run/run.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace assay::python {
+namespace {
+
+/// A record together with the run it lives in.
+struct RecordHandle {
+  std::shared_ptr<run::Run> run;
+  size_t index = 0;
+  [[nodiscard]] run::TensorRecord& record() const { return run->records[index]; }
+};
+struct RunHandle {
+  std::shared_ptr<run::Run> run;
+};
+
+nb::object dims_or_none(const std::optional<Dims>& dims) {
+  if (!dims) return nb::none();
+  nb::list list;
+  for (const int64_t size : *dims) list.append(size);
+  return nb::tuple(list);
+}
+
+nb::dict tree_dict(const run::TopologyNode& node) {
+  nb::list children;
+  for (const run::TopologyNode& child : node.children) children.append(tree_dict(child));
+  nb::dict dict;
+  dict["name"] = to_str(node.name);
+  dict["type"] = to_str(node.type);
+  dict["children"] = children;
+  return dict;
+}
+
+nb::dict coverage_dict(const run::Coverage& coverage) {
+  nb::list missed;
+  for (const run::Coverage::Missed& item : coverage.missed) {
+    missed.append(nb::make_tuple(to_str(item.node), to_message(item.reason), item.count));
+  }
+  nb::dict dict;
+  dict["complete"] = coverage.complete;
+  dict["planned"] = coverage.planned;
+  dict["captured"] = coverage.captured;
+  dict["missed"] = missed;
+  return dict;
+}
+
+/// Reads the file's header once when the records do not say what the caller asks for.
+const run::TensorRecord& with_header(const RecordHandle& handle) {
+  run::TensorRecord& record = handle.record();
+  const bool known = record.dtype && record.shape && record.strides;
+  if (known || !record.bytes) return record;
+  run::TensorRecord completed = record;
+  Status status;
+  {
+    const nb::gil_scoped_release released;
+    status = run::load_header(completed);
+  }
+  value_or_raise(std::move(status));
+  record = std::move(completed);
+  return record;
+}
+
+Tensor load(const RecordHandle& handle) {
+  const run::TensorRecord record = handle.record();
+  Result<Tensor> tensor = fail(Errc::Internal, "not loaded");
+  {
+    const nb::gil_scoped_release released;
+    tensor = run::load_tensor(record);
+  }
+  return value_or_raise(std::move(tensor));
+}
+
+void bind_record(nb::module_& m) {
+  nb::class_<RecordHandle>(m, "Record", "One tensor of one execution of one node.")
+      .def_prop_ro("rank", [](const RecordHandle& self) { return self.record().rank; })
+      .def_prop_ro("step", [](const RecordHandle& self) { return self.record().step; })
+      .def_prop_ro("step_name",
+                   [](const RecordHandle& self) { return to_str(self.record().step_name); })
+      .def_prop_ro("node", [](const RecordHandle& self) { return to_str(self.record().node); })
+      .def_prop_ro("op_type",
+                   [](const RecordHandle& self) { return to_str(self.record().op_type); })
+      .def_prop_ro(
+          "role",
+          [](const RecordHandle& self) { return std::string(run::role_name(self.record().role)); })
+      .def_prop_ro("slot", [](const RecordHandle& self) { return to_str(self.record().slot); })
+      .def_prop_ro("call", [](const RecordHandle& self) { return self.record().call; })
+      .def_prop_ro("order", [](const RecordHandle& self) { return self.record().order; })
+      .def_prop_ro("value",
+                   [](const RecordHandle& self) { return to_message(self.record().value); })
+      .def_prop_ro("problem",
+                   [](const RecordHandle& self) { return to_message(self.record().problem); })
+      .def_prop_ro("has_bytes",
+                   [](const RecordHandle& self) { return self.record().bytes.has_value(); })
+      .def_prop_ro(
+          "file",
+          [](const RecordHandle& self) -> nb::object {
+            const auto& bytes = self.record().bytes;
+            return bytes ? nb::object(to_str(bytes->file)) : nb::object(nb::none());
+          },
+          nb::sig("def file(self) -> str | None"))
+      .def_prop_ro(
+          "dtype",
+          [](const RecordHandle& self) -> nb::object {
+            const auto& dtype = with_header(self).dtype;
+            return dtype ? nb::object(to_str(name(*dtype))) : nb::object(nb::none());
+          },
+          nb::sig("def dtype(self) -> str | None"))
+      .def_prop_ro(
+          "shape", [](const RecordHandle& self) { return dims_or_none(with_header(self).shape); },
+          nb::sig("def shape(self) -> tuple[int, ...] | None"))
+      .def_prop_ro(
+          "strides",
+          [](const RecordHandle& self) { return dims_or_none(with_header(self).strides); },
+          nb::sig("def strides(self) -> tuple[int, ...] | None"))
+      .def_prop_ro("recorded_stats", [](const RecordHandle& self) { return self.record().stats; })
+      .def_prop_ro("recorded_digest",
+                   [](const RecordHandle& self) -> std::optional<std::string> {
+                     const auto& digest = self.record().digest;
+                     if (!digest) return std::nullopt;
+                     return stats::digest_text(*digest);
+                   })
+      .def(
+          "load", [](const RecordHandle& self) { return MappedTensor{load(self)}; },
+          "Maps the tensor.");
+}
+
+}  // namespace
+
+void bind_run(nb::module_& m) {
+  bind_record(m);
+  nb::class_<RunHandle>(m, "Run", "One captured run.")
+      .def_prop_ro("path", [](const RunHandle& self) { return to_str(self.run->path); })
+      .def_prop_ro("layout", [](const RunHandle& self) { return self.run->layout; })
+      .def_prop_ro("warnings",
+                   [](const RunHandle& self) {
+                     nb::list warnings;
+                     for (const std::string& warning : self.run->warnings)
+                       warnings.append(to_message(warning));
+                     return warnings;
+                   })
+      .def_prop_ro("properties",
+                   [](const RunHandle& self) {
+                     nb::dict properties;
+                     for (const auto& [key, value] : self.run->properties)
+                       properties[to_message(key)] = to_message(value);
+                     return properties;
+                   })
+      .def_prop_ro("coverage",
+                   [](const RunHandle& self) { return coverage_dict(self.run->coverage); })
+      .def_prop_ro(
+          "tree",
+          [](const RunHandle& self) -> nb::object {
+            if (!self.run->topology) return nb::none();
+            return tree_dict(*self.run->topology);
+          },
+          nb::sig("def tree(self) -> dict | None"))
+      .def_prop_ro(
+          "layer_type",
+          [](const RunHandle& self) {
+            return self.run->topology ? run::layer_type(*self.run->topology, run::kAnySizeLayerRule)
+                                      : std::string();
+          },
+          "Class of the repeated layers, empty when there are none.")
+      .def("__len__", [](const RunHandle& self) { return self.run->records.size(); })
+      .def(
+          "record",
+          [](const RunHandle& self, size_t index) {
+            if (index >= self.run->records.size())
+              throw nb::index_error("record index out of range");
+            return RecordHandle{self.run, index};
+          },
+          "index"_a);
+  m.def(
+      "open_run",
+      [](const nb::bytes& encoded) {
+        const std::string path(encoded.c_str(), encoded.size());
+        Result<run::Run> opened = fail(Errc::Internal, "not opened");
+        {
+          const nb::gil_scoped_release released;
+          opened = run::open_run(path);
+        }
+        return RunHandle{std::make_shared<run::Run>(value_or_raise(std::move(opened)))};
+      },
+      "path"_a, "Opens a run of any layout.");
+}
+
+}  // namespace assay::python
