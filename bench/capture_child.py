@@ -27,11 +27,15 @@ from bench.measure import MAX_WAIT_SHARE, Disturbance, NotAvailable, Series, loa
 MAX_RETRIES = 3
 
 
-def run(spec: models.ModelSpec, group: str, rounds: int, budget: float, work: Path) -> dict[str, Any]:
-    """Returns {variant: {status, samples ...}} of one group of variants on one model."""
+def run(spec: models.ModelSpec, group: str, rounds: int, budget: float, work: Path, cpu: bool) -> dict[str, Any]:
+    """Returns {variant: {status, samples ...}} of one group of variants on one model.
+
+    With `cpu`: one thread for the model and CPU time of all threads instead of wall time. Nothing is disturbed then,
+    so nothing is repeated.
+    """
     import torch
 
-    torch.set_num_threads(models.THREADS)
+    torch.set_num_threads(1 if cpu else models.THREADS)
     model = models.build(spec)
     stepper = models.Stepper(spec, model)
     result: dict[str, Any] = {}
@@ -48,6 +52,7 @@ def run(spec: models.ModelSpec, group: str, rounds: int, budget: float, work: Pa
         active.append((variant, target, Series()))
 
     generator = random.Random(20260101)
+    clock = time.process_time if cpu else time.perf_counter
     with torch.no_grad():
         for _ in range(3):
             stepper.begin()
@@ -67,15 +72,14 @@ def run(spec: models.ModelSpec, group: str, rounds: int, budget: float, work: Pa
                     gc.collect()
                     gc.disable()
                     try:
-                        sample = variants.timed_visit(
-                            variant, target, stepper, spec, work / f"visit-{os.getpid()}-{visit}", disturbance
-                        )
+                        folder = work / f"visit-{os.getpid()}-{visit}"
+                        sample = variants.timed_visit(variant, target, stepper, spec, folder, disturbance, clock)
                     except Exception:  # the table shows which tool failed; the others go on
                         series.failed = traceback.format_exc()
                         break
                     finally:
                         gc.enable()
-                    sample.disturbed = sample.wait_share > MAX_WAIT_SHARE
+                    sample.disturbed = not cpu and sample.wait_share > MAX_WAIT_SHARE
                     series.samples.append(sample)
                     if not sample.disturbed or time.monotonic() > end:
                         break
@@ -96,11 +100,13 @@ def main() -> int:
     parser.add_argument("--group", choices=sorted(variants.GROUPS), required=True)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--budget", type=float, default=120, help="seconds after which no round is started")
+    parser.add_argument("--cpu", action="store_true", help="one thread, CPU time instead of wall time")
     parser.add_argument("--work", type=Path, required=True, help="folder on the disk that is measured")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     os.environ["ASSAY_BENCH_WORK"] = str(arguments.work)
-    result = run(models.MODELS[arguments.model], arguments.group, arguments.rounds, arguments.budget, arguments.work)
+    spec = models.MODELS[arguments.model]
+    result = run(spec, arguments.group, arguments.rounds, arguments.budget, arguments.work, arguments.cpu)
     arguments.out.write_text(json.dumps(result))
     return 0
 

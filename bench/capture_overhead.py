@@ -19,6 +19,7 @@ from bench import models
 from bench.measure import Sample, Series, load_average, machine
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
 
+CPU_COLUMNS = ["", "CPU ms a step", "IQR", "added ms", "until returned", "all bytes handed over", "of minima", "n"]
 COLUMNS = [
     "",
     "ms a step",
@@ -70,13 +71,17 @@ def prepare_rivals(build: Path) -> tuple[Optional[Path], str]:
     return python, ""
 
 
-def run_child(python: Path, model: str, group: str, rounds: int, budget: float, work: Path) -> dict[str, Any]:
+def run_child(
+    python: Path, model: str, group: str, rounds: int, budget: float, work: Path, cpu: bool
+) -> dict[str, Any]:
     """Runs one child process and returns its result; raises RuntimeError with its last words when it fails."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "result.json")
         command = [str(python), "-m", "bench.capture_child", "--model", model, "--group", group]
         command += ["--rounds", str(rounds), "--budget", str(budget), "--work", str(work), "--out", str(out)]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(models.THREADS), "TOKENIZERS_PARALLELISM": "false"}
+        command += ["--cpu"] if cpu else []
+        threads = 1 if cpu else models.THREADS
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
         done = subprocess.run(
             command, cwd=Path(__file__).parent.parent, env=environment, capture_output=True, text=True, check=False
         )
@@ -85,7 +90,7 @@ def run_child(python: Path, model: str, group: str, rounds: int, budget: float, 
         return dict(json.loads(out.read_text()))
 
 
-def rows_of(spec: models.ModelSpec, group: str, child: dict[str, Any], seen: set[str]) -> list[Row]:
+def rows_of(spec: models.ModelSpec, group: str, child: dict[str, Any], seen: set[str], cpu: bool) -> list[Row]:
     """Turns the samples of one child process into rows; the baseline of a second group gets the group's name."""
     series: dict[str, Series] = {}
     for name, entry in child["variants"].items():
@@ -109,13 +114,16 @@ def rows_of(spec: models.ModelSpec, group: str, child: dict[str, Any], seen: set
         returned = figures["returned_median"] / base["returned_median"]
         handed_over = figures["handed_over_median"] / base["handed_over_median"]
         minima = figures["handed_over_min"] / base["handed_over_min"]
-        goal = GOALS.get(name, {}).get(spec.name)
+        goal = None if cpu else GOALS.get(name, {}).get(spec.name)
         # A statistics run has nothing to hand over but its table: the same figure decides.
         kept = f"{figures['used']}" + (f" (-{figures['discarded']})" if figures["discarded"] else "")
         rows.append(
             Row(
                 label,
                 cells={
+                    "added ms": ""
+                    if name == "none"
+                    else f"{(figures['handed_over_median'] - base['handed_over_median']) * 1e3:.1f}",
                     "ms a step": f"{figures['handed_over_median'] * 1e3:.1f}",
                     "IQR": f"{figures['handed_over_iqr'] * 1e3:.1f}",
                     "until returned": "1" if name == "none" else f"{returned:.2f}",
@@ -134,15 +142,22 @@ def rows_of(spec: models.ModelSpec, group: str, child: dict[str, Any], seen: set
     return rows
 
 
-def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]] = None) -> Section:
-    """Measures all groups on all models. `build` is where temporary files and the rivals' environment go."""
-    section = Section("capture", "What a capture adds to a step", COLUMNS, machine=machine())
+def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]] = None, cpu: bool = False) -> Section:
+    """Measures all groups on all models. `build` is where temporary files and the rivals' environment go.
+
+    With `cpu`: the section "capture-cpu", which neighbours hardly disturb.
+    """
+    if cpu:
+        section = Section("capture-cpu", "CPU time that a capture adds to a step, one thread", CPU_COLUMNS)
+    else:
+        section = Section("capture", "What a capture adds to a step", COLUMNS)
+    section.machine = machine()
     before = load_average()
     work = build / "work"
     work.mkdir(parents=True, exist_ok=True)
     pythons = {group: Path(sys.executable) for group in GROUPS}
     reason = ""
-    if rivals:
+    if rivals and not cpu:
         python, reason = prepare_rivals(build)
         if python:
             pythons.update({group: python for group in RIVAL_GROUPS})
@@ -151,22 +166,34 @@ def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]]
         if only_models and spec.name not in only_models:
             continue
         for group, python in pythons.items():
-            rounds = max(2, spec.rounds // 5) if quick else spec.rounds
+            rounds = max(2, spec.rounds // 5) if quick else 5 if cpu else spec.rounds
             budget = 20.0 if quick else 240.0
-            print(f"capture: {spec.name}, {group} ...", file=sys.stderr, flush=True)
+            print(f"{section.key}: {spec.name}, {group} ...", file=sys.stderr, flush=True)
             try:
-                section.rows += rows_of(spec, group, run_child(python, spec.name, group, rounds, budget, work), seen)
+                child = run_child(python, spec.name, group, rounds, budget, work, cpu)
+                section.rows += rows_of(spec, group, child, seen, cpu)
             except RuntimeError as error:
                 section.rows.append(Row(f"{spec.name}: {group}", status=FAILED, reason=str(error)))
-        if rivals and reason:
+        if reason:
             section.rows.append(Row(f"{spec.name}: msprobe", status=NOT_AVAILABLE, reason=reason))
     section.load = (before, load_average())
     section.notes = [
-        "Ratios of medians to `none` of the same process; `of minima`: ratio of the fastest samples, until all bytes "
-        "are handed over. The goal is for `all bytes handed over`.",
         "A sample is a burst of steps (S 4, S-decode 8, M 1) after one step that is not timed, then one wait until "
         "every byte was handed over; figures are per step. Installing, removing and deleting files is not timed.",
-        "n: samples used, in brackets those discarded because neighbours held a core for more than 5 % of the sample "
-        "(bench/measure.py); `!`: fewer than 5 were undisturbed, so all are used.",
     ]
+    if cpu:
+        for row in section.rows:
+            row.cells["CPU ms a step"] = row.cells.get("ms a step", "")
+        section.notes += [
+            "CPU time of all threads of the process, the model on one thread: the work that is added, whatever the "
+            "neighbours do. It is an upper bound for wall time: on two threads statistics are shared between them, and "
+            "a writer may find an idle core. Time of the kernel's own threads (write-back) is not in it.",
+        ]
+    else:
+        section.notes += [
+            "Ratios of medians to `none` of the same process; `of minima`: ratio of the fastest samples, until all "
+            "bytes are handed over. The goal is for `all bytes handed over`.",
+            "n: samples used, in brackets those discarded because neighbours held a core for more than 5 % of the "
+            "sample (bench/measure.py); `!`: fewer than 5 were undisturbed, so all are used.",
+        ]
     return section

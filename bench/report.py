@@ -42,7 +42,7 @@ class Section:
     """One table with the circumstances it was measured in.
 
     Attributes:
-        key: "capture", "kernels", "write" or "compare".
+        key: one of SECTIONS in bench/run.py.
         columns: titles in order; "goal" and "met" are filled from the rows.
         notes: sentences under the table.
         load: load averages before and after.

@@ -21,7 +21,7 @@ sys.path[0] = str(ROOT)  # a script's own folder would stand first; the modules 
 
 from bench import capture_overhead, compare_speed, kernels, report, write_path  # noqa: E402
 
-SECTIONS = ("capture", "kernels", "write", "compare")
+SECTIONS = ("capture", "capture-cpu", "kernels", "write", "compare")
 
 
 def load(path: Path) -> dict[str, report.Section]:
@@ -71,6 +71,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
     wanted = options.only or list(SECTIONS)
     runners: dict[str, Callable[[], report.Section]] = {
         "capture": lambda: capture_overhead.run(options.build, options.rivals, options.quick, options.model),
+        "capture-cpu": lambda: capture_overhead.run(options.build, False, options.quick, options.model, cpu=True),
         "kernels": lambda: kernels.run(options.build, options.quick),
         "write": lambda: write_path.run(options.build, options.quick),
         "compare": lambda: compare_speed.run(options.build, options.quick, options.assay),
@@ -84,7 +85,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
                 traceback.print_exc()
                 failed = True
                 continue
-            if key == "capture" and options.model and key in sections:
+            if key.startswith("capture") and options.model and key in sections:
                 others = [row for row in sections[key].rows if row.name.split(":")[0] not in options.model]
                 section.rows = others + section.rows
             sections[key] = section
