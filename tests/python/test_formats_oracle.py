@@ -177,7 +177,9 @@ def flattened(value: object, path: str = "") -> list[tuple[str, str, str, str]]:
 
 @settings(max_examples=60, deadline=None)
 @given(value=objects, protocol=st.sampled_from([2, 3, 4, 5]), legacy=st.booleans())
-def test_we_read_what_torch_saves(tmp_path_factory: pytest.TempPathFactory, value: object, protocol: int, legacy: bool):
+def test_we_read_what_torch_saves(
+    tmp_path_factory: pytest.TempPathFactory, value: object, protocol: int, legacy: bool
+) -> None:
     path = tmp_path_factory.mktemp("saved") / "value.pth"
     torch.save(value, path, pickle_protocol=protocol, _use_new_zipfile_serialization=not legacy)
     out = subprocess.run([TOOL, "read", str(path)], check=True, capture_output=True, text=True).stdout
