@@ -6,7 +6,8 @@
     python tools/make_golden.py seeds               # the fuzzers' seeds in src/formats, from those files
 
 The same versions give the same bytes, except in legacy.pth (its storage keys are addresses) and mixed.safetensors (its
-metadata has no order). Every folder gets a VERSIONS file naming what wrote it. The unit tests know the values: most tensors are 1, 2, 3 ...
+metadata has no order). Every folder gets a VERSIONS file naming what wrote it. The unit tests know the values: most
+tensors are 1, 2, 3 ...
 """
 
 import io
