@@ -8,7 +8,6 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 import safetensors
@@ -98,8 +97,7 @@ def test_numpy_loads_what_we_write(written: Path) -> None:
         assert array.shape == SHAPES[int(number)]
         assert array.flags.c_contiguous
         if array.dtype.kind == "V":  # NumPy has no such type: ml_dtypes gives the bytes their meaning
-            wanted = getattr(ml_dtypes, dtype, np.uint8)
-            assert np.dtype(wanted).itemsize == array.dtype.itemsize
+            assert array.dtype.itemsize == (2 if dtype == "bfloat16" else 1)
         else:
             assert array.dtype == np.dtype(dtype)
         raw = written / f"{path.stem}.raw"
