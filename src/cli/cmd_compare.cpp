@@ -157,7 +157,7 @@ int exit_status_of(const compare::Comparison& comparison, const CompareRequest& 
   if (request.exit_zero || !comparison.judged) return kSame;
   const compare::Comparison::Counts counts = comparison.counts();
   // Limits were given and nothing could be held against them: that is no pass.
-  return counts.failed > 0 || counts.rows == 0 ? kDiffers : kSame;
+  return counts.failed > 0 || counts.pairs == 0 ? kDiffers : kSame;
 }
 
 }  // namespace

@@ -285,7 +285,7 @@ class PairComparer {
     row.mine = describe_record(mine);
     const std::string node = shared_node_name(mine_, mine.node);
     if (options_.statistics) {
-      compare_statistics(golden, mine, jobs, &row);
+      compare_statistics(golden, mine, &row);
     } else if (options_.rules == MetricRules::Msit || !fill_from_digests(golden, mine, &row)) {
       compare_bytes(golden, mine, node, jobs, &row);
     }
@@ -343,8 +343,7 @@ class PairComparer {
 
   // Statistics the capture took, or those of the tensor when it took none.
   std::optional<stats::TensorStats> statistics_of(const TensorRecord& record, std::string_view side,
-                                                  int jobs, SideSummary* summary, Row* row) {
-    static_cast<void>(jobs);
+                                                  SideSummary* summary, Row* row) {
     if (record.stats) return record.stats;
     const std::optional<Tensor> tensor = load(record, side, row);
     if (!tensor) return std::nullopt;
@@ -354,10 +353,9 @@ class PairComparer {
     return stats::compute_stats(tensor->view);
   }
 
-  void compare_statistics(const TensorRecord& golden, const TensorRecord& mine, int jobs,
-                          Row* row) {
-    const auto golden_stats = statistics_of(golden, "golden", jobs, &row->golden, row);
-    const auto mine_stats = statistics_of(mine, "my", jobs, &row->mine, row);
+  void compare_statistics(const TensorRecord& golden, const TensorRecord& mine, Row* row) {
+    const auto golden_stats = statistics_of(golden, "golden", &row->golden, row);
+    const auto mine_stats = statistics_of(mine, "my", &row->mine, row);
     if (golden_stats) fill_statistics(*golden_stats, &row->golden);
     if (mine_stats) fill_statistics(*mine_stats, &row->mine);
     if (!golden_stats || !mine_stats) return;
@@ -429,16 +427,27 @@ std::string_view outcome_name(Outcome outcome) {
   return "";
 }
 
+namespace {
+
+// Names a pair of tensors over all sheets: a pair that several levels look at is one pair.
+using PairKey = std::tuple<int, int64_t, std::string_view, std::string_view>;
+PairKey pair_key(const Row& row) {
+  return {row.rank, row.token_id, row.golden.path, row.mine.path};
+}
+
+}  // namespace
+
 Comparison::Counts Comparison::counts() const {
   Counts counts;
+  std::set<PairKey> known;
   for (const Sheet& sheet : sheets) {
     for (const Row& row : sheet.rows) {
       if (row.filtered) {
         ++counts.filtered;
         continue;
       }
-      ++counts.rows;
-      counts.compared += row.comparable ? 1 : 0;
+      if (sheets.size() > 1 && !known.insert(pair_key(row)).second) continue;
+      ++counts.pairs;
       counts.identical += row.identical ? 1 : 0;
       counts.unreadable += row.comparable ? 0 : 1;
       counts.failed += row.outcome == Outcome::Fail ? 1 : 0;
@@ -472,11 +481,11 @@ double severity(const Row& row) {
 
 std::vector<const Row*> Comparison::worst_rows(size_t count) const {
   std::vector<std::pair<double, const Row*>> found;
-  std::set<std::pair<std::string_view, std::string_view>> known;
+  std::set<PairKey> known;
   for (const Sheet& sheet : sheets) {
     for (const Row& row : sheet.rows) {
       const double value = row.filtered ? 0 : severity(row);
-      if (value > 0 && known.emplace(row.golden.path, row.mine.path).second) {
+      if (value > 0 && known.insert(pair_key(row)).second) {
         found.emplace_back(value, &row);
       }
     }

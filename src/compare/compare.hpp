@@ -93,13 +93,13 @@ struct Comparison {
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders
   uint64_t compared_bytes = 0;        // payload of both sides
 
+  /// Of pairs of tensors, each once however many sheets show it.
   struct Counts {
-    size_t rows = 0;
-    size_t compared = 0;
-    size_t identical = 0;
+    size_t pairs = 0;       // in the report
+    size_t identical = 0;   // equal in every value
     size_t failed = 0;      // beyond a limit
     size_t unreadable = 0;  // no numbers: unreadable file, other shape
-    size_t filtered = 0;
+    size_t filtered = 0;    // rows left out
   };
   [[nodiscard]] Counts counts() const;
 

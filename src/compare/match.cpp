@@ -77,6 +77,7 @@ class Matcher {
       out_.mine_layer_type = mine_layers_.type;
     }
     const bool by_policy = levels_ && (options_.level != Level::Api || options_.msit);
+    rules_ = by_policy ? policy_pairs() : leftover_pairs();
     for (const auto& [golden_rank, mine_rank] : ranks_) {
       for (const auto& [golden_token, mine_token] : tokens_) {
         const Place golden_place{golden_rank, golden_token};
@@ -282,8 +283,7 @@ class Matcher {
   void match_place_by_policy(Place golden_place, Place mine_place) {
     const NodeRecords& golden_nodes = golden_places_[golden_place];
     const NodeRecords& mine_nodes = mine_places_[mine_place];
-    const NodePairs pairs = policy_pairs();
-    for (const NodePair& pair : pairs.list()) {
+    for (const NodePair& pair : rules_.list()) {
       const std::vector<size_t> golden_found = outputs_of(
           golden_, golden_nodes, golden_tree_.nodes[static_cast<size_t>(pair.golden)].name, true);
       const std::vector<size_t> mine_found = outputs_of(
@@ -343,6 +343,17 @@ class Matcher {
 
   // ---- each tensor at most once ----
 
+  // Rules for nodes whose name the other side does not know, the most specific first.
+  NodePairs leftover_pairs() const {
+    NodePairs pairs;
+    match_layers(golden_layers_, mine_layers_, &pairs);
+    match_modules(golden_tree_, mine_tree_, golden_layers_, mine_layers_, &pairs);
+    match_type_counts(golden_tree_, mine_tree_, &pairs);
+    match_special_layers(golden_tree_, mine_tree_, &pairs);
+    match_outputs(golden_tree_, mine_tree_, &pairs);
+    return pairs;
+  }
+
   struct NamePair {
     std::string golden;
     std::string mine;
@@ -363,14 +374,7 @@ class Matcher {
       pairs.push_back({golden, mine, reason});
     };
     for (const auto& [name, records] : mine_nodes) take(name, name, "equal names");
-    if (!levels_) return pairs;
-    NodePairs by_rule;
-    match_layers(golden_layers_, mine_layers_, &by_rule);
-    match_modules(golden_tree_, mine_tree_, golden_layers_, mine_layers_, &by_rule);
-    match_type_counts(golden_tree_, mine_tree_, &by_rule);
-    match_special_layers(golden_tree_, mine_tree_, &by_rule);
-    match_outputs(golden_tree_, mine_tree_, &by_rule);
-    for (const NodePair& pair : by_rule.list()) {
+    for (const NodePair& pair : rules_.list()) {
       take(golden_tree_.nodes[static_cast<size_t>(pair.golden)].name,
            mine_tree_.nodes[static_cast<size_t>(pair.mine)].name, pair.policy);
     }
@@ -523,6 +527,7 @@ class Matcher {
   Tree mine_tree_;
   Layers golden_layers_;
   Layers mine_layers_;
+  NodePairs rules_;  // the same for every rank and token
   std::vector<bool> golden_used_;
   std::vector<bool> mine_used_;
 };

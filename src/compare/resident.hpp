@@ -33,6 +33,8 @@ class ResidentLimit {
     Watch(Watch&& other) noexcept;
     Watch& operator=(Watch&&) = delete;
     ~Watch();
+    /// False when the range was refused.
+    [[nodiscard]] bool is_active() const { return owner_ != nullptr; }
 
    private:
     ResidentLimit* owner_ = nullptr;

@@ -63,7 +63,7 @@ nb::object cell_object(const report::Cell& cell) {
     case report::Cell::Kind::Number:
       return nb::float_(cell.number);
     case report::Cell::Kind::Text:
-      return nb::str(cell.text.c_str(), cell.text.size());
+      return to_str(cell.text);
   }
   return nb::none();
 }
@@ -230,7 +230,7 @@ void bind_compare(nb::module_& m) {
                    [](const ComparisonObject& self) -> std::optional<bool> {
                      if (!self.comparison.judged) return std::nullopt;
                      const auto counts = self.comparison.counts();
-                     return counts.failed == 0 && counts.rows > 0;
+                     return counts.failed == 0 && counts.pairs > 0;
                    })
       .def_prop_ro("warnings",
                    [](const ComparisonObject& self) { return self.comparison.warnings; })

@@ -33,6 +33,14 @@ std::string short_number(double value) {
   return text;
 }
 
+// A cosine is near 1, so its distance from 1 is what must be seen.
+std::string cosine_number(double value) {
+  if (std::isnan(value)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.7f", value);
+  return text;
+}
+
 std::string paint(std::string text, const char* code, bool colour) {
   return colour ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
 }
@@ -104,7 +112,7 @@ Columns heads(const Comparison& comparison) {
 std::vector<std::string> row_numbers(const Row& row) {
   if (row.metrics) {
     return {short_number(row.metrics->relative_euclidean_distance),
-            short_number(row.metrics->cosine_similarity),
+            cosine_number(row.metrics->cosine_similarity),
             short_number(row.metrics->max_absolute_error)};
   }
   if (row.summary) {
@@ -169,23 +177,23 @@ std::string shorten(std::string_view text, size_t width) {
 
 std::string verdict(const Comparison& comparison) {
   const Comparison::Counts counts = comparison.counts();
-  const auto of_rows = [&](size_t n) {
-    return std::to_string(n) + " of " + std::to_string(counts.rows) +
-           (counts.rows == 1 ? " row" : " rows");
+  const auto of_pairs = [&](size_t n) {
+    return std::to_string(n) + " of " + std::to_string(counts.pairs) +
+           (counts.pairs == 1 ? " pair" : " pairs");
   };
-  if (counts.rows == 0) return "nothing compared: no tensor of golden has a partner in mine";
+  if (counts.pairs == 0) return "nothing compared: no tensor of golden has a partner in mine";
   std::string text;
   if (comparison.judged) {
     text = counts.failed > 0
-               ? "differs: " + of_rows(counts.failed) + " beyond the limits"
-               : "same: all " + std::to_string(counts.rows) + " rows within the limits";
-  } else if (counts.identical == counts.rows) {
-    text = "same: " + of_rows(counts.rows) + " equal in every value";
+               ? "differs: " + of_pairs(counts.failed) + " beyond the limits"
+               : "same: all " + std::to_string(counts.pairs) + " pairs within the limits";
+  } else if (counts.identical == counts.pairs) {
+    text = "same: " + of_pairs(counts.pairs) + " equal in every value";
   } else {
-    text = std::to_string(counts.rows - counts.identical - counts.unreadable) + " of " +
-           std::to_string(counts.rows) + " rows differ; no limit was given, so none is judged";
+    text = std::to_string(counts.pairs - counts.identical - counts.unreadable) + " of " +
+           std::to_string(counts.pairs) + " pairs differ; no limit was given, so none is judged";
   }
-  if (counts.unreadable > 0) text += "; " + of_rows(counts.unreadable) + " could not be compared";
+  if (counts.unreadable > 0) text += "; " + of_pairs(counts.unreadable) + " could not be compared";
   return text;
 }
 
@@ -213,7 +221,7 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
            std::to_string(first->token_id) + "  " + first->label + "\n  " +
            (first->comparable ? first->exceeded : first->fail_reason) + "\n";
   }
-  const bool bad = counts.failed > 0 || counts.rows == 0;
+  const bool bad = counts.failed > 0 || counts.pairs == 0;
   out += "\n" + paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
   for (const std::string& file : options.files) out += "report: " + file + "\n";
   return out;
@@ -255,7 +263,7 @@ std::string pair_report(const Comparison& comparison, const TerminalOptions& opt
     }
   }
   const Comparison::Counts counts = comparison.counts();
-  const bool bad = counts.failed > 0 || counts.rows == 0;
+  const bool bad = counts.failed > 0 || counts.pairs == 0;
   out += paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
   for (const std::string& file : options.files) out += "report: " + file + "\n";
   return out;

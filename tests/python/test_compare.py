@@ -179,7 +179,7 @@ def test_compare_gives_rows_verdict_worst_and_unmatched(folders):
     result = assay.compare(*folders, rel_l2=0.01)
     assert [row["max_absolute_error"] for row in result.rows] == [0.0, 0.5]
     assert result.passed is False
-    assert result.verdict == "differs: 1 of 2 rows beyond the limits"
+    assert result.verdict == "differs: 1 of 2 pairs beyond the limits"
     assert [row["golden_data_path"] for row in result.worst(5)] == [str(folders[0] / "b.npy")]
     assert [(row["side"], row["path"]) for row in result.unmatched] == [("golden", str(folders[0] / "c.npy"))]
     assert result.coverage == pytest.approx(80.0)
