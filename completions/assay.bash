@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# Completion for bash:  source completions/assay.bash   or copy it to /usr/share/bash-completion/completions/assay
+
+_assay_words() {
+    COMPREPLY=($(compgen -W "$1" -- "$2"))
+}
+
+# Options of a command; kept equal to `assay COMMAND --help` by tests/cli/test_completion.py.
+_assay_options() {
+    case $1 in
+    compare) echo "--help --golden-path --my-path --cmp-level --token-map --ranks --rank --map --stats --atol --rtol --cos
+        --rel-l2 --thresholds --exit-zero --output --jsonl --unmatched --compat --jobs --max-memory --log-level
+        --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --own-error
+        -gp -mp -cl -st -mf -alg -o -r -l -w -j -h" ;;
+    show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
+    convert) echo "--help --format --name --member --step --rank --dtype --force -h" ;;
+    doctor) echo "--help --json --timeout -h" ;;
+    esac
+}
+
+_assay() {
+    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+    if ((COMP_CWORD == 1)); then
+        _assay_words "compare show convert doctor --help --version" "$word"
+        return
+    fi
+    case $previous in
+    --cmp-level | -cl) _assay_words "layer module api logits" "$word" ;;
+    --compat) _assay_words "none msit ait-0.2" "$word" ;;
+    --log-level | -l) _assay_words "debug info warning error fatal critical" "$word" ;;
+    --format) _assay_words "npy pth safetensors txt csv" "$word" ;;
+    --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;
+    *)
+        if [[ $word == -* ]]; then
+            _assay_words "$(_assay_options "$command")" "$word"
+        else
+            COMPREPLY=($(compgen -f -- "$word"))
+        fi
+        ;;
+    esac
+}
+
+# `msit llm compare`, `ait llm compare`
+_assay_msit() {
+    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    case $COMP_CWORD in
+    1) _assay_words "llm --help" "$word" ;;
+    2) _assay_words "compare cc --help" "$word" ;;
+    *)
+        case $previous in
+        --cmp-level | -cl) _assay_words "layer module api logits" "$word" ;;
+        --log-level | -l) _assay_words "debug info warning error fatal critical" "$word" ;;
+        --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;
+        *)
+            if [[ $word == -* ]]; then
+                _assay_words "--golden-path --my-path --log-level --output --op-mapping-file --cmp-level
+                    --custom-algorithms --weight --stats --rank --compat --help
+                    -gp -mp -l -o -mf -cl -alg -w -st -r -h" "$word"
+            else
+                COMPREPLY=($(compgen -f -- "$word"))
+            fi
+            ;;
+        esac
+        ;;
+    esac
+}
+
+complete -o filenames -F _assay assay
+complete -o filenames -F _assay_msit msit ait

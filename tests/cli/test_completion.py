@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""completions/assay.bash knows every command and option, and completes in a real bash."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from assay_command import run
+
+SCRIPT = Path(__file__).parents[2] / "completions" / "assay.bash"
+
+
+def complete(*words, cwd=None):
+    line = " ".join(f"'{word}'" for word in words)
+    program = {"msit": "_assay_msit"}.get(words[0], "_assay")
+    script = f"source {SCRIPT}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; {program}; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, cwd=cwd, check=True)
+    return done.stdout.split()
+
+
+def test_every_command_is_completed():
+    listed = run("--help").stdout.split("Subcommands:")[1].split("Example")[0]
+    commands = re.findall(r"^  (\w+)", listed, re.M)
+    assert commands
+    assert set(commands) <= set(complete("assay", ""))
+
+
+@pytest.mark.parametrize("command", ["compare", "show", "convert", "doctor"])
+def test_every_option_of_the_help_is_completed(command):
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", run(command, "--help").stdout.split("Example")[0]))
+    assert options == {word for word in complete("assay", command, "-") if word.startswith("--")}
+
+
+def test_every_option_of_the_old_command_is_completed():
+    text = run("llm", "compare", "-h", name="msit").stdout.split("options:")[1].split("example:")[0]
+    options = set(re.findall(r"^  (--[a-z-]+)", text, re.M))
+    assert options == {word for word in complete("msit", "llm", "compare", "-") if word.startswith("--")}
+
+
+def test_values_and_files_are_completed(tmp_path):
+    assert complete("assay", "compare", "-cl", "l") == ["layer", "logits"]
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "gold.npy").touch()
+    assert sorted(complete("assay", "compare", "g", cwd=tmp_path)) == ["gold.npy", "golden"]
+    assert complete("assay", "compare", "-o", "g", cwd=tmp_path) == ["golden"]
