@@ -10,7 +10,7 @@
 namespace assay::writer {
 
 struct DiskBudgetOptions {
-  std::optional<uint64_t> limit_bytes;  // of this capture; none: only the reserve counts
+  std::optional<uint64_t> limit_bytes = {};  // of this capture; none: only the reserve counts
   // Left free on the file system, at most a twentieth of its size.
   uint64_t reserve_bytes = 256ull << 20;
 };

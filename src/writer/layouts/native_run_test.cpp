@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/layouts/native_run.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <vector>
+
+#include "formats/safetensors.hpp"
+
+namespace assay::writer {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "assay-native-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void wait_plainly(void (*wait)(void* data), void* data) { wait(data); }
+
+std::unique_ptr<NativeRun> start(NativeRunOptions options) {
+  auto run = NativeRun::create(std::move(options), wait_plainly);
+  EXPECT_TRUE(run.has_value()) << (run ? "" : run.error().describe());
+  return std::move(*run);
+}
+
+std::vector<float> ramp(size_t count, float first) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+// Appends one float tensor; returns where it went.
+std::optional<PayloadLocation> add(NativeRun& run, const RecordNode* node,
+                                   const std::vector<float>& values) {
+  const auto view = make_view(DType::Float32, Dims{static_cast<int64_t>(values.size())},
+                              std::as_bytes(std::span(values)));
+  Record record;
+  record.node = node;
+  record.slot = run.intern("0");
+  record.dtype = DType::Float32;
+  record.dtype_name = "float32";
+  record.has_shape = true;
+  record.ndim = 1;
+  record.payload = run.append_payload(*view, record, nullptr);
+  record.first_copy = record.payload.has_value();
+  const auto location = record.payload;
+  if (location) run.push_record(std::move(record), view->shape.span(), view->strides.span());
+  return location;
+}
+
+std::vector<float> read_floats(const std::string& path, uint64_t offset, size_t count) {
+  std::vector<float> values(count);
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  file.read(reinterpret_cast<char*>(values.data()),
+            static_cast<std::streamsize>(count * sizeof(float)));
+  EXPECT_TRUE(file.good()) << path;
+  return values;
+}
+
+std::vector<std::string> lines_of(const std::string& folder) {
+  std::ifstream file(folder + "/records.jsonl");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(NativeRun, WritesWhatItWasGivenAcrossBlocksAndArenaTurns) {
+  TemporaryFolder folder;
+  auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
+  const RecordNode* node = run->add_node("layer", "Linear");
+  // 40 tensors of 1 to 700 000 floats: some smaller than a gap, some larger than a block, 5 turns of the arena.
+  std::vector<std::pair<std::vector<float>, PayloadLocation>> written;
+  run->begin_file("step-000000", 40);
+  for (size_t i = 0; i < 40; ++i) {
+    auto values = ramp(1 + (i * i * 7919) % 700'000, static_cast<float>(i));
+    const auto location = add(*run, node, values);
+    ASSERT_TRUE(location.has_value());
+    EXPECT_EQ(location->offset % 64, 0u);
+    written.emplace_back(std::move(values), *location);
+  }
+  run->end_file();
+  run->close();
+  for (const auto& [values, location] : written) {
+    EXPECT_EQ(read_floats(folder.path() + "/" + *location.file, location.offset, values.size()),
+              values);
+  }
+  EXPECT_EQ(lines_of(folder.path()).size(), 40u);
+  EXPECT_EQ(lines_of(folder.path())[0].substr(0, 60),
+            R"({"n":0,"step":0,"node":"layer","type":"Linear","order":0,"ro)");
+}
+
+TEST(NativeRun, MakesFilesThatOurOwnSafetensorsReaderOpens) {
+  TemporaryFolder folder;
+  auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
+  const RecordNode* node = run->add_node("a\"b\\c\x01", "T");  // a name that must be escaped
+  run->begin_file("step-000000", 2);
+  ASSERT_TRUE(add(*run, node, ramp(3, 1)).has_value());  // 12 bytes: a gap of 52 follows
+  ASSERT_TRUE(add(*run, node, ramp(5, 7)).has_value());
+  run->close();
+  const std::string path = folder.path() + "/step-000000.safetensors";
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const auto header = load<uint64_t>(bytes.data());
+  EXPECT_EQ((header + 8) % 4096, 0u);
+  EXPECT_EQ(bytes.size(), header + 8 + 64 + 20);
+  EXPECT_NE(bytes.find(R"("__pad.0":{"dtype":"U8","shape":[52],"data_offsets":[12,64]})"),
+            std::string::npos);
+  EXPECT_NE(bytes.find(R"("0:a\"b\\c\u0001.output.0")"), std::string::npos);
+}
+
+TEST(NativeRun, RollsOverWhenTheHeaderOrTheFileIsFull) {
+  TemporaryFolder folder;
+  auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20, .max_file_bytes = 3u << 20});
+  const RecordNode* node = run->add_node("layer", "Linear");
+  run->begin_file("step-000007", 1);
+  for (int i = 0; i < 100; ++i)
+    ASSERT_TRUE(add(*run, node, ramp(1, 0)).has_value());  // about 300 bytes of header each
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(add(*run, node, ramp(500'000, 0)).has_value());
+  run->begin_file("step-000007", 1);  // the same step again: never over its own files
+  ASSERT_TRUE(add(*run, node, ramp(1, 42)).has_value());
+  run->close();
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    if (entry.path().extension() != ".safetensors") continue;
+    ++files;
+    EXPECT_LE(entry.file_size(), (3u << 20) + (64u << 10));
+  }
+  EXPECT_GE(files, 6u);
+  EXPECT_TRUE(fs::exists(folder.path() + "/step-000007.safetensors"));
+  EXPECT_TRUE(fs::exists(folder.path() + "/step-000007-1.safetensors"));
+  EXPECT_EQ(lines_of(folder.path()).size(), 105u);
+}
+
+TEST(NativeRun, StopsAtTheDiskLimitAndKeepsWhatItHas) {
+  TemporaryFolder folder;
+  auto run =
+      start({.folder = folder.path(), .arena_bytes = 8u << 20, .disk = {.limit_bytes = 1'000'000}});
+  const RecordNode* node = run->add_node("layer", "Linear");
+  run->begin_file("step-000000", 4);
+  EXPECT_TRUE(add(*run, node, ramp(200'000, 1)).has_value());
+  EXPECT_FALSE(add(*run, node, ramp(200'000, 2)).has_value());
+  EXPECT_TRUE(run->stopped());
+  EXPECT_FALSE(add(*run, node, ramp(1, 3)).has_value());
+  run->close();
+  EXPECT_NE(run->stop_reason().find("disk limit"), std::string::npos);
+  EXPECT_EQ(lines_of(folder.path()).size(), 1u);
+  EXPECT_EQ(fs::file_size(folder.path() + "/step-000000.safetensors") % 4096, 800'000u % 4096);
+}
+
+// A disk that takes so many bytes, in writes of at most so many.
+std::atomic<int64_t> disk_bytes_left;
+std::atomic<size_t> longest_write;
+
+template <typename Write>
+ssize_t limited(size_t size, Write write) {
+  if (disk_bytes_left <= 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  const size_t allowed =
+      std::min({size, longest_write.load(), static_cast<size_t>(disk_bytes_left.load())});
+  const ssize_t written = write(allowed);
+  if (written > 0) disk_bytes_left -= written;
+  return written;
+}
+ssize_t limited_pwrite(int fd, const void* bytes, size_t size, off_t offset) {
+  return limited(size, [&](size_t allowed) { return ::pwrite(fd, bytes, allowed, offset); });
+}
+ssize_t limited_write(int fd, const void* bytes, size_t size) {
+  return limited(size, [&](size_t allowed) { return ::write(fd, bytes, allowed); });
+}
+
+TEST(NativeRun, SurvivesAFullDisk) {
+  for (const int64_t room : {0, 4096, 100'000, 2'500'000, 5'000'000}) {
+    TemporaryFolder folder;
+    disk_bytes_left = room;
+    longest_write = SIZE_MAX;
+    auto run = start({.folder = folder.path(),
+                      .arena_bytes = 8u << 20,
+                      .io = {.pwrite = limited_pwrite, .write = limited_write}});
+    const RecordNode* node = run->add_node("layer", "Linear");
+    for (int step = 0; step < 10; ++step) {
+      run->begin_file("step-00000" + std::to_string(step), 4);
+      for (int i = 0; i < 4; ++i) (void)add(*run, node, ramp(100'000, static_cast<float>(i)));
+      run->end_file();
+    }
+    run->close();
+    EXPECT_TRUE(run->stopped());
+    EXPECT_NE(run->stop_reason().find("No space left on device"), std::string::npos)
+        << run->stop_reason();
+    for (const std::string& line : lines_of(folder.path())) {
+      if (!line.ends_with("}")) continue;  // the line that the full disk cut
+      const auto number = [&line](const char* key) {
+        return std::stoull(line.substr(line.find(key) + std::string_view(key).size()));
+      };
+      const size_t at = line.find("step-");
+      const std::string file = line.substr(at, line.find('"', at) - at);
+      const uint64_t record = number("\"n\":");
+      EXPECT_EQ(read_floats(folder.path() + "/" + file, number("\"offset\":"), 100'000),
+                ramp(100'000, static_cast<float>(record % 4)))
+          << line;
+    }
+  }
+}
+
+TEST(NativeRun, FinishesShortWrites) {
+  TemporaryFolder folder;
+  disk_bytes_left = INT64_MAX;
+  longest_write = 100'003;
+  auto run = start({.folder = folder.path(),
+                    .arena_bytes = 8u << 20,
+                    .io = {.pwrite = limited_pwrite, .write = limited_write}});
+  const RecordNode* node = run->add_node("layer", "Linear");
+  run->begin_file("step-000000", 2);
+  const auto values = ramp(3'000'000, 5);
+  const auto location = add(*run, node, values);
+  run->close();
+  ASSERT_TRUE(location.has_value());
+  EXPECT_FALSE(run->stopped());
+  EXPECT_EQ(read_floats(folder.path() + "/" + *location->file, location->offset, values.size()),
+            values);
+}
+
+TEST(NativeRun, SaysWhichFileCannotBeCreated) {
+  const auto run = NativeRun::create({.folder = "/nonexistent/rank0"}, wait_plainly);
+  ASSERT_FALSE(run.has_value());
+  EXPECT_EQ(run.error().code, Errc::NotFound);
+  EXPECT_EQ(run.error().path, "/nonexistent/rank0/records.jsonl");
+}
+
+TEST(NativeRun, DoesNothingInAForkedChild) {
+  TemporaryFolder folder;
+  auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
+  const RecordNode* node = run->add_node("layer", "Linear");
+  run->begin_file("step-000000", 1);
+  ASSERT_TRUE(add(*run, node, ramp(10, 1)).has_value());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool silent = !run->alive() && !add(*run, node, ramp(10, 2)).has_value();
+    run->end_file();
+    run->flush();
+    run->close();
+    run.reset();
+    _exit(silent ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  run->close();
+  EXPECT_EQ(lines_of(folder.path()).size(), 1u);
+}
+
+TEST(DiskBudget, StopsBeforeTheReserveIsTouched) {
+  uint64_t free_bytes = 1000u << 20;
+  DiskBudget budget([&] { return DiskSpace{free_bytes, 100ull << 30}; },
+                    {.reserve_bytes = 600u << 20});
+  EXPECT_TRUE(budget.admit(300u << 20));
+  free_bytes -= 300u << 20;
+  EXPECT_FALSE(budget.admit(200u << 20));  // 700 MiB are free, 600 must stay
+  EXPECT_FALSE(budget.admit(1));           // sticky
+  EXPECT_EQ(budget.used_bytes(), 300u << 20);
+  EXPECT_NE(budget.stop_reason().find("stay free for the host"), std::string::npos);
+}
+
+TEST(DiskBudget, ReservesATwentiethOfASmallDisk) {
+  DiskBudget budget([] { return DiskSpace{20u << 20, 100u << 20}; }, {.reserve_bytes = 256u << 20});
+  EXPECT_TRUE(budget.admit(15u << 20));
+}
+
+TEST(DiskBudget, GoesOnWhenNobodyKnowsTheSpace) {
+  DiskBudget budget([]() -> std::optional<DiskSpace> { return std::nullopt; }, {});
+  EXPECT_TRUE(budget.admit(1ull << 40));
+}
+
+}  // namespace
+}  // namespace assay::writer
