@@ -15,6 +15,9 @@ using writer::TorchTreeTensor;
 using writer::TorchTreeVisit;
 
 constexpr int kMaxDepth = 64;  // of tuples and lists inside each other; a list may contain itself
+// Small calls are handed over together: waking the writer costs more than taking one of them down.
+constexpr size_t kBatchVisits = 16;
+constexpr uint64_t kBatchBytes = 1u << 20;
 constexpr unsigned kModuleFolderMode = 0750;
 constexpr unsigned kApiFolderMode = 0777;
 
@@ -34,6 +37,17 @@ struct ThreadState {
   std::vector<Frame> frames;  // mode "api" only
 };
 thread_local ThreadState thread_state;
+
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  ~GilReleased() { PyEval_RestoreThread(state_); }
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
 
 ThreadState& state_of(uint64_t session_id) {
   ThreadState& state = thread_state;
@@ -309,15 +323,10 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
 
   uint64_t total_bytes = 0;
   for (const Plan& plan : plans) total_bytes += plan.size_bytes;
-  if (total_bytes > 0) {
-    bool admitted = false;
-    if (writer_->would_wait(total_bytes)) {
-      Py_BEGIN_ALLOW_THREADS admitted = writer_->admit(total_bytes);
-      Py_END_ALLOW_THREADS
-    } else {
-      admitted = writer_->admit(total_bytes);
-    }
-    if (!admitted) return 0;  // closed meanwhile
+  const bool is_large = total_bytes >= kBatchBytes;
+  if (is_large) {
+    submit_pending();
+    if (!admit_without_gil(total_bytes)) return 0;  // closed meanwhile
   }
   const bool statistics =
       options_.statistics != StatisticsMode::Tensors || !options_.analyze_path.empty();
@@ -372,10 +381,15 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
                                     .folder = has_file && can_be_source ? visit.folder : nullptr,
                                     .stem = plans[i].stem});
   }
-  const auto shared = std::make_shared<TorchTreeVisit>(std::move(visit));
-  (void)writer_->submit(total_bytes,
-                        [tree = tree_, shared]() -> Status { return tree->write(*shared); });
-  // Only now: a link must not be queued before the file it points at.
+  if (is_large) {
+    const auto shared = std::make_shared<TorchTreeVisit>(std::move(visit));
+    (void)writer_->submit(total_bytes, [tree = tree_, shared] { return tree->write(*shared); });
+  } else {
+    pending_.push_back(std::move(visit));
+    pending_bytes_ += total_bytes;
+    if (pending_.size() >= kBatchVisits || pending_bytes_ >= kBatchBytes) submit_pending();
+  }
+  // Only now: a link must not be queued before the file that it points at.
   for (auto& [index, seen] : news) {
     identity_.insert(*access_, plans[index].tensor, plans[index].view, std::move(seen));
   }
@@ -494,9 +508,7 @@ int StrictSession::write_pth(const std::string& path, PyObject* tensor) {
   if (look.readable == Readable::Memory) {
     const TensorView view = view_of(look);
     const uint64_t size_bytes = payload_bytes(look);
-    bool admitted = false;
-    Py_BEGIN_ALLOW_THREADS admitted = writer_->admit(size_bytes);
-    Py_END_ALLOW_THREADS if (admitted) {
+    if (admit_without_gil(size_bytes)) {
       const auto file = std::make_shared<TorchTreeTensor>();
       file->dtype = view.dtype;
       file->shape = view.shape;
@@ -512,10 +524,33 @@ int StrictSession::write_pth(const std::string& path, PyObject* tensor) {
   return 0;
 }
 
+bool StrictSession::admit_without_gil(uint64_t size_bytes) {
+  const GilReleased released;
+  return writer_->admit(size_bytes);
+}
+
+void StrictSession::submit_pending() {
+  if (pending_.empty()) return;
+  const auto batch = std::make_shared<std::vector<TorchTreeVisit>>(std::move(pending_));
+  const uint64_t size_bytes = std::exchange(pending_bytes_, 0);
+  pending_.clear();
+  // With the GIL held, so that no other thread's links overtake the files they point at. The writer needs no GIL.
+  if (!writer_->admit(size_bytes)) return;  // closed meanwhile
+  (void)writer_->submit(size_bytes, [tree = tree_, batch] {
+    Status result;
+    for (const TorchTreeVisit& visit : *batch) {
+      Status status = tree->write(visit);
+      if (!status && result) result = std::move(status);
+    }
+    return result;
+  });
+}
+
 void StrictSession::flush() {
   if (writer_ == nullptr) return;
-  Py_BEGIN_ALLOW_THREADS writer_->flush();
-  Py_END_ALLOW_THREADS
+  submit_pending();
+  const GilReleased released;
+  writer_->flush();
 }
 
 void StrictSession::finish_files() {
@@ -527,8 +562,9 @@ void StrictSession::close() {
   if (closed_) return;
   closed_ = true;
   if (writer_ != nullptr) {
-    Py_BEGIN_ALLOW_THREADS writer_->close();
-    Py_END_ALLOW_THREADS
+    submit_pending();
+    const GilReleased released;
+    writer_->close();
   }
   identity_.clear();
   last_module_ = nullptr;
@@ -547,6 +583,8 @@ writer::WriterCounters StrictSession::counters() const {
 
 int StrictSession::follow_fork() {
   // The parent's writer thread does not exist here and its files are not ours: leave both untouched.
+  pending_.clear();
+  pending_bytes_ = 0;
   (void)writer_.release();
   new std::shared_ptr<writer::TorchTree>(std::move(tree_));
   identity_.clear();

@@ -100,6 +100,8 @@ class StrictSession {
   struct Plan;
   StrictSession() = default;
   void start_writer();
+  [[nodiscard]] bool admit_without_gil(uint64_t size_bytes);
+  void submit_pending();
   [[nodiscard]] bool wanted_now(int64_t* token) const;
   [[nodiscard]] bool contains_tensor(PyObject* value) const;
   [[nodiscard]] int flush_logits(int64_t token);
@@ -133,6 +135,8 @@ class StrictSession {
   std::unordered_set<std::string> module_names_;
   std::unordered_set<PyTypeObject*> unrecognized_;  // types already warned about, owned references
   StrictIdentity identity_;
+  std::vector<writer::TorchTreeVisit> pending_;  // built, not yet given to the writer
+  uint64_t pending_bytes_ = 0;
   std::unique_ptr<writer::AsyncWriter> writer_;
   std::shared_ptr<writer::TorchTree> tree_;
 };
