@@ -9,6 +9,7 @@ import pickle
 import stat
 import threading
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -128,6 +129,15 @@ def test_only_wanted_tokens_are_dumped(tmp_path):
     assert seen == [(0, True), (1, False), (2, True)]
     assert folders(config.dump_dir) == ["0", "2"]
     assert torch.equal(load(config, "2/root/input_0.pth"), inputs[2])
+
+
+def test_token_ids_are_compared_by_value(tmp_path):
+    config = DumpConfig(str(tmp_path), [numpy.int64(1), 2.0, "0"])
+    model = torch.nn.Identity()
+    register_hook(model, config)
+    for _ in range(3):
+        model(torch.ones(1))
+    assert folders(config.dump_dir) == ["1", "2"]
 
 
 def test_root_forward_called_directly_is_no_token(tmp_path):

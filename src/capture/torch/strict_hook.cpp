@@ -90,19 +90,20 @@ bool read_tokens(PyObject* list, StrictOptions* options) {
 }
 
 PyObject* new_dumper(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* keywords[] = {
-      "dump_dir",        "dump_dir_text", "analyze_path", "token_range", "tensor_part",
-      "statistics_mode", "dump_modules",  "dump_apis",    "last_logits", "module_list",
-      "to_dense",        "warn_once",     "after_fork",   nullptr};
+  static const char* keywords[] = {"dump_dir",    "dump_dir_text",   "analyze_path", "token_range",
+                                   "tensor_part", "statistics_mode", "dump_modules", "dump_apis",
+                                   "last_logits", "host_threads",    "module_list",  "to_dense",
+                                   "warn_once",   "after_fork",      nullptr};
   const char *dump_dir = nullptr, *dump_dir_text = nullptr, *analyze_path = nullptr;
   PyObject* tokens = nullptr;
-  int tensor_part = 2, statistics_mode = 0, dump_modules = 1, dump_apis = 0, last_logits = 0;
+  int tensor_part = 2, statistics_mode = 0, dump_modules = 1, dump_apis = 0, last_logits = 0,
+      host_threads = 1;
   StrictCallbacks callbacks;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$sssOiipppO!OOO", const_cast<char**>(keywords),
-                                   &dump_dir, &dump_dir_text, &analyze_path, &tokens, &tensor_part,
-                                   &statistics_mode, &dump_modules, &dump_apis, &last_logits,
-                                   &PyTuple_Type, &callbacks.module_list, &callbacks.to_dense,
-                                   &callbacks.warn_once, &callbacks.after_fork)) {
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "$sssOiipppiO!OOO", const_cast<char**>(keywords), &dump_dir, &dump_dir_text,
+          &analyze_path, &tokens, &tensor_part, &statistics_mode, &dump_modules, &dump_apis,
+          &last_logits, &host_threads, &PyTuple_Type, &callbacks.module_list, &callbacks.to_dense,
+          &callbacks.warn_once, &callbacks.after_fork)) {
     return nullptr;
   }
   if (tensor_part < 0 || tensor_part > 2 || statistics_mode < 0 || statistics_mode > 2) {
@@ -118,6 +119,7 @@ PyObject* new_dumper(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   options.dump_modules = dump_modules != 0;
   options.dump_apis = dump_apis != 0;
   options.last_logits = last_logits != 0;
+  options.host_threads = host_threads;
   if (!read_tokens(tokens, &options)) return nullptr;
   auto session = StrictSession::create(std::move(options), callbacks);
   if (session == nullptr) return nullptr;

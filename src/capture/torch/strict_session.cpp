@@ -92,6 +92,16 @@ std::string pending_exception_text() {
   return result;
 }
 
+// In C order; `out` has exactly the bytes of the elements.
+void copy_elements(const TensorView& view, std::span<std::byte> out) {
+  if (out.empty()) return;
+  if (view.is_contiguous()) {
+    std::memcpy(out.data(), view.contiguous_bytes().data(), out.size());
+  } else {
+    gather_bytes(view, 0, view.element_count(), out);
+  }
+}
+
 stats::TensorStats statistics_of(const TensorView& view, uint64_t size_bytes) {
   if (const BlockRunner runner = host_runner(size_bytes)) return stats::compute_stats(view, runner);
   return stats::compute_stats(view);
@@ -138,6 +148,7 @@ std::unique_ptr<StrictSession> StrictSession::create(StrictOptions options,
   session->access_ = TensorAccess::get();
   session->module_numbers_ = PyDict_New();
   if (session->access_ == nullptr || session->module_numbers_ == nullptr) return nullptr;
+  use_host_threads(session->options_.host_threads);
   session->start_writer();
   return session;
 }
@@ -362,13 +373,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
         tensor.content = TorchTreeTensor::Content::Payload;
         tensor.payload_size = plan.size_bytes;
         tensor.payload.reset(new std::byte[plan.size_bytes]);  // not zeroed: filled at once
-        if (plan.size_bytes == 0) continue;
-        if (plan.view.is_contiguous()) {
-          std::memcpy(tensor.payload.get(), plan.view.contiguous_bytes().data(), plan.size_bytes);
-        } else {
-          gather_bytes(plan.view, 0, plan.view.element_count(),
-                       std::span<std::byte>(tensor.payload.get(), plan.size_bytes));
-        }
+        copy_elements(plan.view, std::span(tensor.payload.get(), plan.size_bytes));
       }
     }
   }
@@ -458,7 +463,13 @@ int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTr
       }
     }
     if (!plan.seen) plan.seen = identity_.find(*access_, tensor, plan.view);
-    if (!plan.seen && !access_->storage_covers(tensor, look)) plan.readable = false;
+    if (!plan.seen && !access_->storage_covers(tensor, look)) {
+      plan.readable = false;
+      PyObject* key = Py_BuildValue("(s)", "uncovered");
+      warn(key, "A tensor in " + *visit.folder +
+                    " is not dumped: its storage is smaller than its shape.");
+      Py_XDECREF(key);
+    }
   }
   const bool linked = links_ && plan.seen && plan.seen->folder != nullptr;
   if (files && plan.readable && !linked) plan.size_bytes = payload_bytes(look);
@@ -514,8 +525,7 @@ int StrictSession::write_pth(const std::string& path, PyObject* tensor) {
       file->shape = view.shape;
       file->payload_size = size_bytes;
       file->payload.reset(new std::byte[size_bytes]);
-      if (size_bytes > 0)
-        gather_bytes(view, 0, view.element_count(), std::span(file->payload.get(), size_bytes));
+      copy_elements(view, std::span(file->payload.get(), size_bytes));
       (void)writer_->submit(
           size_bytes, [tree = tree_, path, file] { return tree->write_tensor_file(path, *file); });
     }

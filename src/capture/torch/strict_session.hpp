@@ -32,6 +32,7 @@ struct StrictOptions {
   bool dump_modules = true;
   bool dump_apis = false;
   bool last_logits = false;
+  int host_threads = 1;  // torch.get_num_threads()
 };
 
 /// Python functions the session calls; each is an owned reference until close().

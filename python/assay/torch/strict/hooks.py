@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import json
+import numbers
 import os
 import weakref
 from typing import Any, Optional
@@ -110,6 +111,8 @@ class Registration:
     """
 
     def __init__(self, model: Any, config: Any, device: str):
+        import torch
+
         from assay import _capture
 
         self._config = config
@@ -123,12 +126,13 @@ class Registration:
             dump_dir=os.path.abspath(config.dump_dir),
             dump_dir_text=config.dump_dir,
             analyze_path=self._analyze_path() if config.analyze is True else "",
-            token_range=[token for token in config.token_range if isinstance(token, int)],
+            token_range=_token_ids(config.token_range),
             tensor_part=int(config.tensor_part),
             statistics_mode=int(config.dump_statistics_mode),
             dump_modules="module" in config.mode,
             dump_apis="api" in config.mode,
             last_logits=bool(config.dump_last_logits),
+            host_threads=torch.get_num_threads(),
             module_list=tuple(config.module_list),
             to_dense=dense_cpu_tensor,
             warn_once=warn_once,
@@ -209,6 +213,11 @@ class Registration:
         _make_dump_dir(self._config.dump_dir)
         _write_model_tree(self._config.dump_dir, self._tree)
         return os.path.abspath(str(self._config.dump_dir))
+
+
+def _token_ids(token_range: list[Any]) -> list[int]:
+    """The entries that a token id can be equal to; NumPy integers and 1.0 are such, "1" is not."""
+    return [int(float(token)) for token in token_range if isinstance(token, numbers.Real) and float(token).is_integer()]
 
 
 def inert_hook() -> Any:
