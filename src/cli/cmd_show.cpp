@@ -200,12 +200,12 @@ void add_tree(const std::vector<Shown>& shown, Output* out) {
   }
   std::set<std::string> printed;
   for (const std::string& node_name : order) {
-    // Parents without records of their own get a line too, so that the indentation tells the truth.
+    // Parents come first, with a line even when they have no records: the indentation tells the truth.
     std::vector<std::string> missing;
     for (size_t dot = node_name.rfind('.'); dot != std::string::npos && dot > 0;
          dot = node_name.rfind('.', dot - 1)) {
       const std::string parent = node_name.substr(0, dot);
-      if (printed.contains(parent) || nodes.contains(parent)) continue;
+      if (printed.contains(parent)) continue;
       missing.push_back(parent);
     }
     std::reverse(missing.begin(), missing.end());

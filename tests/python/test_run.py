@@ -78,11 +78,11 @@ def test_records_come_in_execution_order(tree):
     rank_0 = [f"{r.step_name} {r.node} {r.role} {r.slot}".strip() for r in run.records.select(rank=0)]
     assert rank_0 == [
         "weights root.a weight weight",
-        "0 root output 0",
         "0 root.b input 0",  # the tree's order, not the alphabet's
         "0 root.b output",
         "0 root.a input 0",
         "0 root.a output",
+        "0 root output 0",  # after what it is made of
         "10 root.b input 0",
         "10 root.b output",
         "10 root.a input 0",

@@ -23,8 +23,7 @@
 namespace assay::run::sources {
 namespace {
 
-// ---- where is the tree?
-// ----------------------------------------------------------------------------------------
+// ---- where is the tree? --------------------------------------------------------------------------
 
 struct StepFolder {
   std::string name;  // "0", "weights"
@@ -200,39 +199,15 @@ class Finder {
   }
 };
 
-// ---- in which order did it run?
-// --------------------------------------------------------------------------------
+// ---- in which order did it run? ------------------------------------------------------------------
 
-/// Numbers for the folders of one step that put them into execution order as far as the tree knows
-/// it.
+/// Numbers that put the tensors of one step into the order in which they came to be, as far as the
+/// tree knows it: a module's inputs when it is entered, its outputs when it returns, so that what a
+/// module computed stands behind what its children computed.
 class ExecutionOrder {
  public:
   explicit ExecutionOrder(const std::optional<TopologyNode>& tree) {
-    if (!tree) return;
-    std::vector<const TopologyNode*> nodes;
-    collect(*tree, &nodes);
-    const bool numbered = tree->exec_order.value_or(-1) >= 0 && nodes.size() > 1;
-    // A counter taken when a module returns gives the root the highest number, one taken at entry
-    // the lowest.
-    bool at_return = false;
-    if (numbered) {
-      for (const TopologyNode* node : nodes)
-        at_return |= node->exec_order.value_or(-1) >= 0 && *node->exec_order < *tree->exec_order;
-      // A node that never ran keeps the place that the tree gives it, behind the last numbered one
-      // before it.
-      int64_t last = -1;
-      std::vector<std::pair<int64_t, const TopologyNode*>> keyed;
-      for (const TopologyNode* node : nodes) {
-        if (node->exec_order.value_or(-1) >= 0) last = *node->exec_order;
-        keyed.emplace_back(last, node);
-      }
-      std::stable_sort(keyed.begin(), keyed.end(),
-                       [](const auto& a, const auto& b) { return a.first < b.first; });
-      for (size_t i = 0; i < keyed.size(); ++i) nodes[i] = keyed[i].second;
-    }
-    api_before_module_ = at_return;
-    for (size_t i = 0; i < nodes.size(); ++i)
-      places_.try_emplace(nodes[i]->name, Place{i, &nodes[i]->type});
+    if (tree) visit(*tree);
   }
 
   [[nodiscard]] bool knows(const std::string& node) const { return places_.contains(node); }
@@ -243,36 +218,60 @@ class ExecutionOrder {
     return found == places_.end() ? std::string() : *found->second.type;
   }
 
-  /// Folders with equal numbers are ordered by name. An API folder "{module}.{function}[.n]" stands
-  /// with its module.
-  [[nodiscard]] uint64_t number_of(const std::string& node) const {
+  /// Tensors with equal numbers are ordered by the name of their node. The calls of an API folder
+  /// "{module}.{function}[.n]" stand right before the outputs of their module.
+  [[nodiscard]] uint64_t number_of(const std::string& node, Role role) const {
     std::string ancestor = node;
     for (;;) {
       if (const auto found = places_.find(ancestor); found != places_.end()) {
-        const bool is_module = ancestor.size() == node.size();
-        return 2 * found->second.position + (is_module == api_before_module_ ? 1 : 0);
+        const Place& place = found->second;
+        if (ancestor.size() != node.size()) return place.exit - 1;
+        return role == Role::Output ? place.exit : place.entry;
       }
       const size_t dot = ancestor.rfind('.');
-      if (dot == std::string::npos) return places_.empty() ? 0 : 2 * places_.size();
+      if (dot == std::string::npos) return next_;
       ancestor.resize(dot);
     }
   }
 
  private:
   struct Place {
-    uint64_t position;
-    const std::string* type;
+    uint64_t entry = 0;
+    uint64_t exit = 0;
+    const std::string* type = nullptr;
   };
-  static void collect(const TopologyNode& node, std::vector<const TopologyNode*>* out) {
-    out->push_back(&node);
-    for (const TopologyNode& child : node.children) collect(child, out);
+
+  void visit(const TopologyNode& node) {
+    // Of a name that occurs twice the first place counts.
+    const bool is_new = places_.try_emplace(node.name, Place{next_, next_ + 1, &node.type}).second;
+    next_ += 1;
+    for (const TopologyNode* child : in_execution_order(node.children)) visit(*child);
+    if (is_new) places_[node.name].exit = next_ + 1;
+    next_ += 2;
   }
+
+  /// By recorded numbers, whether they were taken at entry or at return. A child that never ran
+  /// keeps its place behind the one before it.
+  static std::vector<const TopologyNode*> in_execution_order(
+      const std::vector<TopologyNode>& children) {
+    std::vector<std::pair<int64_t, const TopologyNode*>> keyed;
+    int64_t last = -1;
+    for (const TopologyNode& child : children) {
+      if (child.exec_order.value_or(-1) >= 0) last = *child.exec_order;
+      keyed.emplace_back(last, &child);
+    }
+    std::stable_sort(keyed.begin(), keyed.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<const TopologyNode*> ordered;
+    for (const auto& [key, child] : keyed) ordered.push_back(child);
+    return ordered;
+  }
+
   std::unordered_map<std::string, Place> places_;
-  bool api_before_module_ = false;
+  uint64_t next_ = 0;
 };
 
-// ---- statistics.csv
-// --------------------------------------------------------------------------------------------
+// ---- statistics.csv ------------------------------------------------------------------------------
 
 struct StatisticsRow {
   std::string node_type;
@@ -343,7 +342,7 @@ void apply_statistics(const StatisticsRow& row, TensorRecord* record) {
 /// step has a group of rows for each call, but only the files of the last one; rows without a file
 /// become records of their own.
 void join_statistics(const std::vector<StatisticsRow>& rows, const TensorRecord& example,
-                     size_t first, Run* run) {
+                     const ExecutionOrder& order, size_t first, Run* run) {
   std::map<std::pair<Role, std::string>, std::vector<const StatisticsRow*>> groups;
   for (const StatisticsRow& row : rows) groups[{row.role, row.index}].push_back(&row);
   for (const auto& [key, members] : groups) {
@@ -369,6 +368,7 @@ void join_statistics(const std::vector<StatisticsRow>& rows, const TensorRecord&
       }
       TensorRecord record = example;
       record.role = role;
+      record.order = order.number_of(record.node, role);
       record.slot = fits && !files.empty() ? run->records[files[i % per_call]].slot : index;
       record.call = call;
       apply_statistics(*members[i], &record);
@@ -377,8 +377,7 @@ void join_statistics(const std::vector<StatisticsRow>& rows, const TensorRecord&
   }
 }
 
-// ---- reading
-// ---------------------------------------------------------------------------------------------------
+// ---- reading -------------------------------------------------------------------------------------
 
 class Reader {
  public:
@@ -465,8 +464,13 @@ class Reader {
                       : -1;
     record.node = node;
     record.op_type = order_->type_of(node);
-    record.order = order_->number_of(node);
+    record.order = order_->number_of(node, Role::Input);
     return record;
+  }
+
+  void set_role(Role role, TensorRecord* record) const {
+    record->role = role;
+    record->order = order_->number_of(record->node, role);
   }
 
   static void set_file(const FolderEntry& entry, TensorRecord* record) {
@@ -542,7 +546,7 @@ class Reader {
         continue;
       }
       TensorRecord record = example;
-      record.role = name->role;
+      set_role(name->role, &record);
       record.slot = name->slot;
       set_file(entry, &record);
       if (name->execution) {
@@ -566,7 +570,7 @@ class Reader {
       for (size_t i = first; i < run_->records.size(); ++i)
         run_->records[i].op_type = example.op_type;
     }
-    join_statistics(rows, example, first, run_);
+    join_statistics(rows, example, *order_, first, run_);
   }
 
   void note_unfinished(const std::string& name) {
