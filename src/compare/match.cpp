@@ -77,7 +77,7 @@ class Matcher {
       out_.mine_layer_type = mine_layers_.type;
     }
     const bool by_policy = levels_ && (options_.level != Level::Api || options_.msit);
-    rules_ = by_policy ? policy_pairs() : leftover_pairs();
+    if (levels_) rules_ = by_policy ? policy_pairs() : leftover_pairs();
     for (const auto& [golden_rank, mine_rank] : ranks_) {
       for (const auto& [golden_token, mine_token] : tokens_) {
         const Place golden_place{golden_rank, golden_token};

@@ -122,10 +122,10 @@ std::vector<std::string> row_numbers(const Row& row) {
   return {"-", "-", "-"};
 }
 
-// What a row is called: token in front when there are several.
-std::string row_name(const Row& row, bool show_token) {
-  const std::string token = show_token ? "token " + std::to_string(row.token_id) + " " : "";
-  return token + row.label;
+// What a row is called: the end of its label, behind the token when there are several.
+std::string row_name(const Row& row, bool show_token, size_t width) {
+  const std::string token = show_token ? std::to_string(row.token_id) + " " : "";
+  return token + shorten(row.label, width > token.size() + 8 ? width - token.size() : 8);
 }
 
 bool has_several_tokens(const Comparison& comparison) {
@@ -145,14 +145,15 @@ void append_worst_rows(const Comparison& comparison, const TerminalOptions& opti
   const size_t fixed = 3 * (kNumberWidth + 1) + mark_width;
   const size_t name_width = width > fixed + 16 ? width - fixed : 16;
   const Columns head = heads(comparison);
-  *out += "\n" + paint(pad_right("worst rows", name_width), kBold, options.colour);
+  const bool show_token = has_several_tokens(comparison);
+  *out += "\n" + paint(pad_right(show_token ? "worst rows, by token" : "worst rows", name_width),
+                       kBold, options.colour);
   for (const char* text : {head.first, head.second, head.third}) {
     *out += " " + pad_left(text, kNumberWidth);
   }
   *out += "\n";
-  const bool show_token = has_several_tokens(comparison);
   for (const Row* row : worst) {
-    *out += pad_right(shorten(row_name(*row, show_token), name_width), name_width);
+    *out += pad_right(row_name(*row, show_token, name_width), name_width);
     if (!row->comparable) {
       *out += " " + shorten(row->fail_reason, fixed - 1) + "\n";
       continue;

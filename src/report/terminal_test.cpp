@@ -70,6 +70,14 @@ TEST(TerminalReport, SortsByErrorAndLeavesEqualRowsOut) {
   EXPECT_EQ(text.find("equal "), std::string::npos);
 }
 
+TEST(TerminalReport, NeverCutsTheTokenOff) {
+  const std::string label = "model." + std::string(80, 'x') + " output";
+  const std::string text = terminal_report(
+      make_comparison({make_row(11, label, 0.5), make_row(2, label + "2", 0.4)}), {.files = {}});
+  EXPECT_NE(text.find("\n11 ...x"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n2 ...x"), std::string::npos) << text;
+}
+
 TEST(Verdict, CountsAPairOfSeveralSheetsOnce) {
   Comparison comparison = make_comparison({make_row(0, "a", 0.5)});
   comparison.sheets.push_back(comparison.sheets[0]);

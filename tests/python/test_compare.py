@@ -217,3 +217,30 @@ def test_errors_have_code_and_path(folders, tmp_path):
         assay.compare(*folders, thresholds=[{"x": 1}])
     with pytest.raises(assay.FormatError, match="level must be"):
         assay.compare(*folders, level="token")
+
+
+def test_the_planted_fault_is_the_first_row_beyond_its_limit(tmp_path):
+    """The life of a tensor: a model, two captures of generate(), the comparison, one wrong RMSNorm weight."""
+    pytest.importorskip("assay._capture", reason="the capture half is not built")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, vocab_size=128
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    ids = torch.arange(8)[None]
+    with assay.capture(model, str(tmp_path / "golden")):
+        model.generate(ids, max_new_tokens=2, do_sample=False)
+    with torch.no_grad():
+        model.model.layers[1].input_layernorm.weight *= 1.03
+    model = model.to(torch.bfloat16)
+    with assay.capture(model, str(tmp_path / "mine")):
+        model.generate(ids, max_new_tokens=2, do_sample=False)
+
+    result = assay.compare(tmp_path / "golden", tmp_path / "mine", rel_l2=0.02)
+
+    assert result.coverage == 100.0
+    failed = [row["node"] for row in result.rows if row["result"] == "fail"]
+    assert failed[0] == "model.layers.1.input_layernorm output"
+    layers = assay.compare(tmp_path / "golden", tmp_path / "mine", level="layer").rows
+    assert len(layers) == 3 * 2  # layers, tokens
