@@ -64,9 +64,23 @@ void append_stats(std::string& out, const stats::TensorStats& stats) {
   return {batch.dims.data() + record.first_dim, static_cast<size_t>(record.ndim)};
 }
 
+[[nodiscard]] bool needs_escapes(std::string_view text) {
+  for (const char c : text) {
+    if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
+      return true;  // bytes from 0x80 on are negative
+  }
+  return false;
+}
+
 void append_string(std::string& out, std::string_view key, std::string_view text) {
   out += key;
-  out += json_quote(text);
+  if (needs_escapes(text)) {
+    out += json_quote(text);
+    return;
+  }
+  out += '"';
+  out += text;
+  out += '"';
 }
 
 }  // namespace

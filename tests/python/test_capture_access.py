@@ -5,7 +5,8 @@ through the DLPack exchange table and through attributes as on torch before 2.10
 from __future__ import annotations
 
 import warnings
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -42,11 +43,28 @@ READABLE = {
     **{
         str(dtype): lambda dtype=dtype: torch.zeros(3).to(dtype)
         for dtype in (
-            torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64, torch.int32,
-            torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.complex32,
-            torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2,
-            torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
-        )  # fmt: skip
+            torch.float64,
+            torch.float32,
+            torch.float16,
+            torch.bfloat16,
+            torch.bool,
+            torch.int64,
+            torch.int32,
+            torch.int16,
+            torch.int8,
+            torch.uint8,
+            torch.uint16,
+            torch.uint32,
+            torch.uint64,
+            torch.complex32,
+            torch.complex64,
+            torch.complex128,
+            torch.float8_e4m3fn,
+            torch.float8_e4m3fnuz,
+            torch.float8_e5m2,
+            torch.float8_e5m2fnuz,
+            torch.float8_e8m0fnu,
+        )
     },
     **{
         str(dtype): lambda dtype=dtype: torch.empty(3, dtype=dtype)

@@ -8,6 +8,7 @@ on the CPU as well, which is how it is tested.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Optional
 
 import torch
@@ -31,9 +32,19 @@ class DevicePath:
         self._rows: list[Optional[torch.Tensor]] = []
         self._copies: list[Optional[torch.Tensor]] = []
         self._streams: dict[torch.device, Any] = {}
+        self.in_graph_capture = 0  # tensors met while a CUDA graph was being recorded
 
     def send(self, tensor: torch.Tensor) -> None:
-        """Starts the work for one tensor; returns before it is done. Nothing of the tensor is kept alive."""
+        """Starts the work for one tensor; returns before it is done. Nothing of the tensor is kept alive.
+
+        Raises:
+            RuntimeError: a CUDA graph is being recorded: any work of ours would become part of it, or break it.
+        """
+        if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+            self.in_graph_capture += 1
+            if self.in_graph_capture == 1:
+                print("assay: warning: modules inside a CUDA graph are out of sight", file=sys.stderr)
+            raise RuntimeError("inside the capture of a CUDA graph")
         with torch.no_grad():
             source = tensor.detach()
             if source.is_conj() or source.is_neg():
@@ -48,6 +59,8 @@ class DevicePath:
             One pair a tensor: count, NaN, +Inf, -Inf, min, max, mean, L2 over the finite values; and a CPU tensor.
         """
         rows, copies = self._rows, self._copies
+        if not rows:
+            return []
         self._rows, self._copies = [], []
         for stream in self._streams.values():
             stream.synchronize()
@@ -109,7 +122,7 @@ class DevicePath:
             return tensor.to("cpu", copy=True)  # no pinned staging known: correct, and it waits
         stream = self._streams.get(tensor.device)
         if stream is None:
-            stream = self._streams[tensor.device] = torch.cuda.Stream(tensor.device)
+            stream = self._streams[tensor.device] = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
         # The copy on the device happens in the model's stream, before anything can overwrite the tensor.
         staged = tensor.clone(memory_format=torch.contiguous_format)
         host = torch.empty(staged.shape, dtype=staged.dtype, device="cpu", pin_memory=True)

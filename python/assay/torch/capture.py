@@ -10,12 +10,12 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import platform
 import sys
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 
@@ -24,7 +24,7 @@ from assay import _capture, _manifest
 from assay.errors import Error, FormatError, make_error
 from assay.torch import _topology
 from assay.torch._device import DevicePath
-from assay.torch._topology import NodePlan, Pattern
+from assay.torch._topology import Pattern
 
 __all__ = ["Capture", "capture"]
 
@@ -36,7 +36,7 @@ _DATA_LEVELS = ("full", "stats", "none")
 _TOOL = f"assay {assay.__version__}"
 
 # Captures that are still open when the interpreter ends are closed then.
-_open: "set[Capture]" = set()
+_open: set[Capture] = set()
 _open_lock = threading.Lock()
 
 
@@ -64,7 +64,7 @@ def _named_models(models: Models) -> dict[str, torch.nn.Module]:
     return named
 
 
-def _patterns(value: Union[None, Pattern, Sequence[Pattern]]) -> list[Pattern]:
+def _patterns(value: Union[Pattern, Sequence[Pattern], None]) -> list[Pattern]:
     if value is None:
         return []
     return [value] if isinstance(value, (str, type)) else list(value)
@@ -135,12 +135,12 @@ class Capture:
     def __init__(
         self,
         models: Models,
-        path: Union[str, "os.PathLike[str]"],
+        path: Union[str, os.PathLike[str]],
         *,
         steps: Steps,
         data: str,
-        include: Union[None, Pattern, Sequence[Pattern]],
-        exclude: Union[None, Pattern, Sequence[Pattern]],
+        include: Union[Pattern, Sequence[Pattern], None],
+        exclude: Union[Pattern, Sequence[Pattern], None],
         inputs: bool,
         outputs: bool,
         weights: bool,
@@ -181,6 +181,7 @@ class Capture:
             "inference_mode": torch.is_inference_mode_enabled(),
         }
         self._plans = _topology.plan_nodes(named, _patterns(include), _patterns(exclude))
+        self._device = DevicePath(stats=data != "none", data=data == "full")
         self._session = _capture.Session(
             folder=str(self._folder.rank),
             data=data,
@@ -190,7 +191,7 @@ class Capture:
             digest=digest,
             verify=verify,
             wanted=step_test,
-            device=DevicePath(stats=data != "none", data=data == "full"),
+            device=self._device,
             force_device=_force_device,
             queue_bytes=queue_bytes,
             drop=on_full == "drop",
@@ -217,7 +218,7 @@ class Capture:
             _open.add(self)
 
     def _record_weights(self) -> None:
-        entries = []
+        entries: list[tuple[int, str, torch.Tensor, bool]] = []
         for number, plan in enumerate(self._plans):
             if not plan.planned and _topology._has_forward(plan.module):
                 continue  # left out by include or exclude
@@ -259,6 +260,8 @@ class Capture:
 
     def _missed(self) -> list[tuple[str, str, int]]:
         missed = [(p.name, p.hidden, 1) for p in self._plans if p.hidden and p.planned]
+        if self._device.in_graph_capture:
+            missed.append(("", "inside a CUDA graph", self._device.in_graph_capture))
         if self._session.stats()["steps"]:
             executed = self._session.executed()
             missed += [
@@ -331,7 +334,7 @@ class Capture:
         except Error as error:
             print(f"assay: error: {error}; the run opens, but counts as incomplete", file=sys.stderr)
 
-    def __enter__(self) -> "Capture":
+    def __enter__(self) -> Capture:
         return self
 
     def __exit__(
@@ -345,12 +348,12 @@ class Capture:
 
 def capture(
     models: Models,
-    path: Union[str, "os.PathLike[str]"],
+    path: Union[str, os.PathLike[str]],
     *,
     steps: Steps = None,
     data: str = "full",
-    include: Union[None, Pattern, Sequence[Pattern]] = None,
-    exclude: Union[None, Pattern, Sequence[Pattern]] = None,
+    include: Union[Pattern, Sequence[Pattern], None] = None,
+    exclude: Union[Pattern, Sequence[Pattern], None] = None,
     inputs: bool = True,
     outputs: bool = True,
     weights: bool = False,
