@@ -488,6 +488,12 @@ def test_a_full_disk_leaves_no_half_report(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def catches_interrupts(pid):
+    with open(f"/proc/{pid}/status") as status:
+        caught = next(line for line in status if line.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) & (1 << (signal.SIGINT - 1)) != 0
+
+
 def test_ctrl_c_leaves_no_half_report(tmp_path):
     size = 400_000_000
     for side in ("g", "m"):
@@ -497,7 +503,9 @@ def test_ctrl_c_leaves_no_half_report(tmp_path):
     process = subprocess.Popen(
         [binary(), "compare", "g", "m", "-o", "out"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    time.sleep(0.2)
+    while not catches_interrupts(process.pid):
+        assert process.poll() is None
+        time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
