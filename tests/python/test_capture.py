@@ -834,6 +834,22 @@ def test_a_capture_that_is_never_removed_ends_with_the_process(tmp_path: Path) -
     check_files(tmp_path / "run")
 
 
+def test_a_worker_that_outlives_the_main_thread_is_captured_to_its_end(tmp_path: Path) -> None:
+    program = (
+        "import sys, threading, torch, assay\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "assay.capture(model, sys.argv[1])\n"
+        "main = threading.main_thread()\n"
+        "def work():\n"
+        "    main.join()\n"
+        "    model(torch.ones(1, 4))\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "run")], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    assert manifest_of(tmp_path / "run")["complete"] and len(records_of(tmp_path / "run")) == 2
+
+
 def test_a_model_that_dies_under_its_capture(tmp_path: Path) -> None:
     model: Optional[nn.Module] = Mlp()
     handle = assay.capture(model, tmp_path / "run")

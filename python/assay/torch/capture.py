@@ -45,9 +45,8 @@ def _close_open_captures() -> None:
         handle.remove()
 
 
-# Before threads are joined and modules torn down where Python offers that, which it does since 3.9.
-_register_early = getattr(threading, "_register_atexit", atexit.register)
-_register_early(_close_open_captures)
+# After the host's threads have been joined: a worker may run the model to its very end.
+atexit.register(_close_open_captures)
 
 
 def _named_models(models: Models) -> dict[str, torch.nn.Module]:
