@@ -184,6 +184,15 @@ def test_last_logits_of_a_module_that_returns_a_tuple_of_a_root_that_returns_a_t
     ]
 
 
+@pytest.mark.parametrize("logits", [False, True])
+def test_a_list_that_contains_itself_ends(tmp_path, logits):
+    value = ["text"]
+    value.append(value)
+    model = constant_model(value)
+    register_hook(model, DumpConfig(str(tmp_path), dump_last_logits=logits))
+    assert model() is value
+
+
 def test_second_config_is_the_first_and_second_registration_is_ignored(tmp_path, caplog):
     config = DumpConfig(str(tmp_path), [0])
     assert DumpConfig() is config

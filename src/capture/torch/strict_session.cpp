@@ -222,7 +222,7 @@ int StrictSession::leave(StrictModule& module, PyObject* object, PyObject* argum
         if (wanted) status = flush_logits(token);
         Py_CLEAR(last_outputs_);
         last_module_ = nullptr;
-      } else if (wanted && contains_tensor(result)) {
+      } else if (wanted && contains_tensor(result, 0)) {
         Py_INCREF(result);
         Py_XSETREF(last_outputs_, result);
         last_module_ = &module;
@@ -298,11 +298,11 @@ void StrictSession::number(StrictModule& module) {
   Py_XDECREF(value);
 }
 
-bool StrictSession::contains_tensor(PyObject* value) const {
+bool StrictSession::contains_tensor(PyObject* value, int depth) const {
   if (access_->is_tensor(value)) return true;
-  if (!PyTuple_Check(value) && !PyList_Check(value)) return false;
+  if ((!PyTuple_Check(value) && !PyList_Check(value)) || depth >= kMaxDepth) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-    if (contains_tensor(PySequence_Fast_GET_ITEM(value, i))) return true;
+    if (contains_tensor(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
   }
   return false;
 }

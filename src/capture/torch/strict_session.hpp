@@ -104,7 +104,7 @@ class StrictSession {
   [[nodiscard]] bool admit_without_gil(uint64_t size_bytes);
   void submit_pending();
   [[nodiscard]] bool wanted_now(int64_t* token) const;
-  [[nodiscard]] bool contains_tensor(PyObject* value) const;
+  [[nodiscard]] bool contains_tensor(PyObject* value, int depth) const;
   [[nodiscard]] int flush_logits(int64_t token);
   [[nodiscard]] int dump(writer::TorchTreeVisit visit, PyObject* inputs, PyObject* outputs,
                          bool can_be_source);
