@@ -117,9 +117,11 @@ void run_on_host_threads(void (*body)(void* data, size_t index), void* data, siz
 
 void use_host_threads(int thread_count) {
   state().thread_count.store(thread_count > 1 ? static_cast<unsigned>(thread_count) : 1);
-  state().model_thread.store(pthread_self());
+  claim_host_threads();
   (void)libgomp();
 }
+
+void claim_host_threads() noexcept { state().model_thread.store(pthread_self()); }
 
 BlockRunner host_runner(uint64_t size_bytes) noexcept {
   HostThreadState& s = state();

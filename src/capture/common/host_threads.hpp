@@ -15,6 +15,8 @@ using BlockRunner = void (*)(void (*body)(void* data, size_t index), void* data,
 /// How many threads the host computes with (torch.get_num_threads()), and that the calling thread
 /// is the one that runs the model: another thread would start a second OpenMP pool.
 void use_host_threads(int thread_count);
+/// The calling thread is the one that runs the model, where that is known only later.
+void claim_host_threads() noexcept;
 
 /// Regions below this size are not worth a fork and join.
 inline constexpr uint64_t kParallelBytes = 128u << 10;

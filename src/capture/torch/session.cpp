@@ -469,6 +469,8 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
       if (!nested) {
         auto step = pending_ != nullptr ? std::move(pending_) : new_step(steps_started_);
         pending_ = nullptr;
+        // Servers create the capture on one thread and run the model on another.
+        if (steps_started_ == 0) claim_host_threads();
         ++steps_started_;
         ++roots_active_;
         latest_ = step;
