@@ -135,10 +135,12 @@ TEST(AsyncWriter, IsDeadInAForkedChildAndAliveInTheParent) {
         !writer.alive() && !writer.admit(1) && !writer.submit(0, [] { return Status{}; });
     writer.flush();
     writer.close();
+#if !defined(__SANITIZE_THREAD__)  // TSan ends a forked child that starts a thread
     {
-      AsyncWriter own;
+      AsyncWriter own;  // a writer of the child's own works
       own.submit(0, [] { return Status{}; });
-    }  // a writer of the child's own works
+    }
+#endif
     _exit(silent ? 0 : 1);
   }
   int status = -1;
