@@ -88,15 +88,15 @@ Status StepFile::finish(std::string header_json, uint64_t size_bytes) {
   if (header_json.size() > header_bytes_ - 8) {
     return fail(Error{Errc::Internal, path_, {}, "the header outgrew its reserved region"});
   }
-  std::string region;
-  region.reserve(header_bytes_);
-  append(region, header_bytes_ - 8);
-  region += header_json;
-  region.resize(header_bytes_, ' ');
-  ASSAY_TRY_STATUS(write_fully(buffered_fd_, 0, as_bytes(region)));
+  header_json.resize(header_bytes_ - 8, ' ');
+  ASSAY_TRY_STATUS(write_fully(buffered_fd_, 8, as_bytes(header_json)));
   if (::ftruncate(buffered_fd_, static_cast<off_t>(size_bytes)) != 0) {
     return fail(errno_error(errno, "truncate", path_));
   }
+  // The length comes last: a host killed in between leaves a zero, never the length of half a header.
+  std::string length;
+  append(length, header_bytes_ - 8);
+  ASSAY_TRY_STATUS(write_fully(buffered_fd_, 0, as_bytes(length)));
   if (direct_fd_ >= 0) ::close(direct_fd_);
   direct_fd_ = -1;
   const int closed = ::close(buffered_fd_);
