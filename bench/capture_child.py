@@ -4,7 +4,7 @@
     python -m bench.capture_child --model S --group extended --rounds 21 --budget 120 --work DIR --out FILE
 
 Every round visits each variant once, in a new random order. A disturbed sample (bench/measure.py) is repeated at most
-three times; what stays disturbed is kept as such. The rounds end early when the budget is spent.
+`--retries` times; what stays disturbed is kept as such. The rounds end early when the budget is spent.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from typing import Any
 
 from bench import models, variants
 from bench.measure import MAX_WAIT_SHARE, Disturbance, NotAvailable, Series, load_average, shuffled
+from bench.scratch import scratch_folder
 
-MAX_RETRIES = 3
 
-
-def run(spec: models.ModelSpec, group: str, rounds: int, budget: float, work: Path, cpu: bool) -> dict[str, Any]:
+def run(
+    spec: models.ModelSpec, group: str, rounds: int, budget: float, work: Path, cpu: bool, retries: int
+) -> dict[str, Any]:
     """Returns {variant: {status, samples ...}} of one group of variants on one model.
 
     With `cpu`: one thread for the model and CPU time of all threads instead of wall time. Nothing is disturbed then,
@@ -67,7 +68,7 @@ def run(spec: models.ModelSpec, group: str, rounds: int, budget: float, work: Pa
             for variant, target, series in shuffled(active, generator):
                 if series.failed:
                     continue
-                for _ in range(1 + MAX_RETRIES):
+                for _ in range(1 + retries):
                     visit += 1
                     gc.collect()
                     gc.disable()
@@ -101,12 +102,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--budget", type=float, default=120, help="seconds after which no round is started")
     parser.add_argument("--cpu", action="store_true", help="one thread, CPU time instead of wall time")
+    parser.add_argument("--retries", type=int, default=3)
     parser.add_argument("--work", type=Path, required=True, help="folder on the disk that is measured")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    os.environ["ASSAY_BENCH_WORK"] = str(arguments.work)
     spec = models.MODELS[arguments.model]
-    result = run(spec, arguments.group, arguments.rounds, arguments.budget, arguments.work, arguments.cpu)
+    with scratch_folder(arguments.work) as work:
+        os.environ["ASSAY_BENCH_WORK"] = str(work)
+        result = run(spec, arguments.group, arguments.rounds, arguments.budget, work, arguments.cpu, arguments.retries)
     arguments.out.write_text(json.dumps(result))
     return 0
 

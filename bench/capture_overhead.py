@@ -43,6 +43,7 @@ GOALS: dict[str, dict[str, float]] = {
 }
 GROUPS = ("extended", "strict")
 RIVAL_GROUPS = ("msprobe-statistics", "msprobe-full")
+QUICK_ROUNDS = 9  # runs with fewer rounds do not repeat disturbed samples
 RIVAL_PACKAGE = "mindstudio-probe==26.2.0"
 
 
@@ -80,6 +81,7 @@ def run_child(
         command = [str(python), "-m", "bench.capture_child", "--model", model, "--group", group]
         command += ["--rounds", str(rounds), "--budget", str(budget), "--work", str(work), "--out", str(out)]
         command += ["--cpu"] if cpu else []
+        command += ["--retries", "0"] if rounds < QUICK_ROUNDS else []
         threads = 1 if cpu else models.THREADS
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
         done = subprocess.run(
@@ -166,7 +168,7 @@ def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]]
         if only_models and spec.name not in only_models:
             continue
         for group, python in pythons.items():
-            rounds = max(2, spec.rounds // 5) if quick else 5 if cpu else spec.rounds
+            rounds = max(2, spec.rounds // 4) if quick else 5 if cpu else spec.rounds
             budget = 20.0 if quick else 240.0
             print(f"{section.key}: {spec.name}, {group} ...", file=sys.stderr, flush=True)
             try:
@@ -179,7 +181,7 @@ def run(build: Path, rivals: bool, quick: bool, only_models: Optional[list[str]]
     section.load = (before, load_average())
     section.notes = [
         "A sample is a burst of steps (S 4, S-decode 8, M 1) after one step that is not timed, then one wait until "
-        "every byte was handed over; figures are per step. Installing, removing and deleting files is not timed.",
+        "every byte was handed over; figures are per step. Installing, removing and clearing files is not timed.",
     ]
     if cpu:
         for row in section.rows:

@@ -20,7 +20,20 @@ from typing import Optional
 from bench.measure import iqr, load_average, machine, median, shuffled
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
 
-COLUMNS = ["", "pair MB", "ms", "IQR", "fastest", "CPU ms", "GB/s", "best GB/s", "resident MB", "goal", "met"]
+COLUMNS = [
+    "",
+    "pair MB",
+    "ms",
+    "IQR",
+    "fastest",
+    "CPU ms",
+    "GB/s",
+    "best GB/s",
+    "GB/CPU s",
+    "resident MB",
+    "goal",
+    "met",
+]
 MIB = 1 << 20
 MAX_RESIDENT = 512 * MIB
 RATE_GOAL = 5e9
@@ -109,6 +122,7 @@ def row_of(command: Command) -> Row:
         row.cells["pair MB"] = f"{command.pair_bytes / 1e6:.0f}"
         row.cells["GB/s"] = f"{command.pair_bytes / seconds / 1e9:.2f}"
         row.cells["best GB/s"] = f"{command.pair_bytes / fastest / 1e9:.2f}"
+        row.cells["GB/CPU s"] = f"{command.pair_bytes / max(median(command.cpu), 1e-9) / 1e9:.2f}"
     goals, met = [], []
     if command.goal_seconds is not None:
         goals.append(f"{command.goal_seconds * 1e3:.0f} ms")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, Optional
 from bench.measure import NotAvailable
 from bench.models import ModelSpec
 from bench.rivals import torch_hooks
+from bench.scratch import empty
 
 NEVER = 1_000_000_000  # a step no bench reaches
 
@@ -261,9 +261,9 @@ class Msprobe(Variant):
         self._debugger.start(model=self._model)
 
     def detach(self) -> None:
-        """Stops and deletes what was written."""
+        """Stops and empties what was written."""
         self._debugger.stop()
-        shutil.rmtree(self._folder / "dump", ignore_errors=True)
+        empty(self._folder / "dump")
 
     def check(self, folder: Path, steps: int, spec: ModelSpec) -> None:
         """Requires a dump.json a step."""
@@ -302,7 +302,7 @@ def timed_visit(
     disturbance: Any,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Any:
-    """Runs one visit and returns its Sample. `folder` must not exist; it is deleted at the end.
+    """Runs one visit and returns its Sample. `folder` must not exist; its files are emptied at the end.
 
     The caller holds `torch.no_grad()`. `clock` is wall time, or `time.process_time` for CPU time of all threads.
     """
@@ -329,11 +329,11 @@ def timed_visit(
             variant.detach()
         if not getattr(variant, "checked", False):
             # Once is enough: every visit does the same, and reading a dump back disturbs the next sample.
-            # Captures complete their files when they are detached; msprobe deletes its own there.
+            # Captures complete their files when they are detached; msprobe has one folder for all visits.
             if not isinstance(variant, Msprobe):
                 variant.check(folder, spec.burst + 1, spec)
             variant.checked = True  # type: ignore[attr-defined]
             variant.bytes_per_step = tree_bytes(folder)[1] / (spec.burst + 1)  # type: ignore[attr-defined]
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        empty(folder)
     return Sample((returned - start) / spec.burst, (finished - start) / spec.burst, False, share)

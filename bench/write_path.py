@@ -15,7 +15,6 @@ import json
 import mmap
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any
 from bench import models, variants
 from bench.measure import MAX_WAIT_SHARE, Disturbance, NotAvailable, Sample, Series, load_average, machine, shuffled
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
+from bench.scratch import empty, scratch_folder
 
 COLUMNS = ["", "files", "MB", "ms", "IQR", "GB/s", "of raw", "of minima", "n", "goal", "met"]
 BLOCK = 4 << 20
@@ -149,7 +149,7 @@ def one_step(variant: variants.Variant, model: Any, folder: Path, disturbance: D
             raise RuntimeError("the strict layout was not written before")
         files, size = variants.tree_bytes(folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        empty(folder)
     return Sample(returned - start, finished - start, share > MAX_WAIT_SHARE, share), files, size
 
 
@@ -188,7 +188,6 @@ def measure(spec: models.ModelSpec, work: Path, rounds: int, budget: float) -> l
             strict.flush()
             strict.detach()
             raw_files.load(folder)
-            shutil.rmtree(folder)
             active.append(raw_files)
         end = time.monotonic() + budget
         visit = 0
@@ -272,7 +271,7 @@ def run(build: Path, quick: bool) -> Section:
     section.notes = [
         "A step of a model that computes nothing and returns the tensors S (M) has as module outputs; with hooks and, "
         "in the native layout, statistics. Until every byte was handed over. `of raw`: speed beside the raw writes "
-        "(for the native layout the faster of the two); files are deleted after each sample.",
+        "(for the native layout the faster of the two); files are emptied after each sample (bench/scratch.py).",
     ]
     return section
 
@@ -280,7 +279,8 @@ def run(build: Path, quick: bool) -> Section:
 def main() -> None:
     """The child of measure_in_child()."""
     name, work, rounds, budget, out = sys.argv[1:6]
-    rows = measure(models.MODELS[name], Path(work), int(rounds), float(budget))
+    with scratch_folder(Path(work)) as folder:
+        rows = measure(models.MODELS[name], folder, int(rounds), float(budget))
     Path(out).write_text(json.dumps([asdict(row) for row in rows]))
 
 
