@@ -33,7 +33,7 @@ def generate(side: str, folder: str) -> None:
         max_position_embeddings=256,
         pad_token_id=0,
     )
-    # With these weights both precisions choose the same tokens by a wide margin, so all four steps compare like with like.
+    # With these weights both precisions choose the same tokens by a wide margin: all steps compare like with like.
     torch.manual_seed(2033)
     model = LlamaForCausalLM(config).eval()
     if side == "mine":

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs the wheels of a folder into a fresh virtual environment and uses them as a new user would.
 
-No compiler is on PATH there, and every native file may need nothing but the C library and zlib:  tools/smoke_test.py dist
+No compiler is on PATH there, and every native file may need nothing but the C library and zlib.
+
+    tools/smoke_test.py dist
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ TokenMap = Union[Mapping[int, int], Iterable[tuple[int, int]]]
 class Comparison:
     """What a comparison found. Plain data: it holds no file open."""
 
-    def __init__(self, native: Any):
+    def __init__(self, native: _core._Comparison):
         self._native = native
         self._rows: Optional[list[Row]] = None
 

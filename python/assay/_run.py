@@ -391,7 +391,7 @@ _SIGN_BITS = {1: 0x80, 2: 0x8000}
 
 
 def _to_numpy(tensor: _core.Tensor) -> np.ndarray:
-    array = tensor.raw()
+    array: Any = tensor.raw()
     name = tensor.dtype
     if tensor.negative:
         if array.dtype.kind == "u":  # a float type that NumPy lacks
@@ -401,7 +401,8 @@ def _to_numpy(tensor: _core.Tensor) -> np.ndarray:
     if tensor.conjugate:
         array = np.conj(array)
     special = _ml_dtype(name)
-    return array if special is None else array.view(special)
+    typed: np.ndarray = array if special is None else array.view(special)
+    return typed
 
 
 def _to_torch(tensor: _core.Tensor) -> torch.Tensor:

@@ -14,7 +14,8 @@ namespace assay {
 /// Writes to `<path>.tmp<pid>` in the same folder and renames it over `path`. The temporary file is removed
 /// when anything fails. The parent folder must exist.
 /// errors  NoSpace | Permission | NotFound | Io
-[[nodiscard]] Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode = 0666);
+[[nodiscard]] Status write_file_atomically(const std::string& path, ByteSpan content,
+                                           unsigned mode = 0666);
 
 /// write(2) until everything is written, continuing after signals and short writes.
 [[nodiscard]] Status write_all(int fd, ByteSpan content, const std::string& path_for_errors);

@@ -21,9 +21,13 @@ using ByteSpan = std::span<const std::byte>;
 
 /// *out = a * b (or a + b); true when the result does not fit, and then *out must not be used.
 template <std::integral T>
-[[nodiscard]] bool mul_overflows(T a, T b, T* out) { return __builtin_mul_overflow(a, b, out); }
+[[nodiscard]] bool mul_overflows(T a, T b, T* out) {
+  return __builtin_mul_overflow(a, b, out);
+}
 template <std::integral T>
-[[nodiscard]] bool add_overflows(T a, T b, T* out) { return __builtin_add_overflow(a, b, out); }
+[[nodiscard]] bool add_overflows(T a, T b, T* out) {
+  return __builtin_add_overflow(a, b, out);
+}
 
 [[nodiscard]] inline uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
@@ -65,10 +69,10 @@ class ByteReader {
   /// errors  Truncated with the offset of the read
   [[nodiscard]] Result<ByteSpan> read_bytes(uint64_t count) {
     if (count > remaining()) {
-      return fail(Errc::Truncated,
-                  "needs " + std::to_string(count) + " bytes, " + std::to_string(remaining()) +
-                      " are left",
-                  offset_);
+      return fail(
+          Errc::Truncated,
+          "needs " + std::to_string(count) + " bytes, " + std::to_string(remaining()) + " are left",
+          offset_);
     }
     const ByteSpan result = bytes_.subspan(offset_, count);
     offset_ += count;

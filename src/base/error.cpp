@@ -8,17 +8,28 @@ namespace assay {
 
 std::string_view errc_name(Errc code) {
   switch (code) {
-    case Errc::Truncated: return "Truncated";
-    case Errc::BadMagic: return "BadMagic";
-    case Errc::Unsupported: return "Unsupported";
-    case Errc::TooLarge: return "TooLarge";
-    case Errc::Invalid: return "Invalid";
-    case Errc::NotFound: return "NotFound";
-    case Errc::Permission: return "Permission";
-    case Errc::NoSpace: return "NoSpace";
-    case Errc::Io: return "Io";
-    case Errc::Usage: return "Usage";
-    case Errc::Internal: return "Internal";
+    case Errc::Truncated:
+      return "Truncated";
+    case Errc::BadMagic:
+      return "BadMagic";
+    case Errc::Unsupported:
+      return "Unsupported";
+    case Errc::TooLarge:
+      return "TooLarge";
+    case Errc::Invalid:
+      return "Invalid";
+    case Errc::NotFound:
+      return "NotFound";
+    case Errc::Permission:
+      return "Permission";
+    case Errc::NoSpace:
+      return "NoSpace";
+    case Errc::Io:
+      return "Io";
+    case Errc::Usage:
+      return "Usage";
+    case Errc::Internal:
+      return "Internal";
   }
   return "Internal";
 }
@@ -33,7 +44,8 @@ std::string Error::describe() const {
 Error errno_error(int errno_value, std::string_view action, std::string_view path) {
   Errc code = Errc::Io;
   if (errno_value == ENOENT || errno_value == ENOTDIR) code = Errc::NotFound;
-  if (errno_value == EACCES || errno_value == EPERM || errno_value == EROFS) code = Errc::Permission;
+  if (errno_value == EACCES || errno_value == EPERM || errno_value == EROFS)
+    code = Errc::Permission;
   if (errno_value == ENOSPC || errno_value == EDQUOT) code = Errc::NoSpace;
   // strerror_r (GNU form) never writes to a shared buffer, so this is safe on any thread of a host.
   char buffer[128];

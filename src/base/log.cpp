@@ -25,7 +25,8 @@ std::atomic<LogLevel>& current_level() {
   return level;
 }
 
-constexpr std::string_view kPrefix[] = {"assay: debug: ", "assay: ", "assay: warning: ", "assay: error: "};
+constexpr std::string_view kPrefix[] = {
+    "assay: debug: ", "assay: ", "assay: warning: ", "assay: error: "};
 
 }  // namespace
 

@@ -33,8 +33,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return fail(Error{Errc::Unsupported, path, std::nullopt,
-                      S_ISDIR(info.st_mode) ? "is a directory, a file is needed" : "is not a regular file"});
+    return fail(Error{
+        Errc::Unsupported, path, std::nullopt,
+        S_ISDIR(info.st_mode) ? "is a directory, a file is needed" : "is not a regular file"});
   }
   auto mapping = std::make_shared<Mapping>();
   mapping->path = path;
@@ -72,7 +73,8 @@ constexpr uint64_t kAdviceGrain = 65536;
 void advise(ByteSpan bytes, uint64_t offset, uint64_t length, int advice) {
   if (bytes.empty() || offset >= bytes.size()) return;
   const uint64_t first = align_up(offset, kAdviceGrain);
-  const uint64_t end = std::min<uint64_t>(bytes.size(), offset + std::min(length, bytes.size() - offset));
+  const uint64_t end =
+      std::min<uint64_t>(bytes.size(), offset + std::min(length, bytes.size() - offset));
   if (first >= end) return;
   ::madvise(const_cast<std::byte*>(bytes.data() + first), end - first, advice);
 }

@@ -34,24 +34,24 @@ template <typename T>
 
 #define ASSAY_CONCAT_INNER(a, b) a##b
 #define ASSAY_CONCAT(a, b) ASSAY_CONCAT_INNER(a, b)
-#define ASSAY_TRY_INNER(result, declaration, ...)                           \
-  auto result = (__VA_ARGS__);                                              \
-  if (!result) return ::assay::fail(std::move(result).error());             \
+#define ASSAY_TRY_INNER(result, declaration, ...)               \
+  auto result = (__VA_ARGS__);                                  \
+  if (!result) return ::assay::fail(std::move(result).error()); \
   declaration = *std::move(result)
 /// ASSAY_TRY(auto header, read_header(bytes)): on an error returns it from the enclosing function.
 #define ASSAY_TRY(declaration, ...) \
   ASSAY_TRY_INNER(ASSAY_CONCAT(assay_try_, __LINE__), declaration, __VA_ARGS__)
 /// The same for a Status, or for a Result whose value is not needed.
-#define ASSAY_TRY_STATUS(...)                                                                  \
-  do {                                                                                         \
-    if (auto assay_try_status = (__VA_ARGS__); !assay_try_status)                              \
-      return ::assay::fail(std::move(assay_try_status).error());                               \
+#define ASSAY_TRY_STATUS(...)                                     \
+  do {                                                            \
+    if (auto assay_try_status = (__VA_ARGS__); !assay_try_status) \
+      return ::assay::fail(std::move(assay_try_status).error());  \
   } while (false)
 /// A programmer's mistake in a tool or a test; never used on data from outside, nor in code that runs in a host.
-#define ASSAY_CHECK(condition, why)                                                            \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
+#define ASSAY_CHECK(condition, why)                                                                \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
       std::fprintf(stderr, "%s:%d: check failed: %s (%s)\n", __FILE__, __LINE__, #condition, why); \
-      std::abort();                                                                            \
-    }                                                                                          \
+      std::abort();                                                                                \
+    }                                                                                              \
   } while (false)

@@ -14,13 +14,15 @@ std::string python_repr(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   // Scientific form first: it gives the shortest digits and the exponent; Python then chooses by the exponent.
   char buffer[32];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
+  const auto [end, error] =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
   const std::string_view scientific(buffer, static_cast<size_t>(end - buffer));
   const size_t e = scientific.find('e');
   const int exponent = std::atoi(std::string(scientific.substr(e + 1)).c_str());
   if (exponent < -4 || exponent >= 16) return std::string(scientific);
   char fixed[64];
-  const auto [fixed_end, fixed_error] = std::to_chars(fixed, fixed + sizeof(fixed), value, std::chars_format::fixed);
+  const auto [fixed_end, fixed_error] =
+      std::to_chars(fixed, fixed + sizeof(fixed), value, std::chars_format::fixed);
   std::string text(fixed, fixed_end);
   if (text.find('.') == std::string::npos) text += ".0";
   return text;

@@ -11,7 +11,8 @@ namespace assay::cli {
 
 int report_error(std::string_view message, std::string_view hint) {
   std::fprintf(stderr, "error: %.*s\n", static_cast<int>(message.size()), message.data());
-  if (!hint.empty()) std::fprintf(stderr, "hint: %.*s\n", static_cast<int>(hint.size()), hint.data());
+  if (!hint.empty())
+    std::fprintf(stderr, "hint: %.*s\n", static_cast<int>(hint.size()), hint.data());
   return kUsageOrInput;
 }
 

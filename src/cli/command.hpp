@@ -13,9 +13,9 @@ class App;
 namespace assay::cli {
 
 /// Exit statuses, the same for every command; docs/commands/assay.md.
-inline constexpr int kSame = 0;           // same, or nothing was asked
-inline constexpr int kDiffers = 1;        // differs beyond the limits
-inline constexpr int kUsageOrInput = 2;   // wrong options, unreadable or malformed input
+inline constexpr int kSame = 0;          // same, or nothing was asked
+inline constexpr int kDiffers = 1;       // differs beyond the limits
+inline constexpr int kUsageOrInput = 2;  // wrong options, unreadable or malformed input
 inline constexpr int kOurFault = 3;
 
 // Each adds one sub-command to `app`. When the user chose it, its callback stores the exit status.

@@ -11,10 +11,14 @@
 int main(int argc, char** argv) {
   using namespace assay::cli;
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
-  CLI::App app{"assay captures what every operator of an LLM inference produced and names the first wrong one."};
+  CLI::App app{
+      "assay captures what every operator of an LLM inference produced and names the first wrong "
+      "one."};
   app.set_version_flag("--version,-V", "assay " ASSAY_VERSION);
   app.require_subcommand(1);
-  app.footer("Example:\n  assay compare golden/ mine/\n\nEvery command explains itself: assay compare --help");
+  app.footer(
+      "Example:\n  assay compare golden/ mine/\n\nEvery command explains itself: assay compare "
+      "--help");
   int exit_status = kSame;
   add_compare_command(app, exit_status);
   add_show_command(app, exit_status);
@@ -29,7 +33,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& request) {
     return app.exit(request);  // --help, --version
   } catch (const CLI::ParseError& error) {
-    return report_error(error.what(), "assay --help lists the commands, assay COMMAND --help their options");
+    return report_error(error.what(),
+                        "assay --help lists the commands, assay COMMAND --help their options");
   }
   return exit_status;
 }

@@ -16,21 +16,20 @@ struct Raised {
 void raise(const Error& error) { throw Raised{error}; }
 
 void bind_errors(nb::module_&) {
-  nb::register_exception_translator(
-      [](const std::exception_ptr& pointer, void*) {
-        try {
-          std::rethrow_exception(pointer);
-        } catch (const Raised& raised) {
-          const Error& error = raised.error;
-          const std::string code(errc_name(error.code));
-          nb::object path = error.path.empty() ? nb::none() : nb::object(to_str(error.path));
-          nb::object offset = error.offset ? nb::object(nb::int_(*error.offset)) : nb::none();
-          nb::object exception = nb::module_::import_("assay.errors")
-                                     .attr("make_error")(nb::str(code.c_str()),
-                                                         to_message(error.message), path, offset);
-          PyErr_SetObject(exception.type().ptr(), exception.ptr());
-        }
-      });
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const Raised& raised) {
+      const Error& error = raised.error;
+      const std::string code(errc_name(error.code));
+      nb::object path = error.path.empty() ? nb::none() : nb::object(to_str(error.path));
+      nb::object offset = error.offset ? nb::object(nb::int_(*error.offset)) : nb::none();
+      nb::object exception =
+          nb::module_::import_("assay.errors")
+              .attr("make_error")(nb::str(code.c_str()), to_message(error.message), path, offset);
+      PyErr_SetObject(exception.type().ptr(), exception.ptr());
+    }
+  });
 }
 
 }  // namespace assay::python

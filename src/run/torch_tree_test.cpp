@@ -191,9 +191,8 @@ TEST(OpenTorchTree, ReadsApiFoldersBesideTheirModule) {
   folder.put_pth("cpu_1/2/root.a_head/output.pth", {1});
   const auto run = open_run(folder / "cpu_1/2");
   ASSERT_TRUE(run) << run.error().describe();
-  EXPECT_THAT(listing(*run),
-              ElementsAre("0/2/root input 0", "0/2/root.blocks.0.softmax output ",
-                          "0/2/root.blocks.0 output ", "0/2/root.a_head output "));
+  EXPECT_THAT(listing(*run), ElementsAre("0/2/root input 0", "0/2/root.blocks.0.softmax output ",
+                                         "0/2/root.blocks.0 output ", "0/2/root.a_head output "));
   EXPECT_EQ(run->records[1].op_type, "");
 }
 

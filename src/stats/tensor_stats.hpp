@@ -17,9 +17,9 @@ struct TensorStats {
   int64_t nan_count = 0;
   int64_t positive_inf_count = 0;
   int64_t negative_inf_count = 0;
-  double min = NAN;   // over the finite values; NaN when there is none
+  double min = NAN;  // over the finite values; NaN when there is none
   double max = NAN;
-  double mean = NAN;  // fp64 sum of finite values / their number
+  double mean = NAN;   // fp64 sum of finite values / their number
   double l2_norm = 0;  // sqrt of the fp64 sum of squares of the finite values
 
   [[nodiscard]] int64_t finite_count() const {

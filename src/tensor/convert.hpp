@@ -13,10 +13,12 @@ namespace assay {
 /// Writes the values of elements [first_element, first_element + count) in C order into `out`, whose size must be
 /// count * values_per_element(dtype). Lazy conj and neg bits are applied. Bool gives 0 and 1, int64 beyond 2^53 is
 /// rounded to nearest, Bits types give their unsigned sub-values.
-void read_values(const TensorView& view, int64_t first_element, int64_t count, std::span<double> out);
+void read_values(const TensorView& view, int64_t first_element, int64_t count,
+                 std::span<double> out);
 
 /// Copies elements [first_element, first_element + count) in C order, unconverted (lazy bits not applied).
 /// Whole-byte types only; `out` has count * element size bytes.
-void gather_bytes(const TensorView& view, int64_t first_element, int64_t count, std::span<std::byte> out);
+void gather_bytes(const TensorView& view, int64_t first_element, int64_t count,
+                  std::span<std::byte> out);
 
 }  // namespace assay

@@ -15,7 +15,8 @@ namespace assay {
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<int64_t> values) : Dims(std::span<const int64_t>(values.begin(), values.size())) {}
+  Dims(std::initializer_list<int64_t> values)
+      : Dims(std::span<const int64_t>(values.begin(), values.size())) {}
   explicit Dims(std::span<const int64_t> values) {
     resize(values.size());
     std::copy(values.begin(), values.end(), data());
@@ -23,7 +24,9 @@ class Dims {
 
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] bool empty() const { return size_ == 0; }
-  [[nodiscard]] const int64_t* data() const { return size_ <= kInline ? inline_.data() : heap_.data(); }
+  [[nodiscard]] const int64_t* data() const {
+    return size_ <= kInline ? inline_.data() : heap_.data();
+  }
   [[nodiscard]] int64_t* data() { return size_ <= kInline ? inline_.data() : heap_.data(); }
   [[nodiscard]] const int64_t* begin() const { return data(); }
   [[nodiscard]] const int64_t* end() const { return data() + size_; }
@@ -59,7 +62,9 @@ class Dims {
 
 /// Product of the sizes, 1 for a 0-d shape. Nothing when a size is negative or the product exceeds 2^63 - 1.
 [[nodiscard]] std::optional<int64_t> element_count(std::span<const int64_t> shape);
-[[nodiscard]] inline std::optional<int64_t> element_count(const Dims& shape) { return element_count(shape.span()); }
+[[nodiscard]] inline std::optional<int64_t> element_count(const Dims& shape) {
+  return element_count(shape.span());
+}
 
 /// Strides in elements of a C-contiguous tensor; size-0 dimensions count as 1, as torch does.
 [[nodiscard]] Dims contiguous_strides(const Dims& shape);

@@ -54,15 +54,25 @@ struct Alias {
   DType dtype;
 };
 constexpr Alias kAliases[] = {
-    {"double", DType::Float64}, {"float", DType::Float32}, {"half", DType::Float16},
-    {"long", DType::Int64},     {"int", DType::Int32},     {"short", DType::Int16},
+    {"double", DType::Float64},  {"float", DType::Float32},    {"half", DType::Float16},
+    {"long", DType::Int64},      {"int", DType::Int32},        {"short", DType::Int16},
     {"chalf", DType::Complex32}, {"cfloat", DType::Complex64}, {"cdouble", DType::Complex128},
 };
 
 // Codes of dlpack.h 1.3 (DLDataTypeCode).
 enum DlpackCode : uint8_t {
-  kDlInt = 0, kDlUInt = 1, kDlFloat = 2, kDlBFloat = 4, kDlComplex = 5, kDlBool = 6,
-  kDlE4M3FN = 10, kDlE4M3FNUZ = 11, kDlE5M2 = 12, kDlE5M2FNUZ = 13, kDlE8M0FNU = 14, kDlE2M1FN = 17,
+  kDlInt = 0,
+  kDlUInt = 1,
+  kDlFloat = 2,
+  kDlBFloat = 4,
+  kDlComplex = 5,
+  kDlBool = 6,
+  kDlE4M3FN = 10,
+  kDlE4M3FNUZ = 11,
+  kDlE5M2 = 12,
+  kDlE5M2FNUZ = 13,
+  kDlE8M0FNU = 14,
+  kDlE2M1FN = 17,
 };
 
 }  // namespace
@@ -95,31 +105,46 @@ std::optional<DType> dtype_from_dlpack(uint8_t code, uint8_t bits, uint16_t lane
   if (lanes != 1) return std::nullopt;
   const auto by_bits = [bits](DType b8, DType b16, DType b32, DType b64) -> std::optional<DType> {
     switch (bits) {
-      case 8: return b8;
-      case 16: return b16;
-      case 32: return b32;
-      case 64: return b64;
-      default: return std::nullopt;
+      case 8:
+        return b8;
+      case 16:
+        return b16;
+      case 32:
+        return b32;
+      case 64:
+        return b64;
+      default:
+        return std::nullopt;
     }
   };
   switch (code) {
-    case kDlInt: return by_bits(DType::Int8, DType::Int16, DType::Int32, DType::Int64);
-    case kDlUInt: return by_bits(DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64);
+    case kDlInt:
+      return by_bits(DType::Int8, DType::Int16, DType::Int32, DType::Int64);
+    case kDlUInt:
+      return by_bits(DType::UInt8, DType::UInt16, DType::UInt32, DType::UInt64);
     case kDlFloat:
       if (bits == 8) return std::nullopt;
       return by_bits(DType::Float16, DType::Float16, DType::Float32, DType::Float64);
-    case kDlBFloat: return bits == 16 ? std::optional(DType::BFloat16) : std::nullopt;
+    case kDlBFloat:
+      return bits == 16 ? std::optional(DType::BFloat16) : std::nullopt;
     case kDlComplex:
       if (bits == 128) return DType::Complex128;
       if (bits == 8 || bits == 16) return std::nullopt;
       return by_bits(DType::Complex32, DType::Complex32, DType::Complex32, DType::Complex64);
-    case kDlBool: return bits == 8 ? std::optional(DType::Bool) : std::nullopt;
-    case kDlE4M3FN: return DType::Float8E4M3FN;
-    case kDlE4M3FNUZ: return DType::Float8E4M3FNUZ;
-    case kDlE5M2: return DType::Float8E5M2;
-    case kDlE5M2FNUZ: return DType::Float8E5M2FNUZ;
-    case kDlE8M0FNU: return DType::Float8E8M0FNU;
-    default: return std::nullopt;
+    case kDlBool:
+      return bits == 8 ? std::optional(DType::Bool) : std::nullopt;
+    case kDlE4M3FN:
+      return DType::Float8E4M3FN;
+    case kDlE4M3FNUZ:
+      return DType::Float8E4M3FNUZ;
+    case kDlE5M2:
+      return DType::Float8E5M2;
+    case kDlE5M2FNUZ:
+      return DType::Float8E5M2FNUZ;
+    case kDlE8M0FNU:
+      return DType::Float8E8M0FNU;
+    default:
+      return std::nullopt;
   }
 }
 

@@ -17,7 +17,7 @@ enum class DType : uint8_t {
   Float8E5M2,
   Float8E4M3FNUZ,
   Float8E5M2FNUZ,
-  Float8E8M0FNU,  // a power of two: 2^(byte - 127); 0xFF is NaN
+  Float8E8M0FNU,   // a power of two: 2^(byte - 127); 0xFF is NaN
   Float4E2M1FNx2,  // torch: one element is one byte holding two values, the low nibble first
   Complex128,
   Complex64,
@@ -53,10 +53,12 @@ inline constexpr int kDTypeCount = static_cast<int>(DType::HiFloat8) + 1;
 enum class DTypeKind : uint8_t { Float, Complex, SignedInt, UnsignedInt, Bool, Bits };
 
 struct DTypeInfo {
-  std::string_view name;   // torch's and NumPy's name without prefix: "bfloat16"
+  std::string_view name;  // torch's and NumPy's name without prefix: "bfloat16"
   DTypeKind kind;
-  uint8_t element_bits;    // storage of one element as counted by a shape: 4 for Int4, 8 for Float4E2M1FNx2
-  uint8_t element_values;  // numbers in one element: 2 for Float4E2M1FNx2, QUInt4x2 and Bits4x2, 4, 8 for ..x4, ..x8; a complex element counts as 1
+  uint8_t
+      element_bits;  // storage of one element as counted by a shape: 4 for Int4, 8 for Float4E2M1FNx2
+  uint8_t
+      element_values;  // numbers in one element: 2 for Float4E2M1FNx2, QUInt4x2 and Bits4x2, 4, 8 for ..x4, ..x8; a complex element counts as 1
   std::string_view safetensors;  // "BF16", or "" where that format has no name
 };
 
@@ -74,7 +76,9 @@ struct DTypeInfo {
 [[nodiscard]] inline bool is_float(DType dtype) { return info(dtype).kind == DTypeKind::Float; }
 [[nodiscard]] inline bool is_complex(DType dtype) { return info(dtype).kind == DTypeKind::Complex; }
 /// True when a value can be NaN or infinite.
-[[nodiscard]] inline bool has_non_finite(DType dtype) { return is_float(dtype) || is_complex(dtype); }
+[[nodiscard]] inline bool has_non_finite(DType dtype) {
+  return is_float(dtype) || is_complex(dtype);
+}
 [[nodiscard]] inline bool is_integer(DType dtype) {
   const DTypeKind kind = info(dtype).kind;
   return kind == DTypeKind::SignedInt || kind == DTypeKind::UnsignedInt;

@@ -20,13 +20,15 @@ namespace assay {
   const uint32_t exponent = (bits >> 10) & 0x1Fu;
   const uint32_t fraction = bits & 0x3FFu;
   if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (fraction << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
   const float magnitude = static_cast<float>(fraction) * 0x1p-24f;  // subnormal: exact
   return sign != 0 ? -magnitude : magnitude;
 }
 
 /// A float with `exponent_bits` and `fraction_bits` below a sign bit, with subnormals; NaN and Inf rules are the caller's.
-[[nodiscard]] inline float small_float_magnitude(uint32_t exponent, uint32_t fraction, int fraction_bits, int bias) {
+[[nodiscard]] inline float small_float_magnitude(uint32_t exponent, uint32_t fraction,
+                                                 int fraction_bits, int bias) {
   const float scale = std::ldexp(1.0f, -fraction_bits);
   if (exponent == 0) return std::ldexp(static_cast<float>(fraction) * scale, 1 - bias);
   return std::ldexp(1.0f + static_cast<float>(fraction) * scale, static_cast<int>(exponent) - bias);

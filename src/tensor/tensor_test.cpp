@@ -69,12 +69,14 @@ TEST(MakeView, RejectsElementsOutsideTheStorage) {
   const std::array<std::byte, 24> storage{};
   EXPECT_TRUE(make_view(DType::Float32, {2, 3}, storage));
   EXPECT_EQ(make_view(DType::Float32, {2, 4}, storage).error().code, Errc::Truncated);
-  EXPECT_TRUE(make_view(DType::Float32, {3, 2}, {1, 3}, storage, 0));     // transposed: last element at 2 + 3 = 5
-  EXPECT_FALSE(make_view(DType::Float32, {3, 2}, {1, 3}, storage, 1));    // one further
-  EXPECT_TRUE(make_view(DType::Float32, {6}, {-1}, storage, 5));          // reversed
+  EXPECT_TRUE(make_view(DType::Float32, {3, 2}, {1, 3}, storage,
+                        0));  // transposed: last element at 2 + 3 = 5
+  EXPECT_FALSE(make_view(DType::Float32, {3, 2}, {1, 3}, storage, 1));  // one further
+  EXPECT_TRUE(make_view(DType::Float32, {6}, {-1}, storage, 5));        // reversed
   EXPECT_FALSE(make_view(DType::Float32, {6}, {-1}, storage, 4));
   EXPECT_TRUE(make_view(DType::Float32, {1000, 6}, {0, 1}, storage, 0));  // expanded
-  EXPECT_EQ(make_view(DType::Float32, {INT64_MAX}, {INT64_MAX}, storage, 0).error().code, Errc::TooLarge);
+  EXPECT_EQ(make_view(DType::Float32, {INT64_MAX}, {INT64_MAX}, storage, 0).error().code,
+            Errc::TooLarge);
   EXPECT_TRUE(make_view(DType::Float32, {0, 5}, {5, 1}, {}, 0));
   EXPECT_FALSE(make_view(DType::Float32, {2}, {1, 1}, storage, 0));
 }
@@ -83,7 +85,8 @@ TEST(TensorView, ContiguityIgnoresSizeOneDimensions) {
   const std::array<std::byte, 24> storage{};
   EXPECT_TRUE(make_view(DType::Float32, {1, 6}, {99, 1}, storage, 0)->is_contiguous());
   EXPECT_FALSE(make_view(DType::Float32, {3, 2}, {1, 3}, storage, 0)->is_contiguous());
-  EXPECT_EQ(make_view(DType::Float32, {2}, {1}, storage, 4)->contiguous_bytes().data(), storage.data() + 16);
+  EXPECT_EQ(make_view(DType::Float32, {2}, {1}, storage, 4)->contiguous_bytes().data(),
+            storage.data() + 16);
 }
 
 TEST(Half, WidensKnownBitPatterns) {

@@ -24,14 +24,17 @@ ByteSpan TensorView::contiguous_bytes() const {
 Result<TensorView> make_view(DType dtype, const Dims& shape, const Dims& strides, ByteSpan storage,
                              int64_t offset_elements) {
   if (strides.size() != shape.size()) {
-    return fail(Errc::Invalid, "shape has " + std::to_string(shape.size()) + " dimensions, strides have " +
-                                   std::to_string(strides.size()));
+    return fail(Errc::Invalid, "shape has " + std::to_string(shape.size()) +
+                                   " dimensions, strides have " + std::to_string(strides.size()));
   }
   for (const int64_t size : shape) {
-    if (size < 0) return fail(Errc::Invalid, "shape " + list_text(shape.span()) + " has a negative size");
+    if (size < 0)
+      return fail(Errc::Invalid, "shape " + list_text(shape.span()) + " has a negative size");
   }
   const auto count = element_count(shape);
-  if (!count) return fail(Errc::TooLarge, "shape " + list_text(shape.span()) + " has more than 2^63 elements");
+  if (!count)
+    return fail(Errc::TooLarge,
+                "shape " + list_text(shape.span()) + " has more than 2^63 elements");
   TensorView view{dtype, shape, strides, storage, offset_elements, false, false};
   if (*count == 0) {
     view.offset_elements = 0;
@@ -51,9 +54,10 @@ Result<TensorView> make_view(DType dtype, const Dims& shape, const Dims& strides
   if (highest == INT64_MAX) return fail(Errc::TooLarge, "strides overflow");
   const auto needed = storage_bytes(dtype, static_cast<uint64_t>(highest) + 1);
   if (!needed || *needed > storage.size()) {
-    return fail(Errc::Truncated, "a tensor of shape " + list_text(shape.span()) + " needs " +
-                                     (needed ? std::to_string(*needed) : std::string("more than 2^64")) +
-                                     " bytes of storage, there are " + std::to_string(storage.size()));
+    return fail(Errc::Truncated,
+                "a tensor of shape " + list_text(shape.span()) + " needs " +
+                    (needed ? std::to_string(*needed) : std::string("more than 2^64")) +
+                    " bytes of storage, there are " + std::to_string(storage.size()));
   }
   return view;
 }

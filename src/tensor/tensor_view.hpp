@@ -19,8 +19,8 @@ namespace assay {
 struct TensorView {
   DType dtype = DType::Float32;
   Dims shape;
-  Dims strides;                // elements
-  ByteSpan storage;            // borrowed
+  Dims strides;                 // elements
+  ByteSpan storage;             // borrowed
   int64_t offset_elements = 0;  // of element (0, 0, ...) from the start of storage
   bool conjugate = false;       // torch's lazy conj bit: readers negate the imaginary part
   bool negative = false;        // torch's lazy neg bit: readers negate every value
@@ -35,8 +35,8 @@ struct TensorView {
 /// Checks shape, strides and offset against the storage.
 /// errors  Invalid (negative size, rank mismatch) | TooLarge (overflow) | OutOfBounds as Truncated with the byte
 ///         that would be read
-[[nodiscard]] Result<TensorView> make_view(DType dtype, const Dims& shape, const Dims& strides, ByteSpan storage,
-                                           int64_t offset_elements = 0);
+[[nodiscard]] Result<TensorView> make_view(DType dtype, const Dims& shape, const Dims& strides,
+                                           ByteSpan storage, int64_t offset_elements = 0);
 /// The same for a C-contiguous tensor at the start of `storage`.
 [[nodiscard]] Result<TensorView> make_view(DType dtype, const Dims& shape, ByteSpan storage);
 

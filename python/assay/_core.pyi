@@ -1,0 +1,213 @@
+"""Native half of assay for offline work: runs, tensor files, comparison."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from numpy.typing import NDArray
+
+
+class TensorStats:
+    """
+    Statistics of the values of one tensor. Non-finite values are counted and left out of min, max, mean and l2_norm.
+    """
+
+    @property
+    def count(self) -> int:
+        """All values, NaN and infinities included."""
+
+    @property
+    def nan_count(self) -> int: ...
+
+    @property
+    def positive_inf_count(self) -> int: ...
+
+    @property
+    def negative_inf_count(self) -> int: ...
+
+    @property
+    def min(self) -> float:
+        """NaN when there is no finite value."""
+
+    @property
+    def max(self) -> float: ...
+
+    @property
+    def mean(self) -> float: ...
+
+    @property
+    def l2_norm(self) -> float: ...
+
+    @property
+    def finite_count(self) -> int: ...
+
+    @property
+    def has_non_finite(self) -> bool: ...
+
+    def with_non_finite(self) -> TensorStats:
+        """
+        The numbers that IEEE arithmetic over all values gives, as torch and NumPy do.
+        """
+
+    def __eq__(self, arg: TensorStats, /) -> bool: ...
+
+    def __repr__(self) -> str: ...
+
+class Tensor:
+    """A tensor in a mapped file. It and its arrays keep the file mapped."""
+
+    @property
+    def dtype(self) -> str:
+        """Name of the element type, for example 'bfloat16'."""
+
+    @property
+    def shape(self) -> tuple: ...
+
+    @property
+    def strides(self) -> tuple:
+        """In elements."""
+
+    @property
+    def conjugate(self) -> bool:
+        """True when torch saved the tensor with its lazy conjugate bit set."""
+
+    @property
+    def negative(self) -> bool:
+        """True when torch saved the tensor with its lazy negative bit set."""
+
+    def raw(self) -> object:
+        """
+        Read-only array over the file's bytes; types that NumPy lacks as unsigned integers.
+        """
+
+    def stats(self) -> TensorStats: ...
+
+    def digest(self) -> str: ...
+
+def stats_of_array(array: Annotated[NDArray, dict(device='cpu', writable=False)], dtype: str) -> TensorStats:
+    """Statistics of an array whose elements are of the named type."""
+
+def digest_of_array(array: Annotated[NDArray, dict(device='cpu', writable=False)], dtype: str) -> str:
+    """XXH3-128 of the elements in C order, 32 hex digits."""
+
+class Record:
+    """One tensor of one execution of one node."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def step_name(self) -> str: ...
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def op_type(self) -> str: ...
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def slot(self) -> str: ...
+
+    @property
+    def call(self) -> int: ...
+
+    @property
+    def order(self) -> int: ...
+
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def problem(self) -> str: ...
+
+    @property
+    def has_bytes(self) -> bool: ...
+
+    @property
+    def file(self) -> str | None: ...
+
+    @property
+    def dtype(self) -> str | None: ...
+
+    @property
+    def shape(self) -> tuple[int, ...] | None: ...
+
+    @property
+    def strides(self) -> tuple[int, ...] | None: ...
+
+    @property
+    def recorded_stats(self) -> TensorStats | None: ...
+
+    @property
+    def recorded_digest(self) -> str | None: ...
+
+    def load(self) -> Tensor:
+        """Maps the tensor."""
+
+class Run:
+    """One captured run."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def layout(self) -> str: ...
+
+    @property
+    def warnings(self) -> list: ...
+
+    @property
+    def properties(self) -> dict: ...
+
+    @property
+    def coverage(self) -> dict: ...
+
+    @property
+    def tree(self) -> dict | None: ...
+
+    @property
+    def layer_type(self) -> str:
+        """Class of the repeated layers, empty when there are none."""
+
+    def __len__(self) -> int: ...
+
+    def record(self, index: int) -> Record: ...
+
+def open_run(path: bytes) -> Run:
+    """Opens a run of any layout."""
+
+class _Comparison:
+    def rows(self) -> list: ...
+
+    def unmatched(self) -> list: ...
+
+    def worst_indices(self, count: int) -> list[int]: ...
+
+    @property
+    def coverage(self) -> float: ...
+
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def passed(self) -> bool | None: ...
+
+    @property
+    def warnings(self) -> list[str]: ...
+
+    def text(self, width: int) -> str: ...
+
+    def write(self, path: str) -> None: ...
+
+def compare_runs(golden: str, mine: str, *, level: str = 'api', stats: bool = False, compat: str = 'none', atol: float | None = None, rtol: float | None = None, cos: float | None = None, rel_l2: float | None = None, thresholds: str = '', map: str = '', token_map: Sequence[tuple[int, int]] = [], ranks: Sequence[int] = [], jobs: int = 0, max_memory: int = 0) -> _Comparison:
+    """Compares two runs by path; thresholds and map are JSON texts."""
+
+def compare_arrays(golden: Annotated[NDArray, dict(device='cpu', writable=False)], mine: Annotated[NDArray, dict(device='cpu', writable=False)], *, compat: str = 'none', kl_divergence: bool = True, jobs: int = 1) -> dict:
+    """
+    All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.
+    """
