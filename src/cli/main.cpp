@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native command `assay`: parses, dispatches to one cmd_*.cpp, returns its exit status.
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ int main(int argc, char** argv) {
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
   CLI::App app{
       "assay captures what every operator of an LLM inference produced and names the first wrong "
-      "one."};
+      "one.",
+      "assay"};
   app.set_version_flag("--version,-V", "assay " ASSAY_VERSION);
   app.require_subcommand(1);
   app.footer(
@@ -25,6 +27,11 @@ int main(int argc, char** argv) {
   add_convert_command(app, exit_status);
   add_doctor_command(app, exit_status);
 
+  if (argc <
+      2) {  // what a newcomer types first deserves the help, a script still sees that nothing was asked
+    std::cerr << app.help();
+    return kUsageOrInput;
+  }
   const std::vector<std::string> rewritten = rewrite_legacy_flags({argv + 1, argv + argc});
   // CLI11 takes the arguments in reverse order.
   std::vector<std::string> reversed(rewritten.rbegin(), rewritten.rend());
@@ -33,8 +40,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& request) {
     return app.exit(request);  // --help, --version
   } catch (const CLI::ParseError& error) {
-    return report_error(error.what(),
-                        "assay --help lists the commands, assay COMMAND --help their options");
+    const auto chosen = app.get_subcommands();
+    const std::string name = chosen.empty() ? "" : chosen.front()->get_name() + " ";
+    return report_error(error.what(), chosen.empty()
+                                          ? "assay --help lists the commands"
+                                          : "assay " + name + "--help lists the options");
   }
   return exit_status;
 }
