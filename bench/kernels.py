@@ -117,7 +117,8 @@ def run(build: Path, quick: bool) -> Section:
         section.rows.append(make_row(key, size, entry["seconds"], floor))
     section.load = (before, load_average())
     section.notes = [
-        "Medians of CPU time (9 repetitions, interleaved at random), one thread. Bytes are those read; of a pair both "
-        "sides. `of memcpy`: beside memcpy of about as many bytes in the same process.",
+        "Medians of CPU time of 9 repetitions (--quick: 3), interleaved at random; names with `real_time`: wall time. "
+        "One thread unless the name ends in /2/real_time. Bytes are those read; of a pair both sides. `of memcpy`: "
+        "beside memcpy of about as many bytes in the same process.",
     ]
     return section
