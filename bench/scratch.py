@@ -3,8 +3,8 @@
 
 ext4 without a journal does not give an inode out again for up to six minutes after its file was deleted, and looks at
 each such inode whenever a file is created near it: after a bench had deleted some ten thousand files, creating one
-took 1 to 3 ms, against some 20 us on tmpfs. So files are emptied between samples and deleted at the end, and the folders of the
-samples are spread over the disk.
+took 1 to 3 ms, against some 20 us on tmpfs. So files are emptied between samples and deleted at the end, and
+the folders of the samples are spread over the disk.
 """
 
 from __future__ import annotations
