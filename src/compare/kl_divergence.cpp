@@ -27,6 +27,12 @@ constexpr double kLargeDifference = 1024;
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
+[[gnu::always_inline]] inline bool all_lanes(simd::i64x8 mask) {
+  int64_t all = mask[0];
+  for (int i = 1; i < kLanes; ++i) all &= mask[i];
+  return all != 0;
+}
+
 /// Eight values, the ones at and after `count` replaced by `filler`.
 [[gnu::always_inline]] inline f64x8 load_padded(const double* values, int64_t count,
                                                 double filler) {
@@ -125,6 +131,12 @@ ASSAY_CLONES double sum_of_excess(const double* mine, const double* difference,
     const f64x8 d = whole ? load<f64x8>(difference + i) : load_padded(difference + i, left, mean);
     const f64x8 e = d - mean;
     const f64x8 distance = (f64x8)((u64x8)e & 0x7FFFFFFFFFFFFFFFu);
+    // Tensors that are worth a comparison differ little: almost every vector ends here, with the bits that the general
+    // way gives.
+    if (all_lanes(distance <= kSmall)) {
+      sum += w * small_excess(e);
+      continue;
+    }
     const ExpParts parts = exp_parts(distance <= kSmall ? e : (m - mine_0) - offset);
     const f64x8 near = w * parts.excess;
     const f64x8 far = exp_of(parts) - w * (1.0 + e);

@@ -24,6 +24,21 @@ struct ExpParts {
 /// Below this exp is given as 0 (true value below 3.4e-308), so that no subnormals arise.
 inline constexpr double kExpUnderflow = -708.0;
 
+/// exp(r) - 1 - r for |r| <= ln 2 / 2.
+[[gnu::always_inline]] inline simd::f64x8 small_excess(simd::f64x8 r) {
+  using simd::f64x8;
+  // In pairs, then pairs of pairs: a third of the latency of Horner's rule.
+  const f64x8 r2 = r * r;
+  const f64x8 r4 = r2 * r2;
+  const f64x8 c0 = 0x1.0000000000001p-1 + r * 0x1.5555555555556p-3;
+  const f64x8 c2 = 0x1.5555555553d4fp-5 + r * 0x1.11111111109adp-7;
+  const f64x8 c4 = 0x1.6c16c17893833p-10 + r * 0x1.a01a01a7c8d47p-13;
+  const f64x8 c6 = 0x1.a019b8ef67c6cp-16 + r * 0x1.71de0d9c145d0p-19;
+  const f64x8 c8 = 0x1.2891a8c1d838dp-22 + r * 0x1.af38d53857513p-26;
+  const f64x8 q = (c0 + r2 * c2) + r4 * ((c4 + r2 * c6) + r4 * c8);
+  return r2 * q;
+}
+
 [[gnu::always_inline]] inline ExpParts exp_parts(simd::f64x8 x) {
   using simd::f64x8;
   using simd::u64x8;
@@ -39,17 +54,8 @@ inline constexpr double kExpUnderflow = -708.0;
   const f64x8 shifted = x * kLog2E + kRound;
   const f64x8 k = shifted - kRound;
   const f64x8 r = (x - k * kLn2High) - k * kLn2Low;
-  // In pairs, then pairs of pairs: a third of the latency of Horner's rule.
-  const f64x8 r2 = r * r;
-  const f64x8 r4 = r2 * r2;
-  const f64x8 c0 = 0x1.0000000000001p-1 + r * 0x1.5555555555556p-3;
-  const f64x8 c2 = 0x1.5555555553d4fp-5 + r * 0x1.11111111109adp-7;
-  const f64x8 c4 = 0x1.6c16c17893833p-10 + r * 0x1.a01a01a7c8d47p-13;
-  const f64x8 c6 = 0x1.a019b8ef67c6cp-16 + r * 0x1.71de0d9c145d0p-19;
-  const f64x8 c8 = 0x1.2891a8c1d838dp-22 + r * 0x1.af38d53857513p-26;
-  const f64x8 q = (c0 + r2 * c2) + r4 * ((c4 + r2 * c6) + r4 * c8);
   const u64x8 power = ((u64x8)shifted + 1023u) << 52;
-  return {x >= kExpUnderflow ? (f64x8)power : f64x8{}, r, r2 * q};
+  return {x >= kExpUnderflow ? (f64x8)power : f64x8{}, r, small_excess(r)};
 }
 
 [[gnu::always_inline]] inline simd::f64x8 exp_of(const ExpParts& parts) {
