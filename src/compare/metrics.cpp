@@ -235,8 +235,9 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
     return out;
   }
   out.state = PairState::Compared;
-  out.worst_absolute_index = total->worst.absolute;
-  out.worst_relative_index = total->worst.relative;
+  const WorstPositions worst = find_worst(source, *total);
+  out.worst_absolute_index = worst.absolute;
+  out.worst_relative_index = worst.relative;
   if (msit) {
     finish_msit(total->sums, total->whole_divergence(), out);
   } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/pair_chunks.hpp"
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace {
 
 using stats::BlockStats;
 
-constexpr int64_t kWaveChunks = 256;  // partial results held at a time
+constexpr int64_t kWaveChunks = 4096;  // partial results held at a time, some 2 MiB
 
 void add_to_side(BlockStats& side, double value) {
   if (std::isnan(value)) {
@@ -26,7 +27,7 @@ void add_to_side(BlockStats& side, double value) {
   }
 }
 
-/// Computes chunks, one after the other. About 160 KiB.
+/// Computes chunks, one after the other. About 130 KiB.
 class ChunkWorker {
  public:
   ChunkWorker(const PairSource& source, const Cuts& cuts, bool kl)
@@ -73,10 +74,8 @@ class ChunkWorker {
       row_lengths = keep_finite_pairs();
       sums = sum_block();
     }
-    if (sums.max_absolute > result_.sums.max_absolute ||
-        sums.max_relative > result_.sums.max_relative) {
-      find_worst(first, count, sums);
-    }
+    if (sums.max_absolute > result_.sums.max_absolute) result_.worst.absolute = {first, count};
+    if (sums.max_relative > result_.sums.max_relative) result_.worst.relative = {first, count};
     result_.sums.merge(sums);
     if (kl_) add_kl(count, row_lengths);
   }
@@ -112,26 +111,6 @@ class ChunkWorker {
     block_.count = kept;
     if (cuts_.row > kBlockValues) row_lengths_[0] = kept;
     return row_lengths_;
-  }
-
-  /// The block is read again: after keep_finite_pairs() its positions are lost, and new maxima are
-  /// rare.
-  void find_worst(int64_t first, int64_t count, const PairSums& sums) {
-    const bool wants_absolute = sums.max_absolute > result_.sums.max_absolute;
-    const bool wants_relative = sums.max_relative > result_.sums.max_relative;
-    read_block(source_, first, count, scratch_);
-    int64_t absolute = -1;
-    int64_t relative = -1;
-    for (int64_t i = 0;
-         i < count && ((wants_absolute && absolute < 0) || (wants_relative && relative < 0)); ++i) {
-      if (!std::isfinite(scratch_.golden[i]) || !std::isfinite(scratch_.mine[i])) continue;
-      const PairErrors errors =
-          errors_of(source_.rules, scratch_.golden[i], scratch_.mine[i], scratch_.difference[i]);
-      if (absolute < 0 && errors.absolute == sums.max_absolute) absolute = first + i;
-      if (relative < 0 && errors.relative == sums.max_relative) relative = first + i;
-    }
-    if (wants_absolute) result_.worst.absolute = absolute;
-    if (wants_relative) result_.worst.relative = relative;
   }
 
   /// row_lengths   pairs left of each row of the block, or null when all are
@@ -186,7 +165,6 @@ class ChunkWorker {
   KlReducer row_;
   KlReducer whole_;
   Block block_;
-  Block scratch_;
   double golden_log_sum_[kBlockValues];
   double mine_log_sum_[kBlockValues];
   double shift_[kBlockValues];
@@ -196,10 +174,28 @@ class ChunkWorker {
 
 }  // namespace
 
+WorstPositions find_worst(const PairSource& source, const PairAccumulator& total) {
+  const auto block = std::make_unique<Block>();
+  const auto find = [&](BlockRange range, double PairErrors::* error, double largest) -> int64_t {
+    if (range.count == 0) return -1;
+    read_block(source, range.first, range.count, *block);
+    for (int64_t i = 0; i < range.count; ++i) {
+      if (!std::isfinite(block->golden[i]) || !std::isfinite(block->mine[i])) continue;
+      const PairErrors errors =
+          errors_of(source.rules, block->golden[i], block->mine[i], block->difference[i]);
+      if (errors.*error == largest) return range.first + i;
+    }
+    return -1;
+  };
+  return {find(total.worst.absolute, &PairErrors::absolute, total.sums.max_absolute),
+          find(total.worst.relative, &PairErrors::relative, total.sums.max_relative)};
+}
+
 void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions& options,
                 PairAccumulator& total) {
-  const unsigned jobs = cuts.chunk_count > 1 ? resolve_job_count(options.jobs) : 1;
-  if (jobs == 1) {
+  const auto jobs = static_cast<size_t>(std::min<int64_t>(
+      cuts.chunk_count, cuts.chunk_count > 1 ? resolve_job_count(options.jobs) : 1));
+  if (jobs <= 1) {
     const auto worker = std::make_unique<ChunkWorker>(source, cuts, options.kl_divergence);
     for (int64_t i = 0; i < cuts.chunk_count; ++i) total.add(i, worker->run(i));
     return;
@@ -208,12 +204,11 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
   for (int64_t begin = 0; begin < cuts.chunk_count; begin += kWaveChunks) {
     const int64_t count = std::min(kWaveChunks, cuts.chunk_count - begin);
     results.assign(static_cast<size_t>(count), {});
-    // A thread takes runs of chunks, so that its worker is set up rarely.
-    constexpr int64_t kRun = 8;
-    parallel_for(static_cast<size_t>((count + kRun - 1) / kRun), jobs, [&](size_t run) {
+    // One worker a thread, which takes the next chunk until none is left.
+    std::atomic<int64_t> next{0};
+    parallel_for(jobs, static_cast<unsigned>(jobs), [&](size_t) {
       const auto worker = std::make_unique<ChunkWorker>(source, cuts, options.kl_divergence);
-      const int64_t first = static_cast<int64_t>(run) * kRun;
-      for (int64_t i = first; i < std::min(first + kRun, count); ++i) {
+      for (int64_t i = next++; i < count; i = next++) {
         results[static_cast<size_t>(i)] = worker->run(begin + i);
       }
     });

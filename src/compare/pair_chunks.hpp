@@ -59,9 +59,16 @@ struct Patterns {
   }
 };
 
-struct Worst {
-  int64_t absolute = -1;
-  int64_t relative = -1;
+/// Values of one block; count 0 when there is none.
+struct BlockRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+/// The first blocks that hold the two maxima of PairSums.
+struct WorstBlocks {
+  BlockRange absolute;
+  BlockRange relative;
 };
 
 struct ChunkResult {
@@ -70,7 +77,7 @@ struct ChunkResult {
   stats::BlockStats
       golden_alone;  // positions that are not finite on both sides, each side by itself
   stats::BlockStats mine_alone;
-  Worst worst;
+  WorstBlocks worst;
   KlPart kl;
   bool has_kl = false;    // at least one position took part
   double row_kl_sum = 0;  // of the whole rows in this chunk
@@ -138,7 +145,7 @@ class PairAccumulator {
   Patterns patterns;
   stats::BlockStats golden_alone;
   stats::BlockStats mine_alone;
-  Worst worst;
+  WorstBlocks worst;
   double row_kl_sum = 0;
   double row_kl_max = 0;
   int64_t row_count = 0;
@@ -148,6 +155,14 @@ class PairAccumulator {
   KlReducer row_;
   KlReducer whole_;
 };
+
+/// First flat positions of the two largest errors; -1 when every error is 0.
+struct WorstPositions {
+  int64_t absolute = -1;
+  int64_t relative = -1;
+};
+/// Reads the two blocks again: looking while the maxima still grow would read many.
+[[nodiscard]] WorstPositions find_worst(const PairSource& source, const PairAccumulator& total);
 
 /// Computes every chunk of the pair and joins them into `total`.
 void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions& options,
