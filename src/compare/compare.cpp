@@ -24,7 +24,7 @@ namespace {
 using run::Run;
 using run::TensorRecord;
 
-constexpr uint64_t kLargePair = uint64_t{64} << 20;  // worth several threads of its own
+constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
 constexpr std::string_view kShapeMismatch = "data shape doesn't match.";
 
 // ---- what a row says about its sides ----
