@@ -108,6 +108,29 @@ TEST(NativeRun, WritesWhatItWasGivenAcrossBlocksAndArenaTurns) {
             R"({"n":0,"step":0,"node":"layer","type":"Linear","order":0,"ro)");
 }
 
+TEST(NativeRun, WritesTailsOfAnySizeWhole) {
+  TemporaryFolder folder;
+  auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
+  const RecordNode* node = run->add_node("layer", "Linear");
+  // Given files of one tensor around the size from which a tail's whole pages are written directly
+  std::vector<std::pair<std::vector<float>, PayloadLocation>> written;
+  for (const size_t count : {1u, 16'383u, 16'384u, 16'385u, 17'408u, 100'001u}) {
+    run->begin_file("step-" + std::to_string(count), 1);
+    auto values = ramp(count, 1.0f);
+    const auto location = add(*run, node, values);
+    ASSERT_TRUE(location.has_value());
+    written.emplace_back(std::move(values), *location);
+  }
+  // When they are closed
+  run->close();
+  // Then each has its bytes, and ends with them
+  for (const auto& [values, location] : written) {
+    const std::string path = folder.path() + "/" + *location.file;
+    EXPECT_EQ(read_floats(path, location.offset, values.size()), values);
+    EXPECT_EQ(fs::file_size(path), location.offset + location.size_bytes);
+  }
+}
+
 TEST(NativeRun, MakesFilesThatOurOwnSafetensorsReaderOpens) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});

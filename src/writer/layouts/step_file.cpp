@@ -8,6 +8,8 @@ namespace {
 
 // Extents reserved ahead make a write about a third cheaper; the rest is cut off at the end.
 constexpr uint64_t kReserveAheadBytes = 64ull << 20;
+// Below it one buffered write is cheaper than a direct one and the wait for the disk.
+constexpr uint64_t kSmallestDirectTail = 64u << 10;
 
 }  // namespace
 
@@ -54,6 +56,10 @@ Status StepFile::write_fully(int fd, uint64_t offset, ByteSpan bytes) {
 Status StepFile::write_block(uint64_t offset, ByteSpan block) {
   ASSAY_TRY_STATUS(open_buffered());
   reserve(offset + block.size());
+  return write_aligned(offset, block);
+}
+
+Status StepFile::write_aligned(uint64_t offset, ByteSpan block) {
   if (direct_fd_ < 0 && !direct_refused_) {
     direct_fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
     direct_refused_ = direct_fd_ < 0;
@@ -80,6 +86,12 @@ Status StepFile::write_block(uint64_t offset, ByteSpan block) {
 
 Status StepFile::write_tail(uint64_t offset, ByteSpan bytes) {
   ASSAY_TRY_STATUS(open_buffered());
+  if (bytes.size() >= kSmallestDirectTail) {
+    const uint64_t whole_pages = bytes.size() / kDirectAlignment * kDirectAlignment;
+    ASSAY_TRY_STATUS(write_aligned(offset, bytes.first(whole_pages)));
+    offset += whole_pages;
+    bytes = bytes.subspan(whole_pages);
+  }
   return write_fully(buffered_fd_, offset, bytes);
 }
 

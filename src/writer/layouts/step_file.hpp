@@ -31,7 +31,9 @@ class StepFile {
   /// the file system refuses. offset, size and the address of `block` are multiples of
   /// kDirectAlignment.
   [[nodiscard]] Status write_block(uint64_t offset, ByteSpan block);
-  /// A buffered write, for the tail. Must not share a 4 KiB page with a later write_block().
+  /// Writes the tail, of any size: the whole pages of a large one as write_block() does, the rest through the page
+  /// cache. Must not share a 4 KiB page with a later write_block(). `offset` and the address of `bytes` are multiples
+  /// of kDirectAlignment.
   [[nodiscard]] Status write_tail(uint64_t offset, ByteSpan bytes);
   /// Writes the header region around `header_json` (at most header_bytes - 8), cuts the file to
   /// `size_bytes` and closes it.
@@ -43,6 +45,7 @@ class StepFile {
  private:
   [[nodiscard]] Status open_buffered();
   void reserve(uint64_t end);
+  [[nodiscard]] Status write_aligned(uint64_t offset, ByteSpan block);
   [[nodiscard]] Status write_fully(int fd, uint64_t offset, ByteSpan bytes);
 
   std::string path_;
