@@ -86,20 +86,36 @@ template <bool kInner>
   f64x8 weight = {};
   f64x8 weighted_difference = {};
   f64x8 weighted_inner = {};
-  for (int64_t i = 0; i < count; i += kLanes) {
+  const auto add = [&](f64x8 w, f64x8 d, f64x8 n) __attribute__((always_inline)) {
+    weight += w;
+    weighted_difference += w * d;
+    if constexpr (kInner) weighted_inner += w * n;
+  };
+  int64_t i = 0;
+  // Four exponentials at a time: one alone is a chain of forty dependent steps. Added in the order of single ones.
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    f64x8 x[4];
+    f64x8 w[4];
+    for (int v = 0; v < 4; ++v) x[v] = load<f64x8>(golden + i + v * kLanes) - largest;
+    for (int v = 0; v < 4; ++v) w[v] = exp_of(exp_parts(x[v]));
+    for (int v = 0; v < 4; ++v) {
+      store(weights + i + v * kLanes, w[v]);
+      add(w[v], load<f64x8>(difference + i + v * kLanes),
+          kInner ? load<f64x8>(inner + i + v * kLanes) : f64x8{});
+    }
+  }
+  for (; i < count; i += kLanes) {
     const bool whole = i + kLanes <= count;
     const int64_t left = count - i;
     // A padding lane lies so far below the maximum that its weight is 0.
     const f64x8 g = whole ? load<f64x8>(golden + i)
                           : load_padded(golden + i, left, -std::numeric_limits<double>::infinity());
     const f64x8 d = whole ? load<f64x8>(difference + i) : load_padded(difference + i, left, 0);
+    f64x8 n = {};
+    if constexpr (kInner) n = whole ? load<f64x8>(inner + i) : load_padded(inner + i, left, 0);
     const f64x8 w = exp_of(exp_parts(g - largest));
     store(weights + i, w);
-    weight += w;
-    weighted_difference += w * d;
-    if constexpr (kInner) {
-      weighted_inner += w * (whole ? load<f64x8>(inner + i) : load_padded(inner + i, left, 0));
-    }
+    add(w, d, n);
   }
   return {add_lanes(weight), add_lanes(weighted_difference), add_lanes(weighted_inner)};
 }
