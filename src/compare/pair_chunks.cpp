@@ -27,7 +27,7 @@ void add_to_side(BlockStats& side, double value) {
   }
 }
 
-/// Computes chunks, one after the other. About 130 KiB.
+/// Computes chunks, one after the other. About 64 KiB.
 class ChunkWorker {
  public:
   ChunkWorker(const PairSource& source, const Cuts& cuts, bool kl)

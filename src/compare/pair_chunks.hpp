@@ -2,7 +2,7 @@
 // A pair of tensors cut into chunks, computed on any number of threads and joined in index order.
 //
 //   rows of the last axis   |--row--|--row--|--row--| ...         a long row is cut into pieces
-//   blocks                  |-- whole rows, <= 2048 --|           unit of the kernels, stays in the L1 cache
+//   blocks                  |-- whole rows, <= 1024 --|           unit of the kernels, stays in the L1 cache
 //   chunks                  |-- whole rows or pieces, <= 65536 --|  unit of a thread
 //
 // All cuts depend on the shape alone, so the number of threads does not change a bit of the result.

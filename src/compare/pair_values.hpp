@@ -8,7 +8,9 @@
 
 namespace assay::compare {
 
-inline constexpr int64_t kBlockValues = kKlBlock;
+/// Three arrays of these and their weights take 32 KiB of the L1 cache.
+inline constexpr int64_t kBlockValues = 1024;
+static_assert(kBlockValues <= kKlBlock);
 
 /// How the two sides are read so that position i of both is one pair.
 struct PairSource {
@@ -23,7 +25,7 @@ struct PairSource {
   int64_t value_count;
 };
 
-/// Values of both sides as doubles. 48 KiB: kept by a worker, not on the stack.
+/// Values of both sides as doubles. 24 KiB: kept by a worker, not on the stack.
 struct Block {
   alignas(64) double golden[kBlockValues];
   alignas(64) double mine[kBlockValues];
