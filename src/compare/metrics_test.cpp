@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/metrics.hpp"
+#include "compare/pair_sums.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -9,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -149,6 +151,39 @@ TEST(KlDivergence, OfNearlyEqualTensorsKeepsTwelveDigits) {
     const double divergence = kl_of(g, d, 0, 2000).divergence;
     EXPECT_NEAR(divergence / expected, 1, 1e-12) << noise;
     EXPECT_NEAR(divergence / (noise * noise), 0.7, 0.6) << noise;  // half the weighted variance
+  }
+}
+
+TEST(PairSums, ReadingFloat32GivesTheBitsOfSeparateSteps) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (const int64_t count : {0, 1, 7, 8, 27, 1024}) {
+    const auto size = static_cast<size_t>(count);
+    std::vector<std::byte> golden_bytes(4 * size + 1);  // read from an odd address
+    std::vector<std::byte> mine_bytes(4 * size + 1);
+    std::vector<double> g(size), m(size), d(size);
+    for (size_t i = 0; i < size; ++i) {
+      const float golden = normal(random);
+      const float mine = golden + 1e-3f * normal(random);
+      std::memcpy(golden_bytes.data() + 1 + 4 * i, &golden, sizeof(golden));
+      std::memcpy(mine_bytes.data() + 1 + 4 * i, &mine, sizeof(mine));
+      g[i] = static_cast<double>(golden);
+      m[i] = static_cast<double>(mine);
+      d[i] = m[i] - g[i];
+    }
+    std::vector<double> read_g(size), read_m(size), read_d(size);
+    const PairSums read = read_float32_pairs(golden_bytes.data() + 1, mine_bytes.data() + 1, count,
+                                             read_g.data(), read_m.data(), read_d.data());
+    const PairSums sums = sum_pairs(MetricRules::Corrected, g.data(), m.data(), d.data(), count);
+    EXPECT_EQ(read_g, g);
+    EXPECT_EQ(read_m, m);
+    EXPECT_EQ(read_d, d);
+    EXPECT_EQ(read.count, count);
+    EXPECT_EQ(read.product, sums.product);
+    EXPECT_EQ(read.relative, sums.relative);
+    EXPECT_EQ(read.difference_squared, sums.difference_squared);
+    EXPECT_EQ(read.golden_max, sums.golden_max);
+    EXPECT_EQ(read.max_relative, sums.max_relative);
   }
 }
 

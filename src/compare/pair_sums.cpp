@@ -45,9 +45,17 @@ template <MetricRules kRules>
   return largest;
 }
 
-template <MetricRules kRules>
+struct Lanes {
+  f64x8 golden;
+  f64x8 mine;
+  f64x8 difference;
+};
+
+/// lanes_at(i)   gives values [i, i + 8); only the rest of less than eight is read from the arrays
+template <MetricRules kRules, typename LanesAt>
 [[gnu::always_inline]] inline PairSums sum_by(const double* golden, const double* mine,
-                                              const double* difference, int64_t count) {
+                                              const double* difference, int64_t count,
+                                              LanesAt lanes_at) {
   f64x8 sum_g = {}, sum_m = {}, sum_gg = {}, sum_mm = {}, sum_gm = {}, sum_dd = {}, sum_a = {},
         sum_r = {};
   f64x8 max_a = {}, max_r = {};
@@ -56,9 +64,7 @@ template <MetricRules kRules>
   const f64x8 floor = f64x8{} + kRelativeErrorFloor;
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    const f64x8 g = load<f64x8>(golden + i);
-    const f64x8 m = load<f64x8>(mine + i);
-    const f64x8 d = load<f64x8>(difference + i);
+    const auto [g, m, d] = lanes_at(i);
     const f64x8 magnitude = absolute_of(g);
     const f64x8 safe_magnitude = magnitude > floor ? magnitude : floor;
     f64x8 a = absolute_of(d);
@@ -129,13 +135,48 @@ template <MetricRules kRules>
   return out;
 }
 
+template <MetricRules kRules>
+[[gnu::always_inline]] inline PairSums sum_arrays(const double* golden, const double* mine,
+                                                  const double* difference, int64_t count) {
+  return sum_by<kRules>(
+      golden, mine, difference, count, [=](int64_t i) __attribute__((always_inline)) {
+        return Lanes{load<f64x8>(golden + i), load<f64x8>(mine + i), load<f64x8>(difference + i)};
+      });
+}
+
 ASSAY_CLONES PairSums sum_pairs_corrected(const double* golden, const double* mine,
                                           const double* difference, int64_t count) {
-  return sum_by<MetricRules::Corrected>(golden, mine, difference, count);
+  return sum_arrays<MetricRules::Corrected>(golden, mine, difference, count);
 }
 ASSAY_CLONES PairSums sum_pairs_msit(const double* golden, const double* mine,
                                      const double* difference, int64_t count) {
-  return sum_by<MetricRules::Msit>(golden, mine, difference, count);
+  return sum_arrays<MetricRules::Msit>(golden, mine, difference, count);
+}
+
+[[gnu::always_inline]] inline f64x8 widen_lanes(const std::byte* source) {
+  return __builtin_convertvector(load<f32x8>(source), f64x8);
+}
+
+/// Widening, subtraction and sums in one loop: the division of the sums hides the wait for memory.
+ASSAY_CLONES PairSums read_float32_and_sum(const std::byte* golden_source,
+                                           const std::byte* mine_source, int64_t count,
+                                           double* golden, double* mine, double* difference) {
+  for (int64_t i = count / kLanes * kLanes; i < count; ++i) {
+    golden[i] = static_cast<double>(load<float>(golden_source + 4 * i));
+    mine[i] = static_cast<double>(load<float>(mine_source + 4 * i));
+    difference[i] = mine[i] - golden[i];
+  }
+  return sum_by<MetricRules::Corrected>(golden, mine, difference, count,
+                                        [=](int64_t i) __attribute__((always_inline)) {
+                                          Lanes lanes;
+                                          lanes.golden = widen_lanes(golden_source + 4 * i);
+                                          lanes.mine = widen_lanes(mine_source + 4 * i);
+                                          lanes.difference = lanes.mine - lanes.golden;
+                                          store(golden + i, lanes.golden);
+                                          store(mine + i, lanes.mine);
+                                          store(difference + i, lanes.difference);
+                                          return lanes;
+                                        });
 }
 
 ASSAY_CLONES void subtract_lanes(const double* golden, const double* mine, int64_t count,
@@ -165,6 +206,11 @@ PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
                    const double* difference, int64_t count) {
   return rules == MetricRules::Msit ? sum_pairs_msit(golden, mine, difference, count)
                                     : sum_pairs_corrected(golden, mine, difference, count);
+}
+
+PairSums read_float32_pairs(const std::byte* golden_bytes, const std::byte* mine_bytes,
+                            int64_t count, double* golden, double* mine, double* difference) {
+  return read_float32_and_sum(golden_bytes, mine_bytes, count, golden, mine, difference);
 }
 
 void subtract(const double* golden, const double* mine, int64_t count, double* out) {

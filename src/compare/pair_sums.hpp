@@ -2,6 +2,7 @@
 // The sums and maxima that error metrics are made of, over values that are finite on both sides.
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -65,6 +66,12 @@ struct PairErrors {
 /// difference   mine - golden, as the rules round it
 [[nodiscard]] PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
                                  const double* difference, int64_t count);
+
+/// Sums under MetricRules::Corrected of `count` float32 values of each side, of any alignment, which are stored
+/// as doubles with their differences on the way. Same bits as widening, subtract() and sum_pairs().
+[[nodiscard]] PairSums read_float32_pairs(const std::byte* golden_bytes,
+                                          const std::byte* mine_bytes, int64_t count,
+                                          double* golden, double* mine, double* difference);
 
 /// out = mine - golden
 void subtract(const double* golden, const double* mine, int64_t count, double* out);
