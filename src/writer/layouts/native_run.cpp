@@ -124,7 +124,7 @@ NativeRun::~NativeRun() {
 
 Status NativeRun::map_arena() {
   if (options_.arena_bytes == 0) return {};
-  options_.arena_bytes = std::max(align_up(options_.arena_bytes, kBlockBytes), 4 * kBlockBytes);
+  options_.arena_bytes = std::max(align_up(options_.arena_bytes, kBlockBytes), 2 * kBlockBytes);
   void* mapped = ::mmap(nullptr, options_.arena_bytes + kBlockBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED)
