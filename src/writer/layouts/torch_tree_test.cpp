@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 
 #include "base/mapped_file.hpp"
 #include "formats/pth.hpp"
@@ -40,7 +42,7 @@ TorchTreeTensor tensor_of(std::string stem, std::vector<float> values) {
   tensor.content = TorchTreeTensor::Content::Payload;
   tensor.payload_size = values.size() * sizeof(float);
   tensor.payload.reset(new std::byte[tensor.payload_size]);
-  std::memcpy(tensor.payload.get(), values.data(), tensor.payload_size);
+  std::ranges::copy(std::as_bytes(std::span(values)), tensor.payload.get());
   return tensor;
 }
 
