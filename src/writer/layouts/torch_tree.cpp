@@ -21,6 +21,10 @@
 namespace assay::writer {
 namespace {
 
+// What the disk budget counts beside payloads: a folder with its csv rows, and all of a .pth but its payload.
+constexpr uint64_t kFolderBytes = 4096;
+constexpr uint64_t kPthFrameBytes = 1200;
+
 constexpr mode_t kTableMode = 0640;
 
 class FileDescriptor {
@@ -187,11 +191,24 @@ std::string analyze_row(std::string_view node_name, std::string_view node_type,
                   float32_text(values.mean)});
 }
 
-TorchTree::TorchTree(TorchTreeOptions options) : options_(std::move(options)) {}
+TorchTree::TorchTree(TorchTreeOptions options)
+    : options_(std::move(options)), budget_(options_.dump_dir, options_.disk) {}
 
 TorchTree::~TorchTree() { leave_token(); }
 
+Status TorchTree::admit(uint64_t size_bytes) {
+  if (budget_.admit(size_bytes)) return {};
+  Error error{Errc::NoSpace, options_.dump_dir, std::nullopt, budget_.stop_reason()};
+  return note(fail(std::move(error)));
+}
+
 Status TorchTree::write(const TorchTreeVisit& visit) {
+  uint64_t size_bytes = kFolderBytes;
+  for (const TorchTreeTensor& tensor : visit.tensors) {
+    if (tensor.content == TorchTreeTensor::Content::Payload)
+      size_bytes += tensor.payload_size + kPthFrameBytes;
+  }
+  ASSAY_TRY_STATUS(admit(size_bytes));
   Status result = note(enter_token(visit.token));
   if (result) result = note(make_folder(visit));
   if (!result) return result;
@@ -211,6 +228,7 @@ Status TorchTree::write(const TorchTreeVisit& visit) {
 }
 
 Status TorchTree::write_tensor_file(const std::string& path, const TorchTreeTensor& tensor) {
+  ASSAY_TRY_STATUS(admit(tensor.payload_size + kPthFrameBytes));
   return note(write_pth_at(AT_FDCWD, path + ".tmp", path, formats::pth_archive_name(path), tensor));
 }
 

@@ -16,6 +16,7 @@
 #include "stats/tensor_stats.hpp"
 #include "tensor/dims.hpp"
 #include "tensor/dtype.hpp"
+#include "writer/disk_budget.hpp"
 
 namespace assay::writer {
 
@@ -63,10 +64,11 @@ struct TorchTreeVisit {
                                       std::string_view tensor_path, const TorchTreeTensor& tensor);
 
 struct TorchTreeOptions {
-  std::string dump_dir;       // absolute
-  std::string dump_dir_text;  // as the user gave it: what the Tensor Path column shows
-  std::string analyze_path;   // "" for none; shared by all processes of a launch
-  bool statistics = false;    // append rows to statistics.csv
+  std::string dump_dir;         // absolute
+  std::string dump_dir_text;    // as the user gave it: what the Tensor Path column shows
+  std::string analyze_path;     // "" for none; shared by all processes of a launch
+  bool statistics = false;      // append rows to statistics.csv
+  DiskBudgetOptions disk = {};  // of the file system of dump_dir
 };
 
 /// Writes visits in the order they come. One thread at a time.
@@ -79,7 +81,8 @@ class TorchTree {
   TorchTree(const TorchTree&) = delete;
   TorchTree& operator=(const TorchTree&) = delete;
 
-  /// Goes on with the other files of the visit after a failure and returns the first.
+  /// Goes on with the other files of the visit after a failure and returns the first. NoSpace, and nothing of the
+  /// visit written, once the disk budget says no.
   [[nodiscard]] Status write(const TorchTreeVisit& visit);
   /// One file outside the token folders, for example a weight. The folder exists.
   [[nodiscard]] Status write_tensor_file(const std::string& path, const TorchTreeTensor& tensor);
@@ -100,8 +103,11 @@ class TorchTree {
   [[nodiscard]] Status append_rows(const TorchTreeVisit& visit);
   [[nodiscard]] Status append_analysis(const TorchTreeVisit& visit);
   Status note(Status status);
+  /// NoSpace, with the budget's sentence, when the disk must not be filled further.
+  [[nodiscard]] Status admit(uint64_t size_bytes);
 
   TorchTreeOptions options_;
+  DiskBudget budget_;
   int token_fd_ = -1;
   int64_t token_ = -1;
   std::atomic<bool> stopped_{false};

@@ -156,6 +156,22 @@ TEST_F(TorchTreeTest, WritesFoldersFilesAndLinks) {
   EXPECT_TRUE(fs::is_empty(folder_ + "/4/root.c"));
 }
 
+TEST_F(TorchTreeTest, StopsWithoutATraceOfTheVisitThatTheDiskBudgetRefuses) {
+  TorchTree tree({.dump_dir = folder_,
+                  .dump_dir_text = folder_,
+                  .analyze_path = "",
+                  .disk = {.limit_bytes = 10'000}});
+  ASSERT_TRUE(tree.write(visit_of(0, "root.a", list(tensor_of("output", {1})))));  // 4096 + 1204
+  EXPECT_FALSE(tree.stopped());
+  const Status second = tree.write(visit_of(0, "root.b", list(tensor_of("output", {2}))));
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Errc::NoSpace);
+  EXPECT_EQ(second.error().message, "the disk limit of 10.0 kB is used up");
+  EXPECT_TRUE(tree.stopped());
+  EXPECT_FALSE(fs::exists(folder_ + "/0/root.b"));
+  EXPECT_EQ(read_floats(folder_ + "/0/root.a/output.pth"), (std::vector<float>{1}));
+}
+
 TEST_F(TorchTreeTest, SecondVisitReplacesFilesAndLeavesEarlierLinksAlone) {
   TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
   ASSERT_TRUE(tree.write(visit_of(0, "root.a", list(tensor_of("output", {1})))));
