@@ -5,6 +5,8 @@ import argparse
 import json
 import os
 import struct
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -238,3 +240,25 @@ def test_saving(tmp_path, monkeypatch):
         save_torch_data(torch.ones(1), "x.bin")
     with pytest.raises(ValueError):
         save_npy_data("x.npz", numpy.ones(1))
+
+
+def test_the_manifest_says_what_was_planned_captured_and_missed(tmp_path):
+    script = """
+import sys, torch
+from assay.torch.strict import DumpConfig, register_hook
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+model.add_module("spare", torch.nn.Linear(2, 2))
+model.forward = lambda x: model[1](model[0](x))
+register_hook(model, DumpConfig(dump_path=sys.argv[1]))
+model(torch.ones(1, 2))
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+    (path,) = tmp_path.glob("msit_dump_*/torch_tensors/*/manifest.json")
+    manifest = json.loads(path.read_text())
+    assert manifest["complete"] is True
+    assert manifest["coverage"] == {
+        "planned": 4,
+        "captured": 3,
+        "missed": [{"node": "root.spare", "reason": "not called in a dumped token", "count": 1}],
+    }
+    assert manifest["sink"]["failed"] == 0 and manifest["sink"]["stopped"] is None

@@ -148,6 +148,7 @@ def test_last_logits_of_generate(tmp_path):
         "0/root.lm_head/output.pth",
         "1/root.lm_head/output.pth",
         "2/root.lm_head/output.pth",
+        "manifest.json",
         "model_tree.json",
     ]
     for token, value in enumerate(logits):

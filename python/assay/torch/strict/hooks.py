@@ -8,9 +8,12 @@ import inspect
 import json
 import numbers
 import os
+import time
 import weakref
 from typing import Any, Optional
 
+import assay
+from assay._manifest import describe_host
 from assay.torch.strict.apis import ApiWrappers
 from assay.torch.strict.dense import dense_cpu_tensor
 from assay.torch.strict.log import logger, warn_once
@@ -95,13 +98,80 @@ def _tree(module: Any, name: str) -> dict[str, Any]:
     return {"name": name, "type": type(module).__name__, "children": children}
 
 
-def _write_model_tree(dump_dir: str, tree: str) -> None:
-    path = os.path.join(dump_dir, "model_tree.json")
+def _write_whole_file(dump_dir: str, name: str, text: str) -> None:
+    path = os.path.join(dump_dir, name)
     temporary = f"{path}.tmp{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(tree)
+        file.write(text)
     os.replace(temporary, path)
+
+
+class Manifest:
+    """``manifest.json`` beside ``model_tree.json``: what was planned, captured and missed, and why.
+
+    The keys are those of docs/formats/native.md. ``complete`` is false while the process dumps, and stays so when it is
+    killed. No reader of the original looks at this file.
+    """
+
+    def __init__(self, config: Any):
+        self._content: dict[str, Any] = {
+            "format": "assay-torch-tree",
+            "version": 1,
+            "tool": f"assay {assay.__version__}",
+            "complete": False,
+            "host": describe_host(),
+            "config": {
+                "token_range": _token_ids(config.token_range),
+                "mode": list(config.mode),
+                "tensor_part": int(config.tensor_part),
+                "dump_statistics_mode": int(config.dump_statistics_mode),
+                "dump_last_logits": bool(config.dump_last_logits),
+                "layer_name": config.layer_name,
+            },
+            "started": _now(),
+            "finished": None,
+        }
+
+    def write(self, dump_dir: str) -> None:
+        """Writes the manifest of a dump that goes on."""
+        _write_whole_file(dump_dir, "manifest.json", json.dumps(self._content, indent=1))
+
+    def finish(self, dump_dir: str, planned: list[str], counters: dict[str, Any]) -> None:
+        """Writes the final manifest; a folder that cannot be written is left as it is, the host's end is not disturbed.
+
+        Args:
+            dump_dir: the folder of the process.
+            planned: names of the modules that the configuration selects.
+            counters: what the writer did, from ``StrictDumper.counters()``.
+        """
+        try:
+            captured: set[str] = set()
+            for token in filter(str.isdigit, os.listdir(dump_dir)):
+                captured.update(os.listdir(os.path.join(dump_dir, token)))
+            missed = [
+                {"node": name, "reason": "not called in a dumped token", "count": 1}
+                for name in planned
+                if name not in captured
+            ]
+            self._content.update(
+                complete=True,
+                finished=_now(),
+                coverage={"planned": len(planned), "captured": len(planned) - len(missed), "missed": missed},
+                sink={
+                    "bytes": counters["bytes"],
+                    "failed": counters["failed"],
+                    "waited_ms": round(counters["waited_ms"], 3),
+                    "stopped": counters["first_error"] or None,
+                },
+            )
+            self.write(dump_dir)
+        except OSError as error:
+            logger.warning("manifest.json could not be finished: %s", error)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Registration:
@@ -120,8 +190,10 @@ class Registration:
         self._handles: list[Any] = []
         self._named: list[Any] = []
         self._apis: Optional[ApiWrappers] = None
+        self._planned: list[str] = []
+        self._pid = os.getpid()
         self._tree = json.dumps(_tree(model, "root"))
-        _write_model_tree(config.dump_dir, self._tree)
+        _write_whole_file(config.dump_dir, "model_tree.json", self._tree)
         self.dumper = _capture.StrictDumper(
             dump_dir=os.path.abspath(config.dump_dir),
             dump_dir_text=config.dump_dir,
@@ -147,7 +219,9 @@ class Registration:
         except BaseException:
             self.remove()
             raise
-        atexit.register(self.dumper.close)
+        self._manifest = Manifest(config)
+        self._manifest.write(config.dump_dir)
+        atexit.register(self._close)
         _say_what_hides_modules(model)
 
     def remove(self) -> None:
@@ -161,8 +235,14 @@ class Registration:
             if module is not None and "msit_name" in module.__dict__:
                 del module.msit_name
         self._named.clear()
+        self._close()
+        atexit.unregister(self._close)
+
+    def _close(self) -> None:
         self.dumper.close()
-        atexit.unregister(self.dumper.close)
+        # A forked child that never ran the model shares the folder with its parent, whose manifest it must not finish.
+        if os.getpid() == self._pid and hasattr(self, "_manifest"):
+            self._manifest.finish(self._config.dump_dir, self._planned, self.dumper.counters())
 
     def _hook_modules(self, model: Any) -> None:
         # A post hook that torch also calls after an exception keeps the name stack balanced; older torch versions
@@ -182,6 +262,8 @@ class Registration:
             seen.add(id(module))
             is_root = module is model
             selected = self._config.layer_pattern.match(name) is not None
+            if selected and self._takes(module):
+                self._planned.append(name)
             enter, leave = self.dumper.module_hooks(name, _class_text(module), selected, is_root)
             if is_root or stack_names:
                 self._handles.append(module.register_forward_pre_hook(enter))
@@ -193,6 +275,14 @@ class Registration:
             except Exception:  # a class that forbids new attributes; the name is only a service to scripts
                 continue
             self._named.append(weakref.ref(module))
+
+    def _takes(self, module: Any) -> bool:
+        if self._config.dump_last_logits:  # which module is the last is known only in the run
+            return False
+        classes = self._config.module_list
+        # What is no class raises in the forward, as it always did; here it selects nothing.
+        wanted = tuple(entry for entry in classes if isinstance(entry, type))
+        return "module" in self._config.mode and (not classes or isinstance(module, wanted))
 
     def _dump_weights(self, model: Any) -> None:
         folder = os.path.join(self._config.dump_dir, "weights")
@@ -211,7 +301,9 @@ class Registration:
         """Gives a forked child that runs the model a dump folder of its own."""
         self._config.dump_dir = _dump_dir(self._config.dump_path, os.environ.get("ATB_TIMESTAMP", "0"), self._device)
         _make_dump_dir(self._config.dump_dir)
-        _write_model_tree(self._config.dump_dir, self._tree)
+        _write_whole_file(self._config.dump_dir, "model_tree.json", self._tree)
+        self._pid = os.getpid()
+        self._manifest.write(self._config.dump_dir)
         return os.path.abspath(str(self._config.dump_dir))
 
 
