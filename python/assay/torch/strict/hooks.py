@@ -191,6 +191,7 @@ class Registration:
         self._named: list[Any] = []
         self._apis: Optional[ApiWrappers] = None
         self._planned: list[str] = []
+        self._manifest: Optional[Manifest] = None  # until every hook is installed
         self._pid = os.getpid()
         self._tree = json.dumps(_tree(model, "root"))
         _write_whole_file(config.dump_dir, "model_tree.json", self._tree)
@@ -241,7 +242,7 @@ class Registration:
     def _close(self) -> None:
         self.dumper.close()
         # A forked child that never ran the model shares the folder with its parent, whose manifest it must not finish.
-        if os.getpid() == self._pid and hasattr(self, "_manifest"):
+        if os.getpid() == self._pid and self._manifest is not None:
             self._manifest.finish(self._config.dump_dir, self._planned, self.dumper.counters())
 
     def _hook_modules(self, model: Any) -> None:
@@ -303,7 +304,8 @@ class Registration:
         _make_dump_dir(self._config.dump_dir)
         _write_whole_file(self._config.dump_dir, "model_tree.json", self._tree)
         self._pid = os.getpid()
-        self._manifest.write(self._config.dump_dir)
+        if self._manifest is not None:
+            self._manifest.write(self._config.dump_dir)
         return os.path.abspath(str(self._config.dump_dir))
 
 
