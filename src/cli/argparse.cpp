@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules: python/cpython: Lib/argparse.py, _parse_optional and _get_option_tuples
+#include "cli/argparse.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+namespace assay::cli {
+namespace {
+
+constexpr int kArgparseError = 2;
+
+std::string metavar_of(const Argument& argument) {
+  if (argument.choices.empty()) return std::string(argument.metavar);
+  std::string text = "{";
+  for (const std::string_view choice : argument.choices) {
+    text += (text.size() > 1 ? "," : "") + std::string(choice);
+  }
+  return text + "}";
+}
+
+std::string value_text(const Argument& argument) {
+  const std::string metavar = metavar_of(argument);
+  switch (argument.takes) {
+    case Takes::Nothing:
+      return {};
+    case Takes::ZeroOrOne:
+      return " [" + metavar + "]";
+    case Takes::One:
+      return " " + metavar;
+    case Takes::OneOrMore:
+      return " " + metavar + " [" + metavar + " ...]";
+  }
+  return {};
+}
+
+// Underscores are the spelling of the first day's long names.
+std::string with_dashes(std::string name) {
+  if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
+  return name;
+}
+
+bool looks_like_number(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' &&
+         word.find_first_not_of("0123456789.", 1) == std::string_view::npos;
+}
+
+// A word with one or two dashes in front, unless it is a negative number or holds a blank.
+bool looks_like_option(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && !looks_like_number(word) &&
+         word.find(' ') == std::string_view::npos;
+}
+
+class Parser {
+ public:
+  Parser(const Grammar& grammar, const std::vector<std::string>& words)
+      : grammar_(grammar), words_(words) {}
+
+  Result<ParsedArguments> parse() {
+    while (next_ < words_.size()) {
+      const std::string& word = words_[next_++];
+      if (word == "--" && grammar_.takes_command) {
+        parsed_.command.assign(words_.begin() + static_cast<std::ptrdiff_t>(next_), words_.end());
+        parsed_.has_command = true;
+        break;
+      }
+      ASSAY_TRY(const Option option, find_option(word));
+      if (option.argument == nullptr) {
+        unknown_ += " " + word;
+        continue;
+      }
+      ASSAY_TRY(auto values, take_values(option));
+      parsed_.values.emplace_back(option.argument->long_name, std::move(values));
+    }
+    if (parsed_.given("--help")) return std::move(parsed_);
+    ASSAY_TRY_STATUS(check_required());
+    if (!unknown_.empty()) return fail(Errc::Usage, "unrecognized arguments:" + unknown_);
+    return std::move(parsed_);
+  }
+
+ private:
+  struct Option {
+    const Argument* argument = nullptr;
+    std::optional<std::string> attached;  // behind '=', or glued to a one-letter name
+  };
+
+  [[nodiscard]] const Argument* exactly(std::string_view name) const {
+    for (const Argument& argument : grammar_.arguments) {
+      if (argument.long_name == name || argument.short_name == name) return &argument;
+    }
+    return nullptr;
+  }
+
+  // The option that a word means: exact, or the beginning of exactly one name.
+  Result<Option> find_option(const std::string& word) const {
+    if (!word.starts_with('-') || word.size() < 2) return Option{};
+    const size_t equals = word.find('=');
+    const std::string spelled = word.substr(0, equals);
+    const std::string name = with_dashes(spelled);
+    std::optional<std::string> attached;
+    if (equals != std::string::npos) attached = word.substr(equals + 1);
+    if (const Argument* argument = exactly(name)) return Option{argument, attached};
+    if (!looks_like_option(name)) return Option{};
+
+    std::vector<std::pair<std::string, Option>> candidates;
+    const bool one_dash = !name.starts_with("--");
+    for (const Argument& argument : grammar_.arguments) {
+      for (const std::string_view candidate : {argument.long_name, argument.short_name}) {
+        if (candidate.empty()) continue;
+        // "-ofolder" is "-o folder".
+        if (one_dash && candidate.size() == 2 && word.starts_with(candidate)) {
+          candidates.emplace_back(candidate, Option{&argument, word.substr(2)});
+        } else if (candidate.starts_with(name) && name != "--") {
+          candidates.emplace_back(candidate, Option{&argument, attached});
+        }
+      }
+    }
+    if (candidates.size() == 1) return candidates[0].second;
+    if (candidates.empty()) return Option{};
+    std::string names;
+    for (const auto& [candidate, option] : candidates) {
+      names += (names.empty() ? "" : ", ") + candidate;
+    }
+    return fail(Errc::Usage, "ambiguous option: " + spelled + " could match " + names);
+  }
+
+  Result<std::vector<std::string>> take_values(const Option& option) {
+    const Argument& argument = *option.argument;
+    std::vector<std::string> values;
+    if (argument.takes == Takes::Nothing) {
+      if (!option.attached) return values;
+      return fail(Errc::Usage, "argument " + display_name(argument) +
+                                   ": ignored explicit argument '" + *option.attached + "'");
+    }
+    if (option.attached) values.push_back(*option.attached);
+    const bool many = argument.takes == Takes::OneOrMore;
+    while (!option.attached && has_value() && (many || values.empty())) {
+      values.push_back(words_[next_++]);
+    }
+    while (argument.comma_list && !values.empty() && values.back().ends_with(',') && has_value()) {
+      values.back() += words_[next_++];
+    }
+    if (values.empty() && argument.takes != Takes::ZeroOrOne) {
+      return fail(Errc::Usage, "argument " + display_name(argument) + ": expected " +
+                                   (many ? "at least one argument" : "one argument"));
+    }
+    for (const std::string& value : values) ASSAY_TRY_STATUS(check_value(argument, value));
+    return values;
+  }
+
+  [[nodiscard]] bool has_value() const {
+    return next_ < words_.size() && words_[next_] != "--" && !looks_like_option(words_[next_]);
+  }
+
+  static Status check_value(const Argument& argument, const std::string& value) {
+    if (argument.problem != nullptr) {
+      if (const std::string problem = argument.problem(value); !problem.empty()) {
+        return fail(Errc::Usage, "argument " + display_name(argument) + ": " + problem);
+      }
+    }
+    const auto& choices = argument.choices;
+    if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end())
+      return {};
+    std::string names;
+    for (const std::string_view choice : choices) {
+      names += (names.empty() ? "'" : ", '") + std::string(choice) + "'";
+    }
+    return fail(Errc::Usage, "argument " + display_name(argument) + ": invalid choice: '" + value +
+                                 "' (choose from " + names + ")");
+  }
+
+  [[nodiscard]] Status check_required() const {
+    std::string missing;
+    for (const Argument& argument : grammar_.arguments) {
+      // The words behind "--" stand for the option that names a command.
+      const bool replaced = parsed_.has_command && argument.long_name == "--exec";
+      if (argument.required && !replaced && !parsed_.given(argument.long_name)) {
+        missing += (missing.empty() ? "" : ", ") + display_name(argument);
+      }
+    }
+    if (missing.empty()) return {};
+    return fail(Errc::Usage, "the following arguments are required: " + missing);
+  }
+
+  const Grammar& grammar_;
+  const std::vector<std::string>& words_;
+  size_t next_ = 0;
+  ParsedArguments parsed_;
+  std::string unknown_;
+};
+
+}  // namespace
+
+std::string display_name(const Argument& argument) {
+  std::string text(argument.long_name);
+  if (!argument.short_name.empty()) text += "/" + std::string(argument.short_name);
+  return text;
+}
+
+const std::vector<std::string>* ParsedArguments::find(std::string_view long_name) const {
+  for (auto value = values.rbegin(); value != values.rend(); ++value) {
+    if (value->first == long_name) return &value->second;
+  }
+  return nullptr;
+}
+
+std::string ParsedArguments::text(std::string_view long_name, std::string_view otherwise) const {
+  const std::vector<std::string>* found = find(long_name);
+  return found != nullptr && !found->empty() ? found->front() : std::string(otherwise);
+}
+
+Result<ParsedArguments> parse_arguments(const Grammar& grammar,
+                                        const std::vector<std::string>& words) {
+  return Parser(grammar, words).parse();
+}
+
+std::string usage_text(const Grammar& grammar) {
+  std::string text = "usage: " + grammar.program;
+  for (const Argument& argument : grammar.arguments) {
+    std::string word(argument.long_name == "--help" ? argument.short_name : argument.long_name);
+    word += value_text(argument);
+    const bool required = argument.required && !grammar.takes_command;
+    text += required ? " " + word : " [" + word + "]";
+  }
+  if (grammar.takes_command) text += " [-- CMD ...]";
+  return text + "\n";
+}
+
+std::string help_text(const Grammar& grammar) {
+  std::string text = usage_text(grammar) + "\n" + grammar.description + "\n\noptions:\n";
+  for (const Argument& argument : grammar.arguments) {
+    std::string names(argument.long_name);
+    if (!argument.short_name.empty()) names += ", " + std::string(argument.short_name);
+    text += "  " + names + value_text(argument) + "\n                        " +
+            std::string(argument.help) + "\n";
+  }
+  if (!grammar.epilogue.empty()) text += "\n" + grammar.epilogue + "\n";
+  return text + "\nexample:\n  " + grammar.program + " " + grammar.example + "\n";
+}
+
+int argparse_error(const Grammar& grammar, const std::string& message) {
+  std::fprintf(stderr, "%s%s: error: %s\n", usage_text(grammar).c_str(), grammar.program.c_str(),
+               message.c_str());
+  return kArgparseError;
+}
+
+}  // namespace assay::cli
