@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "run/layers.hpp"
-#include "run/model_tree.hpp"
 #include "run/torch_names.hpp"
+#include "topology/model_tree.hpp"
 
 namespace {
 size_t depth_of(const assay::run::TopologyNode& node) {
@@ -18,8 +18,8 @@ size_t depth_of(const assay::run::TopologyNode& node) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (const auto tree = assay::run::read_model_tree(text)) {
-    if (depth_of(*tree) > assay::run::kMaxTreeDepth) std::abort();
+  if (const auto tree = assay::topology::read_model_tree(text)) {
+    if (depth_of(*tree) > assay::topology::kMaxTreeDepth) std::abort();
     const std::string type = assay::run::layer_type(*tree, assay::run::kAnySizeLayerRule);
     if (!type.empty() && assay::run::layers_of_type(*tree, type).empty()) std::abort();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading module trees, finding layers in them, and the order of numbered names.
-#include "run/model_tree.hpp"
+#include "topology/model_tree.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,8 @@
 
 namespace assay::run {
 namespace {
+
+using topology::read_model_tree;
 
 TEST(NaturalLess, ComparesRunsOfDigitsAsNumbers) {
   EXPECT_TRUE(natural_less("layers.2", "layers.10"));

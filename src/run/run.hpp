@@ -11,6 +11,7 @@
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/tensor_view.hpp"
+#include "topology/model_tree.hpp"
 
 namespace assay::run {
 
@@ -53,12 +54,7 @@ struct TensorRecord {
 };
 
 /// A module or operator tree as the host declared it.
-struct TopologyNode {
-  std::string name;
-  std::string type;
-  std::vector<TopologyNode> children;
-  std::optional<int64_t> exec_order;  // when the writer recorded one; -1 was never executed
-};
+using TopologyNode = topology::ModuleNode;
 
 /// What was planned, captured and lost.
 struct Coverage {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/json_document.hpp"
 
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 

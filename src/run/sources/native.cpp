@@ -7,7 +7,6 @@
 #include "base/mapped_file.hpp"
 #include "run/folder.hpp"
 #include "run/manifest.hpp"
-#include "run/model_tree.hpp"
 #include "run/natural_sort.hpp"
 #include "run/records_line.hpp"
 #include "run/sources/sources.hpp"
@@ -202,7 +201,7 @@ void read_topology(const RankFolder& folder, Run* run) {
     if (file.error().code != Errc::NotFound) run->warnings.push_back(file.error().describe());
     return;
   }
-  Result<TopologyNode> tree = in_file(path, read_model_tree(as_text(file->bytes())));
+  Result<TopologyNode> tree = in_file(path, topology::read_model_tree(as_text(file->bytes())));
   if (tree) {
     run->topology = *std::move(tree);
   } else {

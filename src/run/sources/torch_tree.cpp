@@ -15,7 +15,6 @@
 #include "formats/csv.hpp"
 #include "run/folder.hpp"
 #include "run/manifest.hpp"
-#include "run/model_tree.hpp"
 #include "run/natural_sort.hpp"
 #include "run/sources/sources.hpp"
 #include "run/torch_names.hpp"
@@ -446,7 +445,7 @@ class Reader {
       if (file.error().code != Errc::NotFound) run_->warnings.push_back(file.error().describe());
       return std::nullopt;
     }
-    Result<TopologyNode> tree = in_file(path, read_model_tree(as_text(file->bytes())));
+    Result<TopologyNode> tree = in_file(path, topology::read_model_tree(as_text(file->bytes())));
     if (tree) return *std::move(tree);
     run_->warnings.push_back(tree.error().describe());
     return std::nullopt;

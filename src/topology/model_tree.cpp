@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/model_tree.hpp"
+#include "topology/model_tree.hpp"
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace assay::run {
+namespace assay::topology {
 namespace {
 
 /// Builds the tree while the parser walks the text, so that neither depth nor size of a hostile
@@ -12,7 +12,7 @@ namespace {
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::optional<Error> error;
-  TopologyNode root;
+  ModuleNode root;
   bool finished = false;
 
   bool null() override { return scalar(); }
@@ -55,7 +55,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_object() override {
     if (skip_depth_ > 0) return leave();
-    TopologyNode node = std::move(open_.back());
+    ModuleNode node = std::move(open_.back());
     open_.pop_back();
     if (open_.empty()) {
       root = std::move(node);
@@ -108,7 +108,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 
-  std::vector<TopologyNode> open_;
+  std::vector<ModuleNode> open_;
   bool in_children_ = false;
   Key key_ = Key::Other;
   size_t skip_depth_ = 0;
@@ -117,7 +117,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Result<TopologyNode> read_model_tree(std::string_view text) {
+Result<ModuleNode> read_model_tree(std::string_view text) {
   TreeBuilder builder;
   const bool parsed = nlohmann::json::sax_parse(text.begin(), text.end(), &builder,
                                                 nlohmann::json::input_format_t::json,
@@ -128,4 +128,4 @@ Result<TopologyNode> read_model_tree(std::string_view text) {
   return std::move(builder.root);
 }
 
-}  // namespace assay::run
+}  // namespace assay::topology

@@ -2,20 +2,31 @@
 // Module trees as JSON: model_tree.json of the torch hook dump and topology.json of the native
 // layout.
 #pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
-#include "run/run.hpp"
 
-namespace assay::run {
+namespace assay::topology {
 
 inline constexpr size_t kMaxTreeDepth = 256;  // nesting of modules; torch models stay below 20
 inline constexpr size_t kMaxTreeNodes = size_t{1} << 22;
+
+/// A module tree as the host declared it.
+struct ModuleNode {
+  std::string name;  // dotted path
+  std::string type;  // class
+  std::vector<ModuleNode> children;
+  std::optional<int64_t> exec_order;  // when the writer recorded one; -1 was never executed
+};
 
 /// Reads {"name": str, "type": str, "children": [...]} recursively; "exec_order" is taken where it
 /// stands, other keys are skipped. Only the first JSON value counts: the oldest writer did not
 /// truncate the file, so that the tail of a longer earlier tree can follow. errors    Invalid with
 /// the byte offset: no JSON, cut off, or the value is no object | TooLarge: a limit above
-[[nodiscard]] Result<TopologyNode> read_model_tree(std::string_view text);
+[[nodiscard]] Result<ModuleNode> read_model_tree(std::string_view text);
 
-}  // namespace assay::run
+}  // namespace assay::topology
