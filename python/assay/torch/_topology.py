@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 
 import torch
 
-__all__ = ["NodePlan", "Pattern", "class_name", "plan_nodes", "topology_of"]
+__all__ = ["NodePlan", "Pattern", "class_name", "joined", "plan_nodes", "trees_of"]
 
 Pattern = Union[str, type]
 
@@ -150,8 +150,8 @@ def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:
     return {"name": name, "dtype": str(tensor.dtype).replace("torch.", ""), "shape": shape}
 
 
-def topology_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> dict[str, Any]:
-    """Returns the content of ``topology.json``: modules with class, other names, parameters, children."""
+def trees_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> list[dict[str, Any]]:
+    """Returns one tree a model: modules with class, other names, parameters, children."""
     by_id = {id(plan.module): plan for plan in plans}
     placed: set[int] = set()
 
@@ -170,7 +170,11 @@ def topology_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -
             ],
         }
 
-    trees = [node(model) for model in models.values() if id(model) not in placed]
-    if len(models) == 1:
+    return [node(model) for model in models.values() if id(model) not in placed]
+
+
+def joined(trees: list[dict[str, Any]], models: int) -> dict[str, Any]:
+    """Returns the content of ``topology.json``: the tree of a single model, else all trees below a node ``models``."""
+    if models == 1:
         return trees[0]
     return {"name": "", "type": "models", "aliases": [], "parameters": [], "children": trees}

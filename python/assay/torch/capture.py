@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional, Union
@@ -49,6 +50,13 @@ def _close_open_captures() -> None:
 atexit.register(_close_open_captures)
 
 
+def _let_injection_step_back(who: str) -> None:
+    """Ends the capture that `assay dump` started in this process: the script has one of its own."""
+    injection = sys.modules.get("assay.inject.outermost")
+    if injection is not None:
+        injection.step_back(who)
+
+
 def _named_models(models: Models) -> dict[str, torch.nn.Module]:
     if isinstance(models, torch.nn.Module):
         return {"": models}
@@ -83,15 +91,21 @@ def _step_test(steps: Steps) -> tuple[Optional[Callable[[int], bool]], Any]:
     return wanted.__contains__, sorted(wanted) if len(wanted) <= 1000 else repr(wanted)
 
 
+# Stands in the plans of a capture that must not keep the host's modules alive.
+_NO_MODULE = torch.nn.Identity()
+
+
 class _Folder:
     """The folder of one rank inside a run's folder, and which manifest files this process writes.
+
+    With `beside` a run that is there already is one of another process of the same command: this one goes beside it.
 
     Raises:
         FileError: the folder cannot be made.
         FormatError: it holds a run already that nobody is writing any more.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, beside: bool) -> None:
         self.root = root
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -100,7 +114,8 @@ class _Folder:
             raise make_error(code, f"cannot create the folder: {error.strerror}", str(root)) from error
         rank = f"rank{_manifest.rank_of_process()}"
         if (root / rank / "records.jsonl").exists():
-            self._refuse_old_run(rank)
+            if not beside:
+                self._refuse_old_run(rank)
             rank = f"{rank}-{os.getpid()}"
             if (root / rank / "records.jsonl").exists():
                 raise FormatError("Usage", "this process captures into that folder already", str(root))
@@ -150,6 +165,7 @@ class Capture:
         disk_limit: Optional[int],
         verify: bool,
         _force_device: bool = False,
+        _outermost: bool = False,
     ) -> None:
         if data not in _DATA_LEVELS:
             raise FormatError("Usage", f"data must be one of {', '.join(_DATA_LEVELS)}, got {data!r}")
@@ -162,7 +178,8 @@ class Capture:
         self.path = Path(path)
         self._pid = os.getpid()
         self._removed = False
-        self._folder = _Folder(self.path)
+        self._folder = _Folder(self.path, beside=_outermost)
+        self._patterns = (_patterns(include), _patterns(exclude))
         self._config = {
             "level": "module",
             "data": data,
@@ -179,7 +196,9 @@ class Capture:
             "grad_enabled": torch.is_grad_enabled(),
             "inference_mode": torch.is_inference_mode_enabled(),
         }
-        self._plans = _topology.plan_nodes(named, _patterns(include), _patterns(exclude))
+        self._plans: list[_topology.NodePlan] = []
+        self._trees: list[dict[str, Any]] = []
+        self._model_count = 0
         self._device = DevicePath(stats=data != "none", data=data == "full")
         self._session = _capture.Session(
             folder=str(self._folder.rank),
@@ -196,25 +215,50 @@ class Capture:
             drop=on_full == "drop",
             disk_limit=disk_limit,
             threads=torch.get_num_threads(),
+            outermost=_outermost,
         )
         self._started = _capture.utc_now()
         self._calls: list[Any] = []
         self._hooks: list[Any] = []
         try:
-            topology = json.dumps(_topology.topology_of(named, self._plans))
-            (self._folder.rank / "topology.json").write_text(topology)
-            for plan in self._plans:
-                self._session.add_node(plan.name, _topology.class_name(plan.module), plan.is_root, plan.planned)
+            self._plan(named)
             self._write_manifest(finished=None)
             if weights:
                 self._record_weights()
-            self._install()
+            self._install(range(len(self._plans)))
         except BaseException:
             self.remove()
             raise
-        self._say_what_is_hidden()
+        self._say_what_is_hidden(self._plans)
+        if _outermost:
+            self._release_modules(range(len(self._plans)))
         with _open_lock:
             _open.add(self)
+
+    def _plan(self, named: dict[str, torch.nn.Module]) -> range:
+        """Plans the nodes of some models and writes the topology of all; returns the numbers of the new nodes."""
+        plans = _topology.plan_nodes(named, *self._patterns)
+        nodes = range(len(self._plans), len(self._plans) + len(plans))
+        self._plans += plans
+        self._trees += _topology.trees_of(named, plans)
+        self._model_count += len(named)
+        topology = json.dumps(_topology.joined(self._trees, self._model_count))
+        (self._folder.rank / "topology.json").write_text(topology)
+        for plan in plans:
+            self._session.add_node(plan.name, _topology.class_name(plan.module), plan.is_root, plan.planned)
+        return nodes
+
+    def _add_model(self, name: str, model: torch.nn.Module) -> None:
+        """Captures one more model of a script that does not say which ones it has."""
+        nodes = self._plan({name: model})
+        self._install(nodes)
+        self._say_what_is_hidden(self._plans[nodes.start :])
+        self._release_modules(nodes)
+
+    def _release_modules(self, nodes: range) -> None:
+        """Keeps the modules of installed nodes no longer alive than the host does."""
+        for number in nodes:
+            self._plans[number] = replace(self._plans[number], module=_NO_MODULE)
 
     def _record_weights(self) -> None:
         entries: list[tuple[int, str, torch.Tensor, bool]] = []
@@ -225,8 +269,10 @@ class Capture:
             entries += [(number, n, b, True) for n, b in plan.module.named_buffers(recurse=False)]
         self._session.weights(entries)
 
-    def _install(self) -> None:
-        for number, plan in enumerate(self._plans):
+    def _install(self, nodes: range) -> None:
+        first_call = len(self._calls)
+        for number in nodes:
+            plan = self._plans[number]
             if plan.via is None or not (plan.planned or plan.is_root):
                 continue
             if plan.via == _topology.VIA_HOOKS:
@@ -236,20 +282,22 @@ class Capture:
                 continue
             self._calls.append(self._session.module_call(plan.module, number))
             self._calls[-1].install("_call_impl" if plan.via == _topology.VIA_CALL_IMPL else "_compiled_call_impl")
-        for call in self._calls:
+        for index in range(first_call, len(self._calls)):
+            call = self._calls[index]  # no slice: settle() counts references
             call.settle()
 
-    def _hidden(self) -> list[tuple[str, str, int]]:
+    @staticmethod
+    def _hidden(plans: Iterable[_topology.NodePlan]) -> list[tuple[str, str, int]]:
         """Returns (first node, reason, number of modules) of what cannot be seen."""
         groups: dict[str, tuple[str, int]] = {}
-        for plan in self._plans:
+        for plan in plans:
             if plan.hidden and plan.planned:
                 first, count = groups.get(plan.hidden, (plan.name, 0))
                 groups[plan.hidden] = (first, count + 1)
         return [(first, reason, count) for reason, (first, count) in groups.items()]
 
-    def _say_what_is_hidden(self) -> None:
-        for first, reason, count in self._hidden():
+    def _say_what_is_hidden(self, plans: Iterable[_topology.NodePlan]) -> None:
+        for first, reason, count in self._hidden(plans):
             modules = "1 module is" if count == 1 else f"{count} modules are"
             print(
                 f"assay: warning: {modules} out of sight, {first!r} first ({reason}); "
@@ -406,6 +454,7 @@ def capture(
         >>> handle.stats["steps"]
         1
     """
+    _let_injection_step_back("assay.capture()")
     return Capture(
         models,
         path,

@@ -76,6 +76,11 @@ std::string value_json(PyObject* value) {
 
 }  // namespace
 
+bool inside_root_call() noexcept {
+  const ThreadState& thread = this_thread();
+  return thread.inside || !thread.roots.empty();
+}
+
 // Taken around recording. Whoever holds it may wait for the GIL, so it is never waited for with the GIL held.
 class Session::Lock {
  public:
@@ -107,7 +112,7 @@ struct Session::Unfetched {
 // Turns the leaves of one walk into records.
 class Session::Recorder final : public LeafVisitor {
  public:
-  Recorder(Session& session, const writer::RecordNode* node, StepProgress& step,
+  Recorder(Session& session, SessionNode& node, StepProgress& step,
            const std::shared_ptr<StepProgress>& shared_step, uint64_t order, uint32_t call,
            writer::RecordRole role)
       : session_(session),
@@ -157,7 +162,7 @@ class Session::Recorder final : public LeafVisitor {
   [[nodiscard]] writer::Record draft(std::string_view slot) {
     writer::Record record;
     record.step = step_.step;
-    record.node = node_;
+    record.node = node_.text;
     record.slot = run_.intern(slot);
     record.order = order_;
     record.call = call_;
@@ -187,7 +192,10 @@ class Session::Recorder final : public LeafVisitor {
 
   uint64_t push(writer::Record record, std::string_view text = {}) {
     ++step_.counts.records;
-    if (record.kind == writer::RecordKind::Tensor) ++step_.counts.tensors;
+    if (record.kind == writer::RecordKind::Tensor) {
+      ++step_.counts.tensors;
+      ++node_.tensors;
+    }
     if (record.first_copy) step_.counts.bytes += record.payload->size_bytes;
     const bool known = record.has_shape && record.kind != writer::RecordKind::Value;
     return run_.push_record(std::move(record), known ? shape() : std::span<const int64_t>{},
@@ -367,6 +375,7 @@ class Session::Recorder final : public LeafVisitor {
     }
     entry.record = std::move(record);
     session_.unfetched_.push_back(std::move(entry));
+    ++node_.tensors;
     if (in_flight_bytes() > kMaxDeviceBytesInFlight) session_.fetch_device_results();
   }
 
@@ -380,7 +389,7 @@ class Session::Recorder final : public LeafVisitor {
 
   Session& session_;
   writer::NativeRun& run_;
-  const writer::RecordNode* node_;
+  SessionNode& node_;
   StepProgress& step_;
   const std::shared_ptr<StepProgress>& shared_step_;
   uint64_t order_;
@@ -404,7 +413,8 @@ Session::Session(SessionOptions options, TensorAccess& access,
 Session::~Session() = default;
 
 uint32_t Session::add_node(std::string name, std::string type, bool is_root, bool wanted) {
-  nodes_.push_back({run_->add_node(std::move(name), std::move(type)), is_root, wanted, 0});
+  const Lock lock(*this);
+  nodes_.push_back({run_->add_node(std::move(name), std::move(type)), is_root, wanted, 0, 0, 0});
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 
@@ -437,6 +447,19 @@ std::shared_ptr<StepProgress> Session::new_step(int64_t number) {
   return step;
 }
 
+// The step that a root call begins.
+std::shared_ptr<StepProgress> Session::next_step(SessionNode& node) {
+  const int64_t of_node = node.steps++;
+  if (!options_.outermost) {
+    return pending_ != nullptr ? std::move(pending_) : new_step(steps_started_);
+  }
+  const auto known = by_number_.find(of_node);
+  if (known != by_number_.end()) return known->second;
+  auto step = new_step(of_node);
+  if (step->wanted) by_number_.emplace(of_node, step);
+  return step;
+}
+
 // The step a call belongs to: the root call of this thread; else a root call that runs on another thread (which has
 // handed out work); else the next root call (encoders that generate() calls before the model itself).
 std::shared_ptr<StepProgress> Session::step_of_this_thread() {
@@ -463,12 +486,11 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
   if (thread.inside || !live()) return false;
   SessionNode& node = nodes_[number];
   try {
-    if (node.is_root) {
+    if (node.is_root || (options_.outermost && roots_active_ == 0)) {
       bool nested = false;
       for (const auto& root : thread.roots) nested = nested || root.session == this;
       if (!nested) {
-        auto step = pending_ != nullptr ? std::move(pending_) : new_step(steps_started_);
-        pending_ = nullptr;
+        auto step = next_step(node);
         // Servers create the capture on one thread and run the model on another.
         if (steps_started_ == 0) claim_host_threads();
         ++steps_started_;
@@ -491,7 +513,7 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
     ++node.executed;
     open_step_file(step->step);
     if (options_.inputs) {
-      Recorder recorder(*this, node.text, *step, step, frame.order, frame.call,
+      Recorder recorder(*this, node, *step, step, frame.order, frame.call,
                         writer::RecordRole::Input);
       walker_.walk_arguments(args, kwargs, recorder);
     }
@@ -510,8 +532,8 @@ void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept 
       const int64_t begin_ns = now_ns();
       const InsideOurCode guard;
       const Lock lock(*this);
-      Recorder recorder(*this, nodes_[number].text, *frame.step, frame.step, frame.order,
-                        frame.call, writer::RecordRole::Output);
+      Recorder recorder(*this, nodes_[number], *frame.step, frame.step, frame.order, frame.call,
+                        writer::RecordRole::Output);
       if (result == nullptr) {
         recorder.forget_look();
         recorder.skip("", "the call raised");
@@ -528,7 +550,7 @@ void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept 
         thread.roots.resize(i);
         --roots_active_;
         if (step->wanted) {
-          step->counts.wall_ms = milliseconds(now_ns() - frame.begin_ns);
+          step->counts.wall_ms += milliseconds(now_ns() - frame.begin_ns);
           if (live()) finish_step(step);
         }
         break;
@@ -553,7 +575,8 @@ void Session::finish_step(const std::shared_ptr<StepProgress>& step) {
   }
   step->added_ns += now_ns() - begin_ns;
   step->counts.added_ms = milliseconds(step->added_ns);
-  finished_.push_back(step);
+  if (!step->finished) finished_.push_back(step);
+  step->finished = true;
 }
 
 // One synchronisation for everything that is on its way from the device.
@@ -646,7 +669,7 @@ void Session::record_weight(uint32_t node, PyObject* tensor, std::string_view sl
   try {
     auto step = std::make_shared<StepProgress>();
     step->step = -1;
-    Recorder recorder(*this, nodes_[node].text, *step, step, 0, 0, role);
+    Recorder recorder(*this, nodes_[node], *step, step, 0, 0, role);
     recorder.tensor(tensor, slot);
   } catch (const std::exception& exception) {
     fail_for_good(exception.what());

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,9 @@ struct SessionOptions {
   bool digest = false;
   bool verify = false;        // never trust identity: read every sight, share bytes by digest
   bool force_device = false;  // tests: treat host tensors as device tensors
+  /// Every call outside any other is a step, whichever node it is of, and step n holds the n-th such call of each node:
+  /// the rule for scripts that do not say which module is the model.
+  bool outermost = false;
   PyObject* wanted =
       nullptr;  // callable step -> bool, or nullptr for every step; owned by the Python object
   PyObject* device =
@@ -43,6 +47,7 @@ struct StepProgress {
   std::vector<uint32_t> calls;  // by node number
   writer::ManifestStep counts;
   int64_t added_ns = 0;
+  bool finished = false;  // listed among the finished steps
 };
 
 /// One execution of one node between begin() and end().
@@ -59,7 +64,12 @@ struct SessionNode {
   bool is_root = false;
   bool wanted = true;  // false: a root that only counts steps
   uint64_t executed = 0;
+  int64_t steps = 0;     // calls that began a step
+  uint64_t tensors = 0;  // recorded
 };
+
+/// Whether this thread is inside a root call of any session, or inside code of ours.
+[[nodiscard]] bool inside_root_call() noexcept;
 
 /// All members need the GIL; none leaves a Python exception behind or throws. Recording is serialised by a lock that is
 /// only ever waited for without the GIL.
@@ -89,7 +99,7 @@ class Session {
   void close() noexcept;
 
   [[nodiscard]] std::vector<writer::ManifestStep> steps() const;
-  [[nodiscard]] const std::vector<SessionNode>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::deque<SessionNode>& nodes() const { return nodes_; }
   [[nodiscard]] const writer::NativeRun& run() const { return *run_; }
   [[nodiscard]] int64_t steps_started() const { return steps_started_; }
   [[nodiscard]] uint64_t shared_count() const { return shared_; }
@@ -104,6 +114,7 @@ class Session {
 
   [[nodiscard]] bool asks_for(int64_t step);
   [[nodiscard]] std::shared_ptr<StepProgress> new_step(int64_t step);
+  [[nodiscard]] std::shared_ptr<StepProgress> next_step(SessionNode& node);
   [[nodiscard]] std::shared_ptr<StepProgress> step_of_this_thread();
   void open_step_file(int64_t step);
   void finish_step(const std::shared_ptr<StepProgress>& step);
@@ -119,7 +130,7 @@ class Session {
   std::unique_ptr<writer::NativeRun> run_;
   uint32_t generation_;
   std::mutex mutex_;
-  std::vector<SessionNode> nodes_;
+  std::deque<SessionNode> nodes_;  // stays in place: models may be added while others run
 
   int64_t steps_started_ = 0;
   int roots_active_ = 0;
@@ -127,6 +138,7 @@ class Session {
   std::shared_ptr<StepProgress> latest_;   // of the last root call that began
   std::shared_ptr<StepProgress> pending_;  // for calls before the next root call
   std::vector<std::shared_ptr<StepProgress>> finished_;
+  std::map<int64_t, std::shared_ptr<StepProgress>> by_number_;  // wanted steps, with `outermost`
   uint64_t shared_ = 0;
   std::vector<Unfetched> unfetched_;  // device tensors whose bytes or statistics are on their way
   uint64_t device_bytes_in_flight_ = 0;

@@ -38,21 +38,22 @@ void raise_error(const Error& error) {
 Session& session_of(PyObject* self) { return *reinterpret_cast<SessionObject*>(self)->session; }
 
 PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* keywords[] = {"folder",      "data",   "inputs",     "outputs", "caches",
-                                   "digest",      "verify", "wanted",     "device",  "force_device",
-                                   "queue_bytes", "drop",   "disk_limit", "threads", nullptr};
+  static const char* keywords[] = {"folder",     "data",         "inputs",      "outputs",
+                                   "caches",     "digest",       "verify",      "wanted",
+                                   "device",     "force_device", "queue_bytes", "drop",
+                                   "disk_limit", "threads",      "outermost",   nullptr};
   const char* folder = nullptr;
   const char* data = "full";
   int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
-      threads = 1;
+      threads = 1, outermost = 0;
   PyObject* wanted = Py_None;
   PyObject* device = Py_None;
   unsigned long long queue_bytes = 64ull << 20;
   PyObject* disk_limit = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$spppppOOpKpOi", const_cast<char**>(keywords),
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$spppppOOpKpOip", const_cast<char**>(keywords),
                                    &folder, &data, &inputs, &outputs, &caches, &digest, &verify,
                                    &wanted, &device, &force_device, &queue_bytes, &drop,
-                                   &disk_limit, &threads)) {
+                                   &disk_limit, &threads, &outermost)) {
     return nullptr;
   }
   TensorAccess* access = TensorAccess::get();
@@ -67,6 +68,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   options.digest = digest != 0;
   options.verify = verify != 0;
   options.force_device = force_device != 0;
+  options.outermost = outermost != 0;
   options.wanted = wanted != Py_None ? wanted : nullptr;
   options.device = device != Py_None ? device : nullptr;
 
@@ -222,6 +224,22 @@ PyObject* session_executed(PyObject* self, PyObject*) {
   return list;
 }
 
+// tallies() -> list of (steps begun, tensors recorded), by node number
+PyObject* session_tallies(PyObject* self, PyObject*) {
+  const auto& nodes = session_of(self).nodes();
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(nodes.size()));
+  for (size_t i = 0; list != nullptr && i < nodes.size(); ++i) {
+    PyObject* item = Py_BuildValue("LK", static_cast<long long>(nodes[i].steps),
+                                   static_cast<unsigned long long>(nodes[i].tensors));
+    if (item == nullptr) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), item);
+  }
+  return list;
+}
+
 PyObject* session_live(PyObject* self, void*) { return PyBool_FromLong(session_of(self).live()); }
 
 PyMethodDef session_methods[] = {
@@ -237,6 +255,8 @@ PyMethodDef session_methods[] = {
     {"stats", session_stats, METH_NOARGS, "stats() -> dict of counters"},
     {"steps", session_steps, METH_NOARGS, "steps() -> list of dicts, one a finished step"},
     {"executed", session_executed, METH_NOARGS, "executed() -> list of int, by node number"},
+    {"tallies", session_tallies, METH_NOARGS,
+     "tallies() -> list of (steps, tensors), by node number"},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef session_properties[] = {
     {"live", session_live, nullptr, "False when nothing more is recorded.", nullptr},
@@ -305,6 +325,8 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* in_root_call_python(PyObject*, PyObject*) { return PyBool_FromLong(inside_root_call()); }
+
 PyObject* utc_now_python(PyObject*, PyObject*) {
   return PyUnicode_FromString(writer::utc_now().c_str());
 }
@@ -319,6 +341,8 @@ PyObject* host_threads_python(PyObject*, PyObject* ignore) {
 PyMethodDef functions[] = {
     {"write_manifest", write_manifest_python, METH_VARARGS,
      "Writes manifest.json atomically; docs/formats/native.md."},
+    {"in_root_call", in_root_call_python, METH_NOARGS,
+     "in_root_call() -> bool: whether this thread runs a captured model"},
     {"utc_now", utc_now_python, METH_NOARGS, "utc_now() -> '2026-01-01T00:00:00Z'"},
     {"host_threads", host_threads_python, METH_O,
      "host_threads(ignore_load) -> bool: whether torch's OpenMP threads are used; True ignores the "
