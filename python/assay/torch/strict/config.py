@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -167,6 +168,9 @@ def DumpConfig(*args: Any, **kwargs: Any) -> _Config:
         AttributeError: `layer_name` is not a string.
     """
     global _instance, _arguments
+    injection = sys.modules.get("assay.inject.outermost")
+    if injection is not None:  # the script dumps by itself: what `assay dump` started ends
+        injection.step_back("DumpConfig()")
     given = _named_arguments(args, kwargs)
     if _instance is None:
         _instance = _Config(**given)

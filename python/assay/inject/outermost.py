@@ -1,0 +1,665 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures a script that does not say which module is its model: every nn.Module call outside any other counts.
+
+:func:`activate` is called when torch has been imported (sitecustomize.py). It replaces ``nn.Module._call_impl`` by a
+function that passes calls on until one comes that is not inside another: that module is then captured from this very
+call on. What it was and what came of it stands in a report that the command reads. docs/design/inject.md
+
+Invariant: whatever goes wrong in here, the script's call is made, once, and nothing but its own exceptions comes out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+import torch
+
+from assay import _manifest
+
+__all__ = ["Settings", "activate", "parse_steps", "step_back"]
+
+MAX_MODELS = 64  # more outermost modules than these are made anew in a loop
+_STRICT_LAST_TOKEN = 65535  # a strict dump lists its tokens; an open range ends here
+# Arguments of these types mean that somebody traces the module instead of running it.
+_TRACERS = ("FakeTensor", "FunctionalTensor", "Proxy", "MetaProxy")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command asked for: the environment variable ASSAY_TORCH_DUMP.
+
+    Attributes:
+        output: folder of the run (native), or the folder that the dump's own folder is made in (strict).
+        layout: "native" or "strict".
+        steps: text of the steps to record, "" for all: see :func:`parse_steps`.
+        modules: globs over dotted module paths, empty for all; a leading "root." is accepted.
+        statistics: whether statistics are wanted; together with `full` both are.
+        full: whether all bytes are wanted.
+        report_dir: folder of the reports, or "".
+        seed: start of all random generators, or None.
+    """
+
+    output: str
+    layout: str = "native"
+    steps: str = ""
+    modules: tuple[str, ...] = ()
+    statistics: bool = False
+    full: bool = True
+    report_dir: str = ""
+    seed: Optional[int] = None
+
+    @staticmethod
+    def from_json(text: str) -> Settings:
+        """Raises ValueError when `text` is not what the command writes."""
+        given = json.loads(text)
+        if not isinstance(given, dict) or not isinstance(given.get("output"), str) or not given["output"]:
+            raise ValueError("ASSAY_TORCH_DUMP names no output folder")
+        if given.get("layout", "native") not in ("native", "strict"):
+            raise ValueError(f"ASSAY_TORCH_DUMP: layout {given['layout']!r} is neither native nor strict")
+        seed = given.get("seed")
+        settings = Settings(
+            output=os.path.abspath(given["output"]),
+            layout=given.get("layout", "native"),
+            steps=str(given.get("steps") or ""),
+            modules=tuple(str(entry) for entry in given.get("modules") or ()),
+            statistics=bool(given.get("statistics")),
+            full=bool(given.get("full", not given.get("statistics"))),
+            report_dir=str(given.get("report_dir") or ""),
+            seed=None if seed is None else int(seed),
+        )
+        parse_steps(settings.steps)
+        return settings
+
+
+class StepRanges:
+    """A set of steps: some ranges, the last of which may be open. Called with a step it tells whether it is in."""
+
+    def __init__(self, ranges: list[tuple[int, Optional[int]]], text: str) -> None:
+        self._ranges = ranges
+        self.__name__ = text  # what the manifest says of it
+
+    def __call__(self, step: int) -> bool:
+        return any(first <= step and (last is None or step <= last) for first, last in self._ranges)
+
+    def tokens(self) -> list[int]:
+        """All steps of it, open ranges up to 65535."""
+        chosen: set[int] = set()
+        for first, last in self._ranges:
+            chosen.update(range(first, (_STRICT_LAST_TOKEN if last is None else last) + 1))
+        return sorted(chosen)
+
+    @property
+    def last(self) -> Optional[int]:
+        """The last step of it, None when a range is open."""
+        ends = [last for _, last in self._ranges]
+        return None if None in ends else max(end for end in ends if end is not None)
+
+
+def parse_steps(text: str) -> Optional[StepRanges]:
+    """Returns the steps of ``"0,2-4,9-"`` (both ends included, no end: open), or None for ``""``: all.
+
+    Raises:
+        ValueError: `text` is something else.
+
+    Example:
+        >>> [step for step in range(12) if parse_steps("0,2-4,9-")(step)]
+        [0, 2, 3, 4, 9, 10, 11]
+    """
+    if not text.strip():
+        return None
+    ranges: list[tuple[int, Optional[int]]] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?", part)
+        if match is None:
+            raise ValueError(f"steps {text!r}: {part.strip()!r} is neither a number nor a range such as 2-4 or 5-")
+        first = int(match[1])
+        last = first if match[2] is None else int(match[3]) if match[3] else None
+        if last is not None and last < first:
+            raise ValueError(f"steps {text!r}: {part.strip()!r} ends before it begins")
+        ranges.append((first, last))
+    return StepRanges(ranges, text)
+
+
+@dataclass
+class _Model:
+    """One outermost module: how it is called in the run, and which nodes of the capture are its."""
+
+    name: str
+    class_name: str
+    nodes: range
+
+
+class _ThreadState(threading.local):
+    passing = False  # inside a call that is passed on uncaptured, with everything in it
+
+
+def _never() -> bool:
+    return False
+
+
+class Injection:
+    """The one injection of a process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.thread = _ThreadState()
+        self.in_root_call: Callable[[], bool] = _never  # the native half's, once there is a capture
+        self.armed = False
+        self._steps = parse_steps(settings.steps)
+        self._module: Any = torch.nn.modules.module.Module
+        self._original: Any = None
+        self._original_compile: Any = None
+        self._trap: Any = None
+        self._compile_trap: Any = None
+        self._pid = self._first_pid = os.getpid()
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        self._lock = threading.RLock()
+        self._capture: Any = None
+        self._registration: Any = None  # of a strict dump
+        self._strict_config: Any = None
+        self._models: list[_Model] = []
+        self._known: dict[int, weakref.ref[Any]] = {}
+        self._passed_over: dict[str, int] = {}  # class -> outermost calls that were not captured
+        self._rank: Optional[int] = None
+        self._message = ""
+        self._ignored = ""  # the first outermost call that was none of the model at work
+        self._reported = False
+        self._starting = False  # the configuration being made is ours
+
+    # --- the trap
+
+    def install(self) -> None:
+        self._original = self._module._call_impl
+        self._trap = _make_trap(self, self._original)
+        self._module._call_impl = self._trap
+        self._original_compile = getattr(self._module, "compile", None)
+        if self._original_compile is not None:
+            self._compile_trap = _make_compile_trap(self, self._original_compile)
+            self._module.compile = self._compile_trap
+        self.armed = True
+        os.register_at_fork(after_in_child=self._after_fork)
+        atexit.register(self.finish)
+
+    def uninstall(self) -> None:
+        """Makes module calls as cheap as they were; what is being captured goes on."""
+        self.armed = False
+        members = self._module.__dict__
+        if members.get("_call_impl") is self._trap:
+            self._module._call_impl = self._original
+        if self._compile_trap is not None and members.get("compile") is self._compile_trap:
+            self._module.compile = self._original_compile
+        # torch.compile steps over the method that it found when it was imported, and only over that one.
+        for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
+            namespace = getattr(sys.modules.get(name), "__dict__", {})
+            if namespace.get("unpatched_nn_module_call_impl") is self._trap:
+                namespace["unpatched_nn_module_call_impl"] = self._original
+
+    @contextmanager
+    def original_in_place(self) -> Iterator[None]:
+        """What is compiled meanwhile is torch's own method."""
+        ours = self._module.__dict__.get("_call_impl") is self._trap
+        if ours:
+            self._module._call_impl = self._original
+        try:
+            yield
+        finally:
+            if ours and self.armed:
+                self._module._call_impl = self._trap
+
+    def call(self, module: Any, args: Any, kwargs: Any) -> Any:
+        """An outermost call: captures its module if that is to be, then makes the call."""
+        if self.armed:
+            self.consider(module, args, kwargs)
+            replaced = module.__dict__.get("_call_impl")
+            # Anything else there may be ourselves again: unpickled modules keep their bound method.
+            if self._capture is not None and type(replaced).__name__ == "ModuleCall":
+                return replaced(*args, **kwargs)
+        self.thread.passing = True
+        try:
+            return self._original(module, *args, **kwargs)
+        finally:
+            self.thread.passing = False
+
+    def consider(self, module: Any, args: Any, kwargs: Any) -> None:
+        """Captures the module of an outermost call from now on, unless there is a reason not to."""
+        try:
+            with self._lock:
+                known = self._known.get(id(module))
+                if (known is not None and known() is module) or not self.armed:
+                    return
+                reason = _not_a_run(args, kwargs)
+                owner = module if reason else _owner_of(module)
+                if owner is None:
+                    reason = "called while a module is being made"
+                if reason:
+                    self._ignored = self._ignored or f"{type(module).__name__} was only {reason}"
+                    return
+                if self.settings.layout == "strict":
+                    self._begin_strict(owner)
+                else:
+                    self._begin_native(owner)
+                self._remember(owner)
+        except Exception as error:
+            self._give_up(f"{type(error).__name__}: {error}")
+
+    def _remember(self, model: Any) -> None:
+        for module in model.modules():
+            self._known[id(module)] = weakref.ref(module)
+
+    # --- the native layout
+
+    def _begin_native(self, model: Any) -> None:
+        if len(self._models) >= MAX_MODELS:
+            self._pass_over(model)
+            return
+        from assay import _capture
+        from assay.torch.capture import Capture
+
+        name = self._free_name(model)
+        if self._capture is None:
+            wanted = self._steps
+            few = wanted is not None and wanted.last is not None and len(wanted.tokens()) <= 1000
+            self._capture = Capture(
+                {name: model} if name else model,
+                self.settings.output,
+                steps=wanted.tokens() if few and wanted is not None else wanted,
+                data="full" if self.settings.full else "stats",
+                include=self._include() or None,
+                exclude=None,
+                inputs=True,
+                outputs=True,
+                weights=False,
+                caches=False,
+                digest=False,
+                queue_bytes=64 << 20,
+                on_full="wait",
+                disk_limit=None,
+                verify=False,
+                _outermost=True,
+            )
+            self.in_root_call = _capture.in_root_call
+            self._rank = _manifest.rank_of_process()
+            self._finish_with_multiprocessing()
+            first = 0
+        else:
+            first = self._models[-1].nodes.stop
+            self._capture._add_model(name, model)
+        nodes = range(first, len(self._capture._plans))
+        self._models.append(_Model(name, _class_name(model), nodes))
+
+    def _free_name(self, model: Any) -> str:
+        """The first module that holds weights is the model and has the bare paths; others go by their class."""
+        taken = {known.name for known in self._models}
+        if "" not in taken and _has_state(model):
+            return ""
+        base = _class_name(model)
+        number = 1
+        while (base if number == 1 else f"{base}-{number}") in taken:
+            number += 1
+        return base if number == 1 else f"{base}-{number}"
+
+    def _include(self) -> list[str]:
+        patterns = []
+        for pattern in self.settings.modules:
+            bare = pattern[5:] if pattern.startswith("root.") else "" if pattern == "root" else pattern
+            patterns += [pattern, bare, f"*/{bare}"]
+        return list(dict.fromkeys(patterns))
+
+    # --- the strict layout
+
+    def _begin_strict(self, model: Any) -> None:
+        if not _has_state(model):
+            self._pass_over(model)
+            return
+        from assay.torch.strict import config as strict_config
+        from assay.torch.strict import hooks
+
+        if strict_config._instance is not None or hooks._registered_type is not None:
+            self._step_back("DumpConfig()")
+            return
+        # A rule of the original stays: one model, one configuration a process.
+        self.uninstall()
+        settings = self.settings
+        tokens = self._steps.tokens() if self._steps is not None else list(range(_STRICT_LAST_TOKEN + 1))
+        self._starting = True
+        try:
+            config = strict_config.DumpConfig(
+                dump_path=settings.output,
+                token_range=tokens,
+                dump_statistics_mode=0 if not settings.statistics else 2 if settings.full else 1,
+            )
+        finally:
+            self._starting = False
+        if settings.modules:
+            bare = [pattern[5:] if pattern.startswith("root.") else pattern for pattern in settings.modules]
+            texts = [strict_config.name_pattern(p).pattern for b in bare for p in (b, f"root.{b}")]
+            config.layer_name = ",".join(settings.modules)
+            config.layer_pattern = re.compile("|".join(f"(?:{text})" for text in texts))
+        hooks.register_hook(model, config)
+        self._registration, self._strict_config = hooks._registration, config
+        self._rank = _manifest.rank_of_process()
+        self._models.append(_Model("", _class_name(model), range(0)))
+        self._finish_with_multiprocessing()
+        last = self._steps.last if self._steps is not None else None
+        if last is not None:
+            _remove_after(model, self._registration, last)
+
+    # --- the end
+
+    def _pass_over(self, model: Any) -> None:
+        name = _class_name(model)
+        self._passed_over[name] = self._passed_over.get(name, 0) + 1
+
+    def _give_up(self, why: str) -> None:
+        self.uninstall()
+        self._message = why
+        _say(f"error: {why}; the capture is off, the script goes on")
+        try:
+            self._close()
+        except Exception as error:
+            _say(f"error: the run could not be finished: {error}")
+
+    def step_back(self, who: str) -> None:
+        with self._lock:
+            if self._starting:
+                return
+            if self.armed or self._capture is not None or self._registration is not None:
+                self._step_back(who)
+
+    def _step_back(self, who: str) -> None:
+        self.uninstall()
+        self._message = f"the script captures by itself with {who}; assay dump stepped back"
+        self._close()
+
+    def _close(self) -> None:
+        if self._capture is not None:
+            self._capture.remove()
+        elif self._registration is not None:
+            registration, self._registration = self._registration, None
+            from assay.torch.strict import config, hooks
+
+            if hooks._registration is registration:
+                config.reset()
+            else:
+                registration.remove()
+
+    def _after_fork(self) -> None:
+        """A forked child starts from nothing: the parent's run is not its to write, but it may have one of its own."""
+        try:
+            self._pid = os.getpid()
+            self.thread.passing = False
+            if self._registration is not None:
+                return  # a strict dump gives a child that runs the model its own folder
+            if self._capture is not None:
+                for call in self._capture._calls:
+                    call.remove()
+                for hook in self._capture._hooks:
+                    hook.remove()
+            self._forget_everything()
+        except Exception as error:
+            self.armed = False
+            _say(f"error: {error}; nothing is captured in this process")
+
+    def _finish_with_multiprocessing(self) -> None:
+        # Children of multiprocessing leave through os._exit() and run only their own list of finalizers.
+        process = sys.modules.get("multiprocessing.process")
+        if process is not None and process.parent_process() is not None:
+            from multiprocessing import util
+
+            util.Finalize(None, self.finish, exitpriority=-100)
+
+    def finish(self) -> None:
+        """Completes the run and writes the report. At the end of the process; idempotent."""
+        if self._reported or (os.getpid() != self._first_pid and not self._models):
+            return
+        self._reported = True
+        self.armed = False
+        try:
+            tallies = self._tallies()
+            self._close()
+            if self.settings.report_dir:
+                self._write_report(tallies)
+        except Exception as error:
+            _say(f"error: {error}")
+
+    def _tallies(self) -> list[tuple[int, int]]:
+        """(steps, tensors) of each model."""
+        if self._capture is not None:
+            by_node = self._capture._session.tallies()
+            of_models = [[by_node[number] for number in model.nodes] for model in self._models]
+            return [(max(s for s, _ in nodes), sum(t for _, t in nodes)) for nodes in of_models]
+        if self._strict_config is not None and self._registration is not None:
+            dumper = self._registration.dumper
+            dumper.close()
+            counters = dumper.counters()
+            return [(dumper.token_id + 1, counters["visits"])]
+        return [(0, 0) for _ in self._models]
+
+    def _write_report(self, tallies: list[tuple[int, int]]) -> None:
+        models = [
+            {"name": model.name, "class": model.class_name, "steps": steps, "tensors": tensors}
+            for model, (steps, tensors) in zip(self._models, tallies)
+        ]
+        output = None
+        if self._capture is not None:
+            output = str(self._capture._folder.rank)
+        elif self._strict_config is not None:
+            output = os.path.abspath(self._strict_config.dump_dir)
+        report = {
+            "pid": os.getpid(),
+            "program": sys.executable,
+            "argv": list(sys.argv),
+            "rank": _manifest.rank_of_process() if self._rank is None else self._rank,
+            "torch": str(torch.__version__),
+            "models": models,
+            "output": output,
+            "message": self._why_little(models),
+        }
+        os.makedirs(self.settings.report_dir, exist_ok=True)
+        path = os.path.join(self.settings.report_dir, f"torch_{os.getpid()}.json")
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        os.replace(path + ".part", path)
+
+    def _why_little(self, models: list[dict[str, Any]]) -> str:
+        """A sentence on what is missing, or an empty string."""
+        sentences = [self._message] if self._message else []
+        if self._capture is not None:
+            stopped = self._capture.stats["stopped"]
+            if stopped:
+                sentences.append(f"the capture stopped: {stopped}")
+        if models and not any(model["tensors"] for model in models) and not sentences:
+            called = max(model["steps"] for model in models)
+            if self._steps is not None and not any(self._steps(step) for step in range(called)):
+                sentences.append(f"the steps {self.settings.steps} were not reached: there were {called}")
+            elif self.settings.modules:
+                sentences.append(f"no module that ran matches {', '.join(self.settings.modules)}")
+            else:
+                sentences.append("no module took or returned a tensor")
+        if self._passed_over:
+            names = ", ".join(f"{name} ({count})" for name, count in self._passed_over.items())
+            what = (
+                "a strict dump holds one model; passed over"
+                if self.settings.layout == "strict"
+                else f"more than {MAX_MODELS} outermost modules; passed over"
+            )
+            sentences.append(f"{what}: {names}")
+        if not models and not sentences:
+            sentences.append(
+                self._ignored
+                if self._ignored
+                else "the modules ran inside functions that torch.compile compiled; set TORCHDYNAMO_DISABLE=1"
+                if _something_was_compiled()
+                else "torch was imported, but no nn.Module was called"
+            )
+        return "; ".join(sentences)
+
+
+def _make_trap(injection: Injection, original: Any) -> Any:
+    is_compiling = _is_compiling_test()
+    thread = injection.thread
+
+    def _call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # A constant for torch.compile, which then sees nothing but the original.
+        if is_compiling() or thread.passing or injection.in_root_call():
+            return original(self, *args, **kwargs)
+        return injection.call(self, args, kwargs)
+
+    # torch.compile skips frames by their file, those of nn/modules/module.py among them: it is to go on exactly there.
+    source = original.__code__
+    _call_impl.__code__ = _call_impl.__code__.replace(
+        co_filename=source.co_filename, co_firstlineno=source.co_firstlineno
+    )
+    _call_impl.__qualname__ = getattr(original, "__qualname__", "Module._call_impl")
+    _call_impl.__module__ = getattr(original, "__module__", "torch.nn.modules.module")
+    return _call_impl
+
+
+def _make_compile_trap(injection: Injection, original: Any) -> Any:
+    """``module.compile()`` makes calls bypass ``_call_impl``: what it made is wrapped until the first such call."""
+    is_compiling = _is_compiling_test()
+
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with injection.original_in_place():
+            result = original(self, *args, **kwargs)
+        compiled = self.__dict__.get("_compiled_call_impl")
+        reference = weakref.ref(self)
+
+        def first_call(*call_args: Any, **call_kwargs: Any) -> Any:
+            module = reference()
+            if is_compiling() or module is None or module.__dict__.get("_compiled_call_impl") is not first_call:
+                return compiled(*call_args, **call_kwargs)
+            module.__dict__["_compiled_call_impl"] = compiled
+            if injection.armed and not injection.thread.passing and not injection.in_root_call():
+                injection.consider(module, call_args, call_kwargs)
+            return module.__dict__["_compiled_call_impl"](*call_args, **call_kwargs)
+
+        if injection.armed and compiled is not None:
+            self.__dict__["_compiled_call_impl"] = first_call
+        return result
+
+    compile.__doc__ = original.__doc__
+    compile.__qualname__ = getattr(original, "__qualname__", "Module.compile")
+    compile.__module__ = getattr(original, "__module__", "torch.nn.modules.module")
+    return compile
+
+
+def _is_compiling_test() -> Callable[[], bool]:
+    compiler = getattr(torch, "compiler", None)
+    return getattr(compiler, "is_compiling", None) or _never
+
+
+def _something_was_compiled() -> bool:
+    utils = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(utils, "counters", {})
+    return any(counters.get(group, {}).get(name) for group, name in (("frames", "total"), ("stats", "unique_graphs")))
+
+
+def _class_name(module: Any) -> str:
+    return str(getattr(module, "original_name", "") or type(module).__name__)
+
+
+def _has_state(module: Any) -> bool:
+    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
+
+
+def _leaves(args: Any, kwargs: Any) -> Iterator[Any]:
+    yield from args
+    yield from kwargs.values()
+
+
+def _not_a_run(args: Any, kwargs: Any) -> str:
+    """Why a call is not one of the model at work, or an empty string."""
+    if any(type(leaf).__name__ in _TRACERS for leaf in _leaves(args, kwargs)):
+        return "traced, not run"
+    data = sys.modules.get("torch.utils.data")
+    if data is not None and data.get_worker_info() is not None:
+        return "called in a DataLoader worker"
+    return ""
+
+
+def _owner_of(module: Any) -> Any:
+    """The outermost module one of whose methods makes this call of a part of it: generate() calls an encoder.
+
+    None when the call is made by the constructor of a module, which tries out its parts.
+    """
+    owner = module
+    # Above are consider() and call() or first_call(), then the trap: frames of ours have no module as `self`, but the
+    # trap has the called one.
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_argcount and code.co_varnames[0] == "self":
+            candidate = frame.f_locals.get("self")
+            if isinstance(candidate, torch.nn.Module) and candidate is not owner:
+                if code.co_name == "__init__":
+                    return None
+                if any(part is owner for part in candidate.modules()):
+                    owner = candidate
+        frame = frame.f_back
+    return owner
+
+
+def _remove_after(model: Any, registration: Any, last: int) -> None:
+    """Takes the hooks out when the call after the last wanted one begins: from then on calls cost what they did."""
+    handles: list[Any] = []
+
+    def check(*_: Any) -> None:
+        if registration.dumper.token_id > last:
+            for handle in handles:
+                handle.remove()
+            registration.remove()
+
+    handles.append(model.register_forward_pre_hook(check))
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(f"assay: {text}\n")
+    except Exception:  # stderr may be closed or None; there is nobody else to tell
+        return
+
+
+_injection: Optional[Injection] = None
+
+
+def activate() -> None:
+    """Starts to look for outermost calls in this process, as ASSAY_TORCH_DUMP says. A second call does nothing.
+
+    Raises:
+        ValueError: the variable is malformed.
+        AttributeError: this torch has no replaceable module call (before 2.0).
+    """
+    global _injection
+    if _injection is not None:
+        return
+    settings = Settings.from_json(os.environ["ASSAY_TORCH_DUMP"])
+    if not hasattr(torch.nn.modules.module.Module, "_wrapped_call_impl"):
+        raise AttributeError(f"torch {torch.__version__} is too old; assay.capture() works from 2.0 on")
+    if settings.seed is not None:
+        from assay.torch.strict.determinism import seed_all
+
+        seed_all(settings.seed)
+    _injection = Injection(settings)
+    _injection.install()
+
+
+def step_back(who: str) -> None:
+    """Ends what was started here, because the script captures by itself with `who`."""
+    if _injection is not None:
+        try:
+            _injection.step_back(who)
+        except Exception as error:
+            _say(f"error: {error}")
