@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic. Every kernel widens its inputs to float, accumulates in float and rounds once when it stores; index
+// arithmetic moves bytes. Plain loops: this program is read, and its results are recomputed, more than it is run.
+//
+// Letters for dims: T tokens, H query heads, G key/value heads, D head size, K and N sides of a weight.
+#pragma once
+#include <optional>
+#include <string_view>
+
+#include "tensor.h"
+
+namespace atb_host {
+
+/// A defect that can be planted in one layer, for trying out tools that look for the first wrong operation.
+enum class Fault {
+  kNone,
+  kWrongEpsilon,      // RmsNorm adds 1e-3 instead of its parameter
+  kDroppedScale,      // attention forgets to divide by sqrt(head size)
+  kRopeOffByOne,      // the rotary angles of the next position
+  kMissingMaskRow,    // prefill: the first token sees the whole prompt
+  kSwappedHeads,      // the results of heads 0 and 1 change places
+  kAccumulateBf16,    // matrix products are summed in bf16
+  kTruncateRounding,  // matrix products are rounded towards zero
+  kOneElement,        // one element of a matrix product is off by a half
+  kStaleCache,        // decode: the newest key is not yet in the cache
+  kOverflow,          // products of the MLP are so large that float16 and bf16 hold infinity
+};
+
+/// "wrong_epsilon" ...; nothing for an unknown name.
+std::optional<Fault> fault_from_name(std::string_view name);
+
+/// Rows of `table` [rows, width]; `indices` int64 [T]; output [T, width].
+void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& output);
+
+/// x * gamma / sqrt(mean(x^2) + epsilon) over the last dimension.
+void rms_norm(const Tensor& x, const Tensor& gamma, float epsilon, const Tensor& output,
+              Fault fault);
+
+/// x [T, K] by the transpose of weight [N, K]; output [T, N].
+void matmul_transposed(const Tensor& x, const Tensor& weight, const Tensor& output, Fault fault);
+
+/// Same dims, or `b` is one row that is added to each row of `a`.
+void add(const Tensor& a, const Tensor& b, const Tensor& output);
+void multiply(const Tensor& a, const Tensor& b, const Tensor& output, Fault fault);
+
+/// x / (1 + exp(-x)).
+void swish(const Tensor& x, const Tensor& output);
+
+/// Rotates each head's halves (u, v) to (u cos - v sin, v cos + u sin); x [T, heads * D], cos and sin [T, D].
+void rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& output,
+            Fault fault);
+
+/// Copies row t of `tokens` [T, G, D] to cache [blocks, block size, G, D] at slots[t] = block * block size + offset.
+void write_cache(const Tensor& tokens, const Tensor& slots, const Tensor& cache);
+
+struct AttentionShape {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  float scale = 1.0F;
+};
+
+/// Prompt attention: q [T, H*D], k and v [T, G*D], mask [T, T]; output [T, H*D].
+/// A float16 mask is added; a bf16 mask of zeros and ones is first multiplied by -3e38.
+void attend_prompt(const AttentionShape& shape, const Tensor& q, const Tensor& k, const Tensor& v,
+                   const Tensor& mask, const Tensor& output, Fault fault);
+
+/// One new token per sequence against its cached ones: q [B, H, D], block_tables int32 [B, blocks a sequence],
+/// context_lens int32 [B], the new token included; output [B, H, D].
+void attend_cache(const AttentionShape& shape, const Tensor& q, const Tensor& key_cache,
+                  const Tensor& value_cache, const Tensor& block_tables, const Tensor& context_lens,
+                  const Tensor& output, Fault fault);
+
+/// The largest value of each row and its position; the first one of equals.
+void top_one(const Tensor& x, const Tensor& values, const Tensor& positions);
+
+/// The last row of x [T, width]; also serves as a plain copy of one row.
+void last_row(const Tensor& x, const Tensor& output);
+
+}  // namespace atb_host

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simplest probe that works, for measurements beside ours and for tests that want a dump from other code than
+// ours: everything is wanted, inputs before and outputs after, each tensor written in the calling thread.
+//
+//   NAIVE_PROBE_DIR    where to write; nothing is written without it
+//   NAIVE_PROBE_MODE   files (default): folders, stream, header and data for each tensor, op_param.json
+//                      raw: the data alone, one write each into one open file; the floor
+//                      none: asked and answered the same, nothing written: what the host itself spends
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "probe.h"
+
+namespace {
+
+enum class Mode { kFiles, kRaw, kNone };
+
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? text : "";
+}
+
+const std::string& folder() {
+  static const std::string path = text_of("NAIVE_PROBE_DIR");
+  return path;
+}
+
+Mode mode() {
+  static const Mode chosen = [] {
+    const std::string name = text_of("NAIVE_PROBE_MODE");
+    if (name == "none" || folder().empty()) return Mode::kNone;
+    return name == "raw" ? Mode::kRaw : Mode::kFiles;
+  }();
+  return chosen;
+}
+
+void write_raw(const void* data, uint64_t size) {
+  static const int file = open((folder() + "/raw").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0640);
+  const char* rest = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = write(file, rest, size);
+    if (written <= 0) std::abort();  // a measurement without its bytes is none
+    rest += written;
+    size -= static_cast<uint64_t>(written);
+  }
+}
+
+std::ofstream open_stream(const std::string& relative_path) {
+  const std::filesystem::path path = folder() + "/" + relative_path;
+  std::filesystem::create_directories(path.parent_path());
+  return std::ofstream(path, std::ios::binary);
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+namespace atb {
+
+bool Probe::IsTensorNeedSave(const std::vector<int64_t>&, const std::string&) { return true; }
+bool Probe::IsSaveTensorData() { return true; }
+bool Probe::IsSaveTensorDesc() { return true; }
+bool Probe::IsExecuteCountInRange(const uint64_t) { return true; }
+bool Probe::IsSaveTensorBefore() { return true; }
+bool Probe::IsSaveTensorAfter() { return true; }
+bool Probe::IsSaveTensorInSpecificDir(const std::string&) { return true; }
+bool Probe::IsSaveParam() { return true; }
+
+void Probe::SaveTensor(const std::string& format, const std::string& dtype, const std::string& dims,
+                       const void* hostData, uint64_t dataSize, const std::string& filePath) {
+  const bool wanted = (contains(filePath, "before") && contains(filePath, "intensor")) ||
+                      (contains(filePath, "after") && contains(filePath, "outtensor"));
+  if (!wanted || mode() == Mode::kNone) return;
+  if (mode() == Mode::kRaw) {
+    write_raw(hostData, dataSize);
+    return;
+  }
+  std::ofstream stream = open_stream(filePath);
+  stream << "$Version=1.0\n$Object.Count=1\n$Object.Length=" << dataSize << "\nformat=" << format
+         << "\ndtype=" << dtype << "\ndims=" << dims << "\n$Object.data=0," << dataSize
+         << "\n$End=1\n";
+  stream.write(static_cast<const char*>(hostData), static_cast<std::streamsize>(dataSize));
+}
+
+void Probe::SaveParam(const std::string& param, const std::string& filePath) {
+  if (mode() == Mode::kFiles) open_stream(filePath) << param << '\n';
+}
+
+}  // namespace atb
