@@ -31,7 +31,7 @@ constexpr const char* kUsage = R"(usage: atb_host [options]
   --device N       device id in paths (0)      --threads N     contexts at the same time (1)
   --atb V          8.0, 8.3 (default) or 9.1: which release to play
   --fault NAME     wrong_epsilon dropped_scale rope_off_by_one missing_mask_row swapped_heads accumulate_bf16
-                   truncate_rounding one_element stale_cache overflow; --fault-layer N (the last)
+                   truncate_rounding one_element stale_cache overflow; --fault-layer N (the middle)
   --overflow       as --fault overflow
   --exit HOW       normal, _exit, kill, abort, or fork: a child continues after the first prompt
   --host-time      milliseconds a step, and what was offered to the probe, on stderr
@@ -45,7 +45,7 @@ struct Options {
   int64_t requests = 1;
   int64_t threads = 1;
   int64_t device = 0;
-  int64_t fault_layer = -1;  // the last
+  int64_t fault_layer = -1;  // the middle one
   std::string exit = "normal";
   bool host_time = false;
 };
@@ -144,7 +144,7 @@ Options parse(int count, char** arguments) {
   if (options.exit == "fork" && options.threads > 1) refuse("--exit fork needs --threads 1");
   model.seed = static_cast<uint64_t>(seed);
   model.positions = options.prompt + options.steps;
-  model.fault_layer = options.fault_layer < 0 ? model.layers - 1 : options.fault_layer;
+  model.fault_layer = options.fault_layer < 0 ? (model.layers - 1) / 2 : options.fault_layer;
   return options;
 }
 
