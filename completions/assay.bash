@@ -8,6 +8,12 @@ _assay_words() {
 # Options of a command; kept equal to `assay COMMAND --help` by tests/cli/test_completion.py.
 _assay_options() {
     case $1 in
+    dump | dd) echo "--help --exec --type --only-save-desc --save-operation-ids --execute-range --save-operation-child
+        --save-time --operation-name --save-tiling --save-tensor-part --output --device-id --log-level
+        --enable-symlink --config-path --queue --drop-when-full --sync --probe-library --compat
+        --steps --modules --statistics --layout --host
+        -sd -ids -er -child -time -opname -tiling -stp -o -device -l -seed -symlink -config -h" ;;
+    errcheck) echo "--help --exec --type --output --exit --log-level --probe-library -o -l -h" ;;
     compare) echo "--help --golden-path --my-path --cmp-level --token-map --ranks --rank --map --stats --atol --rtol --cos
         --rel-l2 --thresholds --exit-zero --output --jsonl --unmatched --compat --jobs --max-memory --log-level
         --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --own-error
@@ -21,12 +27,15 @@ _assay_options() {
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "compare show convert doctor --help --version" "$word"
+        _assay_words "dump errcheck compare show convert doctor --help --version" "$word"
         return
     fi
     case $previous in
     --cmp-level | -cl) _assay_words "layer module api logits" "$word" ;;
     --compat) _assay_words "none msit ait-0.2" "$word" ;;
+    --type) _assay_words "model layer op kernel tensor cpu_profiling onnx stats" "$word" ;;
+    --layout) _assay_words "native strict" "$word" ;;
+    --host) _assay_words "auto atb torch" "$word" ;;
     --log-level | -l) _assay_words "debug info warning error fatal critical" "$word" ;;
     --format) _assay_words "npy pth safetensors txt csv" "$word" ;;
     --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;
@@ -40,19 +49,27 @@ _assay() {
     esac
 }
 
-# `msit llm compare`, `ait llm compare`
+# `msit llm COMMAND`, `ait llm COMMAND`
 _assay_msit() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     case $COMP_CWORD in
     1) _assay_words "llm --help" "$word" ;;
-    2) _assay_words "compare cc --help" "$word" ;;
+    2) _assay_words "dump dd compare cc errcheck --help" "$word" ;;
     *)
         case $previous in
         --cmp-level | -cl) _assay_words "layer module api logits" "$word" ;;
+        --type) _assay_words "model layer op kernel tensor cpu_profiling onnx stats" "$word" ;;
         --log-level | -l) _assay_words "debug info warning error fatal critical" "$word" ;;
         --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;
         *)
-            if [[ $word == -* ]]; then
+            if [[ $word == -* && ${COMP_WORDS[2]} != @(compare|cc) ]]; then
+                # Our own additions for PyTorch are not options of the old commands.
+                local options=" $(echo $(_assay_options "${COMP_WORDS[2]}")) " ours
+                for ours in --steps --modules --statistics --layout --host; do
+                    options=${options//" $ours "/ }
+                done
+                _assay_words "$options" "$word"
+            elif [[ $word == -* ]]; then
                 _assay_words "--golden-path --my-path --log-level --output --op-mapping-file --cmp-level
                     --custom-algorithms --weight --stats --rank --compat --help
                     -gp -mp -l -o -mf -cl -alg -w -st -r -h" "$word"

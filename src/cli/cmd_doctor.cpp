@@ -21,6 +21,7 @@
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/command.hpp"
+#include "cli/dump/probe_library.hpp"
 #include "cli/output.hpp"
 
 namespace assay::cli {
@@ -344,8 +345,22 @@ Finding check_home(const std::string& subject, const std::vector<const char*>& v
   return {State::Missing, subject, names + " not set", why};
 }
 
+Finding check_probes() {
+  const std::string folder = own_library_folder();
+  if (folder.empty()) {
+    return {State::Missing, "probes",
+            "no lib/assay/libatb_probe.so beside this command's bin folder",
+            "assay dump cannot capture ATB programs; install the wheel again"};
+  }
+  if (folder.find_first_of(" :") != std::string::npos) {
+    return {State::Problem, "probes", folder,
+            "LD_PRELOAD cannot hold a path with blanks or colons; install assay elsewhere"};
+  }
+  return {State::Ok, "probes", folder, ""};
+}
+
 std::vector<Finding> examine(const DoctorOptions& options) {
-  std::vector<Finding> findings = {check_cpu(), check_memory(), check_disk()};
+  std::vector<Finding> findings = {check_cpu(), check_memory(), check_disk(), check_probes()};
   const std::vector<std::string> pythons = find_pythons();
   if (pythons.empty()) {
     findings.push_back({State::Missing, "python", "no python3 on PATH, in VIRTUAL_ENV or .venv",

@@ -174,7 +174,8 @@ std::string summary_text(const NodeSummary& node, bool with_steps) {
 }
 
 /// One line a node, indented by its depth, nodes in the order of their first record.
-void add_tree(const std::vector<Shown>& shown, Output* out) {
+/// separator   between the parts of a node's name
+void add_tree(const std::vector<Shown>& shown, char separator, Output* out) {
   std::vector<std::string> order;
   std::map<std::string, NodeSummary> nodes;
   std::set<int64_t> steps;
@@ -202,8 +203,8 @@ void add_tree(const std::vector<Shown>& shown, Output* out) {
   for (const std::string& node_name : order) {
     // Parents come first, with a line even when they have no records: the indentation tells the truth.
     std::vector<std::string> missing;
-    for (size_t dot = node_name.rfind('.'); dot != std::string::npos && dot > 0;
-         dot = node_name.rfind('.', dot - 1)) {
+    for (size_t dot = node_name.rfind(separator); dot != std::string::npos && dot > 0;
+         dot = node_name.rfind(separator, dot - 1)) {
       const std::string parent = node_name.substr(0, dot);
       if (printed.contains(parent)) continue;
       missing.push_back(parent);
@@ -212,8 +213,9 @@ void add_tree(const std::vector<Shown>& shown, Output* out) {
     missing.push_back(node_name);
     for (const std::string& line_name : missing) {
       if (!printed.insert(line_name).second) continue;
-      const auto depth = static_cast<size_t>(std::count(line_name.begin(), line_name.end(), '.'));
-      const std::string last = line_name.substr(line_name.rfind('.') + 1);
+      const auto depth =
+          static_cast<size_t>(std::count(line_name.begin(), line_name.end(), separator));
+      const std::string last = line_name.substr(line_name.rfind(separator) + 1);
       std::string line(2 * depth, ' ');
       line += last.empty() ? "(model)" : printable(last);
       const auto found = nodes.find(line_name);
@@ -230,7 +232,7 @@ void add_tree(const std::vector<Shown>& shown, Output* out) {
 // ---- lines and details ------------------------------------------------------------------------------------------
 
 bool shows_steps(const run::Run& run) {
-  return run.layout == "native" || run.layout == "torch-tree";
+  return run.layout == "native" || run.layout == "torch-tree" || run.layout == "atb-tree";
 }
 
 void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
@@ -443,7 +445,7 @@ int run_show(const ShowOptions& options) {
     if (wants_lines) {
       add_list(*run, shown, options.stats, &out);
     } else {
-      add_tree(shown, &out);
+      add_tree(shown, run->layout == "atb-tree" ? '/' : '.', &out);
     }
     if (options.values || options.histogram) {
       for (size_t i = 0; i < std::min(shown.size(), kMaxSeparateDetails) && !out.closed(); ++i) {

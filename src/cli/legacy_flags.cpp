@@ -12,7 +12,8 @@ struct LegacyFlag {
   std::string_view new_name;
 };
 
-// Every multi-letter short name of the original's commands; one-letter names parse as they are.
+// Every multi-letter short name of the original's commands that CLI11 parses; one-letter names parse as they are.
+// dump and errcheck have a parser of their own (cli/argparse.hpp).
 constexpr LegacyFlag kFlags[] = {
     // compare, and the logits tools
     {"-gp", "--golden-path"},
@@ -26,46 +27,23 @@ constexpr LegacyFlag kFlags[] = {
     {"-l1", "--l1-norm"},
     {"-bcr", "--bad-case-result"},
     {"-tr", "--token-range"},
-    // dump
-    {"-sd", "--only-save-desc"},
-    {"-ids", "--save-operation-ids"},
-    {"-er", "--execute-range"},
-    {"-child", "--save-operation-child"},
-    {"-time", "--save-time"},
-    {"-opname", "--operation-name"},
-    {"-tiling", "--save-tiling"},
-    {"-stp", "--save-tensor-part"},
-    {"-oo", "--only-outtensor"},
-    {"-device", "--device-id"},
-    {"-seed", "--seed"},
-    {"-symlink", "--enable-symlink"},
-    {"-config", "--config-path"},
     // opcheck
+    {"-ids", "--operation-ids"},
+    {"-opname", "--operation-name"},
     {"-metric", "--precision-metric"},
     {"-rerun", "--atb-rerun"},
     {"-pmode", "--precision-mode"},
     {"-opt", "--optimization-identify"},
 };
 
-// "-ids" means another option in opcheck than in dump.
-constexpr LegacyFlag kOpcheckFlags[] = {{"-ids", "--operation-ids"}};
-
 // Long names that old documents spell with underscores. Only these: another program's arguments may
 // look alike.
 constexpr std::string_view kUnderscoreNames[] = {
-    "--golden_path",        "--my_path",       "--cmp_level",
-    "--op_mapping_file",    "--log_level",     "--custom_algorithms",
-    "--output_path",        "--target_path",   "--rank_id",
-    "--save_operation_ids", "--execute_range", "--operation_name",
-    "--device_id",          "--token_map",     "--max_memory",
-    "--exit_zero"};
+    "--golden_path",       "--my_path",     "--cmp_level",   "--op_mapping_file", "--log_level",
+    "--custom_algorithms", "--output_path", "--target_path", "--rank_id",         "--operation_ids",
+    "--operation_name",    "--token_map",   "--max_memory",  "--exit_zero"};
 
-std::string new_spelling(std::string_view name, std::string_view command) {
-  if (command == "opcheck") {
-    for (const LegacyFlag& flag : kOpcheckFlags) {
-      if (flag.old_name == name) return std::string(flag.new_name);
-    }
-  }
+std::string new_spelling(std::string_view name) {
   for (const LegacyFlag& flag : kFlags) {
     if (flag.old_name == name) return std::string(flag.new_name);
   }
@@ -80,14 +58,11 @@ std::string new_spelling(std::string_view name, std::string_view command) {
 }  // namespace
 
 std::vector<std::string> rewrite_legacy_flags(std::vector<std::string> arguments) {
-  std::string command;
   for (std::string& argument : arguments) {
     if (argument == "--") break;
-    if (command.empty() && !argument.starts_with('-')) command = argument;
     if (!argument.starts_with('-')) continue;
     const size_t equals = std::min(argument.find('='), argument.size());
-    argument = new_spelling(std::string_view(argument).substr(0, equals), command) +
-               argument.substr(equals);
+    argument = new_spelling(std::string_view(argument).substr(0, equals)) + argument.substr(equals);
   }
   return arguments;
 }

@@ -9,7 +9,7 @@ namespace assay::cli {
 
 /// Replaces whole tokens, and the name in front of the first '=' of a token: "-gp" ->
 /// "--golden-path",
-/// "-er=0,3" -> "--execute-range=0,3", "--golden_path" -> "--golden-path". Nothing behind a "--" is
+/// "-ids=2_1" -> "--operation-ids=2_1", "--golden_path" -> "--golden-path". Nothing behind a "--" is
 /// touched, and no other token changes. arguments    without the program's name
 [[nodiscard]] std::vector<std::string> rewrite_legacy_flags(std::vector<std::string> arguments);
 

@@ -15,11 +15,11 @@ TEST(RewriteLegacyFlags, ReplacesWholeTokens) {
 }
 
 TEST(RewriteLegacyFlags, KeepsTheValueBehindAnEqualsSign) {
-  EXPECT_EQ(rewrite_legacy_flags({"dump", "-er=0,3", "-ids=2_1"}),
-            (Words{"dump", "--execute-range=0,3", "--save-operation-ids=2_1"}));
+  EXPECT_EQ(rewrite_legacy_flags({"opcheck", "-ids=2_1", "-pmode=force_fp32"}),
+            (Words{"opcheck", "--operation-ids=2_1", "--precision-mode=force_fp32"}));
 }
 
-TEST(RewriteLegacyFlags, KnowsThatIdsMeansSomethingElseInOpcheck) {
+TEST(RewriteLegacyFlags, KnowsTheNamesOfOpcheck) {
   EXPECT_EQ(rewrite_legacy_flags({"opcheck", "-ids", "24_1", "-metric", "abs"}),
             (Words{"opcheck", "--operation-ids", "24_1", "--precision-metric", "abs"}));
 }
@@ -30,7 +30,7 @@ TEST(RewriteLegacyFlags, TurnsUnderscoresOfOldLongNamesIntoDashes) {
 }
 
 TEST(RewriteLegacyFlags, LeavesTheProgramBehindTwoDashesAlone) {
-  const Words words = {"dump", "--", "python", "-gp", "--golden_path"};
+  const Words words = {"compare", "--", "python", "-gp", "--golden_path"};
   EXPECT_EQ(rewrite_legacy_flags(words), words);
 }
 

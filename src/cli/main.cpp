@@ -3,15 +3,23 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/dump/cmd_dump.hpp"
 #include "cli/legacy_flags.hpp"
 #include "cli/msit_main.hpp"
 
 int main(int argc, char** argv) {
   using namespace assay::cli;
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
+  // These two keep the original's grammar, also under our name.
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "dump" || command == "dd")
+    return dump_main(DumpName::Assay, "assay dump", {argv + 2, argv + argc});
+  if (command == "errcheck")
+    return errcheck_main(DumpName::Assay, "assay errcheck", {argv + 2, argv + argc});
   CLI::App app{
       "assay captures what every operator of an LLM inference produced and names the first wrong "
       "one.",
@@ -19,9 +27,12 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version,-V", "assay " ASSAY_VERSION);
   app.require_subcommand(1);
   app.footer(
-      "Example:\n  assay compare golden/ mine/\n\nEvery command explains itself: assay compare "
+      "Example:\n  assay dump -o mine -- python run.py\n  assay compare golden/ mine/\n\nEvery "
+      "command explains itself: assay compare "
       "--help");
   int exit_status = kSame;
+  app.add_subcommand("dump", "Runs a program and captures what its operators compute");
+  app.add_subcommand("errcheck", "Runs a program and names the kernels that overflow");
   add_compare_command(app, exit_status);
   add_show_command(app, exit_status);
   add_convert_command(app, exit_status);

@@ -14,6 +14,7 @@
 #include "cli/argparse.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/command.hpp"
+#include "cli/dump/cmd_dump.hpp"
 #include "cli/msit_log.hpp"
 
 namespace assay::cli {
@@ -178,13 +179,16 @@ int msit_main(int argc, char** argv) {
   const std::string name(base_name(argv[0]));
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto is_help = [](const std::string& word) { return word == "-h" || word == "--help"; };
-  const std::string usage = "usage: " + name + " llm compare [options]\n";
+  const std::string usage = "usage: " + name + " llm {dump,compare,errcheck} [options]\n";
   if (words.empty() || (words.size() >= 1 && is_help(words[0])) ||
       (words[0] == "llm" && (words.size() == 1 || is_help(words[1])))) {
     std::printf(
-        "%s\ncommands:\n  llm compare (cc)    compare two dumps: %s llm compare -gp GOLDEN -mp "
-        "MINE -o OUT\n",
-        usage.c_str(), name.c_str());
+        "%s\ncommands:\n"
+        "  llm dump (dd)       run a program and capture it: %s llm dump -o OUT --exec \"CMD\"\n"
+        "  llm compare (cc)    compare two dumps: %s llm compare -gp GOLDEN -mp MINE -o OUT\n"
+        "  llm errcheck        name the kernels that overflow: %s llm errcheck -o OUT --exec "
+        "\"CMD\"\n",
+        usage.c_str(), name.c_str(), name.c_str(), name.c_str());
     return kSame;
   }
   if (words[0] != "llm") {
@@ -196,17 +200,22 @@ int msit_main(int argc, char** argv) {
   if (words[1] == "compare" || words[1] == "cc") {
     return run_compare(name + " llm compare", {words.begin() + 2, words.end()});
   }
-  for (const std::string_view later : {"dump", "dd", "opcheck", "errcheck", "transform", "analyze",
-                                       "logitsdump", "logitscmp", "bcanalyze"}) {
+  const DumpName dump_name = name == "ait" ? DumpName::Ait : DumpName::Msit;
+  if (words[1] == "dump" || words[1] == "dd")
+    return dump_main(dump_name, name + " llm dump", {words.begin() + 2, words.end()});
+  if (words[1] == "errcheck")
+    return errcheck_main(dump_name, name + " llm errcheck", {words.begin() + 2, words.end()});
+  for (const std::string_view later :
+       {"opcheck", "transform", "analyze", "logitsdump", "logitscmp", "bcanalyze"}) {
     if (words[1] == later) {
       std::fprintf(stderr, "%s llm %s: error: not available yet\n", name.c_str(), words[1].c_str());
       return kArgparseError;
     }
   }
-  std::fprintf(
-      stderr,
-      "%s%s llm: error: argument command: invalid choice: '%s' (choose from 'compare', 'cc')\n",
-      usage.c_str(), name.c_str(), words[1].c_str());
+  std::fprintf(stderr,
+               "%s%s llm: error: argument command: invalid choice: '%s' (choose from 'dump', 'dd', "
+               "'compare', 'cc', 'errcheck')\n",
+               usage.c_str(), name.c_str(), words[1].c_str());
   return kArgparseError;
 }
 

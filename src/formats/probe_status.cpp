@@ -1,2 +1,211 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/probe_status.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
+
+namespace assay::formats {
+namespace {
+
+using Json = nlohmann::json;
+
+struct CounterKey {
+  const char* group;
+  const char* key;
+  uint64_t ProbeCounters::* counter;
+};
+
+// In the order of the summary. waited_ms and tensors.lost are computed.
+constexpr CounterKey kCounters[] = {
+    {"tensors", "seen", &ProbeCounters::tensors_seen},
+    {"tensors", "accepted", &ProbeCounters::tensors_accepted},
+    {"tensors", "written", &ProbeCounters::tensors_written},
+    {"tensors", "linked", &ProbeCounters::tensors_linked},
+    {"tensors", "failed", &ProbeCounters::tensors_failed},
+    {"tensors", "dropped", &ProbeCounters::tensors_dropped},
+    {"skipped", "part", &ProbeCounters::skipped_part},
+    {"skipped", "time", &ProbeCounters::skipped_time},
+    {"skipped", "device", &ProbeCounters::skipped_device},
+    {"skipped", "size", &ProbeCounters::skipped_size},
+    {"skipped", "null", &ProbeCounters::skipped_null},
+    {"skipped", "header", &ProbeCounters::skipped_header},
+    {"skipped", "name", &ProbeCounters::skipped_name},
+    {"skipped", "disk", &ProbeCounters::skipped_disk},
+    {"files", "tiling", &ProbeCounters::tiling_files},
+    {"files", "params", &ProbeCounters::param_files},
+    {"files", "layers", &ProbeCounters::layer_files},
+    {"files", "models", &ProbeCounters::model_files},
+    {"files", "operation_rows", &ProbeCounters::operation_rows},
+    {"files", "kernel_rows", &ProbeCounters::kernel_rows},
+    {"files", "statistics", &ProbeCounters::statistic_lines},
+    {"files", "overflows", &ProbeCounters::overflows},
+    {"bytes", "payload", &ProbeCounters::payload_bytes},
+    {"bytes", "queue_bound", &ProbeCounters::queue_bound_bytes},
+    {"bytes", "queue_peak", &ProbeCounters::queue_peak_bytes},
+    {"asked", "need_save", &ProbeCounters::asked_need_save},
+    {"asked", "need_save_yes", &ProbeCounters::asked_need_save_yes},
+    {"asked", "in_range", &ProbeCounters::asked_in_range},
+    {"asked", "in_range_yes", &ProbeCounters::asked_in_range_yes},
+    {"asked", "in_dir", &ProbeCounters::asked_in_dir},
+    {"asked", "in_dir_yes", &ProbeCounters::asked_in_dir_yes},
+};
+
+std::string utc_text(int64_t seconds) {
+  const auto time = static_cast<time_t>(seconds);
+  std::tm parts{};
+  if (gmtime_r(&time, &parts) == nullptr) return "";
+  char text[80];
+  std::snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02dZ", parts.tm_year + 1900,
+                parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+  return text;
+}
+
+// A text of the page; without its zero byte only when the page is damaged.
+template <size_t size>
+std::string_view field_text(const char (&field)[size]) {
+  return {field, strnlen(field, size)};
+}
+
+std::string counters_json(const ProbeCounters& counters) {
+  std::string json;
+  std::string group;
+  for (const CounterKey& entry : kCounters) {
+    if (group != entry.group) {
+      if (!group.empty()) json += "},";
+      group = entry.group;
+      json += json_quote(group) + ":{";
+    } else {
+      json += ',';
+    }
+    json += json_quote(entry.key) + ":" + std::to_string(counters.*entry.counter);
+    if (entry.counter == &ProbeCounters::tensors_dropped) {
+      json += ",\"lost\":" + std::to_string(tensors_lost(counters));
+    }
+  }
+  return json + "}";
+}
+
+std::string text_or_empty(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+ProbeCounters read_counters(const Json& object) {
+  ProbeCounters counters;
+  for (const CounterKey& entry : kCounters) {
+    const auto group = object.find(entry.group);
+    if (group == object.end() || !group->is_object()) continue;
+    const auto value = group->find(entry.key);
+    if (value != group->end() && value->is_number_unsigned()) {
+      counters.*entry.counter = value->get<uint64_t>();
+    }
+  }
+  const auto waited = object.find("waited_ms");
+  // Beyond a century it is no waiting time.
+  if (waited != object.end() && waited->is_number() && waited->get<double>() >= 0 &&
+      waited->get<double>() < 4e12) {
+    counters.waited_us = static_cast<uint64_t>(std::llround(waited->get<double>() * 1000));
+  }
+  return counters;
+}
+
+}  // namespace
+
+void set_status_text(char* field, size_t field_bytes, std::string_view text) {
+  size_t size = std::min(text.size(), field_bytes - 1);
+  // Not in the middle of a UTF-8 sequence.
+  while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80)
+    --size;
+  std::memcpy(field, text.data(), size);
+  field[size] = '\0';
+}
+
+Result<ProbeStatus> read_probe_status(ByteSpan file) {
+  ProbeStatus status;
+  const ProbeStatus expected;
+  if (file.size() < sizeof(status.magic)) {
+    return fail(Errc::Truncated, "is shorter than its magic number", file.size());
+  }
+  if (std::memcmp(file.data(), expected.magic, sizeof(expected.magic)) != 0) {
+    return fail(Errc::BadMagic, "is no status page of a probe", 0);
+  }
+  if (file.size() < sizeof(status)) {
+    return fail(Errc::Truncated,
+                "has " + std::to_string(file.size()) + " of " + std::to_string(sizeof(status)) +
+                    " bytes",
+                file.size());
+  }
+  status = load<ProbeStatus>(file.data());
+  if (status.version != expected.version || status.size_bytes != expected.size_bytes) {
+    return fail(Errc::Unsupported, "is a status page of version " + std::to_string(status.version),
+                offsetof(ProbeStatus, version));
+  }
+  return status;
+}
+
+uint64_t tensors_lost(const ProbeCounters& counters) {
+  const uint64_t settled =
+      counters.tensors_written + counters.tensors_linked + counters.tensors_failed;
+  return counters.tensors_accepted - std::min(settled, counters.tensors_accepted);
+}
+
+std::string probe_summary_json(const ProbeStatus& status, bool complete,
+                               std::optional<int64_t> ended) {
+  std::string json = R"({"format":"assay-probe-summary","version":1,"tool":)";
+  json += json_quote(field_text(status.tool));
+  json += ",\"pid\":" + std::to_string(status.pid);
+  json += ",\"program\":" + json_quote(field_text(status.program));
+  json += ",\"started\":" + json_quote(utc_text(status.started));
+  json += ",\"ended\":" + (ended ? json_quote(utc_text(*ended)) : std::string("null"));
+  json += std::string(",\"complete\":") + (complete ? "true," : "false,");
+  json += counters_json(status.counters);
+  json +=
+      ",\"waited_ms\":" + json_number(static_cast<double>(status.counters.waited_us) / 1000);
+  json += ",\"first_error\":" + json_quote(field_text(status.first_error)) + ",\"notes\":[";
+  bool first = true;
+  for (const auto& note : status.notes) {
+    if (note[0] == '\0') continue;
+    if (!first) json += ',';
+    first = false;
+    json += json_quote(field_text(note));
+  }
+  return json + "]}\n";
+}
+
+Result<ProbeSummary> read_probe_summary(std::string_view text) {
+  const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return fail(Errc::Invalid, "is no JSON object");
+  if (text_or_empty(object, "format") != "assay-probe-summary") {
+    return fail(Errc::Invalid, "its \"format\" is not \"assay-probe-summary\"");
+  }
+  if (!object.contains("version") || object["version"] != 1) {
+    return fail(Errc::Invalid, "its \"version\" is not 1");
+  }
+  ProbeSummary summary;
+  summary.tool = text_or_empty(object, "tool");
+  if (object.contains("pid") && object["pid"].is_number_integer()) {
+    summary.pid = object["pid"].get<int64_t>();
+  }
+  summary.program = text_or_empty(object, "program");
+  summary.started = text_or_empty(object, "started");
+  if (object.contains("ended") && object["ended"].is_string()) {
+    summary.ended = object["ended"].get<std::string>();
+  }
+  summary.complete = object.contains("complete") && object["complete"] == true;
+  summary.counters = read_counters(object);
+  summary.first_error = text_or_empty(object, "first_error");
+  if (object.contains("notes") && object["notes"].is_array()) {
+    for (const Json& note : object["notes"]) {
+      if (note.is_string()) summary.notes.push_back(note.get<std::string>());
+    }
+  }
+  return summary;
+}
+
+}  // namespace assay::formats

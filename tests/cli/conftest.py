@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 from typing import Callable
 
 import pytest
@@ -27,3 +29,12 @@ def assay(assay_command: str) -> Assay:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def atb_homes() -> dict[int, Path]:
+    """The stub acceleration library of each string ABI, where the build put it: {0: .../cxx_abi_0, 1: ...}."""
+    build = Path(os.environ.get("ASSAY_BUILD_DIR", "build/release")).absolute()
+    homes = {abi: build / "examples" / "atb_host" / f"cxx_abi_{abi}" for abi in (0, 1)}
+    assert all((home / "lib" / "libatb.so").exists() for home in homes.values()), f"not built: {homes}"
+    return homes

@@ -28,16 +28,18 @@ def test_every_command_is_completed():
     assert set(commands) <= set(complete("assay", ""))
 
 
-@pytest.mark.parametrize("command", ["compare", "show", "convert", "doctor"])
+@pytest.mark.parametrize("command", ["dump", "errcheck", "compare", "show", "convert", "doctor"])
 def test_every_option_of_the_help_is_completed(command):
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", run(command, "--help").stdout.split("Example")[0]))
+    text = run(command, "--help").stdout.split("Example")[0].split("\nexample:")[0]
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
     assert options == {word for word in complete("assay", command, "-") if word.startswith("--")}
 
 
-def test_every_option_of_the_old_command_is_completed():
-    text = run("llm", "compare", "-h", name="msit").stdout.split("options:")[1].split("example:")[0]
+@pytest.mark.parametrize("command", ["compare", "dump", "errcheck"])
+def test_every_option_of_the_old_commands_is_completed(command):
+    text = run("llm", command, "-h", name="msit").stdout.split("options:")[1].split("example:")[0]
     options = set(re.findall(r"^  (--[a-z-]+)", text, re.M))
-    assert options == {word for word in complete("msit", "llm", "compare", "-") if word.startswith("--")}
+    assert options == {word for word in complete("msit", "llm", command, "-") if word.startswith("--")}
 
 
 def test_values_and_files_are_completed(tmp_path):

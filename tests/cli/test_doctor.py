@@ -32,7 +32,7 @@ def checks(assay, tmp_path):
 
 def test_says_something_about_every_host(checks):
     found = checks()
-    assert list(found) == ["cpu", "memory", "disk", "python", "libgomp", "cuda", "cann", "atb"]
+    assert list(found) == ["cpu", "memory", "disk", "probes", "python", "libgomp", "cuda", "cann", "atb"]
     assert found["cpu"]["state"] == "ok"
     assert f"{len(os.sched_getaffinity(0))} cores usable" in found["cpu"]["detail"]
     assert found["python"]["state"] == "missing"

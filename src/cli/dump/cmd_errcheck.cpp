@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a program with ATB's overflow check on and says which kernels overflowed.
+// Source: Ascend/msit: msit/components/llm/msit_llm/errcheck/process.py
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+
+#include "base/text.hpp"
+#include "cli/command.hpp"
+#include "cli/dump/cmd_dump.hpp"
+#include "cli/dump/dump_environment.hpp"
+#include "cli/dump/dump_places.hpp"
+#include "cli/dump/probe_library.hpp"
+#include "cli/dump/voice.hpp"
+
+namespace assay::cli {
+namespace {
+
+constexpr int kNotRun = 1;
+
+Grammar errcheck_grammar(const std::string& program) {
+  Grammar grammar{
+      program,
+      "Runs a program and names the kernels whose results overflowed (Inf or NaN).",
+      {{"--help", "-h", Takes::Nothing, "", "show this help message and exit"},
+       {"--exec",
+        "",
+        Takes::One,
+        "EXEC",
+        "The program to run and its arguments in one string.",
+        true,
+        {},
+        safe_string_problem},
+       {"--type",
+        "",
+        Takes::OneOrMore,
+        "",
+        "What to check, default: overflow",
+        false,
+        {"overflow"}},
+       {"--output", "-o", Takes::One, "OUTPUT", "Folder for the result, default './'."},
+       {"--exit", "-exit", Takes::Nothing, "", "End the program's run at the first overflow."},
+       {"--log-level",
+        "-l",
+        Takes::One,
+        "",
+        "Log level, default info.",
+        false,
+        {"debug", "info", "warning", "error", "fatal", "critical"}},
+       {"--probe-library", "", Takes::One, "FILE", "Another ATB probe library than our own."}},
+      "-o out --exec \"python run.py\""};
+  grammar.takes_command = true;
+  return grammar;
+}
+
+std::vector<EnvironmentChange> overflow_environment(const std::string& output, bool stop,
+                                                    const std::string& log_level,
+                                                    const std::string& probe) {
+  const char* preload = std::getenv("LD_PRELOAD");
+  return {{"ATB_CHECK_TYPE", "1"},
+          {"ATB_OUTPUT_DIR", output},
+          {"ATB_EXIT", stop ? std::optional<std::string>("1") : std::nullopt},
+          {"ATB_AIT_LOG_LEVEL", probe_log_level(log_level)},
+          {"ATB_DUMP_TYPE", std::nullopt},
+          {"ATB_DUMP_CONFIG", std::nullopt},
+          {"LD_PRELOAD", preload_value(probe, preload == nullptr ? "" : preload)}};
+}
+
+/// Lines of the result files that are not older than the run, each with its file.
+std::vector<std::string> findings_in(const std::string& folder, std::time_t started,
+                                     std::vector<std::string>* files) {
+  std::vector<std::string> names;
+  if (DIR* listing = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(listing)) names.emplace_back(entry->d_name);
+    ::closedir(listing);
+  }
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> findings;
+  for (const std::string& name : names) {
+    if (!name.starts_with("msit_overflow_res_") || !name.ends_with(".txt")) continue;
+    const std::string path = folder + "/" + name;
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0 || info.st_mtime < started) continue;
+    files->push_back(path);
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      if (!line.empty()) findings.push_back(line);
+    }
+  }
+  return findings;
+}
+
+}  // namespace
+
+int errcheck_main(DumpName name, const std::string& program,
+                  const std::vector<std::string>& words) {
+  const Grammar grammar = errcheck_grammar(program);
+  const Result<ParsedArguments> parsed = parse_arguments(grammar, words);
+  if (!parsed) {
+    return name == DumpName::Assay
+               ? report_error(parsed.error().message, program + " --help lists the options")
+               : argparse_error(grammar, parsed.error().message);
+  }
+  if (parsed->given("--help")) {
+    std::fputs(help_text(grammar).c_str(), stdout);
+    return kSame;
+  }
+  const Voice voice(name, parsed->text("--log-level", "info"));
+  const auto failed = [&](const Error& error) {
+    voice.error(error);
+    return kNotRun;
+  };
+  DumpRequest request;
+  request.name = name;
+  request.output = parsed->text("--output", "./");
+  request.command = parsed->command;
+  if (!parsed->has_command) {
+    Result<std::vector<std::string>> command = split_command(parsed->text("--exec"));
+    if (!command) return failed(command.error());
+    request.command = *std::move(command);
+  }
+  if (request.command.empty()) return kSame;
+  voice.old_warning("Please ensure that your execution command is secure.");
+  const Result<DumpPlaces> places = choose_places(request);
+  if (!places) return failed(places.error());
+  const Result<ProbeLibrary> probe =
+      find_probe_library(parsed->text("--probe-library"), atb_uses_cxx11_strings().value_or(false));
+  if (!probe) return failed(probe.error());
+
+  const std::time_t started = std::time(nullptr);
+  const Result<ChildEnd> end = run_program(
+      request.command, overflow_environment(places->output, parsed->given("--exit"),
+                                            parsed->text("--log-level", "info"), probe->path));
+  if (!end) return failed(end.error());
+  std::vector<std::string> files;
+  const std::vector<std::string> findings = findings_in(places->output, started, &files);
+  for (const std::string& finding : findings) voice.warning(finding);
+  for (const std::string& file : files) voice.info("the findings are in " + file);
+  if (findings.empty()) voice.info("no overflow was reported");
+  const bool found = name == DumpName::Assay && !findings.empty();
+  return found && end->exit_status == 0 ? kDiffers : end->exit_status;
+}
+
+}  // namespace assay::cli

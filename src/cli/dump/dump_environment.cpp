@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/dump/dump_environment.hpp"
+
+#include "base/text.hpp"
+
+namespace assay::cli {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+std::string flag(bool value) { return value ? "1" : "0"; }
+
+std::optional<std::string> set_if(bool wanted, std::string value) {
+  if (!wanted) return std::nullopt;
+  return value;
+}
+
+std::string joined(const std::vector<std::string>& words, char separator) {
+  std::string text;
+  for (const std::string& word : words)
+    text += (text.empty() ? "" : std::string(1, separator)) + word;
+  return text;
+}
+
+std::vector<EnvironmentChange> atb_variables(const DumpRequest& request, const DumpPlaces& places) {
+  const bool topology = request.has_type("model") || request.has_type("layer");
+  return {
+      {"ATB_OUTPUT_DIR", places.output + "/"},
+      {"ATB_TIMESTAMP", set_if(!places.timestamp.empty(), places.timestamp)},
+      {"ASSAY_ATB_DUMP_NAME", places.dump_name},
+      {"ATB_DUMP_TYPE", joined(request.types, '|')},
+      {"ATB_SAVE_TENSOR", request.description_only ? "2" : "1"},
+      {"ATB_SAVE_TENSOR_TIME", std::to_string(request.save_time == 3 ? 1 : request.save_time)},
+      {"ATB_SAVE_TENSOR_IN_BEFORE_OUT_AFTER", flag(request.save_time == 3)},
+      {"ATB_SAVE_TENSOR_IDS", set_if(!request.ids.empty(), request.ids)},
+      {"ATB_SAVE_TENSOR_RUNNER",
+       set_if(!request.operation_names.empty(), lower(request.operation_names))},
+      {"ATB_SAVE_CHILD", flag(request.child)},
+      {"ATB_SAVE_TENSOR_RANGE", request.range},
+      {"ATB_SAVE_TENSOR_PART", std::to_string(request.tensor_part)},
+      {"ATB_SAVE_TILING", flag(request.tiling)},
+      {"ATB_SAVE_TENSOR_STATISTICS", set_if(request.wants_statistics(), "1")},
+      {"ATB_SAVE_SYMLINK", flag(request.symlink)},
+      {"ATB_DEVICE_ID", set_if(!request.device.empty(), request.device)},
+      {"ATB_AIT_LOG_LEVEL", probe_log_level(request.log_level)},
+      {"ATB_DUMP_SUB_PROC_INFO_SAVE_PATH",
+       set_if(request.has_type("onnx") && topology, places.scratch)},
+      {"ATB_DUMP_CONFIG", set_if(!places.config_path.empty(), places.config_path)},
+      {"ATB_CHECK_TYPE", std::nullopt},
+      {"ATB_EXIT", std::nullopt},
+      {"ASSAY_PROBE_QUEUE_BYTES", std::to_string(request.queue_bytes)},
+      {"ASSAY_PROBE_ON_FULL", request.drop_when_full ? "drop" : "wait"},
+      {"ASSAY_PROBE_SYNC", set_if(request.synchronous, "1")},
+      {"ASSAY_PROBE_STATISTICS_TEXT", set_if(request.compat_text, "f")},
+  };
+}
+
+/// "0,0,2,4" -> "0,2-4", the way the PyTorch side writes steps; "" for all of them.
+std::string steps_of_range(const std::string& range) {
+  if (range == "all") return {};
+  std::string steps;
+  const std::vector<std::string_view> parts = split(range, ',');
+  for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+    steps += (steps.empty() ? "" : ",") + std::string(parts[i]);
+    if (parts[i] != parts[i + 1]) steps += "-" + std::string(parts[i + 1]);
+  }
+  return steps;
+}
+
+std::string torch_settings(const DumpRequest& request, const DumpPlaces& places) {
+  std::vector<std::string> patterns = request.modules;
+  if (!request.operation_names.empty()) {
+    for (const std::string_view name : split(request.operation_names, ',')) {
+      if (!name.empty()) patterns.emplace_back(name);
+    }
+  }
+  std::string modules;
+  for (const std::string& pattern : patterns)
+    modules += (modules.empty() ? "" : ",") + json_quote(pattern);
+  const bool statistics = request.wants_statistics();
+  const bool full = request.has_type("tensor") && !statistics && !request.description_only;
+  return "{\"output\":" + json_quote(places.output) + ",\"layout\":" + json_quote(request.layout) +
+         ",\"steps\":" + json_quote(steps_of_range(request.range)) + ",\"modules\":[" + modules +
+         "],\"statistics\":" + (statistics ? "true" : "false") +
+         ",\"full\":" + (full ? "true" : "false") +
+         ",\"report_dir\":" + json_quote(places.scratch) +
+         ",\"seed\":" + (request.seed ? std::to_string(*request.seed) : "null") + "}";
+}
+
+}  // namespace
+
+std::string probe_log_level(std::string_view name) {
+  constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error", "fatal", "critical"};
+  for (size_t i = 0; i < std::size(kLevels); ++i) {
+    if (kLevels[i] == name) return std::to_string(i);
+  }
+  return "1";
+}
+
+std::string preload_value(std::string_view library, std::string_view before) {
+  return std::string(library) + (before.empty() ? "" : ":" + std::string(before));
+}
+
+std::vector<EnvironmentChange> dump_environment(const DumpRequest& request,
+                                                const DumpPlaces& places,
+                                                const DumpLibraries& libraries,
+                                                std::string_view preload,
+                                                std::string_view python_path) {
+  std::vector<EnvironmentChange> changes;
+  if (!libraries.probe.empty()) {
+    changes = atb_variables(request, places);
+    changes.emplace_back("LD_PRELOAD", preload_value(libraries.probe, preload));
+  }
+  changes.emplace_back("ASSAY_TORCH_DUMP", std::nullopt);
+  if (!libraries.python_folder.empty()) {
+    changes.back().second = torch_settings(request, places);
+    changes.emplace_back("PYTHONPATH", preload_value(libraries.python_folder, python_path));
+  }
+  if (request.seed) {
+    changes.emplace_back("LCCL_DETERMINISTIC", "1");
+    changes.emplace_back("HCCL_DETERMINISTIC", "true");
+    changes.emplace_back("ATB_MATMUL_SHUFFLE_K_ENABLE", "0");
+    changes.emplace_back("ATB_LLM_LCOC_ENABLE", "0");
+    changes.emplace_back("PYTHONHASHSEED", std::to_string(*request.seed));
+  }
+  return changes;
+}
+
+}  // namespace assay::cli

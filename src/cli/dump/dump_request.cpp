@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options and their checks: Ascend/msit: msit/components/llm/msit_llm/{__main__,common/utils}.py
+#include "cli/dump/dump_request.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.hpp"
+
+namespace assay::cli {
+namespace {
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+std::string without_blanks(std::string_view text) {
+  std::string out(text);
+  std::erase_if(out, [](char c) { return c == ' ' || c == '\t'; });
+  return out;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+std::optional<int64_t> integer(std::string_view text) {
+  int64_t value = 0;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// ---- checks of single values; the texts are the original's ----
+
+/// Empty, or ids like "2,3_1": digits joined by '_', lists joined by ','.
+std::string ids_problem(std::string_view given) {
+  const std::string text = without_blanks(given);
+  if (text.empty()) return {};
+  for (const std::string_view id : split(text, ',')) {
+    for (const std::string_view part : split(id, '_')) {
+      if (!is_digits(part))
+        return "dym range string \"" + std::string(given) + "\" is not a legal string";
+    }
+  }
+  return {};
+}
+
+std::string range_problem(std::string_view given) {
+  const std::string text = without_blanks(given);
+  if (text.empty() || text == "all") return {};
+  const std::vector<std::string_view> parts = split(text, ',');
+  for (const std::string_view part : parts) {
+    if (!part.empty() && !is_digits(part))
+      return "output size \"" + std::string(given) + "\" is not a legal number";
+  }
+  // The original took both of these and then captured nothing, without a word.
+  if (parts.size() % 2 != 0) {
+    return "\"" + std::string(given) +
+           "\" has no last run for its last range; give pairs: first,last";
+  }
+  for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+    const int64_t first = integer(parts[i]).value_or(0);
+    const int64_t last = integer(parts[i + 1]).value_or(0);
+    if (first > last) return "\"" + std::string(given) + "\" ends before it begins";
+  }
+  return {};
+}
+
+std::optional<bool> bool_word(std::string_view given) {
+  const std::string word = lower(given);
+  for (const std::string_view yes : {"yes", "true", "t", "y", "1"}) {
+    if (word == yes) return true;
+  }
+  for (const std::string_view no : {"no", "false", "f", "n", "0"}) {
+    if (word == no) return false;
+  }
+  return std::nullopt;
+}
+
+std::string child_problem(std::string_view given) {
+  if (bool_word(given)) return {};
+  return "Boolean value expected true, 1, false, 0 with case insensitive.";
+}
+
+std::string integer_problem(std::string_view given, const char* check, int64_t last) {
+  const std::optional<int64_t> value = integer(given);
+  if (!value) return "invalid " + std::string(check) + " value: '" + std::string(given) + "'";
+  if (*value < 0 || *value > last) return std::string(given) + " is an invalid int value";
+  return {};
+}
+
+std::string save_time_problem(std::string_view given) {
+  return integer_problem(given, "check_dump_time_integer", 3);
+}
+std::string tensor_part_problem(std::string_view given) {
+  return integer_problem(given, "check_positive_integer", 2);
+}
+std::string device_problem(std::string_view given) {
+  const std::string text = without_blanks(given);
+  for (const std::string_view device : split(text, ',')) {
+    if (std::string problem = integer_problem(device, "check_device_integer", INT32_MAX);
+        !problem.empty())
+      return problem;
+  }
+  return {};
+}
+std::string seed_problem(std::string_view given) {
+  return integer(given) ? std::string() : std::string(given) + " can not convert to int.";
+}
+std::string steps_problem(std::string_view given) {
+  const Result<std::string> range = range_of_steps(given);
+  return range ? std::string() : range.error().message;
+}
+std::string queue_problem(std::string_view given) {
+  const std::optional<int64_t> value = integer(given);
+  return value && *value >= 1 && *value <= (int64_t{1} << 20)
+             ? std::string()
+             : "'" + std::string(given) + "' is no number of MiB from 1 to 1048576";
+}
+
+/// The characters outside quotes that a command may hold; '\0'-free. The others need a shell.
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-./=:,[] ;").find(c) != std::string_view::npos;
+}
+
+void append_type(std::vector<std::string>* types, std::string_view type) {
+  if (std::find(types->begin(), types->end(), type) == types->end()) types->emplace_back(type);
+}
+
+std::vector<std::string> complete_types(std::vector<std::string> given) {
+  std::vector<std::string> types;
+  for (const std::string& type : given) append_type(&types, type);
+  const auto has = [&](std::string_view type) {
+    return std::find(types.begin(), types.end(), type) != types.end();
+  };
+  if (has("stats")) append_type(&types, "tensor");
+  if (has("onnx")) {
+    append_type(&types, "model");
+    append_type(&types, "op");
+  }
+  return types;
+}
+
+std::vector<std::string_view> type_choices() {
+  return {"model", "layer", "op", "kernel", "tensor", "cpu_profiling", "onnx", "stats"};
+}
+
+}  // namespace
+
+bool DumpRequest::has_type(std::string_view type) const {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+std::string safe_string_problem(std::string_view text) {
+  constexpr std::string_view kOthers = "_ \"'><=[])(,}{:/.~-";
+  for (const char c : text) {
+    const bool alphanumeric =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!alphanumeric && (c == '\0' || kOthers.find(c) == std::string_view::npos))
+      return "invalid safe_string value: '" + std::string(text) + "'";
+  }
+  return {};
+}
+
+Result<std::string> range_of_steps(std::string_view given) {
+  const std::string text = without_blanks(given);
+  if (text.empty() || text == "all") return std::string("all");
+  std::string range;
+  for (const std::string_view part : split(text, ',')) {
+    const size_t dash = part.find('-');
+    const std::string_view first = part.substr(0, dash);
+    const std::string_view last = dash == std::string_view::npos ? first : part.substr(dash + 1);
+    if (!is_digits(first) || !is_digits(last) || !integer(first) || !integer(last))
+      return fail(Errc::Usage, "'" + std::string(given) + "' is no list of steps like 0,2-4");
+    if (*integer(first) > *integer(last))
+      return fail(Errc::Usage, "'" + std::string(given) + "' ends before it begins");
+    range += (range.empty() ? "" : ",") + std::string(first) + "," + std::string(last);
+  }
+  return range;
+}
+
+Result<std::vector<std::string>> split_command(std::string_view command) {
+  std::vector<std::string> words;
+  std::string word;
+  bool in_word = false;
+  char quote = '\0';
+  for (const char c : command) {
+    if (quote != '\0') {
+      if (c == quote) {
+        quote = '\0';
+      } else {
+        word += c;
+      }
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+      in_word = true;
+    } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f') {
+      if (in_word) words.push_back(std::move(word));
+      word.clear();
+      in_word = false;
+    } else if (!is_plain(c)) {
+      std::string why = "no shell runs the command, so '" + std::string(1, c) + "' means nothing";
+      if (c == '>' || c == '<')
+        why = "redirection ('" + std::string(1, c) + "') is not supported, use a script";
+      if (c == '~') why = "'~' is not expanded, write the whole path";
+      return fail(Errc::Invalid,
+                  "The command contains invalid characters. Only the "
+                  "'^[a-zA-Z0-9_\\-./=:,\\[\\] ]+$' pattern is allowed: " +
+                      why);
+    } else {
+      word += c;
+      in_word = true;
+    }
+  }
+  if (quote != '\0')
+    return fail(Errc::Invalid,
+                "The command has no closing quotation mark (" + std::string(1, quote) + ")");
+  if (in_word) words.push_back(std::move(word));
+  return words;
+}
+
+Grammar dump_grammar(DumpName name, const std::string& program) {
+  const bool assay = name == DumpName::Assay;
+  std::vector<Argument> arguments = {
+      {"--help", "-h", Takes::Nothing, "", "show this help message and exit"},
+      {"--exec",
+       "",
+       Takes::One,
+       "EXEC",
+       "The program to run and its arguments in one string; quotes keep words together, no shell "
+       "is involved.",
+       true,
+       {},
+       safe_string_problem},
+      {"--type", "", Takes::OneOrMore, "",
+       name == DumpName::Ait ? "What to capture, default: tensor"
+                             : "What to capture, default: tensor model",
+       false, type_choices()},
+      {"--only-save-desc", "-sd", Takes::Nothing, "",
+       "Only dtype, format and shape of each tensor."},
+      {"--save-operation-ids",
+       "-ids",
+       Takes::One,
+       "IDS",
+       "Only these operations: 2,3_1. Default: all.",
+       false,
+       {},
+       ids_problem,
+       true},
+      {"--execute-range",
+       "-er",
+       Takes::One,
+       "RANGE",
+       "Runs to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all.",
+       false,
+       {},
+       range_problem,
+       true},
+      {"--save-operation-child",
+       "-child",
+       Takes::One,
+       "BOOL",
+       "Also the children of the chosen operations, default true.",
+       false,
+       {},
+       child_problem},
+      {"--save-time",
+       "-time",
+       Takes::One,
+       "N",
+       name == DumpName::Ait
+           ? "0 before, 1 after (default), 2 both, 3 inputs before and outputs after the operation."
+           : "0 before, 1 after, 2 both, 3 inputs before and outputs after the operation "
+             "(default).",
+       false,
+       {},
+       save_time_problem},
+      {"--operation-name",
+       "-opname",
+       Takes::One,
+       "NAMES",
+       "Only operations whose type begins with one of these: selfattention,linear.",
+       false,
+       {},
+       safe_string_problem,
+       true},
+      {"--save-tiling", "-tiling", Takes::Nothing, "", "Also the tiling data of kernels."},
+      {"--save-tensor-part",
+       "-stp",
+       Takes::One,
+       "N",
+       "0 inputs, 1 outputs, 2 both (default).",
+       false,
+       {},
+       tensor_part_problem},
+      {"--output", "-o", Takes::One, "OUTPUT",
+       assay ? "Folder for everything, default assay_dump_<time>."
+             : "Folder for everything, default './'."},
+      {"--device-id",
+       "-device",
+       Takes::One,
+       "IDS",
+       "Only these devices: 0 or 0,1. Default: all.",
+       false,
+       {},
+       device_problem,
+       true},
+      {"--log-level",
+       "-l",
+       Takes::One,
+       "",
+       "Log level, default info.",
+       false,
+       {"debug", "info", "warning", "error", "fatal", "critical"}},
+      {"-seed",
+       "",
+       Takes::ZeroOrOne,
+       "SEED",
+       "Makes the run repeatable; 2024 when no number follows.",
+       false,
+       {},
+       seed_problem},
+      {"--enable-symlink", "-symlink", Takes::Nothing, "",
+       "Store equal tensors once; the others become links."},
+      {"--config-path", "-config", Takes::One, "FILE",
+       "JSON file that can be changed while the program runs; replaces -ids -er -child -device."},
+      {"--queue",
+       "",
+       Takes::One,
+       "MIB",
+       "Memory for tensors on their way to disk, default 256.",
+       false,
+       {},
+       queue_problem},
+      {"--drop-when-full", "", Takes::Nothing, "",
+       "Lose tensors and count them instead of waiting for the disk."},
+      {"--sync", "", Takes::Nothing, "",
+       "Write in the program's own threads: for programs that end by _exit or a signal."},
+      {"--probe-library", "", Takes::One, "FILE", "Another ATB probe library than our own."},
+      {"--compat",
+       "",
+       Takes::One,
+       "",
+       "msit: statistics in the original's text form.",
+       false,
+       {"none", "msit"}},
+  };
+  Grammar grammar{program, "Runs a program and captures what its operators compute.",
+                  std::move(arguments),
+                  "--type tensor model -er 0,1 -o out --exec \"python run.py\""};
+  grammar.takes_command = true;
+  if (assay) {
+    grammar.arguments.insert(
+        grammar.arguments.end(),
+        {{"--steps",
+          "",
+          Takes::One,
+          "STEPS",
+          "The same as -er as a list: 0,2-4, or all.",
+          false,
+          {},
+          steps_problem,
+          true},
+         {"--modules", "", Takes::OneOrMore, "PATTERN",
+          "PyTorch: only these module paths: model.layers.*.mlp"},
+         {"--statistics", "", Takes::Nothing, "",
+          "Statistics of each tensor instead of its data: --type tensor stats."},
+         {"--layout",
+          "",
+          Takes::One,
+          "",
+          "PyTorch: folder layout, default native.",
+          false,
+          {"native", "strict"}},
+         {"--host",
+          "",
+          Takes::One,
+          "",
+          "What to capture in the program, default auto: both.",
+          false,
+          {"auto", "atb", "torch"}}});
+    grammar.example = "-o out --steps 0,1 -- python run.py";
+    grammar.epilogue =
+        "The exit status is the program's (128 + n when signal n ended it); 1 when it could not be "
+        "run, 2 for wrong "
+        "options.";
+  }
+  return grammar;
+}
+
+Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
+  DumpRequest request;
+  request.name = name;
+  request.types = {"tensor"};
+  if (name == DumpName::Ait) {
+    request.save_time = 1;
+  } else {
+    request.types.emplace_back("model");
+  }
+  if (const auto* types = parsed.find("--type")) request.types = *types;
+  if (parsed.given("--statistics")) request.types.emplace_back("stats");
+  request.types = complete_types(std::move(request.types));
+
+  request.description_only = parsed.given("--only-save-desc");
+  request.ids = without_blanks(parsed.text("--save-operation-ids"));
+  if (parsed.given("--execute-range"))
+    request.range = without_blanks(parsed.text("--execute-range"));
+  if (parsed.given("--steps")) {
+    if (parsed.given("--execute-range"))
+      return fail(Errc::Usage, "argument --steps: not allowed with argument --execute-range/-er");
+    ASSAY_TRY(request.range, range_of_steps(parsed.text("--steps")));
+  }
+  request.child = bool_word(parsed.text("--save-operation-child", "true")).value_or(true);
+  request.save_time =
+      static_cast<int>(integer(parsed.text("--save-time")).value_or(request.save_time));
+  request.tensor_part = static_cast<int>(integer(parsed.text("--save-tensor-part")).value_or(2));
+  request.operation_names = parsed.text("--operation-name");
+  request.tiling = parsed.given("--save-tiling");
+  request.output = parsed.text("--output", name == DumpName::Assay ? "" : "./");
+  request.device = without_blanks(parsed.text("--device-id"));
+  request.log_level = parsed.text("--log-level", "info");
+  if (parsed.given("-seed")) request.seed = integer(parsed.text("-seed", "2024"));
+  request.symlink = parsed.given("--enable-symlink");
+  request.config_path = parsed.text("--config-path");
+
+  request.host = name == DumpName::Assay ? parsed.text("--host", "auto") : "atb";
+  request.layout = parsed.text("--layout", "native");
+  if (const auto* modules = parsed.find("--modules")) request.modules = *modules;
+  request.probe_library = parsed.text("--probe-library");
+  request.queue_bytes = static_cast<uint64_t>(integer(parsed.text("--queue", "256")).value_or(256))
+                        << 20;
+  request.drop_when_full = parsed.given("--drop-when-full");
+  request.synchronous = parsed.given("--sync");
+  request.compat_text = parsed.text("--compat") == "msit";
+
+  if (parsed.has_command && parsed.given("--exec"))
+    return fail(Errc::Usage, "argument --exec: not allowed with a command behind '--'");
+  if (parsed.has_command) {
+    if (parsed.command.empty() || parsed.command[0].empty())
+      return fail(Errc::Usage, "expected a command behind '--'");
+    request.command = parsed.command;
+  } else {
+    ASSAY_TRY(request.command, split_command(parsed.text("--exec")));
+  }
+  return request;
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user asks of `assay dump`, `msit llm dump` and `ait llm dump`: one grammar, checked values.
+// docs/commands/dump.md
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cli/argparse.hpp"
+
+namespace assay::cli {
+
+/// The name the program was started under decides defaults, dump root and the voice of messages.
+enum class DumpName : uint8_t { Assay, Msit, Ait };
+
+struct DumpRequest {
+  DumpName name = DumpName::Assay;
+  std::vector<std::string> command;  // program and arguments; empty: nothing to do
+  std::vector<std::string>
+      types;  // complete: `onnx` has brought `model` and `op`, `stats` brought `tensor`
+  bool description_only = false;
+  std::string ids;            // "2,3_1" without blanks; empty: all
+  std::string range = "0,0";  // pairs "first,last,first,last", or "all"
+  bool child = true;
+  int save_time = 3;            // 0 before, 1 after, 2 both, 3 inputs before and outputs after
+  int tensor_part = 2;          // 0 inputs, 1 outputs, 2 both
+  std::string operation_names;  // comma list as given
+  bool tiling = false;
+  std::string output = "./";
+  std::string device;  // comma list; empty: all
+  std::string log_level = "info";
+  std::optional<int64_t> seed = {};
+  bool symlink = false;
+  std::string config_path;
+  // Ours.
+  std::string host = "auto";              // auto, atb, torch
+  std::string layout = "native";          // of PyTorch programs: native, strict
+  std::vector<std::string> modules = {};  // patterns of module paths
+  std::string probe_library;              // empty: our own
+  uint64_t queue_bytes = 256ull << 20;
+  bool drop_when_full = false;
+  bool synchronous = false;
+  bool compat_text = false;  // statistics as the original's probe printed them
+
+  [[nodiscard]] bool has_type(std::string_view type) const;
+  [[nodiscard]] bool wants_statistics() const { return has_type("stats") && has_type("tensor"); }
+  [[nodiscard]] bool captures_atb() const { return host != "torch"; }
+  [[nodiscard]] bool captures_torch() const { return host != "atb"; }
+};
+
+/// program   what usage and messages call it: "msit llm dump"
+[[nodiscard]] Grammar dump_grammar(DumpName name, const std::string& program);
+
+/// errors   Usage: the message of a usage error (status 2) | Invalid: the command was refused (status 1)
+[[nodiscard]] Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed);
+
+/// Splits a command as a POSIX shell would split words: blanks separate, quotes keep together; nothing is expanded.
+/// errors   Invalid: an unclosed quote, or a character outside quotes that only a shell understands
+[[nodiscard]] Result<std::vector<std::string>> split_command(std::string_view command);
+
+/// What is wrong with `--exec` or `-opname`, as argparse reports it; empty when nothing is.
+[[nodiscard]] std::string safe_string_problem(std::string_view text);
+
+/// "0,2-4" -> "0,0,2,4"; "all" stays. errors  Usage
+[[nodiscard]] Result<std::string> range_of_steps(std::string_view steps);
+
+}  // namespace assay::cli

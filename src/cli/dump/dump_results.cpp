@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/dump/dump_results.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.hpp"
+#include "base/mapped_file.hpp"
+#include "base/text.hpp"
+#include "cli/dump/elf.hpp"
+//TOPO#include "cli/topology_files.hpp"
+#include "formats/cpu_profiling.hpp"
+
+namespace assay::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr unsigned kFileMode = 0640;
+
+std::string iso_time(int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm parts{};
+  ::gmtime_r(&time, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+bool exists(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+/// Names in a folder, sorted; empty when it cannot be read.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+std::string sentence(const Error& error) { return error.describe(); }
+
+/// "1 tensor", "2 tensors", "2 processes"
+std::string counted(uint64_t count, std::string_view what) {
+  return std::to_string(count) + " " + std::string(what) +
+         (count == 1            ? ""
+          : what.ends_with('s') ? "es"
+                                : "s");
+}
+
+// ---- what the processes say ----
+
+bool is_running(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM; }
+
+/// A page that a process left behind: its summary, in which only the end is missing.
+Result<formats::ProbeSummary> summary_of_page(const std::string& path, DumpResults* results) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  ASSAY_TRY(const formats::ProbeStatus status, formats::read_probe_status(file.bytes()));
+  const std::string json = formats::probe_summary_json(status, false, std::nullopt);
+  ASSAY_TRY(const formats::ProbeSummary summary, formats::read_probe_summary(json));
+  if (is_running(status.pid)) {
+    results->warnings.push_back("process " + std::to_string(status.pid) +
+                                " is still running: its dump goes on");
+    return summary;
+  }
+  const std::string target =
+      path.substr(0, path.rfind('/')) + "/probe_summary_" + std::to_string(status.pid) + ".json";
+  ASSAY_TRY_STATUS(write_file_atomically(target, as_bytes(json), kFileMode));
+  ::unlink(path.c_str());
+  return summary;
+}
+
+void collect_summaries(int64_t started, DumpResults* results) {
+  for (const std::string& name : names_in(results->root)) {
+    const std::string path = results->root + "/" + name;
+    Result<formats::ProbeSummary> summary = fail(Errc::NotFound, "");
+    if (name.starts_with("probe_summary_") && name.ends_with(".json")) {
+      const Result<std::string> text = read_text(path);
+      summary = text ? formats::read_probe_summary(*text)
+                     : Result<formats::ProbeSummary>(fail(text.error()));
+    } else if (name.starts_with("probe_status_")) {
+      summary = summary_of_page(path, results);
+    } else {
+      continue;
+    }
+    if (!summary) {
+      results->warnings.push_back(sentence(in_file(path, std::move(summary)).error()));
+    } else if (summary->started >= iso_time(started)) {  // a reused root holds older runs too
+      results->processes.push_back(*std::move(summary));
+    }
+  }
+  std::sort(results->processes.begin(), results->processes.end(),
+            [](const auto& a, const auto& b) { return a.pid < b.pid; });
+}
+
+TorchReport torch_report_of(const ordered_json& json) {
+  TorchReport report;
+  report.pid = json.value("pid", int64_t{0});
+  report.program = json.value("program", "");
+  if (json.contains("output") && json["output"].is_string()) report.output = json["output"];
+  report.message = json.value("message", "");
+  if (json.contains("models")) {
+    for (const auto& model : json["models"]) {
+      ++report.models;
+      report.steps = std::max(report.steps, model.value("steps", uint64_t{0}));
+      report.tensors += model.value("tensors", uint64_t{0});
+    }
+  }
+  return report;
+}
+
+void collect_torch_reports(const std::string& scratch, DumpResults* results) {
+  for (const std::string& name : names_in(scratch)) {
+    if (!name.starts_with("torch_") || !name.ends_with(".json")) continue;
+    std::ifstream file(scratch + "/" + name);
+    try {
+      results->torch.push_back(torch_report_of(ordered_json::parse(file)));
+    } catch (const nlohmann::json::exception& error) {
+      results->warnings.push_back(scratch + "/" + name + ": " + error.what());
+    }
+  }
+}
+
+// ---- files made of what was captured ----
+
+void merge_statistics(bool as_text, DumpResults* results) {
+  std::error_code error;
+  std::vector<std::string> files;
+  const std::string folder = results->root + "/cpu_profiling";
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    constexpr std::string_view kStem = "operation_statistic_";
+    const bool ours = name.starts_with(kStem) && name.ends_with(".txt") &&
+                      name.find_first_not_of("0123456789", kStem.size()) == name.size() - 4;
+    if (ours && entry.is_regular_file(error)) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  bool only_zeros = !files.empty();
+  for (const std::string& path : files) {
+    const Result<std::string> text = read_text(path);
+    if (!text) {
+      results->warnings.push_back(sentence(text.error()));
+      continue;
+    }
+    only_zeros = only_zeros && formats::all_zero(formats::read_cpu_statistics(*text));
+    const Result<std::string> table = as_text
+                                          ? Result<std::string>(formats::cpu_profiling_text(*text))
+                                          : formats::cpu_profiling_csv(*text);
+    const std::string target =
+        as_text ? path : path.substr(0, path.size() - std::strlen(".txt")) + ".csv";
+    Status written = table ? write_file_atomically(target, as_bytes(*table), kFileMode)
+                           : Status(fail(table.error()));
+    if (!written) {
+      results->warnings.push_back(sentence(in_file(path, std::move(written)).error()) +
+                                  "; the text is kept");
+      continue;
+    }
+    if (!as_text) ::unlink(path.c_str());
+    results->profiling_tables.push_back(target);
+  }
+  // Our own probe says this itself.
+  if (only_zeros && results->processes.empty()) {
+    results->warnings.push_back(
+        "every number of cpu_profiling is 0: ATB of CANN 8.2 and later resets its statistics "
+        "before it reports them");
+  }
+}
+
+void convert_topologies(const std::string& scratch, DumpResults* results) {
+  std::ifstream list(scratch + "/subprocess_info.txt");
+  (void)results;
+}
+
+// ---- what was lost, and why ----
+
+struct Loss {
+  std::string reason;
+  uint64_t count;
+};
+
+std::vector<Loss> losses_of(const formats::ProbeSummary& process) {
+  const formats::ProbeCounters& c = process.counters;
+  std::vector<Loss> losses;
+  const auto add = [&](uint64_t count, std::string reason) {
+    if (count > 0) losses.push_back({std::move(reason), count});
+  };
+  if (!process.complete || formats::tensors_lost(c) > 0) {
+    add(formats::tensors_lost(c),
+        "still queued when the process ended without its exit handlers (_exit, a signal); --sync "
+        "writes at once");
+  }
+  add(c.tensors_dropped, "the queue was full (--drop-when-full); --queue gives it more memory");
+  add(c.tensors_failed, process.first_error.empty() ? "could not be written" : process.first_error);
+  add(c.skipped_disk, "less than 2 GB were free on the disk");
+  add(c.skipped_size, "empty, larger than 10 GiB, or not readable");
+  add(c.skipped_null, "the library gave no data");
+  add(c.skipped_header, "format, dtype or dims are longer than 50 characters");
+  add(c.skipped_name, "the path cannot be a path of the dump");
+  return losses;
+}
+
+void add_loss_warnings(DumpResults* results) {
+  for (const formats::ProbeSummary& process : results->processes) {
+    const std::string who = "process " + std::to_string(process.pid) + ": ";
+    for (const Loss& loss : losses_of(process))
+      results->warnings.push_back(who + counted(loss.count, "tensor") + " missing: " + loss.reason);
+    if (losses_of(process).empty() && !process.first_error.empty())
+      results->warnings.push_back(who + process.first_error);
+    for (const std::string& note : process.notes) results->warnings.push_back(who + note);
+  }
+}
+
+uint64_t tensors_stored(const formats::ProbeSummary& process) {
+  return process.counters.tensors_written + process.counters.tensors_linked;
+}
+
+/// Why the probe was never called by any process.
+std::string why_no_process(const DumpRequest& request, const DumpRun& run) {
+  if (run.program_file.empty()) return "the program could not be found";
+  if (const Result<MappedFile> file = MappedFile::open(run.program_file)) {
+    const Result<ElfProgram> program = read_elf_program(file->bytes());
+    if (program && !program->has_interpreter)
+      return run.program_file + " is statically linked, so nothing can be loaded into it";
+    struct stat info{};
+    if (program && ::stat(run.program_file.c_str(), &info) == 0 &&
+        (info.st_mode & (S_ISUID | S_ISGID)) != 0)
+      return run.program_file +
+             " runs with another user's rights, so nothing can be loaded into it";
+  }
+  std::string why;
+  if (run.end.exit_status != 0)
+    why = "the program ended with status " + std::to_string(run.end.exit_status) + "; ";
+  if (!request.captures_torch())
+    return why + "no process of it called ATB's probe interface (is ATB, libatb.so, really used?)";
+  if (!request.captures_atb()) return why + "no process of it imported torch";
+  return why + "no process of it called ATB's probe interface, and none imported torch";
+}
+
+/// Why ATB called, but no tensor was stored.
+std::string why_no_tensor(const DumpRequest& request, const DumpResults& results) {
+  formats::ProbeCounters sum;
+  for (const formats::ProbeSummary& process : results.processes) {
+    const formats::ProbeCounters& c = process.counters;
+    sum.tensors_seen += c.tensors_seen;
+    sum.asked_need_save += c.asked_need_save;
+    sum.asked_need_save_yes += c.asked_need_save_yes;
+    sum.asked_in_range += c.asked_in_range;
+    sum.asked_in_range_yes += c.asked_in_range_yes;
+    sum.asked_in_dir += c.asked_in_dir;
+    sum.asked_in_dir_yes += c.asked_in_dir_yes;
+    sum.skipped_device += c.skipped_device;
+    sum.skipped_part += c.skipped_part;
+  }
+  if (sum.tensors_seen > 0) {
+    if (sum.skipped_device == sum.tensors_seen)
+      return "no tensor came from device " + request.device + " (--device-id)";
+    if (sum.skipped_part == sum.tensors_seen) return "--save-tensor-part excludes every tensor";
+    return "none of " + counted(sum.tensors_seen, "tensor") + " passed the filters";
+  }
+  if (sum.asked_need_save > 0 && sum.asked_need_save_yes == 0)
+    return "no operation matches -ids '" + request.ids + "' or -opname '" +
+           request.operation_names + "'";
+  if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0)
+    return "no run of an operation was in the range " + request.range + " (-er)";
+  if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0)
+    return "the configuration file let no operation through";
+  return "ATB handed over no tensor";
+}
+
+void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults* results) {
+  bool torch_captured = false;
+  for (const TorchReport& report : results->torch) {
+    torch_captured |= !report.output.empty();
+    if (report.output.empty() && !report.message.empty())
+      results->warnings.push_back("process " + std::to_string(report.pid) + ": " + report.message);
+  }
+  if (results->processes.empty()) {
+    if (results->torch.empty())
+      results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
+    return;
+  }
+  uint64_t stored = 0;
+  for (const formats::ProbeSummary& process : results->processes) stored += tensors_stored(process);
+  if (stored == 0 && request.has_type("tensor") && !torch_captured)
+    results->warnings.push_back("no tensor was captured: " + why_no_tensor(request, *results));
+}
+
+// ---- manifest.json ----
+
+Status write_manifest(const DumpRequest& request, const DumpRun& run, const DumpResults& results) {
+  ordered_json processes = ordered_json::array();
+  ordered_json missed = ordered_json::array();
+  uint64_t planned = 0;
+  uint64_t captured = 0;
+  for (const formats::ProbeSummary& process : results.processes) {
+    const std::string path =
+        results.root + "/probe_summary_" + std::to_string(process.pid) + ".json";
+    if (const Result<std::string> text = read_text(path))
+      processes.push_back(ordered_json::parse(*text, nullptr, false));
+    captured += tensors_stored(process);
+    planned += tensors_stored(process);
+    for (const Loss& loss : losses_of(process)) {
+      planned += loss.count;
+      missed.push_back({{"node", "process " + std::to_string(process.pid)},
+                        {"reason", loss.reason},
+                        {"count", loss.count}});
+    }
+  }
+  const ordered_json options = {{"type", request.types},
+                                {"only_save_desc", request.description_only},
+                                {"save_operation_ids", request.ids},
+                                {"execute_range", request.range},
+                                {"save_operation_child", request.child},
+                                {"save_time", request.save_time},
+                                {"operation_name", request.operation_names},
+                                {"save_tiling", request.tiling},
+                                {"save_tensor_part", request.tensor_part},
+                                {"device_id", request.device},
+                                {"enable_symlink", request.symlink},
+                                {"config_path", request.config_path}};
+  const ordered_json manifest = {{"format", "assay-atb-dump"},
+                                 {"version", 1},
+                                 {"tool", "assay " ASSAY_VERSION},
+                                 {"command", request.command},
+                                 {"options", options},
+                                 {"started", iso_time(run.started)},
+                                 {"ended", iso_time(std::time(nullptr))},
+                                 {"exit_status", run.end.exit_status},
+                                 {"processes", processes},
+                                 {"planned", planned},
+                                 {"captured", captured},
+                                 {"missed", missed}};
+  const std::string text =
+      manifest.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return write_file_atomically(results.root + "/manifest.json", as_bytes(text), kFileMode);
+}
+
+}  // namespace
+
+bool DumpResults::captured_anything() const {
+  for (const TorchReport& report : torch) {
+    if (!report.output.empty()) return true;
+  }
+  for (const formats::ProbeSummary& process : processes) {
+    const formats::ProbeCounters& c = process.counters;
+    if (tensors_stored(process) + c.tiling_files + c.param_files + c.layer_files + c.model_files +
+            c.operation_rows + c.kernel_rows + c.statistic_lines >
+        0)
+      return true;
+  }
+  return false;
+}
+
+DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places, const DumpRun& run) {
+  DumpResults results;
+  results.root = places.output + "/" + places.dump_name;
+  collect_summaries(run.started, &results);
+  collect_torch_reports(places.scratch, &results);
+  // The documents of `ait` promise a text, those of `msit` a table.
+  if (request.has_type("cpu_profiling")) merge_statistics(request.name == DumpName::Ait, &results);
+  if (request.has_type("onnx")) convert_topologies(places.scratch, &results);
+  std::error_code error;
+  fs::remove_all(places.scratch, error);
+  if (error) results.warnings.push_back(places.scratch + ": " + error.message());
+  add_loss_warnings(&results);
+  explain_nothing(request, run, &results);
+  if (exists(results.root)) {
+    if (const Status written = write_manifest(request, run, results); !written)
+      results.warnings.push_back(sentence(written.error()));
+  }
+  return results;
+}
+
+std::vector<std::string> summary_lines(const DumpRequest& request, const DumpResults& results) {
+  std::vector<std::string> lines;
+  formats::ProbeCounters sum;
+  for (const formats::ProbeSummary& process : results.processes) {
+    const formats::ProbeCounters& c = process.counters;
+    sum.tensors_written += c.tensors_written;
+    sum.tensors_linked += c.tensors_linked;
+    sum.payload_bytes += c.payload_bytes;
+    sum.param_files += c.param_files;
+    sum.tiling_files += c.tiling_files;
+    sum.layer_files += c.layer_files;
+    sum.model_files += c.model_files;
+    sum.operation_rows += c.operation_rows;
+    sum.kernel_rows += c.kernel_rows;
+  }
+  if (!results.processes.empty()) {
+    lines.push_back(counted(sum.tensors_written + sum.tensors_linked, "tensor") + " (" +
+                    human_bytes(sum.payload_bytes) + ") of " +
+                    counted(results.processes.size(), "process") + " in " + results.root);
+    std::string rest;
+    const auto add = [&](uint64_t count, std::string_view what) {
+      if (count > 0) rest += (rest.empty() ? "" : ", ") + counted(count, what);
+    };
+    add(sum.layer_files, "layer file");
+    add(sum.model_files, "model file");
+    add(results.graphs.size(), "graph");
+    add(sum.operation_rows, "operation row");
+    add(sum.kernel_rows, "kernel row");
+    add(sum.param_files, "parameter file");
+    add(sum.tiling_files, "tiling file");
+    add(results.profiling_tables.size(), "profiling table");
+    if (!rest.empty()) lines.push_back(rest);
+  }
+  for (const TorchReport& report : results.torch) {
+    if (report.output.empty()) continue;
+    lines.push_back(counted(report.tensors, "tensor") + " of " +
+                    counted(report.models, "PyTorch model") + ", " + counted(report.steps, "step") +
+                    ", process " + std::to_string(report.pid) + ", in " + report.output);
+  }
+  if (request.name == DumpName::Assay && results.captured_anything()) {
+    const bool atb = !results.processes.empty() && exists(results.root);
+    std::string where = atb ? results.root : std::string();
+    for (const TorchReport& report : results.torch) {
+      if (where.empty()) where = report.output;
+    }
+    lines.push_back("next: assay show " + where);
+  }
+  return lines;
+}
+
+}  // namespace assay::cli

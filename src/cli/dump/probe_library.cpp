@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/dump/probe_library.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+
+#include "base/mapped_file.hpp"
+#include "cli/dump/elf.hpp"
+
+namespace assay::cli {
+namespace {
+
+constexpr const char* kOwnProbe = "libatb_probe.so";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+bool is_file(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+std::string real_path(const std::string& path) {
+  char* real = ::realpath(path.c_str(), nullptr);
+  std::string out = real == nullptr ? path : std::string(real);
+  std::free(real);
+  return out;
+}
+
+/// A library that the loader takes apart at blanks and colons cannot be preloaded.
+Result<ProbeLibrary> preloadable(const std::string& path, bool ours) {
+  if (path.find_first_of(" :\t\n") != std::string::npos) {
+    return fail(Error{
+        Errc::Invalid, path, std::nullopt,
+        "LD_PRELOAD cannot hold this path: it has blanks or colons; install assay elsewhere"});
+  }
+  return ProbeLibrary{path, ours};
+}
+
+Result<ProbeLibrary> named_library(const std::string& path, const char* source) {
+  if (!is_file(path))
+    return fail(Error{Errc::NotFound, path, std::nullopt,
+                      std::string("no such probe library (") + source + ")"});
+  return preloadable(real_path(path), false);
+}
+
+Result<ProbeLibrary> toolkit_library(bool cxx11) {
+  std::string root = environment("ASCEND_TOOLKIT_HOME");
+  if (root.empty()) root = "/usr/local/Ascend/ascend-toolkit/latest";
+  struct stat info{};
+  if (::stat(root.c_str(), &info) != 0) {
+    return fail(Error{
+        Errc::NotFound, root, std::nullopt,
+        "cann_path is invalid, please install cann-toolkit and set the environment variables."});
+  }
+  const std::string name = cxx11 ? "libatb_probe_abi1.so" : "libatb_probe_abi0.so";
+  const std::string path = root + "/tools/ait_backend/dump/" + name;
+  if (::lstat(path.c_str(), &info) != 0) {
+    return fail(
+        Error{Errc::NotFound, path, std::nullopt,
+              name + " is not found in " + root + ". Try installing the latest cann-toolkit"});
+  }
+  const bool owned = ::geteuid() == 0 || info.st_uid == ::geteuid();
+  if (!S_ISREG(info.st_mode) || !owned || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0 ||
+      ::access(path.c_str(), R_OK) != 0) {
+    return fail(Error{Errc::Permission, path, std::nullopt,
+                      name + " is illegal, group or others writable file stat is not permitted"});
+  }
+  return preloadable(path, false);
+}
+
+}  // namespace
+
+std::string own_library_folder() {
+  char self[PATH_MAX];
+  const ssize_t size = ::readlink("/proc/self/exe", self, sizeof(self) - 1);
+  if (size <= 0) return {};
+  self[size] = '\0';
+  std::string folder(self);
+  folder.resize(folder.rfind('/'));
+  folder.resize(std::min(folder.rfind('/'), folder.size()));
+  folder += "/lib/assay";
+  return is_file(folder + "/" + kOwnProbe) ? folder : std::string();
+}
+
+Result<ProbeLibrary> find_probe_library(const std::string& asked, bool cxx11) {
+  if (!asked.empty()) return named_library(asked, "--probe-library");
+  if (const std::string named = environment("ASSAY_PROBE_LIBRARY"); !named.empty())
+    return named_library(named, "ASSAY_PROBE_LIBRARY");
+  if (const std::string own = own_library_folder(); !own.empty())
+    return preloadable(own + "/" + kOwnProbe, true);
+  return toolkit_library(cxx11);
+}
+
+std::optional<bool> atb_uses_cxx11_strings() {
+  const std::string home = environment("ATB_HOME_PATH");
+  if (home.empty()) return std::nullopt;
+  if (const Result<MappedFile> library = MappedFile::open(home + "/lib/libatb.so")) {
+    if (const Result<bool> cxx11 = probe_uses_cxx11_strings(library->bytes())) return *cxx11;
+  }
+  if (home.find("cxx_abi_1") != std::string::npos) return true;
+  if (home.find("cxx_abi_0") != std::string::npos) return false;
+  return std::nullopt;
+}
+
+}  // namespace assay::cli
