@@ -211,3 +211,49 @@ def compare_arrays(golden: Annotated[NDArray, dict(device='cpu', writable=False)
     """
     All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.
     """
+
+class ShapeTable:
+    """Types and shapes from operation lists."""
+
+    def __init__(self) -> None: ...
+
+    def add_op_csv(self, text: bytes) -> None:
+        """Adds the content of one operation_tensors_<n>.csv."""
+
+    def __len__(self) -> int: ...
+
+class Graph:
+    """The structure of a model or of one layer."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def node_count(self) -> int: ...
+
+    @property
+    def weights(self) -> list[str]: ...
+
+    @property
+    def notes(self) -> list[str]: ...
+
+    def node(self, index: int) -> dict: ...
+
+    def nodes_at_level(self, level: int) -> list[int]: ...
+
+    def add_shapes(self, shapes: ShapeTable) -> None: ...
+
+    def untyped_count(self, level: int) -> int:
+        """Tensors of a level without type and shape."""
+
+    def onnx(self, *, level: int = -1, hierarchical: bool = False, share_functions: bool = False, compat_attributes: bool = False, document: str = '') -> bytes:
+        """The bytes of a ModelProto."""
+
+    def model_explorer(self, level: int = -1) -> str:
+        """JSON of Model Explorer."""
+
+def read_graph(text: bytes) -> Graph:
+    """Reads a topology file's content."""
+
+def graph_diff(golden: Graph, mine: Graph) -> tuple[list[dict], list[tuple[str, str]]]:
+    """Differences, and the names of the nodes that stand for each other."""

@@ -10,4 +10,5 @@ NB_MODULE(_core, m) {
   assay::python::bind_formats(m);
   assay::python::bind_run(m);
   assay::python::bind_compare(m);
+  assay::python::bind_topology(m);
 }

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topology files and what they become. assay/topology.py opens and writes the files around them.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "python/module.hpp"
+#include "topology/graph.hpp"
+#include "topology/graph_diff.hpp"
+#include "topology/model_explorer.hpp"
+#include "topology/onnx_export.hpp"
+#include "topology/shapes.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace assay::python {
+namespace {
+
+using topology::Graph;
+
+std::string_view view_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+
+nb::list names_list(const std::vector<std::string>& names) {
+  nb::list list;
+  for (const std::string& name : names) list.append(to_str(name));
+  return list;
+}
+
+nb::dict node_dict(const Graph& graph, uint32_t index) {
+  const topology::Node& node = graph.nodes[index];
+  nb::dict parameters;
+  for (const topology::Parameter& parameter : node.parameters) {
+    parameters[to_str(parameter.name)] = std::visit(
+        [](const auto& value) -> nb::object {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, std::monostate>) {
+            return nb::none();
+          } else if constexpr (std::is_same_v<T, std::string>) {
+            return to_str(value);
+          } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+            return names_list(value);
+          } else {
+            return nb::cast(value);
+          }
+        },
+        parameter.value);
+  }
+  nb::dict dict;
+  dict["name"] = to_str(node.name);
+  dict["type"] = to_str(node.type);
+  dict["ids"] = to_str(node.ids);
+  dict["depth"] = node.depth;
+  dict["parent"] = index == 0 ? nb::object(nb::none()) : nb::object(nb::cast(node.parent));
+  dict["is_graph"] = node.is_graph;
+  dict["truncated"] = node.truncated;
+  dict["inputs"] = names_list(node.inputs);
+  dict["outputs"] = names_list(node.outputs);
+  dict["parameters"] = parameters;
+  return dict;
+}
+
+nb::dict difference_dict(const topology::Difference& difference) {
+  nb::dict parameters;
+  for (const topology::ParameterChange& change : difference.parameters) {
+    parameters[to_str(change.name)] = nb::make_tuple(
+        change.in_golden ? nb::object(to_str(change.golden)) : nb::object(nb::none()),
+        change.in_mine ? nb::object(to_str(change.mine)) : nb::object(nb::none()));
+  }
+  nb::dict dict;
+  dict["kind"] = to_str(topology::difference_name(difference.kind));
+  dict["golden"] = to_str(difference.golden);
+  dict["mine"] = to_str(difference.mine);
+  dict["type"] = to_str(difference.type);
+  dict["inside"] = to_str(difference.inside);
+  dict["parameters"] = parameters;
+  dict["detail"] = to_str(difference.detail);
+  return dict;
+}
+
+void bind_graph(nb::module_& m) {
+  nb::class_<topology::ShapeTable>(m, "ShapeTable", "Types and shapes from operation lists.")
+      .def(nb::init<>())
+      .def(
+          "add_op_csv",
+          [](topology::ShapeTable& self, const nb::bytes& text) { self.add_op_csv(view_of(text)); },
+          "text"_a, "Adds the content of one operation_tensors_<n>.csv.")
+      .def("__len__", &topology::ShapeTable::operation_count);
+
+  nb::class_<Graph>(m, "Graph", "The structure of a model or of one layer.")
+      .def_prop_ro("name", [](const Graph& self) { return to_str(self.root().name); })
+      .def_prop_ro("node_count", [](const Graph& self) { return self.nodes.size(); })
+      .def_prop_ro(
+          "weights", [](const Graph& self) { return names_list(self.weights); },
+          nb::sig("def weights(self) -> list[str]"))
+      .def_prop_ro(
+          "notes",
+          [](const Graph& self) {
+            nb::list notes;
+            for (const std::string& note : self.notes) notes.append(to_message(note));
+            return notes;
+          },
+          nb::sig("def notes(self) -> list[str]"))
+      .def(
+          "node",
+          [](const Graph& self, size_t index) {
+            if (index >= self.nodes.size()) throw nb::index_error("node index out of range");
+            return node_dict(self, static_cast<uint32_t>(index));
+          },
+          "index"_a)
+      .def(
+          "nodes_at_level",
+          [](const Graph& self, int level) { return topology::nodes_at_level(self, level); },
+          "level"_a)
+      .def(
+          "add_shapes",
+          [](Graph& self, const topology::ShapeTable& shapes) { shapes.apply(&self); }, "shapes"_a)
+      .def(
+          "untyped_count",
+          [](const Graph& self, int level) {
+            size_t count = 0;
+            const topology::Wiring wiring = topology::wire_level(self, level);
+            const auto is_untyped = [&](const std::string& name) {
+              return !self.tensors.contains(name);
+            };
+            for (const std::string& name : wiring.inputs) count += is_untyped(name);
+            for (const topology::WiredNode& node : wiring.nodes) {
+              for (const std::string& name : node.outputs) {
+                if (!wiring.versions.contains(name)) count += is_untyped(name);
+              }
+            }
+            return count;
+          },
+          "level"_a, "Tensors of a level without type and shape.")
+      .def(
+          "onnx",
+          [](const Graph& self, int level, bool hierarchical, bool share_functions,
+             bool compat_attributes, const std::string& document) {
+            std::string bytes;
+            {
+              const nb::gil_scoped_release released;
+              bytes = topology::onnx_model(self, {.level = level,
+                                                  .hierarchical = hierarchical,
+                                                  .share_functions = share_functions,
+                                                  .compat_attributes = compat_attributes,
+                                                  .document = document});
+            }
+            return bytes_of(bytes);
+          },
+          nb::kw_only(), "level"_a = -1, "hierarchical"_a = false, "share_functions"_a = false,
+          "compat_attributes"_a = false, "document"_a = "", "The bytes of a ModelProto.")
+      .def(
+          "model_explorer",
+          [](const Graph& self, int level) {
+            return to_str(topology::model_explorer_json(self, level));
+          },
+          "level"_a = -1, nb::sig("def model_explorer(self, level: int = -1) -> str"),
+          "JSON of Model Explorer.");
+}
+
+}  // namespace
+
+void bind_topology(nb::module_& m) {
+  bind_graph(m);
+  m.def(
+      "read_graph",
+      [](const nb::bytes& text) {
+        Result<Graph> graph = fail(Errc::Internal, "not read");
+        {
+          const nb::gil_scoped_release released;
+          graph = topology::read_graph(view_of(text));
+        }
+        return value_or_raise(std::move(graph));
+      },
+      "text"_a, "Reads a topology file's content.");
+  m.def(
+      "graph_diff",
+      [](const Graph& golden, const Graph& mine) {
+        topology::GraphDiff diff;
+        {
+          const nb::gil_scoped_release released;
+          diff = topology::graph_diff(golden, mine);
+        }
+        nb::list differences;
+        for (const topology::Difference& difference : diff.differences)
+          differences.append(difference_dict(difference));
+        nb::list same;
+        for (const auto& [a, b] : diff.same_nodes)
+          same.append(nb::make_tuple(to_str(golden.nodes[a].name), to_str(mine.nodes[b].name)));
+        return nb::make_tuple(differences, same);
+      },
+      "golden"_a, "mine"_a,
+      nb::sig(
+          "def graph_diff(golden: Graph, mine: Graph) -> tuple[list[dict], list[tuple[str, str]]]"),
+      "Differences, and the names of the nodes that stand for each other.");
+}
+
+}  // namespace assay::python
