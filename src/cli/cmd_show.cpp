@@ -136,7 +136,8 @@ void add_head(const run::Run& run, Output* out) {
   }
   if (run.coverage.planned > 0) {
     out->line("  captured " + std::to_string(run.coverage.captured) + " of " +
-              std::to_string(run.coverage.planned) + " nodes");
+              std::to_string(run.coverage.planned) +
+              (run.layout == "atb-tree" ? " tensors" : " nodes"));
   }
   for (const run::Coverage::Missed& missed : run.coverage.missed) {
     out->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) + ": " +

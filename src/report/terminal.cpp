@@ -50,6 +50,7 @@ constexpr const char* kBold = "1";
 
 std::string_view layout_name(std::string_view layout) {
   if (layout == "torch-tree") return "PyTorch dump";
+  if (layout == "atb-tree") return "ATB dump";
   if (layout == "native") return "assay run";
   if (layout == "flat") return "folder of tensor files";
   if (layout == "file") return "tensor file";

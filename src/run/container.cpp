@@ -10,11 +10,13 @@
 #include <mutex>
 
 #include "base/mapped_file.hpp"
+#include "formats/atb_bin.hpp"
 #include "formats/detect.hpp"
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/zip.hpp"
+#include "run/atb_record.hpp"
 
 namespace assay::run {
 namespace {
@@ -201,6 +203,32 @@ class PthContainer : public Container {
   std::vector<std::string> members_;  // unique names, parallel to *entries_
 };
 
+/// One tensor of ATB, or what is left of it: a description, statistics.
+class AtbContainer : public Container {
+ public:
+  explicit AtbContainer(MappedFile file)
+      : file_(std::move(file)), record_(formats::read_atb_bin(file_.bytes())) {}
+  Result<std::vector<TensorRecord>> list() const override {
+    if (!record_) return fail(in_file(file_.path(), record_).error());
+    TensorRecord record;
+    fill_from_atb_bin(file_.path(), record_, &record);
+    if (record_->reference.size() > 0 && !record.bytes)
+      record.problem = file_.path() + ": its data was stored as " + std::string(record_->reference);
+    return std::vector<TensorRecord>{std::move(record)};
+  }
+  Result<Tensor> tensor(const std::string& member) const override {
+    if (!member.empty()) return fail(no_member(file_.path(), member));
+    if (!record_) return fail(in_file(file_.path(), record_).error());
+    ASSAY_TRY(const TensorView view, in_file(file_.path(), formats::atb_bin_view(*record_)));
+    return Tensor{view, std::make_shared<const MappedFile>(file_)};
+  }
+  ByteSpan bytes() const override { return file_.bytes(); }
+
+ private:
+  MappedFile file_;
+  Result<formats::AtbBin> record_;  // borrows the mapping
+};
+
 /// A file that holds bytes somebody else has located: a step file whose header was never written,
 /// or a kind that cannot be read.
 class OpaqueContainer : public Container {
@@ -215,11 +243,12 @@ class OpaqueContainer : public Container {
     if (file_.bytes().empty()) return {Errc::Truncated, file_.path(), 0, "the file is empty"};
     if (kind_ == FileKind::Unknown) {
       return {Errc::BadMagic, file_.path(), 0,
-              "is no tensor file that can be read (.npy .npz .pth .pt .safetensors)"};
+              "is no tensor file that can be read (.npy .npz .pth .pt .safetensors .bin)"};
     }
     return {Errc::Unsupported, file_.path(), std::nullopt,
             "is a file of kind '" + std::string(formats::kind_name(kind_)) +
-                "', which holds no tensors that can be read (.npy .npz .pth .pt .safetensors can)"};
+                "', which holds no tensors that can be read (.npy .npz .pth .pt .safetensors .bin "
+                "can)"};
   }
   MappedFile file_;
   FileKind kind_;
@@ -238,6 +267,8 @@ std::shared_ptr<const Container> make_container(MappedFile file) {
     case FileKind::PthLegacy:
     case FileKind::TorchScript:  // read_pth says why it refuses
       return std::make_shared<PthContainer>(std::move(file));
+    case FileKind::AtbBin:
+      return std::make_shared<AtbContainer>(std::move(file));
     default:
       return std::make_shared<OpaqueContainer>(std::move(file), kind);
   }

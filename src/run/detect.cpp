@@ -12,16 +12,15 @@ Result<Run> detect_and_read(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
   // From the most to the least specific: a native run is also a folder with tensor files in it.
-  for (const auto source :
-       {sources::read_file, sources::read_native, sources::read_torch_tree, sources::read_flat}) {
+  for (const auto source : {sources::read_file, sources::read_native, sources::read_atb_tree,
+                            sources::read_torch_tree, sources::read_flat}) {
     if (sources::Attempt attempt = source(path)) return *std::move(attempt);
   }
   return fail(Error{Errc::Unsupported, path, std::nullopt,
-                    "holds no run: no native run (manifest.json, rank0/records.jsonl), no torch "
-                    "dump (msit_dump_*, "
-                    "ait_dump_*, torch_tensors, a device_pid, token or module folder), no tensor "
-                    "files (.npy .npz .pth "
-                    ".pt .safetensors)"});
+                    "holds no run: no native run (manifest.json, rank0/records.jsonl), no dump of "
+                    "torch or ATB (msit_dump_*, ait_dump_*, atb_dump_data, torch_tensors, tensors, "
+                    "a device_pid, token or module folder), no tensor files (.npy .npz .pth .pt "
+                    ".safetensors .bin)"});
 }
 
 }  // namespace assay::run

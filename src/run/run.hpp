@@ -49,17 +49,30 @@ struct TensorRecord {
   std::optional<ByteLocation> bytes;
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
-  std::string value;    // for non-tensor leaves: their text
+  std::string value;  // for non-tensor leaves: their text
+  /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that of
+  /// the memory.
+  std::string memory_format;
   std::string problem;  // why the tensor is missing or unusable; empty when all is well
 };
 
 /// A module or operator tree as the host declared it.
 using TopologyNode = topology::ModuleNode;
 
+/// One execution of an operation, with what it was told besides tensors.
+struct OperationRecord {
+  int rank = 0;
+  std::string step_name;
+  int64_t step = 0;
+  std::string node;        // as in the tensor records
+  std::string op_type;     // "LinearOperation"
+  std::string parameters;  // JSON as the host wrote it; empty when there is none
+};
+
 /// What was planned, captured and lost.
 struct Coverage {
   bool complete = true;  // false: the host was killed or is still writing
-  uint64_t planned = 0;  // nodes; 0 when the layout does not say
+  uint64_t planned = 0;  // nodes, in an ATB dump tensors; 0 when the layout does not say
   uint64_t captured = 0;
   struct Missed {
     std::string node;
@@ -71,9 +84,10 @@ struct Coverage {
 
 struct Run {
   std::string path;    // as the user gave it
-  std::string layout;  // "torch-tree", "native", "flat", "file"
+  std::string layout;  // "torch-tree", "atb-tree", "native", "flat", "file"
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
+  std::vector<OperationRecord> operations;  // where the layout knows parameters; in that order, too
   std::optional<TopologyNode> topology;
   Coverage coverage;
   std::map<std::string, std::string>

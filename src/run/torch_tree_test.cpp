@@ -159,17 +159,6 @@ TEST(OpenTorchTree, NamesTheRunsItCannotChooseBetween) {
             "holds 2 runs, name one of them: msit_dump_20250101_000000, msit_dump_20250102_000000");
 }
 
-TEST(OpenTorchTree, SaysThatItCannotReadAnAtbDump) {
-  const TestFolder folder;
-  folder.put("d/msit_dump_20250101_000000/tensors/npu0_1/0/0_Op/after/outtensor0.bin", "x");
-  for (const char* path : {"d", "d/msit_dump_20250101_000000"}) {
-    const auto run = open_run(folder / path);
-    ASSERT_FALSE(run);
-    EXPECT_EQ(run.error().code, Errc::Unsupported);
-    EXPECT_THAT(run.error().message, HasSubstr("ATB"));
-  }
-}
-
 TEST(OpenTorchTree, ReadsTheExecutionCountersOfTheOldestVersion) {
   const TestFolder folder;
   // Two calls in step 3; the hook had been called 7 times before.

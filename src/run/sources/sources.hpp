@@ -18,6 +18,7 @@ using Attempt = std::optional<Result<Run>>;
 [[nodiscard]] Attempt read_file(const std::string& path);        // one tensor file
 [[nodiscard]] Attempt read_native(const std::string& path);      // docs/formats/native.md
 [[nodiscard]] Attempt read_torch_tree(const std::string& path);  // docs/formats/torch-tree.md
+[[nodiscard]] Attempt read_atb_tree(const std::string& path);    // docs/formats/atb-tree.md
 [[nodiscard]] Attempt read_flat(const std::string& path);        // a folder of tensor files
 
 /// Appends the tensors of one file as records of `node`: one for a plain file, one a member for a

@@ -144,25 +144,14 @@ class Finder {
 
   std::optional<Result<Location>> in_dump_path(const std::string& path) {
     std::vector<std::string> torch_roots;
-    std::string atb_root;
     for (const FolderEntry& folder : folders_in(path)) {
       if (!is_dump_root_name(folder.name)) continue;
-      if (is_folder(join_path(folder.path, "torch_tensors")) || in_torch_tensors(folder.path)) {
+      if (is_folder(join_path(folder.path, "torch_tensors")) || in_torch_tensors(folder.path))
         torch_roots.push_back(folder.path);
-      } else if (is_folder(join_path(folder.path, "tensors"))) {
-        atb_root = folder.path;
-      }
     }
     if (torch_roots.size() > 1) return ambiguous(path, torch_roots);
-    if (torch_roots.size() == 1) {
-      if (auto inside = find(torch_roots[0])) return inside;
-    }
-    if (is_dump_root_name(base_name(path)) && is_folder(join_path(path, "tensors")))
-      atb_root = path;
-    if (atb_root.empty()) return std::nullopt;
-    return Result<Location>(
-        fail(Error{Errc::Unsupported, atb_root, std::nullopt,
-                   "is a dump of the ATB acceleration library, which this version cannot read"}));
+    if (torch_roots.size() == 1) return find(torch_roots[0]);
+    return std::nullopt;
   }
 
   static Result<Location> ambiguous(const std::string& path,
