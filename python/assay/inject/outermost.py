@@ -444,7 +444,7 @@ class Injection:
             dumper = self._registration.dumper
             dumper.close()
             counters = dumper.counters()
-            return [(dumper.token_id + 1, counters["visits"])]
+            return [(dumper.token_id + 1, counters["tensors"])]
         return [(0, 0) for _ in self._models]
 
     def _write_report(self, tallies: list[tuple[int, int]]) -> None:

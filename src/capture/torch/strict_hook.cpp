@@ -185,11 +185,13 @@ PyObject* close(PyObject* self, PyObject*) {
 
 PyObject* counters(PyObject* self, PyObject*) {
   const writer::WriterCounters counts = session_of(self).counters();
-  return Py_BuildValue(
-      "{s:K,s:K,s:K,s:d,s:s}", "visits", static_cast<unsigned long long>(counts.jobs_done),
-      "failed", static_cast<unsigned long long>(counts.jobs_failed), "bytes",
-      static_cast<unsigned long long>(counts.bytes_done), "waited_ms", counts.waited_ms,
-      "first_error", counts.first_error ? counts.first_error->describe().c_str() : "");
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:d,s:s}", "tensors",
+                       static_cast<unsigned long long>(session_of(self).tensor_count()), "visits",
+                       static_cast<unsigned long long>(counts.jobs_done), "failed",
+                       static_cast<unsigned long long>(counts.jobs_failed), "bytes",
+                       static_cast<unsigned long long>(counts.bytes_done), "waited_ms",
+                       counts.waited_ms, "first_error",
+                       counts.first_error ? counts.first_error->describe().c_str() : "");
 }
 
 PyObject* get_token_id(PyObject* self, void*) {

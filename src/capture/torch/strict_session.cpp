@@ -332,6 +332,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
   if (inputs != nullptr && collect(inputs, "input", visit, &plans, 0) != 0) return -1;
   if (outputs != nullptr && collect(outputs, "output", visit, &plans, 0) != 0) return -1;
 
+  tensors_ += plans.size();
   uint64_t total_bytes = 0;
   for (const Plan& plan : plans) total_bytes += plan.size_bytes;
   const bool is_large = total_bytes >= kBatchBytes;

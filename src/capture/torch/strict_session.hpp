@@ -86,6 +86,8 @@ class StrictSession {
   /// flush(), then drops everything but the counters; hooks that still fire do nothing.
   void close();
   [[nodiscard]] writer::WriterCounters counters() const;
+  /// Tensors taken for dumping so far.
+  [[nodiscard]] uint64_t tensor_count() const { return tensors_; }
 
   int64_t token_id = 0;
   bool dump_flag = true;
@@ -127,6 +129,7 @@ class StrictSession {
   bool closed_ = false;
   bool links_ = false;
   int64_t next_token_ = 0;
+  uint64_t tensors_ = 0;
   int64_t identity_token_ = -1;
   int64_t module_calls_ = 0;  // during token 0
   PyObject* module_numbers_ = nullptr;

@@ -122,7 +122,7 @@ class Manifest:
             "complete": False,
             "host": describe_host(),
             "config": {
-                "token_range": _token_ids(config.token_range),
+                "token_range": _token_text(config.token_range),
                 "mode": list(config.mode),
                 "tensor_part": int(config.tensor_part),
                 "dump_statistics_mode": int(config.dump_statistics_mode),
@@ -312,6 +312,14 @@ class Registration:
 def _token_ids(token_range: list[Any]) -> list[int]:
     """The entries that a token id can be equal to; NumPy integers and 1.0 are such, "1" is not."""
     return [int(float(token)) for token in token_range if isinstance(token, numbers.Real) and float(token).is_integer()]
+
+
+def _token_text(token_range: list[Any]) -> Any:
+    """The ids, or "first-last" for a long run of consecutive ones."""
+    ids = _token_ids(token_range)
+    if len(ids) > 1000 and ids == list(range(ids[0], ids[0] + len(ids))):
+        return f"{ids[0]}-{ids[-1]}"
+    return ids
 
 
 def inert_hook() -> Any:
