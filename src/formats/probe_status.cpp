@@ -136,10 +136,10 @@ Result<ProbeStatus> read_probe_status(ByteSpan file) {
     return fail(Errc::BadMagic, "is no status page of a probe", 0);
   }
   if (file.size() < sizeof(status)) {
-    return fail(Errc::Truncated,
-                "has " + std::to_string(file.size()) + " of " + std::to_string(sizeof(status)) +
-                    " bytes",
-                file.size());
+    return fail(
+        Errc::Truncated,
+        "has " + std::to_string(file.size()) + " of " + std::to_string(sizeof(status)) + " bytes",
+        file.size());
   }
   status = load<ProbeStatus>(file.data());
   if (status.version != expected.version || status.size_bytes != expected.size_bytes) {
@@ -165,8 +165,7 @@ std::string probe_summary_json(const ProbeStatus& status, bool complete,
   json += ",\"ended\":" + (ended ? json_quote(utc_text(*ended)) : std::string("null"));
   json += std::string(",\"complete\":") + (complete ? "true," : "false,");
   json += counters_json(status.counters);
-  json +=
-      ",\"waited_ms\":" + json_number(static_cast<double>(status.counters.waited_us) / 1000);
+  json += ",\"waited_ms\":" + json_number(static_cast<double>(status.counters.waited_us) / 1000);
   json += ",\"first_error\":" + json_quote(field_text(status.first_error)) + ",\"notes\":[";
   bool first = true;
   for (const auto& note : status.notes) {

@@ -30,20 +30,21 @@ ProbeStatus example() {
 
 TEST(ProbeStatus, GivesTheSummaryOfADeadProcess) {
   const std::string json = probe_summary_json(example(), false, std::nullopt);
-  EXPECT_EQ(json,
-            "{\"format\":\"assay-probe-summary\",\"version\":1,\"tool\":\"assay 0.1.0\",\"pid\":4711,"
-            "\"program\":\"/opt/a \\\"host\\\"\",\"started\":\"2026-01-01T00:00:00Z\",\"ended\":null,"
-            "\"complete\":false,"
-            "\"tensors\":{\"seen\":10,\"accepted\":7,\"written\":3,\"linked\":1,\"failed\":1,"
-            "\"dropped\":0,\"lost\":2},"
-            "\"skipped\":{\"part\":0,\"time\":0,\"device\":0,\"size\":0,\"null\":0,\"header\":0,"
-            "\"name\":0,\"disk\":0},"
-            "\"files\":{\"tiling\":0,\"params\":0,\"layers\":0,\"models\":0,\"operation_rows\":0,"
-            "\"kernel_rows\":0,\"statistics\":0,\"overflows\":0},"
-            "\"bytes\":{\"payload\":0,\"queue_bound\":0,\"queue_peak\":0},"
-            "\"asked\":{\"need_save\":0,\"need_save_yes\":0,\"in_range\":0,\"in_range_yes\":0,"
-            "\"in_dir\":0,\"in_dir_yes\":0},"
-            "\"waited_ms\":2.5,\"first_error\":\"\",\"notes\":[\"a note\"]}\n");
+  EXPECT_EQ(
+      json,
+      "{\"format\":\"assay-probe-summary\",\"version\":1,\"tool\":\"assay 0.1.0\",\"pid\":4711,"
+      "\"program\":\"/opt/a \\\"host\\\"\",\"started\":\"2026-01-01T00:00:00Z\",\"ended\":null,"
+      "\"complete\":false,"
+      "\"tensors\":{\"seen\":10,\"accepted\":7,\"written\":3,\"linked\":1,\"failed\":1,"
+      "\"dropped\":0,\"lost\":2},"
+      "\"skipped\":{\"part\":0,\"time\":0,\"device\":0,\"size\":0,\"null\":0,\"header\":0,"
+      "\"name\":0,\"disk\":0},"
+      "\"files\":{\"tiling\":0,\"params\":0,\"layers\":0,\"models\":0,\"operation_rows\":0,"
+      "\"kernel_rows\":0,\"statistics\":0,\"overflows\":0},"
+      "\"bytes\":{\"payload\":0,\"queue_bound\":0,\"queue_peak\":0},"
+      "\"asked\":{\"need_save\":0,\"need_save_yes\":0,\"in_range\":0,\"in_range_yes\":0,"
+      "\"in_dir\":0,\"in_dir_yes\":0},"
+      "\"waited_ms\":2.5,\"first_error\":\"\",\"notes\":[\"a note\"]}\n");
 }
 
 TEST(ProbeStatus, SummaryReadsBackToTheSameNumbers) {
@@ -95,7 +96,8 @@ TEST(ProbeStatus, CutsTextsBetweenCharacters) {
 TEST(ProbeSummary, RefusesWhatIsNoSummary) {
   EXPECT_EQ(read_probe_summary("").error().code, Errc::Invalid);
   EXPECT_EQ(read_probe_summary("[]").error().code, Errc::Invalid);
-  EXPECT_EQ(read_probe_summary(R"({"format":"assay-run","version":1})").error().code, Errc::Invalid);
+  EXPECT_EQ(read_probe_summary(R"({"format":"assay-run","version":1})").error().code,
+            Errc::Invalid);
   EXPECT_EQ(read_probe_summary(R"({"format":"assay-probe-summary","version":2})").error().code,
             Errc::Invalid);
   // Wrong types are as good as missing.
