@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maximum, minimum, mean and l2 norm of a tensor as the texts of a statistics record.
+// Rules: docs/formats/atb-bin.md
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/bytes.hpp"
+
+namespace assay::writer {
+
+enum class AtbStatisticsForm : uint8_t {
+  /// max and min with 9 digits (double: 17, integers: all), mean and l2norm with 17; over the
+  /// values that are no NaN; NaN when there is none. With counts of NaN and infinities.
+  Exact,
+  /// Six decimals, as the original printed them; its extremes start at the largest finite values.
+  Decimals,
+};
+
+struct AtbStatisticsTexts {
+  std::string max = "N/A";
+  std::string min = "N/A";
+  std::string mean = "N/A";
+  std::string l2norm = "N/A";
+  std::optional<std::string> nan_count;  // Exact form of a supported type only
+  std::optional<std::string> inf_count;
+};
+
+/// Reads `data` as consecutive elements; bytes behind the last whole element do not count.
+/// atb_dtype   the library's number; a type without values (bool, string, packed and 8-bit floats,
+///             complex128, unknown) gives N/A
+/// mean of an infinity and of a NaN is what IEEE addition gives; l2norm likewise. Complex: extremes by
+/// magnitude, printed "(re,im)".
+[[nodiscard]] AtbStatisticsTexts atb_statistics(int64_t atb_dtype, ByteSpan data,
+                                                AtbStatisticsForm form);
+
+}  // namespace assay::writer
