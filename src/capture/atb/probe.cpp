@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process-wide state of the probe.
+//
+//   gates     0 until the first call; then the answers to all questions without arguments. Off is a
+//             word without open gates, and stays it.
+//   settings  immutable; replaced as a whole when the configuration file changes. Old ones are leaked:
+//             a reader may still hold them, and a file is not changed often.
+//   session   made at the first call that captures, again in a forked child; leaked.
+#include "capture/atb/probe.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "capture/atb/host_guard.hpp"
+#include "capture/atb/selection.hpp"
+#include "capture/atb/session.hpp"
+#include "writer/fork_guard.hpp"
+
+namespace assay::capture::atb {
+namespace {
+
+using formats::ProbeCounters;
+
+std::atomic<uint32_t> gates{0};
+std::atomic<const Settings*> current_settings{nullptr};
+std::atomic<Session*> current_session{nullptr};
+std::atomic<int64_t> next_reload_ms{0};
+std::atomic<bool> exit_registered{false};
+
+ForkLock state_lock;                             // of the making of all of these
+const Settings* environment_settings = nullptr;  // before the configuration file
+DynamicConfigFile* config_file = nullptr;
+
+std::string_view view(Text text) {
+  return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.size);
+}
+
+void switch_off(std::string_view where, std::string_view reason) noexcept {
+  gates.store(kGatesKnown, std::memory_order_relaxed);
+  try {
+    tell(LogLevel::Error,
+         std::string(where) + ": " + std::string(reason) + "; capture off, the run continues");
+  } catch (const std::exception&) {
+    tell(LogLevel::Error, "out of memory; capture off, the run continues");
+  }
+}
+
+/// The body of an exported function: nothing leaves it, and nothing comes back into it.
+template <typename Body>
+void guarded(const char* where, Body body) noexcept {
+  if (inside_probe) return;
+  const HostState host_state;
+  try {
+    body();
+  } catch (const std::exception& exception) {
+    switch_off(where, exception.what());
+  } catch (...) {
+    switch_off(where, "unknown exception");
+  }
+}
+
+class StateLock {
+ public:
+  StateLock() { state_lock.lock(); }
+  ~StateLock() { state_lock.unlock(); }
+  StateLock(const StateLock&) = delete;
+  StateLock& operator=(const StateLock&) = delete;
+};
+
+std::string working_directory() {
+  const std::unique_ptr<char, void (*)(void*)> folder(::getcwd(nullptr, 0), std::free);
+  return folder == nullptr ? "." : folder.get();
+}
+
+// "~", a relative path, a trailing slash: all become one absolute spelling.
+std::string absolute_path(std::string_view path) {
+  std::string result(path);
+  if (result == "~" || result.starts_with("~/")) {
+    const char* home = std::getenv("HOME");
+    if (home != nullptr) result = home + result.substr(1);
+  }
+  while (result.starts_with("./")) result.erase(0, 2);
+  if (!result.starts_with('/')) result = working_directory() + "/" + (result == "." ? "" : result);
+  std::string clean;
+  for (const char c : result) {
+    if (c != '/' || !clean.ends_with('/')) clean += c;
+  }
+  while (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
+  return clean;
+}
+
+std::string program_path() {
+  char path[4096];
+  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
+  return size > 0 ? std::string(path, static_cast<size_t>(size)) : "";
+}
+
+int64_t coarse_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+void publish(const Settings& settings) {
+  for (const std::string& warning : settings.warnings) tell(LogLevel::Warning, warning);
+  current_settings.store(new Settings(settings), std::memory_order_release);
+  gates.store(gates_of(settings), std::memory_order_release);
+}
+
+// Under the lock. A file that cannot be used leaves the old values as they are.
+void load_config() {
+  Result<std::optional<DynamicConfig>> config = config_file->reload();
+  if (!config) {
+    tell(LogLevel::Error, config.error().describe() + "; what was read before stays in force");
+    return;
+  }
+  if (!*config) return;
+  if ((*config)->enabled) {
+    tell(LogLevel::Info, "the configuration file switches the capture on; the model runs slower");
+  }
+  publish(with_config(*environment_settings, *config));
+}
+
+// Under the lock.
+void read_environment() {
+  if (gates.load(std::memory_order_relaxed) != 0) return;
+  remember_stderr();
+  auto settings = std::make_unique<Settings>(
+      settings_from_environment([](const char* name) { return std::getenv(name); }));
+  set_told_level(settings->log_level);
+  settings->output_dir = absolute_path(settings->output_dir);
+  if (!settings->subprocess_list.empty())
+    settings->subprocess_list = absolute_path(settings->subprocess_list);
+  if (!settings->config_path.empty()) settings->config_path = absolute_path(settings->config_path);
+  environment_settings = settings.release();
+  if (environment_settings->config_path.empty()) return publish(*environment_settings);
+  config_file = new DynamicConfigFile(environment_settings->config_path);
+  next_reload_ms.store(coarse_ms() + environment_settings->reload_ms, std::memory_order_relaxed);
+  load_config();
+  if (gates.load(std::memory_order_relaxed) == 0) {
+    publish(with_config(*environment_settings, std::nullopt));
+  }
+}
+
+uint32_t known_gates() noexcept {
+  const uint32_t word = gates.load(std::memory_order_relaxed);
+  if (word != 0) return word;
+  guarded("the first call", [] {
+    const StateLock lock;
+    read_environment();
+  });
+  return gates.load(std::memory_order_acquire);
+}
+
+// At exit(): what waits is written. A destructor of the host that calls us later finds the queue
+// closed and writes itself.
+void at_process_end() noexcept {
+  Session* session = current_session.load(std::memory_order_acquire);
+  if (session == nullptr || session->generation() != writer::fork_generation()) return;
+  // exit() out of a signal handler, in the middle of a call of ours: its locks are held.
+  guarded("the end of the process", [session] { session->finish(); });
+}
+
+Session* make_session(const Settings& settings) {
+  const StateLock lock;
+  Session* existing = current_session.load(std::memory_order_acquire);
+  if (existing != nullptr && existing->generation() == writer::fork_generation()) return existing;
+  SessionOptions options;
+  options.pid = ::getpid();
+  options.program = program_path();
+  const std::string folder = settings.output_dir == "/" ? "" : settings.output_dir;
+  if (settings.captures()) options.root = folder + "/" + settings.dump_name;
+  if (settings.overflow_check) {
+    options.overflow_file = folder + "/msit_overflow_res_" + std::to_string(options.pid) + ".txt";
+  }
+  Result<Session*> opened = Session::open(settings, std::move(options));
+  if (!opened) {
+    switch_off(opened.error().path, opened.error().message);
+    return nullptr;
+  }
+  current_session.store(*opened, std::memory_order_release);
+  if (!exit_registered.exchange(true)) {
+    std::atexit([] { at_process_end(); });
+    std::at_quick_exit([] { at_process_end(); });
+  }
+  return *opened;
+}
+
+/// Calls body(session, settings) when something is captured.
+template <typename Body>
+void with_session(const char* where, Body body) noexcept {
+  guarded(where, [&body] {
+    const Settings* settings = current_settings.load(std::memory_order_acquire);
+    if (settings == nullptr) return;
+    Session* session = current_session.load(std::memory_order_acquire);
+    if (session == nullptr || session->generation() != writer::fork_generation()) {
+      session = make_session(*settings);
+    }
+    if (session != nullptr) body(*session, *settings);
+  });
+}
+
+/// A question with arguments: asked, answered, counted.
+template <typename Answer>
+bool answered(const char* where, uint64_t ProbeCounters::* asked, uint64_t ProbeCounters::* yes,
+              Answer answer) noexcept {
+  bool result = false;
+  with_session(where, [&](Session& session, const Settings& settings) {
+    result = answer(settings);
+    session.count(asked);
+    if (result) session.count(yes);
+  });
+  return result;
+}
+
+// Beyond it the vector is damaged: no operation has nearly as many.
+constexpr size_t kMaxTensors = 4096;
+
+writer::AtbRow row_of(uint64_t execute_count, Text name, Text param, const TensorList& inputs,
+                      const TensorList& outputs) {
+  const auto read = [](const TensorList& list) {
+    std::vector<formats::OpCsvTensor> tensors;
+    for (size_t i = 0; i < std::min(list.count, kMaxTensors); ++i) {
+      const TensorTexts texts = list.at(list.first, i);
+      tensors.push_back({std::string(view(texts.dtype)), std::string(view(texts.format)),
+                         std::string(view(texts.shape)), std::string(view(texts.path))});
+    }
+    return tensors;
+  };
+  writer::AtbRow row;
+  row.execute_count = execute_count;
+  row.op_name = view(name);
+  row.op_param = view(param);
+  row.inputs = read(inputs);
+  row.outputs = read(outputs);
+  return row;
+}
+
+constexpr uint32_t kAnyCapture = kGateDesc | kGateGraph | kGateStatistic;
+
+}  // namespace
+
+bool ask(uint32_t gate) noexcept { return (known_gates() & gate) != 0; }
+
+bool is_tensor_need_save(const int64_t* ids, size_t id_count, Text op_type) noexcept {
+  if (!ask(kGateTensor)) return false;
+  return answered("IsTensorNeedSave", &ProbeCounters::asked_need_save,
+                  &ProbeCounters::asked_need_save_yes, [&](const Settings& settings) {
+                    return needs_save(settings, {ids, id_count}, view(op_type));
+                  });
+}
+
+bool is_execute_count_in_range(uint64_t execute_count) noexcept {
+  if (!ask(kAnyCapture)) return false;
+  return answered("IsExecuteCountInRange", &ProbeCounters::asked_in_range,
+                  &ProbeCounters::asked_in_range_yes,
+                  [&](const Settings& settings) { return in_range(settings, execute_count); });
+}
+
+bool is_save_tensor_in_specific_dir(Text directory) noexcept {
+  if (!ask(kGateTensor)) return false;
+  return answered(
+      "IsSaveTensorInSpecificDir", &ProbeCounters::asked_in_dir, &ProbeCounters::asked_in_dir_yes,
+      [&](const Settings& settings) { return in_directory(settings, view(directory)); });
+}
+
+void update_config() noexcept {
+  if (!ask(kGateDynamic)) return;
+  guarded("UpdateConfig", [] {
+    const int64_t now = coarse_ms();
+    if (now < next_reload_ms.load(std::memory_order_relaxed)) return;
+    if (!state_lock.try_lock()) return;  // somebody else is at it
+    try {
+      next_reload_ms.store(now + environment_settings->reload_ms, std::memory_order_relaxed);
+      load_config();
+    } catch (const std::exception& exception) {
+      state_lock.unlock();
+      throw;
+    }
+    state_lock.unlock();
+  });
+}
+
+void save_tensor(Text format, Text dtype, Text dims, const void* data, uint64_t size_bytes,
+                 Text path) noexcept {
+  if (!ask(kGateTensor)) return;
+  with_session("SaveTensor", [&](Session& session, const Settings& settings) {
+    session.save_tensor(settings,
+                        {view(format), view(dtype), view(dims), data, size_bytes, view(path)});
+  });
+}
+
+void save_tiling(const void* data, uint64_t size_bytes, Text path) noexcept {
+  if (!ask(kGateTiling)) return;
+  with_session("SaveTiling", [&](Session& session, const Settings& settings) {
+    session.save_tiling(settings, data, size_bytes, view(path));
+  });
+}
+
+void save_param(Text param, Text path) noexcept {
+  if (!ask(kGateParam)) return;
+  with_session("SaveParam", [&](Session& session, const Settings& settings) {
+    session.save_param(settings, view(param), view(path));
+  });
+}
+
+void report_operation_graph(Text name, Text report) noexcept {
+  if (!ask(kGateGraph)) return;
+  with_session("ReportOperationGraph", [&](Session& session, const Settings& settings) {
+    session.report_layer(settings, view(name), view(report));
+  });
+}
+
+bool is_report_model(Text name) noexcept {
+  if (!ask(kGateModel)) return false;
+  bool wanted = false;
+  with_session("IsReportModelTopoInfo", [&](Session& session, const Settings&) {
+    wanted = session.wants_model(view(name));
+  });
+  return wanted;
+}
+
+void report_model(Text name, Text report) noexcept {
+  if (!ask(kGateModel)) return;
+  with_session("ReportModelTopoInfo", [&](Session& session, const Settings& settings) {
+    session.report_model(settings, view(name), view(report));
+  });
+}
+
+void report_operation_tensors(uint64_t execute_count, Text name, Text param, TensorList inputs,
+                              TensorList outputs) noexcept {
+  if (!ask(kGateOperation)) return;
+  with_session("ReportOperationIOTensor", [&](Session& session, const Settings& settings) {
+    session.report_operation(settings, row_of(execute_count, name, param, inputs, outputs));
+  });
+}
+
+void report_kernel_tensors(uint64_t execute_count, Text name, Text param, TensorList inputs,
+                           TensorList outputs) noexcept {
+  if (!ask(kGateKernel)) return;
+  with_session("ReportKernelIOTensor", [&](Session& session, const Settings& settings) {
+    session.report_kernel(settings, row_of(execute_count, name, param, inputs, outputs));
+  });
+}
+
+void report_setup_statistic(uint64_t count, Text name, Text statistic) noexcept {
+  if (!ask(kGateStatistic)) return;
+  with_session("ReportOperationSetupStatistic", [&](Session& session, const Settings&) {
+    session.report_setup(count, view(name), view(statistic));
+  });
+}
+
+void report_execute_statistic(uint64_t count, Text name, Text statistic) noexcept {
+  if (!ask(kGateStatistic)) return;
+  with_session("ReportOperationExecuteStatistic", [&](Session& session, const Settings&) {
+    session.report_execute(count, view(name), view(statistic));
+  });
+}
+
+void report_overflow(Text kernel) noexcept {
+  if (!ask(kGateOverflowCheck)) return;
+  with_session("ReportOverflowKernel",
+               [&](Session& session, const Settings&) { session.report_overflow(view(kernel)); });
+}
+
+}  // namespace assay::capture::atb

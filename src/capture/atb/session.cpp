@@ -1,0 +1,677 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/atb/session.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include "base/atomic_file.hpp"
+#include "base/text.hpp"
+#include "capture/atb/host_guard.hpp"
+#include "formats/atb_types.hpp"
+#include "writer/fork_guard.hpp"
+#include "writer/layouts/atb_tree_statistics.hpp"
+
+namespace assay::capture::atb {
+namespace {
+
+using formats::ProbeCounters;
+
+constexpr uint64_t kMaxTensorBytes = 10ull << 30;  // the originals' limit
+constexpr size_t kMaxHeaderValueBytes = 50;        // likewise
+constexpr uint64_t kRecordBytes = 512;             // header, or a record without data
+constexpr size_t kMaxReplayMarks = 10'000;
+
+void add(uint64_t& counter, uint64_t amount) {
+  std::atomic_ref(counter).fetch_add(amount, std::memory_order_relaxed);
+}
+
+void raise_to(uint64_t& counter, uint64_t value) {
+  std::atomic_ref shared(counter);
+  uint64_t before = shared.load(std::memory_order_relaxed);
+  while (before < value &&
+         !shared.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+}
+
+std::optional<int64_t> parse_int(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Bytes that dtype and dims ask for; nothing when one of them is unknown.
+std::optional<uint64_t> described_bytes(const TensorArguments& tensor) {
+  const std::optional<int64_t> number = parse_int(tensor.dtype);
+  const std::optional<DType> dtype = number ? formats::dtype_from_atb(*number) : std::nullopt;
+  if (!dtype) return std::nullopt;
+  Dims shape;
+  if (!tensor.dims.empty()) {
+    for (const std::string_view part : split(tensor.dims, ',')) {
+      const std::optional<int64_t> size = parse_int(part);
+      if (!size) return std::nullopt;
+      shape.push_back(*size);
+    }
+  }
+  const std::optional<int64_t> count = element_count(shape);
+  if (!count) return std::nullopt;
+  return storage_bytes(*dtype, static_cast<uint64_t>(*count));
+}
+
+// Through the kernel, which says no where a load would end the process.
+bool copy_checked(const void* source, uint64_t size_bytes, std::byte* target) {
+  uint64_t done = 0;
+  while (done < size_bytes) {
+    iovec local{target + done, static_cast<size_t>(size_bytes - done)};
+    iovec remote{const_cast<std::byte*>(static_cast<const std::byte*>(source)) + done,
+                 static_cast<size_t>(size_bytes - done)};
+    const ssize_t got = ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0);
+    if (got <= 0) return false;
+    done += static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
+bool fits_header(std::string_view value) {
+  return value.size() <= kMaxHeaderValueBytes &&
+         value.find_first_of(std::string_view("\n\r=\0", 4)) == std::string_view::npos;
+}
+
+// "0_39943/0/2_Layer/0_MatMulKernel": the last folder belongs to a kernel.
+bool is_kernel_folder(std::string_view path) {
+  const size_t file = path.rfind('/');
+  if (file == std::string_view::npos) return false;
+  const size_t when = path.rfind('/', file - 1);
+  return when != std::string_view::npos && path.substr(0, when).ends_with("Kernel");
+}
+
+// Tiling of a kernel behind the first: "{k}_{name}" with k > 0 before the file.
+bool is_later_kernel(std::string_view path) {
+  const std::string_view folder = path.substr(0, path.rfind('/'));
+  const std::string_view name = folder.substr(folder.rfind('/') + 1);
+  const size_t digits = name.find('_');
+  return digits != std::string_view::npos && parse_int(name.substr(0, digits)).value_or(0) > 0;
+}
+
+bool all_zero(ByteSpan bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// "totalTime:0, runnerSetupTime:0": every number is 0.
+bool all_numbers_zero(std::string_view text) {
+  return text.find(':') != std::string_view::npos &&
+         text.find_first_of("123456789") == std::string_view::npos;
+}
+
+std::unique_ptr<std::byte[]> allocate(uint64_t size_bytes) {
+  return std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[size_bytes]);
+}
+
+// All threads of the host; std::hash of std::thread::id is no number of the thread for sure.
+uint64_t this_thread() {
+  static std::atomic<uint64_t> next{1};
+  thread_local uint64_t number __attribute__((tls_model("initial-exec"))) = 0;
+  if (number == 0) number = next.fetch_add(1, std::memory_order_relaxed);
+  return number;
+}
+
+int64_t unix_now() { return static_cast<int64_t>(::time(nullptr)); }
+
+writer::AtbTreeOptions tree_options(const Settings& settings, const SessionOptions& options) {
+  writer::AtbTreeOptions tree;
+  tree.root = options.root;
+  tree.process = std::to_string(options.pid);
+  tree.link_identical = settings.link_identical;
+  tree.remember_files = settings.has(kTensor) && (settings.has(kOp) || settings.has(kKernel));
+  if (!settings.subprocess_list.empty()) {
+    tree.subprocess_list = settings.subprocess_list + "/subprocess_info.txt";
+  }
+  tree.overflow_file = options.overflow_file;
+  tree.write_file = options.write_file;
+  return tree;
+}
+
+std::string_view row_path(const writer::AtbRow& row) {
+  for (const auto* tensors : {&row.inputs, &row.outputs}) {
+    for (const formats::OpCsvTensor& tensor : *tensors) {
+      if (tensor.file.find('/') != std::string::npos) return tensor.file;
+    }
+  }
+  return {};
+}
+
+uint64_t row_bytes(const writer::AtbRow& row) {
+  uint64_t size = sizeof(row) + row.op_name.size() + row.op_param.size();
+  for (const auto* tensors : {&row.inputs, &row.outputs}) {
+    for (const formats::OpCsvTensor& tensor : *tensors) {
+      size += sizeof(tensor) + tensor.shape.size() + tensor.file.size();
+    }
+  }
+  return size;
+}
+
+}  // namespace
+
+/// A record on its way to the disk.
+struct Session::TensorJob {
+  std::string path;
+  std::string format;
+  std::string dtype;
+  std::string dims;
+  std::unique_ptr<std::byte[]> bytes;  // header, then payload
+  size_t header_bytes = 0;
+  uint64_t payload_bytes = 0;
+  bool hash = false;
+  uint64_t thread = 0;
+};
+
+Session::Session(const Settings& settings, SessionOptions options)
+    : options_(std::move(options)),
+      generation_(writer::fork_generation()),
+      drop_when_full_(settings.drop_when_full),
+      disk_reserve_bytes_(settings.disk_reserve_bytes),
+      tree_(tree_options(settings, options_)) {}
+
+Result<Session*> Session::open(const Settings& settings, SessionOptions options) {
+  const FileSizeSignalBlocked no_signal;
+  if (!options.root.empty()) {
+    ASSAY_TRY_STATUS(make_directories(options.root, writer::kAtbFolderMode));
+  }
+  auto session = std::unique_ptr<Session>(new Session(settings, std::move(options)));
+  ASSAY_TRY_STATUS(session->open_page());
+  if (!settings.write_in_caller && settings.captures()) {
+    session->page_->counters.queue_bound_bytes = settings.queue_bytes;
+    session->writer_ = std::make_unique<writer::AsyncWriter>(writer::AsyncWriterOptions{
+        .queue_bytes = settings.queue_bytes,
+        .on_full = settings.drop_when_full ? writer::FullPolicy::Drop : writer::FullPolicy::Wait,
+        .thread_name = "assay-probe"});
+  }
+  return session.release();
+}
+
+Status Session::open_page() {
+  constexpr size_t kBytes = sizeof(formats::ProbeStatus);
+  void* memory = MAP_FAILED;
+  if (!options_.root.empty()) {
+    const std::string path = options_.root + "/probe_status_" + std::to_string(options_.pid);
+    const int fd =
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, writer::kAtbFileMode);
+    if (fd < 0) return fail(errno_error(errno, "create", path));
+    // Blocks on the disk now: a page without them would raise SIGBUS on a full disk later.
+    if (::posix_fallocate(fd, 0, kBytes) == 0) {
+      memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    ::close(fd);
+    if (memory != MAP_FAILED) {
+      page_path_ = path;
+    } else {
+      ::unlink(path.c_str());
+    }
+  }
+  if (memory == MAP_FAILED) {
+    memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  if (memory == MAP_FAILED) return fail(errno_error(errno, "map the status page", options_.root));
+  page_ = new (memory) formats::ProbeStatus{};
+  page_->pid = options_.pid;
+  page_->started = unix_now();
+  formats::set_status_text(page_->tool, sizeof(page_->tool), "assay " ASSAY_VERSION);
+  formats::set_status_text(page_->program, sizeof(page_->program), options_.program);
+  return {};
+}
+
+void Session::count(uint64_t ProbeCounters::* counter, uint64_t amount) {
+  add(page_->counters.*counter, amount);
+}
+
+void Session::add_note(std::string_view sentence) {
+  const std::lock_guard lock(small_mutex_);
+  for (auto& note : page_->notes) {
+    if (note[0] != '\0' && std::string_view(note).substr(0, 60) == sentence.substr(0, 60)) return;
+    if (note[0] != '\0') continue;
+    formats::set_status_text(note, sizeof(note), sentence);
+    return;
+  }
+}
+
+void Session::fail_with(const Error& error) {
+  {
+    const std::lock_guard lock(small_mutex_);
+    if (std::exchange(told_error_, true)) return;
+    formats::set_status_text(page_->first_error, sizeof(page_->first_error), error.describe());
+  }
+  tell(LogLevel::Error, error.describe() + "; the run continues, its capture is incomplete");
+}
+
+void Session::skip(uint64_t ProbeCounters::* counter, std::string_view sentence) {
+  count(counter);
+  if (sentence.empty()) return;
+  add_note(sentence);
+  const auto bit = uint64_t{1} << ((reinterpret_cast<const char*>(&(page_->counters.*counter)) -
+                                    reinterpret_cast<const char*>(&page_->counters)) /
+                                   static_cast<std::ptrdiff_t>(sizeof(uint64_t)));
+  {
+    const std::lock_guard lock(small_mutex_);
+    if ((told_skips_ & bit) != 0) return;
+    told_skips_ |= bit;
+  }
+  tell(LogLevel::Warning, sentence);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+Session::Admission Session::admit(uint64_t size_bytes) {
+  if (writer_ == nullptr || finished_.load(std::memory_order_acquire)) return Admission::Direct;
+  const bool waits = writer_->would_wait(size_bytes);
+  const auto start = std::chrono::steady_clock::now();
+  const bool admitted = writer_->admit(size_bytes);
+  if (waits) {
+    const auto waited = std::chrono::steady_clock::now() - start;
+    count(&ProbeCounters::waited_us,
+          static_cast<uint64_t>(
+              std::chrono::duration_cast<std::chrono::microseconds>(waited).count()));
+  }
+  if (admitted) {
+    raise_to(page_->counters.queue_peak_bytes, held_bytes_.fetch_add(size_bytes) + size_bytes);
+    return Admission::Queue;
+  }
+  // Without a thread, or at the end of the process, nothing is lost either.
+  if (drop_when_full_ && !finished_.load(std::memory_order_acquire)) return Admission::Dropped;
+  return Admission::Direct;
+}
+
+void Session::dispatch(Admission admission, uint64_t size_bytes, std::function<void()> job) {
+  if (admission == Admission::Queue) {
+    const bool queued = writer_->submit(size_bytes, [this, size_bytes, job]() -> Status {
+      run_job(job);
+      held_bytes_.fetch_sub(size_bytes);
+      return {};
+    });
+    if (queued) return;
+    held_bytes_.fetch_sub(size_bytes);
+  }
+  run_direct(job);
+}
+
+void Session::post(uint64_t size_bytes, std::function<void()> job) {
+  if (drop_when_full_ && writer_ != nullptr && !finished_.load(std::memory_order_acquire)) {
+    if (writer_->submit(0, [this, job]() -> Status {
+          run_job(job);
+          return {};
+        })) {
+      return;
+    }
+    return run_direct(job);
+  }
+  dispatch(admit(size_bytes), size_bytes, std::move(job));
+}
+
+void Session::run_direct(const std::function<void()>& job) {
+  const FileSizeSignalBlocked no_signal;
+  run_job(job);
+  // A destructor of the host called us after the end: the summary must tell of it, too.
+  if (finished_.load(std::memory_order_acquire)) write_summary();
+}
+
+void Session::run_job(const std::function<void()>& job) {
+  const std::lock_guard lock(tree_mutex_);
+  job();
+}
+
+std::string Session::summary_path() const {
+  return options_.root + "/probe_summary_" + std::to_string(options_.pid) + ".json";
+}
+
+void Session::write_summary() {
+  if (options_.root.empty()) return;
+  const std::string json = formats::probe_summary_json(*page_, true, unix_now());
+  if (const Status status =
+          write_file_atomically(summary_path(), as_bytes(json), writer::kAtbFileMode);
+      !status) {
+    fail_with(status.error());
+  }
+}
+
+void Session::finish() {
+  if (finished_.exchange(true)) return;
+  const FileSizeSignalBlocked no_signal;
+  if (writer_ != nullptr) writer_->close();
+  {
+    const std::lock_guard lock(tree_mutex_);
+    if (const Status status = tree_.finish(); !status) fail_with(status.error());
+  }
+  if (options_.root.empty()) return;
+  write_summary();
+  struct stat info{};
+  if (!page_path_.empty() && ::stat(summary_path().c_str(), &info) == 0) {
+    ::unlink(page_path_.c_str());
+  }
+}
+
+// ---- what the library hands over ----------------------------------------------------------------
+
+bool Session::disk_has(uint64_t size_bytes) {
+  const std::lock_guard lock(small_mutex_);
+  if (!disk_) {
+    // The whole reserve on small disks, too, as the originals had it.
+    const auto space = [root = options_.root]() -> std::optional<writer::DiskSpace> {
+      struct statvfs info{};
+      if (::statvfs(root.c_str(), &info) != 0) return std::nullopt;
+      return writer::DiskSpace{static_cast<uint64_t>(info.f_bavail) * info.f_frsize, UINT64_MAX};
+    };
+    disk_.emplace(
+        space, writer::DiskBudgetOptions{.limit_bytes = {}, .reserve_bytes = disk_reserve_bytes_});
+  }
+  if (disk_->admit(size_bytes)) return true;
+  // A refusal is for good; the next tensor may be smaller, or the disk have room again.
+  disk_.reset();
+  return false;
+}
+
+void Session::see_device(std::string_view path) {
+  const std::optional<int64_t> device = parse_int(path.substr(0, path.find('_')));
+  if (device) device_.store(*device, std::memory_order_relaxed);
+}
+
+void Session::save_tensor(const Settings& settings, const TensorArguments& tensor) {
+  count(&ProbeCounters::tensors_seen);
+  if (part_verdict(settings, tensor.path) != FileVerdict::Keep)
+    return skip(&ProbeCounters::skipped_part, "");
+  if (tensor.size_bytes == 0 || tensor.size_bytes > kMaxTensorBytes) {
+    return skip(&ProbeCounters::skipped_size, "a tensor has " + std::to_string(tensor.size_bytes) +
+                                                  " bytes and was not saved; 1 byte to 10 GiB are");
+  }
+  const Result<std::string> path = writer::atb_relative_path(tensor.path);
+  if (!path) {
+    return skip(&ProbeCounters::skipped_name, "a tensor was not saved: " + path.error().message +
+                                                  ": " + std::string(tensor.path.substr(0, 100)));
+  }
+  see_device(tensor.path);
+  if (!device_matches(settings, tensor.path)) return skip(&ProbeCounters::skipped_device, "");
+  const bool with_data = settings.save_data &&
+                         (!settings.statistics || settings.data_with_statistics) &&
+                         !(settings.without_kernel_data && is_kernel_folder(tensor.path));
+  const uint64_t payload_bytes = with_data ? tensor.size_bytes : 0;
+  if (!disk_has(payload_bytes + kRecordBytes)) {
+    return skip(&ProbeCounters::skipped_disk,
+                "the disk is almost full: " + human_bytes(settings.disk_reserve_bytes) +
+                    " must stay free, tensors are left out (ASSAY_PROBE_DISK_RESERVE)");
+  }
+  if (tensor.data == nullptr) return skip(&ProbeCounters::skipped_null, "");
+  if (time_verdict(settings, tensor.path) != FileVerdict::Keep)
+    return skip(&ProbeCounters::skipped_time, "");
+  if (!fits_header(tensor.format) || !fits_header(tensor.dtype) || !fits_header(tensor.dims)) {
+    return skip(&ProbeCounters::skipped_header,
+                "a tensor was not saved: its format, dtype or dims has more than 50 characters or "
+                "a line feed");
+  }
+
+  // Only where size and shape contradict each other is the memory in doubt.
+  const void* data = tensor.data;
+  std::unique_ptr<std::byte[]> checked;
+  if (described_bytes(tensor) != tensor.size_bytes && (with_data || settings.statistics)) {
+    checked = allocate(tensor.size_bytes);
+    if (checked == nullptr || !copy_checked(data, tensor.size_bytes, checked.get())) {
+      return skip(&ProbeCounters::skipped_size,
+                  "a tensor was not saved: its " + std::to_string(tensor.size_bytes) +
+                      " bytes are not those of its shape, and cannot all be read");
+    }
+    data = checked.get();
+  }
+
+  writer::AtbStatisticsTexts texts;
+  if (settings.statistics) {
+    const FloatingPointState host_state;
+    texts = writer::atb_statistics(parse_int(tensor.dtype).value_or(formats::kAtbUndefined),
+                                   ByteSpan(static_cast<const std::byte*>(data), tensor.size_bytes),
+                                   settings.statistics_text == StatisticsText::Decimals
+                                       ? writer::AtbStatisticsForm::Decimals
+                                       : writer::AtbStatisticsForm::Exact);
+  }
+  std::vector<formats::AtbAttribute> attributes = {
+      {"format", tensor.format}, {"dtype", tensor.dtype}, {"dims", tensor.dims}};
+  if (settings.statistics) {
+    attributes.insert(
+        attributes.end(),
+        {{"max", texts.max}, {"min", texts.min}, {"mean", texts.mean}, {"l2norm", texts.l2norm}});
+    if (texts.nan_count) attributes.push_back({"nan_count", *texts.nan_count});
+    if (texts.inf_count) attributes.push_back({"inf_count", *texts.inf_count});
+  }
+  const std::string header =
+      formats::atb_bin_header(attributes, with_data ? std::optional(payload_bytes) : std::nullopt);
+
+  const uint64_t size_bytes = header.size() + payload_bytes;
+  const Admission admission = admit(size_bytes);
+  if (admission == Admission::Dropped) return count(&ProbeCounters::tensors_dropped);
+  auto job = std::make_shared<TensorJob>();
+  job->bytes = allocate(size_bytes);
+  if (job->bytes == nullptr) {
+    if (admission == Admission::Queue) {
+      held_bytes_.fetch_sub(size_bytes);
+      writer_->release(size_bytes);
+    }
+    count(&ProbeCounters::tensors_accepted);
+    count(&ProbeCounters::tensors_failed);
+    return fail_with(Error{Errc::Internal, *path, {}, "no memory for a copy of the tensor"});
+  }
+  std::memcpy(job->bytes.get(), header.data(), header.size());
+  if (payload_bytes > 0) std::memcpy(job->bytes.get() + header.size(), data, payload_bytes);
+  job->path = *path;
+  job->header_bytes = header.size();
+  job->payload_bytes = payload_bytes;
+  job->thread = this_thread();
+  job->hash = settings.link_identical && with_data;
+  if (job->hash) {
+    job->format = tensor.format;
+    job->dtype = tensor.dtype;
+    job->dims = tensor.dims;
+  }
+  count(&ProbeCounters::tensors_accepted);
+  dispatch(admission, size_bytes, [this, job] { store_tensor(*job); });
+}
+
+void Session::store_tensor(TensorJob& job) {
+  if (const Status status = tree_.settle_kernel(job.thread, job.path); !status)
+    fail_with(status.error());
+  writer::AtbRecord record;
+  record.path = job.path;
+  record.header_bytes = job.header_bytes;
+  record.file = ByteSpan(job.bytes.get(), job.header_bytes + job.payload_bytes);
+  if (job.hash) {
+    const formats::AtbAttribute attributes[] = {
+        {"format", job.format}, {"dtype", job.dtype}, {"dims", job.dims}};
+    record.hash = writer::atb_record_hash(attributes, record.file.subspan(job.header_bytes));
+  }
+  const Result<writer::AtbTree::Stored> stored = tree_.write_record(record);
+  if (!stored) {
+    count(&ProbeCounters::tensors_failed);
+    return fail_with(stored.error());
+  }
+  if (*stored == writer::AtbTree::Stored::Link) return count(&ProbeCounters::tensors_linked);
+  count(&ProbeCounters::payload_bytes, job.payload_bytes);
+  count(&ProbeCounters::tensors_written);
+}
+
+void Session::save_tiling(const Settings& settings, const void* data, uint64_t size_bytes,
+                          std::string_view path) {
+  const Result<std::string> relative = writer::atb_relative_path(path);
+  if (!relative || data == nullptr || size_bytes == 0 || size_bytes > kMaxTensorBytes) {
+    return add_note("a tiling buffer was not saved: no data, no usable path, or too large");
+  }
+  see_device(path);
+  if (!device_matches(settings, path)) return;
+  if (!disk_has(size_bytes)) {
+    return add_note("the disk is almost full: tiling was left out");
+  }
+  // The library adds the offset of later kernels twice, so the pointer may lead anywhere.
+  std::shared_ptr<std::byte[]> copy = allocate(size_bytes);
+  if (copy == nullptr || !copy_checked(data, size_bytes, copy.get())) {
+    return add_note("a tiling buffer was not saved: its memory cannot be read");
+  }
+  if (is_later_kernel(path)) {
+    add_note(
+        "tiling of kernels behind the first of an operation is unreliable: the library passes a "
+        "pointer with the offset added twice");
+  }
+  if (all_zero(ByteSpan(copy.get(), size_bytes))) {
+    add_note(
+        "tiling that is all zero was never filled: since CANN 8.1 the library launches kernels "
+        "with "
+        "a tiling buffer of their own");
+  }
+  look_for_replay(std::string(path),
+                  std::atomic_ref(page_->counters.tensors_seen).load(std::memory_order_relaxed));
+  post(size_bytes, [this, copy, size_bytes, file = *relative] {
+    const Status status = tree_.write_tiling(file, ByteSpan(copy.get(), size_bytes));
+    if (!status) return fail_with(status.error());
+    count(&ProbeCounters::tiling_files);
+  });
+}
+
+// Tiling of the same kernel twice and no tensor in between, or a Setup that did not advance: a
+// captured graph runs again, and of that the library tells nothing else.
+void Session::look_for_replay(std::string_view key, uint64_t mark) {
+  bool is_replay = false;
+  {
+    const std::lock_guard lock(small_mutex_);
+    if (replay_marks_.size() > kMaxReplayMarks) replay_marks_.clear();
+    const auto [entry, is_new] = replay_marks_.try_emplace(std::string(key), mark);
+    is_replay = !is_new && entry->second == mark;
+    entry->second = mark;
+  }
+  if (is_replay) {
+    add_note(
+        "captured graphs were replayed: the library calls no probe then, so only the capturing run "
+        "is here, and its tensors are from before the kernels ran");
+  }
+}
+
+void Session::save_param(const Settings& settings, std::string_view param, std::string_view path) {
+  const Result<std::string> relative = writer::atb_relative_path(path);
+  if (!relative) return add_note("parameters were not saved: " + relative.error().message);
+  see_device(path);
+  if (!device_matches(settings, path)) return;
+  if (!disk_has(param.size() + 1)) {
+    return add_note("the disk is almost full: parameters were left out");
+  }
+  post(param.size() + relative->size(),
+       [this, thread = this_thread(), file = *relative, text = std::string(param)] {
+         Status status = tree_.settle_kernel(thread, file);
+         if (status) status = tree_.write_param(file, text);
+         if (!status) return fail_with(status.error());
+         count(&ProbeCounters::param_files);
+       });
+}
+
+bool Session::process_device_matches(const Settings& settings) {
+  if (settings.devices.empty()) return true;
+  int64_t device = device_.load(std::memory_order_relaxed);
+  if (device < 0) {
+    using GetDevice = int (*)(int32_t*);
+    const auto get_device = reinterpret_cast<GetDevice>(::dlsym(RTLD_DEFAULT, "aclrtGetDevice"));
+    int32_t current = -1;
+    if (get_device == nullptr || get_device(&current) != 0) return true;
+    device = current;
+  }
+  return device_matches(settings, std::to_string(device));
+}
+
+void Session::report_layer(const Settings& settings, std::string_view name,
+                           std::string_view report) {
+  if (!process_device_matches(settings)) return;
+  post(name.size() + report.size(), [this, layer = std::string(name), text = std::string(report)] {
+    const Status status = tree_.write_layer(layer, text);
+    if (!status) return fail_with(in_file("topology of " + layer, Status(status)).error());
+    count(&ProbeCounters::layer_files);
+  });
+}
+
+bool Session::wants_model(std::string_view name) {
+  const std::lock_guard lock(small_mutex_);
+  return !reported_models_.contains(name);
+}
+
+void Session::report_model(const Settings& settings, std::string_view name,
+                           std::string_view report) {
+  {
+    const std::lock_guard lock(small_mutex_);
+    if (!reported_models_.emplace(name).second) return;
+  }
+  if (!process_device_matches(settings)) return;
+  post(name.size() + report.size(), [this, model = std::string(name), text = std::string(report)] {
+    const Status status = tree_.write_model(model, text);
+    if (!status) return fail_with(in_file("topology of " + model, Status(status)).error());
+    count(&ProbeCounters::model_files);
+  });
+}
+
+void Session::report_operation(const Settings& settings, writer::AtbRow row) {
+  const std::string_view path = row_path(row);
+  if (!path.empty() && !device_matches(settings, path)) return;
+  if (!row_matches(settings, row.execute_count, row.op_name)) return;
+  const uint64_t size_bytes = row_bytes(row);
+  post(size_bytes,
+       [this, thread = this_thread(), shared = std::make_shared<writer::AtbRow>(std::move(row))] {
+         Status status = tree_.settle_kernel(thread, "");
+         if (status) status = tree_.append_operation(std::move(*shared));
+         if (!status) return fail_with(status.error());
+         count(&ProbeCounters::operation_rows);
+       });
+}
+
+void Session::report_kernel(const Settings& settings, writer::AtbRow row) {
+  const std::string_view path = row_path(row);
+  if (!path.empty() && !device_matches(settings, path)) return;
+  if (settings.filter_rows && !settings.range.contains(row.execute_count)) return;
+  const uint64_t size_bytes = row_bytes(row);
+  post(size_bytes,
+       [this, thread = this_thread(), shared = std::make_shared<writer::AtbRow>(std::move(row))] {
+         const Status status = tree_.append_kernel(thread, std::move(*shared));
+         if (!status) return fail_with(status.error());
+         count(&ProbeCounters::kernel_rows);
+       });
+}
+
+void Session::report_setup(uint64_t count_of_runs, std::string_view name, std::string_view text) {
+  look_for_replay("setup of " + std::string(name), count_of_runs);
+  report_execute(count_of_runs, name, text);
+}
+
+void Session::report_execute(uint64_t count_of_runs, std::string_view name, std::string_view text) {
+  if (all_numbers_zero(text)) {
+    add_note(
+        "the library resets its statistics before it reports them (since CANN 8.2): every number "
+        "is "
+        "0");
+  }
+  post(name.size() + text.size(),
+       [this, count_of_runs, op = std::string(name), line = std::string(text)] {
+         const Status status = tree_.append_statistic(count_of_runs, op, line);
+         if (!status) return fail_with(status.error());
+         count(&ProbeCounters::statistic_lines);
+       });
+}
+
+void Session::report_overflow(std::string_view kernel) {
+  count(&ProbeCounters::overflows);
+  // At once: the host may be about to stop because of it.
+  run_direct([this, name = std::string(kernel)] {
+    const Status status = tree_.report_overflow(name);
+    if (!status) fail_with(status.error());
+  });
+}
+
+}  // namespace assay::capture::atb
