@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
+#include <map>
 
 #include "base/text.hpp"
 #include "cli/command.hpp"
@@ -72,28 +72,50 @@ std::vector<EnvironmentChange> overflow_environment(const std::string& output, b
           {"LD_PRELOAD", preload_value(probe, preload == nullptr ? "" : preload)}};
 }
 
-/// Lines of the result files that are not older than the run, each with its file.
-std::vector<std::string> findings_in(const std::string& folder, std::time_t started,
-                                     std::vector<std::string>* files) {
-  std::vector<std::string> names;
-  if (DIR* listing = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(listing)) names.emplace_back(entry->d_name);
-    ::closedir(listing);
-  }
-  std::sort(names.begin(), names.end());
-  std::vector<std::string> findings;
-  for (const std::string& name : names) {
+/// Result files and when each was last written, in nanoseconds since 1970.
+std::map<std::string, int64_t> result_files(const std::string& folder) {
+  std::map<std::string, int64_t> files;
+  DIR* listing = ::opendir(folder.c_str());
+  if (listing == nullptr) return files;
+  while (const dirent* entry = ::readdir(listing)) {
+    const std::string name = entry->d_name;
     if (!name.starts_with("msit_overflow_res_") || !name.ends_with(".txt")) continue;
-    const std::string path = folder + "/" + name;
     struct stat info{};
-    if (::stat(path.c_str(), &info) != 0 || info.st_mtime < started) continue;
-    files->push_back(path);
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-      if (!line.empty()) findings.push_back(line);
-    }
+    if (::stat((folder + "/" + name).c_str(), &info) == 0)
+      files[folder + "/" + name] =
+          int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
   }
-  return findings;
+  ::closedir(listing);
+  return files;
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+/// Says what this run added to the result files; returns the number of findings.
+size_t report_findings(const std::string& folder, const std::map<std::string, int64_t>& before,
+                       const Voice& voice) {
+  constexpr size_t kShown =
+      5;  // of each process: what follows an overflow is mostly its consequence
+  size_t count = 0;
+  for (const auto& [path, written] : result_files(folder)) {
+    const auto old = before.find(path);
+    if (old != before.end() && old->second == written) continue;
+    const std::vector<std::string> lines = lines_of(path);
+    for (size_t i = 0; i < std::min(lines.size(), kShown); ++i) voice.warning(lines[i]);
+    if (lines.size() > kShown)
+      voice.warning("and " + std::to_string(lines.size() - kShown) + " more behind these");
+    voice.info("the findings are in " + path);
+    count += lines.size();
+  }
+  if (count == 0) voice.info("no overflow was reported");
+  return count;
 }
 
 }  // namespace
@@ -133,17 +155,13 @@ int errcheck_main(DumpName name, const std::string& program,
       find_probe_library(parsed->text("--probe-library"), atb_uses_cxx11_strings().value_or(false));
   if (!probe) return failed(probe.error());
 
-  const std::time_t started = std::time(nullptr);
+  const std::map<std::string, int64_t> before = result_files(places->output);
   const Result<ChildEnd> end = run_program(
       request.command, overflow_environment(places->output, parsed->given("--exit"),
                                             parsed->text("--log-level", "info"), probe->path));
   if (!end) return failed(end.error());
-  std::vector<std::string> files;
-  const std::vector<std::string> findings = findings_in(places->output, started, &files);
-  for (const std::string& finding : findings) voice.warning(finding);
-  for (const std::string& file : files) voice.info("the findings are in " + file);
-  if (findings.empty()) voice.info("no overflow was reported");
-  const bool found = name == DumpName::Assay && !findings.empty();
+  const size_t findings = report_findings(places->output, before, voice);
+  const bool found = name == DumpName::Assay && findings > 0;
   return found && end->exit_status == 0 ? kDiffers : end->exit_status;
 }
 

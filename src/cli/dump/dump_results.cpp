@@ -281,8 +281,11 @@ std::string why_no_tensor(const DumpRequest& request, const DumpResults& results
            request.operation_names + "'";
   if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0)
     return "no run of an operation was in the range " + request.range + " (-er)";
-  if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0)
-    return "the configuration file let no operation through";
+  if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0) {
+    if (!request.config_path.empty()) return "the configuration file let no operation through";
+    if (!request.device.empty())
+      return "no operation ran on device " + request.device + " (--device-id)";
+  }
   return "ATB handed over no tensor";
 }
 
