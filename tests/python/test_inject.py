@@ -455,6 +455,35 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
+def test_children_of_a_strict_dump_have_folders_of_their_own(dump):
+    done = dump(
+        MODEL
+        + """
+import multiprocessing
+def child(model):
+    decode(model, 2)
+if __name__ == "__main__":
+    decode(model, 1)
+    process = multiprocessing.get_context("fork").Process(target=child, args=(model,))
+    process.start(); process.join()
+    if os.fork() == 0:
+        raise SystemExit(0)          # a child that runs nothing leaves nothing
+    os.wait()
+    decode(model, 1)
+""",
+        layout="strict",
+    )
+
+    assert (done.status, done.stderr) == (0, "")
+    assert [r["models"][0]["steps"] for r in done.reports] == [2, 2]
+    folders = list(done.out.glob("*/torch_tensors/*"))
+    assert sorted(map(str, folders)) == sorted(r["output"] for r in done.reports)
+    for folder in folders:
+        assert sorted(p.name for p in folder.iterdir() if p.is_dir()) == ["0", "1"]
+        assert json.loads((folder / "manifest.json").read_text())["complete"] is True
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_data_loader_workers_are_left_alone(dump, context):
     done = dump(

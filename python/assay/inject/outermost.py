@@ -183,14 +183,18 @@ class Injection:
     def install(self) -> None:
         self._original = self._module._call_impl
         self._trap = _make_trap(self, self._original)
-        self._module._call_impl = self._trap
         self._original_compile = getattr(self._module, "compile", None)
         if self._original_compile is not None:
             self._compile_trap = _make_compile_trap(self, self._original_compile)
-            self._module.compile = self._compile_trap
-        self.armed = True
+        self._put_trap()
         os.register_at_fork(after_in_child=self._after_fork)
         atexit.register(self.finish)
+
+    def _put_trap(self) -> None:
+        self._module._call_impl = self._trap
+        if self._compile_trap is not None:
+            self._module.compile = self._compile_trap
+        self.armed = True
 
     def uninstall(self) -> None:
         """Makes module calls as cheap as they were; what is being captured goes on."""
@@ -401,7 +405,7 @@ class Injection:
             self._pid = os.getpid()
             self.thread.passing = False
             if self._registration is not None:
-                return  # a strict dump gives a child that runs the model its own folder
+                self._free_from_strict(self._registration)
             if self._capture is not None:
                 for call in self._capture._calls:
                     call.remove()
@@ -411,6 +415,17 @@ class Injection:
         except Exception as error:
             self.armed = False
             _say(f"error: {error}; nothing is captured in this process")
+
+    def _free_from_strict(self, registration: Any) -> None:
+        from assay.torch.strict import config, hooks  # loaded already
+
+        for handle in registration._handles:
+            handle.remove()
+        atexit.unregister(registration._close)
+        if hooks._registration is registration:
+            hooks._registration, hooks._registered_type = None, None
+            config._instance, config._arguments = None, {}
+            self._put_trap()
 
     def _finish_with_multiprocessing(self) -> None:
         # Children of multiprocessing leave through os._exit() and run only their own list of finalizers.

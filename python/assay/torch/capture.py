@@ -179,6 +179,7 @@ class Capture:
         self._pid = os.getpid()
         self._removed = False
         self._folder = _Folder(self.path, beside=_outermost)
+        self._outermost = _outermost
         self._patterns = (_patterns(include), _patterns(exclude))
         self._config = {
             "level": "module",
@@ -273,7 +274,9 @@ class Capture:
         first_call = len(self._calls)
         for number in nodes:
             plan = self._plans[number]
-            if plan.via is None or not (plan.planned or plan.is_root):
+            # Any call may turn out to be an outermost one, and ours is cheaper than torch's own.
+            may_be_step = plan.is_root or (self._outermost and plan.via == _topology.VIA_CALL_IMPL)
+            if plan.via is None or not (plan.planned or may_be_step):
                 continue
             if plan.via == _topology.VIA_HOOKS:
                 before, after = self._session.module_hooks(number)
