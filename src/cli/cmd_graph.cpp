@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// `assay graph FILE`: a topology as ONNX or Model Explorer JSON, and what differs between two topologies.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/atomic_file.hpp"
+#include "base/mapped_file.hpp"
+#include "base/text.hpp"
+#include "cli/command.hpp"
+#include "cli/output.hpp"
+#include "cli/topology_files.hpp"
+#include "run/folder.hpp"
+#include "topology/graph_diff.hpp"
+#include "topology/model_explorer.hpp"
+#include "topology/onnx_export.hpp"
+
+namespace assay::cli {
+namespace {
+
+struct GraphOptions {
+  std::string in;
+  std::string out;
+  int level = -1;
+  std::string style = "flat";
+  bool share_functions = false;
+  bool compat_attributes = false;
+  std::string csv = "auto";
+  std::string other;  // --diff
+  bool json = false;
+};
+
+Error usage(std::string message) { return {Errc::Usage, {}, std::nullopt, std::move(message)}; }
+
+std::string counted(size_t count, std::string_view one) {
+  return std::to_string(count) + " " + std::string(one) + (count == 1 ? "" : "s");
+}
+
+// ---- converting ---------------------------------------------------------------------------------------------------
+
+struct Style {
+  std::string_view name;
+  std::string_view suffix;
+};
+constexpr Style kStyles[] = {{"flat", ".onnx"}, {"hierarchical", ".hier.onnx"}, {"me", ".me.json"}};
+
+std::vector<Style> wanted_styles(const std::string& name) {
+  std::vector<Style> wanted;
+  for (const Style& style : kStyles) {
+    if (name == "all" || name == style.name) wanted.push_back(style);
+  }
+  return wanted;
+}
+
+struct Written {
+  std::string source;
+  std::string path;
+  std::string style;
+  size_t nodes = 0;    // drawn at the chosen level
+  size_t untyped = 0;  // tensors without type and shape
+};
+
+class Converter {
+ public:
+  explicit Converter(const GraphOptions& options) : options_(options) {}
+
+  int run() {
+    if (const Status found = find_files(); !found) return report_error(found.error(), hint_);
+    if (const Status ready = choose_target(); !ready) return report_error(ready.error(), hint_);
+    for (const std::string& file : files_) {
+      if (const Status converted = convert(file); !converted) {
+        (void)report_error(converted.error());
+        ++failed_;
+      }
+    }
+    if (const Status printed = print(); !printed) return report_error(printed.error());
+    if (failed_ == 0) return kSame;
+    if (files_.size() > 1)
+      return report_error(std::to_string(failed_) + " of " + std::to_string(files_.size()) +
+                          " files could not be converted");
+    return kUsageOrInput;
+  }
+
+ private:
+  /// One file, or every JSON file of a folder and the folders below it.
+  Status find_files() {
+    if (!run::is_folder(options_.in)) {
+      files_.push_back(options_.in);
+      return {};
+    }
+    const std::string boundary = run::real_path(options_.in);
+    std::vector<std::string> pending{options_.in};
+    while (!pending.empty()) {
+      const std::string folder = std::move(pending.back());
+      pending.pop_back();
+      ASSAY_TRY(const std::vector<run::FolderEntry> entries, run::list_folder(folder, boundary));
+      for (const run::FolderEntry& entry : entries) {
+        // Links could lead in a circle; what they point at is met by its own name.
+        if (entry.kind == run::FolderEntry::Kind::Folder && !entry.is_link)
+          pending.push_back(entry.path);
+        if (entry.kind == run::FolderEntry::Kind::File && is_topology_name(entry.name))
+          files_.push_back(entry.path);
+      }
+    }
+    std::sort(files_.begin(), files_.end());
+    if (files_.empty()) {
+      hint_ = "a dump keeps them in layer/<pid>, model/<pid>, or as model_tree.json";
+      return fail(Error{Errc::NotFound, options_.in, std::nullopt, "holds no topology file"});
+    }
+    return {};
+  }
+
+  static bool is_topology_name(const std::string& name) {
+    // What we and the capture write ourselves beside topologies.
+    if (name.ends_with(".me.json") || name == "manifest.json" || name == "op_param.json" ||
+        name.starts_with("probe_summary"))
+      return false;
+    return name.ends_with(".json");
+  }
+
+  Status choose_target() {
+    styles_ = wanted_styles(options_.style);
+    if (options_.out.empty()) return {};
+    const bool is_one = files_.size() == 1 && styles_.size() == 1 && !run::is_folder(options_.in);
+    to_folder_ = !is_one || options_.out.ends_with('/') || run::is_folder(options_.out);
+    if (!to_folder_) return {};
+    if (run::is_file(options_.out)) {
+      hint_ = "name a folder";
+      return fail(usage(options_.out + " is a file, and there are several to write"));
+    }
+    return make_directories(options_.out);
+  }
+
+  [[nodiscard]] std::string target(const std::string& file, const Style& style) const {
+    if (options_.out.empty()) return beside(file, std::string(style.suffix));
+    if (!to_folder_) return options_.out;
+    std::string inside = run::base_name(file);
+    if (run::is_folder(options_.in)) {
+      inside = file.substr(options_.in.size());
+      inside.erase(0, inside.find_first_not_of('/'));
+    }
+    return run::join_path(options_.out, beside(inside, std::string(style.suffix)));
+  }
+
+  const topology::ShapeTable* shapes_for(const std::string& file) {
+    if (options_.csv == "none") return nullptr;
+    if (options_.csv == "auto") return &cache_.of_folder(op_csv_folder_of(file));
+    return &named_csv_;
+  }
+
+  Status read_named_csv() {
+    if (options_.csv == "none" || options_.csv == "auto" || named_csv_.operation_count() > 0)
+      return {};
+    ASSAY_TRY(const MappedFile csv, MappedFile::open(options_.csv));
+    named_csv_.add_op_csv(as_text(csv.bytes()));
+    if (named_csv_.operation_count() == 0)
+      return fail(Error{Errc::Invalid, options_.csv, std::nullopt,
+                        "holds no row of an operation list (21 columns, separator '|')"});
+    return {};
+  }
+
+  Status convert(const std::string& file) {
+    ASSAY_TRY_STATUS(read_named_csv());
+    ASSAY_TRY(const topology::Graph graph, read_graph_file(file, shapes_for(file)));
+    for (const Style& style : styles_) {
+      Written written{
+          .source = file, .path = target(file, style), .style = std::string(style.name)};
+      const std::string content = content_of(graph, style, document_of(file));
+      const size_t slash = written.path.rfind('/');
+      if (slash != std::string::npos && slash > 0)
+        ASSAY_TRY_STATUS(make_directories(written.path.substr(0, slash)));
+      ASSAY_TRY_STATUS(write_graph_file(written.path, content));
+      count(graph, style, &written);
+      written_.push_back(std::move(written));
+    }
+    for (const std::string& note : graph.notes) notes_.push_back(file + ": " + note);
+    return {};
+  }
+
+  [[nodiscard]] std::string content_of(const topology::Graph& graph, const Style& style,
+                                       const std::string& document) const {
+    if (style.name == "me") return topology::model_explorer_json(graph, options_.level);
+    topology::OnnxOptions options;
+    options.level = options_.level;
+    options.hierarchical = style.name == "hierarchical";
+    options.share_functions = options_.share_functions;
+    options.compat_attributes = options_.compat_attributes;
+    options.document = document;
+    return topology::onnx_model(graph, options);
+  }
+
+  void count(const topology::Graph& graph, const Style& style, Written* written) const {
+    const int level = style.name == "hierarchical" ? -1 : options_.level;
+    const topology::Wiring wiring = topology::wire_level(graph, level);
+    written->nodes = wiring.nodes.size();
+    std::set<std::string> names(wiring.inputs.begin(), wiring.inputs.end());
+    for (const topology::WiredNode& node : wiring.nodes)
+      names.insert(node.outputs.begin(), node.outputs.end());
+    for (const std::string& name : names) {
+      const auto version = wiring.versions.find(name);
+      written->untyped +=
+          !graph.tensors.contains(version == wiring.versions.end() ? name : version->second);
+    }
+  }
+
+  Status print() {
+    Output out;
+    if (options_.json) {
+      out.add("[");
+      for (size_t i = 0; i < written_.size(); ++i) {
+        const Written& file = written_[i];
+        out.add(i > 0 ? ",\n " : "");
+        out.add("{\"source\": " + json_quote(file.source) + ", \"path\": " + json_quote(file.path) +
+                ", \"style\": " + json_quote(file.style) +
+                ", \"nodes\": " + std::to_string(file.nodes) +
+                ", \"untyped_tensors\": " + std::to_string(file.untyped) + "}");
+      }
+      out.line("]");
+    } else {
+      for (const Written& file : written_) {
+        std::string line = printable(file.path) + "  " + counted(file.nodes, "node");
+        if (file.untyped > 0) line += ", " + counted(file.untyped, "tensor") + " without shape";
+        out.line(line);
+      }
+    }
+    for (const std::string& note : notes_)
+      std::fprintf(stderr, "note: %s\n", printable(note).c_str());
+    return out.finish();
+  }
+
+  const GraphOptions& options_;
+  std::vector<std::string> files_;
+  std::vector<Style> styles_;
+  bool to_folder_ = false;
+  ShapeCache cache_;
+  topology::ShapeTable named_csv_;
+  std::vector<Written> written_;
+  std::vector<std::string> notes_;
+  size_t failed_ = 0;
+  std::string hint_;
+};
+
+// ---- difference ---------------------------------------------------------------------------------------------------
+
+std::string sentence(const topology::Difference& difference) {
+  using topology::DifferenceKind;
+  const std::string type = difference.type.empty() ? "" : " (" + difference.type + ")";
+  std::string text;
+  switch (difference.kind) {
+    case DifferenceKind::Added:
+      return "+ " + difference.mine + type + " in " + difference.inside;
+    case DifferenceKind::Removed:
+      return "- " + difference.golden + type + " in " + difference.inside;
+    case DifferenceKind::Rewired:
+      return "~ " + difference.golden + type + ": " + difference.detail;
+    case DifferenceKind::ChangedParameters:
+      text = "~ " + difference.golden + type + ":";
+  }
+  for (size_t i = 0; i < difference.parameters.size(); ++i) {
+    const topology::ParameterChange& change = difference.parameters[i];
+    text += (i > 0 ? ", " : " ") + change.name + " ";
+    text += (change.in_golden ? change.golden : "absent") + " -> " +
+            (change.in_mine ? change.mine : "absent");
+  }
+  return text;
+}
+
+std::string json_of(const topology::Difference& difference) {
+  std::string text = "{\"kind\": " + json_quote(topology::difference_name(difference.kind)) +
+                     ", \"golden\": " + json_quote(difference.golden) +
+                     ", \"mine\": " + json_quote(difference.mine) +
+                     ", \"type\": " + json_quote(difference.type) +
+                     ", \"inside\": " + json_quote(difference.inside) + ", \"parameters\": {";
+  for (size_t i = 0; i < difference.parameters.size(); ++i) {
+    const topology::ParameterChange& change = difference.parameters[i];
+    text += (i > 0 ? ", " : "") + json_quote(change.name) + ": [" +
+            (change.in_golden ? json_quote(change.golden) : "null") + ", " +
+            (change.in_mine ? json_quote(change.mine) : "null") + "]";
+  }
+  return text + "}, \"detail\": " + json_quote(difference.detail) + "}";
+}
+
+int run_diff(const GraphOptions& options) {
+  const Result<topology::Graph> golden = read_graph_file(options.in, nullptr);
+  if (!golden) return report_error(golden.error());
+  const Result<topology::Graph> mine = read_graph_file(options.other, nullptr);
+  if (!mine) return report_error(mine.error());
+  const topology::GraphDiff diff = topology::graph_diff(*golden, *mine);
+  Output out;
+  if (options.json) {
+    out.add("{\"golden\": " + json_quote(options.in) + ", \"mine\": " + json_quote(options.other) +
+            ", \"same_nodes\": " + std::to_string(diff.same_nodes.size()) + ", \"differences\": [");
+    for (size_t i = 0; i < diff.differences.size(); ++i)
+      out.add((i > 0 ? ",\n " : "\n ") + json_of(diff.differences[i]));
+    out.line("]}");
+  } else {
+    for (const topology::Difference& difference : diff.differences)
+      out.line(printable(sentence(difference)));
+    out.line(diff.differences.empty()
+                 ? "same structure, " + counted(diff.same_nodes.size(), "node")
+                 : counted(diff.differences.size(), "difference") + ", " +
+                       counted(diff.same_nodes.size(), "node") + " on both sides");
+  }
+  if (const Status printed = out.finish(); !printed) return report_error(printed.error());
+  return diff.differences.empty() ? kSame : kDiffers;
+}
+
+int run_graph(const GraphOptions& options) {
+  if (!options.other.empty()) return run_diff(options);
+  return Converter(options).run();
+}
+
+}  // namespace
+
+void add_graph_command(CLI::App& app, int& exit_status) {
+  auto options = std::make_shared<GraphOptions>();
+  CLI::App* command =
+      app.add_subcommand("graph", "Turns a topology into ONNX or Model Explorer files");
+  command->add_option("file", options->in, "Topology JSON, or a folder of them")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->out,
+                      "File or folder to write; beside FILE by default");
+  command
+      ->add_option("--level", options->level,
+                   "-1 all leaves, 0 one node, N graphs at depth N as one node")
+      ->check(CLI::Range(-1, 1'000'000));
+  command->add_option("--style", options->style, "flat, hierarchical, me or all")
+      ->check(CLI::IsMember({"flat", "hierarchical", "me", "all"}));
+  command->add_flag("--share-functions", options->share_functions,
+                    "Hierarchical: equal graphs share one function");
+  command->add_flag("--compat-attributes", options->compat_attributes,
+                    "Attributes as the original's: FLOATS and STRINGS only");
+  command->add_option("--csv", options->csv,
+                      "Operation list for shapes: a file, auto (of the same process) or none");
+  command->add_option("--diff", options->other, "Compare FILE's structure with this one's")
+      ->type_name("FILE");
+  command->add_flag("--json", options->json, "Results as JSON for programs");
+  command->footer(
+      "Examples:\n  assay graph dump/msit_dump_20260105_100000/layer/4711/Decoder_layer_0.json\n"
+      "  assay graph model.json --style hierarchical --share-functions -o model.onnx\n"
+      "  assay graph golden.json --diff mine.json");
+  command->callback([options, &exit_status] { exit_status = run_graph(*options); });
+}
+
+}  // namespace assay::cli
