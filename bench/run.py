@@ -19,9 +19,9 @@ from typing import Optional
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # a script's own folder would stand first; the modules are bench.*
 
-from bench import capture_overhead, compare_speed, kernels, report, write_path  # noqa: E402
+from bench import atb_probe, capture_overhead, compare_speed, kernels, report, write_path  # noqa: E402
 
-SECTIONS = ("capture", "capture-cpu", "kernels", "write", "compare")
+SECTIONS = ("capture", "capture-cpu", "atb-probe", "kernels", "write", "compare")
 
 
 def load(path: Path) -> dict[str, report.Section]:
@@ -72,6 +72,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
     runners: dict[str, Callable[[], report.Section]] = {
         "capture": lambda: capture_overhead.run(options.build, options.rivals, options.quick, options.model),
         "capture-cpu": lambda: capture_overhead.run(options.build, False, options.quick, options.model, cpu=True),
+        "atb-probe": lambda: atb_probe.run(options.build, options.quick),
         "kernels": lambda: kernels.run(options.build, options.quick),
         "write": lambda: write_path.run(options.build, options.quick),
         "compare": lambda: compare_speed.run(options.build, options.quick, options.assay),

@@ -4,7 +4,8 @@
 //
 //   NAIVE_PROBE_DIR    where to write; nothing is written without it
 //   NAIVE_PROBE_MODE   files (default): folders, stream, header and data for each tensor, op_param.json
-//                      raw: the data alone, one write each into one open file; the floor
+//                      raw: the data alone, one write each into one open file; the floor for bytes
+//                      rawfiles: the data alone, open, write and close each, folders made once; the floor for files
 //                      none: asked and answered the same, nothing written: what the host itself spends
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,12 +14,13 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <unordered_set>
 
 #include "probe.h"
 
 namespace {
 
-enum class Mode { kFiles, kRaw, kNone };
+enum class Mode { kFiles, kRaw, kRawFiles, kNone };
 
 std::string text_of(const char* variable) {
   const char* text = std::getenv(variable);
@@ -34,13 +36,13 @@ Mode mode() {
   static const Mode chosen = [] {
     const std::string name = text_of("NAIVE_PROBE_MODE");
     if (name == "none" || folder().empty()) return Mode::kNone;
+    if (name == "rawfiles") return Mode::kRawFiles;
     return name == "raw" ? Mode::kRaw : Mode::kFiles;
   }();
   return chosen;
 }
 
-void write_raw(const void* data, uint64_t size) {
-  static const int file = open((folder() + "/raw").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0640);
+void write_all(int file, const void* data, uint64_t size) {
   const char* rest = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t written = write(file, rest, size);
@@ -48,6 +50,21 @@ void write_raw(const void* data, uint64_t size) {
     rest += written;
     size -= static_cast<uint64_t>(written);
   }
+}
+
+void append_raw(const void* data, uint64_t size) {
+  static const int file = open((folder() + "/raw").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0640);
+  write_all(file, data, size);
+}
+
+void write_raw_file(const void* data, uint64_t size, const std::string& relative_path) {
+  static std::unordered_set<std::string> known_folders;
+  const std::string path = folder() + "/" + relative_path;
+  const std::string parent = path.substr(0, path.rfind('/'));
+  if (known_folders.insert(parent).second) std::filesystem::create_directories(parent);
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0640);
+  write_all(file, data, size);
+  close(file);
 }
 
 std::ofstream open_stream(const std::string& relative_path) {
@@ -78,10 +95,8 @@ void Probe::SaveTensor(const std::string& format, const std::string& dtype, cons
   const bool wanted = (contains(filePath, "before") && contains(filePath, "intensor")) ||
                       (contains(filePath, "after") && contains(filePath, "outtensor"));
   if (!wanted || mode() == Mode::kNone) return;
-  if (mode() == Mode::kRaw) {
-    write_raw(hostData, dataSize);
-    return;
-  }
+  if (mode() == Mode::kRaw) return append_raw(hostData, dataSize);
+  if (mode() == Mode::kRawFiles) return write_raw_file(hostData, dataSize, filePath);
   std::ofstream stream = open_stream(filePath);
   stream << "$Version=1.0\n$Object.Count=1\n$Object.Length=" << dataSize << "\nformat=" << format
          << "\ndtype=" << dtype << "\ndims=" << dims << "\n$Object.data=0," << dataSize
