@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old name of assay.torch.strict."""
+"""Old name of assay.torch.strict and assay.topology."""
 
+from assay.topology import atb_json_to_onnx
 from assay.torch.strict import DumpConfig, read_atb_data, register_hook, seed_all
 from assay_msit.later import not_yet
 
-__all__ = ["DumpConfig", "read_atb_data", "register_hook", "seed_all"]
+__all__ = ["DumpConfig", "atb_json_to_onnx", "read_atb_data", "register_hook", "seed_all"]
 
-__getattr__ = not_yet(__name__, ("Analyzer", "CaseFilter", "Synthesizer", "atb_json_to_onnx", "compare_data"))
+__getattr__ = not_yet(__name__, ("Analyzer", "CaseFilter", "Synthesizer", "compare_data"))

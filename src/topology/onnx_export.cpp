@@ -262,6 +262,23 @@ void add_opset(uint32_t field, const char* domain, pbf_writer* out) {
   import.add_int64(opset::Version, 1);
 }
 
+/// The checker refuses a node without any wire, as modules are and operations whose tensors nobody knew: each gets an
+/// output that nobody reads.
+void give_every_node_a_wire(const Graph& graph, Wiring* wiring) {
+  std::set<std::string> used(wiring->inputs.begin(), wiring->inputs.end());
+  for (const WiredNode& wired : wiring->nodes) {
+    used.insert(wired.inputs.begin(), wired.inputs.end());
+    used.insert(wired.outputs.begin(), wired.outputs.end());
+  }
+  for (WiredNode& wired : wiring->nodes) {
+    if (!wired.inputs.empty() || !wired.outputs.empty()) continue;
+    const std::string wanted = graph.nodes[wired.node].name + "_output";
+    std::string name = wanted;
+    for (size_t i = 2; !used.insert(name).second; ++i) name = wanted + "#" + std::to_string(i);
+    wired.outputs.push_back(name);
+  }
+}
+
 // ---- functions ----------------------------------------------------------------------------------------------------
 
 /// A graph node as a function: what it takes and gives, by the names its neighbours know.
@@ -296,7 +313,9 @@ class FunctionWriter {
     if (index != 0) {
       for (std::string& name : outputs_in_place(graph_, index)) outputs.push_back(std::move(name));
     }
-    return wire(std::move(interfaces), inputs, outputs);
+    Wiring wiring = wire(std::move(interfaces), inputs, outputs);
+    give_every_node_a_wire(graph_, &wiring);
+    return wiring;
   }
 
   [[nodiscard]] NodeText text_of(uint32_t index) const {
@@ -356,6 +375,10 @@ class FunctionWriter {
       if (!written.contains(wiring.outputs[i])) continue;
       formal_outputs.push_back(wiring.outputs[i]);
       function.outputs.push_back(wiring.output_names[i]);
+    }
+    if (function.inputs.empty() && function.outputs.empty()) {
+      formal_outputs.push_back(wiring.nodes.back().outputs.back());
+      function.outputs.push_back(node.name + "_output");
     }
     if (!options_.share_functions) {
       function.name = unused(node.name);
@@ -446,7 +469,8 @@ class FunctionWriter {
 std::string onnx_model(const Graph& graph, const OnnxOptions& options) {
   FunctionWriter functions(graph, options);
   if (options.hierarchical) functions.write_all();
-  const Wiring wiring = options.hierarchical ? functions.body(0) : wire_level(graph, options.level);
+  Wiring wiring = options.hierarchical ? functions.body(0) : wire_level(graph, options.level);
+  if (!options.hierarchical) give_every_node_a_wire(graph, &wiring);
 
   std::string bytes;
   pbf_writer out(bytes);

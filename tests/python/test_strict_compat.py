@@ -53,10 +53,8 @@ assert "pandas" not in sys.modules and "torch" not in sys.modules
     "statement",
     [
         "from msit_llm import compare_data",
-        "from msit_llm import atb_json_to_onnx",
         "import ait_llm; ait_llm.Analyzer",
         "from llm import CaseFilter",
-        "from llm.common.json_fitter import atb_json_to_onnx",
         "from msit_llm.dump.torchair_dump import get_ge_dump_config",
     ],
 )

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from assay_msit.later import not_yet
+"""Old name of assay.topology.atb_json_to_onnx."""
 
-__getattr__ = not_yet(__name__)
+from assay.topology import atb_json_to_onnx
+
+__all__ = ["atb_json_to_onnx"]
