@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add_show_command(app, exit_status);
   add_convert_command(app, exit_status);
   add_doctor_command(app, exit_status);
+  add_graph_command(app, exit_status);
 
   if (argc <
       2) {  // what a newcomer types first deserves the help, a script still sees that nothing was asked

@@ -17,7 +17,7 @@
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "cli/dump/elf.hpp"
-//TOPO#include "cli/topology_files.hpp"
+#include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
 
 namespace assay::cli {
@@ -187,7 +187,16 @@ void merge_statistics(bool as_text, DumpResults* results) {
 
 void convert_topologies(const std::string& scratch, DumpResults* results) {
   std::ifstream list(scratch + "/subprocess_info.txt");
-  (void)results;
+  ShapeCache shapes;
+  for (std::string path; std::getline(list, path);) {
+    if (path.empty()) continue;
+    const Result<std::string> written = write_onnx_beside(path, -1, &shapes);
+    if (written) {
+      results->graphs.push_back(*written);
+    } else {
+      results->warnings.push_back("no graph of a topology: " + sentence(written.error()));
+    }
+  }
 }
 
 // ---- what was lost, and why ----

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dump command around a program that plays the acceleration library: examples/atb_host, in both string ABIs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from assay_command import run
+
+EVERYTHING = ["--type", "model", "layer", "op", "kernel", "tensor", "cpu_profiling", "onnx", "-tiling", "-er", "all"]
+
+
+@pytest.fixture(scope="session")
+def hosts(atb_homes):
+    folder = atb_homes[1].parent
+    return {abi: folder / f"atb_host_abi{abi}" for abi in (0, 1)}
+
+
+def dump(output: Path, *words, name="assay"):
+    return (
+        run("dump", "--host", "atb", "-o", output, *words)
+        if name == "assay"
+        else run("llm", "dump", "-o", output, *words, name=name)
+    )
+
+
+def root_of(output: Path, pattern="msit_dump_*") -> Path:
+    (root,) = output.glob(pattern)
+    return root
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Relative path -> content, with the process id taken out of both; without what is about the process itself."""
+    pid = re.search(r"probe_summary_(\d+)", " ".join(p.name for p in root.iterdir())).group(1)
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not path.name.startswith(("probe_summary", "manifest")):
+            content = path.read_bytes().replace(str(root).encode(), b"ROOT")
+            found[str(path.relative_to(root)).replace(pid, "PID")] = content.replace(pid.encode(), b"PID")
+    return found
+
+
+@pytest.fixture(scope="session")
+def full_run(hosts, tmp_path_factory):
+    output = tmp_path_factory.mktemp("full") / "out"
+    done = dump(output, *EVERYTHING, "--", hosts[1])
+    assert done.returncode == 0, done.stderr
+    return done, root_of(output)
+
+
+def test_the_program_computes_the_same_with_and_without_us(hosts, full_run):
+    done, _ = full_run
+    assert done.stdout == run_plain(hosts[1])
+
+
+def run_plain(host) -> str:
+    import subprocess
+
+    return subprocess.run([host], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def test_both_string_abis_give_the_same_tree(hosts, full_run, tmp_path):
+    done = dump(tmp_path / "out", *EVERYTHING, "--", hosts[0])
+    assert done.returncode == 0, done.stderr
+    theirs = tree(root_of(tmp_path / "out"))
+    assert theirs == tree(full_run[1])
+    assert len(theirs) > 1000
+
+
+def test_every_kind_of_file_is_there(full_run):
+    done, root = full_run
+    kinds = {path.name for path in root.iterdir() if path.is_dir()}
+    assert kinds == {
+        "tensors",
+        "tiling",
+        "layer",
+        "model",
+        "operation_io_tensors",
+        "kernel_io_tensors",
+        "cpu_profiling",
+    }
+    manifest = json.loads((root / "manifest.json").read_text())
+    bins = list((root / "tensors").rglob("*.bin"))
+    assert manifest["captured"] == manifest["planned"] == len(bins)
+    assert manifest["missed"] == []
+    assert manifest["exit_status"] == 0
+    assert f"{len(bins)} tensors" in done.stderr
+
+
+def test_every_topology_becomes_a_graph_and_the_scratch_folder_goes(full_run):
+    onnx = pytest.importorskip("onnx")
+    _, root = full_run
+    jsons = {path.with_suffix("") for kind in ("layer", "model") for path in (root / kind).rglob("*.json")}
+    graphs = {path.with_suffix("") for kind in ("layer", "model") for path in (root / kind).rglob("*.onnx")}
+    assert jsons == graphs
+    assert jsons
+    for graph in graphs:
+        onnx.checker.check_model(onnx.load(f"{graph}.onnx"))
+    assert [path.name for path in root.parent.iterdir()] == [root.name]
+
+
+def test_the_statistics_become_a_table_in_place_of_the_text(hosts, tmp_path):
+    done = dump(tmp_path / "out", "--type", "cpu_profiling", "--", hosts[1], "--atb", "8.0")
+    folder = next((root_of(tmp_path / "out") / "cpu_profiling").iterdir())
+    assert done.returncode == 0
+    assert {path.suffix for path in folder.iterdir()} == {".csv"}
+    with open(sorted(folder.iterdir())[0], newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {"opname", "execute_totalTime", "setup_totalTime", "setup_opsInitLuanchBufferTime"} <= set(rows[0])
+    assert len({row["opname"] for row in rows}) == len(rows) > 3
+
+
+def test_ait_leaves_the_text_form_below_ait_dump(hosts, tmp_path):
+    done = dump(tmp_path / "out", "--type", "cpu_profiling", "tensor", "--exec", f"{hosts[1]} --atb 8.0", name="ait")
+    assert done.returncode == 0, done.stderr
+    root = root_of(tmp_path / "out", "ait_dump")
+    text = next((root / "cpu_profiling").rglob("operation_statistic_1.txt")).read_text()
+    assert re.match(r"\w+:\n\[execute\] .*\n\[setup\] totalTime:.*\n\n", text)
+    # -time 1, the default of its documents: all after the operation
+    assert {path.parent.name for path in (root / "tensors").rglob("*.bin")} == {"after"}
+
+
+@pytest.mark.parametrize("name", ["msit", "ait"])
+def test_old_names_capture_the_same_tensors_with_the_same_options(hosts, full_run, tmp_path, name):
+    done = dump(tmp_path / "out", "-time", "3", "--type", "tensor", "-er", "0,0", "--exec", str(hosts[1]), name=name)
+    assert done.returncode == 0, done.stderr
+    theirs = {k: v for k, v in tree(next((tmp_path / "out").iterdir())).items() if k.startswith("tensors")}
+    ours = {k: v for k, v in tree(full_run[1]).items() if k.startswith("tensors/0_PID/0/")}
+    assert theirs == ours
+
+
+# ---- what was lost, and why ----
+
+
+@pytest.mark.parametrize(("how", "status"), [("_exit", 0), ("kill", 137), ("abort", 134)])
+def test_what_a_killed_process_had_still_queued_is_counted(hosts, tmp_path, how, status):
+    done = dump(tmp_path / "out", "-er", "all", "--", hosts[1], "--exit", how)
+    root = root_of(tmp_path / "out")
+    manifest = json.loads((root / "manifest.json").read_text())
+    stored = len(list((root / "tensors").rglob("*.bin")))
+    assert done.returncode == status
+    assert manifest["captured"] in (stored, stored - 1)  # killed between the rename and the count
+    (process,) = manifest["processes"]
+    assert process["complete"] is False
+    if missing := manifest["planned"] - manifest["captured"]:
+        assert f"{missing} tensor" in done.stderr
+        assert "--sync writes at once" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["_exit", "kill"])
+def test_written_at_once_nothing_is_lost(hosts, full_run, tmp_path, how):
+    done = dump(tmp_path / "out", "--sync", "--type", "tensor", "-er", "all", "--", hosts[1], "--exit", how)
+    theirs = {k: v for k, v in tree(root_of(tmp_path / "out")).items() if k.startswith("tensors")}
+    assert theirs == {k: v for k, v in tree(full_run[1]).items() if k.startswith("tensors")}
+    assert "missing" not in done.stderr
+
+
+def test_graphs_and_tables_are_made_after_a_failure_too(hosts, tmp_path):
+    words = ["--type", "onnx", "cpu_profiling", "--", hosts[1], "--exit", "kill"]
+    done = dump(tmp_path / "out", *words)
+    root = root_of(tmp_path / "out")
+    assert done.returncode == 137
+    assert list(root.rglob("*.onnx"))
+    assert not list(root.rglob("operation_statistic_*.txt"))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [root.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-ids", "77"], "no operation matches -ids '77' or -opname ''"),
+        (["-opname", "nothing"], "no operation matches -ids '' or -opname 'nothing'"),
+        (["-er", "90,99"], "no run of an operation was in the range 90,99 (-er)"),
+        (["-device", "3"], "no operation ran on device 3 (--device-id)"),
+    ],
+)
+def test_a_choice_that_fits_nothing_is_told(hosts, tmp_path, words, why):
+    done = dump(tmp_path / "out", *words, "--", hosts[1])
+    assert done.returncode == 0
+    assert f"assay: warning: no tensor was captured: {why}\n" in done.stderr
+
+
+def test_a_child_after_fork_has_its_own_folder(hosts, tmp_path):
+    done = dump(tmp_path / "out", "--", hosts[1], "--exit", "fork")
+    root = root_of(tmp_path / "out")
+    pids = {path.name for path in (root / "tensors").iterdir()}
+    assert len(pids) == 2
+    assert "of 2 processes" in done.stderr
+
+
+def test_the_configuration_file_chooses(hosts, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"dump_enable":"true","er":"0,0","ids":"1","child":"false","device":""}')
+    config.chmod(0o640)
+    done = dump(tmp_path / "out", "--type", "tensor", "-config", config, "--", hosts[1])
+    assert done.returncode == 0, done.stderr
+    tops = {path.parent.parent.name for path in (root_of(tmp_path / "out") / "tensors").rglob("*.bin")}
+    assert len(tops) == 1
+    assert tops.pop().startswith("1_")
+
+
+# ---- errcheck ----
+
+
+@pytest.mark.parametrize("name", ["assay", "msit"])
+def test_errcheck_names_the_kernels_that_overflow(hosts, tmp_path, name):
+    words = ["-o", tmp_path, "--", hosts[1], "--overflow"]
+    done = run("errcheck", *words) if name == "assay" else run("llm", "errcheck", *words, name=name)
+    (result,) = tmp_path.glob("msit_overflow_res_*.txt")
+    first = result.read_text().splitlines()[0]
+    assert re.fullmatch(r"Overflow detected! Operator name: \w+:\w+", first)
+    assert first in done.stderr
+    assert done.returncode == (1 if name == "assay" else 0)
+    assert result.stat().st_mode & 0o777 == 0o600
+
+
+def test_errcheck_stops_at_the_first_when_asked(hosts, tmp_path):
+    done = run("errcheck", "--exit", "-o", tmp_path, "--", hosts[1], "--overflow")
+    (result,) = tmp_path.glob("msit_overflow_res_*.txt")
+    assert len(result.read_text().splitlines()) == 1
+    assert done.returncode == 3  # the host's own status for a failed operation
+
+
+def test_errcheck_of_a_healthy_program_finds_nothing(hosts, tmp_path):
+    done = run("errcheck", "-o", tmp_path, "--", hosts[1])
+    assert (done.returncode, done.stderr) == (0, "assay: no overflow was reported\n")
