@@ -5,9 +5,11 @@
 //
 //   usage: probe_script STEP...          stdout: one line "done" at the end, nothing else
 //   The folders of tensors begin with "0_<pid>" as the real ones do, unless `pid=TEXT` was given.
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -354,6 +356,56 @@ struct LateCaller {
 };
 LateCaller late_caller;
 
+// One of our threads has the probe's name and runs with every signal blocked that can be.
+bool writer_thread_is_quiet() {
+  DIR* tasks = opendir("/proc/self/task");
+  if (tasks == nullptr) return false;
+  bool quiet = false;
+  while (const dirent* entry = readdir(tasks)) {
+    const std::string folder = std::string("/proc/self/task/") + entry->d_name;
+    std::ifstream name_file(folder + "/comm");
+    std::string name;
+    std::getline(name_file, name);
+    if (name != "assay-probe") continue;
+    std::ifstream status(folder + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("SigBlk:", 0) != 0) continue;
+      const unsigned long long blocked = std::stoull(line.substr(7), nullptr, 16);
+      const auto is_blocked = [blocked](int signal) { return (blocked >> (signal - 1) & 1) != 0; };
+      quiet = is_blocked(SIGINT) && is_blocked(SIGTERM) && is_blocked(SIGALRM) &&
+              is_blocked(SIGCHLD) && is_blocked(SIGUSR1) && is_blocked(SIGXFSZ);
+    }
+  }
+  closedir(tasks);
+  return quiet;
+}
+
+// A tensor for whose copy no memory is left.
+void save_without_memory() {
+  std::vector<unsigned char> big(64 << 20);
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  std::ifstream statm("/proc/self/statm");
+  unsigned long long pages = 0;
+  statm >> pages;
+  const rlimit tight{static_cast<rlim_t>(pages) * 4096 + (8 << 20), before.rlim_max};
+  setrlimit(RLIMIT_AS, &tight);
+  save("4", "67108864", big.data(), big.size(), "outtensor0.bin");
+  setrlimit(RLIMIT_AS, &before);
+}
+
+// A timer that ends the host while the main thread saves one tensor after another.
+void exit_in_handler() {
+  struct sigaction action{};
+  action.sa_handler = [](int) { std::exit(9); };
+  sigaction(SIGALRM, &action, nullptr);
+  itimerval soon{};
+  soon.it_value.tv_usec = 20'000;
+  std::vector<unsigned char> big(4 << 20, 1);
+  setitimer(ITIMER_REAL, &soon, nullptr);
+  while (true) save("4", "4194304", big.data(), big.size(), "outtensor0.bin");
+}
+
 // What a library must leave as it found it.
 bool host_state_is_untouched() {
   errno = 77;
@@ -408,6 +460,17 @@ void step(const std::string& text) {
   if (name == "fork_exit_now") {
     if (forked(_exit) != 0) std::exit(3);
   }
+  if (name == "thread") {
+    // It names itself once it runs; on a busy machine that may be later than now.
+    bool quiet = false;
+    for (int i = 0; i < 100'000 && !quiet; ++i) {
+      quiet = writer_thread_is_quiet();
+      std::this_thread::yield();
+    }
+    if (!quiet) std::exit(10);
+  }
+  if (name == "no_memory") save_without_memory();
+  if (name == "exit_in_handler") exit_in_handler();
   if (name == "late") late_caller.armed = true;
   if (name == "state" && !host_state_is_untouched()) std::exit(4);
   if (name == "locale" && std::setlocale(LC_ALL, value.c_str()) == nullptr) std::exit(5);
@@ -424,7 +487,9 @@ void step(const std::string& text) {
     setrlimit(RLIMIT_FSIZE, &limit);
   }
   if (name == "descriptor_limit") {
-    const rlimit limit{static_cast<rlim_t>(std::atoi(value.c_str())), RLIM_INFINITY};
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(std::atoi(value.c_str()));
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (name == "config") Probe::UpdateConfig();
