@@ -21,13 +21,14 @@ _assay_options() {
     show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
     convert) echo "--help --format --name --member --step --rank --dtype --force -h" ;;
     doctor) echo "--help --json --timeout -h" ;;
+    graph) echo "--help --output --level --style --share-functions --compat-attributes --csv --diff --json -o -h" ;;
     esac
 }
 
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "dump errcheck compare show convert doctor --help --version" "$word"
+        _assay_words "dump errcheck compare show convert doctor graph --help --version" "$word"
         return
     fi
     case $previous in
@@ -37,6 +38,7 @@ _assay() {
     --layout) _assay_words "native strict" "$word" ;;
     --host) _assay_words "auto atb torch" "$word" ;;
     --log-level | -l) _assay_words "debug info warning error fatal critical" "$word" ;;
+    --style) _assay_words "flat hierarchical me all" "$word" ;;
     --format) _assay_words "npy pth safetensors txt csv" "$word" ;;
     --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;
     *)
