@@ -13,7 +13,7 @@ struct OnnxOptions {
   bool hierarchical = false;     // every graph node becomes a local function
   bool share_functions = false;  // hierarchical: graphs that differ in their numbers only share one
   bool compat_attributes = false;  // attributes as the original wrote them: FLOATS and STRINGS only
-  std::string document;            // graph.doc_string: where the file comes from
+  std::string document = {};       // graph.doc_string: where the file comes from
 };
 
 /// A ModelProto of IR version 8 with every name written once, every graph input and output typed, and the operator sets
