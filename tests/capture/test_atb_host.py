@@ -3,7 +3,8 @@
 
 Two oracles: a model of the documented call sequence in Python, held against the log of a preloaded library that writes
 down every call; and every operation recomputed in float64 from the inputs and parameters that a probe stored of it.
-The probe is a naive one (tests/capture/hosts/naive_probe.cpp), so nothing of ours stands between host and oracle.
+The probe is a naive one (tests/capture/hosts/naive_probe.cpp), so nothing of ours stands between host and oracle; what
+our probe stores is then held against what the naive one stores.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST = Path(os.environ.get("ASSAY_BUILD", ROOT / "build" / "release")) / "examples" / "atb_host"
+BUILD = Path(os.environ.get("ASSAY_BUILD", ROOT / "build" / "release")).absolute()
+HOST = BUILD / "examples" / "atb_host"
+OUR_PROBE = BUILD / "lib" / "assay" / "libatb_probe.so"
 
 
 def run_host(*arguments, abi=1, preload=None, status=0, **variables):
-    """Runs the host, with a preloaded library of the same string ABI; returns the completed process."""
+    """Runs the host with a preloaded library, by path or by a name that has a build for each string ABI."""
     program = HOST / f"atb_host_abi{abi}"
     assert program.exists(), f"{program} is not built; set ASSAY_BUILD to a build folder made with ASSAY_BUILD_TESTS=ON"
     environment = {**os.environ, **{key: str(value) for key, value in variables.items()}}
     if preload:
-        environment["LD_PRELOAD"] = str(HOST / f"{preload}_abi{abi}.so")
+        environment["LD_PRELOAD"] = str(preload if isinstance(preload, Path) else HOST / f"{preload}_abi{abi}.so")
     done = subprocess.run(
         [str(program), *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=60
     )
@@ -749,6 +752,37 @@ def test_output_is_the_same_with_any_probe(tmp_path, dtype):
             folder.mkdir()
             variables = {"NAIVE_PROBE_DIR": folder, "NAIVE_PROBE_MODE": mode}
             assert run_host("--dtype", dtype, abi=abi, preload="naive_probe", **variables).stdout == plain
+
+
+def tensor_files(folder):
+    """Returns {path below the device folder: bytes} of what is below {device}_{pid}."""
+    (device,) = folder.iterdir()
+    return {path.relative_to(device).as_posix(): path.read_bytes() for path in device.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("abi", [0, 1])
+@pytest.mark.parametrize("arguments", [[], ["--dtype", "bf16", "--atb", "8.0"], ["--atb", "9.1"]], ids=" ".join)
+def test_our_probe_stores_what_the_naive_one_stores(tmp_path, abi, arguments):
+    # Given the same run under both probes, with the settings that the dump command uses by default
+    naive, ours = tmp_path / "naive", tmp_path / "ours"
+    naive.mkdir()
+    ours.mkdir()
+    plain = run_host(*arguments, abi=abi, preload="naive_probe", NAIVE_PROBE_DIR=naive).stdout
+    settings = {
+        "ATB_OUTPUT_DIR": f"{ours}/",
+        "ATB_DUMP_TYPE": "tensor",
+        "ATB_SAVE_TENSOR": 1,
+        "ATB_SAVE_TENSOR_TIME": 1,
+        "ATB_SAVE_TENSOR_IN_BEFORE_OUT_AFTER": 1,
+        "ATB_SAVE_TENSOR_RANGE": "0,9",
+        "ATB_SAVE_TENSOR_PART": 2,
+        "ATB_SAVE_CHILD": 1,
+    }
+    assert run_host(*arguments, abi=abi, preload=OUR_PROBE, **settings).stdout == plain
+    # Then every file is there under the same name, with the same bytes: header, data and parameters
+    expected_files, files = tensor_files(naive), tensor_files(ours / "msit_dump" / "tensors")
+    assert files.keys() == expected_files.keys()
+    assert [name for name in files if files[name] != expected_files[name]] == []
 
 
 def test_releases_and_parallel_contexts_compute_the_same():
