@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace assay {
 
@@ -41,10 +42,30 @@ Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
   return {};
 }
 
+namespace {
+
+// A host that has closed its standard streams still prints to 0, 1 and 2; a file of ours must not
+// be there.
+int above_standard_streams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int reason = errno;
+  ::close(fd);
+  errno = reason;
+  return moved;
+}
+
+}  // namespace
+
 Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
   const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-  if (fd < 0) return fail(errno_error(errno, "create", path));
+  const int fd = above_standard_streams(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  if (fd < 0) {
+    Error error = errno_error(errno, "create", path);
+    ::unlink(temporary.c_str());
+    return fail(std::move(error));
+  }
   Status status = write_all(fd, content, path);
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
   if (status && ::rename(temporary.c_str(), path.c_str()) != 0) {

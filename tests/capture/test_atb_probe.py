@@ -81,6 +81,19 @@ def test_both_string_abis_leave_identical_trees(tmp_path):
     assert len(trees[0]) > 50
 
 
+def test_a_library_without_the_newest_questions_leaves_the_same_tree(tmp_path):
+    """Before CANN 8.3 there is neither UpdateConfig nor IsSaveTensorInSpecificDir."""
+    new = run(tmp_path / "new", "pid=7", "nested=2", ATB_DUMP_TYPE=ALL_TYPES)
+    old = run(tmp_path / "old", "old", "pid=7", "nested=2", ATB_DUMP_TYPE=ALL_TYPES)
+    assert old.summary["asked"]["in_dir"] == 0 < new.summary["asked"]["in_dir"]
+    assert without_pid(old.dump) == without_pid(new.dump)
+    config = tmp_path / "config.json"
+    config.write_text('{"dump_enable":"true","er":"all"}')
+    config.chmod(0o600)
+    steered = run(tmp_path / "steered", "old", "two", ATB_DUMP_CONFIG=str(config))
+    assert "does not ask about folders" in steered.summary["notes"][0]
+
+
 def test_statistics_and_descriptions(tmp_path):
     ran = run(tmp_path / "stats", "pid=7", "again", ATB_SAVE_TENSOR_STATISTICS="1", ASSAY_PROBE_STATISTICS_TEXT="f")
     name = "0_7/0/0_LinearOperation/before/intensor0.bin"
@@ -394,6 +407,15 @@ def test_a_file_that_took_the_place_of_stderr_stays_clean(tmp_path):
     ran = run(tmp_path / "out", "two", f"steal_stderr={mine}", "odd")
     assert ran.status == 0 and ran.summary["skipped"]["size"] == 5
     assert mine.read_bytes() == b""
+
+
+def test_no_file_of_ours_takes_the_place_of_a_standard_stream(tmp_path):
+    """A host that closed its streams still prints to 0, 1 and 2. Here no other descriptor is left: we rather fail."""
+    ran = run(tmp_path, "again", "close_stdin", "descriptor_limit=3", "two", ASSAY_PROBE_SYNC="1")
+    assert (ran.status, ran.stdout) == (0, "done\n")
+    (page,) = ran.dump.glob("probe_status_*")
+    counters = status_page_counters(page.read_bytes())
+    assert counters["failed"] == 5 * 3 * 2 and counters["written"] == 2 * 3 * 2
 
 
 def test_a_file_size_limit_ends_nothing(tmp_path):

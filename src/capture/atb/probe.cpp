@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "capture/atb/host_guard.hpp"
@@ -112,9 +113,12 @@ int64_t coarse_ms() {
 }
 
 void publish(const Settings& settings) {
-  for (const std::string& warning : settings.warnings) tell(LogLevel::Warning, warning);
   current_settings.store(new Settings(settings), std::memory_order_release);
   gates.store(gates_of(settings), std::memory_order_release);
+}
+
+void tell_all(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) tell(LogLevel::Warning, warning);
 }
 
 // Under the lock. A file that cannot be used leaves the old values as they are.
@@ -125,10 +129,14 @@ void load_config() {
     return;
   }
   if (!*config) return;
-  if ((*config)->enabled) {
-    tell(LogLevel::Info, "the configuration file switches the capture on; the model runs slower");
+  const Settings settings = with_config(*environment_settings, *config);
+  tell_all(settings.warnings);
+  const Settings* before = current_settings.load(std::memory_order_relaxed);
+  if (settings.enabled && (before == nullptr || !before->enabled)) {
+    tell(LogLevel::Warning,
+         "the configuration file switches the capture on; the model runs slower");
   }
-  publish(with_config(*environment_settings, *config));
+  publish(settings);
 }
 
 // Under the lock.
@@ -143,6 +151,7 @@ void read_environment() {
     settings->subprocess_list = absolute_path(settings->subprocess_list);
   if (!settings->config_path.empty()) settings->config_path = absolute_path(settings->config_path);
   environment_settings = settings.release();
+  tell_all(environment_settings->warnings);
   if (environment_settings->config_path.empty()) return publish(*environment_settings);
   config_file = new DynamicConfigFile(environment_settings->config_path);
   next_reload_ms.store(coarse_ms() + environment_settings->reload_ms, std::memory_order_relaxed);

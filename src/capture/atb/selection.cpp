@@ -281,6 +281,7 @@ Settings settings_from_environment(const std::function<const char*(const char*)>
 }
 
 Settings with_config(Settings s, const std::optional<DynamicConfig>& config) {
+  s.warnings = {};  // the file's own from here on
   s.enabled = config && config->enabled;
   if (!config) {
     s.range = {};

@@ -14,6 +14,7 @@
 #include <charconv>
 #include <chrono>
 #include <ctime>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -134,7 +135,6 @@ writer::AtbTreeOptions tree_options(const Settings& settings, const SessionOptio
   writer::AtbTreeOptions tree;
   tree.root = options.root;
   tree.process = std::to_string(options.pid);
-  tree.link_identical = settings.link_identical;
   tree.remember_files = settings.has(kTensor) && (settings.has(kOp) || settings.has(kKernel));
   if (!settings.subprocess_list.empty()) {
     tree.subprocess_list = settings.subprocess_list + "/subprocess_info.txt";
@@ -240,7 +240,7 @@ void Session::count(uint64_t ProbeCounters::* counter, uint64_t amount) {
 void Session::add_note(std::string_view sentence) {
   const std::lock_guard lock(small_mutex_);
   for (auto& note : page_->notes) {
-    if (note[0] != '\0' && std::string_view(note).substr(0, 60) == sentence.substr(0, 60)) return;
+    if (std::string_view(note) == sentence.substr(0, sizeof(note) - 1)) return;
     if (note[0] != '\0') continue;
     formats::set_status_text(note, sizeof(note), sentence);
     return;
@@ -259,7 +259,6 @@ void Session::fail_with(const Error& error) {
 void Session::skip(uint64_t ProbeCounters::* counter, std::string_view sentence) {
   count(counter);
   if (sentence.empty()) return;
-  add_note(sentence);
   const auto bit = uint64_t{1} << ((reinterpret_cast<const char*>(&(page_->counters.*counter)) -
                                     reinterpret_cast<const char*>(&page_->counters)) /
                                    static_cast<std::ptrdiff_t>(sizeof(uint64_t)));
@@ -268,6 +267,7 @@ void Session::skip(uint64_t ProbeCounters::* counter, std::string_view sentence)
     if ((told_skips_ & bit) != 0) return;
     told_skips_ |= bit;
   }
+  add_note(sentence);
   tell(LogLevel::Warning, sentence);
 }
 
@@ -328,7 +328,11 @@ void Session::run_direct(const std::function<void()>& job) {
 
 void Session::run_job(const std::function<void()>& job) {
   const std::lock_guard lock(tree_mutex_);
-  job();
+  try {
+    job();
+  } catch (const std::exception& exception) {
+    fail_with(Error{Errc::Internal, {}, {}, std::string("exception: ") + exception.what()});
+  }
 }
 
 std::string Session::summary_path() const {
@@ -388,6 +392,12 @@ void Session::see_device(std::string_view path) {
 
 void Session::save_tensor(const Settings& settings, const TensorArguments& tensor) {
   count(&ProbeCounters::tensors_seen);
+  if (!settings.config_path.empty() && page_->counters.asked_in_dir == 0) {
+    add_note(
+        "this library does not ask about folders (it is older than CANN 8.3): ids, names and child "
+        "of "
+        "the configuration file have no effect");
+  }
   if (part_verdict(settings, tensor.path) != FileVerdict::Keep)
     return skip(&ProbeCounters::skipped_part, "");
   if (tensor.size_bytes == 0 || tensor.size_bytes > kMaxTensorBytes) {
@@ -488,7 +498,6 @@ void Session::store_tensor(TensorJob& job) {
     fail_with(status.error());
   writer::AtbRecord record;
   record.path = job.path;
-  record.header_bytes = job.header_bytes;
   record.file = ByteSpan(job.bytes.get(), job.header_bytes + job.payload_bytes);
   if (job.hash) {
     const formats::AtbAttribute attributes[] = {

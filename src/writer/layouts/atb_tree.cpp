@@ -230,8 +230,7 @@ AtbTree::AtbTree(AtbTreeOptions options) : options_(std::move(options)) {
 
 Result<AtbTree::Stored> AtbTree::write_record(const AtbRecord& record) {
   const std::string path = options_.root + "/tensors/" + record.path;
-  const bool may_link = options_.link_identical && record.header_bytes < record.file.size();
-  if (may_link) {
+  if (record.hash) {
     ASSAY_TRY(const bool linked, link_to_identical(record, path));
     if (linked) {
       remember(record.path);
@@ -240,7 +239,7 @@ Result<AtbTree::Stored> AtbTree::write_record(const AtbRecord& record) {
   }
   ASSAY_TRY_STATUS(release_path(path));
   ASSAY_TRY_STATUS(write(path, record.file));
-  if (may_link) record_original(record.hash, path);
+  if (record.hash) record_original(*record.hash, path);
   remember(record.path);
   return Stored::File;
 }
@@ -434,7 +433,7 @@ Status AtbTree::list_topology(const std::string& path) {
 }
 
 Result<bool> AtbTree::link_to_identical(const AtbRecord& record, const std::string& path) {
-  const auto found = originals_.find(record.hash);
+  const auto found = originals_.find(*record.hash);
   if (found == originals_.end()) return false;
   const std::string target = found->second;
   if (!file_equals(target, record.file)) return false;

@@ -46,7 +46,6 @@ inline constexpr unsigned kAtbFolderMode = 0750;
 struct AtbTreeOptions {
   std::string root;             // absolute, exists
   std::string process;          // "4711"
-  bool link_identical = false;  // a tensor whose record exists becomes a relative link to it
   bool remember_files = false;  // for the file columns of the lists
   std::string subprocess_list;  // file that gets the paths of topology files; "" for none
   std::string overflow_file;    // absolute; "" for none
@@ -56,10 +55,11 @@ struct AtbTreeOptions {
 
 /// A tensor's file as it will lie on disk.
 struct AtbRecord {
-  std::string path;   // below tensors/, as atb_relative_path() gives it
-  uint64_t hash = 0;  // of link_identical; only for records with payload
-  size_t header_bytes = 0;
-  ByteSpan file;  // header and payload
+  std::string path;  // below tensors/, as atb_relative_path() gives it
+  ByteSpan file;     // header and payload
+  /// atb_record_hash() of a record with payload: if a file with the same bytes exists, the tensor
+  /// becomes a relative link to it. Nothing: a file of its own.
+  std::optional<uint64_t> hash{};
 };
 
 /// A row of the operation or kernel list.

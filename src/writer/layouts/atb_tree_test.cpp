@@ -41,7 +41,6 @@ class AtbTreeTest : public ::testing::Test {
     file_ = header + std::string(payload);
     AtbRecord record;
     record.path = path;
-    record.header_bytes = header.size();
     record.file = as_bytes(file_);
     record.hash = atb_record_hash(attributes, as_bytes(payload));
     return tree.write_record(record).value();
@@ -139,9 +138,7 @@ TEST_F(AtbTreeTest, ComesBackAfterSomebodyRemovedItsFolders) {
 }
 
 TEST_F(AtbTreeTest, LinksIdenticalTensorsRelativelySoThatADumpCanBeMoved) {
-  AtbTreeOptions linking = options();
-  linking.link_identical = true;
-  AtbTree tree(linking);
+  AtbTree tree(options());
   EXPECT_EQ(store(tree, "0_1/0/2_A/after/outtensor0.bin", "abc"), AtbTree::Stored::File);
   EXPECT_EQ(store(tree, "0_1/1/3_B/before/intensor0.bin", "abc"), AtbTree::Stored::Link);
   EXPECT_EQ(store(tree, "0_1/1/3_B/before/intensor1.bin", "abd"), AtbTree::Stored::File);
@@ -158,9 +155,7 @@ TEST_F(AtbTreeTest, LinksIdenticalTensorsRelativelySoThatADumpCanBeMoved) {
 }
 
 TEST_F(AtbTreeTest, OverwritingAFileThatLinksLeadToLeavesThemTheirBytes) {
-  AtbTreeOptions linking = options();
-  linking.link_identical = true;
-  AtbTree tree(linking);
+  AtbTree tree(options());
   store(tree, "0_1/0/1_A/after/outtensor0.bin", "old");
   store(tree, "0_1/0/2_B/after/outtensor0.bin", "old");
   store(tree, "0_1/0/3_C/after/outtensor0.bin", "old");
@@ -175,16 +170,21 @@ TEST_F(AtbTreeTest, OverwritingAFileThatLinksLeadToLeavesThemTheirBytes) {
   EXPECT_EQ(payload("tensors/0_1/0/4_D/after/outtensor0.bin"), "old");
 }
 
+TEST_F(AtbTreeTest, WithoutAHashEveryTensorIsAFile) {
+  AtbTree tree(options());
+  const std::string file = formats::atb_bin_header({}, 3) + "abc";
+  for (const char* path : {"0_1/0/1_A/after/outtensor0.bin", "0_1/0/2_B/after/outtensor0.bin"}) {
+    EXPECT_EQ(tree.write_record({path, as_bytes(file), {}}).value(), AtbTree::Stored::File);
+  }
+}
+
 TEST_F(AtbTreeTest, EqualHashesOfDifferentBytesAreNotLinked) {
-  AtbTreeOptions linking = options();
-  linking.link_identical = true;
-  AtbTree tree(linking);
+  AtbTree tree(options());
   const std::string header = formats::atb_bin_header({}, 3);
   const std::string first = header + "abc";
   const std::string second = header + "xyz";
   AtbRecord record;
   record.hash = 42;  // a collision
-  record.header_bytes = header.size();
   record.path = "0_1/0/1_A/after/outtensor0.bin";
   record.file = as_bytes(first);
   ASSERT_TRUE(tree.write_record(record).has_value());
@@ -305,7 +305,6 @@ TEST_F(AtbTreeTest, StatisticsParametersTilingAndOverflows) {
 
 TEST_F(AtbTreeTest, AFailedWriteIsAnErrorAndLeavesNoRecord) {
   AtbTreeOptions failing = options();
-  failing.link_identical = true;
   int writes = 0;
   failing.write_file = [&writes](const std::string& path, ByteSpan content,
                                  unsigned mode) -> Status {
@@ -315,7 +314,7 @@ TEST_F(AtbTreeTest, AFailedWriteIsAnErrorAndLeavesNoRecord) {
   AtbTree tree(failing);
   const std::string header = formats::atb_bin_header({}, 3);
   const std::string file = header + "abc";
-  AtbRecord record{"0_1/0/1_A/after/outtensor0.bin", 1, header.size(), as_bytes(file)};
+  AtbRecord record{"0_1/0/1_A/after/outtensor0.bin", as_bytes(file), 1};
   EXPECT_EQ(tree.write_record(record).error().code, Errc::NoSpace);
   // No link to a file that is not there.
   record.path = "0_1/0/2_B/after/outtensor0.bin";

@@ -32,6 +32,16 @@ namespace {
 
 std::string process_text;  // "" for the true pid
 std::string device_text = "0";
+bool has_specific_dir =
+    true;  // releases before CANN 8.3 have neither this question nor UpdateConfig
+
+bool dir_is_wanted(const std::string& dir) {
+  return !has_specific_dir || Probe::IsSaveTensorInSpecificDir(dir);
+}
+
+void update_config() {
+  if (has_specific_dir) Probe::UpdateConfig();
+}
 
 std::string process_name() {
   return process_text.empty() ? std::to_string(getpid()) : process_text;
@@ -143,7 +153,7 @@ void setup(Node& node, uint64_t count, bool first) {
     set_dirs(node, device_text + "_" + process_name() + "/" + std::to_string(count) + "/" +
                        std::to_string(node.ids[0]) + "_" + node.type);
   }
-  Probe::UpdateConfig();
+  update_config();
 }
 
 void fill_tiling(Node& node, const std::vector<unsigned char>& tiling) {
@@ -151,7 +161,7 @@ void fill_tiling(Node& node, const std::vector<unsigned char>& tiling) {
   for (size_t k = 0; k < node.kernels.size(); ++k) {
     const std::string dir = node.dir + "/" + std::to_string(k) + "_" + node.kernels[k];
     if (node.kernel_need[k] && Probe::IsExecuteCountInRange(node.execute_count) &&
-        Probe::IsSaveTiling() && Probe::IsSaveTensorInSpecificDir(dir)) {
+        Probe::IsSaveTiling() && dir_is_wanted(dir)) {
       Probe::SaveTiling(tiling.data(), tiling.size(), dir + "/kernel_tilingdata.bin");
     }
   }
@@ -162,7 +172,7 @@ void run_kernels(Node& node, uint64_t n) {
     const std::string dir = node.dir + "/" + std::to_string(k) + "_" + node.kernels[k];
     const bool need = node.kernel_need[k] != 0;
     if (need && Probe::IsExecuteCountInRange(n) && Probe::IsSaveTensorBefore() &&
-        Probe::IsSaveTensorInSpecificDir(dir)) {
+        dir_is_wanted(dir)) {
       save_group(dir, "before");
     }
     if (Probe::IsOverflowCheck()) {
@@ -175,7 +185,7 @@ void run_kernels(Node& node, uint64_t n) {
                                   described(node.dir, before, "outtensor"));
     }
     if (need && Probe::IsExecuteCountInRange(n) && Probe::IsSaveTensorAfter() &&
-        Probe::IsSaveTensorInSpecificDir(dir)) {
+        dir_is_wanted(dir)) {
       save_group(dir, "after");
     }
   }
@@ -184,8 +194,7 @@ void run_kernels(Node& node, uint64_t n) {
 void execute(Node& node) {
   const uint64_t n = node.execute_count;
   const auto wanted = [&] {
-    return Probe::IsExecuteCountInRange(n) && node.need &&
-           Probe::IsSaveTensorInSpecificDir(node.dir);
+    return Probe::IsExecuteCountInRange(n) && node.need && dir_is_wanted(node.dir);
   };
   if (wanted() && Probe::IsSaveTensorBefore()) save_group(node.dir, "before");
   for (Node& child : node.children) execute(child);
@@ -437,6 +446,7 @@ void step(const std::string& text) {
   const std::string name = text.substr(0, equals);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (name == "pid") process_text = value;
+  if (name == "old") has_specific_dir = false;
   if (name == "device") device_text = value;
   if (name == "nested") nested(std::atoi(value.c_str()));
   if (name == "two") {  // two top-level operations with counts of their own
@@ -478,9 +488,9 @@ void step(const std::string& text) {
     for (int fd = 3; fd < 256; ++fd) close(fd);
   }
   if (name == "steal_stderr") {  // somebody's data file becomes descriptor 2
-    close(2);
-    if (open(value.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600) != 2) std::exit(6);
+    if (dup2(open(value.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2) != 2) std::exit(6);
   }
+  if (name == "close_stdin") close(0);
   if (name == "chdir" && chdir(value.c_str()) != 0) std::exit(7);
   if (name == "file_limit") {
     const rlimit limit{static_cast<rlim_t>(std::atoi(value.c_str())), RLIM_INFINITY};
