@@ -11,6 +11,7 @@ Invariant: whatever goes wrong in here, the script's call is made, once, and not
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import re
@@ -147,11 +148,17 @@ def _never() -> bool:
     return False
 
 
+def _nothing() -> None:
+    return
+
+
 class Injection:
     """The one injection of a process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, import_watch: Any) -> None:
         self.settings = settings
+        self._import_watch = import_watch  # sitecustomize's class
+        self._dynamo_watch: Any = None
         self.thread = _ThreadState()
         self.in_root_call: Callable[[], bool] = _never  # the native half's, once there is a capture
         self.armed = False
@@ -174,6 +181,8 @@ class Injection:
         self._passed_over: dict[str, int] = {}  # class -> outermost calls that were not captured
         self._rank: Optional[int] = None
         self._message = ""
+        self._in_the_way = 0  # compilers at work
+        self._put_back: Callable[[], None] = _nothing
         self._ignored = ""  # the first outermost call that was none of the model at work
         self._reported = False
         self._starting = False  # the configuration being made is ours
@@ -258,6 +267,10 @@ class Injection:
         except Exception as error:
             self._give_up(f"{type(error).__name__}: {error}")
 
+    def forget(self, module: Any) -> None:
+        """The module becomes another: what was captured of it cannot be seen any more, its new calls can."""
+        self._known.pop(id(module), None)
+
     def _remember(self, model: Any) -> None:
         for module in model.modules():
             self._known[id(module)] = weakref.ref(module)
@@ -296,6 +309,7 @@ class Injection:
             self.in_root_call = _capture.in_root_call
             self._rank = _manifest.rank_of_process()
             self._finish_with_multiprocessing()
+            self._give_way_to_compilers()
             first = 0
         else:
             first = self._models[-1].nodes.stop
@@ -356,9 +370,85 @@ class Injection:
         self._rank = _manifest.rank_of_process()
         self._models.append(_Model("", _class_name(model), range(0)))
         self._finish_with_multiprocessing()
+        self._give_way_to_compilers()
         last = self._steps.last if self._steps is not None else None
         if last is not None:
             _remove_after(model, self._registration, last)
+
+    # --- compilers
+
+    def _give_way_to_compilers(self) -> None:
+        """torch.compile, export and scripting look into modules and stop at objects they do not know: ours."""
+        if "torch._dynamo.convert_frame" in sys.modules:
+            self._wrap_dynamo()
+        elif self._dynamo_watch is None:
+            self._dynamo_watch = self._import_watch("torch._dynamo.convert_frame", self._wrap_dynamo)
+            sys.meta_path.insert(0, self._dynamo_watch)
+        self._wrap(sys.modules.get("torch.jit._recursive"), "create_script_module")
+        self._wrap(getattr(torch.fx, "Tracer", None), "trace")  # also make_fx, and with it torch.export
+
+    def _wrap_dynamo(self) -> None:
+        self._wrap(sys.modules.get("torch._dynamo.convert_frame"), "_fullgraph_capture_frame")  # torch.export
+        # Everything else. Callbacks could be registered here, but torch._dynamo.reset() forgets them.
+        handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+        install = getattr(handler, "install_callbacks", None)
+        if handler is None or install is None or hasattr(install, "_assay"):
+            return
+
+        @contextmanager
+        def install_callbacks(*args: Any, **kwargs: Any) -> Iterator[None]:
+            with self.out_of_the_way(), install(*args, **kwargs):
+                yield
+
+        install_callbacks._assay = True  # type: ignore[attr-defined]
+        handler.install_callbacks = install_callbacks
+
+    def _wrap(self, namespace: Any, name: str) -> None:
+        function = getattr(namespace, name, None)
+        if function is None or hasattr(function, "_assay"):
+            return
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self.out_of_the_way():
+                return function(*args, **kwargs)
+
+        wrapper._assay = True  # type: ignore[attr-defined]
+        setattr(namespace, name, wrapper)
+
+    @contextmanager
+    def out_of_the_way(self) -> Iterator[None]:
+        """Nothing of ours is in the modules meanwhile, on any thread."""
+        try:
+            with self._lock:
+                self._in_the_way += 1
+                if self._in_the_way == 1:
+                    self._put_back = self._set_aside()
+        except Exception as error:
+            self._give_up(f"{type(error).__name__}: {error}")
+        try:
+            yield
+        finally:
+            try:
+                with self._lock:
+                    self._in_the_way -= 1
+                    if self._in_the_way == 0:
+                        put_back, self._put_back = self._put_back, _nothing
+                        put_back()
+            except Exception as error:
+                self._give_up(f"{type(error).__name__}: {error}")
+
+    def _set_aside(self) -> Callable[[], None]:
+        if self._capture is not None:
+            return self._capture._set_aside()  # type: ignore[no-any-return]
+        registration = self._registration
+        if registration is None:
+            return _nothing
+        from assay.torch import _hooks
+        from assay.torch.strict import hooks
+
+        put_back = _hooks.set_aside(registration._handles)
+        return lambda: put_back() if hooks._registration is registration else None
 
     # --- the end
 
@@ -388,6 +478,8 @@ class Injection:
         self._close()
 
     def _close(self) -> None:
+        if self._dynamo_watch in sys.meta_path:
+            sys.meta_path.remove(self._dynamo_watch)
         if self._capture is not None:
             self._capture.remove()
         elif self._registration is not None:
@@ -547,8 +639,9 @@ def _make_compile_trap(injection: Injection, original: Any) -> Any:
     is_compiling = _is_compiling_test()
 
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with injection.original_in_place():
+        with injection.out_of_the_way(), injection.original_in_place():
             result = original(self, *args, **kwargs)
+        injection.forget(self)
         compiled = self.__dict__.get("_compiled_call_impl")
         reference = weakref.ref(self)
 
@@ -590,14 +683,11 @@ def _has_state(module: Any) -> bool:
     return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
 
 
-def _leaves(args: Any, kwargs: Any) -> Iterator[Any]:
-    yield from args
-    yield from kwargs.values()
-
-
 def _not_a_run(args: Any, kwargs: Any) -> str:
     """Why a call is not one of the model at work, or an empty string."""
-    if any(type(leaf).__name__ in _TRACERS for leaf in _leaves(args, kwargs)):
+    if torch._C._get_tracing_state() is not None or any(
+        type(leaf).__name__ in _TRACERS for leaf in (*args, *kwargs.values())
+    ):
         return "traced, not run"
     data = sys.modules.get("torch.utils.data")
     if data is not None and data.get_worker_info() is not None:
@@ -629,15 +719,12 @@ def _owner_of(module: Any) -> Any:
 
 def _remove_after(model: Any, registration: Any, last: int) -> None:
     """Takes the hooks out when the call after the last wanted one begins: from then on calls cost what they did."""
-    handles: list[Any] = []
 
     def check(*_: Any) -> None:
         if registration.dumper.token_id > last:
-            for handle in handles:
-                handle.remove()
             registration.remove()
 
-    handles.append(model.register_forward_pre_hook(check))
+    registration._handles.append(model.register_forward_pre_hook(check))
 
 
 def _say(text: str) -> None:
@@ -650,8 +737,11 @@ def _say(text: str) -> None:
 _injection: Optional[Injection] = None
 
 
-def activate() -> None:
+def activate(import_watch: Any) -> None:
     """Starts to look for outermost calls in this process, as ASSAY_TORCH_DUMP says. A second call does nothing.
+
+    Args:
+        import_watch: sitecustomize's class of that name: (module, action) -> a finder for sys.meta_path.
 
     Raises:
         ValueError: the variable is malformed.
@@ -667,7 +757,7 @@ def activate() -> None:
         from assay.torch.strict.determinism import seed_all
 
         seed_all(settings.seed)
-    _injection = Injection(settings)
+    _injection = Injection(settings, import_watch)
     _injection.install()
 
 

@@ -11,14 +11,15 @@ import os
 import sys
 
 
-class _TorchWatch:
-    """A finder that finds nothing itself: it lends the loader of `torch` an exec_module that tells when it is done."""
+class _ImportWatch:
+    """A finder that finds nothing itself: it lends a module's loader an exec_module that tells when it is done."""
 
-    def __init__(self, activate):
-        self._activate = activate
+    def __init__(self, module, action):
+        self._module = module
+        self._action = action
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self._module:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -38,7 +39,7 @@ class _TorchWatch:
             execute(module)  # when it raises, the watch goes on: the import may be tried again
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-                self._activate()
+                self._action()
 
         try:
             # On the instance: the loader stays of its class, and who only asks for the spec sees no difference.
@@ -51,7 +52,7 @@ def _activate():
     try:
         from assay.inject import outermost
 
-        outermost.activate()
+        outermost.activate(_ImportWatch)
     except Exception as error:  # nothing of ours may reach the script
         if isinstance(error, ImportError):
             text = "install the wheel of assay into this Python (" + sys.executable + "): " + str(error)
@@ -88,7 +89,7 @@ def _start():
         if "torch" in sys.modules:
             _activate()
         else:
-            sys.meta_path.insert(0, _TorchWatch(_activate))
+            sys.meta_path.insert(0, _ImportWatch("torch", _activate))
     _run_next_sitecustomize()
 
 

@@ -23,7 +23,7 @@ import torch
 import assay
 from assay import _capture, _manifest
 from assay.errors import Error, FormatError, make_error
-from assay.torch import _topology
+from assay.torch import _hooks, _topology
 from assay.torch._device import DevicePath
 from assay.torch._topology import Pattern
 
@@ -220,6 +220,7 @@ class Capture:
         )
         self._started = _capture.utc_now()
         self._calls: list[Any] = []
+        self._attributes: list[str] = []  # what each of them stands in for
         self._hooks: list[Any] = []
         try:
             self._plan(named)
@@ -261,6 +262,24 @@ class Capture:
         for number in nodes:
             self._plans[number] = replace(self._plans[number], module=_NO_MODULE)
 
+    def _set_aside(self) -> Callable[[], None]:
+        """Takes everything out of the modules for a while; the function returned puts it back."""
+        for call in self._calls:
+            call.remove()
+        put_hooks_back = _hooks.set_aside(self._hooks)
+
+        def put_back() -> None:
+            if self._removed:
+                return
+            for call, attribute in zip(self._calls, self._attributes):
+                try:
+                    call.install(attribute)
+                except TypeError:  # the host has freed that module
+                    continue
+            put_hooks_back()
+
+        return put_back
+
     def _record_weights(self) -> None:
         entries: list[tuple[int, str, torch.Tensor, bool]] = []
         for number, plan in enumerate(self._plans):
@@ -284,7 +303,8 @@ class Capture:
                 self._hooks.append(plan.module.register_forward_hook(after, with_kwargs=True, always_call=True))
                 continue
             self._calls.append(self._session.module_call(plan.module, number))
-            self._calls[-1].install("_call_impl" if plan.via == _topology.VIA_CALL_IMPL else "_compiled_call_impl")
+            self._attributes.append("_call_impl" if plan.via == _topology.VIA_CALL_IMPL else "_compiled_call_impl")
+            self._calls[-1].install(self._attributes[-1])
         for index in range(first_call, len(self._calls)):
             call = self._calls[index]  # no slice: settle() counts references
             call.settle()
@@ -375,6 +395,7 @@ class Capture:
         for hook in self._hooks:
             hook.remove()
         self._calls.clear()
+        self._attributes.clear()
         self._hooks.clear()
         if os.getpid() != self._pid:
             return
