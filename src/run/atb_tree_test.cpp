@@ -443,6 +443,7 @@ formats::ProbeStatus killed_process() {
   status.counters.tensors_linked = 1;
   status.counters.skipped_disk = 4;
   formats::set_status_text(status.first_error, sizeof(status.first_error), "disk full");
+  formats::set_status_text(status.notes[0], sizeof(status.notes[0]), "no id matched");
   return status;
 }
 
@@ -459,8 +460,8 @@ TEST(AtbTree, TellsWhatAKilledProcessLost) {
   EXPECT_EQ(run.coverage.missed[0].node, "process 4711");
   EXPECT_EQ(run.coverage.missed[0].count, 2u) << "5 accepted, 2 written, 1 linked";
   EXPECT_EQ(run.coverage.missed[1].count, 4u);
-  EXPECT_THAT(run.warnings,
-              ElementsAre(HasSubstr("3 of 5 tensors are on disk"), HasSubstr("disk full")));
+  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("3 of 5 tensors are on disk"),
+                                        HasSubstr("disk full"), "process 4711: no id matched"));
 }
 
 TEST(AtbTree, BelievesTheSummaryOfAProcessThatEnded) {
@@ -476,7 +477,7 @@ TEST(AtbTree, BelievesTheSummaryOfAProcessThatEnded) {
   EXPECT_TRUE(run.coverage.complete);
   EXPECT_EQ(run.coverage.captured, 5u);
   EXPECT_THAT(run.coverage.missed, IsEmpty());
-  EXPECT_THAT(run.warnings, IsEmpty());
+  EXPECT_THAT(run.warnings, ElementsAre("process 4711: no id matched"));
 }
 
 TEST(AtbTree, ReadsTheManifestOfTheCommand) {

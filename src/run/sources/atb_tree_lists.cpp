@@ -221,6 +221,7 @@ void add_process(const formats::ProbeSummary& process, Run* run) {
   add_missed(who, "a name that leads out of the dump", counters.skipped_name, run);
   if (!process.first_error.empty())
     run->warnings.push_back(who + ": the first error was: " + process.first_error);
+  for (const std::string& note : process.notes) run->warnings.push_back(who + ": " + note);
 }
 
 uint64_t count_in(const json& object, const char* key) {
@@ -288,6 +289,9 @@ formats::ProbeSummary summary_of(const formats::ProbeStatus& status) {
   summary.tool = text(status.tool, sizeof(status.tool));
   summary.program = text(status.program, sizeof(status.program));
   summary.first_error = text(status.first_error, sizeof(status.first_error));
+  for (const auto& note : status.notes) {
+    if (note[0] != '\0') summary.notes.push_back(text(note, sizeof(note)));
+  }
   return summary;
 }
 
