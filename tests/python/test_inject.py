@@ -205,6 +205,20 @@ def test_steps_and_modules_select(dump):
     assert done.report["models"][0]["steps"] == 5
 
 
+@pytest.mark.slow
+def test_without_statistics_and_bytes_only_what_ran_is_recorded(dump):
+    native = dump(MODEL + "decode(model)\n", statistics=False, full=False)
+    strict = dump(MODEL + "decode(model)\n", statistics=False, full=False, layout="strict", name="strict")
+
+    assert {(r["dtype"], "stats" in r, "file" in r) for r in native.records()} == {
+        ("int64", False, False),
+        ("float32", False, False),
+    }
+    assert native.report["message"] == ""
+    (folder,) = strict.out.glob("*/torch_tensors/*")
+    assert sorted(p.name for p in folder.iterdir()) == ["manifest.json", "model_tree.json"]
+
+
 @pytest.mark.parametrize(
     "settings,sentence",
     [

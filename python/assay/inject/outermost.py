@@ -45,7 +45,7 @@ class Settings:
         steps: text of the steps to record, "" for all: see :func:`parse_steps`.
         modules: globs over dotted module paths, empty for all; a leading "root." is accepted.
         statistics: whether statistics are wanted; together with `full` both are.
-        full: whether all bytes are wanted.
+        full: whether all bytes are wanted; without either, only what ran is recorded (strict: only the tree).
         report_dir: folder of the reports, or "".
         seed: start of all random generators, or None.
     """
@@ -292,7 +292,7 @@ class Injection:
                 {name: model} if name else model,
                 self.settings.output,
                 steps=wanted.tokens() if few and wanted is not None else wanted,
-                data="full" if self.settings.full else "stats",
+                data="full" if self.settings.full else "stats" if self.settings.statistics else "none",
                 include=self._include() or None,
                 exclude=None,
                 inputs=True,
@@ -360,7 +360,9 @@ class Injection:
             )
         finally:
             self._starting = False
-        if settings.modules:
+        if not settings.full and not settings.statistics:
+            config.layer_pattern = re.compile("(?!)")  # matches no name
+        elif settings.modules:
             bare = [pattern[5:] if pattern.startswith("root.") else pattern for pattern in settings.modules]
             texts = [strict_config.name_pattern(p).pattern for b in bare for p in (b, f"root.{b}")]
             config.layer_name = ",".join(settings.modules)
@@ -381,7 +383,7 @@ class Injection:
         """torch.compile, export and scripting look into modules and stop at objects they do not know: ours."""
         if "torch._dynamo.convert_frame" in sys.modules:
             self._wrap_dynamo()
-        elif self._dynamo_watch is None:
+        elif self._dynamo_watch is None and self._import_watch is not None:
             self._dynamo_watch = self._import_watch("torch._dynamo.convert_frame", self._wrap_dynamo)
             sys.meta_path.insert(0, self._dynamo_watch)
         self._wrap(sys.modules.get("torch.jit._recursive"), "create_script_module")
@@ -737,11 +739,12 @@ def _say(text: str) -> None:
 _injection: Optional[Injection] = None
 
 
-def activate(import_watch: Any) -> None:
+def activate(import_watch: Any = None) -> None:
     """Starts to look for outermost calls in this process, as ASSAY_TORCH_DUMP says. A second call does nothing.
 
     Args:
-        import_watch: sitecustomize's class of that name: (module, action) -> a finder for sys.meta_path.
+        import_watch: (module, action) -> a finder for sys.meta_path that tells when the module has been imported;
+            None from the start-up file of an older command.
 
     Raises:
         ValueError: the variable is malformed.
