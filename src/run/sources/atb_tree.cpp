@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -82,6 +81,22 @@ class Reader {
     for (const AtbProcess& process : location_.processes) read_process(process);
     if (!location_.named_below_root) read_listed_processes();
     add_topology();
+    warn_of_leftovers();
+    if (run_->coverage.planned == 0 && run_->coverage.captured == 0)
+      run_->coverage.captured = run_->records.size();
+    if (run_->records.empty() && run_->operations.empty())
+      run_->warnings.push_back("the dump holds no tensors");
+  }
+
+ private:
+  std::vector<FolderEntry> list(const std::string& path) {
+    Result<std::vector<FolderEntry>> entries = list_folder(path, location_.boundary);
+    if (entries) return *std::move(entries);
+    run_->warnings.push_back(entries.error().describe());
+    return {};
+  }
+
+  void warn_of_leftovers() {
     if (unfinished_files_ > 0) {
       run_->coverage.complete = false;
       run_->warnings.push_back("the dump is still being written, or its writer was killed: " +
@@ -97,20 +112,6 @@ class Reader {
           std::to_string(unknown_file_count_) +
           " files have names that this layout does not know and were left out: " + unknown_file_);
     }
-    std::set<std::pair<int, std::string_view>> nodes;
-    for (const TensorRecord& record : run_->records) nodes.insert({record.rank, record.node});
-    if (run_->coverage.planned == 0 && run_->coverage.captured == 0)
-      run_->coverage.captured = run_->records.size();
-    if (nodes.empty() && location_.processes.empty() && run_->operations.empty())
-      run_->warnings.push_back("the dump holds no tensors");
-  }
-
- private:
-  std::vector<FolderEntry> list(const std::string& path) {
-    Result<std::vector<FolderEntry>> entries = list_folder(path, location_.boundary);
-    if (entries) return *std::move(entries);
-    run_->warnings.push_back(entries.error().describe());
-    return {};
   }
 
   // ---- processes and runs ------------------------------------------------------------------------
