@@ -171,7 +171,7 @@ struct Session::TensorJob {
   std::string format;
   std::string dtype;
   std::string dims;
-  std::unique_ptr<std::byte[]> bytes;  // header, then payload
+  BufferPool::Buffer buffer;  // header, then payload
   size_t header_bytes = 0;
   uint64_t payload_bytes = 0;
   bool hash = false;
@@ -183,6 +183,7 @@ Session::Session(const Settings& settings, SessionOptions options)
       generation_(writer::fork_generation()),
       drop_when_full_(settings.drop_when_full),
       disk_reserve_bytes_(settings.disk_reserve_bytes),
+      buffers_(settings.queue_bytes),
       tree_(tree_options(settings, options_)) {}
 
 Result<Session*> Session::open(const Settings& settings, SessionOptions options) {
@@ -197,6 +198,8 @@ Result<Session*> Session::open(const Settings& settings, SessionOptions options)
     session->writer_ = std::make_unique<writer::AsyncWriter>(writer::AsyncWriterOptions{
         .queue_bytes = settings.queue_bytes,
         .on_full = settings.drop_when_full ? writer::FullPolicy::Drop : writer::FullPolicy::Wait,
+        // The host waits for this thread when the queue is full, so it must not come last.
+        .niceness = 0,
         .thread_name = "assay-probe"});
   }
   return session.release();
@@ -467,8 +470,8 @@ void Session::save_tensor(const Settings& settings, const TensorArguments& tenso
   const Admission admission = admit(size_bytes);
   if (admission == Admission::Dropped) return count(&ProbeCounters::tensors_dropped);
   auto job = std::make_shared<TensorJob>();
-  job->bytes = allocate(size_bytes);
-  if (job->bytes == nullptr) {
+  job->buffer = buffers_.take(size_bytes);
+  if (job->buffer.bytes == nullptr) {
     if (admission == Admission::Queue) {
       held_bytes_.fetch_sub(size_bytes);
       writer_->release(size_bytes);
@@ -477,8 +480,10 @@ void Session::save_tensor(const Settings& settings, const TensorArguments& tenso
     count(&ProbeCounters::tensors_failed);
     return fail_with(Error{Errc::Internal, *path, {}, "no memory for a copy of the tensor"});
   }
-  std::memcpy(job->bytes.get(), header.data(), header.size());
-  if (payload_bytes > 0) std::memcpy(job->bytes.get() + header.size(), data, payload_bytes);
+  std::memcpy(job->buffer.bytes.get(), header.data(), header.size());
+  if (payload_bytes > 0) {
+    std::memcpy(job->buffer.bytes.get() + header.size(), data, payload_bytes);
+  }
   job->path = *path;
   job->header_bytes = header.size();
   job->payload_bytes = payload_bytes;
@@ -498,13 +503,14 @@ void Session::store_tensor(TensorJob& job) {
     fail_with(status.error());
   writer::AtbRecord record;
   record.path = job.path;
-  record.file = ByteSpan(job.bytes.get(), job.header_bytes + job.payload_bytes);
+  record.file = ByteSpan(job.buffer.bytes.get(), job.header_bytes + job.payload_bytes);
   if (job.hash) {
     const formats::AtbAttribute attributes[] = {
         {"format", job.format}, {"dtype", job.dtype}, {"dims", job.dims}};
     record.hash = writer::atb_record_hash(attributes, record.file.subspan(job.header_bytes));
   }
   const Result<writer::AtbTree::Stored> stored = tree_.write_record(record);
+  buffers_.give_back(std::move(job.buffer));
   if (!stored) {
     count(&ProbeCounters::tensors_failed);
     return fail_with(stored.error());

@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "base/result.hpp"
+#include "capture/atb/buffer_pool.hpp"
 #include "capture/atb/selection.hpp"
 #include "formats/probe_status.hpp"
 #include "writer/async_writer.hpp"
@@ -102,8 +103,9 @@ class Session {
   const uint32_t generation_;
   const bool drop_when_full_;
   const uint64_t disk_reserve_bytes_;
-  formats::ProbeStatus* page_ = nullptr;         // shared with the status file, or private memory
-  std::string page_path_;                        // "" when private
+  formats::ProbeStatus* page_ = nullptr;  // shared with the status file, or private memory
+  std::string page_path_;                 // "" when private
+  BufferPool buffers_;
   std::unique_ptr<writer::AsyncWriter> writer_;  // null: everything is written by the caller
   std::atomic<bool> finished_{false};
   std::atomic<uint64_t> held_bytes_{0};

@@ -85,7 +85,7 @@ void set_float_extremes(const stats::TensorStats& s, bool is_double, AtbStatisti
   texts->min = number_text(extremes.min, digits, form);
 }
 
-// Through the type itself: a double holds integers up to 2^53 only.
+// Through the type itself: a double holds integers up to 2^53 only, which is enough for 32 bits.
 template <typename Integer>
 void set_integer_extremes(ByteSpan data, AtbStatisticsTexts* texts) {
   Integer max = std::numeric_limits<Integer>::min();
@@ -99,25 +99,12 @@ void set_integer_extremes(ByteSpan data, AtbStatisticsTexts* texts) {
   texts->min = std::to_string(min);
 }
 
-void set_integer_extremes(DType dtype, ByteSpan data, AtbStatisticsTexts* texts) {
-  switch (dtype) {
-    case DType::Int8:
-      return set_integer_extremes<int8_t>(data, texts);
-    case DType::Int16:
-      return set_integer_extremes<int16_t>(data, texts);
-    case DType::Int32:
-      return set_integer_extremes<int32_t>(data, texts);
-    case DType::Int64:
-      return set_integer_extremes<int64_t>(data, texts);
-    case DType::UInt8:
-      return set_integer_extremes<uint8_t>(data, texts);
-    case DType::UInt16:
-      return set_integer_extremes<uint16_t>(data, texts);
-    case DType::UInt32:
-      return set_integer_extremes<uint32_t>(data, texts);
-    default:
-      return set_integer_extremes<uint64_t>(data, texts);
-  }
+void set_integer_extremes(DType dtype, ByteSpan data, const stats::TensorStats& statistics,
+                          AtbStatisticsTexts* texts) {
+  if (dtype == DType::Int64) return set_integer_extremes<int64_t>(data, texts);
+  if (dtype == DType::UInt64) return set_integer_extremes<uint64_t>(data, texts);
+  texts->max = std::to_string(static_cast<int64_t>(statistics.max));
+  texts->min = std::to_string(static_cast<int64_t>(statistics.min));
 }
 
 AtbStatisticsTexts complex_statistics(ByteSpan data, AtbStatisticsForm form) {
@@ -198,7 +185,7 @@ AtbStatisticsTexts atb_statistics(int64_t atb_dtype, ByteSpan data, AtbStatistic
   if (is_float(*dtype)) {
     set_float_extremes(statistics, *dtype == DType::Float64, form, &texts);
   } else {
-    set_integer_extremes(*dtype, data, &texts);
+    set_integer_extremes(*dtype, data, statistics, &texts);
   }
   set_sums(statistics, form, &texts);
   return texts;

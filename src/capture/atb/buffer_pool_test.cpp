@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/atb/buffer_pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace assay::capture::atb {
+namespace {
+
+constexpr uint64_t kMegabyte = 1 << 20;
+
+TEST(BufferPool, GivesTheSameMemoryAgain) {
+  BufferPool pool(4 * kMegabyte);
+  BufferPool::Buffer first = pool.take(kMegabyte);
+  const std::byte* memory = first.bytes.get();
+  pool.give_back(std::move(first));
+  EXPECT_EQ(pool.idle_bytes(), kMegabyte);
+  BufferPool::Buffer second = pool.take(kMegabyte - 100);
+  EXPECT_EQ(second.bytes.get(), memory);
+  EXPECT_EQ(second.capacity_bytes, kMegabyte);
+  EXPECT_EQ(pool.idle_bytes(), 0u);
+}
+
+TEST(BufferPool, WastesNoMoreThanHalfOfABuffer) {
+  BufferPool pool(8 * kMegabyte);
+  pool.give_back(pool.take(4 * kMegabyte));
+  const BufferPool::Buffer small = pool.take(kMegabyte);
+  EXPECT_EQ(small.capacity_bytes, kMegabyte);
+}
+
+TEST(BufferPool, IdleAndUsedStayWithinTheBound) {
+  BufferPool pool(4 * kMegabyte);
+  for (int i = 0; i < 3; ++i) {
+    BufferPool::Buffer a = pool.take(kMegabyte);
+    BufferPool::Buffer b = pool.take(2 * kMegabyte);
+    EXPECT_LE(pool.total_bytes(), 4 * kMegabyte);
+    pool.give_back(std::move(a));
+    pool.give_back(std::move(b));
+  }
+  EXPECT_EQ(pool.idle_bytes(), 3 * kMegabyte);
+  const BufferPool::Buffer large = pool.take(4 * kMegabyte);  // the idle ones make room
+  EXPECT_EQ(pool.total_bytes(), 4 * kMegabyte);
+}
+
+TEST(BufferPool, KeepsNothingLargerThanTheBound) {
+  BufferPool pool(kMegabyte);
+  BufferPool::Buffer large = pool.take(2 * kMegabyte);  // a single tensor may be larger
+  ASSERT_NE(large.bytes, nullptr);
+  pool.give_back(std::move(large));
+  EXPECT_EQ(pool.total_bytes(), 0u);
+}
+
+TEST(BufferPool, SaysNoWithoutMemory) {
+  BufferPool pool(kMegabyte);
+  EXPECT_EQ(pool.take(uint64_t{1} << 60).bytes, nullptr);
+  EXPECT_EQ(pool.total_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace assay::capture::atb
