@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
@@ -145,15 +144,19 @@ class Converter {
     return run::join_path(options_.out, beside(inside, std::string(style.suffix)));
   }
 
-  const topology::ShapeTable* shapes_for(const std::string& file) {
-    if (options_.csv == "none") return nullptr;
-    if (options_.csv == "auto") return &cache_.of_folder(op_csv_folder_of(file));
-    return &named_csv_;
+  Status add_shapes(const std::string& file, topology::Graph* graph) {
+    if (options_.csv == "none") return {};
+    if (options_.csv == "auto") {
+      cache_.apply_beside(file, graph);
+      return {};
+    }
+    ASSAY_TRY_STATUS(read_named_csv());
+    named_csv_.apply(graph);
+    return {};
   }
 
   Status read_named_csv() {
-    if (options_.csv == "none" || options_.csv == "auto" || named_csv_.operation_count() > 0)
-      return {};
+    if (named_csv_.operation_count() > 0) return {};
     ASSAY_TRY(const MappedFile csv, MappedFile::open(options_.csv));
     named_csv_.add_op_csv(as_text(csv.bytes()));
     if (named_csv_.operation_count() == 0)
@@ -163,8 +166,8 @@ class Converter {
   }
 
   Status convert(const std::string& file) {
-    ASSAY_TRY_STATUS(read_named_csv());
-    ASSAY_TRY(const topology::Graph graph, read_graph_file(file, shapes_for(file)));
+    ASSAY_TRY(topology::Graph graph, read_graph_file(file));
+    ASSAY_TRY_STATUS(add_shapes(file, &graph));
     for (const Style& style : styles_) {
       Written written{
           .source = file, .path = target(file, style), .style = std::string(style.name)};
@@ -196,14 +199,7 @@ class Converter {
     const int level = style.name == "hierarchical" ? -1 : options_.level;
     const topology::Wiring wiring = topology::wire_level(graph, level);
     written->nodes = wiring.nodes.size();
-    std::set<std::string> names(wiring.inputs.begin(), wiring.inputs.end());
-    for (const topology::WiredNode& node : wiring.nodes)
-      names.insert(node.outputs.begin(), node.outputs.end());
-    for (const std::string& name : names) {
-      const auto version = wiring.versions.find(name);
-      written->untyped +=
-          !graph.tensors.contains(version == wiring.versions.end() ? name : version->second);
-    }
+    written->untyped = untyped_count(graph, wiring);
   }
 
   Status print() {
@@ -284,9 +280,9 @@ std::string json_of(const topology::Difference& difference) {
 }
 
 int run_diff(const GraphOptions& options) {
-  const Result<topology::Graph> golden = read_graph_file(options.in, nullptr);
+  const Result<topology::Graph> golden = read_graph_file(options.in);
   if (!golden) return report_error(golden.error());
-  const Result<topology::Graph> mine = read_graph_file(options.other, nullptr);
+  const Result<topology::Graph> mine = read_graph_file(options.other);
   if (!mine) return report_error(mine.error());
   const topology::GraphDiff diff = topology::graph_diff(*golden, *mine);
   Output out;

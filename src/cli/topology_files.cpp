@@ -3,10 +3,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <optional>
+#include <set>
 
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
+#include "run/atb_names.hpp"
 #include "run/folder.hpp"
+#include "run/run.hpp"
 #include "topology/onnx_export.hpp"
 
 namespace assay::cli {
@@ -33,42 +38,84 @@ bool is_of_its_kind(const std::string& path, ByteSpan there) {
   return first == '{' || first == '[';
 }
 
-}  // namespace
-
-const topology::ShapeTable& ShapeCache::of_folder(const std::string& folder) {
-  std::unique_ptr<topology::ShapeTable>& table = tables_[folder];
-  if (table) return *table;
-  table = std::make_unique<topology::ShapeTable>();
+void add_operation_lists(const std::string& folder, topology::ShapeTable* table) {
   const auto entries = run::list_folder(folder, run::real_path(folder));
-  if (!entries) return *table;  // A run without the type "op" has no such folder.
+  if (!entries) return;  // A run without the type "op" has no such folder.
   for (const run::FolderEntry& entry : *entries) {
     if (entry.kind != run::FolderEntry::Kind::File || !entry.name.starts_with("operation") ||
         !entry.name.ends_with(".csv"))
       continue;
     if (const auto file = MappedFile::open(entry.path)) table->add_op_csv(as_text(file->bytes()));
   }
-  return *table;
 }
 
-std::string op_csv_folder_of(const std::string& json_path) {
-  const std::string process = parent_of(json_path);
-  std::string name = run::base_name(process);
-  std::string dump = parent_of(parent_of(process));
-  if (process == "." || process.find('/') == std::string::npos) {
-    // Called inside the folder: its name is known to the system only.
-    const std::string resolved = run::real_path(process);
-    name = run::base_name(resolved);
-    dump = parent_of(parent_of(resolved));
+/// A slot without ".before" or ".after" is the tensor's number.
+std::optional<size_t> plain_index(const std::string& slot) {
+  size_t index = 0;
+  const auto [end, code] = std::from_chars(slot.data(), slot.data() + slot.size(), index);
+  if (code != std::errc() || end != slot.data() + slot.size()) return std::nullopt;
+  return index;
+}
+
+/// Types from the tensors that processes of this name saved below `folder`: "4711" is "0_4711" there.
+void add_tensor_headers(const std::string& folder, const std::string& process,
+                        topology::ShapeTable* table) {
+  const auto entries = run::list_folder(folder, run::real_path(folder));
+  if (!entries) return;
+  for (const run::FolderEntry& entry : *entries) {
+    if (entry.name != process && !entry.name.ends_with("_" + process)) continue;
+    Result<run::Run> saved = run::open_run(entry.path);
+    if (!saved) continue;
+    for (run::TensorRecord& record : saved->records) {
+      const std::optional<size_t> index = plain_index(record.slot);
+      const std::string ids = run::atb_ids_of_node(record.node);
+      if (!index || ids.empty() || !record.problem.empty() || !run::load_header(record)) continue;
+      if (!record.dtype || !record.shape) continue;
+      table->add(record.op_type + "_" + ids, record.role == run::Role::Input, *index,
+                 name(*record.dtype),
+                 std::vector<int64_t>(record.shape->begin(), record.shape->end()));
+    }
   }
-  return run::join_path(run::join_path(dump, "operation_io_tensors"), name);
 }
 
-Result<topology::Graph> read_graph_file(const std::string& path,
-                                        const topology::ShapeTable* shapes) {
+}  // namespace
+
+void ShapeCache::apply_beside(const std::string& json_path, topology::Graph* graph) {
+  // Resolved, because a path may begin in the middle of a dump: "X.json", "4711/X.json".
+  const std::string folder = run::real_path(parent_of(json_path));
+  const std::string name = run::base_name(folder);
+  const std::string dump = parent_of(parent_of(folder));
+  const auto [found, is_new] = processes_.try_emplace(folder);
+  Process& process = found->second;
+  if (is_new)
+    add_operation_lists(run::join_path(dump, "operation_io_tensors") + "/" + name, &process.lists);
+  process.lists.apply(graph);
+  // Looking into every saved tensor takes long in a large dump.
+  if (untyped_count(*graph, topology::wire_level(*graph, -1)) == 0) return;
+  if (!process.headers) {
+    process.headers.emplace();
+    add_tensor_headers(run::join_path(dump, "tensors"), name, &*process.headers);
+    // msprobe: <dump>/info/layer/<device>_<pid> beside <dump>/data/<device>_<pid>
+    add_tensor_headers(run::join_path(parent_of(dump), "data"), name, &*process.headers);
+  }
+  process.headers->apply(graph);
+}
+
+Result<topology::Graph> read_graph_file(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
-  ASSAY_TRY(topology::Graph graph, in_file(path, topology::read_graph(as_text(file.bytes()))));
-  if (shapes) shapes->apply(&graph);
-  return graph;
+  return in_file(path, topology::read_graph(as_text(file.bytes())));
+}
+
+size_t untyped_count(const topology::Graph& graph, const topology::Wiring& wiring) {
+  std::set<std::string> names(wiring.inputs.begin(), wiring.inputs.end());
+  for (const topology::WiredNode& node : wiring.nodes)
+    names.insert(node.outputs.begin(), node.outputs.end());
+  size_t count = 0;
+  for (const std::string& name : names) {
+    const auto version = wiring.versions.find(name);
+    count += !graph.tensors.contains(version == wiring.versions.end() ? name : version->second);
+  }
+  return count;
 }
 
 std::string beside(const std::string& json_path, const std::string& suffix) {
@@ -97,8 +144,8 @@ Status write_graph_file(const std::string& path, const std::string& content) {
 }
 
 Result<std::string> write_onnx_beside(const std::string& json_path, int level, ShapeCache* cache) {
-  ASSAY_TRY(const topology::Graph graph,
-            read_graph_file(json_path, &cache->of_folder(op_csv_folder_of(json_path))));
+  ASSAY_TRY(topology::Graph graph, read_graph_file(json_path));
+  cache->apply_beside(json_path, &graph);
   std::string path = beside(json_path, ".onnx");
   topology::OnnxOptions options;
   options.level = level;

@@ -2,7 +2,7 @@
 // Topology files on disk: finding them, the lists of operations beside them, and writing what they become.
 #pragma once
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,24 +12,27 @@
 
 namespace assay::cli {
 
-/// The operation lists of the processes seen so far, by folder: a dump has one list for thousands of layer files.
+/// Types and shapes by process: a dump has one set of operation lists for thousands of layer files.
 class ShapeCache {
  public:
-  /// The table of all lists in `folder` (operation*.csv, every round). Empty when the folder does not exist.
-  const topology::ShapeTable& of_folder(const std::string& folder);
+  /// Adds what the process that wrote this topology file left about its tensors: all rounds of its operation lists
+  /// ("<dump>/layer/<pid>/X.json" -> "<dump>/operation_io_tensors/<pid>/operation*.csv"), and where these say nothing,
+  /// as about operations that a user wrote, the headers of the tensors it saved.
+  void apply_beside(const std::string& json_path, topology::Graph* graph);
 
  private:
-  std::map<std::string, std::unique_ptr<topology::ShapeTable>> tables_;
+  struct Process {
+    topology::ShapeTable lists;
+    std::optional<topology::ShapeTable> headers;  // read when a graph first needs them
+  };
+  std::map<std::string, Process> processes_;
 };
 
-/// Where a dump keeps the operation lists of the process that wrote this file:
-/// "<dump>/layer/<pid>/X.json" -> "<dump>/operation_io_tensors/<pid>".
-[[nodiscard]] std::string op_csv_folder_of(const std::string& json_path);
+/// Opens and reads a topology file of any kind; its tensors have no types yet.
+[[nodiscard]] Result<topology::Graph> read_graph_file(const std::string& path);
 
-/// Opens and reads a topology file of any kind.
-/// shapes   where types come from; null for none
-[[nodiscard]] Result<topology::Graph> read_graph_file(const std::string& path,
-                                                      const topology::ShapeTable* shapes);
+/// Tensors of the nodes of a level that have no type.
+[[nodiscard]] size_t untyped_count(const topology::Graph& graph, const topology::Wiring& wiring);
 
 /// "X.json" -> "X" + suffix; a name without that ending keeps all of it.
 [[nodiscard]] std::string beside(const std::string& json_path, const std::string& suffix);

@@ -68,7 +68,7 @@ void ShapeTable::apply(Graph* graph) const {
   for (Node& node : graph->nodes) {
     const auto found = operations_.find(node.name);
     if (found == operations_.end()) continue;
-    node.csv_row = found->second.csv_row;
+    if (node.csv_row == 0) node.csv_row = found->second.csv_row;
     set_types(found->second.inputs, node.inputs, &graph->tensors);
     set_types(found->second.outputs, node.outputs, &graph->tensors);
   }

@@ -85,6 +85,19 @@ def test_the_onnx_file_stands_beside_the_topology_with_shapes_of_its_process(ass
     assert assay("graph", source, "--csv", "none").stdout.endswith("2 nodes, 4 tensors without shape\n")
 
 
+def test_headers_of_saved_tensors_fill_what_no_list_knows(assay, dump):
+    # The list has a row of the linear operation only; the output of the activation was saved.
+    folder = dump / "tensors" / "0_4711" / "0" / "0_Decoder_layer" / "1_Mlp" / "0_ActivationOperation" / "after"
+    folder.mkdir(parents=True)
+    description = "$Version=1.0\n$Object.Count=0\n$Object.Length=0\nformat=2\ndtype=27\ndims=1,64\n$End=1\n"
+    (folder / "outtensor0.bin").write_text(description)
+    source = dump / "layer" / "4711" / "Decoder_layer_0.json"
+    result = assay("graph", source)
+    assert result.stdout.endswith("  2 nodes\n")
+    output = onnx.load(source.with_suffix(".onnx")).graph.output[0].type.tensor_type
+    assert (output.elem_type, [d.dim_value for d in output.shape.dim]) == (onnx.TensorProto.BFLOAT16, [1, 64])
+
+
 def test_level_style_and_output_are_as_asked(assay, dump, tmp_path):
     source = dump / "layer" / "4711" / "Decoder_layer_0.json"
     assert assay("graph", source, "--level", "1", "-o", tmp_path / "x.onnx").returncode == 0
