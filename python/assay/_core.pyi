@@ -123,6 +123,9 @@ class Record:
     def value(self) -> str: ...
 
     @property
+    def memory_format(self) -> str: ...
+
+    @property
     def problem(self) -> str: ...
 
     @property
@@ -173,6 +176,10 @@ class Run:
     @property
     def layer_type(self) -> str:
         """Class of the repeated layers, empty when there are none."""
+
+    @property
+    def operations(self) -> list:
+        """Tuples of rank, step, node, operator type, parameters."""
 
     def __len__(self) -> int: ...
 

@@ -45,13 +45,32 @@ class TreeNode:
 
 
 @dataclasses.dataclass(frozen=True)
+class Operation:
+    """One execution of an operation, with what it was told besides tensors.
+
+    Attributes:
+        rank: rank of the process, from 0.
+        step: token id.
+        node: as in the records.
+        op_type: ``"LinearOperation"``.
+        parameters: JSON as the host wrote it.
+    """
+
+    rank: int
+    step: int
+    node: str
+    op_type: str
+    parameters: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Coverage:
     """What was planned, captured and lost.
 
     Attributes:
         complete: False when the host was killed or is still writing.
-        planned: number of nodes; 0 when the layout does not say.
-        captured: number of nodes.
+        planned: number of nodes, in an ATB dump of tensors; 0 when the layout does not say.
+        captured: the same of what is there.
         missed: tuples of node, reason and count.
     """
 
@@ -75,6 +94,8 @@ class Record:
         call: which call of the node within the step.
         order: position in execution order within the run.
         value: text of an argument that is no tensor; empty otherwise.
+        memory_format: order of the values in memory where it is not the plain one, such as ``"fractal_nz"``;
+            the shape is that of the memory.
         problem: why the tensor is missing or unusable; empty when all is well.
         file: path of the file that holds the bytes, or None.
         recorded_stats: statistics that the capture wrote, or None.
@@ -92,6 +113,7 @@ class Record:
         self.call: int = core.call
         self.order: int = core.order
         self.value: str = core.value
+        self.memory_format: str = core.memory_format
         self.problem: str = core.problem
         self.file: Optional[str] = core.file
         self.recorded_stats: Optional[_core.TensorStats] = core.recorded_stats
@@ -265,6 +287,7 @@ class Run:
     """
 
     def __init__(self, core: _core.Run):
+        self._core = core
         self.path: str = core.path
         self.layout: str = core.layout
         self.records: Records = Records(core)
@@ -277,6 +300,11 @@ class Run:
         self.coverage = Coverage(
             coverage["complete"], coverage["planned"], coverage["captured"], tuple(coverage["missed"])
         )
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What operations were told besides tensors, where the layout knows it; by rank, step and node."""
+        return tuple(Operation(*operation) for operation in self._core.operations)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -296,8 +324,8 @@ def open(path: Path) -> Run:
     """Opens a captured run; reads the list of records and no payload.
 
     Args:
-        path: a run folder of any supported layout, a token or module folder of a torch dump, a folder of tensor
-            files, or one tensor file.
+        path: a run folder of any supported layout, a token or module folder of a torch dump, a process or run folder
+            of an ATB dump, a folder of tensor files, or one tensor file.
 
     Raises:
         assay.FileError: the path does not exist or cannot be read.
@@ -318,7 +346,7 @@ def read_tensor(path: Path, member: Optional[str] = None) -> np.ndarray:
     """Maps one tensor of a file.
 
     Args:
-        path: .npy, .npz, .pth, .pt or .safetensors.
+        path: .npy, .npz, .pth, .pt, .safetensors or ATB's .bin.
         member: key of a container file, or path such as ``"1.0"`` in a nested .pth; not needed when there is
             one tensor.
 

@@ -82,6 +82,7 @@ std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chose
 std::string type_and_shape(const run::TensorRecord& record) {
   std::string text = record.dtype ? std::string(name(*record.dtype)) : "?";
   if (record.shape) text += ' ' + list_text(record.shape->span());
+  if (!record.memory_format.empty()) text += ' ' + printable(record.memory_format);
   return text;
 }
 

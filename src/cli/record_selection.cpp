@@ -67,9 +67,11 @@ Result<NumberSet> parse_number_set(const std::string& text) {
 
 namespace {
 
+/// Components end at a dot, in ATB's names at a slash.
 bool ends_with_component(const std::string& name, const std::string& tail) {
-  return name.size() > tail.size() && name.ends_with(tail) &&
-         name[name.size() - tail.size() - 1] == '.';
+  if (name.size() <= tail.size() || !name.ends_with(tail)) return false;
+  const char before = name[name.size() - tail.size() - 1];
+  return before == '.' || before == '/';
 }
 
 /// 2: node or record exactly; 1: ends with it; 0: neither.

@@ -102,6 +102,8 @@ void bind_record(nb::module_& m) {
       .def_prop_ro("order", [](const RecordHandle& self) { return self.record().order; })
       .def_prop_ro("value",
                    [](const RecordHandle& self) { return to_message(self.record().value); })
+      .def_prop_ro("memory_format",
+                   [](const RecordHandle& self) { return self.record().memory_format; })
       .def_prop_ro("problem",
                    [](const RecordHandle& self) { return to_message(self.record().problem); })
       .def_prop_ro("has_bytes",
@@ -176,6 +178,18 @@ void bind_run(nb::module_& m) {
                                       : std::string();
           },
           "Class of the repeated layers, empty when there are none.")
+      .def_prop_ro(
+          "operations",
+          [](const RunHandle& self) {
+            nb::list operations;
+            for (const run::OperationRecord& operation : self.run->operations) {
+              operations.append(nb::make_tuple(operation.rank, operation.step,
+                                               to_str(operation.node), to_str(operation.op_type),
+                                               to_message(operation.parameters)));
+            }
+            return operations;
+          },
+          "Tuples of rank, step, node, operator type, parameters.")
       .def("__len__", [](const RunHandle& self) { return self.run->records.size(); })
       .def(
           "record",

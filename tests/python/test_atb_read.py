@@ -126,6 +126,15 @@ def test_a_run_in_execution_order(dump):
                 np.testing.assert_array_equal(r.numpy(), expected[node].numpy())
 
 
+def test_operations_keep_their_parameters(dump):
+    operations = assay.open(dump).operations
+    assert len(operations) == 24
+    first = operations[0]
+    assert (first.rank, first.step, first.op_type) == (0, 0, "LinearOperation")
+    assert first.node == "0_Decoder_layer/0_LinearOperation"
+    assert json.loads(first.parameters) == {"hasBias": False, "transposeB": True}
+
+
 def test_the_order_of_the_listing_does_not_matter(dump, tmp_path):
     """The same files created in another order give the same run."""
     files = [path for path in dump.rglob("*") if path.is_file()]
@@ -184,6 +193,7 @@ def test_fractal_nz_keeps_the_order_of_the_memory(tmp_path):
     padded[:2, :20] = matrix
     tiles = padded.reshape(16, 2, 16).transpose(1, 0, 2)
     path = put(tmp_path / "intensor0.bin", record(1, (2, 20), tiles.tobytes(), format=29))
+    assert assay.open(path).records[0].memory_format == "fractal_nz"
     read = assay.open(path).records[0].numpy()
     assert read.shape == (2, 16, 16)
     assert read.reshape(-1)[273] == matrix[1, 17]
@@ -263,6 +273,8 @@ def test_show(dump):
         "  0_LinearOperation                 LinearOperation: 6 tensors, 208 B, float32, steps 0, 10",
         "    0_MatMulKernel                  MatMulKernel: 2 tensors, 48 B, float32, steps 0, 10",
     ]
+    kernels = run_command("show", dump, "0_MatMulKernel")
+    assert len(kernels.stdout.splitlines()) == 1 + 24, "a name may be the tail of the full one"
     one = run_command("show", dump, "11_Decoder_layer/0_LinearOperation", "--step", "10", "--stats")
     assert one.returncode == 0, one.stderr
     assert "step 10  11_Decoder_layer/0_LinearOperation input 0  float32 [2, 4]  32 B  min " in one.stdout
