@@ -138,6 +138,24 @@ def test_a_missing_probe_library_is_one_sentence(tmp_path):
     assert done.stderr == f"error: {tmp_path / 'x.so'}: no such probe library (--probe-library)\n"
 
 
+def test_a_foreign_probe_library_is_told_apart_before_the_program_starts(tmp_path):
+    text = tmp_path / "text.so"
+    text.write_text("no library at all")
+    other = tmp_path / "other.so"
+    header = bytearray(Path("/bin/true").resolve().read_bytes())
+    header[18:20] = (0xF3).to_bytes(2, "little")  # e_machine: RISC-V
+    other.write_bytes(header)
+    libc = next(Path("/lib").glob("*-linux-gnu/libc.so.6"))
+    for library, why in (
+        (text, "no ELF file"),
+        (other, "is a library for another processor"),
+        (libc, "is no probe library: it does not export ATB's probe interface"),
+    ):
+        done = run("dump", "-o", tmp_path / "out", "--probe-library", library, "--", "echo", "started")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"error: {library}: {why}\n"
+
+
 # ---- the program ----
 
 

@@ -40,7 +40,7 @@ Result<ElfProgram> read_elf_program(ByteSpan file) {
   return program;
 }
 
-Result<bool> probe_uses_cxx11_strings(ByteSpan file) {
+Result<ProbeSymbols> read_probe_symbols(ByteSpan file) {
   ASSAY_TRY(const Elf64_Ehdr header, read_header(file));
   for (uint64_t i = 0; i < header.e_shnum; ++i) {
     ASSAY_TRY(const auto section,
@@ -52,19 +52,30 @@ Result<bool> probe_uses_cxx11_strings(ByteSpan file) {
       return fail(Errc::Truncated, "the ELF file ends early", names.sh_offset);
     const std::string_view table(reinterpret_cast<const char*>(file.data()) + names.sh_offset,
                                  names.sh_size);
+    ProbeSymbols found;
     for (uint64_t symbol = 0; symbol < section.sh_size / sizeof(Elf64_Sym); ++symbol) {
       ASSAY_TRY(const auto entry,
                 read_at<Elf64_Sym>(file, section.sh_offset + symbol * sizeof(Elf64_Sym)));
       if (entry.st_name >= table.size()) continue;
       const std::string_view rest = table.substr(entry.st_name);
       const std::string_view name = rest.substr(0, rest.find('\0'));
-      if (name.find("Probe") != std::string_view::npos &&
-          name.find("cxx11") != std::string_view::npos)
-        return true;
+      found.any |= name.starts_with("_ZN3atb5Probe");
+      found.cxx11 |= name.find("Probe") != std::string_view::npos &&
+                     name.find("cxx11") != std::string_view::npos;
     }
-    return false;
+    return found;
   }
   return fail(Errc::Invalid, "the ELF file has no dynamic symbol table");
+}
+
+uint16_t own_elf_machine() {
+#if defined(__x86_64__)
+  return EM_X86_64;
+#elif defined(__aarch64__)
+  return EM_AARCH64;
+#else
+  return EM_NONE;
+#endif
 }
 
 }  // namespace assay::cli

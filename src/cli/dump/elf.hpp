@@ -17,9 +17,17 @@ struct ElfProgram {
 /// errors   BadMagic: no ELF file | Unsupported: 32 bits or big-endian | Truncated
 [[nodiscard]] Result<ElfProgram> read_elf_program(ByteSpan file);
 
-/// Whether a dynamic symbol's name holds both "Probe" and "cxx11": the mark of libstdc++'s newer string ABI, which the
-/// original looked for with nm and grep.
+/// What the dynamic symbols of a library say about ATB's probe interface.
+struct ProbeSymbols {
+  bool any = false;  // a symbol of class atb::Probe
+  bool cxx11 =
+      false;  // one of them passes strings of libstdc++'s newer ABI; the original looked for it with nm and grep
+};
+
 /// errors   those above; Invalid: no dynamic symbol table
-[[nodiscard]] Result<bool> probe_uses_cxx11_strings(ByteSpan file);
+[[nodiscard]] Result<ProbeSymbols> read_probe_symbols(ByteSpan file);
+
+/// The machine that this program itself was built for (EM_X86_64 ...).
+[[nodiscard]] uint16_t own_elf_machine();
 
 }  // namespace assay::cli

@@ -42,10 +42,25 @@ Result<ProbeLibrary> preloadable(const std::string& path, bool ours) {
   return ProbeLibrary{path, ours};
 }
 
+/// A library that the loader would refuse, or that interposes nothing, is told apart before the program starts.
+Status check_is_probe(const std::string& path) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  ASSAY_TRY(const ElfProgram program, in_file(path, read_elf_program(file.bytes())));
+  if (program.machine != own_elf_machine())
+    return fail(Error{Errc::Unsupported, path, std::nullopt, "is a library for another processor"});
+  ASSAY_TRY(const ProbeSymbols symbols, in_file(path, read_probe_symbols(file.bytes())));
+  if (!symbols.any) {
+    return fail(Error{Errc::Invalid, path, std::nullopt,
+                      "is no probe library: it does not export ATB's probe interface"});
+  }
+  return {};
+}
+
 Result<ProbeLibrary> named_library(const std::string& path, const char* source) {
   if (!is_file(path))
     return fail(Error{Errc::NotFound, path, std::nullopt,
                       std::string("no such probe library (") + source + ")"});
+  ASSAY_TRY_STATUS(check_is_probe(path));
   return preloadable(real_path(path), false);
 }
 
@@ -101,7 +116,8 @@ std::optional<bool> atb_uses_cxx11_strings() {
   const std::string home = environment("ATB_HOME_PATH");
   if (home.empty()) return std::nullopt;
   if (const Result<MappedFile> library = MappedFile::open(home + "/lib/libatb.so")) {
-    if (const Result<bool> cxx11 = probe_uses_cxx11_strings(library->bytes())) return *cxx11;
+    if (const Result<ProbeSymbols> symbols = read_probe_symbols(library->bytes()))
+      return symbols->cxx11;
   }
   if (home.find("cxx_abi_1") != std::string::npos) return true;
   if (home.find("cxx_abi_0") != std::string::npos) return false;
