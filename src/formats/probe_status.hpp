@@ -3,6 +3,7 @@
 // killed process still tells what it lost, and the summary made of it.
 // Bytes and keys: docs/formats/probe-summary.md
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -75,6 +76,8 @@ struct ProbeStatus {
   char notes[kProbeNoteCount][256] = {};
 };
 static_assert(std::is_trivially_copyable_v<ProbeStatus>);
+static_assert(offsetof(ProbeStatus, counters) == 32 && offsetof(ProbeStatus, notes) == 1344 &&
+              sizeof(ProbeStatus) == 3392);
 
 /// Copies `text` with a zero byte behind it; cut at a character's boundary when it is too long.
 void set_status_text(char* field, size_t field_bytes, std::string_view text);
