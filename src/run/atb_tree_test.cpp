@@ -486,7 +486,7 @@ TEST(AtbTree, ReadsTheManifestOfTheCommand) {
   folder.put("own_name/manifest.json",
              R"({"format":"assay-atb-dump","version":1,"tool":"assay 0.1.0","command":["./host"],)"
              R"("options":{"type":["tensor"]},"exit_status":137,"planned":9,"captured":6,)"
-             R"("processes":[{"pid":9,"complete":false}],)"
+             R"("processes":[{"pid":9,"complete":false,"notes":["no id matched",3]}],)"
              R"("missed":[{"node":"process 9","reason":"lost","count":3}]})");
   folder.put("own_name/probe_summary_9.json", "the manifest has it");
   const auto run = open(folder.path());
@@ -498,7 +498,8 @@ TEST(AtbTree, ReadsTheManifestOfTheCommand) {
   EXPECT_EQ(run.coverage.missed[0].reason, "lost");
   EXPECT_EQ(run.properties.at("tool"), "assay 0.1.0");
   EXPECT_EQ(run.properties.at("command"), R"(["./host"])");
-  EXPECT_THAT(run.warnings, ElementsAre("process 9 did not come to its end"));
+  EXPECT_THAT(run.warnings,
+              ElementsAre("process 9 did not come to its end", "process 9: no id matched"));
 }
 
 TEST(AtbTree, ReadsOnWithAManifestThatIsNone) {

@@ -244,6 +244,23 @@ void add_properties(const json& value, const std::string& name, Run* run) {
   }
 }
 
+/// A process of a manifest, whose losses the manifest itself sums up.
+void add_listed_process(const json& process, Run* run) {
+  const std::string who = "process " + std::to_string(count_in(process, "pid"));
+  if (const auto complete = process.find("complete");
+      complete != process.end() && *complete == json(false)) {
+    run->coverage.complete = false;
+    run->warnings.push_back(who + " did not come to its end");
+  }
+  if (const std::string error = text_in(process, "first_error"); !error.empty())
+    run->warnings.push_back(who + ": the first error was: " + error);
+  const auto notes = process.find("notes");
+  if (notes == process.end() || !notes->is_array()) return;
+  for (const json& note : *notes) {
+    if (note.is_string()) run->warnings.push_back(who + ": " + note.get<std::string>());
+  }
+}
+
 /// True when the file is a manifest of an ATB dump; it then says all that the summaries say.
 Result<bool> add_manifest(const std::string& path, Run* run) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
@@ -269,11 +286,7 @@ Result<bool> add_manifest(const std::string& path, Run* run) {
   if (const auto processes = manifest.find("processes");
       processes != manifest.end() && processes->is_array()) {
     for (const json& process : *processes) {
-      const auto complete = process.is_object() ? process.find("complete") : process.end();
-      if (complete == process.end() || *complete != json(false)) continue;
-      run->coverage.complete = false;
-      run->warnings.push_back("process " + std::to_string(count_in(process, "pid")) +
-                              " did not come to its end");
+      if (process.is_object()) add_listed_process(process, run);
     }
   }
   return true;
