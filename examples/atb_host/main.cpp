@@ -30,6 +30,7 @@ constexpr const char* kUsage = R"(usage: atb_host [options]
   --dtype T        fp16 (default) or bf16      --no-bias       q, k and v without bias
   --device N       device id in paths (0)      --threads N     contexts at the same time (1)
   --atb V          8.0, 8.3 (default) or 9.1: which release to play
+  --async          set up on one thread, execute on another, as with ATB_OPERATION_EXECUTE_ASYNC=1
   --fault NAME     wrong_epsilon dropped_scale rope_off_by_one missing_mask_row swapped_heads accumulate_bf16
                    truncate_rounding one_element stale_cache overflow; --fault-layer N (the middle)
   --overflow       as --fault overflow
@@ -123,6 +124,8 @@ Options parse(int count, char** arguments) {
       options.model.fault = Fault::kOverflow;
     } else if (option == "--no-bias") {
       options.model.qkv_bias = false;
+    } else if (option == "--async") {
+      options.model.asynchronous = true;
     } else if (option == "--host-time") {
       options.host_time = true;
     } else {

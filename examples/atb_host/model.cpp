@@ -2,6 +2,10 @@
 #include "model.h"
 
 #include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
 
 #include "atb/probe.h"
 #include "operations.h"
@@ -22,25 +26,26 @@ uint64_t splitmix(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+std::vector<std::string> joined(std::vector<std::string> names,
+                                const std::vector<std::vector<std::string>>& more) {
+  for (const auto& list : more) names.insert(names.end(), list.begin(), list.end());
+  return names;
+}
+
+std::vector<std::string> attention_weight_names(bool bias) {
+  if (bias) return {"q_weight", "q_bias", "k_weight", "k_bias", "v_weight", "v_bias", "o_weight"};
+  return {"q_weight", "k_weight", "v_weight", "o_weight"};
+}
+
 std::vector<std::string> layer_weight_names(bool bias) {
-  if (bias) {
-    return {"input_norm", "q_weight", "q_bias",    "k_weight",    "k_bias",    "v_weight",
-            "v_bias",     "o_weight", "post_norm", "gate_weight", "up_weight", "down_weight"};
-  }
-  return {"input_norm", "q_weight",    "k_weight",  "v_weight",   "o_weight",
-          "post_norm",  "gate_weight", "up_weight", "down_weight"};
+  return joined({"input_norm"}, {attention_weight_names(bias),
+                                 {"post_norm", "gate_weight", "up_weight", "down_weight"}});
 }
 
 // What a layer gets of the model's inputs, beside its weights.
 std::vector<std::string> step_names(Phase phase) {
   if (phase == Phase::kPrefill) return {"cos", "sin", "slots", "seq_len", "mask"};
   return {"cos", "sin", "slots", "seq_len", "block_tables", "context_lens"};
-}
-
-std::vector<std::string> joined(std::vector<std::string> names,
-                                const std::vector<std::vector<std::string>>& more) {
-  for (const auto& list : more) names.insert(names.end(), list.begin(), list.end());
-  return names;
 }
 
 // [T, heads * size] as [T, heads, size] and back.
@@ -62,11 +67,11 @@ std::unique_ptr<Operation> make_attention(const ModelConfig& config, Phase phase
   const AttentionShape shape{.heads = heads,
                              .kv_heads = kv_heads,
                              .scale = 1.0F / std::sqrt(static_cast<float>(config.head_size()))};
-  auto graph = std::make_unique<GraphOperation>("Attention",
-                                                joined({"x"}, {layer_weight_names(config.qkv_bias),
-                                                               step_names(phase),
-                                                               {"key_cache", "value_cache"}}),
-                                                std::vector<std::string>{"y"});
+  const std::vector<std::string> caches{"key_cache", "value_cache"};
+  auto graph = std::make_unique<GraphOperation>(
+      "Attention",
+      joined({"x"}, {attention_weight_names(config.qkv_bias), step_names(phase), caches}),
+      std::vector<std::string>{"y"});
   for (const std::string name : {"q", "k", "v"}) {
     std::vector<std::string> in{"x", name + "_weight"};
     if (config.qkv_bias) in.push_back(name + "_bias");
@@ -108,15 +113,17 @@ std::unique_ptr<Operation> make_mlp(Fault fault) {
 }
 
 std::unique_ptr<Operation> make_layer(const ModelConfig& config, Phase phase, Fault fault) {
-  const auto weights = layer_weight_names(config.qkv_bias);
-  const std::vector<std::vector<std::string>> all{
-      weights, step_names(phase), {"key_cache", "value_cache"}};
-  auto graph =
-      std::make_unique<GraphOperation>(phase == Phase::kPrefill ? "Prefill_layer" : "Decoder_layer",
-                                       joined({"hidden"}, all), std::vector<std::string>{"output"});
+  const std::vector<std::string> caches{"key_cache", "value_cache"};
+  auto graph = std::make_unique<GraphOperation>(
+      phase == Phase::kPrefill ? "Prefill_layer" : "Decoder_layer",
+      joined({"hidden"}, {layer_weight_names(config.qkv_bias), step_names(phase), caches}),
+      std::vector<std::string>{"output"});
   graph->add(make_rms_norm(kEpsilon, only(fault, {Fault::kWrongEpsilon})), {"hidden", "input_norm"},
              {"normed"});
-  graph->add(make_attention(config, phase, fault), joined({"normed"}, all), {"attention"});
+  graph->add(
+      make_attention(config, phase, fault),
+      joined({"normed"}, {attention_weight_names(config.qkv_bias), step_names(phase), caches}),
+      {"attention"});
   graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"hidden", "attention"}, {"residual"});
   graph->add(make_rms_norm(kEpsilon, Fault::kNone), {"residual", "post_norm"}, {"normed_again"});
   graph->add(make_mlp(fault), {"normed_again", "gate_weight", "up_weight", "down_weight"}, {"mlp"});
@@ -155,6 +162,64 @@ std::unique_ptr<Operation> make_lm_head(const ModelConfig& config, Phase phase) 
   graph->add(make_greedy_search(), {"logits"}, {"next_token"});
   return graph;
 }
+
+/// Executes operations in order: at once, or on a thread of its own.
+class ExecuteQueue {
+ public:
+  ExecuteQueue(Context& context, bool asynchronous) : context_(context) {
+    if (asynchronous) thread_ = std::thread([this] { run(); });
+  }
+  ~ExecuteQueue() { wait(); }
+  ExecuteQueue(const ExecuteQueue&) = delete;
+  ExecuteQueue& operator=(const ExecuteQueue&) = delete;
+
+  void execute(Operation& operation) {
+    if (!thread_.joinable()) {
+      if (status_ == Status::kOk) status_ = operation.execute(context_);
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(&operation);
+    changed_.notify_one();
+  }
+
+  /// Until all have been executed; the first failure, after which none is executed.
+  Status wait() {
+    if (thread_.joinable()) {
+      execute_none_after_this();
+      thread_.join();
+    }
+    return status_;
+  }
+
+ private:
+  void execute_none_after_this() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_one();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      Operation& next = *waiting_.front();
+      waiting_.pop_front();
+      lock.unlock();
+      if (status_ == Status::kOk) status_ = next.execute(context_);
+      lock.lock();
+    }
+  }
+
+  Context& context_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Operation*> waiting_;
+  bool ended_ = false;
+  Status status_ = Status::kOk;  // of the thread's alone until it is joined
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -247,6 +312,7 @@ KvCache make_cache(const ModelConfig& config, int64_t blocks, int64_t block_size
 Model::Model(const ModelConfig& config, Phase phase, const std::vector<Tensor>& weights)
     : name_(phase == Phase::kPrefill ? "LlamaModel_Prefill" : "LlamaModel_Decoder"),
       layer_count_(static_cast<size_t>(config.layers)),
+      asynchronous_(config.asynchronous),
       weights_(weights) {
   const auto input = [](size_t index) { return Place{Kind::kInput, index}; };
   size_t weight_count = 0;
@@ -299,6 +365,7 @@ Status Model::forward(const std::vector<Tensor>& inputs, const KvCache& cache, C
     }
     return outputs.at(place.index);
   };
+  ExecuteQueue queue(context, asynchronous_);
   for (const Node& node : nodes_) {
     VariantPack pack;
     std::vector<TensorDesc> descs;
@@ -311,14 +378,16 @@ Status Model::forward(const std::vector<Tensor>& inputs, const KvCache& cache, C
       pack.out.push_back(make_tensor(desc));
       (place.kind == Kind::kOutput ? outputs : internals)[place.index] = pack.out.back();
     }
-    Status status = node.operation->setup(pack, context);
-    if (status == Status::kOk) status = node.operation->execute(context);
+    const Status status = node.operation->setup(pack, context);
     if (status != Status::kOk) return status;
+    queue.execute(*node.operation);
+    if (!asynchronous_ && queue.wait() != Status::kOk) return queue.wait();
   }
+  // In the asynchronous mode this is asked while the last operations may still be running.
   if (atb_speed::SpeedProbe::IsReportModelTopoInfo(name_)) {                     // -> every forward
     atb_speed::SpeedProbe::ReportModelTopoInfo(name_, topology(inputs.size()));  // ->
   }
-  return Status::kOk;
+  return queue.wait();
 }
 
 std::string Model::name_of(Place place) const {

@@ -25,6 +25,8 @@ struct ModelConfig {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
   int64_t fault_layer = 0;
+  bool asynchronous =
+      false;  // operations are executed on a second thread while the next ones are set up
 
   int64_t head_size() const { return hidden / heads; }
   int64_t mlp_width() const { return intermediate > 0 ? intermediate : 2 * hidden; }
@@ -81,6 +83,7 @@ class Model {
 
   std::string name_;
   size_t layer_count_;
+  bool asynchronous_;
   const std::vector<Tensor>& weights_;
   std::vector<Node> nodes_;
   size_t internal_count_ = 0;

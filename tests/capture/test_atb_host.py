@@ -125,7 +125,7 @@ def attention(prompt):
         "outKeyCache outValueCache",
         Kernel("ReshapeAndCacheNdKernel", "ReshapeAndCacheOperation", 5, 2),
     )
-    ins = 1 + 12 + (5 if prompt else 6) + 2
+    ins = 1 + 7 + (5 if prompt else 6) + 2  # hidden states, weights, what changes a step, caches
     return graph("Attention", ins, 1, linear(True), linear(True), linear(True), rope, cache, core, linear())
 
 
@@ -790,6 +790,7 @@ def test_releases_and_parallel_contexts_compute_the_same():
     for release in ("8.0", "9.1"):
         assert run_host("--atb", release).stdout.splitlines() == lines
     assert run_host("--threads", 3).stdout.splitlines() == lines * 3
+    assert run_host("--async").stdout.splitlines() == lines
 
 
 def test_parallel_contexts_take_different_ids(tmp_path):
@@ -797,6 +798,20 @@ def test_parallel_contexts_take_different_ids(tmp_path):
     assert len({call[0] for call in log}) >= 3
     paths = [call[-1] for call in log if call[1] == "SaveTensor"]
     assert len(paths) == len(set(paths))
+
+
+def test_asynchronous_execution_makes_the_same_calls_from_two_threads(tmp_path):
+    def set_up(log):
+        return [call[1:] for call in log if call[1] in ("IsTensorNeedSave", "ReportOperationGraph", "UpdateConfig")]
+
+    def executed(log):
+        return [[text.replace(pid_of(log), "PID") for text in call[1:]] for call in log if call[1] == "SaveTensor"]
+
+    plain, asynchronous = call_log(tmp_path), call_log(tmp_path, "--async")
+    assert set_up(plain) == set_up(asynchronous)
+    assert executed(plain) == executed(asynchronous)
+    threads = {call[0] for call in asynchronous if call[1] == "SaveTensor"}
+    assert threads.isdisjoint({call[0] for call in asynchronous if call[1] == "UpdateConfig"})
 
 
 def test_ways_to_end(tmp_path):
