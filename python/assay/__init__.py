@@ -19,6 +19,7 @@ from assay.errors import Error, FileError, FormatError
 if TYPE_CHECKING:
     from assay._compare import Comparison, compare
     from assay._run import Record, Run, digest, open, read_tensor, stats
+    from assay.topology import atb_json_to_onnx, graph_diff
     from assay.torch.capture import Capture, capture
 
 __version__ = "0.1.0"
@@ -29,9 +30,11 @@ _LAZY = {
     "Comparison": "assay._compare",
     "Record": "assay._run",
     "Run": "assay._run",
+    "atb_json_to_onnx": "assay.topology",
     "capture": "assay.torch.capture",
     "compare": "assay._compare",
     "digest": "assay._run",
+    "graph_diff": "assay.topology",
     "open": "assay._run",
     "read_tensor": "assay._run",
     "stats": "assay._run",
@@ -46,9 +49,11 @@ __all__ = [
     "Record",
     "Run",
     "__version__",
+    "atb_json_to_onnx",
     "capture",
     "compare",
     "digest",
+    "graph_diff",
     "open",
     "read_tensor",
     "stats",

@@ -137,6 +137,23 @@ std::vector<ParameterChange> changed_parameters(const Node& golden, const Node& 
   return changes;
 }
 
+/// Which input of the whole stands for which. With as many on both sides their places say it. Otherwise what came or
+/// went has moved the others, a removed layer's weights all that follow, and the first use decides.
+class OutsideInputs {
+ public:
+  explicit OutsideInputs(bool same_count) : same_count_(same_count) {}
+  bool same(size_t golden, size_t mine) {
+    if (same_count_) return golden == mine;
+    return to_mine_.try_emplace(golden, mine).first->second == mine &&
+           to_golden_.try_emplace(mine, golden).first->second == golden;
+  }
+
+ private:
+  bool same_count_;
+  std::map<size_t, size_t> to_mine_;
+  std::map<size_t, size_t> to_golden_;
+};
+
 /// Who makes each tensor: an operation's output, or an input of the whole.
 struct Sources {
   struct Source {
@@ -145,10 +162,12 @@ struct Sources {
     std::string name;
   };
   std::map<uint32_t, std::vector<Source>> inputs_of;  // leaf -> one for each input
+  size_t outside_count = 0;                           // inputs of the whole
 
   explicit Sources(const Graph& graph) {
     const Wiring wiring = wire_level(graph, -1);
     std::map<std::string, Source> by_name;
+    outside_count = wiring.inputs.size();
     for (size_t i = 0; i < wiring.inputs.size(); ++i)
       by_name[wiring.inputs[i]] = {kNone, i, wiring.inputs[i]};
     for (const WiredNode& wired : wiring.nodes) {
@@ -215,29 +234,34 @@ class Differ {
     if (golden_.kind == GraphKind::ModuleTree || mine_.kind == GraphKind::ModuleTree) return;
     const Sources golden(golden_);
     const Sources mine(mine_);
+    OutsideInputs outside(golden.outside_count == mine.outside_count);
     std::map<uint32_t, uint32_t> partner(diff_.same_nodes.begin(), diff_.same_nodes.end());
     for (const auto& [a, b] : diff_.same_nodes) {
       const auto inputs = golden.inputs_of.find(a);
       const auto others = mine.inputs_of.find(b);
       if (inputs == golden.inputs_of.end() || others == mine.inputs_of.end()) continue;
       const std::optional<std::string> detail =
-          difference_of(inputs->second, others->second, partner);
+          difference_of(inputs->second, others->second, partner, &outside);
       if (detail) add(DifferenceKind::Rewired, a, b).detail = *detail;
     }
   }
 
   static std::optional<std::string> difference_of(const std::vector<Sources::Source>& golden,
                                                   const std::vector<Sources::Source>& mine,
-                                                  const std::map<uint32_t, uint32_t>& partner) {
+                                                  const std::map<uint32_t, uint32_t>& partner,
+                                                  OutsideInputs* outside) {
     if (golden.size() != mine.size())
       return "takes " + std::to_string(mine.size()) + " tensors instead of " +
              std::to_string(golden.size());
     for (size_t i = 0; i < golden.size(); ++i) {
-      const auto expected = golden[i].node == kNone ? partner.end() : partner.find(golden[i].node);
+      const bool is_outside = golden[i].node == kNone;
+      const auto expected = is_outside ? partner.end() : partner.find(golden[i].node);
       // Where the source itself was removed, that is the difference, not what it leaves behind.
-      if (golden[i].node != kNone && expected == partner.end()) continue;
-      const uint32_t node = golden[i].node == kNone ? kNone : expected->second;
-      if (node != mine[i].node || golden[i].position != mine[i].position)
+      if (!is_outside && expected == partner.end()) continue;
+      const bool same_place =
+          is_outside ? mine[i].node == kNone && outside->same(golden[i].position, mine[i].position)
+                     : mine[i].node == expected->second && mine[i].position == golden[i].position;
+      if (!same_place)
         return "input " + std::to_string(i) + " comes from " + mine[i].name + " instead of " +
                golden[i].name;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/json_document.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -242,6 +243,12 @@ uint32_t code_point(std::string_view raw, size_t* at) {
   return 0xFFFD;  // half of a pair says nothing
 }
 
+/// Nothing to resolve and nothing to repair.
+bool is_plain(std::string_view raw) {
+  return std::all_of(raw.begin(), raw.end(),
+                     [](char c) { return c != '\\' && static_cast<unsigned char>(c) < 0x80; });
+}
+
 /// `raw` was checked by the parser: every escape is whole.
 std::string unescape(std::string_view raw) {
   if (raw.find('\\') == std::string_view::npos) return repair_utf8(raw);
@@ -282,9 +289,7 @@ JsonDocument::Value JsonDocument::find(Value object, std::string_view name) cons
   for (Value member = first(object); member != kNone; member = next(member)) {
     const Item& item = items_[member];
     const std::string_view raw = text_.substr(item.key_begin, item.key_end - item.key_begin);
-    const bool same =
-        raw.find('\\') == std::string_view::npos ? raw == name : unescape(raw) == name;
-    if (same) found = member;
+    if (raw == name || (!is_plain(raw) && unescape(raw) == name)) found = member;
   }
   return found;
 }

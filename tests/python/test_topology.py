@@ -634,17 +634,28 @@ def test_a_changed_parameter_is_named_with_both_values(topology):
     assert entry.parameters == {"normParam.epsilon": ("1e-05", "1e-06")}
 
 
-def test_a_layer_left_out_in_the_middle_is_one_removal(topology):
-    mine = model(5)
-    golden = model(5)
-    for i, layer in enumerate(golden["nodes"]):
-        layer["nodes"][0]["param"]["layerType"] = i  # tells the layers apart
-        mine["nodes"][i]["nodes"][0]["param"]["layerType"] = i
-        layer["param"] = mine["nodes"][i]["param"] = {"index": i}
+def test_a_layer_left_out_in_the_middle_is_one_removal_and_its_readers_new_wire(topology):
+    golden, mine = model(5), model(5)
+    for content in (golden, mine):
+        for i, layer in enumerate(content["nodes"]):
+            layer["param"] = {"index": i}  # tells the layers apart
     del mine["nodes"][2]
+    mine["nodes"][2] = json.loads(json.dumps(mine["nodes"][2]).replace("M_internal_2", "M_internal_1"))
+    del mine["weightTensors"][4:6]
     diff = graph_diff(topology(golden), topology(mine))
-    assert kinds(diff)[0] == ("removed", "Decoder_layer_2")
-    assert [kind for kind, _ in kinds(diff) if kind != "wiring"] == ["removed"]
+    # The inputs of layer 3 came from layer 2, which is gone; the weights of the others moved and are the same.
+    assert kinds(diff) == [("removed", "Decoder_layer_2")]
+
+
+def test_swapped_weights_are_new_wires(topology):
+    mine = json.loads(json.dumps(model(2)).replace("M_weight_1", "M_weight_9"))
+    mine["weightTensors"] = ["M_weight_0", "M_weight_9", "M_weight_2", "M_weight_3"]
+    assert not graph_diff(topology(model(2)), topology(mine))
+    mine["weightTensors"] = ["M_weight_0", "M_weight_3", "M_weight_2", "M_weight_9"]
+    assert kinds(graph_diff(topology(model(2)), topology(mine))) == [
+        ("wiring", LINEAR),
+        ("wiring", "LinearOperation_1_1_0"),
+    ]
 
 
 def test_an_added_operation_and_new_wires_are_found(topology):
