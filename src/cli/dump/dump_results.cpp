@@ -299,21 +299,25 @@ std::string why_no_tensor(const DumpRequest& request, const DumpResults& results
 }
 
 void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults* results) {
-  bool torch_captured = false;
-  for (const TorchReport& report : results->torch) {
-    torch_captured |= !report.output.empty();
-    if (report.output.empty() && !report.message.empty())
-      results->warnings.push_back("process " + std::to_string(report.pid) + ": " + report.message);
-  }
-  if (results->processes.empty()) {
-    if (results->torch.empty())
-      results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
+  if (results->captured_anything()) {
+    uint64_t stored = 0;
+    for (const formats::ProbeSummary& process : results->processes)
+      stored += tensors_stored(process);
+    const bool torch_captured = std::any_of(results->torch.begin(), results->torch.end(),
+                                            [](const auto& r) { return !r.output.empty(); });
+    if (stored == 0 && request.has_type("tensor") && !torch_captured)
+      results->warnings.push_back("no tensor was captured: " + why_no_tensor(request, *results));
     return;
   }
-  uint64_t stored = 0;
-  for (const formats::ProbeSummary& process : results->processes) stored += tensors_stored(process);
-  if (stored == 0 && request.has_type("tensor") && !torch_captured)
-    results->warnings.push_back("no tensor was captured: " + why_no_tensor(request, *results));
+  if (!results->processes.empty()) {
+    results->warnings.push_back("nothing was captured: " + why_no_tensor(request, *results));
+  } else if (results->torch.empty()) {
+    results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
+  }
+  for (const TorchReport& report : results->torch) {
+    results->warnings.push_back("nothing was captured in process " + std::to_string(report.pid) +
+                                ": " + report.message);
+  }
 }
 
 // ---- manifest.json ----
@@ -364,6 +368,22 @@ Status write_manifest(const DumpRequest& request, const DumpRun& run, const Dump
   const std::string text =
       manifest.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   return write_file_atomically(results.root + "/manifest.json", as_bytes(text), kFileMode);
+}
+
+}  // namespace
+
+namespace {
+
+/// The folder that `assay show` opens: of all ranks together where there are several.
+std::string run_to_show(const DumpResults& results) {
+  if (!results.processes.empty() && exists(results.root)) return results.root;
+  for (const TorchReport& report : results.torch) {
+    if (report.output.empty()) continue;
+    const size_t slash = report.output.rfind('/');
+    const bool one_rank = report.output.substr(slash + 1).starts_with("rank");
+    return one_rank ? report.output.substr(0, slash) : report.output;
+  }
+  return {};
 }
 
 }  // namespace
@@ -437,17 +457,16 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
   }
   for (const TorchReport& report : results.torch) {
     if (report.output.empty()) continue;
+    const bool only_first = request.range == "0,0" && report.steps > 1;
     lines.push_back(counted(report.tensors, "tensor") + " of " +
-                    counted(report.models, "PyTorch model") + ", " + counted(report.steps, "step") +
-                    ", process " + std::to_string(report.pid) + ", in " + report.output);
+                    counted(report.models, "PyTorch model") + ", process " +
+                    std::to_string(report.pid) + ", in " + report.output +
+                    (only_first ? "; the first of " + counted(report.steps, "step") +
+                                      ", --steps all captures every one"
+                                : ""));
   }
   if (request.name == DumpName::Assay && results.captured_anything()) {
-    const bool atb = !results.processes.empty() && exists(results.root);
-    std::string where = atb ? results.root : std::string();
-    for (const TorchReport& report : results.torch) {
-      if (where.empty()) where = report.output;
-    }
-    lines.push_back("next: assay show " + where);
+    lines.push_back("next: assay show " + run_to_show(results));
   }
   return lines;
 }
