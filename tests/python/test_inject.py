@@ -623,6 +623,20 @@ print(decode(model))
     assert len(assay.open(done.out).records) == 84
 
 
+def test_a_folder_with_a_run_of_an_earlier_command_is_refused(dump, tmp_path):
+    plain = dump(MODEL + "print(decode(model, 1))\n", injected=False)
+    assert dump(MODEL + "decode(model, 1)\n").status == 0
+    before = files_of(tmp_path / "out")
+
+    again = dump(MODEL + "print(decode(model, 1))\n", report_dir=str(tmp_path / "second"))
+
+    assert (again.status, again.stdout) == (0, plain.stdout)
+    assert again.stderr.count("\n") == 1 and "holds a run already" in again.stderr
+    assert files_of(tmp_path / "out") == before
+    (report,) = (tmp_path / "second").glob("torch_*.json")
+    assert "holds a run already" in json.loads(report.read_text())["message"]
+
+
 @pytest.mark.slow
 def test_torchrun_gives_every_rank_its_folder(dump):
     done = dump(

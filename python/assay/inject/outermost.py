@@ -305,6 +305,7 @@ class Injection:
                 disk_limit=None,
                 verify=False,
                 _outermost=True,
+                _beside=not self._is_first_of_rank(),
             )
             self.in_root_call = _capture.in_root_call
             self._rank = _manifest.rank_of_process()
@@ -316,6 +317,23 @@ class Injection:
             self._capture._add_model(name, model)
         nodes = range(first, len(self._capture._plans))
         self._models.append(_Model(name, _class_name(model), nodes))
+
+    def _is_first_of_rank(self) -> bool:
+        """Whether no other process of this command captures as this rank: the others go beside the first one.
+
+        The first is refused a folder with a run in it; that run is one of an earlier command.
+        """
+        if not self.settings.report_dir:
+            return True
+        claim = os.path.join(self.settings.report_dir, f"rank{_manifest.rank_of_process()}.claim")
+        try:
+            os.makedirs(self.settings.report_dir, exist_ok=True)
+            os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        return True
 
     def _free_name(self, model: Any) -> str:
         """The first module that holds weights is the model and has the bare paths; others go by their class."""

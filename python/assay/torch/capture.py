@@ -98,7 +98,7 @@ _NO_MODULE = torch.nn.Identity()
 class _Folder:
     """The folder of one rank inside a run's folder, and which manifest files this process writes.
 
-    With `beside` a run that is there already is one of another process of the same command: this one goes beside it.
+    With `beside` the rank's own folder belongs to another process of the same command: this one goes beside it.
 
     Raises:
         FileError: the folder cannot be made.
@@ -113,14 +113,14 @@ class _Folder:
             code = {13: "Permission", 2: "NotFound", 28: "NoSpace"}.get(error.errno or 0, "Io")
             raise make_error(code, f"cannot create the folder: {error.strerror}", str(root)) from error
         rank = f"rank{_manifest.rank_of_process()}"
-        if (root / rank / "records.jsonl").exists():
+        if beside or (root / rank / "records.jsonl").exists():
             if not beside:
                 self._refuse_old_run(rank)
             rank = f"{rank}-{os.getpid()}"
             if (root / rank / "records.jsonl").exists():
                 raise FormatError("Usage", "this process captures into that folder already", str(root))
         self.rank = root / rank
-        own_top = not (root / "manifest.json").exists()
+        own_top = not beside and not (root / "manifest.json").exists()
         self.manifests = [root / "manifest.json"] if own_top else []
         if not own_top or _manifest.world_size() > 1:
             self.manifests.append(self.rank / "manifest.json")
@@ -166,6 +166,7 @@ class Capture:
         verify: bool,
         _force_device: bool = False,
         _outermost: bool = False,
+        _beside: bool = False,
     ) -> None:
         if data not in _DATA_LEVELS:
             raise FormatError("Usage", f"data must be one of {', '.join(_DATA_LEVELS)}, got {data!r}")
@@ -178,7 +179,7 @@ class Capture:
         self.path = Path(path)
         self._pid = os.getpid()
         self._removed = False
-        self._folder = _Folder(self.path, beside=_outermost)
+        self._folder = _Folder(self.path, beside=_beside)
         self._outermost = _outermost
         self._patterns = (_patterns(include), _patterns(exclude))
         self._config = {
