@@ -535,6 +535,15 @@ TEST(AtbTree, LeavesTorchDumpsToTheirReader) {
   }
 }
 
+TEST(AtbTree, LeavesFoldersWithNumbersToTheFlatReader) {
+  const TestFolder folder;
+  folder.put_npy("2024_05/1/2_photo/x.npy", {1});
+  const auto run = open_run(folder.path());
+  ASSERT_TRUE(run.has_value());
+  EXPECT_EQ(run->layout, "flat");
+  EXPECT_EQ(run->records.size(), 1u);
+}
+
 TEST(AtbTree, OpensADumpWithNothingInIt) {
   const TestFolder folder;
   folder.put_folder("msit_dump/tensors");

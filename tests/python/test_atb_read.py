@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,14 @@ def test_every_element_type(tmp_path, number):
     assert read.shape == (3, 2)
     assert bits(read.torch()) == bits(tensor)
     assert read.torch().dtype == dtype
+
+
+def test_the_worked_example_of_the_document(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "formats" / "atb-bin.md"
+    rows = re.findall(r"^[0-9a-f]{8}  ((?:[0-9a-f]{2} {1,2})+)", page.read_text(), re.MULTILINE)
+    path = put(tmp_path / "example.bin", bytes.fromhex("".join(rows)))
+    values = assay.open(path).records[0].numpy()
+    np.testing.assert_array_equal(values, np.array([[1, -2, 0.5], [0, 3.25, 65504]], dtype=np.float16))
 
 
 def test_rank_0_and_empty_tensors(tmp_path):

@@ -26,12 +26,21 @@ std::vector<FolderEntry> folders_in(const std::string& path) {
   return entries;
 }
 
+/// {id}_{operation}: holds tensors, parameters or operations inside it.
+bool looks_like_node(const FolderEntry& folder) {
+  if (folder.kind != FolderEntry::Kind::Folder || !parse_atb_node_folder(folder.name)) return false;
+  const std::vector<FolderEntry> entries = entries_of(folder.path);
+  return std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
+    return entry.name == "before" || entry.name == "after" || entry.name == "op_param.json" ||
+           parse_atb_node_folder(entry.name);
+  });
+}
+
 /// {run count}: holds operations, or msprobe's table of them.
 bool looks_like_step(const std::string& path) {
   const std::vector<FolderEntry> entries = entries_of(path);
   return std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
-    return entry.name == "statistic.csv" ||
-           (entry.kind == FolderEntry::Kind::Folder && parse_atb_node_folder(entry.name));
+    return entry.name == "statistic.csv" || looks_like_node(entry);
   });
 }
 
