@@ -322,7 +322,13 @@ std::optional<double> JsonDocument::number(Value value) const {
 }
 
 void JsonDocument::append_compact(Value value, std::string* out) const {
-  const std::string_view written = text(value);
+  std::string repaired;
+  std::string_view written = text(value);
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  if (!std::all_of(written.begin(), written.end(), is_ascii)) {
+    repaired = repair_utf8(written);
+    written = repaired;
+  }
   bool in_string = false;
   for (size_t i = 0; i < written.size(); ++i) {
     const char c = written[i];

@@ -57,7 +57,8 @@ class JsonDocument {
   /// Any number, rounded to the nearest double.
   [[nodiscard]] std::optional<double> number(Value value) const;
 
-  /// Appends the value without blanks, otherwise as it was written; NaN and the infinities as null.
+  /// Appends the value without blanks, otherwise as it was written; NaN and the infinities as null, bytes that are
+  /// no UTF-8 as U+FFFD.
   void append_compact(Value value, std::string* out) const;
 
  private:

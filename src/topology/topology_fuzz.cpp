@@ -43,6 +43,16 @@ void compare_parsers(std::string_view text) {
   }
 }
 
+bool may_exceed_a_double(std::string_view text) {
+  size_t digits = 0;
+  for (const char c : text) {
+    if (digits > 0 && (c == 'e' || c == 'E')) return true;
+    digits = c >= '0' && c <= '9' ? digits + 1 : 0;
+    if (digits > 300) return true;
+  }
+  return false;
+}
+
 void check_wiring(const Wiring& wiring) {
   std::set<std::string> known(wiring.inputs.begin(), wiring.inputs.end());
   for (const WiredNode& node : wiring.nodes) {
@@ -74,7 +84,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto graph = read_graph(text)) {
     convert(*graph);
     if (const auto file = layer_file(graph->root().name, text)) {
-      if (!nlohmann::json::accept(*file) || !read_graph(*file)) std::abort();
+      // Numbers beyond a double are copied and stay JSON, but the other library refuses them.
+      if (!nlohmann::json::accept(*file) && !may_exceed_a_double(text)) std::abort();
+      if (!read_graph(*file)) std::abort();
     }
     const LayerReport layers[] = {{"Decoder_layer_1", "Decoder_layer", std::string(text)}};
     ModelMerge merge;
