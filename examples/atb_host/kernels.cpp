@@ -22,7 +22,7 @@ constexpr std::pair<std::string_view, Fault> kFaultNames[] = {
     {"stale_cache", Fault::kStaleCache},
     {"overflow", Fault::kOverflow},
 };
-constexpr float kWrongEpsilon = 1e-3F;
+constexpr float kWrongEpsilon = 1e-4F;
 constexpr float kOverflowingFactor = 1e38F;
 constexpr float kBf16MaskFactor = -3e38F;
 

@@ -14,7 +14,7 @@ namespace atb_host {
 /// A defect that can be planted in one layer, for trying out tools that look for the first wrong operation.
 enum class Fault {
   kNone,
-  kWrongEpsilon,      // RmsNorm adds 1e-3 instead of its parameter
+  kWrongEpsilon,      // RmsNorm adds 1e-4 instead of its parameter
   kDroppedScale,      // attention forgets to divide by sqrt(head size)
   kRopeOffByOne,      // the rotary angles of the next position
   kMissingMaskRow,    // prefill: the first token sees the whole prompt

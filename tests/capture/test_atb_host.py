@@ -22,6 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ASSAY_BUILD", ROOT / "build" / "release")).absolute()
 HOST = BUILD / "examples" / "atb_host"
+ASSAY = BUILD / "bin" / "assay"
 OUR_PROBE = BUILD / "lib" / "assay" / "libatb_probe.so"
 
 
@@ -783,6 +784,34 @@ def test_our_probe_stores_what_the_naive_one_stores(tmp_path, abi, arguments):
     expected_files, files = tensor_files(naive), tensor_files(ours / "msit_dump" / "tensors")
     assert files.keys() == expected_files.keys()
     assert [name for name in files if files[name] != expected_files[name]] == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "place"),
+    [
+        ("wrong_epsilon", "2_Prefill_layer/0_RmsNormOperation/0_RmsNormKernel output 0"),
+        (
+            "swapped_heads",
+            "2_Prefill_layer/1_Attention/5_SelfAttentionOperation/0_UnpadFlashAttentionNdKernel output 0",
+        ),
+    ],
+)
+def test_three_commands_name_the_planted_fault(tmp_path, fault, place):
+    """What README shows to people without an NPU."""
+
+    def assay(*arguments, status=0):
+        done = subprocess.run([ASSAY, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == status, done.stderr
+        return done.stdout
+
+    host = str(HOST / "atb_host")
+    golden = assay("dump", "-er", "all", "-o", "golden", "--", host)
+    mine = assay("dump", "-er", "all", "-o", "mine", "--", host, "--fault", fault)
+    assert golden == run_host().stdout and mine == run_host("--fault", fault).stdout != golden
+    report = assay("compare", "golden", "mine", "-o", "report", "--rel-l2", "0.01", status=1)
+    assert "matched 100.0 % of the tensors" in report
+    first = report[report.index("first beyond its limit") :].splitlines()[1]
+    assert " ".join(first.split()) == f"token 0 {place}"
 
 
 def test_releases_and_parallel_contexts_compute_the_same():
