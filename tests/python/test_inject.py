@@ -714,6 +714,23 @@ def test_an_output_that_cannot_be_made_costs_one_line(dump, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("output", [None, "/proc/nowhere"])
+def test_a_host_that_has_closed_its_stderr_goes_on(dump, output):
+    done = dump(
+        """
+        import os, sys, torch
+        sys.stderr.close(); os.close(2)
+        model = torch.compile(torch.nn.Linear(2, 2), backend="eager")   # there would be a warning, or an error
+        print(model(torch.ones(1, 2)).shape)
+        """,
+        **({"output": output} if output else {}),
+    )
+
+    assert (done.status, done.stdout) == (0, "torch.Size([1, 2])\n")
+    assert len(done.report["models"]) == (0 if output else 1)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["{", "[]", '{"output": ""}', '{"output": "x", "steps": "a-b"}'])
 def test_a_variable_that_is_not_ours_costs_one_line(dump, text):
     done = dump("import torch\nprint(torch.nn.ReLU()(torch.ones(1)))\n", env={"ASSAY_TORCH_DUMP": text})

@@ -323,11 +323,14 @@ class Capture:
     def _say_what_is_hidden(self, plans: Iterable[_topology.NodePlan]) -> None:
         for first, reason, count in self._hidden(plans):
             modules = "1 module is" if count == 1 else f"{count} modules are"
-            print(
-                f"assay: warning: {modules} out of sight, {first!r} first ({reason}); "
-                f"{self.path / 'manifest.json'} lists what was captured",
-                file=sys.stderr,
-            )
+            try:
+                print(
+                    f"assay: warning: {modules} out of sight, {first!r} first ({reason}); "
+                    f"{self.path / 'manifest.json'} lists what was captured",
+                    file=sys.stderr,
+                )
+            except (OSError, ValueError):  # the host has closed its stderr; the manifest says it, too
+                return
 
     def _missed(self) -> list[tuple[str, str, int]]:
         missed = [(p.name, p.hidden, 1) for p in self._plans if p.hidden and p.planned]
