@@ -811,7 +811,7 @@ def test_three_commands_name_the_planted_fault(tmp_path, fault, place):
     report = assay("compare", "golden", "mine", "-o", "report", "--rel-l2", "0.01", status=1)
     assert "matched 100.0 % of the tensors" in report
     first = report[report.index("first beyond its limit") :].splitlines()[1]
-    assert " ".join(first.split()) == f"token 0 {place}"
+    assert " ".join(first.split()) == f"token 0 2_Prefill_layer/{place} output 0"
 
 
 def test_releases_and_parallel_contexts_compute_the_same():
