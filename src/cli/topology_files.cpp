@@ -105,7 +105,21 @@ void ShapeCache::apply_beside(const std::string& json_path, topology::Graph* gra
 
 Result<topology::Graph> read_graph_file(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
-  return in_file(path, topology::read_graph(as_text(file.bytes())));
+  ASSAY_TRY(topology::Graph graph, in_file(path, topology::read_graph(as_text(file.bytes()))));
+  if (graph.kind != topology::GraphKind::Model) return graph;
+  // "<dump>/model/<pid>/M.json" -> "<dump>/layer/<pid>/<opName>.json"
+  const std::string folder = run::real_path(parent_of(path));
+  const std::string layers =
+      run::join_path(parent_of(parent_of(folder)), "layer") + "/" + run::base_name(folder);
+  return topology::with_layers(
+      std::move(graph), [&](const std::string& op_name) -> std::optional<topology::Graph> {
+        if (op_name.find('/') != std::string::npos) return std::nullopt;
+        const Result<MappedFile> layer = MappedFile::open(layers + "/" + op_name + ".json");
+        if (!layer) return std::nullopt;
+        Result<topology::Graph> inside = topology::read_graph(as_text(layer->bytes()));
+        if (!inside || inside->root().name != op_name) return std::nullopt;
+        return *std::move(inside);
+      });
 }
 
 size_t untyped_count(const topology::Graph& graph, const topology::Wiring& wiring) {

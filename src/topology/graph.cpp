@@ -290,7 +290,14 @@ bool is_own_report(const JsonDocument& json) {
 }  // namespace
 
 Result<Graph> read_graph(std::string_view text) {
-  ASSAY_TRY(const JsonDocument json, JsonDocument::parse(text, kMaxJsonDepth));
+  Result<JsonDocument> parsed = JsonDocument::parse(text, kMaxJsonDepth);
+  if (!parsed) {
+    // The oldest hook dump did not truncate model_tree.json, so that the end of a longer tree can follow it.
+    const Result<ModuleNode> tree = read_model_tree(text);
+    if (tree && !tree->name.empty() && !tree->children.empty()) return graph_of_tree(*tree);
+    return fail(std::move(parsed).error());
+  }
+  const JsonDocument json = *std::move(parsed);
   const auto has = [&](std::string_view key) { return json.find(0, key) != JsonDocument::kNone; };
   if (!json.is(0, JsonKind::Object))
     return fail(Errc::Invalid, "the file holds no JSON object, so it is no topology", 0);
@@ -354,6 +361,66 @@ Graph graph_of_tree(const ModuleNode& tree) {
       pending.push_back({*child, index});
   }
   return graph;
+}
+
+namespace {
+
+void rename_all(const std::map<std::string, std::string>& names, std::vector<std::string>* list) {
+  for (std::string& name : *list) {
+    const auto renamed = names.find(name);
+    if (renamed != names.end()) name = renamed->second;
+  }
+}
+
+/// Appends what is inside `layer` below the last node of `graph`, which is the layer as its model sees it.
+void graft(const Graph& layer, Graph* graph) {
+  const auto outer = static_cast<uint32_t>(graph->nodes.size() - 1);
+  std::map<std::string, std::string> names;
+  const auto hand_over = [&](const std::vector<std::string>& inside,
+                             const std::vector<std::string>& outside) {
+    for (size_t i = 0; i < inside.size() && i < outside.size(); ++i)
+      names.try_emplace(inside[i], outside[i]);
+  };
+  hand_over(layer.root().inputs, graph->nodes[outer].inputs);
+  hand_over(layer.root().outputs, graph->nodes[outer].outputs);
+  graph->nodes[outer].is_graph = true;
+  graph->nodes[outer].internals = layer.root().internals;
+  if (graph->nodes[outer].parameters.empty())
+    graph->nodes[outer].parameters = layer.root().parameters;
+  for (uint32_t i = 1; i < layer.nodes.size(); ++i) {
+    Node node = layer.nodes[i];
+    rename_all(names, &node.inputs);
+    rename_all(names, &node.outputs);
+    node.parent += outer;
+    node.depth += graph->nodes[outer].depth;
+    node.children.clear();
+    graph->nodes[node.parent].children.push_back(static_cast<uint32_t>(graph->nodes.size()));
+    graph->nodes.push_back(std::move(node));
+  }
+}
+
+}  // namespace
+
+Graph with_layers(Graph model,
+                  const std::function<std::optional<Graph>(const std::string& op_name)>& layer_of) {
+  Graph whole;
+  std::vector<uint32_t> moved_to(model.nodes.size());
+  for (uint32_t i = 0; i < model.nodes.size(); ++i) {
+    Node node = std::move(model.nodes[i]);
+    moved_to[i] = static_cast<uint32_t>(whole.nodes.size());
+    node.parent = moved_to[node.parent];
+    node.children.clear();
+    if (i > 0) whole.nodes[node.parent].children.push_back(moved_to[i]);
+    const bool is_closed_layer =
+        model.kind == GraphKind::Model && node.depth == 1 && !node.is_graph;
+    const std::string name = node.name;
+    whole.nodes.push_back(std::move(node));
+    if (!is_closed_layer) continue;
+    const std::optional<Graph> layer = layer_of(name);
+    if (layer && whole.nodes.size() + layer->nodes.size() <= kMaxGraphNodes) graft(*layer, &whole);
+  }
+  model.nodes = std::move(whole.nodes);
+  return model;
 }
 
 std::vector<uint32_t> nodes_at_level(const Graph& graph, int level) {

@@ -3,6 +3,7 @@
 // and from module trees; read by the exporters and by the comparison of structures.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -87,6 +88,12 @@ struct Graph {
 
 /// A module tree that is in memory already.
 [[nodiscard]] Graph graph_of_tree(const ModuleNode& tree);
+
+/// A model whose file knows its layers by name only gets their insides from the layers' own files; the layers' inputs
+/// and outputs become the tensors that the model hands over.
+/// layer_of   gives the layer of that opName, or nothing
+[[nodiscard]] Graph with_layers(
+    Graph model, const std::function<std::optional<Graph>(const std::string& op_name)>& layer_of);
 
 /// The nodes that a reader of one level sees, in file order: -1 all leaves, 0 the root, N >= 1 graphs at depth N as one
 /// node and leaves above it. Other negative levels are 1, as in the original.

@@ -80,6 +80,29 @@ TEST(Graph, ShowsWhatOperationsWriteInPlaceToTheGraphAround) {
   EXPECT_THAT(outputs_in_place(graph, 1), ElementsAre("cache"));
 }
 
+TEST(Graph, OpensTheLayersOfAModelFromTheirOwnFiles) {
+  const Graph layer = graph_of(kNested);
+  Graph model =
+      graph_of(R"({"modelName":"M","inTensors":["in"],"outTensors":["out"],"nodes":[)"
+               R"({"opName":"E_9","opType":"E","inTensors":["in"],"outTensors":["h"]},)"
+               R"({"opName":"L_0","opType":"L","inTensors":["h"],"outTensors":["out"]}]})");
+  const Graph whole = with_layers(model, [&](const std::string& name) {
+    return name == "L_0" ? std::optional(layer) : std::nullopt;
+  });
+  EXPECT_THAT(names_at(whole, -1), ElementsAre("E_9", "A_0_0", "B_0_1_0", "B_0_1_1"));
+  EXPECT_THAT(names_at(whole, 2), ElementsAre("E_9", "A_0_0", "G_0_1"));
+  EXPECT_THAT(whole.nodes[3].inputs, ElementsAre("h"));     // A_0_0
+  EXPECT_THAT(whole.nodes[6].outputs, ElementsAre("out"));  // B_0_1_1
+  EXPECT_EQ(whole.nodes[6].parent, 4u);
+  EXPECT_EQ(whole.nodes[6].depth, 3u);
+}
+
+TEST(Graph, ReadsAModuleTreeThatAnOlderLongerOneFollows) {
+  const Graph tree = graph_of(
+      R"({"name":"root","type":"Lm","children":[{"name":"root.a","type":"A","children":[]}]}"children":[]}]})");
+  EXPECT_THAT(names_at(tree, -1), ElementsAre("root.a"));
+}
+
 TEST(TensorType, CollectsTheLengthsOfAllRounds) {
   TensorType type;
   merge_type("float16", std::vector<int64_t>{37, 64}, &type);

@@ -112,6 +112,21 @@ def test_level_style_and_output_are_as_asked(assay, dump, tmp_path):
     assert json.loads((tmp_path / "out" / "Decoder_layer_0.me.json").read_text())["label"] == "Decoder_layer_0"
 
 
+def test_a_model_is_completed_from_the_layer_files_of_its_process(assay, dump):
+    (dump / "model" / "4711").mkdir(parents=True)
+    nodes = [
+        {"opName": "Decoder_layer_0", "opType": "Decoder_layer", "inTensors": ["x", "w"], "outTensors": ["y"]},
+        {"opName": "LmHead_1", "opType": "LmHead", "inTensors": ["y"], "outTensors": ["z"]},
+    ]
+    model = {"modelName": "M", "inTensors": ["x"], "outTensors": ["z"], "weightTensors": ["w"], "nodes": nodes}
+    source = dump / "model" / "4711" / "M.json"
+    source.write_text(json.dumps(model))
+    assert assay("graph", source).returncode == 0
+    assert names(source.with_suffix(".onnx")) == ["LinearOperation_0_0", "ActivationOperation_0_1_0", "LmHead_1"]
+    linear, activation, _ = onnx.load(source.with_suffix(".onnx")).graph.node
+    assert (list(linear.input), list(activation.output)) == (["x", "w"], ["y"])
+
+
 def test_a_folder_is_converted_whole_and_goes_on_past_a_bad_file(assay, dump):
     folder = dump / "layer" / "4711"
     (folder / "Broken_7.json").write_text('{"opName": "Broken_7", "nodes": [')
