@@ -364,15 +364,15 @@ void report_kernel_tensors(uint64_t execute_count, Text name, Text param, Tensor
 
 void report_setup_statistic(uint64_t count, Text name, Text statistic) noexcept {
   if (!ask(kGateStatistic)) return;
-  with_session("ReportOperationSetupStatistic", [&](Session& session, const Settings&) {
-    session.report_setup(count, view(name), view(statistic));
+  with_session("ReportOperationSetupStatistic", [&](Session& session, const Settings& settings) {
+    session.report_setup(settings, count, view(name), view(statistic));
   });
 }
 
 void report_execute_statistic(uint64_t count, Text name, Text statistic) noexcept {
   if (!ask(kGateStatistic)) return;
-  with_session("ReportOperationExecuteStatistic", [&](Session& session, const Settings&) {
-    session.report_execute(count, view(name), view(statistic));
+  with_session("ReportOperationExecuteStatistic", [&](Session& session, const Settings& settings) {
+    session.report_execute(settings, count, view(name), view(statistic));
   });
 }
 

@@ -279,7 +279,7 @@ TEST(MsprobeSelection, RulesOfTheOtherSchema) {
   EXPECT_TRUE(in_directory(settings(R"(,"op_name":"attention","save_child":true)"), linear));
   EXPECT_TRUE(in_directory(settings(R"(,"op_name":"linear","save_child":true)"), kernel));
   EXPECT_TRUE(in_directory(settings(R"(,"op_name":"prefill","save_child":true)"), kernel));
-  EXPECT_FALSE(in_directory(settings(R"(,"op_name":"tention","save_child":true)"), linear));
+  EXPECT_FALSE(in_directory(settings(R"(,"op_name":"layer","save_child":true)"), linear));
 }
 
 TEST(MsprobeSelection, TaskDecidesWhatIsStored) {

@@ -660,12 +660,15 @@ void Session::report_kernel(const Settings& settings, writer::AtbRow row) {
        });
 }
 
-void Session::report_setup(uint64_t count_of_runs, std::string_view name, std::string_view text) {
+void Session::report_setup(const Settings& settings, uint64_t count_of_runs, std::string_view name,
+                           std::string_view text) {
   look_for_replay("setup of " + std::string(name), count_of_runs);
-  report_execute(count_of_runs, name, text);
+  report_execute(settings, count_of_runs, name, text);
 }
 
-void Session::report_execute(uint64_t count_of_runs, std::string_view name, std::string_view text) {
+void Session::report_execute(const Settings& settings, uint64_t count_of_runs,
+                             std::string_view name, std::string_view text) {
+  if (!process_device_matches(settings)) return;
   if (all_numbers_zero(text)) {
     add_note(
         "the library resets its statistics before it reports them (since CANN 8.2): every number "

@@ -62,8 +62,10 @@ class Session {
   void report_model(const Settings& settings, std::string_view name, std::string_view report);
   void report_operation(const Settings& settings, writer::AtbRow row);
   void report_kernel(const Settings& settings, writer::AtbRow row);
-  void report_setup(uint64_t count, std::string_view name, std::string_view text);
-  void report_execute(uint64_t count, std::string_view name, std::string_view text);
+  void report_setup(const Settings& settings, uint64_t count, std::string_view name,
+                    std::string_view text);
+  void report_execute(const Settings& settings, uint64_t count, std::string_view name,
+                      std::string_view text);
   void report_overflow(std::string_view kernel);
 
   /// Writes everything that waits, then the summary in place of the status page.

@@ -281,7 +281,7 @@ TEST_F(SessionTest, NotesSayWhatTheLibraryCannotTell) {
   for (int i = 0; i < 2; ++i) {
     session().save_tiling(settings_, zeros, 32, "0_1/0/2_A/1_AddKernel/kernel_tilingdata.bin");
   }
-  session().report_setup(1, "A_2", "totalTime:0, runnerCreateTime:0");
+  session().report_setup(settings_, 1, "A_2", "totalTime:0, runnerCreateTime:0");
   session().finish();
   const auto notes = summary().notes;
   const auto has = [&notes](const char* part) {

@@ -337,13 +337,24 @@ Status AtbTree::report_overflow(std::string_view kernel) {
   return options_.write_file(options_.overflow_file, as_bytes(overflows_), 0600);
 }
 
-Status AtbTree::make_parent(const std::string& path) {
-  const std::string folder(parent_of(path));
+// One mkdir a folder: what exists is remembered from the root down.
+Status AtbTree::make_folder(const std::string& folder) {
   if (folders_.contains(folder)) return {};
-  ASSAY_TRY_STATUS(make_directories(folder, kAtbFolderMode));
+  if (folder.size() <= options_.root.size()) return make_directories(folder, kAtbFolderMode);
+  ASSAY_TRY_STATUS(make_folder(std::string(parent_of(folder))));
+  if (::mkdir(folder.c_str(), kAtbFolderMode) != 0 && errno != EEXIST) {
+    const int reason = errno;
+    if (reason != ENOENT) return fail(errno_error(reason, "create folder", folder));
+    folders_.clear();
+    ASSAY_TRY_STATUS(make_directories(folder, kAtbFolderMode));
+  }
   if (folders_.size() > kMaxRemembered) folders_.clear();
   folders_.insert(folder);
   return {};
+}
+
+Status AtbTree::make_parent(const std::string& path) {
+  return make_folder(std::string(parent_of(path)));
 }
 
 Status AtbTree::write(const std::string& path, ByteSpan content) {

@@ -126,6 +126,7 @@ class AtbTree {
   [[nodiscard]] Status append(const std::string& path, std::string_view text);
   [[nodiscard]] Status append_row(const std::string& folder, const std::string& stem, AtbRow row);
   [[nodiscard]] Status append_kernel_row(PendingRow pending);
+  [[nodiscard]] Status make_folder(const std::string& folder);
   [[nodiscard]] Status make_parent(const std::string& path);
   [[nodiscard]] Result<bool> link_to_identical(const AtbRecord& record, const std::string& path);
   void record_original(uint64_t hash, const std::string& path);
