@@ -28,7 +28,8 @@ constexpr size_t kDepth = 300;
 void compare_parsers(std::string_view text) {
   const Result<JsonDocument> ours = JsonDocument::parse(text, kDepth);
   const bool theirs = nlohmann::json::accept(text);
-  if (!ours && theirs && ours.error().code != Errc::TooLarge) std::abort();
+  const bool has_zero = text.find('\0') != text.npos;  // where the other one stops reading
+  if (!ours && theirs && !has_zero && ours.error().code != Errc::TooLarge) std::abort();
   const bool is_plain = repair_utf8(text) == text && text.find_first_of("NIeE") == text.npos &&
                         text.size() < 300 && !text.starts_with("\xef\xbb\xbf");
   if (ours && !theirs && is_plain) std::abort();
