@@ -7,13 +7,13 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <memory>
 
 #include "base/log.hpp"
 #include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/command.hpp"
 #include "report/files.hpp"
@@ -217,12 +217,11 @@ Result<CompareOutcome> run_comparison(const CompareRequest& request) {
 namespace {
 
 Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty() || value < 0) {
+  const std::optional<int64_t> value = parse_number<int64_t>(text);
+  if (!value || *value < 0) {
     return fail(usage_error("'" + std::string(text) + "' is no " + std::string(what)));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace

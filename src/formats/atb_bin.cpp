@@ -2,9 +2,9 @@
 #include "formats/atb_bin.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 
 namespace assay::formats {
@@ -20,14 +20,6 @@ void append_line(std::string& text, std::string_view name, std::string_view valu
 }
 
 // ---- reading -------------------------------------------------------------------------------------
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// "1,4096" -> [1, 4096]; "" -> [].
 Result<Dims> parse_dims(std::string_view text, uint64_t offset) {

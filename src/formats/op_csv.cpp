@@ -2,8 +2,8 @@
 #include "formats/op_csv.hpp"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 
 namespace assay::formats {
@@ -55,13 +55,6 @@ std::string joined(std::span<const OpCsvTensor> tensors, Part part) {
   return on_one_line(text);
 }
 
-std::optional<uint64_t> parse_count(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// The cells of a line without their blanks. A parameter text may itself hold separators; what is
 /// too much belongs to it. Nothing when the line has too few cells.
 std::optional<std::vector<std::string>> cells_of(std::string_view line) {
@@ -88,7 +81,8 @@ std::vector<OpCsvTensor> tensors_of(const std::vector<std::string>& cells, Colum
   const size_t listed = std::max({dtypes.size(), formats.size(), shapes.size()});
   // An empty cell is no tensor or one of rank 0: the count decides. A count beyond the lists is
   // wrong.
-  const size_t count = std::min<uint64_t>(parse_count(cells[first]).value_or(listed), listed);
+  const size_t count =
+      std::min<uint64_t>(parse_number<uint64_t>(cells[first]).value_or(listed), listed);
   const auto at = [](const std::vector<std::string_view>& parts, size_t i) {
     return std::string(i < parts.size() ? parts[i] : std::string_view());
   };
@@ -152,7 +146,7 @@ OpCsv read_op_csv(std::string_view text) {
       continue;
     }
     OpCsvRow row;
-    row.case_num = parse_count((*cells)[kCaseNum]).value_or(0);
+    row.case_num = parse_number<uint64_t>((*cells)[kCaseNum]).value_or(0);
     row.op_name = (*cells)[kOpName];
     row.op_param = (*cells)[kOpParam];
     row.inputs = tensors_of(*cells, kInNum, kInTensorFile);

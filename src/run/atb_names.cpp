@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/atb_names.hpp"
 
-#include <charconv>
-
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 
 namespace assay::run {
@@ -10,22 +9,14 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-template <typename Number>
-std::optional<Number> to_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 std::optional<AtbProcessName> parse_atb_process_folder(std::string_view name) {
   const size_t underscore = name.find('_');
   if (underscore == std::string_view::npos) return std::nullopt;
-  const auto device = to_number<int64_t>(name.substr(0, underscore));
+  const auto device = parse_number<int64_t>(name.substr(0, underscore));
   const std::string_view rest = name.substr(underscore + 1);
-  const auto process = to_number<int64_t>(rest);
+  const auto process = parse_number<int64_t>(rest);
   // A failed query of the device gives -1; a process never has a sign.
   if (!device || *device < -1 || !process || *process < 0) return std::nullopt;
   return AtbProcessName{*device, *process};
@@ -35,7 +26,7 @@ std::optional<AtbNodeName> parse_atb_node_folder(std::string_view name) {
   const size_t underscore = name.find('_');
   if (underscore == 0 || underscore == std::string_view::npos || underscore + 1 == name.size())
     return std::nullopt;
-  const auto id = to_number<uint64_t>(name.substr(0, underscore));
+  const auto id = parse_number<uint64_t>(name.substr(0, underscore));
   if (!id) return std::nullopt;
   return AtbNodeName{*id, name.substr(underscore + 1)};
 }
@@ -78,7 +69,7 @@ std::string atb_ids_of_node(std::string_view node) {
 std::optional<int64_t> parse_atb_run_count(std::string_view name) {
   if (name.empty() || name.find_first_not_of("0123456789") != std::string_view::npos)
     return std::nullopt;
-  return to_number<int64_t>(name);
+  return parse_number<int64_t>(name);
 }
 
 }  // namespace assay::run

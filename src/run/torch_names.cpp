@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/torch_names.hpp"
 
-#include <charconv>
+#include <string_view>
+
+#include "base/numbers.hpp"
 
 namespace assay::run {
 namespace {
@@ -14,14 +16,6 @@ bool take_prefix(std::string_view prefix, std::string_view* text) {
   if (!text->starts_with(prefix)) return false;
   text->remove_prefix(prefix.size());
   return true;
-}
-
-template <typename Number>
-std::optional<Number> to_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 }  // namespace
@@ -52,7 +46,7 @@ std::optional<TorchFileName> parse_torch_file_name(std::string_view name) {
     name.remove_prefix(field.size());
     if (field.starts_with("exec") && is_number(field.substr(4)) && result.slot.empty() &&
         !result.execution) {
-      result.execution = to_number<uint64_t>(field.substr(4));
+      result.execution = parse_number<uint64_t>(field.substr(4));
       if (!result.execution) return std::nullopt;
     } else if (is_number(field)) {
       if (!result.slot.empty()) result.slot += '.';
@@ -100,7 +94,7 @@ std::optional<Dims> parse_shape_text(std::string_view text) {
   while (!text.empty()) {
     while (text.starts_with(' ')) text.remove_prefix(1);
     const std::string_view field = text.substr(0, text.find(','));
-    const std::optional<int64_t> size = to_number<int64_t>(field);
+    const std::optional<int64_t> size = parse_number<int64_t>(field);
     if (!size || *size < 0 || dims.size() >= 1024) return std::nullopt;
     dims.push_back(*size);
     text.remove_prefix(std::min(text.size(), field.size() + 1));

@@ -3,8 +3,8 @@
 #include "cli/dump/dump_request.hpp"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 
 namespace assay::cli {
@@ -29,11 +29,8 @@ std::string lower(std::string_view text) {
 }
 
 std::optional<int64_t> integer(std::string_view text) {
-  int64_t value = 0;
   if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_number<int64_t>(text);
 }
 
 // ---- checks of single values; the texts are the original's ----

@@ -2,12 +2,12 @@
 #include "run/sources/atb_tree_lists.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 
 #include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "formats/atb_types.hpp"
 #include "formats/csv.hpp"
@@ -37,20 +37,12 @@ std::optional<MappedFile> open_file(const std::string& path, Run* run) {
   return std::nullopt;
 }
 
-template <typename Number>
-std::optional<Number> to_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 /// "36x128" or "1,4096"; an empty text is rank 0.
 std::optional<Dims> parse_shape(std::string_view text, char separator) {
   Dims shape;
   if (text.empty()) return shape;
   for (const std::string_view part : split(text, separator)) {
-    const std::optional<int64_t> size = to_number<int64_t>(part);
+    const std::optional<int64_t> size = parse_number<int64_t>(part);
     if (!size || *size < 0 || shape.size() == 64) return std::nullopt;
     shape.push_back(*size);
   }
@@ -78,7 +70,7 @@ std::optional<std::string> node_of(std::string_view names, std::string_view ids)
 
 std::optional<stats::TensorStats> statistics_of(const std::vector<std::string>& cells,
                                                 const std::optional<Dims>& shape) {
-  const auto number = [&cells](size_t column) { return to_number<double>(cells[column]); };
+  const auto number = [&cells](size_t column) { return parse_number<double>(cells[column]); };
   if (!number(10) && !number(11) && !number(12) && !number(13)) return std::nullopt;
   stats::TensorStats stats;
   if (shape) stats.count = element_count(*shape).value_or(0);
@@ -153,7 +145,7 @@ class TreeMaker {
     if (const auto known = node_by_ids_.find(atb_ids_of_node(result.name));
         known != node_by_ids_.end())
       result.name = known->second;
-    result.exec_order = to_number<int64_t>(id);
+    result.exec_order = parse_number<int64_t>(id);
     for (size_t i = 0; i < node.children.size(); ++i)
       result.children.push_back(make(node.children[i], result.name, i));
     return result;

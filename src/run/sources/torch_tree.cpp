@@ -6,12 +6,12 @@
 //
 // The reader starts at any of these levels.
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <unordered_map>
 
 #include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
 #include "formats/csv.hpp"
 #include "run/folder.hpp"
 #include "run/manifest.hpp"
@@ -270,11 +270,7 @@ struct StatisticsRow {
   stats::TensorStats stats;
 };
 
-double parse_number(const std::string& text) {
-  double number = NAN;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
+double number_or_nan(const std::string& text) { return parse_number<double>(text).value_or(NAN); }
 
 /// Rows of a statistics.csv. Rows that do not have the ten columns are counted in a warning.
 std::vector<StatisticsRow> read_statistics(const std::string& path, Run* run) {
@@ -300,10 +296,10 @@ std::vector<StatisticsRow> read_statistics(const std::string& path, Run* run) {
     row.dtype = dtype_from_name(cells[4]);
     row.shape = parse_shape_text(cells[5]);
     if (row.shape) row.stats.count = element_count(*row.shape).value_or(0);
-    row.stats.max = parse_number(cells[6]);
-    row.stats.min = parse_number(cells[7]);
-    row.stats.mean = parse_number(cells[8]);
-    row.stats.l2_norm = parse_number(cells[9]);
+    row.stats.max = number_or_nan(cells[6]);
+    row.stats.min = number_or_nan(cells[7]);
+    row.stats.mean = number_or_nan(cells[8]);
+    row.stats.l2_norm = number_or_nan(cells[9]);
     rows.push_back(std::move(row));
   }
   if (damaged > 0 || table.unterminated_quote) {
@@ -444,12 +440,7 @@ class Reader {
     TensorRecord record;
     record.rank = rank_;
     record.step_name = step.name;
-    int64_t number = 0;
-    const auto [end, error] =
-        std::from_chars(step.name.data(), step.name.data() + step.name.size(), number);
-    record.step = error == std::errc() && end == step.name.data() + step.name.size() && number >= 0
-                      ? number
-                      : -1;
+    record.step = std::max(parse_number<int64_t>(step.name).value_or(-1), int64_t{-1});
     record.node = node;
     record.op_type = order_->type_of(node);
     record.order = order_->number_of(node, Role::Input);
@@ -517,7 +508,7 @@ class Reader {
                          step.name.find_first_not_of("0123456789") != std::string::npos;
     TensorRecord example = record_of(step, old_api ? step.name : folder.name);
     if (old_api) {
-      std::from_chars(folder.name.data(), folder.name.data() + folder.name.size(), example.call);
+      example.call = parse_number<uint32_t>(folder.name).value_or(0);
     }
     const size_t first = run_->records.size();
     std::string statistics;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/atomic_file.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/text.hpp"
 #include "formats/crc32.hpp"
 #include "formats/csv.hpp"
@@ -26,21 +27,6 @@ constexpr uint64_t kFolderBytes = 4096;
 constexpr uint64_t kPthFrameBytes = 1200;
 
 constexpr mode_t kTableMode = 0640;
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] int close() { return ::close(std::exchange(fd_, -1)); }
-
- private:
-  int fd_;
-};
 
 // The float32 that `tensor.float()` arithmetic ended with, as Python prints it.
 std::string float32_text(double value) {
