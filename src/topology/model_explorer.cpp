@@ -12,6 +12,9 @@ namespace assay::topology {
 namespace {
 
 constexpr std::string_view kInputsId = "GraphInputs";
+// Every node repeats its namespace, so a hostile file of deep graphs with long names must not multiply it.
+constexpr uint32_t kMaxNamespaceDepth = 64;
+constexpr size_t kMaxNamespacePart = 128;
 
 /// Writes JSON; a comma stands before whatever follows a value.
 class JsonText {
@@ -60,6 +63,7 @@ std::string namespace_part(const Graph& graph, const Node& node) {
   std::string part = node.name;
   if (graph.kind == GraphKind::ModuleTree) part = part.substr(part.rfind('.') + 1);
   std::replace(part.begin(), part.end(), '/', '_');
+  part.resize(std::min(part.size(), kMaxNamespacePart));
   return part.empty() ? node.type : part;
 }
 
@@ -70,8 +74,13 @@ class Exporter {
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& node = graph.nodes[i];
       // What the node itself opens; a leaf stands in its parent's.
-      namespaces_[i] = namespace_part(graph, node);
-      if (i > 0) namespaces_[i].insert(0, namespaces_[node.parent] + "/");
+      if (i > 0 && node.children.empty()) continue;
+      if (node.depth > kMaxNamespaceDepth) {
+        namespaces_[i] = namespaces_[node.parent];
+      } else {
+        namespaces_[i] =
+            (i > 0 ? namespaces_[node.parent] + "/" : "") + namespace_part(graph, node);
+      }
     }
     for (const WiredNode& wired : wiring_.nodes) ids_[wired.node] = unused_id(wired.node);
   }
