@@ -812,6 +812,8 @@ def test_a_strict_dump_takes_its_hooks_out_after_the_last_token(dump):
 own = torch.nn.Module.__dict__["_call_impl"]
 decode(model, 1)
 print(sum(len(m._forward_hooks) for m in model.modules()) > 0)
+import copy, pickle
+assert decode(copy.deepcopy(pickle.loads(pickle.dumps(model))), 1)
 decode(model, 2)
 print(sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()))
 print(torch.nn.Module.__dict__["_call_impl"] is own, torch.nn.Module._call_impl.__module__)

@@ -252,7 +252,7 @@ class Injection:
                 known = self._known.get(id(module))
                 if (known is not None and known() is module) or not self.armed:
                     return
-                reason = _not_a_run(args, kwargs)
+                reason = _not_a_run(module, args, kwargs)
                 owner = module if reason else _owner_of(module)
                 if owner is None:
                     reason = "called while a module is being made"
@@ -393,7 +393,8 @@ class Injection:
         self._give_way_to_compilers()
         last = self._steps.last if self._steps is not None else None
         if last is not None:
-            _remove_after(model, self._registration, last)
+            check = _RemoveAfter(self._registration, last)
+            self._registration._handles.append(model.register_forward_pre_hook(check))
 
     # --- compilers
 
@@ -703,8 +704,10 @@ def _has_state(module: Any) -> bool:
     return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
 
 
-def _not_a_run(args: Any, kwargs: Any) -> str:
+def _not_a_run(module: Any, args: Any, kwargs: Any) -> str:
     """Why a call is not one of the model at work, or an empty string."""
+    if type(module).__name__ == "ONNXTracedModule":  # the exporter's wrapper; it traces inside
+        return "traced, not run"
     if torch._C._get_tracing_state() is not None or any(
         type(leaf).__name__ in _TRACERS for leaf in (*args, *kwargs.values())
     ):
@@ -737,14 +740,21 @@ def _owner_of(module: Any) -> Any:
     return owner
 
 
-def _remove_after(model: Any, registration: Any, last: int) -> None:
-    """Takes the hooks out when the call after the last wanted one begins: from then on calls cost what they did."""
+class _RemoveAfter:
+    """A forward pre-hook of a strict dump: takes all hooks out when the call after the last wanted one begins."""
 
-    def check(*_: Any) -> None:
-        if registration.dumper.token_id > last:
-            registration.remove()
+    def __init__(self, registration: Any, last: int) -> None:
+        self._registration = registration
+        self._last = last
 
-    registration._handles.append(model.register_forward_pre_hook(check))
+    def __call__(self, *_: Any) -> None:
+        if self._registration.dumper.token_id > self._last:
+            self._registration.remove()
+
+    def __reduce__(self) -> Any:
+        from assay.torch.strict.hooks import inert_hook
+
+        return inert_hook, ()  # a copied or pickled model has nothing of ours to take out
 
 
 def _say(text: str) -> None:
