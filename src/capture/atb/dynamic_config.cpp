@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "base/file_descriptor.hpp"
+
 namespace assay::capture::atb {
 namespace {
 
@@ -84,20 +86,6 @@ DynamicConfig parse_msprobe_schema(const Json& object) {
   config.statistics = task != "tensor";
   return config;
 }
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Result<std::string> read_whole(int fd, const std::string& path) {
   std::string text(kMaxBytes + 1, '\0');

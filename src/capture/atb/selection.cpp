@@ -2,9 +2,9 @@
 #include "capture/atb/selection.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 
 namespace assay::capture::atb {
@@ -29,13 +29,6 @@ std::string lowered(std::string_view text) {
   std::string result(text);
   std::transform(result.begin(), result.end(), result.begin(), lower);
   return result;
-}
-
-std::optional<int64_t> parse_int(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // Empty tokens never match an id or a device, so they are left out.
@@ -91,7 +84,7 @@ class Variables {
   [[nodiscard]] std::optional<int64_t> number(const char* name, int64_t low, int64_t high) const {
     const auto found = text(name);
     if (!found) return std::nullopt;
-    const std::optional<int64_t> value = parse_int(stripped(*found));
+    const std::optional<int64_t> value = parse_number<int64_t>(stripped(*found));
     if (value && *value >= low && *value <= high) return value;
     warnings_->push_back(std::string(name) + " must be a number from " + std::to_string(low) +
                          " to " + std::to_string(high) + "; it is ignored");
@@ -212,7 +205,7 @@ RunRange parse_run_range(std::string_view text, std::vector<std::string>* warnin
   if (text.empty() || text == "none") return range;
   std::vector<int64_t> numbers;
   for (const std::string_view part : split(text, ',')) {
-    const std::optional<int64_t> number = parse_int(stripped(part));
+    const std::optional<int64_t> number = parse_number<int64_t>(stripped(part));
     const bool fits = number && *number >= INT_MIN && *number <= INT_MAX;
     if (!fits) {
       warnings->push_back("the execute range \"" + std::string(text) +

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <exception>
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "base/atomic_file.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "capture/atb/host_guard.hpp"
 #include "formats/atb_types.hpp"
@@ -47,22 +47,15 @@ void raise_to(uint64_t& counter, uint64_t value) {
   }
 }
 
-std::optional<int64_t> parse_int(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // Bytes that dtype and dims ask for; nothing when one of them is unknown.
 std::optional<uint64_t> described_bytes(const TensorArguments& tensor) {
-  const std::optional<int64_t> number = parse_int(tensor.dtype);
+  const std::optional<int64_t> number = parse_number<int64_t>(tensor.dtype);
   const std::optional<DType> dtype = number ? formats::dtype_from_atb(*number) : std::nullopt;
   if (!dtype) return std::nullopt;
   Dims shape;
   if (!tensor.dims.empty()) {
     for (const std::string_view part : split(tensor.dims, ',')) {
-      const std::optional<int64_t> size = parse_int(part);
+      const std::optional<int64_t> size = parse_number<int64_t>(part);
       if (!size) return std::nullopt;
       shape.push_back(*size);
     }
@@ -104,7 +97,8 @@ bool is_later_kernel(std::string_view path) {
   const std::string_view folder = path.substr(0, path.rfind('/'));
   const std::string_view name = folder.substr(folder.rfind('/') + 1);
   const size_t digits = name.find('_');
-  return digits != std::string_view::npos && parse_int(name.substr(0, digits)).value_or(0) > 0;
+  return digits != std::string_view::npos &&
+         parse_number<int64_t>(name.substr(0, digits)).value_or(0) > 0;
 }
 
 bool all_zero(ByteSpan bytes) {
@@ -389,7 +383,7 @@ bool Session::disk_has(uint64_t size_bytes) {
 }
 
 void Session::see_device(std::string_view path) {
-  const std::optional<int64_t> device = parse_int(path.substr(0, path.find('_')));
+  const std::optional<int64_t> device = parse_number<int64_t>(path.substr(0, path.find('_')));
   if (device) device_.store(*device, std::memory_order_relaxed);
 }
 
@@ -448,11 +442,11 @@ void Session::save_tensor(const Settings& settings, const TensorArguments& tenso
   writer::AtbStatisticsTexts texts;
   if (settings.statistics) {
     const FloatingPointState host_state;
-    texts = writer::atb_statistics(parse_int(tensor.dtype).value_or(formats::kAtbUndefined),
-                                   ByteSpan(static_cast<const std::byte*>(data), tensor.size_bytes),
-                                   settings.statistics_text == StatisticsText::Decimals
-                                       ? writer::AtbStatisticsForm::Decimals
-                                       : writer::AtbStatisticsForm::Exact);
+    texts = writer::atb_statistics(
+        parse_number<int64_t>(tensor.dtype).value_or(formats::kAtbUndefined),
+        ByteSpan(static_cast<const std::byte*>(data), tensor.size_bytes),
+        settings.statistics_text == StatisticsText::Decimals ? writer::AtbStatisticsForm::Decimals
+                                                             : writer::AtbStatisticsForm::Exact);
   }
   std::vector<formats::AtbAttribute> attributes = {
       {"format", tensor.format}, {"dtype", tensor.dtype}, {"dims", tensor.dims}};

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/atomic_file.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/text.hpp"
 
 namespace assay::writer {
@@ -119,20 +120,6 @@ std::string relative_target(std::string_view link, std::string_view target) {
   }
   return up + std::string(target.substr(common));
 }
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// Calls use(bytes) for each part of the file, in order. A mapping would raise SIGBUS in the host
 /// when somebody truncates the file meanwhile. False when it cannot be read, or `use` says no.
