@@ -811,6 +811,27 @@ def test_three_commands_name_the_planted_fault(tmp_path, fault, place):
     assert " ".join(first.split()) == f"token 0 2_Prefill_layer/{place} output 0"
 
 
+def test_a_probe_of_the_other_string_abi_hears_only_questions_without_strings(tmp_path):
+    # As with the real library: IsTensorNeedSave stays the library's own, so nothing is ever saved and nothing is said.
+    naive = HOST / "naive_probe_abi0.so"
+    assert run_host(abi=1, preload=naive, NAIVE_PROBE_DIR=tmp_path).stdout == run_host(abi=1).stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("abi", [0, 1])
+def test_the_interface_is_the_librarys_and_can_be_interposed(abi):
+    def symbols(path):
+        listing = subprocess.run(["nm", "-D", path], capture_output=True, text=True, check=True).stdout
+        return {line.split()[-1]: line.split()[-2] for line in listing.splitlines() if "Probe" in line}
+
+    library = symbols(HOST / f"cxx_abi_{abi}" / "lib" / "libatb.so")
+    program = symbols(HOST / f"atb_host_abi{abi}")
+    # 25 functions of Probe, 2 of SpeedProbe; the library's two helpers for its own tensor types are the host's here.
+    assert len(library) == 27 and set(library.values()) == {"T"}
+    assert set(program.values()) == {"U"} and program.keys() == library.keys()
+    assert any("cxx11" in name for name in library) == (abi == 1)
+
+
 def test_releases_and_parallel_contexts_compute_the_same():
     lines = run_host().stdout.splitlines()
     for release in ("8.0", "9.1"):
