@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 
+#include "topology/atb_enums.hpp"
+
 namespace assay::topology {
 namespace {
 
@@ -123,16 +125,17 @@ std::vector<ParameterChange> changed_parameters(const Node& golden, const Node& 
   for (const Parameter& parameter : golden.parameters) {
     const auto other = others.find(parameter.name);
     if (other == others.end()) {
-      changes.push_back({parameter.name, parameter.text, "", true, false});
+      changes.push_back({parameter.name, parameter_text(golden, parameter), "", true, false});
       continue;
     }
     if (other->second->text != parameter.text)
-      changes.push_back({parameter.name, parameter.text, other->second->text, true, true});
+      changes.push_back({parameter.name, parameter_text(golden, parameter),
+                         parameter_text(mine, *other->second), true, true});
     others.erase(other);
   }
   for (const Parameter& parameter : mine.parameters) {
     if (others.contains(parameter.name))
-      changes.push_back({parameter.name, "", parameter.text, false, true});
+      changes.push_back({parameter.name, "", parameter_text(mine, parameter), false, true});
   }
   return changes;
 }

@@ -15,7 +15,8 @@ enum class DifferenceKind : uint8_t { Added, Removed, ChangedParameters, Rewired
 
 struct ParameterChange {
   std::string name;
-  std::string golden;  // as written; empty when absent there
+  std::string
+      golden;  // as written, with the name of an enumeration: "8 (ADD)"; empty when absent there
   std::string mine;
   bool in_golden = true;
   bool in_mine = true;

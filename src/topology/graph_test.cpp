@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "topology/atb_enums.hpp"
 #include "topology/graph_diff.hpp"
 #include "topology/onnx_export.hpp"
 #include "topology/shapes.hpp"
@@ -131,6 +132,17 @@ TEST(ShapeTable, ReadsOperationListsAndTypesTheTensors) {
   EXPECT_EQ(type_text(graph.tensors.at("y")), "bf16[4]");
   EXPECT_EQ(graph.nodes[1].csv_row, 1u);
   EXPECT_FALSE(graph.tensors.contains("z"));
+}
+
+TEST(EnumName, KnowsAtbsNumbersByOperation) {
+  EXPECT_EQ(enum_name("ActivationOperation", "activationType", 4), "SWISH");
+  EXPECT_EQ(enum_name("ElewiseOperation", "elewiseType", 8), "ADD");
+  EXPECT_EQ(enum_name("SelfAttentionOperation", "maskType", 3), "NORM_COMPRESS");
+  EXPECT_EQ(enum_name("PagedAttentionOperation", "maskType", 3), "SPEC");
+  EXPECT_EQ(enum_name("RmsNormOperation", "normParam.precisionMode", 1), "HIGH_PERFORMANCE");
+  EXPECT_EQ(enum_name("ActivationOperation", "activationType", 0), "");
+  EXPECT_EQ(enum_name("ActivationOperation", "activationType", 99), "");
+  EXPECT_EQ(enum_name("Unknown", "activationType", 4), "");
 }
 
 TEST(OnnxElementType, KnowsEveryWordThatOnnxHasANumberFor) {

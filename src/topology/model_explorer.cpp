@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "topology/atb_enums.hpp"
 
 namespace assay::topology {
 namespace {
@@ -170,7 +171,7 @@ class Exporter {
     out_.open('[');
     add_attribute("opName", node.name, &out_);
     for (const Parameter& parameter : node.parameters)
-      add_attribute(parameter.name, parameter.text, &out_);
+      add_attribute(parameter.name, parameter_text(node, parameter), &out_);
     if (node.truncated) add_attribute("truncated", "its tensors are not all known", &out_);
     if (node.csv_row > 0) add_attribute("operation list row", std::to_string(node.csv_row), &out_);
     out_.close(']');

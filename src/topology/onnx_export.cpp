@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "topology/atb_enums.hpp"
 #include "topology/shapes.hpp"
 
 namespace assay::topology {
@@ -231,6 +232,10 @@ std::string document_of(const Node& node) {
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   if (!node.ids.empty()) add("op_id " + node.ids);
   if (node.csv_row > 0) add("row " + std::to_string(node.csv_row) + " of the operation list");
+  for (const Parameter& parameter : node.parameters) {
+    const std::string known = parameter_text(node, parameter);
+    if (known != parameter.text) add(parameter.name + " " + known);
+  }
   if (node.truncated) add("truncated: its tensors are not all known");
   return text;
 }
