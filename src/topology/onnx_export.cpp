@@ -368,7 +368,7 @@ class FunctionWriter {
   }
 
   void write(uint32_t index) {
-    const Wiring wiring = body(index);
+    Wiring wiring = body(index);
     const Node& node = graph_.nodes[index];
     Function function{{}, wiring.inputs, {}};
     // A function's outputs must be written inside; what only passes through stays the caller's.
@@ -382,7 +382,7 @@ class FunctionWriter {
       function.outputs.push_back(wiring.output_names[i]);
     }
     if (function.inputs.empty() && function.outputs.empty()) {
-      formal_outputs.push_back(wiring.nodes.back().outputs.back());
+      formal_outputs.push_back(any_output(&wiring, node.name + "_output"));
       function.outputs.push_back(node.name + "_output");
     }
     if (!options_.share_functions) {
@@ -409,6 +409,17 @@ class FunctionWriter {
     std::string name = wanted;
     for (size_t i = 2; names_.contains(name); ++i) name = wanted + "#" + std::to_string(i);
     return name;
+  }
+
+  /// The last tensor that a function makes, for one that hands nothing out: its call would be a node without a wire.
+  static std::string any_output(Wiring* wiring, const std::string& name_if_none) {
+    for (auto node = wiring->nodes.rbegin(); node != wiring->nodes.rend(); ++node) {
+      for (auto name = node->outputs.rbegin(); name != node->outputs.rend(); ++name) {
+        if (!name->empty()) return *name;
+      }
+    }
+    wiring->nodes.back().outputs.push_back(name_if_none);
+    return name_if_none;
   }
 
   /// in_0, out_0, t_0 ...: what is left is the structure.

@@ -519,7 +519,7 @@ nested = st.recursive(
     scalars | st.lists(scalars, max_size=3), lambda inner: st.dictionaries(names, inner, max_size=3), max_leaves=5
 )
 params = st.none() | st.just("") | st.dictionaries(names, nested, max_size=4)
-tensors = st.lists(st.sampled_from([f"t{i}" for i in range(6)]), max_size=4)
+tensors = st.lists(st.sampled_from(["", *(f"t{i}" for i in range(6))]), max_size=4)
 
 
 @st.composite
