@@ -4,15 +4,20 @@
 //
 //   NAIVE_PROBE_DIR    where to write; nothing is written without it
 //   NAIVE_PROBE_MODE   files (default): folders, stream, header and data for each tensor, op_param.json
+//                      statistics: the same files without data, with max, min, mean and l2norm of a plain loop
 //                      raw: the data alone, one write each into one open file; the floor for bytes
 //                      rawfiles: the data alone, open, write and close each, folders made once; the floor for files
 //                      none: asked and answered the same, nothing written: what the host itself spends
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <unordered_set>
 
@@ -20,7 +25,7 @@
 
 namespace {
 
-enum class Mode { kFiles, kRaw, kRawFiles, kNone };
+enum class Mode { kFiles, kStatistics, kRaw, kRawFiles, kNone };
 
 std::string text_of(const char* variable) {
   const char* text = std::getenv(variable);
@@ -36,6 +41,7 @@ Mode mode() {
   static const Mode chosen = [] {
     const std::string name = text_of("NAIVE_PROBE_MODE");
     if (name == "none" || folder().empty()) return Mode::kNone;
+    if (name == "statistics") return Mode::kStatistics;
     if (name == "rawfiles") return Mode::kRawFiles;
     return name == "raw" ? Mode::kRaw : Mode::kFiles;
   }();
@@ -73,6 +79,52 @@ std::ofstream open_stream(const std::string& relative_path) {
   return std::ofstream(path, std::ios::binary);
 }
 
+float widen(const std::string& dtype, uint16_t half) {
+  const auto from_bits = [](uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  };
+  if (dtype == "27") return from_bits(static_cast<uint32_t>(half) << 16);
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t rest = static_cast<uint32_t>(half & 0x7fff) << 13;
+  if (rest >= 0x0f800000) return from_bits(sign | 0x7f800000 | rest);  // infinity or NaN
+  const float value = from_bits(rest) * 0x1p112F;  // 127 - 15; right for small numbers, too
+  return sign != 0 ? -value : value;
+}
+
+struct Statistics {
+  double max = -std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
+  double sum = 0;
+  double sum_of_squares = 0;
+  uint64_t count = 0;
+
+  void add(double value) {
+    max = std::max(max, value);
+    min = std::min(min, value);
+    sum += value;
+    sum_of_squares += value * value;
+    ++count;
+  }
+};
+
+Statistics statistics_of(const std::string& dtype, const void* data, uint64_t size) {
+  Statistics result;
+  const auto each = [&](const auto* values, auto value_of) {
+    for (uint64_t i = 0; i < size / sizeof *values; ++i) result.add(value_of(values[i]));
+  };
+  const auto as_double = [](auto value) { return static_cast<double>(value); };
+  if (dtype == "9") {
+    each(static_cast<const int64_t*>(data), as_double);
+  } else if (dtype == "3") {
+    each(static_cast<const int32_t*>(data), as_double);
+  } else {
+    each(static_cast<const uint16_t*>(data), [&](uint16_t half) { return widen(dtype, half); });
+  }
+  return result;
+}
+
 bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
@@ -98,14 +150,23 @@ void Probe::SaveTensor(const std::string& format, const std::string& dtype, cons
   if (mode() == Mode::kRaw) return append_raw(hostData, dataSize);
   if (mode() == Mode::kRawFiles) return write_raw_file(hostData, dataSize, filePath);
   std::ofstream stream = open_stream(filePath);
-  stream << "$Version=1.0\n$Object.Count=1\n$Object.Length=" << dataSize << "\nformat=" << format
-         << "\ndtype=" << dtype << "\ndims=" << dims << "\n$Object.data=0," << dataSize
-         << "\n$End=1\n";
-  stream.write(static_cast<const char*>(hostData), static_cast<std::streamsize>(dataSize));
+  const bool with_data = mode() == Mode::kFiles;
+  stream << "$Version=1.0\n$Object.Count=" << (with_data ? 1 : 0)
+         << "\n$Object.Length=" << (with_data ? dataSize : 0) << "\nformat=" << format
+         << "\ndtype=" << dtype << "\ndims=" << dims << '\n';
+  if (with_data) {
+    stream << "$Object.data=0," << dataSize << "\n$End=1\n";
+    stream.write(static_cast<const char*>(hostData), static_cast<std::streamsize>(dataSize));
+  } else {
+    const Statistics found = statistics_of(dtype, hostData, dataSize);
+    const double count = static_cast<double>(found.count);
+    stream << "max=" << found.max << "\nmin=" << found.min << "\nmean=" << found.sum / count
+           << "\nl2norm=" << std::sqrt(found.sum_of_squares) << "\n$End=1\n";
+  }
 }
 
 void Probe::SaveParam(const std::string& param, const std::string& filePath) {
-  if (mode() == Mode::kFiles) open_stream(filePath) << param << '\n';
+  if (mode() == Mode::kFiles || mode() == Mode::kStatistics) open_stream(filePath) << param << '\n';
 }
 
 }  // namespace atb
