@@ -74,3 +74,12 @@ def test_a_failing_script_keeps_its_traceback_and_status(tmp_path):
     done = dump(tmp_path, script)
     assert done.returncode == 5
     assert assay.open(str(tmp_path / "out")).records
+
+
+def test_a_folder_with_a_run_in_it_is_refused_before_the_script_starts(tmp_path, script):
+    dump(tmp_path, script)
+    done = dump(tmp_path, script)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"error: {tmp_path / 'out'}: holds a captured run already; give another folder with -o, or remove it\n"
+    )
