@@ -329,6 +329,7 @@ class FunctionWriter {
     const auto function = functions_.find(index);
     if (function == functions_.end()) return text;
     text.op_type = function->second.name;
+    text.document = node.type + (text.document.empty() ? "" : "; ") + text.document;
     text.domain = kFunctions;
     return text;
   }

@@ -608,7 +608,9 @@ def test_a_module_tree_nests_by_its_modules(topology):
         ("root", 0), ("root.layers", 1), ("root.layers.0", 2), ("root.head", 1),
     ]  # fmt: skip
     assert [node.op_type for node in checked(read.to_onnx()).graph.node] == ["Layer", "Linear"]
-    assert [f.name for f in checked(read.to_onnx(style="hierarchical")).functions] == ["root.layers"]
+    hierarchical = checked(read.to_onnx(style="hierarchical"))
+    assert [f.name for f in hierarchical.functions] == ["root.layers"]
+    assert [node.doc_string for node in hierarchical.graph.node] == ["ModuleList", ""]
     nodes = json.loads(read.to_model_explorer())["graphs"][0]["nodes"]
     assert [(node["id"], node["namespace"]) for node in nodes] == [
         ("root.layers.0", "root/layers"), ("root.head", "root"),
