@@ -10,7 +10,7 @@ import stat
 import subprocess
 
 import pytest
-from probe_host import HEADER, record, run, status_page_counters, without_pid
+from probe_host import EVERYTHING, HEADER, LIBRARY, record, run, script, status_page_counters, without_pid
 
 HALVES = bytes.fromhex("003c00c000380000 8042ff7b")
 ALL_TYPES = "tensor|model|layer|op|kernel|cpu_profiling"
@@ -440,6 +440,39 @@ def test_an_almost_full_disk_is_left_alone(tmp_path):
     assert ran.summary["skipped"]["disk"] > 0 and ran.summary["tensors"]["accepted"] == 0
     assert len(ran.stderr.splitlines()) == 1
     assert not (ran.dump / "tensors").exists()
+
+
+def test_a_full_disk_ends_nothing(tmp_path):
+    """A file system of 6 MB in a mount namespace of its own, filled by 20 tensors of 1 MiB."""
+    try_out = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)]
+    if subprocess.run(try_out, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespaces here")
+    small = tmp_path / "small"
+    kept = tmp_path / "kept"
+    small.mkdir()
+    environment = {**EVERYTHING, "ATB_OUTPUT_DIR": str(small), "ATB_SAVE_TENSOR_IN_BEFORE_OUT_AFTER": "0"}
+    for policy in ({}, {"ASSAY_PROBE_SYNC": "1"}):
+        run_host = f"LD_PRELOAD={LIBRARY} {script()} pid=7 large=20"
+        inside = (
+            f"mount -t tmpfs -o size=6m tmpfs {small} && ({run_host}); s=$?; cp -r {small} {kept}{len(policy)}; exit $s"
+        )
+        done = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", inside],
+            env={**environment, **policy, "PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+        dump = tmp_path / f"kept{len(policy)}" / "msit_dump"
+        found = list(dump.glob("probe_summary_*.json"))
+        if found:
+            counters = json.loads(found[0].read_text())["tensors"]
+        else:  # not even the summary fitted: the page was allocated at the start
+            counters = status_page_counters(next(dump.glob("probe_status_*")).read_bytes())
+        files = list((dump / "tensors").rglob("*.bin"))
+        assert 3 <= len(files) == counters["written"] <= 6
+        assert counters["seen"] == 20
+        assert all(path.stat().st_size > 1 << 20 for path in files)
 
 
 def test_a_dump_that_is_removed_meanwhile_comes_back(tmp_path):

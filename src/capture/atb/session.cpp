@@ -389,7 +389,8 @@ void Session::see_device(std::string_view path) {
 
 void Session::save_tensor(const Settings& settings, const TensorArguments& tensor) {
   count(&ProbeCounters::tensors_seen);
-  if (!settings.config_path.empty() && page_->counters.asked_in_dir == 0) {
+  if (!settings.config_path.empty() &&
+      std::atomic_ref(page_->counters.asked_in_dir).load(std::memory_order_relaxed) == 0) {
     add_note(
         "this library does not ask about folders (it is older than CANN 8.3): ids, names and child "
         "of "

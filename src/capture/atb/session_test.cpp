@@ -11,6 +11,7 @@
 #include <future>
 #include <iterator>
 #include <thread>
+#include <vector>
 
 #include "base/atomic_file.hpp"
 
@@ -40,7 +41,8 @@ class SessionTest : public ::testing::Test {
 
   // Sessions live as long as the process, as in a host.
   Session& session() {
-    if (session_ == nullptr) session_ = Session::open(settings_, options_).value();
+    static std::vector<Session*> all;  // reachable, so that nobody takes them for leaks
+    if (session_ == nullptr) all.push_back(session_ = Session::open(settings_, options_).value());
     return *session_;
   }
   void save(const std::string& path, const void* data, uint64_t size, std::string dtype = "1",
@@ -87,6 +89,16 @@ TEST_F(SessionTest, WritesDescriptionsAndStatisticsWithoutData) {
   EXPECT_EQ(text("tensors/0_1/0/2_A/before/intensor1.bin"),
             "$Version=1.0\n$Object.Count=0\n$Object.Length=0\nformat=2\ndtype=1\ndims=2,3\n"
             "max=65504.000000\nmin=-2.000000\nmean=10917.791667\nl2norm=65504.000121\n$End=1\n");
+}
+
+TEST_F(SessionTest, LeavesOutTheDataOfKernelsAlone) {
+  settings_.without_kernel_data = true;
+  save("0_1/0/2_A/0_MatMulKernel/before/intensor0.bin", kHalves, 12);
+  save("0_1/0/2_A/before/intensor0.bin", kHalves, 12);
+  session().finish();
+  EXPECT_TRUE(text("tensors/0_1/0/2_A/0_MatMulKernel/before/intensor0.bin").ends_with("$End=1\n"));
+  EXPECT_FALSE(text("tensors/0_1/0/2_A/before/intensor0.bin").ends_with("$End=1\n"));
+  EXPECT_EQ(summary().counters.payload_bytes, 12u);
 }
 
 TEST_F(SessionTest, CountsWhatItSkipsAndWhy) {
