@@ -123,6 +123,28 @@ uint64_t this_thread() {
   return number;
 }
 
+// The record's text, with statistics of the data when they are wanted.
+std::string header_of(const Settings& settings, const TensorArguments& tensor, bool with_data) {
+  std::vector<formats::AtbAttribute> attributes = {
+      {"format", tensor.format}, {"dtype", tensor.dtype}, {"dims", tensor.dims}};
+  writer::AtbStatisticsTexts texts;
+  if (settings.statistics) {
+    const FloatingPointState host_state;
+    texts = writer::atb_statistics(
+        parse_number<int64_t>(tensor.dtype).value_or(formats::kAtbUndefined),
+        ByteSpan(static_cast<const std::byte*>(tensor.data), tensor.size_bytes),
+        settings.statistics_text == StatisticsText::Decimals ? writer::AtbStatisticsForm::Decimals
+                                                             : writer::AtbStatisticsForm::Exact);
+    attributes.insert(
+        attributes.end(),
+        {{"max", texts.max}, {"min", texts.min}, {"mean", texts.mean}, {"l2norm", texts.l2norm}});
+    if (texts.nan_count) attributes.push_back({"nan_count", *texts.nan_count});
+    if (texts.inf_count) attributes.push_back({"inf_count", *texts.inf_count});
+  }
+  return formats::atb_bin_header(attributes,
+                                 with_data ? std::optional(tensor.size_bytes) : std::nullopt);
+}
+
 int64_t unix_now() { return static_cast<int64_t>(::time(nullptr)); }
 
 writer::AtbTreeOptions tree_options(const Settings& settings, const SessionOptions& options) {
@@ -387,83 +409,82 @@ void Session::see_device(std::string_view path) {
   if (device) device_.store(*device, std::memory_order_relaxed);
 }
 
+// The originals' order: a tensor with several faults counts under the first.
+std::optional<std::string> Session::wanted_path(const Settings& settings,
+                                                const TensorArguments& tensor,
+                                                uint64_t payload_bytes) {
+  const auto skipped = [this](uint64_t ProbeCounters::* counter, std::string_view sentence = {}) {
+    skip(counter, sentence);
+    return std::nullopt;
+  };
+  if (part_verdict(settings, tensor.path) != FileVerdict::Keep)
+    return skipped(&ProbeCounters::skipped_part);
+  if (tensor.size_bytes == 0 || tensor.size_bytes > kMaxTensorBytes) {
+    return skipped(&ProbeCounters::skipped_size,
+                   "a tensor has " + std::to_string(tensor.size_bytes) +
+                       " bytes and was not saved; 1 byte to 10 GiB are");
+  }
+  Result<std::string> path = writer::atb_relative_path(tensor.path);
+  if (!path) {
+    return skipped(&ProbeCounters::skipped_name, "a tensor was not saved: " + path.error().message +
+                                                     ": " +
+                                                     std::string(tensor.path.substr(0, 100)));
+  }
+  see_device(tensor.path);
+  if (!device_matches(settings, tensor.path)) return skipped(&ProbeCounters::skipped_device);
+  if (!disk_has(payload_bytes + kRecordBytes)) {
+    return skipped(&ProbeCounters::skipped_disk,
+                   "the disk is almost full: " + human_bytes(settings.disk_reserve_bytes) +
+                       " must stay free, tensors are left out (ASSAY_PROBE_DISK_RESERVE)");
+  }
+  if (tensor.data == nullptr) return skipped(&ProbeCounters::skipped_null);
+  if (time_verdict(settings, tensor.path) != FileVerdict::Keep)
+    return skipped(&ProbeCounters::skipped_time);
+  if (!fits_header(tensor.format) || !fits_header(tensor.dtype) || !fits_header(tensor.dims)) {
+    return skipped(&ProbeCounters::skipped_header,
+                   "a tensor was not saved: its format, dtype or dims has more than 50 characters "
+                   "or a line feed");
+  }
+  return *std::move(path);
+}
+
 void Session::save_tensor(const Settings& settings, const TensorArguments& tensor) {
   count(&ProbeCounters::tensors_seen);
   if (!settings.config_path.empty() &&
       std::atomic_ref(page_->counters.asked_in_dir).load(std::memory_order_relaxed) == 0) {
     add_note(
         "this library does not ask about folders (it is older than CANN 8.3): ids, names and child "
-        "of "
-        "the configuration file have no effect");
+        "of the configuration file have no effect");
   }
-  if (part_verdict(settings, tensor.path) != FileVerdict::Keep)
-    return skip(&ProbeCounters::skipped_part, "");
-  if (tensor.size_bytes == 0 || tensor.size_bytes > kMaxTensorBytes) {
-    return skip(&ProbeCounters::skipped_size, "a tensor has " + std::to_string(tensor.size_bytes) +
-                                                  " bytes and was not saved; 1 byte to 10 GiB are");
-  }
-  const Result<std::string> path = writer::atb_relative_path(tensor.path);
-  if (!path) {
-    return skip(&ProbeCounters::skipped_name, "a tensor was not saved: " + path.error().message +
-                                                  ": " + std::string(tensor.path.substr(0, 100)));
-  }
-  see_device(tensor.path);
-  if (!device_matches(settings, tensor.path)) return skip(&ProbeCounters::skipped_device, "");
   const bool with_data = settings.save_data &&
                          (!settings.statistics || settings.data_with_statistics) &&
                          !(settings.without_kernel_data && is_kernel_folder(tensor.path));
   const uint64_t payload_bytes = with_data ? tensor.size_bytes : 0;
-  if (!disk_has(payload_bytes + kRecordBytes)) {
-    return skip(&ProbeCounters::skipped_disk,
-                "the disk is almost full: " + human_bytes(settings.disk_reserve_bytes) +
-                    " must stay free, tensors are left out (ASSAY_PROBE_DISK_RESERVE)");
-  }
-  if (tensor.data == nullptr) return skip(&ProbeCounters::skipped_null, "");
-  if (time_verdict(settings, tensor.path) != FileVerdict::Keep)
-    return skip(&ProbeCounters::skipped_time, "");
-  if (!fits_header(tensor.format) || !fits_header(tensor.dtype) || !fits_header(tensor.dims)) {
-    return skip(&ProbeCounters::skipped_header,
-                "a tensor was not saved: its format, dtype or dims has more than 50 characters or "
-                "a line feed");
-  }
+  const std::optional<std::string> path = wanted_path(settings, tensor, payload_bytes);
+  if (!path) return;
 
   // Only where size and shape contradict each other is the memory in doubt.
-  const void* data = tensor.data;
+  TensorArguments readable = tensor;
   std::unique_ptr<std::byte[]> checked;
   if (described_bytes(tensor) != tensor.size_bytes && (with_data || settings.statistics)) {
     checked = allocate(tensor.size_bytes);
-    if (checked == nullptr || !copy_checked(data, tensor.size_bytes, checked.get())) {
+    if (checked == nullptr || !copy_checked(tensor.data, tensor.size_bytes, checked.get())) {
       return skip(&ProbeCounters::skipped_size,
                   "a tensor was not saved: its " + std::to_string(tensor.size_bytes) +
                       " bytes are not those of its shape, and cannot all be read");
     }
-    data = checked.get();
+    readable.data = checked.get();
   }
+  queue_tensor(*path, readable, header_of(settings, readable, with_data), payload_bytes,
+               settings.link_identical && with_data);
+}
 
-  writer::AtbStatisticsTexts texts;
-  if (settings.statistics) {
-    const FloatingPointState host_state;
-    texts = writer::atb_statistics(
-        parse_number<int64_t>(tensor.dtype).value_or(formats::kAtbUndefined),
-        ByteSpan(static_cast<const std::byte*>(data), tensor.size_bytes),
-        settings.statistics_text == StatisticsText::Decimals ? writer::AtbStatisticsForm::Decimals
-                                                             : writer::AtbStatisticsForm::Exact);
-  }
-  std::vector<formats::AtbAttribute> attributes = {
-      {"format", tensor.format}, {"dtype", tensor.dtype}, {"dims", tensor.dims}};
-  if (settings.statistics) {
-    attributes.insert(
-        attributes.end(),
-        {{"max", texts.max}, {"min", texts.min}, {"mean", texts.mean}, {"l2norm", texts.l2norm}});
-    if (texts.nan_count) attributes.push_back({"nan_count", *texts.nan_count});
-    if (texts.inf_count) attributes.push_back({"inf_count", *texts.inf_count});
-  }
-  const std::string header =
-      formats::atb_bin_header(attributes, with_data ? std::optional(payload_bytes) : std::nullopt);
-
+void Session::queue_tensor(const std::string& path, const TensorArguments& tensor,
+                           const std::string& header, uint64_t payload_bytes, bool may_link) {
   const uint64_t size_bytes = header.size() + payload_bytes;
   const Admission admission = admit(size_bytes);
   if (admission == Admission::Dropped) return count(&ProbeCounters::tensors_dropped);
+  count(&ProbeCounters::tensors_accepted);
   auto job = std::make_shared<TensorJob>();
   job->buffer = buffers_.take(size_bytes);
   if (job->buffer.bytes == nullptr) {
@@ -471,25 +492,23 @@ void Session::save_tensor(const Settings& settings, const TensorArguments& tenso
       held_bytes_.fetch_sub(size_bytes);
       writer_->release(size_bytes);
     }
-    count(&ProbeCounters::tensors_accepted);
     count(&ProbeCounters::tensors_failed);
-    return fail_with(Error{Errc::Internal, *path, {}, "no memory for a copy of the tensor"});
+    return fail_with(Error{Errc::Internal, path, {}, "no memory for a copy of the tensor"});
   }
   std::memcpy(job->buffer.bytes.get(), header.data(), header.size());
   if (payload_bytes > 0) {
-    std::memcpy(job->buffer.bytes.get() + header.size(), data, payload_bytes);
+    std::memcpy(job->buffer.bytes.get() + header.size(), tensor.data, payload_bytes);
   }
-  job->path = *path;
+  job->path = path;
   job->header_bytes = header.size();
   job->payload_bytes = payload_bytes;
   job->thread = this_thread();
-  job->hash = settings.link_identical && with_data;
-  if (job->hash) {
+  job->hash = may_link;
+  if (may_link) {
     job->format = tensor.format;
     job->dtype = tensor.dtype;
     job->dims = tensor.dims;
   }
-  count(&ProbeCounters::tensors_accepted);
   dispatch(admission, size_bytes, [this, job] { store_tensor(*job); });
 }
 

@@ -94,6 +94,12 @@ class Session {
   void run_job(const std::function<void()>& job);
 
   [[nodiscard]] bool disk_has(uint64_t size_bytes);
+  /// The tensor's path below tensors/; nothing, and counted, when it is not wanted or not usable.
+  [[nodiscard]] std::optional<std::string> wanted_path(const Settings& settings,
+                                                       const TensorArguments& tensor,
+                                                       uint64_t payload_bytes);
+  void queue_tensor(const std::string& path, const TensorArguments& tensor,
+                    const std::string& header, uint64_t payload_bytes, bool may_link);
   void store_tensor(TensorJob& job);
   void fail_with(const Error& error);
   void skip(uint64_t formats::ProbeCounters::* counter, std::string_view sentence);

@@ -41,8 +41,9 @@ class SessionTest : public ::testing::Test {
 
   // Sessions live as long as the process, as in a host.
   Session& session() {
-    static std::vector<Session*> all;  // reachable, so that nobody takes them for leaks
-    if (session_ == nullptr) all.push_back(session_ = Session::open(settings_, options_).value());
+    // Reachable to the end, so that nobody takes them for leaks.
+    static auto* const all = new std::vector<Session*>();
+    if (session_ == nullptr) all->push_back(session_ = Session::open(settings_, options_).value());
     return *session_;
   }
   void save(const std::string& path, const void* data, uint64_t size, std::string dtype = "1",
