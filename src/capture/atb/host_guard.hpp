@@ -31,11 +31,14 @@ class HostState {
   int cancel_state_ = 0;
 };
 
-/// Rounding mode, flags and traps around floating-point work: a host with traps on must not stop at
-/// the NaN of a tensor.
+/// The default floating-point environment around our arithmetic, the host's afterwards: a host with
+/// traps on must not stop at the NaN of a tensor, nor its rounding mode change a statistic.
 class FloatingPointState {
  public:
-  FloatingPointState() noexcept { std::feholdexcept(&before_); }
+  FloatingPointState() noexcept {
+    std::feholdexcept(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
   ~FloatingPointState() { std::fesetenv(&before_); }
   FloatingPointState(const FloatingPointState&) = delete;
   FloatingPointState& operator=(const FloatingPointState&) = delete;

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cfenv>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -90,6 +91,18 @@ TEST_F(SessionTest, WritesDescriptionsAndStatisticsWithoutData) {
   EXPECT_EQ(text("tensors/0_1/0/2_A/before/intensor1.bin"),
             "$Version=1.0\n$Object.Count=0\n$Object.Length=0\nformat=2\ndtype=1\ndims=2,3\n"
             "max=65504.000000\nmin=-2.000000\nmean=10917.791667\nl2norm=65504.000121\n$End=1\n");
+}
+
+TEST_F(SessionTest, TheHostsRoundingModeChangesNoStatistic) {
+  settings_.statistics = true;
+  const float values[] = {1, 2, 2};  // the mean is 5/3: the nearest double is above it
+  std::fesetround(FE_DOWNWARD);
+  save("0_1/0/2_A/before/intensor0.bin", values, sizeof(values), "0", "3");
+  EXPECT_EQ(std::fegetround(), FE_DOWNWARD);
+  std::fesetround(FE_TONEAREST);
+  session().finish();
+  EXPECT_NE(text("tensors/0_1/0/2_A/before/intensor0.bin").find("mean=1.6666666666666667\n"),
+            std::string::npos);
 }
 
 TEST_F(SessionTest, LeavesOutTheDataOfKernelsAlone) {
