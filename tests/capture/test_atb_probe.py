@@ -149,6 +149,30 @@ def test_overflows_are_written_at_once_and_stop_only_when_asked(tmp_path):
     assert len(result.read_text().split("\n")) == 5
 
 
+def test_an_overflow_check_and_a_configuration_file_that_wakes_up_later(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"dump_enable":false}')
+    config.chmod(0o600)
+    enabled = '{"dump_enable":true,"exec_range":"all"}'
+    ran = run(
+        tmp_path / "not" / "yet",
+        "pid=7",
+        "two",
+        f"write={config}:{enabled}",
+        "config",
+        "again",
+        ATB_OUTPUT_DIR=f"{tmp_path}/new/folder",
+        ATB_DUMP_TYPE="-",
+        ATB_CHECK_TYPE="1",
+        ATB_DUMP_CONFIG=str(config),
+        ASSAY_PROBE_RELOAD_MS="0",
+    )
+    assert (ran.status, ran.stdout) == (0, "done\n")
+    folder = tmp_path / "new" / "folder"
+    assert len(list(folder.glob("msit_overflow_res_*.txt"))) == 1
+    assert (folder / "msit_dump/tensors/0_7/0/0_LinearOperation/before/intensor0.bin").exists()
+
+
 def test_topology_files_are_listed_for_the_command(tmp_path):
     ran = run(
         tmp_path,

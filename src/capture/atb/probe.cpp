@@ -188,7 +188,10 @@ Session* make_session(const Settings& settings) {
   options.pid = ::getpid();
   options.program = program_path();
   const std::string folder = settings.output_dir == "/" ? "" : settings.output_dir;
-  if (settings.captures()) options.root = folder + "/" + settings.dump_name;
+  // A configuration file may ask for tensors later.
+  if (settings.captures() || !settings.config_path.empty()) {
+    options.root = folder + "/" + settings.dump_name;
+  }
   if (settings.overflow_check) {
     options.overflow_file = folder + "/msit_overflow_res_" + std::to_string(options.pid) + ".txt";
   }

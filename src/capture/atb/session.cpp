@@ -209,7 +209,7 @@ Result<Session*> Session::open(const Settings& settings, SessionOptions options)
   }
   auto session = std::unique_ptr<Session>(new Session(settings, std::move(options)));
   ASSAY_TRY_STATUS(session->open_page());
-  if (!settings.write_in_caller && settings.captures()) {
+  if (!settings.write_in_caller && !session->options_.root.empty()) {
     session->page_->counters.queue_bound_bytes = settings.queue_bytes;
     session->writer_ = std::make_unique<writer::AsyncWriter>(writer::AsyncWriterOptions{
         .queue_bytes = settings.queue_bytes,

@@ -321,6 +321,7 @@ Status AtbTree::report_overflow(std::string_view kernel) {
   if (options_.overflow_file.empty() || overflow_lines_ >= kMaxOverflowLines) return {};
   if (overflow_lines_++ > 0) overflows_ += '\n';
   overflows_ += "Overflow detected! Operator name: " + on_one_line(kernel);
+  ASSAY_TRY_STATUS(make_parent(options_.overflow_file));
   return options_.write_file(options_.overflow_file, as_bytes(overflows_), 0600);
 }
 
