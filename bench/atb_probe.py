@@ -228,7 +228,7 @@ def run(build: Path, quick: bool) -> Section:
     for name in SHAPES:
         print(f"atb-probe: {name} ...", file=sys.stderr, flush=True)
         in_memory = "disk" not in name and MEMORY.is_dir()
-        with scratch_folder(MEMORY / "assay-bench" if in_memory else build / "work") as work:
+        with scratch_folder(MEMORY if in_memory else build / "work") as work:
             section.rows += measure(build, name, work, 3 if quick else 15, 20 if quick else 120)
     section.load = (before, load_average())
     section.notes = [
