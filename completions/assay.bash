@@ -10,7 +10,7 @@ _assay_options() {
     case $1 in
     dump | dd) echo "--help --exec --type --only-save-desc --save-operation-ids --execute-range --save-operation-child
         --save-time --operation-name --save-tiling --save-tensor-part --output --device-id --log-level
-        --enable-symlink --config-path --queue --drop-when-full --sync --probe-library --compat
+        --enable-symlink --config-path --queue --drop-when-full --sync --filter-rows --probe-library --compat
         --steps --modules --statistics --layout --host
         -sd -ids -er -child -time -opname -tiling -stp -o -device -l -seed -symlink -config -h" ;;
     errcheck) echo "--help --exec --type --output --exit --log-level --probe-library -o -l -h" ;;

@@ -55,6 +55,7 @@ std::vector<EnvironmentChange> atb_variables(const DumpRequest& request, const D
       {"ATB_EXIT", std::nullopt},
       {"ASSAY_PROBE_QUEUE_BYTES", std::to_string(request.queue_bytes)},
       {"ASSAY_PROBE_ON_FULL", request.drop_when_full ? "drop" : "wait"},
+      {"ASSAY_PROBE_FILTER_ROWS", set_if(request.filter_rows, "1")},
       {"ASSAY_PROBE_SYNC", set_if(request.synchronous, "1")},
       {"ASSAY_PROBE_STATISTICS_TEXT", set_if(request.compat_text, "f")},
   };

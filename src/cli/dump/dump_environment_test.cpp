@@ -59,6 +59,7 @@ TEST(DumpEnvironment, EveryOptionReachesItsVariable) {
   request.tiling = true;
   request.log_level = "critical";
   request.seed = 7;
+  request.filter_rows = true;
   DumpPlaces places = kPlaces;
   places.config_path = "/c.json";
   auto got = variables(request, places);
@@ -75,6 +76,7 @@ TEST(DumpEnvironment, EveryOptionReachesItsVariable) {
   EXPECT_EQ(got["ATB_DUMP_CONFIG"], "/c.json");
   EXPECT_EQ(got["ATB_DUMP_SUB_PROC_INFO_SAVE_PATH"], "/d/4711");
   EXPECT_EQ(got["ATB_AIT_LOG_LEVEL"], "5");
+  EXPECT_EQ(got["ASSAY_PROBE_FILTER_ROWS"], "1");
   EXPECT_EQ(got["PYTHONHASHSEED"], "7");
   EXPECT_EQ(got["HCCL_DETERMINISTIC"], "true");
 }

@@ -340,6 +340,8 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
        "Lose tensors and count them instead of waiting for the disk."},
       {"--sync", "", Takes::Nothing, "",
        "Write in the program's own threads: for programs that end by _exit or a signal."},
+      {"--filter-rows", "", Takes::Nothing, "",
+       "Let -ids, -opname and -er choose the rows of the op and kernel lists, too."},
       {"--probe-library", "", Takes::One, "FILE", "Another ATB probe library than our own."},
       {"--compat",
        "",
@@ -434,6 +436,7 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
   request.queue_bytes = static_cast<uint64_t>(integer(parsed.text("--queue", "256")).value_or(256))
                         << 20;
   request.drop_when_full = parsed.given("--drop-when-full");
+  request.filter_rows = parsed.given("--filter-rows");
   request.synchronous = parsed.given("--sync");
   request.compat_text = parsed.text("--compat") == "msit";
 

@@ -43,6 +43,7 @@ struct DumpRequest {
   uint64_t queue_bytes = 256ull << 20;
   bool drop_when_full = false;
   bool synchronous = false;
+  bool filter_rows = false;  // of the op and kernel lists, by ids, names and range
   bool compat_text = false;  // statistics as the original's probe printed them
 
   [[nodiscard]] bool has_type(std::string_view type) const;
