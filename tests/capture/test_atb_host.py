@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("ASSAY_BUILD", ROOT / "build" / "release")).absolute()
+BUILD = Path(os.environ.get("ASSAY_BUILD_DIR", ROOT / "build" / "release")).absolute()
 HOST = BUILD / "examples" / "atb_host"
 ASSAY = BUILD / "bin" / "assay"
 OUR_PROBE = BUILD / "lib" / "assay" / "libatb_probe.so"
@@ -29,7 +29,7 @@ OUR_PROBE = BUILD / "lib" / "assay" / "libatb_probe.so"
 def run_host(*arguments, abi=1, preload=None, status=0, **variables):
     """Runs the host with a preloaded library, by path or by a name that has a build for each string ABI."""
     program = HOST / f"atb_host_abi{abi}"
-    assert program.exists(), f"{program} is not built; set ASSAY_BUILD to a build folder made with ASSAY_BUILD_TESTS=ON"
+    assert program.exists(), f"{program} is not built; set ASSAY_BUILD_DIR to a build folder made with ASSAY_BUILD_TESTS=ON"
     environment = {**os.environ, **{key: str(value) for key, value in variables.items()}}
     if preload:
         environment["LD_PRELOAD"] = str(preload if isinstance(preload, Path) else HOST / f"{preload}_abi{abi}.so")
