@@ -30,6 +30,15 @@ assert abs(assay.stats(np.array([3.0, 4.0], np.float32)).l2_norm - 5.0) < 1e-15
 print("assay", assay.__version__, "reads what numpy wrote")
 """
 
+# A program under `assay dump` in an environment without torch: both probes are there, and neither does anything.
+INJECTED = """
+import os, sys
+assert os.path.basename(os.environ["LD_PRELOAD"]) == "libatb_probe.so"
+assert "libatb_probe.so" in open("/proc/self/maps").read()
+assert any(type(finder).__name__ == "_ImportWatch" for finder in sys.meta_path)
+print("assay dump loads its probes")
+"""
+
 
 def run(command: list[str], path: str, **options: object) -> str:
     """Runs a command with PATH set to `path`; prints what it printed when it fails, and gives its output."""
@@ -55,12 +64,19 @@ def main() -> int:
         print(run(["assay", "--version"], binaries, cwd=folder).strip())
         print(run([python, "-c", CHECK], binaries, cwd=folder).strip())
         print(run(["msit", "llm", "compare", "--help"], binaries, cwd=folder).splitlines()[0])
+        print(
+            run(
+                ["assay", "dump", "-o", "out", "-l", "error", "--", python, "-c", INJECTED], binaries, cwd=folder
+            ).strip()
+        )
         native = [path for path in environment.rglob("*") if path.is_file() and "assay" in str(path) and is_elf(path)]
         for path in native:
             for library in needed_libraries(path):
                 assert ALLOWED_LIBRARIES.match(library), f"{path.name} needs {library}"
         print(f"smoke: {len(native)} native files need nothing but the C library and zlib")
-        assert len(native) >= 3, native
+        names = {path.name for path in native}
+        assert {"assay", "libatb_probe.so", "libatb_probe_abi0.so", "libatb_probe_abi1.so"} <= names, names
+        assert len(native) >= 6, native
     return 0
 
 
