@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/file_descriptor.hpp"
+
 namespace assay {
 
 Status make_directories(const std::string& path, unsigned mode) {
@@ -41,21 +43,6 @@ Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
   }
   return {};
 }
-
-namespace {
-
-// A host that has closed its standard streams still prints to 0, 1 and 2; a file of ours must not
-// be there.
-int above_standard_streams(int fd) {
-  if (fd < 0 || fd > STDERR_FILENO) return fd;
-  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  const int reason = errno;
-  ::close(fd);
-  errno = reason;
-  return moved;
-}
-
-}  // namespace
 
 Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
   const std::string temporary = path + ".tmp" + std::to_string(::getpid());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file descriptor that closes itself.
 #pragma once
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace assay {
@@ -24,5 +26,16 @@ class FileDescriptor {
  private:
   int fd_;
 };
+
+/// `fd`, or a copy of it in its place that is above 2: a host that has closed its standard streams
+/// still prints to 0, 1 and 2, and a file of ours must not be there. -1 with errno when there is none.
+[[nodiscard]] inline int above_standard_streams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int reason = errno;
+  ::close(fd);
+  errno = reason;
+  return moved;
+}
 
 }  // namespace assay

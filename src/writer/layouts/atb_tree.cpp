@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -125,10 +127,10 @@ std::string relative_target(std::string_view link, std::string_view target) {
 /// when somebody truncates the file meanwhile. False when it cannot be read, or `use` says no.
 template <typename Use>
 bool read_parts(const std::string& path, Use use) {
-  constexpr size_t kPartBytes = 1u << 20;
+  constexpr size_t kPartBytes = 16u << 10;  // on the stack, which may be a host thread's
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) return false;
-  std::vector<std::byte> part(kPartBytes);
+  std::array<std::byte, kPartBytes> part;
   while (true) {
     const ssize_t got = ::read(file.get(), part.data(), part.size());
     if (got < 0 && errno == EINTR) continue;
@@ -170,6 +172,34 @@ Status append_to_file(const std::string& path, std::string_view text, unsigned m
   return status;
 }
 
+// A file that has no name until it is complete: a killed host leaves nothing half, and the rename
+// of a temporary name is saved. Nothing when that does not work here, or the name exists.
+std::optional<Status> write_unnamed_then_link(const std::string& path, ByteSpan content,
+                                              unsigned mode) {
+  static std::atomic<bool> is_supported{true};
+  if (!is_supported.load(std::memory_order_relaxed)) return std::nullopt;
+  const std::string folder(parent_of(path));
+  const FileDescriptor file(
+      above_standard_streams(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode)));
+  if (file.get() < 0) {
+    // EISDIR: a kernel that does not know the flag.
+    if (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)
+      is_supported.store(false, std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  if (Status status = write_all(file.get(), content, path); !status) return status;
+  if (::linkat(file.get(), "", AT_FDCWD, path.c_str(), AT_EMPTY_PATH) == 0) return Status();
+  // ENOENT: before Linux 6.10 that needs a capability.
+  if (errno != EEXIST) is_supported.store(false, std::memory_order_relaxed);
+  return std::nullopt;
+}
+
+Status write_whole_file(const std::string& path, ByteSpan content, unsigned mode) {
+  if (std::optional<Status> status = write_unnamed_then_link(path, content, mode))
+    return *std::move(status);
+  return write_file_atomically(path, content, mode);
+}
+
 }  // namespace
 
 Result<std::string> atb_relative_path(std::string_view path) {
@@ -209,9 +239,7 @@ uint64_t atb_record_hash(std::span<const formats::AtbAttribute> attributes, Byte
 
 AtbTree::AtbTree(AtbTreeOptions options) : options_(std::move(options)) {
   if (!options_.write_file) {
-    options_.write_file = [](const std::string& path, ByteSpan content, unsigned mode) {
-      return write_file_atomically(path, content, mode);
-    };
+    options_.write_file = write_whole_file;
   }
 }
 
@@ -446,9 +474,11 @@ Result<bool> AtbTree::link_to_identical(const AtbRecord& record, const std::stri
 }
 
 Status AtbTree::make_link(const std::string& target, const std::string& path) {
+  const std::string relative = relative_target(path, target);
+  if (::symlink(relative.c_str(), path.c_str()) == 0) return {};
+  // Something is there: replaced in one step.
   const std::string temporary = path + ".tmp" + options_.process;
   ::unlink(temporary.c_str());
-  const std::string relative = relative_target(path, target);
   if (::symlink(relative.c_str(), temporary.c_str()) != 0) {
     return fail(errno_error(errno, "link to " + relative, path));
   }
