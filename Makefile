@@ -51,14 +51,14 @@ bench: install
 lint:
 	@tools/setup.sh --lint
 	$(PY) tools/check_includes.py
-	git ls-files '*.cpp' '*.hpp' | xargs clang-format-19 --dry-run -Werror
+	git ls-files '*.cpp' '*.hpp' '*.h' | xargs clang-format-19 --dry-run -Werror
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	codespell --config tools/codespell.cfg $$(git ls-files '*.md' '*.py' '*.cpp' '*.hpp' '*.sh')
 
 format:
-	git ls-files '*.cpp' '*.hpp' | xargs clang-format-19 -i
+	git ls-files '*.cpp' '*.hpp' '*.h' | xargs clang-format-19 -i
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 

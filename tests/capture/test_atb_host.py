@@ -29,7 +29,7 @@ OUR_PROBE = BUILD / "lib" / "assay" / "libatb_probe.so"
 def run_host(*arguments, abi=1, preload=None, status=0, **variables):
     """Runs the host with a preloaded library, by path or by a name that has a build for each string ABI."""
     program = HOST / f"atb_host_abi{abi}"
-    assert program.exists(), f"{program} is not built; set ASSAY_BUILD_DIR to a build folder made with ASSAY_BUILD_TESTS=ON"
+    assert program.exists(), f"{program} is not built; set ASSAY_BUILD_DIR to a build made with ASSAY_BUILD_TESTS=ON"
     environment = {**os.environ, **{key: str(value) for key, value in variables.items()}}
     if preload:
         environment["LD_PRELOAD"] = str(preload if isinstance(preload, Path) else HOST / f"{preload}_abi{abi}.so")

@@ -142,8 +142,8 @@ def test_what_is_not_available_yet_says_so(tmp_path, trees):
     done = run("llm", "compare", "-gp", golden, "-mp", mine, "-w", name="msit")
     assert done.returncode == 2
     assert log_of(done) == [("ERROR", "--weight is not available yet")]
-    done = run("llm", "dump", "--exec", "x", name="msit")
-    assert (done.returncode, done.stderr) == (2, "msit llm dump: error: not available yet\n")
+    done = run("llm", "opcheck", "-i", "x", name="msit")
+    assert (done.returncode, done.stderr) == (2, "msit llm opcheck: error: not available yet\n")
 
 
 def test_help_shows_every_option():

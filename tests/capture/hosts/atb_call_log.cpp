@@ -38,9 +38,9 @@ void log(std::string line) {
 
 bool answer(const std::string& name, const std::string& arguments = "") {
   static const bool on = *variable("ATB_CALL_LOG") != '\0';
-  static const std::string noes = ',' + std::string(variable("ATB_CALL_LOG_NO")) + ',';
+  static const std::string denied = ',' + std::string(variable("ATB_CALL_LOG_NO")) + ',';
   log(arguments.empty() ? name : name + '\t' + arguments);
-  return on && noes.find(',' + name + ',') == std::string::npos;
+  return on && denied.find(',' + name + ',') == std::string::npos;
 }
 
 std::string joined(const std::vector<int64_t>& values) {
