@@ -180,6 +180,9 @@ class Parser {
       }
     }
     if (missing.empty()) return {};
+    if (missing == "--exec" && !grammar_.short_usage.empty())
+      return fail(Errc::Usage,
+                  "no program was given: " + grammar_.program + " " + grammar_.short_usage);
     return fail(Errc::Usage, "the following arguments are required: " + missing);
   }
 
@@ -217,6 +220,7 @@ Result<ParsedArguments> parse_arguments(const Grammar& grammar,
 
 std::string usage_text(const Grammar& grammar) {
   std::string text = "usage: " + grammar.program;
+  if (!grammar.short_usage.empty()) return text + " " + grammar.short_usage + "\n";
   for (const Argument& argument : grammar.arguments) {
     std::string word(argument.long_name == "--help" ? argument.short_name : argument.long_name);
     word += value_text(argument);

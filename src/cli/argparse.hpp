@@ -47,9 +47,10 @@ struct Grammar {
   std::string program;      // "msit llm dump"
   std::string description;  // one sentence
   std::vector<Argument> arguments;
-  std::string example;         // options of an example that works
-  bool takes_command = false;  // "-- CMD ARGS" may follow the options
-  std::string epilogue = {};   // printed below the options
+  std::string example;           // options of an example that works
+  bool takes_command = false;    // "-- CMD ARGS" may follow the options
+  std::string epilogue = {};     // printed below the options
+  std::string short_usage = {};  // in place of the list of all options: "[OPTIONS] -- CMD ARGS ..."
 };
 
 /// errors    Usage with argparse's message, without "error:"

@@ -44,7 +44,7 @@ struct Row {
   std::optional<PairMetrics> metrics;           // of tensors
   std::optional<SummaryErrors> summary;         // of statistics
   std::optional<ShapeRelation> shape_relation;  // when both shapes are known
-  bool identical = false;                       // digests or every position equal
+  bool identical = false;                       // digests, statistics or every position equal
   bool comparable = false;  // metrics or summary hold numbers, or both sides are empty
   std::string fail_reason;  // column cmp_fail_reason; empty when all is well
   std::string note;         // things worth knowing that are no failure: "dtype differs"

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ASSAY_BUILD_DIR", ROOT / "build" / "release")).resolve()
 LIBRARY = BUILD / "lib" / "assay" / "libatb_probe.so"
@@ -42,8 +40,8 @@ HEADER = record("1", "2,3", bytes(12))[:-12]
 
 def script(abi: int = 1) -> Path:
     program = BUILD / "tests" / "capture" / f"cxx_abi_{abi}" / "probe_script"
-    if not LIBRARY.exists() or not program.exists():
-        pytest.skip(f"no probe in {BUILD}; `make install` builds it, or set ASSAY_BUILD_DIR")
+    assert LIBRARY.exists(), f"no probe in {BUILD}; `make install` builds it, or set ASSAY_BUILD_DIR"
+    assert program.exists(), f"no probe_script in {BUILD}; it is built with ASSAY_BUILD_TESTS=ON"
     return program
 
 

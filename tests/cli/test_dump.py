@@ -69,6 +69,13 @@ def test_wrong_options_under_our_name_come_with_a_hint():
     )
 
 
+@pytest.mark.parametrize("command", ["dump", "errcheck"])
+def test_without_a_program_the_form_is_shown(command):
+    done = run(command)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: no program was given: assay {command} [OPTIONS] -- CMD ARGS ...\n")
+
+
 @pytest.mark.parametrize("words", [("llm", "dump"), ("llm", "dd")])
 def test_help_is_printed_and_ends_with_status_0(words):
     done = run(*words, "--help", name="msit")

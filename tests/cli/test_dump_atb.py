@@ -228,3 +228,22 @@ def test_errcheck_stops_at_the_first_when_asked(hosts, tmp_path):
 def test_errcheck_of_a_healthy_program_finds_nothing(hosts, tmp_path):
     done = run("errcheck", "-o", tmp_path, "--", hosts[1])
     assert (done.returncode, done.stderr) == (0, "assay: no overflow was reported\n")
+
+
+# ---- what was captured is compared ----
+
+
+def test_two_equal_runs_of_statistics_differ_nowhere(hosts, tmp_path):
+    for side in ("golden", "mine"):
+        assert dump(tmp_path / side, "--type", "stats", "--", hosts[1]).returncode == 0
+    done = run("compare", tmp_path / "golden", tmp_path / "mine", "--stats", "-o", tmp_path / "report")
+    assert done.returncode == 0
+    assert "differ" not in done.stdout + done.stderr
+
+
+def test_a_fault_shows_in_the_statistics(hosts, tmp_path):
+    dump(tmp_path / "golden", "--type", "stats", "--", hosts[1])
+    dump(tmp_path / "mine", "--type", "stats", "--", hosts[1], "--fault", "dropped_scale")
+    done = run("compare", tmp_path / "golden", tmp_path / "mine", "--stats", "-o", tmp_path / "report")
+    differing = re.search(r"(\d+) of (\d+) pairs differ", done.stdout + done.stderr)
+    assert 0 < int(differing[1]) < int(differing[2])

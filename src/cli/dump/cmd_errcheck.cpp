@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kNotRun = 1;
 
-Grammar errcheck_grammar(const std::string& program) {
+Grammar errcheck_grammar(DumpName name, const std::string& program) {
   Grammar grammar{
       program,
       "Runs a program and names the kernels whose results overflowed (Inf or NaN).",
@@ -56,6 +56,10 @@ Grammar errcheck_grammar(const std::string& program) {
        {"--probe-library", "", Takes::One, "FILE", "Another ATB probe library than our own."}},
       "-o out --exec \"python run.py\""};
   grammar.takes_command = true;
+  if (name == DumpName::Assay) {
+    grammar.short_usage = "[OPTIONS] -- CMD ARGS ...";
+    grammar.example = "-o out -- python run.py";
+  }
   return grammar;
 }
 
@@ -122,7 +126,7 @@ size_t report_findings(const std::string& folder, const std::map<std::string, in
 
 int errcheck_main(DumpName name, const std::string& program,
                   const std::vector<std::string>& words) {
-  const Grammar grammar = errcheck_grammar(program);
+  const Grammar grammar = errcheck_grammar(name, program);
   const Result<ParsedArguments> parsed = parse_arguments(grammar, words);
   if (!parsed) {
     return name == DumpName::Assay

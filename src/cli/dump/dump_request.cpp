@@ -385,6 +385,7 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           "What to capture in the program, default auto: both.",
           false,
           {"auto", "atb", "torch"}}});
+    grammar.short_usage = "[OPTIONS] -- CMD ARGS ...";
     grammar.example = "-o out --steps 0,1 -- python run.py";
     grammar.epilogue =
         "The exit status is the program's (128 + n when signal n ended it); 1 when it could not be "
