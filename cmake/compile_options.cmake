@@ -17,7 +17,8 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these for correct code inside libstdc++ when it inlines string and vector growth.
-  target_compile_options(assay_options INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+  set(ASSAY_FALSE_ALARMS -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+  target_compile_options(assay_options INTERFACE ${ASSAY_FALSE_ALARMS})
   # Only documents that wide vectors change the calling convention between our own object files.
   target_compile_options(assay_options INTERFACE -Wno-psabi)
 endif()
