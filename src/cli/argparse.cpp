@@ -195,6 +195,15 @@ class Parser {
 
 }  // namespace
 
+Argument help_argument() {
+  return {"--help", "-h", Takes::Nothing, "", "show this help message and exit"};
+}
+
+Argument log_level_argument(std::vector<std::string_view> levels) {
+  return {"--log-level",    "-l", Takes::One, "", "Log level, default info.", false,
+          std::move(levels)};
+}
+
 std::string display_name(const Argument& argument) {
   std::string text(argument.long_name);
   if (!argument.short_name.empty()) text += "/" + std::string(argument.short_name);

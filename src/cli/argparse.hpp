@@ -28,6 +28,10 @@ struct Argument {
   bool comma_list = false;
 };
 
+// Arguments that every old command has.
+[[nodiscard]] Argument help_argument();
+[[nodiscard]] Argument log_level_argument(std::vector<std::string_view> levels);
+
 /// "--execute-range/-er"
 [[nodiscard]] std::string display_name(const Argument& argument);
 

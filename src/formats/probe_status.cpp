@@ -207,4 +207,13 @@ Result<ProbeSummary> read_probe_summary(std::string_view text) {
   return summary;
 }
 
+ProbeCounters sum_of_counters(std::span<const ProbeSummary> processes) {
+  ProbeCounters sum;
+  for (const ProbeSummary& process : processes) {
+    for (const CounterKey& entry : kCounters) sum.*entry.counter += process.counters.*entry.counter;
+    sum.waited_us += process.counters.waited_us;
+  }
+  return sum;
+}
+
 }  // namespace assay::formats

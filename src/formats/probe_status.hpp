@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -108,5 +109,8 @@ struct ProbeSummary {
 /// errors  Invalid: no JSON, another format or version. Unknown keys are ignored, missing counters
 ///         are 0.
 [[nodiscard]] Result<ProbeSummary> read_probe_summary(std::string_view text);
+
+/// The counters of all processes added up, the sizes of their queues too.
+[[nodiscard]] ProbeCounters sum_of_counters(std::span<const ProbeSummary> processes);
 
 }  // namespace assay::formats

@@ -108,5 +108,20 @@ TEST(ProbeSummary, RefusesWhatIsNoSummary) {
   EXPECT_TRUE(odd->notes.empty());
 }
 
+TEST(ProbeSummary, CountersOfProcessesAddUp) {
+  ProbeSummary one;
+  one.counters.tensors_written = 3;
+  one.counters.waited_us = 5;
+  ProbeSummary two;
+  two.counters.tensors_written = 4;
+  two.counters.asked_in_dir_yes = 1;
+  const ProbeSummary processes[] = {one, two};
+  ProbeCounters expected;
+  expected.tensors_written = 7;
+  expected.waited_us = 5;
+  expected.asked_in_dir_yes = 1;
+  EXPECT_EQ(sum_of_counters(processes), expected);
+}
+
 }  // namespace
 }  // namespace assay::formats

@@ -28,7 +28,7 @@ Grammar errcheck_grammar(DumpName name, const std::string& program) {
   Grammar grammar{
       program,
       "Runs a program and names the kernels whose results overflowed (Inf or NaN).",
-      {{"--help", "-h", Takes::Nothing, "", "show this help message and exit"},
+      {help_argument(),
        {"--exec",
         "",
         Takes::One,
@@ -46,13 +46,7 @@ Grammar errcheck_grammar(DumpName name, const std::string& program) {
         {"overflow"}},
        {"--output", "-o", Takes::One, "OUTPUT", "Folder for the result, default './'."},
        {"--exit", "-exit", Takes::Nothing, "", "End the program's run at the first overflow."},
-       {"--log-level",
-        "-l",
-        Takes::One,
-        "",
-        "Log level, default info.",
-        false,
-        {"debug", "info", "warning", "error", "fatal", "critical"}},
+       log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
        {"--probe-library", "", Takes::One, "FILE", "Another ATB probe library than our own."}},
       "-o out --exec \"python run.py\""};
   grammar.takes_command = true;

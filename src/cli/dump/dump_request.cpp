@@ -226,7 +226,7 @@ Result<std::vector<std::string>> split_command(std::string_view command) {
 Grammar dump_grammar(DumpName name, const std::string& program) {
   const bool assay = name == DumpName::Assay;
   std::vector<Argument> arguments = {
-      {"--help", "-h", Takes::Nothing, "", "show this help message and exit"},
+      help_argument(),
       {"--exec",
        "",
        Takes::One,
@@ -309,13 +309,7 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
        {},
        device_problem,
        true},
-      {"--log-level",
-       "-l",
-       Takes::One,
-       "",
-       "Log level, default info.",
-       false,
-       {"debug", "info", "warning", "error", "fatal", "critical"}},
+      log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
       {"-seed",
        "",
        Takes::ZeroOrOne,

@@ -266,19 +266,7 @@ std::string why_no_process(const DumpRequest& request, const DumpRun& run) {
 
 /// Why ATB called, but no tensor was stored.
 std::string why_no_tensor(const DumpRequest& request, const DumpResults& results) {
-  formats::ProbeCounters sum;
-  for (const formats::ProbeSummary& process : results.processes) {
-    const formats::ProbeCounters& c = process.counters;
-    sum.tensors_seen += c.tensors_seen;
-    sum.asked_need_save += c.asked_need_save;
-    sum.asked_need_save_yes += c.asked_need_save_yes;
-    sum.asked_in_range += c.asked_in_range;
-    sum.asked_in_range_yes += c.asked_in_range_yes;
-    sum.asked_in_dir += c.asked_in_dir;
-    sum.asked_in_dir_yes += c.asked_in_dir_yes;
-    sum.skipped_device += c.skipped_device;
-    sum.skipped_part += c.skipped_part;
-  }
+  const formats::ProbeCounters sum = formats::sum_of_counters(results.processes);
   if (sum.tensors_seen > 0) {
     if (sum.skipped_device == sum.tensors_seen)
       return "no tensor came from device " + request.device + " (--device-id)";
@@ -424,19 +412,7 @@ DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places, co
 
 std::vector<std::string> summary_lines(const DumpRequest& request, const DumpResults& results) {
   std::vector<std::string> lines;
-  formats::ProbeCounters sum;
-  for (const formats::ProbeSummary& process : results.processes) {
-    const formats::ProbeCounters& c = process.counters;
-    sum.tensors_written += c.tensors_written;
-    sum.tensors_linked += c.tensors_linked;
-    sum.payload_bytes += c.payload_bytes;
-    sum.param_files += c.param_files;
-    sum.tiling_files += c.tiling_files;
-    sum.layer_files += c.layer_files;
-    sum.model_files += c.model_files;
-    sum.operation_rows += c.operation_rows;
-    sum.kernel_rows += c.kernel_rows;
-  }
+  const formats::ProbeCounters sum = formats::sum_of_counters(results.processes);
   if (!results.processes.empty()) {
     lines.push_back(counted(sum.tensors_written + sum.tensors_linked, "tensor") + " (" +
                     human_bytes(sum.payload_bytes) + ") of " +
