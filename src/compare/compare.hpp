@@ -3,10 +3,12 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
 #include "compare/match.hpp"
 #include "compare/metrics.hpp"
@@ -39,6 +41,7 @@ struct Row {
   uint64_t order = 0;           // execution order within mine
   std::string label;            // "model.layers.0.mlp output 0": for people
   std::string_view matched_by;  // rule that made the pair
+  double confidence = 1;        // of that rule, (0, 1]
   SideSummary golden;
   SideSummary mine;
   std::optional<PairMetrics> metrics;           // of tensors
@@ -51,6 +54,8 @@ struct Row {
   Outcome outcome = Outcome::NotJudged;
   std::string exceeded;            // the limit that failed: "rel_l2 0.0012 > 0.001"
   int64_t outside_tolerance = -1;  // elements with |m - g| > atol + rtol |g|; -1 when not counted
+  double sqnr_db = NAN;            // 10 log10(sum g^2 / sum (m - g)^2); weights only
+  std::vector<AlgorithmValue> custom;  // one an algorithm, in the order of CompareOptions
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
   bool filtered = false;
@@ -70,7 +75,8 @@ struct CompareOptions {
   std::vector<int> ranks;
   std::vector<ExplicitPair> explicit_pairs;
   Limits limits;
-  int jobs = 0;  // <= 0: one per core
+  std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
+  int jobs = 0;                                        // <= 0: one per core
   /// Mapped file pages kept resident, in bytes. What is above is given back to the page cache.
   uint64_t max_memory = uint64_t{256} << 20;
   /// Called with (done, total) pairs from any thread, one call at a time; may be empty.
@@ -87,8 +93,10 @@ struct Comparison {
   size_t golden_records = 0;
   size_t mine_records = 0;
   bool statistics = false;
+  bool weights = false;  // rows are weights of two checkpoints
   bool msit = false;
-  bool judged = false;  // limits were given
+  bool judged = false;                  // limits were given
+  std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders
   uint64_t compared_bytes = 0;        // payload of both sides

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "compare/operand.hpp"
 #include "run/run.hpp"
 
 namespace assay::compare {
@@ -46,6 +47,15 @@ struct RecordPair {
   /// The sides of this node had different numbers of tensors, so each was paired with each: a shape
   /// mismatch then says nothing, and the row is dropped.
   bool speculative = false;
+  /// How sure the rule is that the two belong together, (0, 1]; 1 for names and explicit pairs.
+  double confidence = 1;
+  /// Indices into Matching::recipes; -1: the record as it stands.
+  int32_t golden_recipe = -1;
+  int32_t mine_recipe = -1;
+  int64_t data_id = -1;  // given by the user's metadata; -1: counted
+  // What the path columns say instead of the record's own path; empty: that one.
+  std::string golden_label = {};
+  std::string mine_label = {};
 };
 
 enum class Side : uint8_t { Golden, Mine };
@@ -58,6 +68,7 @@ struct UnmatchedRecord {
 
 struct Matching {
   std::vector<RecordPair> pairs;  // by rank, token, then execution order of mine
+  std::vector<Recipe> recipes;    // that pairs refer to
   std::vector<UnmatchedRecord> unmatched;
   std::vector<int64_t> tokens;   // of mine, that were compared
   std::vector<int> ranks;        // of mine, that were compared

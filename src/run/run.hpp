@@ -37,8 +37,9 @@ struct TensorRecord {
   std::string node;       // "root.model.layers.0.mlp" (strict), "model.layers.0.mlp" (native)
   std::string op_type;    // module class or operator type; empty when unknown
   Role role = Role::Output;
-  std::string slot;   // "0", "1.0", "kwargs.mask", "" for a single output
-  uint32_t call = 0;  // which call of the node within the step
+  std::string slot;    // "0", "1.0", "kwargs.mask", "" for a single output
+  uint32_t call = 0;   // which call of the node within the step
+  uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
   uint64_t order =
       0;  // position in execution order within the run where known, else in tree order; unique
   // dtype and shape are known from the records (native) or after the file's header was read
@@ -83,12 +84,21 @@ struct Coverage {
 };
 
 struct Run {
-  std::string path;    // as the user gave it
-  std::string layout;  // "torch-tree", "atb-tree", "native", "flat", "file"
+  std::string path;  // as the user gave it
+  std::string
+      layout;  // "torch-tree", "atb-tree", "native", "ge-tree", "fx-tree", "msprobe", "flat",
+               // "manual", "file"
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   std::vector<OperationRecord> operations;  // where the layout knows parameters; in that order, too
   std::optional<TopologyNode> topology;
+  /// Graph mode: text of the compiled graphs, by rank and graph number; empty in other layouts.
+  struct GraphFile {
+    int rank = -1;  // -1: valid for all
+    uint32_t graph = 0;
+    std::string path;
+  };
+  std::vector<GraphFile> graph_files;
   Coverage coverage;
   std::map<std::string, std::string>
       properties;                     // host program, versions, configuration: for people

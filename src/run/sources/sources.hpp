@@ -19,6 +19,9 @@ using Attempt = std::optional<Result<Run>>;
 [[nodiscard]] Attempt read_native(const std::string& path);      // docs/formats/native.md
 [[nodiscard]] Attempt read_torch_tree(const std::string& path);  // docs/formats/torch-tree.md
 [[nodiscard]] Attempt read_atb_tree(const std::string& path);    // docs/formats/atb-tree.md
+[[nodiscard]] Attempt read_ge_tree(const std::string& path);     // docs/formats/ge-tree.md
+[[nodiscard]] Attempt read_fx_tree(const std::string& path);     // docs/formats/fx-tree.md
+[[nodiscard]] Attempt read_msprobe(const std::string& path);     // docs/formats/msprobe.md
 [[nodiscard]] Attempt read_flat(const std::string& path);        // a folder of tensor files
 
 /// Appends the tensors of one file as records of `node`: one for a plain file, one a member for a
