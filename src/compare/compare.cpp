@@ -520,10 +520,20 @@ Row compare_pair(const TensorView& golden, const TensorView& mine, const Compare
   Row row;
   row.matched_by = "explicit";
   const std::string dtype = torch_name(mine.dtype);
-  const Limit& limit = limit_for(options.limits, {"", "", "", "", dtype});
-  compare_views(golden, mine, options, options.jobs, limit, &row);
-  judge(limit, &row);
+  compare_pair_into(golden, mine, options, options.jobs, {"", "", "", "", dtype}, &row);
   return row;
+}
+
+void compare_pair_into(const TensorView& golden, const TensorView& mine,
+                       const CompareOptions& options, int jobs, const LimitSubject& subject,
+                       Row* row) {
+  const Limit& limit = limit_for(options.limits, subject);
+  compare_views(golden, mine, options, jobs, limit, row);
+  judge(limit, row);
+}
+
+void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* row) {
+  judge(limit_for(options.limits, subject), row);
 }
 
 Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,

@@ -123,6 +123,17 @@ struct Comparison {
 [[nodiscard]] Row compare_pair(const TensorView& golden, const TensorView& mine,
                                const CompareOptions& options);
 
+/// The same into a row whose paths and labels the caller has filled; what describes the tensors in it
+/// is replaced.
+///
+/// jobs      threads for this pair, instead of options.jobs
+/// subject   what limits with patterns are tested against
+void compare_pair_into(const TensorView& golden, const TensorView& mine,
+                       const CompareOptions& options, int jobs, const LimitSubject& subject,
+                       Row* row);
+/// Sets the outcome of a row that has no tensors to compare: it fails when a limit applies to it.
+void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* row);
+
 /// Matches and compares two runs. Tensors are mapped one pair a thread at a time; a pair that
 /// cannot be read becomes a row with its reason. errors  of match_runs(); "interrupted" (Usage)
 [[nodiscard]] Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
