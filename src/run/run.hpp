@@ -92,6 +92,13 @@ struct Run {
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   std::vector<OperationRecord> operations;  // where the layout knows parameters; in that order, too
   std::optional<TopologyNode> topology;
+  /// Models whose nodes stand one after the other below the root of the topology, as a prompt's and
+  /// a decoder's in ATB, by the numbers in front of their names.
+  struct Model {
+    std::string name;
+    std::vector<uint64_t> ids;  // ascending
+  };
+  std::vector<Model> models;  // by their first id
   /// Graph mode: text of the compiled graphs, by rank and graph number; empty in other layouts.
   struct GraphFile {
     int rank = -1;  // -1: valid for all

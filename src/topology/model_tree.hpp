@@ -3,6 +3,7 @@
 // layout.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ struct ModuleNode {
   std::string name;  // dotted path
   std::string type;  // class
   std::vector<ModuleNode> children;
-  std::optional<int64_t> exec_order;  // when the writer recorded one; -1 was never executed
+  std::optional<int64_t> exec_order = {};  // when the writer recorded one; -1 was never executed
+  std::map<std::string, std::string> parameters = {};  // of an operation: flattened name and text
 };
 
 /// Reads {"name": str, "type": str, "children": [...]} recursively; "exec_order" is taken where it

@@ -146,6 +146,8 @@ class TreeMaker {
         known != node_by_ids_.end())
       result.name = known->second;
     result.exec_order = parse_number<int64_t>(id);
+    for (const topology::Parameter& parameter : node.parameters)
+      result.parameters.emplace(parameter.name, parameter.text);
     for (size_t i = 0; i < node.children.size(); ++i)
       result.children.push_back(make(node.children[i], result.name, i));
     return result;
@@ -382,9 +384,18 @@ std::optional<TopologyNode> read_atb_topology(const AtbLocation& location,
     if (!graph) continue;
     root.type += (root.type.empty() ? "" : ", ") + graph->root().name;
     const TreeMaker maker(*graph, node_by_ids);
-    for (size_t i = 0; i < graph->root().children.size(); ++i)
-      add(maker.make(graph->root().children[i], "", i));
+    Run::Model model{graph->root().name, {}};
+    for (size_t i = 0; i < graph->root().children.size(); ++i) {
+      TopologyNode child = maker.make(graph->root().children[i], "", i);
+      const auto name = parse_atb_node_folder(child.name);
+      if (name) model.ids.push_back(name->id);
+      add(std::move(child));
+    }
+    std::sort(model.ids.begin(), model.ids.end());
+    if (!model.ids.empty()) run->models.push_back(std::move(model));
   }
+  std::sort(run->models.begin(), run->models.end(),
+            [](const Run::Model& a, const Run::Model& b) { return a.ids < b.ids; });
   for (const FolderEntry& file : topology_files(location, process, "layer")) {
     // A layer that is part of a model is there already, with all its nodes.
     const std::string name = file.name.substr(0, file.name.size() - 5);
