@@ -24,6 +24,7 @@ constexpr std::pair<std::string_view, Fault> kFaultNames[] = {
 };
 constexpr float kWrongEpsilon = 1e-4F;
 constexpr float kOverflowingFactor = 1e38F;
+constexpr float kLargestInt8 = 127.0F;
 constexpr float kBf16MaskFactor = -3e38F;
 
 size_t dim(const Tensor& tensor, size_t index) {
@@ -124,6 +125,32 @@ void matmul_transposed(const Tensor& x, const Tensor& weight, const Tensor& outp
   if (fault == Fault::kOneElement) product.back() += 0.5F;
   store(output, product,
         fault == Fault::kTruncateRounding ? Rounding::kTowardsZero : Rounding::kNearestEven);
+}
+
+void matmul_quantised(const Tensor& x, const Tensor& weight, const Tensor& scales,
+                      const Tensor& output) {
+  const size_t depth = last_dim(weight);
+  const size_t columns = dim(weight, 0);
+  const std::vector<float> left = load(x);
+  const auto* right = weight.data<const int8_t>();
+  const auto* column_scales = scales.data<const float>();
+  const size_t rows = left.size() / depth;
+  std::vector<float> product(rows * columns);
+  std::vector<int32_t> row(depth);
+  for (size_t t = 0; t < rows; ++t) {
+    float largest = 0;
+    for (size_t i = 0; i < depth; ++i) largest = std::max(largest, std::fabs(left[t * depth + i]));
+    const float scale = largest > 0 ? largest / kLargestInt8 : 1.0F;
+    for (size_t i = 0; i < depth; ++i) {
+      row[i] = static_cast<int32_t>(std::lround(left[t * depth + i] / scale));
+    }
+    for (size_t n = 0; n < columns; ++n) {
+      int32_t sum = 0;
+      for (size_t i = 0; i < depth; ++i) sum += row[i] * right[n * depth + i];
+      product[t * columns + n] = static_cast<float>(sum) * scale * column_scales[n];
+    }
+  }
+  store(output, product);
 }
 
 void add(const Tensor& a, const Tensor& b, const Tensor& output) {
@@ -247,6 +274,18 @@ void attend_cache(const AttentionShape& shape, const Tensor& q, const Tensor& ke
   }
   if (fault == Fault::kSwappedHeads) swap_first_heads(result, heads, head_size);
   store(output, result);
+}
+
+void split_columns(const Tensor& x, const std::vector<Tensor>& outputs) {
+  const size_t bytes = element_bytes(x.desc.dtype);
+  const std::byte* in = x.memory->data();
+  for (size_t row = 0; row < dim(x, 0); ++row) {
+    for (const Tensor& output : outputs) {
+      const size_t width = last_dim(output) * bytes;
+      std::memcpy(output.memory->data() + row * width, in, width);
+      in += width;
+    }
+  }
 }
 
 void top_one(const Tensor& x, const Tensor& values, const Tensor& positions) {

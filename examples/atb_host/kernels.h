@@ -39,6 +39,11 @@ void rms_norm(const Tensor& x, const Tensor& gamma, float epsilon, const Tensor&
 /// x [T, K] by the transpose of weight [N, K]; output [T, N].
 void matmul_transposed(const Tensor& x, const Tensor& weight, const Tensor& output, Fault fault);
 
+/// The same with int8 weights: each row of x is rounded to int8 with a scale of its own (the largest value becomes 127),
+/// products of int8 are summed exactly, and the sum is multiplied by both scales. weight [N, K], scales float [N].
+void matmul_quantised(const Tensor& x, const Tensor& weight, const Tensor& scales,
+                      const Tensor& output);
+
 /// Same dims, or `b` is one row that is added to each row of `a`.
 void add(const Tensor& a, const Tensor& b, const Tensor& output);
 void multiply(const Tensor& a, const Tensor& b, const Tensor& output, Fault fault);
@@ -69,6 +74,9 @@ void attend_prompt(const AttentionShape& shape, const Tensor& q, const Tensor& k
 void attend_cache(const AttentionShape& shape, const Tensor& q, const Tensor& key_cache,
                   const Tensor& value_cache, const Tensor& block_tables, const Tensor& context_lens,
                   const Tensor& output, Fault fault);
+
+/// Columns of x [T, sum of widths] as outputs [T, width], from the left.
+void split_columns(const Tensor& x, const std::vector<Tensor>& outputs);
 
 /// The largest value of each row and its position; the first one of equals.
 void top_one(const Tensor& x, const Tensor& values, const Tensor& positions);

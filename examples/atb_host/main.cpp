@@ -8,12 +8,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "model.h"
 #include "runner.h"
+#include "weights.h"
 
 namespace {
 
@@ -27,6 +29,13 @@ constexpr const char* kUsage = R"(usage: atb_host [options]
   --vocab N        vocabulary (256)            --intermediate N  MLP width (twice the hidden size)
   --prompt N       prompt tokens (8)           --steps N       decoding steps (3)
   --requests N     prompts, one by one (1)     --seed N        weights and prompt (1)
+  --ranks N        processes that share the model, tensor parallel (1)
+  --packed         q, k and v as one product, gate and up as one, in the graphs of MindIE's layers
+  --quant          products of int8 in the layers: LinearQuantOperation
+  --permuted       attention heads and units of the MLP stand in another order; the results stay
+  --warmup HOW     first a run with dummy tokens: none (default), prompt, or all: a decoding step too
+  --save-weights DIR  before anything is permuted, packed or quantised, for LlamaForCausalLM;
+                   and the prompts. DIR must exist
   --dtype T        fp16 (default) or bf16      --no-bias       q, k and v without bias
   --device N       device id in paths (0)      --threads N     contexts at the same time (1)
   --atb V          8.0, 8.3 (default) or 9.1: which release to play
@@ -48,6 +57,8 @@ struct Options {
   int64_t device = 0;
   int64_t fault_layer = -1;  // the middle one
   std::string exit = "normal";
+  std::string warmup = "none";
+  std::string save_weights;  // folder; empty: not wanted
   bool host_time = false;
 };
 
@@ -91,8 +102,36 @@ void parse_text(std::string_view option, std::string_view text, Options& options
     options.model.fault = fault_named(text);
   } else if (option == "--exit") {
     options.exit = text;
+  } else if (option == "--warmup") {
+    if (text != "none" && text != "prompt" && text != "all") {
+      refuse("--warmup: none, prompt or all");
+    }
+    options.warmup = text;
+  } else if (option == "--save-weights") {
+    options.save_weights = text;
   } else {
     refuse("unknown option '" + std::string(option) + "'");
+  }
+}
+
+// What only together makes no sense.
+void check(const Options& options) {
+  const ModelConfig& model = options.model;
+  if (model.hidden % (2 * model.heads) != 0) refuse("--hidden must be a multiple of twice --heads");
+  if (model.heads % model.kv_heads != 0) refuse("--heads must be a multiple of --kv-heads");
+  if (options.exit == "fork" && options.threads > 1) refuse("--exit fork needs --threads 1");
+  if (model.kv_heads % model.ranks != 0 || model.mlp_width() % model.ranks != 0) {
+    refuse("--kv-heads and the width of the MLP must be multiples of --ranks");
+  }
+  if (model.ranks > 1 && (options.threads > 1 || options.exit == "fork")) {
+    refuse("--ranks needs --threads 1 and no --exit fork");
+  }
+  const bool in_product = model.fault == Fault::kAccumulateBf16 ||
+                          model.fault == Fault::kTruncateRounding ||
+                          model.fault == Fault::kOneElement;
+  if (model.quantised && in_product) refuse("--quant: this fault is one of float products");
+  if (options.warmup != "none" && options.steps == 0) {
+    refuse("--warmup needs --steps 1: its prompt is as long as prompt and steps together");
   }
 }
 
@@ -111,6 +150,7 @@ Options parse(int count, char** arguments) {
       {"--requests", &options.requests, 1},
       {"--threads", &options.threads, 1},
       {"--device", &options.device, -1},
+      {"--ranks", &options.model.ranks, 1},
       {"--seed", &seed, 0},
       {"--fault-layer", &options.fault_layer, 0},
   };
@@ -126,6 +166,12 @@ Options parse(int count, char** arguments) {
       options.model.qkv_bias = false;
     } else if (option == "--async") {
       options.model.asynchronous = true;
+    } else if (option == "--packed") {
+      options.model.packed = true;
+    } else if (option == "--quant") {
+      options.model.quantised = true;
+    } else if (option == "--permuted") {
+      options.model.permuted = true;
     } else if (option == "--host-time") {
       options.host_time = true;
     } else {
@@ -141,16 +187,13 @@ Options parse(int count, char** arguments) {
       }
     }
   }
+  check(options);
   ModelConfig& model = options.model;
-  if (model.hidden % (2 * model.heads) != 0) refuse("--hidden must be a multiple of twice --heads");
-  if (model.heads % model.kv_heads != 0) refuse("--heads must be a multiple of --kv-heads");
-  if (options.exit == "fork" && options.threads > 1) refuse("--exit fork needs --threads 1");
   model.seed = static_cast<uint64_t>(seed);
   model.positions = options.prompt + options.steps;
   model.fault_layer = options.fault_layer < 0 ? (model.layers - 1) / 2 : options.fault_layer;
   return options;
 }
-
 struct Generation {
   std::vector<int64_t> tokens;
   uint64_t checksum = 14695981039346656037U;  // FNV-1a over the bytes of all logits
@@ -160,6 +203,16 @@ struct Generation {
   uint64_t saved_bytes = 0;
   pid_t child = 0;  // --exit fork: in the parent its child, in the child -1
 };
+
+std::vector<int64_t> prompt_ids(const Options& options, int64_t request) {
+  const Tensor random = random_tensor({DType::kFloat16, {options.prompt}}, 1.0F,
+                                      options.model.seed * 31 + static_cast<uint64_t>(request));
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < options.prompt; ++i) {
+    ids.push_back(random.data<const uint16_t>()[i] % options.model.vocabulary);
+  }
+  return ids;
+}
 
 /// One stream: a context, a prompt model and a decoding model over the shared weights.
 class Generator {
@@ -175,14 +228,10 @@ class Generator {
   }
 
   Generation run() {
+    if (options_.warmup != "none") warm_up();
     for (int64_t request = 0; request < options_.requests; ++request) {
-      const int64_t blocks = (options_.prompt + options_.steps + kBlockSize - 1) / kBlockSize;
-      cache_ = make_cache(options_.model, blocks, kBlockSize);
-      // The blocks of the sequence are used from the last to the first, as after some time of serving.
-      block_table_.clear();
-      for (int64_t block = blocks; block-- > 0;)
-        block_table_.push_back(static_cast<int32_t>(block));
-      run_prompt(request);
+      new_sequence();
+      run_prompt(prompt_ids(options_, request));
       if (request == 0 && options_.exit == "fork") fork_here();
       for (int64_t step = 0; step < options_.steps; ++step) run_step(options_.prompt + step);
     }
@@ -192,19 +241,31 @@ class Generator {
   }
 
  private:
-  void run_prompt(int64_t request) {
-    const Tensor random = random_tensor({DType::kFloat16, {options_.prompt}}, 1.0F,
-                                        options_.model.seed * 31 + static_cast<uint64_t>(request));
-    std::vector<int64_t> ids;
-    std::vector<int64_t> positions;
-    for (int64_t i = 0; i < options_.prompt; ++i) {
-      ids.push_back(random.data<const uint16_t>()[i] % options_.model.vocabulary);
-      positions.push_back(i);
-    }
+  void new_sequence() {
+    const int64_t blocks = (options_.model.positions + kBlockSize - 1) / kBlockSize;
+    cache_ = make_cache(options_.model, blocks, kBlockSize);
+    // The blocks of the sequence are used from the last to the first, as after some time of serving.
+    block_table_.clear();
+    for (int64_t block = blocks; block-- > 0;) block_table_.push_back(static_cast<int32_t>(block));
+  }
+
+  // As a server tries how much memory the longest prompt takes: nothing of it is printed.
+  void warm_up() {
+    new_sequence();
+    run_prompt(std::vector<int64_t>(static_cast<size_t>(options_.model.positions), 0));
+    if (options_.warmup == "all") run_step(options_.model.positions - 1);
+    const Status status = result_.status;
+    result_ = {};
+    result_.status = status;
+  }
+
+  void run_prompt(const std::vector<int64_t>& ids) {
+    const auto count = static_cast<int64_t>(ids.size());
+    std::vector<int64_t> positions(ids.size());
+    std::iota(positions.begin(), positions.end(), 0);
     forward(prefill_,
-            {make_int64(ids), make_int64(positions), cos_, sin_, slots(0, options_.prompt),
-             make_int32({static_cast<int32_t>(options_.prompt)}),
-             causal_mask(options_.model.dtype, options_.prompt)});
+            {make_int64(ids), make_int64(positions), cos_, sin_, slots(0, count),
+             make_int32({static_cast<int32_t>(count)}), causal_mask(options_.model.dtype, count)});
   }
 
   void run_step(int64_t position) {
@@ -277,11 +338,9 @@ void end(const std::string& how) {
   if (how == "abort") std::abort();
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
-  const Options options = parse(count, arguments);
-  const std::vector<Tensor> weights = make_weights(options.model);
+// Everything in this process; returns its exit status.
+int generate(const Options& options, const Checkpoint& checkpoint) {
+  const std::vector<Tensor> weights = model_weights(options.model, checkpoint);
   std::vector<Generation> results(static_cast<size_t>(options.threads));
   if (options.threads == 1) {
     results[0] = Generator(options, weights).run();
@@ -295,7 +354,7 @@ int main(int count, char** arguments) {
   if (results[0].child > 0) waitpid(results[0].child, nullptr, 0);
   int exit_status = 0;
   for (const Generation& generation : results) {
-    print(generation, options);
+    if (options.model.rank == 0) print(generation, options);
     if (generation.status != Status::kOk) {
       std::fprintf(stderr, "atb_host: the library stopped with status %d\n",
                    static_cast<int>(generation.status));
@@ -304,4 +363,54 @@ int main(int count, char** arguments) {
   }
   end(options.exit);
   return exit_status;
+}
+
+// One process a rank, each with a device of its own; returns the first exit status that is not 0.
+int generate_on_ranks(Options options, const Checkpoint& checkpoint) {
+  Peers peers(options.model.ranks,
+              static_cast<size_t>(options.model.positions * options.model.hidden));
+  options.model.peers = &peers;
+  std::vector<pid_t> processes;
+  const int64_t first_device = options.device;
+  for (int64_t rank = 0; rank < options.model.ranks; ++rank) {
+    options.model.rank = rank;
+    options.device = first_device + rank;
+    const pid_t process = fork();
+    if (process < 0) refuse("cannot fork");
+    if (process == 0) return generate(options, checkpoint);
+    processes.push_back(process);
+  }
+  int exit_status = 0;
+  for (size_t left = processes.size(); left > 0; --left) {
+    int status = 0;
+    const pid_t ended = wait(&status);
+    const int theirs = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (theirs == 0 || exit_status != 0) continue;
+    exit_status = theirs;
+    // The others wait for a sum that never comes.
+    for (const pid_t process : processes) {
+      if (process != ended) kill(process, SIGKILL);
+    }
+  }
+  return exit_status;
+}
+
+void save_weights(const Options& options, const Checkpoint& checkpoint) {
+  std::vector<std::vector<int64_t>> prompts;
+  for (int64_t request = 0; request < options.requests; ++request) {
+    prompts.push_back(prompt_ids(options, request));
+  }
+  if (!save_checkpoint(options.model, checkpoint, prompts, options.save_weights)) {
+    refuse("--save-weights: cannot write in '" + options.save_weights + "'");
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const Options options = parse(count, arguments);
+  const Checkpoint checkpoint = make_checkpoint(options.model);
+  if (!options.save_weights.empty()) save_weights(options, checkpoint);
+  return options.model.ranks == 1 ? generate(options, checkpoint)
+                                  : generate_on_ranks(options, checkpoint);
 }

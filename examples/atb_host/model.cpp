@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
@@ -13,18 +14,7 @@
 namespace atb_host {
 namespace {
 
-constexpr float kEpsilon = 1e-5F;
 constexpr float kMaskedFloat16 = -10000.0F;  // bf16 masks hold a one, which the kernel multiplies
-constexpr double kRotaryBase = 10000.0;
-constexpr float kEmbeddingLimit = 0.1F;
-constexpr float kBiasLimit = 0.1F;
-
-uint64_t splitmix(uint64_t& state) {
-  uint64_t z = (state += 0x9e3779b97f4a7c15U);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
 
 std::vector<std::string> joined(std::vector<std::string> names,
                                 const std::vector<std::vector<std::string>>& more) {
@@ -32,14 +22,30 @@ std::vector<std::string> joined(std::vector<std::string> names,
   return names;
 }
 
-std::vector<std::string> attention_weight_names(bool bias) {
-  if (bias) return {"q_weight", "q_bias", "k_weight", "k_bias", "v_weight", "v_bias", "o_weight"};
-  return {"q_weight", "k_weight", "v_weight", "o_weight"};
+// "q" -> "q_weight", "q_bias", "q_scale": what a linear operation takes beside its input.
+std::vector<std::string> linear_names(const ModelConfig& config, const std::string& stem) {
+  const bool projection = stem == "q" || stem == "k" || stem == "v" || stem == "qkv";
+  std::vector<std::string> names{stem + "_weight"};
+  if (projection && config.qkv_bias) names.push_back(stem + "_bias");
+  if (config.quantised) names.push_back(stem + "_scale");
+  return names;
 }
 
-std::vector<std::string> layer_weight_names(bool bias) {
-  return joined({"input_norm"}, {attention_weight_names(bias),
-                                 {"post_norm", "gate_weight", "up_weight", "down_weight"}});
+std::vector<std::string> projections(const ModelConfig& config) {
+  return config.packed ? std::vector<std::string>{"qkv"} : std::vector<std::string>{"q", "k", "v"};
+}
+
+std::vector<std::string> attention_weight_names(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const std::string& stem : projections(config))
+    names = joined(names, {linear_names(config, stem)});
+  return joined(names, {linear_names(config, "o")});
+}
+
+std::vector<std::string> mlp_weight_names(const ModelConfig& config) {
+  const auto linear = [&](const char* stem) { return linear_names(config, stem); };
+  if (config.packed) return joined(linear("gate_up"), {linear("down")});
+  return joined(linear("gate"), {linear("up"), linear("down")});
 }
 
 // What a layer gets of the model's inputs, beside its weights.
@@ -61,72 +67,168 @@ Fault only(Fault fault, std::initializer_list<Fault> known) {
   return Fault::kNone;
 }
 
-std::unique_ptr<Operation> make_attention(const ModelConfig& config, Phase phase, Fault fault) {
-  const int64_t heads = config.heads;
-  const int64_t kv_heads = config.kv_heads;
-  const AttentionShape shape{.heads = heads,
+void add_linear(GraphOperation& graph, const ModelConfig& config, const std::string& stem,
+                const std::string& input, const std::string& output, Fault fault,
+                std::vector<GraphOperation::Reshape> reshapes = {}) {
+  const std::vector<std::string> names = linear_names(config, stem);
+  const bool bias = names.size() > 1 && names[1] == stem + "_bias";
+  auto operation = config.quantised ? make_linear_quant(bias) : make_linear(bias, fault);
+  graph.add(std::move(operation), joined({input}, {names}), {output}, std::move(reshapes));
+}
+
+// A linear operation whose columns are spread over the ranks, so that each has a part of the sum.
+void add_row_parallel(GraphOperation& graph, const ModelConfig& config, const std::string& stem,
+                      const std::string& input, const std::string& output, Fault fault,
+                      std::vector<GraphOperation::Reshape> reshapes = {}) {
+  if (config.ranks == 1) {
+    add_linear(graph, config, stem, input, output, fault, std::move(reshapes));
+    return;
+  }
+  add_linear(graph, config, stem, input, "partial", fault, std::move(reshapes));
+  graph.add(make_all_reduce(config.rank, config.ranks, config.peers), {"partial"}, {output});
+}
+
+// The nodes from the cache to the output projection.
+void add_attention_core(GraphOperation& graph, const ModelConfig& config, Phase phase,
+                        Fault fault) {
+  const int64_t kv_heads = config.kv_heads_here();
+  const AttentionShape shape{.heads = config.heads_here(),
                              .kv_heads = kv_heads,
                              .scale = 1.0F / std::sqrt(static_cast<float>(config.head_size()))};
-  const std::vector<std::string> caches{"key_cache", "value_cache"};
-  auto graph = std::make_unique<GraphOperation>(
-      "Attention",
-      joined({"x"}, {attention_weight_names(config.qkv_bias), step_names(phase), caches}),
-      std::vector<std::string>{"y"});
-  for (const std::string name : {"q", "k", "v"}) {
-    std::vector<std::string> in{"x", name + "_weight"};
-    if (config.qkv_bias) in.push_back(name + "_bias");
-    graph->add(make_linear(config.qkv_bias, Fault::kNone), in, {name});
-  }
-  graph->add(make_rope(only(fault, {Fault::kRopeOffByOne})), {"q", "k", "cos", "sin", "seq_len"},
-             {"q_rotated", "k_rotated"});
   // In place: the outputs are the caches that came in.
-  graph->add(make_reshape_and_cache(), {"k_rotated", "v", "key_cache", "value_cache", "slots"},
-             {"key_cache", "value_cache"}, {split_heads(kv_heads), split_heads(kv_heads)});
+  graph.add(make_reshape_and_cache(), {"k_rotated", "v", "key_cache", "value_cache", "slots"},
+            {"key_cache", "value_cache"}, {split_heads(kv_heads), split_heads(kv_heads)});
   const Fault attention_fault = only(fault, {Fault::kDroppedScale, Fault::kMissingMaskRow,
                                              Fault::kSwappedHeads, Fault::kStaleCache});
   if (phase == Phase::kPrefill) {
-    graph->add(make_self_attention(shape, attention_fault),
-               {"q_rotated", "k_rotated", "v", "mask", "seq_len"}, {"attended"});
-    graph->add(make_linear(false, Fault::kNone), {"attended", "o_weight"}, {"y"});
+    graph.add(make_self_attention(shape, attention_fault),
+              {"q_rotated", "k_rotated", "v", "mask", "seq_len"}, {"attended"});
+    add_row_parallel(graph, config, "o", "attended", "y", Fault::kNone);
   } else {
-    graph->add(make_paged_attention(shape, attention_fault),
-               {"q_rotated", "key_cache", "value_cache", "block_tables", "context_lens"},
-               {"attended"}, {split_heads(heads)});
-    graph->add(make_linear(false, Fault::kNone), {"attended", "o_weight"}, {"y"}, {join_heads});
+    graph.add(make_paged_attention(shape, attention_fault),
+              {"q_rotated", "key_cache", "value_cache", "block_tables", "context_lens"},
+              {"attended"}, {split_heads(shape.heads)});
+    add_row_parallel(graph, config, "o", "attended", "y", Fault::kNone, {join_heads});
   }
+}
+
+const std::vector<std::string> kCaches{"key_cache", "value_cache"};
+const std::vector<std::string> kRopeIn{"q", "k", "cos", "sin", "seq_len"};
+const std::vector<std::string> kRopeOut{"q_rotated", "k_rotated"};
+
+std::unique_ptr<Operation> make_attention(const ModelConfig& config, Phase phase, Fault fault) {
+  auto graph = std::make_unique<GraphOperation>(
+      "Attention", joined({"x"}, {attention_weight_names(config), step_names(phase), kCaches}),
+      std::vector<std::string>{"y"});
+  for (const std::string& stem : projections(config)) {
+    add_linear(*graph, config, stem, "x", stem, Fault::kNone);
+  }
+  graph->add(make_rope(only(fault, {Fault::kRopeOffByOne})), kRopeIn, kRopeOut);
+  add_attention_core(*graph, config, phase, fault);
   return graph;
 }
 
-std::unique_ptr<Operation> make_mlp(Fault fault) {
-  auto graph = std::make_unique<GraphOperation>(
-      "Mlp", std::vector<std::string>{"x", "gate_weight", "up_weight", "down_weight"},
-      std::vector<std::string>{"y"});
-  graph->add(make_linear(false, Fault::kNone), {"x", "gate_weight"}, {"gate"});
-  graph->add(make_linear(false, Fault::kNone), {"x", "up_weight"}, {"up"});
+constexpr Fault kMatmulFaults[] = {Fault::kAccumulateBf16, Fault::kTruncateRounding,
+                                   Fault::kOneElement};
+
+Fault matmul_fault(Fault fault) {
+  return std::find(std::begin(kMatmulFaults), std::end(kMatmulFaults), fault) !=
+                 std::end(kMatmulFaults)
+             ? fault
+             : Fault::kNone;
+}
+
+std::unique_ptr<Operation> make_mlp(const ModelConfig& config, Fault fault) {
+  auto graph = std::make_unique<GraphOperation>("Mlp", joined({"x"}, {mlp_weight_names(config)}),
+                                                std::vector<std::string>{"y"});
+  add_linear(*graph, config, "gate", "x", "gate", Fault::kNone);
+  add_linear(*graph, config, "up", "x", "up", Fault::kNone);
   graph->add(make_swish(), {"gate"}, {"activated"});
   graph->add(make_elewise(Elewise::kMul, only(fault, {Fault::kOverflow})), {"activated", "up"},
              {"gated"});
-  graph->add(make_linear(false, only(fault, {Fault::kAccumulateBf16, Fault::kTruncateRounding,
-                                             Fault::kOneElement})),
-             {"gated", "down_weight"}, {"y"});
+  add_row_parallel(*graph, config, "down", "gated", "y", matmul_fault(fault));
   return graph;
 }
 
-std::unique_ptr<Operation> make_layer(const ModelConfig& config, Phase phase, Fault fault) {
-  const std::vector<std::string> caches{"key_cache", "value_cache"};
-  auto graph = std::make_unique<GraphOperation>(
+std::unique_ptr<GraphOperation> make_layer_graph(const ModelConfig& config, Phase phase) {
+  return std::make_unique<GraphOperation>(
       phase == Phase::kPrefill ? "Prefill_layer" : "Decoder_layer",
-      joined({"hidden"}, {layer_weight_names(config.qkv_bias), step_names(phase), caches}),
+      joined({"hidden"}, {layer_weight_names(config), step_names(phase), kCaches}),
       std::vector<std::string>{"output"});
+}
+
+std::unique_ptr<Operation> make_layer(const ModelConfig& config, Phase phase, Fault fault) {
+  auto graph = make_layer_graph(config, phase);
   graph->add(make_rms_norm(kEpsilon, only(fault, {Fault::kWrongEpsilon})), {"hidden", "input_norm"},
              {"normed"});
-  graph->add(
-      make_attention(config, phase, fault),
-      joined({"normed"}, {attention_weight_names(config.qkv_bias), step_names(phase), caches}),
-      {"attention"});
+  graph->add(make_attention(config, phase, fault),
+             joined({"normed"}, {attention_weight_names(config), step_names(phase), kCaches}),
+             {"attention"});
   graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"hidden", "attention"}, {"residual"});
   graph->add(make_rms_norm(kEpsilon, Fault::kNone), {"residual", "post_norm"}, {"normed_again"});
-  graph->add(make_mlp(fault), {"normed_again", "gate_weight", "up_weight", "down_weight"}, {"mlp"});
+  graph->add(make_mlp(config, fault), joined({"normed_again"}, {mlp_weight_names(config)}),
+             {"mlp"});
+  graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"residual", "mlp"}, {"output"});
+  return graph;
+}
+
+// Normalisation, the fused product and its parts, as one graph.
+std::unique_ptr<Operation> make_packed_projection(const ModelConfig& config, Fault fault) {
+  auto norm_linear = std::make_unique<GraphOperation>(
+      "NormLinear", joined({"x", "norm"}, {linear_names(config, "qkv")}),
+      std::vector<std::string>{"qkv"});
+  norm_linear->add(make_rms_norm(kEpsilon, only(fault, {Fault::kWrongEpsilon})), {"x", "norm"},
+                   {"normed"});
+  add_linear(*norm_linear, config, "qkv", "normed", "qkv", Fault::kNone);
+  const int64_t query_width = config.heads_here() * config.head_size();
+  const int64_t key_width = config.kv_heads_here() * config.head_size();
+  auto graph = std::make_unique<GraphOperation>(
+      "QKVLinearSplitPack", joined({"x", "norm"}, {linear_names(config, "qkv")}),
+      std::vector<std::string>{"q", "k", "v"});
+  graph->add(std::move(norm_linear), joined({"x", "norm"}, {linear_names(config, "qkv")}), {"qkv"});
+  graph->add(make_split({query_width, key_width, key_width}), {"qkv"}, {"q", "k", "v"});
+  return graph;
+}
+
+std::unique_ptr<Operation> make_packed_attention(const ModelConfig& config, Phase phase,
+                                                 Fault fault) {
+  auto rotary = std::make_unique<GraphOperation>("RotaryPositionEmbedding", kRopeIn, kRopeOut);
+  rotary->add(make_rope(only(fault, {Fault::kRopeOffByOne})), kRopeIn, kRopeOut);
+  auto graph = std::make_unique<GraphOperation>(
+      "Attention",
+      joined({"x", "input_norm"}, {attention_weight_names(config), step_names(phase), kCaches}),
+      std::vector<std::string>{"y"});
+  graph->add(make_packed_projection(config, fault),
+             joined({"x", "input_norm"}, {linear_names(config, "qkv")}), {"q", "k", "v"});
+  graph->add(std::move(rotary), kRopeIn, kRopeOut);
+  add_attention_core(*graph, config, phase, fault);
+  return graph;
+}
+
+std::unique_ptr<Operation> make_packed_mlp(const ModelConfig& config, Fault fault) {
+  const int64_t width = config.mlp_width() / config.ranks;
+  auto graph = std::make_unique<GraphOperation>(
+      "Mlp", joined({"x", "post_norm"}, {mlp_weight_names(config)}), std::vector<std::string>{"y"});
+  graph->add(make_rms_norm(kEpsilon, Fault::kNone), {"x", "post_norm"}, {"normed"});
+  add_linear(*graph, config, "gate_up", "normed", "gate_up", Fault::kNone);
+  graph->add(make_split({width, width}), {"gate_up"}, {"gate", "up"});
+  graph->add(make_swish(), {"gate"}, {"activated"});
+  graph->add(make_elewise(Elewise::kMul, only(fault, {Fault::kOverflow})), {"activated", "up"},
+             {"gated"});
+  add_row_parallel(*graph, config, "down", "gated", "y", matmul_fault(fault));
+  return graph;
+}
+
+// As MindIE packs its layers: the normalisations stand inside Attention and Mlp.
+std::unique_ptr<Operation> make_packed_layer(const ModelConfig& config, Phase phase, Fault fault) {
+  auto graph = make_layer_graph(config, phase);
+  graph->add(make_packed_attention(config, phase, fault),
+             joined({"hidden", "input_norm"},
+                    {attention_weight_names(config), step_names(phase), kCaches}),
+             {"attention"});
+  graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"hidden", "attention"}, {"residual"});
+  graph->add(make_packed_mlp(config, fault),
+             joined({"residual", "post_norm"}, {mlp_weight_names(config)}), {"mlp"});
   graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"residual", "mlp"}, {"output"});
   return graph;
 }
@@ -149,16 +251,21 @@ std::unique_ptr<Operation> make_positional_embedding() {
 }
 
 std::unique_ptr<Operation> make_lm_head(const ModelConfig& config, Phase phase) {
-  auto graph = std::make_unique<GraphOperation>(
-      "LmHead", std::vector<std::string>{"hidden", "norm_weight", "head_weight"},
-      std::vector<std::string>{"logits", "next_token"});
+  // In the packed model the final norm is an operation of its own before this one.
+  std::vector<std::string> in{"hidden", "head_weight"};
+  if (!config.packed) in.insert(in.begin() + 1, "norm_weight");
+  auto graph = std::make_unique<GraphOperation>("LmHead", std::move(in),
+                                                std::vector<std::string>{"logits", "next_token"});
   // Only the last token of a prompt is looked at; a decoding step has just one.
   graph->add(std::make_unique<IfOperation>([=] { return phase == Phase::kPrefill; },
                                            make_last_row_slice(config.hidden),
                                            make_row_copy(config.hidden)),
              {"hidden"}, {"last"});
-  graph->add(make_rms_norm(kEpsilon, Fault::kNone), {"last", "norm_weight"}, {"normed"});
-  graph->add(make_linear(false, Fault::kNone), {"normed", "head_weight"}, {"logits"});
+  if (!config.packed) {
+    graph->add(make_rms_norm(kEpsilon, Fault::kNone), {"last", "norm_weight"}, {"normed"});
+  }
+  graph->add(make_linear(false, Fault::kNone), {config.packed ? "last" : "normed", "head_weight"},
+             {"logits"});
   graph->add(make_greedy_search(), {"logits"}, {"next_token"});
   return graph;
 }
@@ -223,51 +330,9 @@ class ExecuteQueue {
 
 }  // namespace
 
-Tensor random_tensor(TensorDesc desc, float limit, uint64_t seed) {
-  const DType dtype = desc.dtype;
-  Tensor tensor = make_tensor(std::move(desc));
-  auto* values = tensor.data<uint16_t>();
-  uint64_t state = seed;
-  for (int64_t i = 0; i < element_count(tensor.desc.dims); ++i) {
-    const float unit = static_cast<float>(splitmix(state) >> 40) * 0x1p-23F - 1.0F;  // [-1, 1)
-    values[i] = narrow(dtype, unit * limit);
-  }
-  return tensor;
-}
-
-std::vector<Tensor> make_weights(const ModelConfig& config) {
-  std::vector<Tensor> weights;
-  const auto push = [&](Dims dims, float limit) {
-    const uint64_t seed = config.seed * 1000003 + weights.size();
-    weights.push_back(random_tensor({config.dtype, std::move(dims)}, limit, seed));
-  };
-  // A sum of K products keeps its size when the weights have variance 1/K.
-  const auto push_matrix = [&](int64_t rows, int64_t columns) {
-    push({rows, columns}, std::sqrt(3.0F / static_cast<float>(columns)));
-  };
-  const auto push_gamma = [&] {
-    push({config.hidden}, 0.25F);
-    std::vector<float> gamma = load(weights.back());
-    for (float& value : gamma) value += 1.0F;
-    store(weights.back(), gamma);
-  };
-  const int64_t kv_width = config.kv_heads * config.head_size();
-  push({config.vocabulary, config.hidden}, kEmbeddingLimit);
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    push_gamma();
-    for (const int64_t width : {config.hidden, kv_width, kv_width}) {
-      push_matrix(width, config.hidden);
-      if (config.qkv_bias) push({width}, kBiasLimit);
-    }
-    push_matrix(config.hidden, config.hidden);
-    push_gamma();
-    push_matrix(config.mlp_width(), config.hidden);
-    push_matrix(config.mlp_width(), config.hidden);
-    push_matrix(config.hidden, config.mlp_width());
-  }
-  push_gamma();
-  push_matrix(config.vocabulary, config.hidden);
-  return weights;
+std::vector<std::string> layer_weight_names(const ModelConfig& config) {
+  return joined({"input_norm"},
+                {attention_weight_names(config), {"post_norm"}, mlp_weight_names(config)});
 }
 
 Tensor rotary_table(const ModelConfig& config, bool sine) {
@@ -301,7 +366,8 @@ Tensor causal_mask(DType dtype, int64_t tokens) {
 
 KvCache make_cache(const ModelConfig& config, int64_t blocks, int64_t block_size) {
   KvCache cache;
-  const TensorDesc desc{config.dtype, {blocks, block_size, config.kv_heads, config.head_size()}};
+  const TensorDesc desc{config.dtype,
+                        {blocks, block_size, config.kv_heads_here(), config.head_size()}};
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     cache.keys.push_back(make_tensor(desc));
     cache.values.push_back(make_tensor(desc));
@@ -330,17 +396,26 @@ Model::Model(const ModelConfig& config, Phase phase, const std::vector<Tensor>& 
   for (size_t layer = 0; layer < layer_count_; ++layer) {
     const bool faulty = static_cast<int64_t>(layer) == config.fault_layer;
     std::vector<Place> in{hidden};
-    for (size_t i = 0; i < layer_weight_names(config.qkv_bias).size(); ++i)
-      in.push_back(next_weight());
+    for (size_t i = 0; i < layer_weight_names(config).size(); ++i) in.push_back(next_weight());
     in.insert(in.end(), {cos, sin});
     for (size_t i = 2; i < step_names(phase).size(); ++i) in.push_back(input(i + 2));
     in.push_back({Kind::kKeyCache, layer});
     in.push_back({Kind::kValueCache, layer});
     hidden = new_internal();
-    push(make_layer(config, phase, faulty ? config.fault : Fault::kNone), std::move(in), {hidden});
+    const Fault fault = faulty ? config.fault : Fault::kNone;
+    push(config.packed ? make_packed_layer(config, phase, fault) : make_layer(config, phase, fault),
+         std::move(in), {hidden});
   }
-  push(make_lm_head(config, phase), {hidden, next_weight(), next_weight()},
-       {{Kind::kOutput, 0}, {Kind::kOutput, 1}});
+  std::vector<Place> head_in{hidden};
+  if (config.packed) {
+    const Place normed = new_internal();
+    push(make_rms_norm(kEpsilon, Fault::kNone), {hidden, next_weight()}, {normed});
+    head_in = {normed};
+  } else {
+    head_in.push_back(next_weight());
+  }
+  head_in.push_back(next_weight());
+  push(make_lm_head(config, phase), std::move(head_in), {{Kind::kOutput, 0}, {Kind::kOutput, 1}});
   output_count_ = 2;
 }
 

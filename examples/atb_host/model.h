@@ -9,8 +9,12 @@
 
 #include "kernels.h"
 #include "library.h"
+#include "peers.h"
 
 namespace atb_host {
+
+constexpr float kEpsilon = 1e-5F;
+constexpr double kRotaryBase = 10000.0;
 
 struct ModelConfig {
   int64_t layers = 2;
@@ -28,15 +32,22 @@ struct ModelConfig {
   bool asynchronous =
       false;  // operations are executed on a second thread while the next ones are set up
 
+  // Other ways to compute the same; how each changes the weights: weights.h.
+  bool packed = false;     // the graphs of MindIE's packed layers, see make_packed_layer()
+  bool quantised = false;  // LinearQuantOperation in the layers
+  bool permuted = false;   // heads and units of the MLP in another order
+  int64_t ranks = 1;       // tensor parallel: each has a share of the heads and of the MLP
+  int64_t rank = 0;
+  Peers* peers = nullptr;  // with several ranks; not owned
+
   int64_t head_size() const { return hidden / heads; }
+  int64_t heads_here() const { return heads / ranks; }
+  int64_t kv_heads_here() const { return kv_heads / ranks; }
   int64_t mlp_width() const { return intermediate > 0 ? intermediate : 2 * hidden; }
 };
 
-/// In model order: embedding [V, hidden]; per layer what layer_weight_names() lists; final norm; LM head [V, hidden].
-std::vector<Tensor> make_weights(const ModelConfig& config);
-
-/// The same numbers for the same seed on every machine: uniform in [-limit, limit), rounded to the type.
-Tensor random_tensor(TensorDesc desc, float limit, uint64_t seed);
+/// What a layer takes after its hidden states, in this order; of a linear operation weight, bias, scales.
+std::vector<std::string> layer_weight_names(const ModelConfig& config);
 
 /// cos (or sin) of position * 10000^(-2i / head size), both halves of a row alike: [positions, head size].
 Tensor rotary_table(const ModelConfig& config, bool sine);
@@ -52,7 +63,7 @@ KvCache make_cache(const ModelConfig& config, int64_t blocks, int64_t block_size
 
 enum class Phase { kPrefill, kDecode };
 
-/// One list of operations. The weights are shared and must outlive the model.
+/// One list of operations. The weights, of model_weights(), are shared and must outlive the model.
 class Model {
  public:
   Model(const ModelConfig& config, Phase phase, const std::vector<Tensor>& weights);

@@ -148,6 +148,106 @@ std::unique_ptr<KernelOperation> make_linear(bool has_bias, Fault fault) {
                .kernels = kernels});
 }
 
+std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias) {
+  const auto kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
+    const Tensor& scales = pack.in.back();
+    const Tensor product = has_bias ? make_tensor(pack.out[0].desc) : pack.out[0];
+    std::vector<Kernel> result;
+    result.push_back(
+        {.name = "PpMatMulI8Kernel",
+         .operation = "MatMulOperation",
+         .param = R"({"transposeA":false,"transposeB":true,"enDequant":true})",
+         .tiling = {dim(pack.in[0], 0), dim(pack.in[1], 0), dim(pack.in[1], 1)},
+         .in = {pack.in[0], pack.in[1], scales},
+         .out = {product},
+         .in_views = {},
+         .run = [=] { matmul_quantised(pack.in[0], pack.in[1], pack.in.back(), product); }});
+    if (has_bias) {
+      result.push_back({.name = kernel_name("Add", product),
+                        .operation = "ElewiseOperation",
+                        .param = R"({"elewiseType":8})",
+                        .tiling = {elements(product), dim(pack.in[2], 0)},
+                        .in = {product, pack.in[2]},
+                        .out = {pack.out[0]},
+                        .in_views = {product.desc.dims, {1, pack.in[2].desc.dims[0]}},
+                        .run = [=] { add(product, pack.in[2], pack.out[0]); }});
+    }
+    return result;
+  };
+  return make(
+      {.type = "LinearQuantOperation",
+       .in = has_bias ? Names{"x", "weight", "bias", "deqScale"} : Names{"x", "weight", "deqScale"},
+       .out = {"output"},
+       .param = Json::Object{{"transposeA", false},
+                             {"transposeB", true},
+                             {"hasBias", has_bias},
+                             {"outDataType", kUndefinedDtype}},
+       .infer = [](const Descs& in) -> Descs {
+         return {{in[0].dtype, {in[0].dims[0], in[1].dims[0]}}};
+       },
+       .kernels = kernels});
+}
+
+std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths) {
+  const auto kernels = [](const VariantPack& pack) -> std::vector<Kernel> {
+    return {{.name = "SplitF16Output" + std::to_string(pack.out.size()) + "Kernel",
+             .operation = "SplitOperation",
+             .param = R"({"splitDim":1})",
+             .tiling = {dim(pack.in[0], 0), dim(pack.in[0], 1)},
+             .in = pack.in,
+             .out = pack.out,
+             .in_views = {},
+             .run = [pack] { split_columns(pack.in[0], pack.out); }}};
+  };
+  Names outs;
+  for (size_t i = 0; i < widths.size(); ++i) outs.push_back("output" + std::to_string(i + 1));
+  Json::Object param{
+      {"splitDim", 1}, {"splitNum", widths.size()}, {"splitSizes", json_array(widths)}};
+  return make({.type = "SplitOperation",
+               .in = {"x"},
+               .out = std::move(outs),
+               .param = std::move(param),
+               .infer = [widths = std::move(widths)](const Descs& in) -> Descs {
+                 Descs descs;
+                 for (const int64_t width : widths) {
+                   descs.push_back({in[0].dtype, {in[0].dims[0], width}});
+                 }
+                 return descs;
+               },
+               .kernels = kernels});
+}
+
+std::unique_ptr<KernelOperation> make_all_reduce(int64_t rank, int64_t ranks, Peers* peers) {
+  const auto kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
+    const auto run = [=] {
+      std::vector<float> values = load(pack.in[0]);
+      peers->all_reduce(rank, values);
+      store(pack.out[0], values);
+    };
+    return {{.name = "AllReduceKernel",
+             .operation = "AllReduceOperation",
+             .param = R"({"allReduceType":"sum"})",
+             .tiling = {},
+             .in = pack.in,
+             .out = pack.out,
+             .in_views = {},
+             .run = run}};
+  };
+  return make({.type = "AllReduceOperation",
+               .in = {"x"},
+               .out = {"output"},
+               .param = Json::Object{{"rank", rank},
+                                     {"rankSize", ranks},
+                                     {"rankRoot", 0},
+                                     {"backend", "lccl"},
+                                     {"allReduceType", "sum"},
+                                     {"commMode", 0},
+                                     {"quantType", 0},
+                                     {"outDataType", kUndefinedDtype}},
+               .infer = same_as_first,
+               .kernels = kernels});
+}
+
 std::unique_ptr<KernelOperation> make_rope(Fault fault) {
   return make({.type = "RopeOperation",
                .in = {"x1", "x2", "x3", "x4", "x5"},

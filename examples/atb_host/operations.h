@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 #include "library.h"
+#include "peers.h"
 
 namespace atb_host {
 
@@ -17,6 +18,15 @@ std::unique_ptr<KernelOperation> make_rms_norm(float epsilon, Fault fault);
 
 /// x [T, K], weight [N, K], with a bias [N] -> [T, N]. The bias is a second kernel: the product is rounded before it.
 std::unique_ptr<KernelOperation> make_linear(bool has_bias, Fault fault);
+
+/// x [T, K], int8 weight [N, K], with a bias [N], float scales [N] -> [T, N]. As make_linear(), of quantised numbers.
+std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias);
+
+/// x [T, sum of widths] -> columns [T, width] each
+std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths);
+
+/// x -> the sum of the x of all ranks
+std::unique_ptr<KernelOperation> make_all_reduce(int64_t rank, int64_t ranks, Peers* peers);
 
 /// q [T, H*D], k [T, G*D], cos [T, D], sin [T, D], seqLen int32 [B] -> q, k
 std::unique_ptr<KernelOperation> make_rope(Fault fault);

@@ -32,7 +32,7 @@ std::vector<Probe::Tensor> described(const std::vector<Tensor>& tensors, const s
 bool has_overflow(const std::vector<Tensor>& tensors) {
   for (const Tensor& tensor : tensors) {
     const DType dtype = tensor.desc.dtype;
-    if (dtype == DType::kInt32 || dtype == DType::kInt64) continue;
+    if (dtype == DType::kInt8 || dtype == DType::kInt32 || dtype == DType::kInt64) continue;
     const std::vector<float> values = load(tensor);
     if (std::any_of(values.begin(), values.end(), [](float v) { return !std::isfinite(v); })) {
       return true;

@@ -53,6 +53,8 @@ int64_t element_count(const Dims& dims) {
 
 size_t element_bytes(DType dtype) {
   switch (dtype) {
+    case DType::kInt8:
+      return 1;
     case DType::kFloat:
     case DType::kInt32:
       return 4;
@@ -73,6 +75,8 @@ const char* dtype_word(DType dtype) {
   switch (dtype) {
     case DType::kFloat:
       return "float";
+    case DType::kInt8:
+      return "int8";
     case DType::kInt32:
       return "int32";
     case DType::kInt64:

@@ -11,7 +11,14 @@
 namespace atb_host {
 
 /// The numbers of aclDataType that this program uses.
-enum class DType : int { kFloat = 0, kFloat16 = 1, kInt32 = 3, kInt64 = 9, kBfloat16 = 27 };
+enum class DType : int {
+  kFloat = 0,
+  kFloat16 = 1,
+  kInt8 = 2,
+  kInt32 = 3,
+  kInt64 = 9,
+  kBfloat16 = 27
+};
 
 /// aclFormat "ND": row-major, nothing rearranged. The only one here.
 constexpr int kFormatNd = 2;

@@ -519,8 +519,9 @@ def read_bin(path):
     if dtype == 27:
         halves = np.frombuffer(payload, np.uint16).astype(np.uint32) << 16
         return dtype, halves.view(np.float32).astype(np.float64).reshape(dims)
-    array = np.frombuffer(payload, {1: np.float16, 3: np.int32, 9: np.int64}[dtype]).reshape(dims)
-    return dtype, array.astype(np.float64) if dtype == 1 else array
+    array = np.frombuffer(payload, {0: np.float32, 1: np.float16, 2: np.int8, 3: np.int32, 9: np.int64}[dtype])
+    array = array.reshape(dims)
+    return dtype, array.astype(np.float64) if dtype in (0, 1) else array
 
 
 def half_ulp(values, dtype):
@@ -576,6 +577,22 @@ def expected(op):
             error = error + half_ulp(product, op.outs[0][0]) * 1.01
             product = product + ins[2]
         return [(product, error)]
+    if op.type == "LinearQuantOperation":
+        x, weight, scales = ins[0], ins[1].astype(np.float64), ins[-1]
+        largest = np.abs(x).max(axis=1, keepdims=True)
+        # In float as the host does it, so that numbers halfway between two int8 go the same way.
+        row_scale = (largest.astype(np.float32) / np.float32(127)).astype(np.float64)
+        numbers = np.rint((x.astype(np.float32) / row_scale.astype(np.float32)).astype(np.float64))
+        product = numbers @ weight.T * row_scale * scales
+        error = 4 * FLOAT_EPSILON * np.abs(product)
+        if op.param["hasBias"]:
+            error = error + half_ulp(product, op.outs[0][0]) * 1.01
+            product = product + ins[2]
+        return [(product, error)]
+    if op.type == "SplitOperation":
+        assert sum(op.param["splitSizes"]) == ins[0].shape[op.param["splitDim"]]
+        edges = np.cumsum(op.param["splitSizes"])[:-1]
+        return [(part, 0) for part in np.split(ins[0], edges, axis=op.param["splitDim"])]
     if op.type == "RopeOperation":
         q, k, cos, sin, _ = ins
         results = []
@@ -692,6 +709,67 @@ def test_every_operation_is_right_within_one_rounding(tmp_path, dtype, shape):
         *("SelfAttentionOperation", "PagedAttentionOperation", "ElewiseOperation", "ActivationOperation"),
         *("IfOperation", "SortOperation", "GreedySearch"),
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "types"),
+    [
+        (["--packed"], {"SplitOperation": 4 * 2 * 2, "LinearOperation": 4 * (2 * 4 + 1), "RmsNormOperation": 4 * 5}),
+        (["--permuted"], {"LinearOperation": 4 * (2 * 7 + 1)}),
+        (["--quant"], {"LinearQuantOperation": 4 * 2 * 7, "LinearOperation": 4}),
+        (["--quant", "--packed", "--no-bias"], {"LinearQuantOperation": 4 * 2 * 4, "SplitOperation": 4 * 2 * 2}),
+        (["--warmup", "all"], {"SelfAttentionOperation": 2 * 2, "PagedAttentionOperation": 4 * 2}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_every_operation_of_a_variant_is_right(tmp_path, arguments, types):
+    checked = {}
+    for op in dumped(tmp_path, *arguments):
+        wrong = wrong_elements(op)
+        if wrong is not None:
+            assert wrong == 0, op.folder
+            checked[op.type] = checked.get(op.type, 0) + 1
+    assert {name: checked[name] for name in types} == types
+
+
+def test_variants_compute_the_same_up_to_rounding():
+    tokens, logits = run_host().stdout.splitlines()
+    assert run_host("--packed").stdout.splitlines() == [tokens, logits]  # the same products in other matrices
+    assert run_host("--warmup", "all").stdout.splitlines() == [tokens, logits]
+    assert run_host("--warmup", "prompt").stdout.splitlines() == [tokens, logits]
+    for arguments in (["--permuted"], ["--ranks", 2], ["--ranks", 2, "--packed", "--permuted"]):
+        theirs = run_host(*arguments).stdout.splitlines()
+        assert theirs[0] == tokens and theirs[1] != logits  # sums in another order
+
+
+def test_ranks_add_up_their_parts(tmp_path):
+    # Given two ranks, each a process with a device of its own
+    run_host("--ranks", 2, preload="naive_probe", NAIVE_PROBE_DIR=tmp_path)
+    folders = sorted(tmp_path.iterdir())
+    assert [folder.name.split("_")[0] for folder in folders] == ["0", "1"]
+    places = [path.relative_to(folders[0]) for path in sorted(folders[0].rglob("*_AllReduceOperation"))]
+    assert len(places) == 4 * 2 * 2  # after attention and MLP of each layer, a prompt and three steps
+    for place in places:
+        first, second = (Operation(folder / place) for folder in folders)
+        parts = first.ins[0][1], second.ins[0][1]
+        assert not np.array_equal(*parts)
+        # Then both have the same sum, rounded once
+        for op in (first, second):
+            total = parts[0] + parts[1]
+            assert (np.abs(op.outs[0][1] - total) <= half_ulp(total, 1) + FLOAT_EPSILON * np.abs(total)).all()
+        np.testing.assert_array_equal(first.outs[0][1], second.outs[0][1])
+    # And each has half of the columns of q and of the rows of o
+    attention = places[0].parent
+    shapes = [[array.shape for _, array in Operation(folder / attention).ins] for folder in folders]
+    assert shapes[0] == shapes[1]
+    assert (32, 64) in shapes[0] and (64, 32) in shapes[0] and (64, 64) not in shapes[0]
+
+
+def test_a_rank_that_dies_takes_the_others_with_it(tmp_path):
+    # Given a probe that stops the run of a rank at an overflow
+    log = tmp_path / "log"
+    done = run_host("--ranks", 2, "--overflow", preload="atb_call_log", status=3, ATB_CALL_LOG=log, ATB_CALL_LOG_NO="")
+    assert "the library stopped with status 31" in done.stderr
 
 
 def test_a_graphs_output_is_its_last_nodes_output(tmp_path):
@@ -891,7 +969,20 @@ def test_a_healthy_run_reports_no_overflow(tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--steps", "x"], ["--layers", "0"], ["--foo", "1"], ["--hidden", "30"], ["--atb", "7"], ["--steps"]],
+    [
+        ["--steps", "x"],
+        ["--layers", "0"],
+        ["--foo", "1"],
+        ["--hidden", "30"],
+        ["--atb", "7"],
+        ["--steps"],
+        ["--ranks", "3"],
+        ["--ranks", "2", "--threads", "2"],
+        ["--warmup", "x"],
+        ["--warmup", "all", "--steps", "0"],
+        ["--quant", "--fault", "one_element"],
+        ["--save-weights", "no/such/folder"],
+    ],
     ids=" ".join,
 )
 def test_wrong_options_are_refused(arguments):
