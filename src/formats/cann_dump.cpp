@@ -1,1 +1,844 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "formats/cann_dump.hpp"
+
+#include <algorithm>
+#include <array>
+#include <protozero/pbf_reader.hpp>
+
+namespace assay::formats {
+namespace {
+
+constexpr uint32_t kNanoMagic = 0x5A5A5A5A;
+constexpr uint32_t kUnknownOutput = 0xFFFFFFFF;
+constexpr std::string_view kCurrentVersion = "2.0";
+constexpr size_t kMaxRank = 64;
+constexpr size_t kMaxAttributes = 1 << 16;
+constexpr int32_t kUndefinedType = 0;
+constexpr int32_t kUint1Type = 29;
+
+// Memory formats that can be undone.
+constexpr int32_t kNhwc = 1;
+constexpr int32_t kNc1hwc0 = 3;
+constexpr int32_t kFractalZ = 4;
+constexpr int32_t kC1hwnc0 = 9;
+constexpr int32_t kNc1hwc0C04 = 12;
+constexpr int32_t kHwcn = 16;
+constexpr int32_t kNdhwc = 27;
+constexpr int32_t kFractalZz = 28;
+constexpr int32_t kFractalNz = 29;
+constexpr int32_t kDhwcn = 31;
+constexpr int32_t kNdc1hwc0 = 32;
+constexpr int32_t kFractalZ3d = 33;
+
+// ---- the header ----------------------------------------------------------------------------------
+
+using protozero::pbf_reader;
+
+constexpr uint32_t varint_field(uint32_t number) { return number << 3; }
+constexpr uint32_t bytes_field(uint32_t number) { return (number << 3) | 2; }
+
+ByteSpan bytes_of(pbf_reader& message) {
+  const protozero::data_view view = message.get_view();
+  return as_bytes(std::string_view(view.data(), view.size()));
+}
+
+/// Calls take(message, field) for every field; `field` is number and wire type in one. A field that
+/// take() leaves alone, because it is unknown or of another wire type, is skipped.
+/// Throws protozero::exception where the bytes are no message.
+template <typename Take>
+void each_field(pbf_reader message, Take take) {
+  while (message.next()) {
+    const uint32_t field = message.tag() << 3 | static_cast<uint32_t>(message.wire_type());
+    if (!take(message, field)) message.skip();
+  }
+}
+
+struct RawShape {
+  Dims dims;
+  std::string problem;
+};
+
+RawShape read_shape(pbf_reader message) {
+  RawShape shape;
+  const auto add = [&shape](uint64_t size) {
+    if (size > static_cast<uint64_t>(INT64_MAX)) {
+      shape.problem = "a dimension of " + std::to_string(size);
+    } else if (shape.dims.size() == kMaxRank) {
+      shape.problem = "more than 64 dimensions";
+    } else {
+      shape.dims.push_back(static_cast<int64_t>(size));
+    }
+  };
+  each_field(message, [&](pbf_reader& m, uint32_t field) {
+    if (field == varint_field(1)) {
+      add(m.get_uint64());
+    } else if (field == bytes_field(1)) {
+      for (const uint64_t size : m.get_packed_uint64()) add(size);
+    } else {
+      return false;
+    }
+    return true;
+  });
+  return shape;
+}
+
+CannOrigin read_origin(pbf_reader message) {
+  CannOrigin origin;
+  each_field(message, [&](pbf_reader& m, uint32_t field) {
+    switch (field) {
+      case bytes_field(1):
+        origin.name = m.get_string();
+        return true;
+      case varint_field(2): {
+        const uint32_t index = m.get_uint32();
+        origin.output_index = index == kUnknownOutput ? -1 : int64_t{index};
+        return true;
+      }
+      case varint_field(3):
+        origin.data_type = m.get_enum();
+        return true;
+      case varint_field(4):
+        origin.format = m.get_enum();
+        return true;
+      default:
+        return false;
+    }
+  });
+  return origin;
+}
+
+std::pair<uint64_t, uint64_t> read_range(pbf_reader message) {
+  std::pair<uint64_t, uint64_t> range;
+  each_field(message, [&](pbf_reader& m, uint32_t field) {
+    if (field != varint_field(1) && field != varint_field(2)) return false;
+    (field == varint_field(1) ? range.first : range.second) = m.get_uint64();
+    return true;
+  });
+  return range;
+}
+
+/// Inputs and outputs have the same fields under other numbers from 4 on.
+struct TensorFields {
+  uint32_t origin, data, size, original_shape, sub_format, address, offset, arg_index, dim_range,
+      input_type;
+};
+constexpr TensorFields kOutputFields = {4, 5, 6, 7, 8, 9, 11, 12, 10, 0};
+constexpr TensorFields kInputFields = {0, 4, 5, 6, 7, 8, 9, 10, 0, 11};
+
+CannTensor read_tensor(pbf_reader message, const TensorFields& numbers) {
+  CannTensor tensor;
+  const auto is = [](uint32_t number, uint32_t field) {
+    return number != 0 && field == varint_field(number);
+  };
+  each_field(message, [&](pbf_reader& m, uint32_t field) {
+    const uint32_t number = field >> 3;
+    if (field == varint_field(1)) {
+      tensor.data_type = m.get_enum();
+    } else if (field == varint_field(2)) {
+      tensor.format = m.get_enum();
+    } else if (field == bytes_field(3)) {
+      RawShape shape = read_shape(m.get_message());
+      tensor.shape = shape.dims;
+      tensor.problem = std::move(shape.problem);
+    } else if (is(numbers.size, field)) {
+      tensor.size_bytes = m.get_uint64();
+    } else if (is(numbers.sub_format, field)) {
+      tensor.sub_format = m.get_int32();
+    } else if (is(numbers.address, field)) {
+      tensor.address = m.get_uint64();
+    } else if (is(numbers.offset, field)) {
+      tensor.offset = m.get_uint64();
+    } else if (is(numbers.arg_index, field)) {
+      tensor.arg_index = m.get_uint32();
+    } else if (is(numbers.input_type, field)) {
+      tensor.input_type = m.get_uint32();
+    } else if (field != bytes_field(number)) {
+      return false;
+    } else if (number == numbers.data) {
+      tensor.data = bytes_of(m);
+    } else if (number == numbers.original_shape) {
+      RawShape shape = read_shape(m.get_message());
+      if (shape.problem.empty()) tensor.original_shape = shape.dims;
+    } else if (number == numbers.origin && number != 0) {
+      tensor.origin = read_origin(m.get_message());
+    } else if (number == numbers.dim_range && number != 0) {
+      const auto range = read_range(m.get_message());
+      if (tensor.dim_range.size() < kMaxRank) tensor.dim_range.push_back(range);
+    } else {
+      return false;
+    }
+    return true;
+  });
+  return tensor;
+}
+
+CannBuffer read_buffer(pbf_reader message) {
+  CannBuffer buffer;
+  each_field(message, [&](pbf_reader& m, uint32_t field) {
+    switch (field) {
+      case varint_field(1):
+        buffer.type = m.get_enum();
+        return true;
+      case bytes_field(2):
+        buffer.data = bytes_of(m);
+        return true;
+      case varint_field(3):
+        buffer.size_bytes = m.get_uint64();
+        return true;
+      case varint_field(4):
+        buffer.arg_index = m.get_uint32();
+        return true;
+      default:
+        return false;
+    }
+  });
+  return buffer;
+}
+
+CannAttribute read_attribute(pbf_reader message) {
+  CannAttribute attribute;
+  each_field(message, [&](pbf_reader& m, uint32_t field) {
+    if (field != bytes_field(1) && field != bytes_field(2)) return false;
+    (field == bytes_field(1) ? attribute.name : attribute.value) = m.get_string();
+    return true;
+  });
+  return attribute;
+}
+
+/// errors  Invalid | TooLarge
+Result<CannDump> read_dump_data(ByteSpan header) {
+  CannDump dump;
+  bool too_many = false;
+  const auto add = [&too_many](auto* list, auto item, size_t limit) {
+    if (list->size() < limit) {
+      list->push_back(std::move(item));
+    } else {
+      too_many = true;
+    }
+  };
+  const std::string_view text = as_text(header);
+  try {
+    each_field(pbf_reader(text.data(), text.size()), [&](pbf_reader& m, uint32_t field) {
+      switch (field) {
+        case bytes_field(1):
+          dump.version = m.get_string();
+          return true;
+        case varint_field(2):
+          dump.dump_time_us = m.get_uint64();
+          return true;
+        case bytes_field(3):
+          add(&dump.outputs, read_tensor(m.get_message(), kOutputFields), kMaxCannOperands);
+          return true;
+        case bytes_field(4):
+          add(&dump.inputs, read_tensor(m.get_message(), kInputFields), kMaxCannOperands);
+          return true;
+        case bytes_field(5):
+          add(&dump.buffers, read_buffer(m.get_message()), kMaxCannOperands);
+          return true;
+        case bytes_field(6):
+          dump.op_name = m.get_string();
+          return true;
+        case bytes_field(7):
+          add(&dump.attributes, read_attribute(m.get_message()), kMaxAttributes);
+          return true;
+        case bytes_field(8):
+          add(&dump.workspaces, read_buffer(m.get_message()), kMaxCannOperands);
+          return true;
+        case bytes_field(9):
+          dump.message = m.get_string();
+          return true;
+        default:
+          return false;
+      }
+    });
+  } catch (const protozero::exception& error) {
+    return fail(Errc::Invalid, std::string("the header is no DumpData message: ") + error.what());
+  }
+  if (too_many) return fail(Errc::TooLarge, "more than 65536 operands or attributes");
+  return dump;
+}
+
+// ---- placing the payload -------------------------------------------------------------------------
+
+/// A tensor or buffer that has its place in the payload.
+struct Slot {
+  uint64_t size_bytes;
+  uint64_t address;
+  bool is_tensor;
+  ByteSpan* data;
+  std::string* problem;
+};
+
+std::vector<Slot> payload_order(CannDump* dump) {
+  std::vector<Slot> slots;
+  for (auto* list : {&dump->inputs, &dump->outputs}) {
+    for (CannTensor& t : *list)
+      slots.push_back({t.size_bytes, t.address, true, &t.data, &t.problem});
+  }
+  for (auto* list : {&dump->buffers, &dump->workspaces}) {
+    for (CannBuffer& b : *list) slots.push_back({b.size_bytes, 1, false, &b.data, &b.problem});
+  }
+  return slots;
+}
+
+/// Sum of sizes; nothing when it exceeds 2^64 - 1.
+std::optional<uint64_t> total_bytes(const std::vector<Slot>& slots) {
+  uint64_t total = 0;
+  for (const Slot& slot : slots) {
+    if (slot.data->empty() && add_overflows(total, slot.size_bytes, &total)) return std::nullopt;
+  }
+  return total;
+}
+
+/// The one tensor that announces bytes but had no address when the file was written: its bytes are
+/// not there and everything behind it lies that much earlier. nullptr when there is none or several.
+const Slot* tensor_without_address(const std::vector<Slot>& slots) {
+  const Slot* found = nullptr;
+  for (const Slot& slot : slots) {
+    if (!slot.is_tensor || slot.size_bytes == 0 || slot.address != 0) continue;
+    if (found != nullptr) return nullptr;
+    found = &slot;
+  }
+  return found;
+}
+
+void place_payload(CannDump* dump, ByteSpan payload) {
+  const std::vector<Slot> slots = payload_order(dump);
+  const std::optional<uint64_t> announced = total_bytes(slots);
+  const Slot* absent = nullptr;
+  if (announced != payload.size()) {
+    if (!announced || *announced > payload.size()) absent = tensor_without_address(slots);
+    dump->warnings.push_back(
+        "the header announces " + (announced ? std::to_string(*announced) : "more than 2^64") +
+        " bytes, the file has " + std::to_string(payload.size()) +
+        (absent != nullptr ? "; the tensor without an address was taken to be absent" : ""));
+  }
+  ByteReader reader(payload);
+  for (const Slot& slot : slots) {
+    if (!slot.data->empty()) continue;  // inline, as in old files
+    if (&slot == absent) {
+      *slot.problem = "the tensor had no address when it was dumped, its bytes are missing";
+      continue;
+    }
+    if (const auto bytes = reader.read_bytes(slot.size_bytes)) {
+      *slot.data = *bytes;
+    } else if (slot.problem->empty()) {
+      *slot.problem = "the file ends before the tensor: " + bytes.error().message;
+      // What follows could only be read from a wrong place.
+      reader = ByteReader(payload, payload.size());
+    }
+  }
+}
+
+Result<CannDump> read_current(ByteSpan file) {
+  ByteReader reader(file);
+  ASSAY_TRY(const uint64_t header_bytes, reader.read<uint64_t>());
+  if (header_bytes > reader.remaining()) {
+    return fail(Errc::Truncated,
+                "the header has " + std::to_string(header_bytes) + " bytes, the file ends after " +
+                    std::to_string(reader.remaining()),
+                0);
+  }
+  // What a writer leaves that was stopped before it wrote the header.
+  if (header_bytes == 0) return fail(Errc::Invalid, "the header is empty", 0);
+  ASSAY_TRY(const ByteSpan header, reader.read_bytes(header_bytes));
+  ASSAY_TRY(CannDump dump, read_dump_data(header));
+  place_payload(&dump, file.subspan(reader.offset()));
+  return dump;
+}
+
+Result<CannDump> read_inline(ByteSpan file) {
+  ASSAY_TRY(CannDump dump, read_dump_data(file));
+  if (dump.version == kCurrentVersion || (dump.inputs.empty() && dump.outputs.empty()))
+    return fail(Errc::Invalid, "is no dump with its data inside the header");
+  dump.variant = CannVariant::Inline;
+  for (auto* list : {&dump.inputs, &dump.outputs}) {
+    for (CannTensor& tensor : *list) {
+      if (tensor.size_bytes == 0) tensor.size_bytes = tensor.data.size();
+    }
+  }
+  return dump;
+}
+
+// ---- nano ----------------------------------------------------------------------------------------
+
+/// The header's number of a type that Nano files give in the run-time numbering.
+int32_t data_type_from_runtime(int32_t number) {
+  constexpr std::array<int8_t, 42> kHeaderNumber = {
+      1,  2,  3,  7,  4,  -1, 5,  6, 9,  8,  10, 12, 11, 13, 14, 15, 16, 17, 18, 19, 20,
+      21, 22, 23, 24, 25, 26, 27, 0, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40};
+  if (number < 0 || static_cast<size_t>(number) >= kHeaderNumber.size()) return -1;
+  return kHeaderNumber[static_cast<size_t>(number)];
+}
+
+Result<Dims> nano_dims(ByteSpan values) {
+  Dims dims;
+  if (values.size() % 8 != 0 || values.size() / 8 > kMaxRank)
+    return fail(Errc::Invalid, "a shape of " + std::to_string(values.size()) + " bytes");
+  for (size_t at = 0; at < values.size(); at += 8) {
+    const auto size = load<uint64_t>(values.data() + at);
+    if (size > static_cast<uint64_t>(INT64_MAX))
+      return fail(Errc::Invalid, "a dimension of " + std::to_string(size));
+    dims.push_back(static_cast<int64_t>(size));
+  }
+  return dims;
+}
+
+Result<CannTensor> read_nano_tensor(ByteReader* reader, bool is_output) {
+  CannTensor tensor;
+  ASSAY_TRY(const auto type, reader->read<int32_t>());
+  tensor.data_type = data_type_from_runtime(type);
+  ASSAY_TRY(tensor.format, reader->read<int32_t>());
+  ASSAY_TRY_STATUS(reader->skip(4));  // kind of address
+  CannOrigin origin;
+  if (is_output) {
+    ASSAY_TRY(origin.output_index, reader->read<int32_t>());
+    ASSAY_TRY(origin.data_type, reader->read<int32_t>());
+    ASSAY_TRY(origin.format, reader->read<int32_t>());
+  }
+  ASSAY_TRY(tensor.address, reader->read<uint64_t>());
+  ASSAY_TRY(tensor.offset, reader->read<uint64_t>());
+  ASSAY_TRY(tensor.size_bytes, reader->read<uint64_t>());
+  ASSAY_TRY(const auto list_bytes, reader->read<uint32_t>());
+  ASSAY_TRY(const ByteSpan list, reader->read_bytes(list_bytes));
+  ByteReader items(list);
+  while (items.remaining() > 0) {
+    ASSAY_TRY(const auto tag, items.read<uint32_t>());
+    ASSAY_TRY(const auto length, items.read<uint32_t>());
+    ASSAY_TRY(const ByteSpan values, items.read_bytes(length));
+    if (tag == 0) {
+      ASSAY_TRY(tensor.shape, nano_dims(values));
+    } else if (tag == 1) {
+      ASSAY_TRY(tensor.original_shape, nano_dims(values));
+    } else if (tag == 2) {
+      origin.name = as_text(values);
+    }
+  }
+  if (is_output && !origin.name.empty()) tensor.origin = std::move(origin);
+  return tensor;
+}
+
+Status read_nano_tensors(ByteSpan block, bool is_output, std::vector<CannTensor>* out) {
+  ByteReader reader(block);
+  ASSAY_TRY(const auto count, reader.read<uint32_t>());
+  if (count > kMaxCannOperands)
+    return fail(Errc::TooLarge, std::to_string(count) + " operands of one kind");
+  for (uint32_t i = 0; i < count; ++i) {
+    ASSAY_TRY(CannTensor tensor, read_nano_tensor(&reader, is_output));
+    out->push_back(std::move(tensor));
+  }
+  return {};
+}
+
+Result<CannDump> read_nano(ByteSpan file) {
+  constexpr uint32_t kInputs = 4;
+  constexpr uint32_t kOutputs = 5;
+  ByteReader whole(file);
+  ASSAY_TRY(const auto header_bytes, whole.read<uint64_t>());
+  ASSAY_TRY(const ByteSpan header, whole.read_bytes(header_bytes));
+  ByteReader reader(header);
+  CannDump dump;
+  dump.variant = CannVariant::Nano;
+  ASSAY_TRY_STATUS(reader.skip(4));  // magic
+  ASSAY_TRY(const auto version, reader.read<uint32_t>());
+  dump.version = std::to_string(version);
+  while (reader.remaining() > 0) {
+    ASSAY_TRY(const auto tag, reader.read<uint32_t>());
+    ASSAY_TRY(const auto length, reader.read<uint32_t>());
+    ASSAY_TRY(const ByteSpan block, reader.read_bytes(length));
+    if (tag == kInputs) ASSAY_TRY_STATUS(read_nano_tensors(block, false, &dump.inputs));
+    if (tag == kOutputs) ASSAY_TRY_STATUS(read_nano_tensors(block, true, &dump.outputs));
+  }
+  place_payload(&dump, file.subspan(whole.offset()));
+  return dump;
+}
+
+bool has_nano_magic(ByteSpan file) {
+  return file.size() >= 16 && load<uint32_t>(file.data() + 8) == kNanoMagic &&
+         load<uint64_t>(file.data()) <= file.size() - 8;
+}
+
+// ---- element types and layouts -------------------------------------------------------------------
+
+/// Bits to one byte each, the first in the highest bit, as numpy.unpackbits gives them.
+Result<Tensor> unpack_bits(const CannTensor& tensor) {
+  const std::optional<int64_t> count = element_count(tensor.shape);
+  if (!count) return fail(Errc::TooLarge, "the shape has too many elements");
+  if (static_cast<uint64_t>(*count) > tensor.data.size() * 8)
+    return fail(Errc::Truncated, "the shape needs " + std::to_string(*count) + " bits, there are " +
+                                     std::to_string(tensor.data.size() * 8));
+  auto bits = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(*count));
+  for (size_t i = 0; i < bits->size(); ++i)
+    (*bits)[i] = tensor.data[i / 8] >> (7 - i % 8) & std::byte{1};
+  ASSAY_TRY(const TensorView view, make_view(DType::UInt8, tensor.shape, ByteSpan(*bits)));
+  return Tensor{view, bits};
+}
+
+/// How the stored axes make up the axes of the original shape.
+struct Untiling {
+  Dims stored;                         // the stored shape, with axes that hold several ones split
+  std::vector<std::vector<int>> axes;  // for each original axis its stored ones, outermost first
+};
+
+int64_t extent(const Untiling& untiling, size_t axis) {
+  int64_t product = 1;
+  for (const int source : untiling.axes[axis])
+    product *= untiling.stored[static_cast<size_t>(source)];
+  return product;
+}
+
+/// True when every original axis is what is stored, up to the filling of its last tile.
+bool fits(const Untiling& untiling, const Dims& original) {
+  if (untiling.axes.size() != original.size()) return false;
+  for (size_t axis = 0; axis < original.size(); ++axis) {
+    const std::vector<int>& sources = untiling.axes[axis];
+    const int64_t tile =
+        sources.size() > 1 ? untiling.stored[static_cast<size_t>(sources.back())] : 1;
+    const int64_t whole = extent(untiling, axis);
+    if (original[axis] > whole || whole - original[axis] >= std::max<int64_t>(tile, 1))
+      return false;
+  }
+  return true;
+}
+
+/// Splits the first stored axis into `parts` and one part more, which takes what is left and stands at
+/// position `rest` among them. Nothing when it does not divide.
+std::optional<Dims> split_first(const Dims& shape, std::vector<int64_t> parts, size_t rest) {
+  int64_t known = 1;
+  for (const int64_t part : parts) {
+    if (part <= 0 || mul_overflows(known, part, &known)) return std::nullopt;
+  }
+  if (shape[0] % known != 0) return std::nullopt;
+  parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(rest), shape[0] / known);
+  Dims split{std::span<const int64_t>(parts)};
+  for (size_t i = 1; i < shape.size(); ++i) split.push_back(shape[i]);
+  return split;
+}
+
+/// [..., C1, N1, N0, C0] or, for FRACTAL_ZZ, [..., N1, C1, N0, C0].
+std::vector<Untiling> untile_matrix(const CannTensor& tensor, const Dims& original) {
+  const Dims& shape = tensor.shape;
+  if (shape.size() < 4 || original.size() < 2) return {};
+  const size_t leading = original.size() - 2;
+  const auto count = [](std::span<const int64_t> sizes) { return element_count(sizes); };
+  if (count(shape.span().first(shape.size() - 4)) != count(original.span().first(leading)))
+    return {};
+  Untiling untiling;
+  untiling.stored = Dims(original.span().first(leading));
+  for (const int64_t size : shape.span().last(4)) untiling.stored.push_back(size);
+  const int first = static_cast<int>(leading);
+  for (int axis = 0; axis < first; ++axis) untiling.axes.push_back({axis});
+  if (tensor.format == kFractalZz) {
+    untiling.axes.push_back({first, first + 2});
+    untiling.axes.push_back({first + 1, first + 3});
+  } else {
+    untiling.axes.push_back({first + 1, first + 2});
+    untiling.axes.push_back({first, first + 3});
+  }
+  return {untiling};
+}
+
+/// [C1 H W, N1, N0, C0]: weights of a convolution. The header does not say whether the original shape
+/// is NCHW, HWCN or NHWC, so each is offered.
+std::vector<Untiling> untile_weights(const Dims& shape, const Dims& original) {
+  std::vector<Untiling> candidates;
+  if (shape.size() != 4 || original.size() != 4) return candidates;
+  const auto add = [&](int64_t height, int64_t width, std::vector<std::vector<int>> axes) {
+    if (auto stored = split_first(shape, {height, width}, 0))
+      candidates.push_back({*std::move(stored), std::move(axes)});
+  };
+  // Stored: 0 C1, 1 H, 2 W, 3 N1, 4 N0, 5 C0.
+  add(original[2], original[3], {{3, 4}, {0, 5}, {1}, {2}});
+  add(original[0], original[1], {{1}, {2}, {0, 5}, {3, 4}});
+  add(original[1], original[2], {{3, 4}, {1}, {2}, {0, 5}});
+  return candidates;
+}
+
+/// [D C1 H W, N1, N0, C0], original shape NCDHW.
+std::vector<Untiling> untile_weights_3d(const Dims& shape, const Dims& original) {
+  if (shape.size() != 4 || original.size() != 5) return {};
+  auto stored = split_first(shape, {original[2], original[3], original[4]}, 1);
+  if (!stored) return {};
+  // Stored: 0 D, 1 C1, 2 H, 3 W, 4 N1, 5 N0, 6 C0.
+  return {{*std::move(stored), {{4, 5}, {1, 6}, {0}, {2}, {3}}}};
+}
+
+std::vector<Untiling> plain_axes(const Dims& shape, size_t rank,
+                                 std::vector<std::vector<std::vector<int>>> orders) {
+  std::vector<Untiling> candidates;
+  if (shape.size() != rank) return candidates;
+  for (auto& axes : orders) candidates.push_back({shape, std::move(axes)});
+  return candidates;
+}
+
+/// The ways a stored shape of a format can be meant, the likeliest first.
+std::vector<Untiling> untilings(const CannTensor& tensor, const Dims& original) {
+  const Dims& shape = tensor.shape;
+  switch (tensor.format) {
+    case kFractalNz:
+    case kFractalZz:
+      return untile_matrix(tensor, original);
+    case kFractalZ:
+      // Grouped weights interleave the groups.
+      return tensor.sub_format > 1 ? std::vector<Untiling>{} : untile_weights(shape, original);
+    case kFractalZ3d:
+      return tensor.sub_format > 1 ? std::vector<Untiling>{} : untile_weights_3d(shape, original);
+    case kNc1hwc0:
+    case kNc1hwc0C04:
+      return plain_axes(shape, 5, {{{0}, {1, 4}, {2}, {3}}, {{0}, {2}, {3}, {1, 4}}});
+    case kC1hwnc0:
+      return plain_axes(shape, 5, {{{3}, {0, 4}, {1}, {2}}, {{1}, {2}, {0, 4}, {3}}});
+    case kNdc1hwc0:
+      return plain_axes(shape, 6, {{{0}, {2, 5}, {1}, {3}, {4}}, {{0}, {1}, {3}, {4}, {2, 5}}});
+    case kNhwc:
+      return plain_axes(shape, 4, {{{0}, {3}, {1}, {2}}});
+    case kHwcn:
+      return plain_axes(shape, 4, {{{3}, {2}, {0}, {1}}});
+    case kNdhwc:
+      return plain_axes(shape, 5, {{{0}, {4}, {1}, {2}, {3}}});
+    case kDhwcn:
+      return plain_axes(shape, 5, {{{4}, {3}, {0}, {1}, {2}}});
+    default:
+      return {};
+  }
+}
+
+/// For index i of an original axis: where its elements start, in elements of the stored tensor.
+std::vector<int64_t> axis_offsets(const Untiling& untiling, size_t axis, int64_t size) {
+  const Dims strides = contiguous_strides(untiling.stored);
+  std::vector<int64_t> offsets(static_cast<size_t>(size));
+  for (int64_t i = 0; i < size; ++i) {
+    int64_t rest = i;
+    int64_t offset = 0;
+    const std::vector<int>& sources = untiling.axes[axis];
+    for (auto source = sources.rbegin(); source != sources.rend(); ++source) {
+      const auto stored_axis = static_cast<size_t>(*source);
+      offset += rest % untiling.stored[stored_axis] * strides[stored_axis];
+      rest /= untiling.stored[stored_axis];
+    }
+    offsets[static_cast<size_t>(i)] = offset;
+  }
+  return offsets;
+}
+
+/// Copies element by element in the order of `original`, whose element count is not 0.
+template <typename Element>
+void copy_untiled(const std::byte* stored, const std::vector<std::vector<int64_t>>& offsets,
+                  std::byte* out) {
+  std::vector<size_t> index(offsets.size(), 0);
+  const std::vector<int64_t>& inner = offsets.back();
+  for (;;) {
+    int64_t start = 0;
+    for (size_t axis = 0; axis + 1 < offsets.size(); ++axis) start += offsets[axis][index[axis]];
+    for (const int64_t offset : inner) {
+      std::memcpy(out, stored + static_cast<size_t>(start + offset) * sizeof(Element),
+                  sizeof(Element));
+      out += sizeof(Element);
+    }
+    size_t axis = offsets.size() - 1;
+    while (axis > 0 && ++index[axis - 1] == offsets[axis - 1].size()) index[--axis] = 0;
+    if (axis == 0) return;
+  }
+}
+
+/// Precondition: fits(untiling, original), and `view` holds the stored elements without gaps.
+Result<Tensor> untile(const TensorView& view, const Untiling& untiling, const Dims& original) {
+  const std::optional<int64_t> count = element_count(original);
+  if (!count) return fail(Errc::TooLarge, "the original shape has too many elements");
+  const size_t element_bytes = info(view.dtype).element_bits / 8;
+  auto memory =
+      std::make_shared<std::vector<std::byte>>(static_cast<size_t>(*count) * element_bytes);
+  if (*count > 0) {
+    std::vector<std::vector<int64_t>> offsets;
+    for (size_t axis = 0; axis < original.size(); ++axis)
+      offsets.push_back(axis_offsets(untiling, axis, original[axis]));
+    const std::byte* stored = view.storage.data();
+    switch (element_bytes) {
+      case 1:
+        copy_untiled<std::array<std::byte, 1>>(stored, offsets, memory->data());
+        break;
+      case 2:
+        copy_untiled<std::array<std::byte, 2>>(stored, offsets, memory->data());
+        break;
+      case 4:
+        copy_untiled<std::array<std::byte, 4>>(stored, offsets, memory->data());
+        break;
+      case 8:
+        copy_untiled<std::array<std::byte, 8>>(stored, offsets, memory->data());
+        break;
+      default:
+        copy_untiled<std::array<std::byte, 16>>(stored, offsets, memory->data());
+        break;
+    }
+  }
+  ASSAY_TRY(const TensorView result, make_view(view.dtype, original, ByteSpan(*memory)));
+  return Tensor{result, memory};
+}
+
+}  // namespace
+
+std::optional<DType> dtype_from_cann(int32_t data_type) {
+  switch (data_type) {
+    case kUndefinedType:
+    case 3:   // int8
+    case 14:  // dual_sub_int8
+      return DType::Int8;
+    case 1:
+      return DType::Float32;
+    case 2:
+      return DType::Float16;
+    case 4:
+    case 15:  // dual_sub_uint8
+      return DType::UInt8;
+    case 5:
+    case 19:  // qint16
+      return DType::Int16;
+    case 6:
+    case 22:  // quint16
+      return DType::UInt16;
+    case 7:
+      return DType::Int32;
+    case 8:
+    case 23:  // resource handle
+      return DType::Int64;
+    case 9:
+      return DType::UInt32;
+    case 10:
+      return DType::UInt64;
+    case 11:
+      return DType::Bool;
+    case 12:
+      return DType::Float64;
+    case 16:
+      return DType::Complex64;
+    case 17:
+      return DType::Complex128;
+    case 18:
+      return DType::QInt8;
+    case 20:
+      return DType::QInt32;
+    case 21:
+      return DType::QUInt8;
+    case 27:
+      return DType::BFloat16;
+    case 28:
+      return DType::Int4;
+    case 32:
+      return DType::Complex32;
+    case 33:
+      return DType::HiFloat8;
+    case 34:
+      return DType::Float8E5M2;
+    case 35:
+      return DType::Float8E4M3FN;
+    case 36:
+      return DType::Float8E8M0FNU;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string cann_format_name(int32_t format) {
+  constexpr std::array<std::string_view, 50> kNames = {"NCHW",
+                                                       "NHWC",
+                                                       "ND",
+                                                       "NC1HWC0",
+                                                       "FRACTAL_Z",
+                                                       "NC1C0HWPAD",
+                                                       "NHWC1C0",
+                                                       "FSR_NCHW",
+                                                       "FRACTAL_DECONV",
+                                                       "C1HWNC0",
+                                                       "FRACTAL_DECONV_TRANSPOSE",
+                                                       "FRACTAL_DECONV_SP_STRIDE_TRANS",
+                                                       "NC1HWC0_C04",
+                                                       "FRACTAL_Z_C04",
+                                                       "CHWN",
+                                                       "FRACTAL_DECONV_SP_STRIDE8_TRANS",
+                                                       "HWCN",
+                                                       "NC1KHKWHWC0",
+                                                       "BN_WEIGHT",
+                                                       "FILTER_HWCK",
+                                                       "HASHTABLE_LOOKUP_LOOKUPS",
+                                                       "HASHTABLE_LOOKUP_KEYS",
+                                                       "HASHTABLE_LOOKUP_VALUE",
+                                                       "HASHTABLE_LOOKUP_OUTPUT",
+                                                       "HASHTABLE_LOOKUP_HITS",
+                                                       "C1HWNCoC0",
+                                                       "MD",
+                                                       "NDHWC",
+                                                       "FRACTAL_ZZ",
+                                                       "FRACTAL_NZ",
+                                                       "NCDHW",
+                                                       "DHWCN",
+                                                       "NDC1HWC0",
+                                                       "FRACTAL_Z_3D",
+                                                       "CN",
+                                                       "NC",
+                                                       "DHWNC",
+                                                       "FRACTAL_Z_3D_TRANSPOSE",
+                                                       "FRACTAL_ZN_LSTM",
+                                                       "FRACTAL_Z_G",
+                                                       "RESERVED",
+                                                       "ALL",
+                                                       "NULL",
+                                                       "ND_RNN_BIAS",
+                                                       "FRACTAL_ZN_RNN",
+                                                       "YUV",
+                                                       "YUV_A",
+                                                       "NCL",
+                                                       "FRACTAL_Z_WINO",
+                                                       "C1HWC0"};
+  if (format < 0 || static_cast<size_t>(format) >= kNames.size()) return std::to_string(format);
+  return std::string(kNames[static_cast<size_t>(format)]);
+}
+
+bool looks_like_cann_dump(ByteSpan file) {
+  if (has_nano_magic(file)) return true;
+  constexpr std::string_view kVersionField =
+      "\x0a\x03"
+      "2.0";
+  return file.size() > 8 + kVersionField.size() && load<uint64_t>(file.data()) <= file.size() - 8 &&
+         as_text(file).substr(8).starts_with(kVersionField);
+}
+
+Result<CannDump> read_cann_dump(ByteSpan file) {
+  if (file.size() <= 8)
+    return fail(Errc::Truncated,
+                "a dump has more than 8 bytes, this file " + std::to_string(file.size()),
+                file.size());
+  if (has_nano_magic(file)) return read_nano(file);
+  Result<CannDump> current = read_current(file);
+  if (current) return current;
+  // An old file starts with a field where the length would stand.
+  if (Result<CannDump> old = read_inline(file)) return old;
+  return current;
+}
+
+Result<TensorView> cann_stored_view(const CannTensor& tensor) {
+  if (!tensor.problem.empty()) return fail(Errc::Truncated, tensor.problem);
+  const std::optional<DType> dtype = dtype_from_cann(tensor.data_type);
+  if (!dtype)
+    return fail(Errc::Unsupported, "element type " + std::to_string(tensor.data_type) +
+                                       " of a CANN dump cannot be read");
+  const Dims shape = tensor.data_type == kUndefinedType
+                         ? Dims{static_cast<int64_t>(tensor.data.size())}
+                         : tensor.shape;
+  return make_view(*dtype, shape, tensor.data);
+}
+
+Result<Tensor> cann_tensor(const CannTensor& tensor) {
+  if (tensor.problem.empty() && tensor.data_type == kUint1Type) return unpack_bits(tensor);
+  ASSAY_TRY(const TensorView stored, cann_stored_view(tensor));
+  const bool as_stored = !tensor.original_shape || *tensor.original_shape == tensor.shape ||
+                         stored.element_count() == 0 || info(stored.dtype).element_bits < 8;
+  if (!as_stored) {
+    for (const Untiling& untiling : untilings(tensor, *tensor.original_shape)) {
+      if (fits(untiling, *tensor.original_shape))
+        return untile(stored, untiling, *tensor.original_shape);
+    }
+  }
+  return Tensor{stored, nullptr};
+}
+
+}  // namespace assay::formats

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "formats/cann_dump.hpp"
 #include "formats/pth.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/zip.hpp"
@@ -91,6 +92,7 @@ FileKind detect_file(ByteSpan file, std::string_view path) {
   if (is_legacy_pth(file)) return FileKind::PthLegacy;
   if (text.starts_with("$Version=")) return FileKind::AtbBin;
   if (looks_like_safetensors(file)) return FileKind::Safetensors;
+  if (looks_like_cann_dump(file)) return FileKind::CannDump;
   return kind_by_name(name);
 }
 

@@ -16,7 +16,7 @@ enum class FileKind : uint8_t {
   TorchScript,  // a zip with code: refused by read_pth
   Safetensors,
   AtbBin,    // "$Version=..." text header
-  CannDump,  // no magic: a name without suffix but with at least four dots
+  CannDump,  // by its header, or a name without suffix but with at least four dots
   Xlsx,
   Zip,  // some other zip
   Csv,

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dump files of CANN's graph engine: a protobuf header, then the operands of one operator.
+// Bytes: docs/formats/cann-dump.md
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "tensor/dims.hpp"
+#include "tensor/tensor_view.hpp"
+
+namespace assay::formats {
+
+/// Which tensor of the graph before fusion an output is (message OriginalOp).
+struct CannOrigin {
+  std::string name;
+  int64_t output_index = 0;  // -1: the writer did not know
+  int32_t data_type = 0;     // run-time numbering, unlike CannTensor::data_type
+  int32_t format = 0;
+  friend bool operator==(const CannOrigin&, const CannOrigin&) = default;
+};
+
+/// One input or output. `data` borrows the file.
+struct CannTensor {
+  int32_t data_type = 0;  // numbering of the header: 1 is float32
+  int32_t format = 0;     // 2 ND, 29 FRACTAL_NZ, ...
+  int32_t sub_format = 0;
+  Dims shape;                          // as stored, in `format`
+  std::optional<Dims> original_shape;  // of the framework
+  uint64_t size_bytes = 0;             // may exceed what the shape needs: alignment
+  uint64_t address = 0;
+  uint64_t offset = 0;
+  uint32_t arg_index = 0;   // exception files only
+  uint32_t input_type = 0;  // the same; inputs only
+  std::vector<std::pair<uint64_t, uint64_t>> dim_range;
+  std::optional<CannOrigin> origin;  // outputs only
+  ByteSpan data;
+  std::string problem;  // why it cannot be used; empty when all is well
+};
+
+/// A buffer (type 0: L1) or a workspace (type 0: log) of the operator.
+struct CannBuffer {
+  int32_t type = 0;
+  uint64_t size_bytes = 0;
+  uint32_t arg_index = 0;
+  ByteSpan data;
+  std::string problem;
+};
+
+struct CannAttribute {
+  std::string name;
+  std::string value;
+};
+
+enum class CannVariant : uint8_t {
+  Current,  // u64 header length, header, payload
+  Inline,   // the whole file is the header, tensor bytes stand in its `data` fields
+  Nano,     // tag-length-value header with a magic number
+};
+
+struct CannDump {
+  CannVariant variant = CannVariant::Current;
+  std::string version;
+  uint64_t dump_time_us = 0;  // since 1970
+  std::string op_name;        // as in the graph; the file's name has some characters replaced
+  std::string message;        // dfx_message
+  std::vector<CannAttribute> attributes;
+  std::vector<CannTensor> inputs;
+  std::vector<CannTensor> outputs;
+  std::vector<CannBuffer> buffers;
+  std::vector<CannBuffer> workspaces;
+  std::vector<std::string> warnings;  // sizes that contradict each other: one sentence each
+};
+
+inline constexpr size_t kMaxCannOperands = 1 << 16;  // of each kind
+
+/// Parses one dump file held in memory. A tensor whose bytes are missing keeps its description and says
+/// so in `problem`; the others stay usable.
+///
+/// file      the whole file; any size, never trusted
+/// errors    Truncated (8 bytes or less, a header longer than the file) | Invalid (header is no DumpData)
+///           | TooLarge (more than 65536 operands of a kind)
+[[nodiscard]] Result<CannDump> read_cann_dump(ByteSpan file);
+
+/// True when the first bytes can only be such a file: header length and version "2.0", or Nano's magic.
+/// Files without these bytes are told by their name.
+[[nodiscard]] bool looks_like_cann_dump(ByteSpan file);
+
+/// The tensor in the framework's order. Tiled layouts (FRACTAL_NZ, FRACTAL_Z, NC1HWC0, ...) are
+/// converted into memory of their own and cut to `original_shape`; where the shapes do not allow that,
+/// and for every other layout, the result borrows the file and has the stored shape.
+///
+/// errors    Truncated (fewer bytes than the shape needs, or none) | Unsupported (element type) |
+///           TooLarge
+[[nodiscard]] Result<Tensor> cann_tensor(const CannTensor& tensor);
+
+/// The tensor as it lies in the file. errors  as cann_tensor()
+[[nodiscard]] Result<TensorView> cann_stored_view(const CannTensor& tensor);
+
+/// "FRACTAL_NZ"; the number as text when it has no name.
+[[nodiscard]] std::string cann_format_name(int32_t format);
+
+/// Type of a header's number; nothing for types without one here and for bit-packed uint1.
+[[nodiscard]] std::optional<DType> dtype_from_cann(int32_t data_type);
+
+}  // namespace assay::formats
