@@ -392,6 +392,8 @@ uint64_t payload_bytes(const TensorRecord& record) {
   return static_cast<uint64_t>(info.st_size);
 }
 
+}  // namespace
+
 // The original removed rows from the list it was walking over, so the row after a removed one was
 // never looked at. Scripts may count on the rows that this let through.
 void filter_like_msit(std::vector<Row>* rows) {
@@ -409,8 +411,6 @@ void filter_like_msit(std::vector<Row>* rows) {
     }
   }
 }
-
-}  // namespace
 
 std::string record_path(const TensorRecord& record) {
   if (!record.bytes) return record_place(record);

@@ -55,6 +55,7 @@ struct Row {
   std::string exceeded;            // the limit that failed: "rel_l2 0.0012 > 0.001"
   int64_t outside_tolerance = -1;  // elements with |m - g| > atol + rtol |g|; -1 when not counted
   double sqnr_db = NAN;            // 10 log10(sum g^2 / sum (m - g)^2); weights only
+  std::string quantisation;        // "int8 per channel"; weights only
   std::vector<AlgorithmValue> custom;  // one an algorithm, in the order of CompareOptions
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
@@ -133,6 +134,9 @@ void compare_pair_into(const TensorView& golden, const TensorView& mine,
                        Row* row);
 /// Sets the outcome of a row that has no tensors to compare: it fails when a limit applies to it.
 void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* row);
+
+/// Marks the rows that the original's csv leaves out, with its skipping of the row after each one.
+void filter_like_msit(std::vector<Row>* rows);
 
 /// Matches and compares two runs. Tensors are mapped one pair a thread at a time; a pair that
 /// cannot be read becomes a row with its reason. errors  of match_runs(); "interrupted" (Usage)

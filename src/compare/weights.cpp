@@ -1,2 +1,689 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "base/thread_pool.hpp"
+#include "compare/dequantise.hpp"
+#include "compare/resident.hpp"
+#include "run/checkpoint.hpp"
+#include "run/natural_sort.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::compare {
+namespace {
+
+using run::Run;
+using run::TensorRecord;
+
+constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
+
+// ---- what a side has ----
+
+/// One weight as a model knows it, and the records it is stored in.
+struct Weight {
+  std::string name;   // "model.layers.0.mlp.up_proj.weight", also for a `qweight`
+  size_t record = 0;  // its values or codes
+  Coding coding = Coding::Plain;
+  std::optional<size_t> scale;
+  std::optional<size_t> zero;
+  std::optional<size_t> group_index;
+  std::optional<size_t> unpacked_shape;
+  std::optional<size_t> owner;  // this is a scale or the like of that weight
+};
+
+/// A checkpoint with one Weight a record, at the same index.
+class Checkpoint {
+ public:
+  /// as_stored   every record by itself, whatever stands beside it
+  Checkpoint(const Run& run, bool as_stored) : run_(run) {
+    for (size_t i = 0; i < run.records.size(); ++i) records_.emplace(run.records[i].node, i);
+    for (size_t i = 0; i < run.records.size(); ++i) weights_.push_back(weight_of(i, as_stored));
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      names_.emplace(weights_[i].name, i);
+      const Weight& weight = weights_[i];
+      for (const auto& part :
+           {weight.scale, weight.zero, weight.group_index, weight.unpacked_shape}) {
+        if (part) weights_[*part].owner = i;
+      }
+    }
+  }
+  void set_parts(size_t weight, size_t scale, size_t zero) {
+    weights_[weight].coding = Coding::Codes;
+    weights_[weight].scale = scale;
+    weights_[weight].zero = zero;
+  }
+
+  [[nodiscard]] const Run& run() const { return run_; }
+  [[nodiscard]] const std::vector<Weight>& weights() const { return weights_; }
+  [[nodiscard]] const TensorRecord& record(size_t index) const { return run_.records[index]; }
+  [[nodiscard]] const TensorRecord& record_of(const Weight& weight) const {
+    return run_.records[weight.record];
+  }
+  /// Index into weights().
+  [[nodiscard]] std::optional<size_t> find(std::string_view name) const {
+    const auto found = names_.find(name);
+    return found == names_.end() ? std::nullopt : std::optional(found->second);
+  }
+  [[nodiscard]] std::optional<size_t> find_record(const std::string& name) const {
+    const auto found = records_.find(name);
+    return found == records_.end() ? std::nullopt : std::optional(found->second);
+  }
+  [[nodiscard]] std::string property(const std::string& name) const {
+    const auto found = run_.properties.find(name);
+    return found == run_.properties.end() ? std::string() : found->second;
+  }
+
+ private:
+  [[nodiscard]] std::optional<size_t> find_any(std::string_view base,
+                                               std::initializer_list<const char*> endings) const {
+    for (const char* ending : endings) {
+      if (const auto found = find_record(std::string(base) + ending)) return found;
+    }
+    return std::nullopt;
+  }
+
+  static bool holds_codes(const TensorRecord& record) {
+    if (!record.dtype) return false;
+    const DType dtype = *record.dtype;
+    const bool eight_bits = info(dtype).element_bits == 8 && info(dtype).element_values == 1;
+    return (eight_bits && (is_integer(dtype) || is_float(dtype))) || dtype == DType::Int4 ||
+           dtype == DType::UInt4;
+  }
+
+  [[nodiscard]] Weight weight_of(size_t index, bool as_stored) const {
+    Weight out;
+    out.record = index;
+    out.name = run_.records[index].node;
+    if (as_stored) return out;
+    const std::string_view name = out.name;
+    const auto base = [&](std::string_view ending) {
+      return name.substr(0, name.size() - ending.size());
+    };
+    if (name.ends_with("qweight")) {
+      out.scale = find_any(base("qweight"), {"scales"});
+      if (!out.scale) return out;
+      out.coding = Coding::QWeight;
+      out.zero = find_any(base("qweight"), {"qzeros"});
+      out.group_index = find_any(base("qweight"), {"g_idx"});
+      out.name = std::string(base("qweight")) + "weight";
+    } else if (name.ends_with("_packed")) {
+      const std::string_view stem = base("_packed");
+      out.scale = find_any(stem, {"_scale"});
+      if (!out.scale) return out;
+      out.coding = Coding::CompressedTensors;
+      out.zero = find_any(stem, {"_zero_point"});
+      out.group_index = find_any(stem, {"_g_idx"});
+      out.unpacked_shape = find_any(stem, {"_shape"});
+      out.name = std::string(stem);
+    } else if (holds_codes(run_.records[index])) {
+      out.scale = find_any(name, {"_scale", "_scale_inv"});
+      if (!out.scale) return out;
+      out.coding = Coding::Codes;
+      out.zero = find_any(name, {"_offset", "_zero_point"});
+    }
+    return out;
+  }
+
+  const Run& run_;
+  std::map<std::string, size_t> records_;
+  std::vector<Weight> weights_;                       // in the order of the records
+  std::map<std::string, size_t, std::less<>> names_;  // to the index of a weight
+};
+
+// Codes of one kind on both sides are equal or not by themselves, and their scales have own rows.
+bool are_stored_alike(const Checkpoint& golden_side, const Weight& golden,
+                      const Checkpoint& mine_side, const Weight& mine) {
+  if (golden.coding != mine.coding) return false;
+  if (golden.coding == Coding::Plain) return true;
+  const TensorRecord& g = golden_side.record_of(golden);
+  const TensorRecord& m = mine_side.record_of(mine);
+  return g.dtype == m.dtype && g.shape && m.shape && *g.shape == *m.shape;
+}
+
+// ---- which weight belongs to which ----
+
+struct WeightPair {
+  size_t golden = 0;  // of Checkpoint::weights()
+  size_t mine = 0;
+  std::string_view reason;
+  std::string note;
+};
+
+constexpr std::string_view kEqualNames = "equal names";
+constexpr std::string_view kPrefix = "names equal up to a prefix";
+constexpr std::string_view kTied = "tied embedding";
+
+class Pairing {
+ public:
+  Pairing(const Checkpoint& golden, const Checkpoint& mine) : golden_(golden), mine_(mine) {
+    partner_.resize(golden.weights().size());
+    taken_.resize(mine.weights().size());
+    for (size_t i = 0; i < golden.weights().size(); ++i) {
+      if (const auto found = mine.find(golden.weights()[i].name)) pair(i, *found, kEqualNames, {});
+    }
+    match_by_prefix();
+    match_tied_head();
+  }
+
+  /// In the order of golden's records.
+  [[nodiscard]] std::vector<WeightPair> pairs() const {
+    std::vector<WeightPair> out;
+    for (const auto& partner : partner_) {
+      if (partner && !is_about_parts(*partner)) out.push_back(*partner);
+    }
+    if (extra_) out.push_back(*extra_);
+    return out;
+  }
+  [[nodiscard]] bool is_matched_golden(size_t i) const { return partner_[i].has_value(); }
+  [[nodiscard]] bool is_matched_mine(size_t i) const { return taken_[i]; }
+  /// True for a scale or the like that took part in unpacking its weight, or whose weight has no
+  /// partner itself.
+  [[nodiscard]] bool is_used_up_golden(size_t i) const {
+    const auto owner = golden_.weights()[i].owner;
+    return owner && !(partner_[*owner] && is_alike(*partner_[*owner]));
+  }
+  [[nodiscard]] bool is_used_up_mine(size_t i) const {
+    const auto owner = mine_.weights()[i].owner;
+    if (!owner) return false;
+    return std::none_of(partner_.begin(), partner_.end(), [&](const auto& partner) {
+      return partner && partner->mine == *owner && is_alike(*partner);
+    });
+  }
+
+ private:
+  [[nodiscard]] bool is_alike(const WeightPair& pair) const {
+    return are_stored_alike(golden_, golden_.weights()[pair.golden], mine_,
+                            mine_.weights()[pair.mine]);
+  }
+  // Scales of two weights that were unpacked differ as they may.
+  [[nodiscard]] bool is_about_parts(const WeightPair& pair) const {
+    return is_used_up_golden(pair.golden) && is_used_up_mine(pair.mine);
+  }
+
+  void pair(size_t golden, size_t mine, std::string_view reason, std::string note) {
+    if (partner_[golden] || taken_[mine]) return;
+    partner_[golden] = WeightPair{golden, mine, reason, std::move(note)};
+    taken_[mine] = true;
+  }
+
+  // The prefixes in front of dots that, taken from the free names of one side, give a free name of the
+  // other, and how often.
+  std::map<std::string, size_t> count_prefixes(bool from_golden) const {
+    const Checkpoint& from = from_golden ? golden_ : mine_;
+    const Checkpoint& to = from_golden ? mine_ : golden_;
+    std::map<std::string, size_t> counts;
+    for (size_t i = 0; i < from.weights().size(); ++i) {
+      if (from_golden ? is_matched_golden(i) : is_matched_mine(i)) continue;
+      const std::string& name = from.weights()[i].name;
+      for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+        const auto found = to.find(std::string_view(name).substr(dot + 1));
+        if (!found) continue;
+        if (from_golden ? is_matched_mine(*found) : is_matched_golden(*found)) continue;
+        ++counts[name.substr(0, dot + 1)];
+      }
+    }
+    return counts;
+  }
+
+  void match_by_prefix() {
+    const std::map<std::string, size_t> of_golden = count_prefixes(true);
+    const std::map<std::string, size_t> of_mine = count_prefixes(false);
+    std::string prefix;
+    bool golden_has_it = false;
+    size_t best = 0;
+    bool is_ambiguous = false;
+    for (const bool from_golden : {true, false}) {
+      for (const auto& [candidate, count] : from_golden ? of_golden : of_mine) {
+        if (count < best) continue;
+        is_ambiguous = count == best;
+        if (count > best) {
+          best = count;
+          prefix = candidate;
+          golden_has_it = from_golden;
+        }
+      }
+    }
+    if (best == 0 || is_ambiguous) return;
+    for (size_t i = 0; i < golden_.weights().size(); ++i) {
+      const std::string& name = golden_.weights()[i].name;
+      if (golden_has_it && !name.starts_with(prefix)) continue;
+      const auto found = golden_has_it ? mine_.find(std::string_view(name).substr(prefix.size()))
+                                       : mine_.find(prefix + name);
+      if (found) pair(i, *found, kPrefix, "my name: " + mine_.weights()[*found].name);
+    }
+  }
+
+  static std::optional<size_t> find_ending(const Checkpoint& side,
+                                           std::initializer_list<std::string_view> endings) {
+    std::optional<size_t> found;
+    for (size_t i = 0; i < side.weights().size(); ++i) {
+      const std::string& name = side.weights()[i].name;
+      if (std::none_of(endings.begin(), endings.end(),
+                       [&](std::string_view ending) { return name.ends_with(ending); })) {
+        continue;
+      }
+      if (found) return std::nullopt;
+      found = i;
+    }
+    return found;
+  }
+
+  static std::optional<size_t> find_embedding(const Checkpoint& side) {
+    return find_ending(side, {"embed_tokens.weight", "word_embeddings.weight", "wte.weight"});
+  }
+
+  // A checkpoint with tied embeddings leaves one of the two out.
+  void match_tied_head() {
+    const auto golden_head = find_ending(golden_, {"lm_head.weight"});
+    const auto mine_head = find_ending(mine_, {"lm_head.weight"});
+    const auto tied = [](const Checkpoint& side) {
+      return side.property("tie_word_embeddings") != "false";
+    };
+    if (golden_head && !mine_head && tied(mine_)) {
+      const auto embedding = find_embedding(mine_);
+      if (embedding && !is_matched_golden(*golden_head)) {
+        // The embedding is in two pairs then.
+        partner_[*golden_head] =
+            WeightPair{*golden_head, *embedding, kTied,
+                       "my lm_head is taken for tied to " + mine_.weights()[*embedding].name};
+      }
+    }
+    if (mine_head && !golden_head && tied(golden_) && !taken_[*mine_head]) {
+      if (const auto embedding = find_embedding(golden_)) {
+        taken_[*mine_head] = true;
+        extra_ =
+            WeightPair{*embedding, *mine_head, kTied,
+                       "golden lm_head is taken for tied to " + golden_.weights()[*embedding].name};
+      }
+    }
+  }
+
+  const Checkpoint& golden_;
+  const Checkpoint& mine_;
+  std::vector<std::optional<WeightPair>> partner_;  // by golden weight
+  std::vector<bool> taken_;
+  std::optional<WeightPair> extra_;  // my lm_head against golden's embedding
+};
+
+// ---- one pair ----
+
+/// A side of a row: the tensor that is compared, and what made it.
+struct Operand {
+  Tensor tensor;
+  std::string scheme;  // empty: as it is stored
+  std::string dtype;
+};
+
+class WeightComparer {
+ public:
+  WeightComparer(const Checkpoint& golden, const Checkpoint& mine, const CompareOptions& options)
+      : golden_(golden), mine_(mine), options_(options), resident_(options.max_memory) {}
+
+  Row compare(const WeightPair& pair, int jobs) {
+    const Weight& golden = golden_.weights()[pair.golden];
+    const Weight& mine = mine_.weights()[pair.mine];
+    Row row;
+    // A tied head is named by the side that has one.
+    row.label =
+        pair.reason == kTied && mine.name.ends_with("lm_head.weight") ? mine.name : golden.name;
+    row.matched_by = pair.reason;
+    row.note = pair.note;
+    row.golden = describe(golden_, golden);
+    row.mine = describe(mine_, mine);
+    const Subject subject(row);
+    compare_into(golden, mine, jobs, &row);
+    if (!row.comparable) judge_row(options_, subject.get(row), &row);
+    set_sqnr(&row);
+    return row;
+  }
+
+  [[nodiscard]] uint64_t compared_bytes() const { return compared_bytes_; }
+
+ private:
+  struct Subject {
+    explicit Subject(const Row& row)
+        : golden_path(row.golden.path), mine_path(row.mine.path), label(row.label) {}
+    [[nodiscard]] LimitSubject get(const Row& row) const {
+      return {golden_path, mine_path, label, "", row.mine.dtype};
+    }
+    std::string golden_path;
+    std::string mine_path;
+    std::string label;
+  };
+
+  static SideSummary describe(const Checkpoint& side, const Weight& weight) {
+    const TensorRecord& record = side.record_of(weight);
+    SideSummary out;
+    out.path = record_path(record);
+    if (record.dtype) out.dtype = torch_name(*record.dtype);
+    if (record.shape) out.shape = list_text(record.shape->span());
+    return out;
+  }
+
+  Result<Tensor> load(const Checkpoint& side, size_t record_index) {
+    const TensorRecord& record = side.record(record_index);
+    if (!record.problem.empty()) return fail(Errc::NotFound, record.problem);
+    ASSAY_TRY(Tensor tensor, run::load_tensor(record));
+    compared_bytes_ +=
+        storage_bytes(tensor.view.dtype, static_cast<uint64_t>(tensor.view.element_count()))
+            .value_or(0);
+    return tensor;
+  }
+
+  // The shape of the float weight, where the side tells it.
+  std::optional<Dims> unpacked_shape(const Checkpoint& side, const Weight& weight) {
+    const auto shape_of = [&](size_t record) { return side.record(record).shape; };
+    const std::optional<Dims> stored = shape_of(weight.record);
+    switch (weight.coding) {
+      case Coding::Plain:
+      case Coding::Codes:
+        return stored;
+      case Coding::CompressedTensors: {
+        if (!weight.unpacked_shape) return std::nullopt;
+        const Result<Tensor> tensor = load(side, *weight.unpacked_shape);
+        if (!tensor || tensor->view.element_count() != 2) return std::nullopt;
+        std::vector<double> sizes(2);
+        if (values_per_element(tensor->view.dtype) != 1) return std::nullopt;
+        read_values(tensor->view, 0, 2, sizes);
+        constexpr double kMaxSize = 0x1p40;
+        if (!(sizes[0] >= 0 && sizes[0] < kMaxSize && sizes[1] >= 0 && sizes[1] < kMaxSize)) {
+          return std::nullopt;
+        }
+        return Dims{static_cast<int64_t>(sizes[0]), static_cast<int64_t>(sizes[1])};
+      }
+      case Coding::QWeight: {
+        const std::optional<Dims> scale = shape_of(*weight.scale);
+        if (!stored || !scale || stored->size() != 2 || scale->size() != 2) return std::nullopt;
+        // 4 bits a code, as all AWQ and nearly all GPTQ files have.
+        if ((*stored)[1] == (*scale)[1]) return Dims{(*stored)[1], (*stored)[0] * 8};
+        return Dims{(*scale)[1], (*stored)[0]};
+      }
+    }
+    return std::nullopt;
+  }
+
+  Result<Operand> stored(const Checkpoint& side, const Weight& weight) {
+    Operand out;
+    ASSAY_TRY(out.tensor, load(side, weight.record));
+    return out;
+  }
+
+  Result<Operand> unpacked(const Checkpoint& side, const Weight& weight, const Dims& wanted,
+                           int jobs) {
+    if (weight.coding == Coding::Plain) return stored(side, weight);
+    QuantisedParts parts;
+    parts.coding = weight.coding;
+    parts.zero_is_less_one = side.property("checkpoint_format") != "gptq_v2";
+    ASSAY_TRY(const Tensor codes, load(side, weight.record));
+    ASSAY_TRY(const Tensor scale, load(side, *weight.scale));
+    std::optional<Tensor> zero;
+    std::optional<Tensor> group_index;
+    if (weight.zero) {
+      ASSAY_TRY(zero, load(side, *weight.zero));
+      parts.zero = zero->view;
+    }
+    if (weight.group_index) {
+      ASSAY_TRY(group_index, load(side, *weight.group_index));
+      parts.group_index = group_index->view;
+    }
+    parts.codes = codes.view;
+    parts.scale = scale.view;
+    const auto watch = resident_.watch(codes.view.storage);
+    const bool msit = options_.rules == MetricRules::Msit;
+    ASSAY_TRY(Dequantised made, dequantise(parts, wanted, msit, jobs));
+    return Operand{std::move(made.tensor), std::move(made.scheme), std::move(made.dtype)};
+  }
+
+  void compare_into(const Weight& golden, const Weight& mine, int jobs, Row* row) {
+    const bool alike = are_stored_alike(golden_, golden, mine_, mine);
+    std::optional<Dims> wanted;
+    if (!alike) {
+      // A plain weight has the true shape; codes may be two to a byte.
+      const bool golden_first = golden.coding == Coding::Plain || mine.coding != Coding::Plain;
+      wanted = golden_first ? unpacked_shape(golden_, golden) : unpacked_shape(mine_, mine);
+      if (!wanted) {
+        wanted = golden_first ? unpacked_shape(mine_, mine) : unpacked_shape(golden_, golden);
+      }
+      if (!wanted) wanted = Dims{};
+    }
+    const auto operand = [&](const Checkpoint& side, const Weight& weight) {
+      return alike ? stored(side, weight) : unpacked(side, weight, *wanted, jobs);
+    };
+    const Result<Operand> golden_side = operand(golden_, golden);
+    const Result<Operand> mine_side = operand(mine_, mine);
+    const auto refuse = [&](std::string_view side, const Result<Operand>& result) {
+      if (result) return;
+      if (!row->fail_reason.empty()) row->fail_reason += ' ';
+      row->fail_reason += std::string(side) + ": " + result.error().describe() + ".";
+    };
+    refuse("golden", golden_side);
+    refuse("my", mine_side);
+    if (!golden_side || !mine_side) return;
+    const TensorView& g = golden_side->tensor.view;
+    const TensorView& m = mine_side->tensor.view;
+    const auto golden_watch = resident_.watch(g.storage);
+    const auto mine_watch = resident_.watch(m.storage);
+    const Subject subject(*row);
+    const std::string note = std::move(row->note);
+    row->note.clear();
+    compare_pair_into(g, m, options_, jobs, subject.get(*row), row);
+    describe_operands(*golden_side, *mine_side, row);
+    if (!note.empty()) row->note += (row->note.empty() ? "" : "; ") + note;
+    explain_missing_scale(golden, mine, row);
+  }
+
+  static void describe_operands(const Operand& golden, const Operand& mine, Row* row) {
+    if (!golden.dtype.empty()) row->golden.dtype = golden.dtype;
+    if (!mine.dtype.empty()) row->mine.dtype = mine.dtype;
+    row->quantisation = mine.scheme;
+    if (golden.scheme.empty()) return;
+    row->quantisation = "golden " + golden.scheme;
+    if (!mine.scheme.empty()) row->quantisation += "; my " + mine.scheme;
+  }
+
+  void explain_missing_scale(const Weight& golden, const Weight& mine, Row* row) const {
+    if (row->comparable || row->metrics) return;
+    const bool golden_has_codes = golden_.record_of(golden).dtype == DType::Int8;
+    const Weight& codes = golden_has_codes ? golden : mine;
+    row->fail_reason = std::string(golden_has_codes ? "golden" : "my") +
+                       " weight is torch.int8 and '" + codes.name + "_scale' is missing.";
+  }
+
+  static void set_sqnr(Row* row) {
+    if (!row->metrics || row->metrics->state != PairState::Compared) return;
+    const double distance = row->metrics->relative_euclidean_distance;
+    const bool both_zero = distance == 0 && row->metrics->golden.l2_norm == 0;
+    if (!both_zero) row->sqnr_db = -20 * std::log10(distance);
+  }
+
+  const Checkpoint& golden_;
+  const Checkpoint& mine_;
+  const CompareOptions& options_;
+  ResidentLimit resident_;
+  std::atomic<uint64_t> compared_bytes_{0};
+};
+
+// ---- C5's rows ----
+
+std::string replace_all(std::string text, std::string_view what, std::string_view with) {
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
+  }
+  return text;
+}
+
+/// My int8 weights that have what C5 looked for beside them.
+std::vector<WeightPair> msit_pairs(const Checkpoint& golden, Checkpoint* mine) {
+  std::vector<WeightPair> out;
+  for (size_t i = 0; i < golden.weights().size(); ++i) {
+    const std::string& name = golden.weights()[i].name;
+    if (!name.ends_with("weight")) continue;
+    const auto found = mine->find(name);
+    if (!found || mine->record(*found).dtype != DType::Int8) continue;
+    const auto offset = mine->find(replace_all(name, "weight", "weight_offset"));
+    const auto scale = mine->find(replace_all(name, "weight", "weight_scale"));
+    if (!offset || !scale) continue;
+    mine->set_parts(*found, *scale, *offset);
+    out.push_back({i, *found, kEqualNames, {}});
+  }
+  return out;
+}
+
+// What C5 ended with an exception, and therefore never had as a row.
+void drop_failed_rows(Comparison* comparison) {
+  std::vector<Row>& rows = comparison->sheets[0].rows;
+  std::vector<RecordPair>& pairs = comparison->sheets[0].matching.pairs;
+  size_t kept = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].metrics) {
+      comparison->warnings.push_back(rows[i].label + ": " + rows[i].fail_reason);
+      continue;
+    }
+    if (kept != i) {
+      rows[kept] = std::move(rows[i]);
+      pairs[kept] = pairs[i];
+    }
+    ++kept;
+  }
+  rows.resize(kept);
+  pairs.resize(kept);
+}
+
+// ---- all of them ----
+
+void list_unmatched(const Checkpoint& golden, const Checkpoint& mine, const Pairing& pairing,
+                    Matching* matching) {
+  const auto reason = [](const TensorRecord& record, const char* otherwise) {
+    return record.problem.empty() ? std::string(otherwise) : record.problem;
+  };
+  for (size_t i = 0; i < golden.weights().size(); ++i) {
+    if (pairing.is_matched_golden(i) || pairing.is_used_up_golden(i)) continue;
+    matching->unmatched.push_back(
+        {Side::Golden, i, reason(golden.record(i), "weight exists only in golden")});
+  }
+  const size_t golden_count = matching->unmatched.size();
+  for (size_t i = 0; i < mine.weights().size(); ++i) {
+    if (pairing.is_matched_mine(i) || pairing.is_used_up_mine(i)) continue;
+    matching->unmatched.push_back(
+        {Side::Mine, i, reason(mine.record(i), "weight exists only in mine")});
+  }
+  matching->golden_matched = matching->mine_matched = matching->pairs.size();
+  matching->golden_candidates = matching->golden_matched + golden_count;
+  matching->mine_candidates = matching->mine_matched + matching->unmatched.size() - golden_count;
+}
+
+// Place of each row in the natural order of names, so that layers.2 comes before layers.10.
+void set_orders(std::vector<Row>* rows) {
+  std::vector<size_t> by_name(rows->size());
+  for (size_t i = 0; i < by_name.size(); ++i) by_name[i] = i;
+  std::stable_sort(by_name.begin(), by_name.end(), [&](size_t a, size_t b) {
+    return run::natural_less((*rows)[a].label, (*rows)[b].label);
+  });
+  for (size_t place = 0; place < by_name.size(); ++place) (*rows)[by_name[place]].order = place;
+}
+
+uint64_t float_bytes(const TensorRecord& record) {
+  const auto count = record.shape ? element_count(*record.shape) : std::nullopt;
+  return count ? static_cast<uint64_t>(*count) * sizeof(float) : 0;
+}
+
+/// False when the user interrupted it.
+bool compare_pairs(const CompareOptions& options, const Checkpoint& golden, const Checkpoint& mine,
+                   const std::vector<WeightPair>& pairs, Comparison* out) {
+  WeightComparer comparer(golden, mine, options);
+  std::vector<Row>& rows = out->sheets[0].rows;
+  rows.resize(pairs.size());
+  const unsigned jobs = resolve_job_count(options.jobs);
+  const auto is_interrupted = [&] {
+    return options.interrupted != nullptr && *options.interrupted;
+  };
+  std::mutex mutex;
+  size_t done = 0;
+  const auto work = [&](size_t i, unsigned inner_jobs) {
+    if (is_interrupted()) return;
+    rows[i] = comparer.compare(pairs[i], static_cast<int>(inner_jobs));
+    if (!options.progress) return;
+    const std::lock_guard lock(mutex);
+    options.progress(++done, pairs.size());
+  };
+  // Large weights one by one with all threads on each, so that only one of them is unpacked at a time.
+  std::vector<size_t> small;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const uint64_t bytes = float_bytes(golden.record_of(golden.weights()[pairs[i].golden])) +
+                           float_bytes(mine.record_of(mine.weights()[pairs[i].mine]));
+    if (bytes > kLargePair) {
+      work(i, jobs);
+    } else {
+      small.push_back(i);
+    }
+  }
+  parallel_for(small.size(), jobs, [&](size_t i) { work(small[i], 1); });
+  out->compared_bytes = comparer.compared_bytes();
+  return !is_interrupted();
+}
+
+}  // namespace
+
+Result<Checkpoints> open_checkpoints(const std::string& golden_path, const std::string& my_path,
+                                     const CompareOptions& options) {
+  Checkpoints out;
+  ASSAY_TRY(out.golden, run::open_checkpoint(golden_path));
+  ASSAY_TRY(out.mine, run::open_checkpoint(my_path, options.rules == MetricRules::Msit));
+  return out;
+}
+
+Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& mine_run,
+                                   const CompareOptions& options) {
+  const bool msit = options.rules == MetricRules::Msit;
+  Comparison out;
+  out.golden_path = golden_run.path;
+  out.mine_path = mine_run.path;
+  out.golden_layout = golden_run.layout;
+  out.mine_layout = mine_run.layout;
+  out.golden_records = golden_run.records.size();
+  out.mine_records = mine_run.records.size();
+  out.weights = true;
+  out.msit = msit;
+  out.judged = !options.limits.empty();
+  for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
+  out.warnings = golden_run.warnings;
+  out.warnings.insert(out.warnings.end(), mine_run.warnings.begin(), mine_run.warnings.end());
+  out.sheets.resize(1);
+  Sheet& sheet = out.sheets[0];
+  sheet.name = "weights";
+
+  const Checkpoint golden(golden_run, msit);
+  Checkpoint mine(mine_run, msit);
+  const Pairing pairing(golden, mine);
+  const std::vector<WeightPair> pairs = msit ? msit_pairs(golden, &mine) : pairing.pairs();
+  for (const WeightPair& pair : pairs) {
+    sheet.matching.pairs.push_back(
+        {.golden = pair.golden, .mine = pair.mine, .reason = pair.reason});
+  }
+  if (!msit) list_unmatched(golden, mine, pairing, &sheet.matching);
+  if (!compare_pairs(options, golden, mine, pairs, &out)) {
+    return fail(Errc::Usage, "interrupted");
+  }
+  set_orders(&sheet.rows);
+  if (msit) {
+    drop_failed_rows(&out);
+    filter_like_msit(&sheet.rows);
+  }
+  for (size_t i = 0; i < sheet.rows.size(); ++i) {
+    sheet.rows[i].data_id = static_cast<int64_t>(i);
+  }
+  return out;
+}
+
+Result<Comparison> compare_weights(const std::string& golden_path, const std::string& my_path,
+                                   const CompareOptions& options) {
+  ASSAY_TRY(const Checkpoints sides, open_checkpoints(golden_path, my_path, options));
+  return compare_weights(sides.golden, sides.mine, options);
+}
+
+}  // namespace assay::compare

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantised weights as the numbers they stand for: (code - zero point) * scale.
+// Layouts and their sources: docs/commands/compare-weights.md
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+#include "tensor/tensor_view.hpp"
+
+namespace assay::compare {
+
+enum class Coding : uint8_t {
+  Plain,              // numbers as they stand
+  Codes,              // one integer or 8-bit float an element, or int4 pairs in bytes
+  CompressedTensors,  // `weight_packed`: int32 words of offset-binary codes along the last axis
+  QWeight,            // `qweight` of GPTQ ([in / codes a word, out]) or AWQ ([in, out / 8])
+};
+
+/// One quantised weight as its file has it.
+struct QuantisedParts {
+  Coding coding = Coding::Codes;
+  TensorView codes;
+  TensorView scale;
+  std::optional<TensorView> zero;         // offset or zero point; packed where the codes are
+  std::optional<TensorView> group_index;  // of each input channel (GPTQ with act-order)
+  /// GPTQ files before format v2 store each zero point less one.
+  bool zero_is_less_one = true;
+};
+
+struct Dequantised {
+  Tensor tensor;       // float32, C-contiguous
+  std::string scheme;  // "int8 per channel", "int4 per group of 128, asymmetric"
+  std::string dtype;   // "torch.float32"; like_torch: what torch's arithmetic returns
+};
+
+/// wanted      shape of the float weight it stands for: tells int4 pairs from int8, and the two
+///             layouts of a `qweight` apart
+/// like_torch  C5's arithmetic: torch broadcasting and rounding after each operation. Otherwise
+///             exact in fp64 and rounded once, and scales may be per output channel as [out], per
+///             group as [out, groups], per block of 128 x 128 as [rows, columns]
+/// jobs        threads; never changes the result
+/// errors      Invalid (a scale or zero point that does not fit) | Unsupported (layout) | NoSpace
+[[nodiscard]] Result<Dequantised> dequantise(const QuantisedParts& parts, const Dims& wanted,
+                                             bool like_torch, int jobs);
+
+}  // namespace assay::compare

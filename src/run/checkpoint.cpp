@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/checkpoint.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/mapped_file.hpp"
+#include "run/container.hpp"
+#include "run/folder.hpp"
+#include "run/records_line.hpp"
+
+namespace assay::run {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;  // 1e5 names take about 10 MiB
+constexpr uint64_t kMaxConfigBytes = uint64_t{4} << 20;
+
+Result<json> read_json(const std::string& path, uint64_t max_bytes) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > max_bytes) {
+    return fail(Error{Errc::TooLarge, path, std::nullopt,
+                      "has " + std::to_string(file.bytes().size()) + " bytes, at most " +
+                          std::to_string(max_bytes) + " are read"});
+  }
+  const std::string_view text = as_text(file.bytes());
+  if (json_nesting(text) > kMaxRecordNesting)
+    return fail(Error{Errc::TooLarge, path, std::nullopt, "is nested too deeply"});
+  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!value.is_object())
+    return fail(Error{Errc::Invalid, path, std::nullopt, "is no JSON object"});
+  return value;
+}
+
+struct Listing {
+  std::vector<std::string> safetensors;  // names of files, in natural order
+  std::vector<std::string> torch;
+  std::set<std::string> all;
+};
+
+Result<Listing> list_weight_files(const std::string& folder) {
+  ASSAY_TRY(const std::vector<FolderEntry> entries, list_folder(folder, real_path(folder)));
+  Listing out;
+  for (const FolderEntry& entry : entries) {
+    if (!is_file(entry.path)) continue;
+    out.all.insert(entry.name);
+    const auto ends = [&](std::string_view suffix) { return entry.name.ends_with(suffix); };
+    if (ends(".safetensors")) out.safetensors.push_back(entry.name);
+    if (ends(".bin") || ends(".pth") || ends(".pt")) out.torch.push_back(entry.name);
+  }
+  // The original sorted names as strings; shard numbers have leading zeros, so it is the same order.
+  std::sort(out.safetensors.begin(), out.safetensors.end());
+  std::sort(out.torch.begin(), out.torch.end());
+  return out;
+}
+
+/// Names of weights by the shard that should hold them.
+using ShardNames = std::map<std::string, std::set<std::string>>;
+
+Result<ShardNames> read_index(const std::string& path) {
+  ASSAY_TRY(const json index, read_json(path, kMaxIndexBytes));
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object()) {
+    return fail(Error{Errc::Invalid, path, std::nullopt, "has no object weight_map"});
+  }
+  ShardNames out;
+  for (const auto& [name, shard] : map->items()) {
+    if (!shard.is_string()) {
+      return fail(
+          Error{Errc::Invalid, path, std::nullopt, "the shard of '" + name + "' is no text"});
+    }
+    const auto& file = shard.get_ref<const std::string&>();
+    if (file.empty() || file.find('/') != std::string::npos || file == "." || file == "..") {
+      return fail(Error{Errc::Invalid, path, std::nullopt,
+                        "the shard of '" + name + "' is no name of a file: '" + file + "'"});
+    }
+    out[file].insert(name);
+  }
+  return out;
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::string& folder) : folder_(folder) {
+    run_.path = folder;
+    run_.layout = "checkpoint";
+  }
+
+  void read_shard(const std::string& file, const std::set<std::string>* expected) {
+    const std::string path = join_path(folder_, file);
+    Result<std::vector<TensorRecord>> members = list_members(path);
+    if (!members) {
+      const std::string problem = in_file(path, Status(fail(members.error()))).error().describe();
+      if (expected == nullptr) run_.warnings.push_back(problem);
+      if (expected != nullptr) add_missing(*expected, problem);
+      return;
+    }
+    std::set<std::string> found;
+    for (TensorRecord& member : *members) {
+      if (!member.bytes) continue;  // numbers and texts beside the weights
+      found.insert(member.slot);
+      add(std::move(member));
+    }
+    if (expected == nullptr) return;
+    std::set<std::string> missing;
+    for (const std::string& name : *expected) {
+      if (!found.contains(name)) missing.insert(name);
+    }
+    add_missing(missing, path + ": has no such tensor, although the index says so");
+  }
+
+  /// files   what a broken index is replaced by
+  void read_indexed(const std::string& index_name, const std::vector<std::string>& files) {
+    const Result<ShardNames> index = read_index(join_path(folder_, index_name));
+    if (!index) {
+      run_.warnings.push_back(index.error().describe() + "; every file of weights is read instead");
+      for (const std::string& file : files) read_shard(file, nullptr);
+      return;
+    }
+    run_.properties["index"] = index_name;
+    for (const auto& [file, names] : *index) read_shard(file, &names);
+    for (const std::string& file : files) {
+      if (index->contains(file)) continue;
+      run_.warnings.push_back(join_path(folder_, file) + ": left out, the index does not name it");
+    }
+  }
+
+  void read_config() {
+    for (const char* file : {"config.json", "quantize_config.json"}) {
+      const std::string path = join_path(folder_, file);
+      if (!is_file(path)) continue;
+      const Result<json> config = read_json(path, kMaxConfigBytes);
+      if (!config) {
+        run_.warnings.push_back(config.error().describe());
+        continue;
+      }
+      if (const auto tied = config->find("tie_word_embeddings");
+          tied != config->end() && tied->is_boolean()) {
+        run_.properties["tie_word_embeddings"] = tied->get<bool>() ? "true" : "false";
+      }
+      const auto nested = config->find("quantization_config");
+      const json& quantisation = nested != config->end() && nested->is_object() ? *nested : *config;
+      if (const auto format = quantisation.find("checkpoint_format");
+          format != quantisation.end() && format->is_string()) {
+        run_.properties["checkpoint_format"] = format->get<std::string>();
+      }
+    }
+  }
+
+  Run finish() && {
+    uint64_t order = 0;
+    for (TensorRecord& record : run_.records) record.order = order++;
+    run_.coverage.captured = run_.records.size();
+    return std::move(run_);
+  }
+
+ private:
+  static Result<std::vector<TensorRecord>> list_members(const std::string& path) {
+    ASSAY_TRY(const std::shared_ptr<const Container> container, open_container(path));
+    return container->list();
+  }
+
+  void add(TensorRecord record) {
+    record.node = record.slot;
+    record.slot.clear();
+    record.role = Role::Weight;
+    record.step_name = "weights";
+    record.step = -1;
+    if (const auto [first, is_new] = by_name_.try_emplace(record.node, run_.records.size());
+        !is_new) {
+      TensorRecord& known = run_.records[first->second];
+      if (known.problem.empty()) {
+        run_.warnings.push_back(record.bytes->file + ": holds '" + record.node +
+                                "' again; the one of " + known.bytes->file + " is compared");
+        return;
+      }
+      known = std::move(record);
+      return;
+    }
+    run_.records.push_back(std::move(record));
+  }
+
+  void add_missing(const std::set<std::string>& names, const std::string& problem) {
+    for (const std::string& name : names) {
+      if (by_name_.contains(name)) continue;
+      TensorRecord record;
+      record.node = name;
+      record.role = Role::Weight;
+      record.step_name = "weights";
+      record.step = -1;
+      record.problem = problem;
+      by_name_[name] = run_.records.size();
+      run_.records.push_back(std::move(record));
+    }
+  }
+
+  const std::string& folder_;
+  Run run_;
+  std::map<std::string, size_t> by_name_;
+};
+
+}  // namespace
+
+Result<Run> open_checkpoint(const std::string& folder, bool first_file_only) {
+  if (!is_folder(folder)) {
+    if (is_file(folder)) {
+      return fail(
+          Error{Errc::Usage, folder, std::nullopt, "is a file; weights are compared by folder"});
+    }
+    return fail(Error{Errc::NotFound, folder, std::nullopt, "no such folder"});
+  }
+  ASSAY_TRY(const Listing listing, list_weight_files(folder));
+  constexpr const char* kIndex = "model.safetensors.index.json";
+  constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
+  const bool has_safetensors = !listing.safetensors.empty() || listing.all.contains(kIndex);
+  const std::vector<std::string>& files = has_safetensors ? listing.safetensors : listing.torch;
+  const std::string index_name = has_safetensors ? kIndex : kTorchIndex;
+  const bool has_index = listing.all.contains(index_name) && !first_file_only;
+  if (files.empty() && !has_index) {
+    return fail(Error{Errc::NotFound, folder, std::nullopt,
+                      "No .safetensors files found in the directory."});
+  }
+  Reader reader(folder);
+  if (first_file_only) {
+    reader.read_shard(files[0], nullptr);
+  } else if (has_index) {
+    reader.read_indexed(index_name, files);
+  } else {
+    for (const std::string& file : files) reader.read_shard(file, nullptr);
+  }
+  reader.read_config();
+  return std::move(reader).finish();
+}
+
+}  // namespace assay::run

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of model weights, as Hugging Face and the tools around it lay it out.
+//
+//   model.safetensors.index.json    which shard holds which weight; may be missing
+//   model-00001-of-00002.safetensors ...          or pytorch_model*.bin, *.pth, *.pt of torch
+//   config.json                     ties and quantisation, when it is there
+#pragma once
+#include <string>
+
+#include "base/result.hpp"
+#include "run/run.hpp"
+
+namespace assay::run {
+
+/// Lists the weights of a folder; reads no payload. `node` of a record is the weight's name, and its
+/// role is Weight. What the index names and no shard holds is a record with `problem`; a shard that
+/// cannot be read is such a record for each of its names, or a warning when no index tells them.
+///
+/// The files are those of the index, else every *.safetensors in order of names, else every
+/// *.bin, *.pth and *.pt. Links are followed: a Hugging Face cache consists of them.
+///
+/// first_file_only   only the first of the files: what C5 read of my side
+/// properties        "tie_word_embeddings" and "checkpoint_format" of config.json, "index"
+/// errors   NotFound ("No .safetensors files found in the directory.") | Usage (no folder) |
+///          Permission | Io
+[[nodiscard]] Result<Run> open_checkpoint(const std::string& folder, bool first_file_only = false);
+
+}  // namespace assay::run
