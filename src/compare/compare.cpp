@@ -267,13 +267,17 @@ bool fill_from_digests(const TensorRecord& golden, const TensorRecord& mine, Row
 
 // ---- one pair of records ----
 
+const TensorRecord& golden_record(const Run& golden, const Run& mine, const RecordPair& pair) {
+  return (pair.golden_in_mine ? mine : golden).records[pair.golden];
+}
+
 class PairComparer {
  public:
   PairComparer(const Run& golden, const Run& mine, const CompareOptions& options)
       : golden_(golden), mine_(mine), options_(options), resident_(options.max_memory) {}
 
   Row compare(const RecordPair& pair, int jobs) {
-    const TensorRecord& golden = golden_.records[pair.golden];
+    const TensorRecord& golden = golden_record(golden_, mine_, pair);
     const TensorRecord& mine = mine_.records[pair.mine];
     Row row;
     row.token_id = mine.step;
@@ -580,7 +584,7 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
         continue;
       }
       const uint64_t bytes =
-          payload_bytes(golden.records[pair.golden]) + payload_bytes(mine.records[pair.mine]);
+          payload_bytes(golden_record(golden, mine, pair)) + payload_bytes(mine.records[pair.mine]);
       tasks.push_back({first->second, bytes > kLargePair});
     }
     Sheet sheet;

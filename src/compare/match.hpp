@@ -56,6 +56,9 @@ struct RecordPair {
   // What the path columns say instead of the record's own path; empty: that one.
   std::string golden_label = {};
   std::string mine_label = {};
+  /// `golden` is a record of mine: an operator that changes layout or precision only is held against
+  /// its own input.
+  bool golden_in_mine = false;
 };
 
 enum class Side : uint8_t { Golden, Mine };
