@@ -14,7 +14,9 @@
 
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
+#include "compare/match/torchair.hpp"
 #include "compare/match/tree.hpp"
+#include "compare/operand.hpp"
 #include "compare/resident.hpp"
 #include "tensor/convert.hpp"
 
@@ -209,6 +211,17 @@ void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
   if (row->metrics && row->metrics->state == PairState::Empty) add_note("empty", &row->note);
 }
 
+// The user's own metrics, for pairs that have the built-in ones.
+void run_algorithms(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
+                    Row* row) {
+  if (row->metrics->state != PairState::Compared) return;
+  for (const std::shared_ptr<Algorithm>& algorithm : options.algorithms) {
+    row->custom.push_back(algorithm->compute(golden, mine));
+    if (!row->custom.back().message.empty())
+      add_sentence(row->custom.back().message, &row->fail_reason);
+  }
+}
+
 void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                    int jobs, const Limit& limit, Row* row) {
   const bool msit = options.rules == MetricRules::Msit;
@@ -228,6 +241,7 @@ void compare_views(const TensorView& golden, const TensorView& mine, const Compa
   }
   add_notes(golden, mine, row);
   if (!row->comparable) return;
+  run_algorithms(golden, mine, options, row);
   row->identical = metrics.is_identical();
   if ((limit.atol || limit.rtol) && metrics.state == PairState::Compared &&
       !(metrics.max_absolute_error <= limit.atol.value_or(0))) {
@@ -276,22 +290,32 @@ class PairComparer {
   PairComparer(const Run& golden, const Run& mine, const CompareOptions& options)
       : golden_(golden), mine_(mine), options_(options), resident_(options.max_memory) {}
 
-  Row compare(const RecordPair& pair, int jobs) {
+  Row compare(const Matching& matching, const RecordPair& pair, int jobs) {
     const TensorRecord& golden = golden_record(golden_, mine_, pair);
     const TensorRecord& mine = mine_.records[pair.mine];
     Row row;
-    row.token_id = mine.step;
+    row.token_id = pair.token.value_or(mine.step);
     row.rank = mine.rank;
     row.order = mine.order;
     row.label = record_label(mine_, mine);
     row.matched_by = pair.reason;
+    row.confidence = pair.confidence;
     row.golden = describe_record(golden);
     row.mine = describe_record(mine);
+    if (!pair.golden_label.empty()) row.golden.path = pair.golden_label;
+    if (!pair.mine_label.empty()) row.mine.path = pair.mine_label;
     const std::string node = shared_node_name(mine_, mine.node);
-    if (options_.statistics) {
+    const Recipe* golden_recipe = recipe_of(matching, pair.golden_recipe, &row);
+    const Recipe* mine_recipe = recipe_of(matching, pair.mine_recipe, &row);
+    const bool is_plain = golden_recipe == nullptr && mine_recipe == nullptr;
+    const bool may_skip =
+        is_plain && options_.rules != MetricRules::Msit && options_.algorithms.empty();
+    if (options_.statistics && is_plain) {
       compare_statistics(golden, mine, &row);
-    } else if (options_.rules == MetricRules::Msit || !fill_from_digests(golden, mine, &row)) {
-      compare_bytes(golden, mine, node, jobs, &row);
+    } else if (options_.statistics) {
+      row.fail_reason = "statistics of several ranks or of a part are not known";
+    } else if (!may_skip || !fill_from_digests(golden, mine, &row)) {
+      compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, jobs, &row);
     }
     judge(limit_of(row, node), &row);
     if (pair.speculative && row.fail_reason == kShapeMismatch) row.filtered = true;
@@ -306,31 +330,66 @@ class PairComparer {
                      {row.golden.path, row.mine.path, node, row.mine.op_type, row.mine.dtype});
   }
 
-  std::optional<Tensor> load(const TensorRecord& record, std::string_view side, Row* row) const {
+  /// What one side of a pair is read from.
+  struct Source {
+    const Run& run;
+    const TensorRecord& record;
+    const Recipe* recipe = nullptr;  // nullptr: the record as it stands
+  };
+
+  static const Recipe* recipe_of(const Matching& matching, int32_t index, Row* row) {
+    if (index < 0) return nullptr;
+    const Recipe* recipe = &matching.recipes[static_cast<size_t>(index)];
+    if (!recipe->note.empty()) add_note(recipe->note, &row->note);
+    return recipe;
+  }
+
+  // True when the record has a file to read; otherwise the row says why not.
+  static bool has_file(const TensorRecord& record, std::string_view side, Row* row) {
     const auto refuse = [&](const std::string& why) { add_sentence(why, &row->fail_reason); };
     if (!record.bytes) {
       refuse(!record.problem.empty() ? std::string(side) + ": " + record.problem
              : record.stats ? std::string(side) + " holds statistics only; compare with --stats"
                             : std::string(side) + " has no data");
-      return std::nullopt;
+      return false;
     }
     struct stat info{};
     if (::stat(record.bytes->file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
       refuse(std::string(side) + "_data_path: " + record.bytes->file + " is not a file.");
-      return std::nullopt;
+      return false;
     }
-    Result<Tensor> tensor = run::load_tensor(record);
-    if (!tensor) {
-      refuse(tensor.error().describe());
-      return std::nullopt;
-    }
-    return *std::move(tensor);
+    return true;
   }
 
-  void compare_bytes(const TensorRecord& golden, const TensorRecord& mine, const std::string& node,
-                     int jobs, Row* row) {
-    const std::optional<Tensor> golden_tensor = load(golden, "golden", row);
-    const std::optional<Tensor> mine_tensor = load(mine, "my", row);
+  // other   shape of the tensor on the other side, where it is known
+  static std::optional<Tensor> load(const Source& source, const Dims* other, std::string_view side,
+                                    Row* row) {
+    if (!has_file(source.record, side, row)) return std::nullopt;
+    if (source.recipe != nullptr) {
+      for (const size_t i : source.recipe->records) {
+        if (&source.run.records[i] != &source.record && !has_file(source.run.records[i], side, row))
+          return std::nullopt;
+      }
+      Result<Tensor> tensor = load_operand(source.run, *source.recipe);
+      if (tensor) return *std::move(tensor);
+      add_sentence(tensor.error().describe(), &row->fail_reason);
+      return std::nullopt;
+    }
+    Result<PlainTensor> plain = load_plain(source.record, other);
+    if (!plain) {
+      add_sentence(plain.error().describe(), &row->fail_reason);
+      return std::nullopt;
+    }
+    if (!plain->note.empty()) add_note(plain->note, &row->note);
+    return std::move(plain->tensor);
+  }
+
+  void compare_bytes(const Source& golden, const Source& mine, const std::string& node, int jobs,
+                     Row* row) {
+    const Dims* mine_shape = mine.record.shape ? &*mine.record.shape : nullptr;
+    const std::optional<Tensor> golden_tensor = load(golden, mine_shape, "golden", row);
+    const Dims* golden_shape = golden_tensor ? &golden_tensor->view.shape : nullptr;
+    const std::optional<Tensor> mine_tensor = load(mine, golden_shape, "my", row);
     if (golden_tensor) describe_view(golden_tensor->view, &row->golden);
     if (mine_tensor) describe_view(mine_tensor->view, &row->mine);
     if (!golden_tensor || !mine_tensor) return;
@@ -346,10 +405,11 @@ class PairComparer {
   }
 
   // Statistics the capture took, or those of the tensor when it took none.
-  std::optional<stats::TensorStats> statistics_of(const TensorRecord& record, std::string_view side,
-                                                  SideSummary* summary, Row* row) {
+  std::optional<stats::TensorStats> statistics_of(const Run& run, const TensorRecord& record,
+                                                  std::string_view side, SideSummary* summary,
+                                                  Row* row) {
     if (record.stats) return record.stats;
-    const std::optional<Tensor> tensor = load(record, side, row);
+    const std::optional<Tensor> tensor = load({run, record}, nullptr, side, row);
     if (!tensor) return std::nullopt;
     const auto watch = resident_.watch(tensor->view.storage);
     describe_view(tensor->view, summary);
@@ -358,8 +418,8 @@ class PairComparer {
   }
 
   void compare_statistics(const TensorRecord& golden, const TensorRecord& mine, Row* row) {
-    const auto golden_stats = statistics_of(golden, "golden", &row->golden, row);
-    const auto mine_stats = statistics_of(mine, "my", &row->mine, row);
+    const auto golden_stats = statistics_of(golden_, golden, "golden", &row->golden, row);
+    const auto mine_stats = statistics_of(mine_, mine, "my", &row->mine, row);
     if (golden_stats) fill_statistics(*golden_stats, &row->golden);
     if (mine_stats) fill_statistics(*mine_stats, &row->mine);
     if (!golden_stats || !mine_stats) return;
@@ -540,8 +600,59 @@ void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* 
   judge(limit_for(options.limits, subject), row);
 }
 
-Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
-                                const CompareOptions& options) {
+namespace {
+
+/// A sheet before its rows are computed.
+struct PlannedSheet {
+  std::string name;
+  int rank = -1;
+  int graph = -1;
+  Matching matching;
+};
+
+MatchOptions match_options(const CompareOptions& options, Level level) {
+  MatchOptions match;
+  match.level = level;
+  match.msit = options.rules == MetricRules::Msit;
+  match.statistics = options.statistics;
+  match.token_map = options.token_map;
+  match.ranks = options.ranks;
+  match.explicit_pairs = options.explicit_pairs;
+  match.tables = &options.tables;
+  match.jobs = options.jobs;
+  match.interrupted = options.interrupted;
+  return match;
+}
+
+Result<std::vector<PlannedSheet>> plan_sheets(const Run& golden, const Run& mine,
+                                              const CompareOptions& options) {
+  std::vector<PlannedSheet> sheets;
+  if (is_torchair_pair(golden, mine)) {
+    ASSAY_TRY(std::vector<GraphMatching> graphs,
+              match_torchair(golden, mine, match_options(options, Level::Api)));
+    for (GraphMatching& graph : graphs) {
+      std::string name = "graph" + std::to_string(graph.graph);
+      if (graph.rank >= 0) name = "rank" + std::to_string(graph.rank) + " " + name;
+      sheets.push_back({name, graph.rank, graph.graph, std::move(graph.matching)});
+    }
+    return sheets;
+  }
+  for (const Level level : options.levels) {
+    ASSAY_TRY(Matching matching, match_runs(golden, mine, match_options(options, level)));
+    sheets.push_back({std::string(level_name(level)), -1, -1, std::move(matching)});
+  }
+  return sheets;
+}
+
+void append_new(const std::vector<std::string>& from, std::vector<std::string>* to) {
+  for (const std::string& text : from) {
+    if (std::find(to->begin(), to->end(), text) == to->end()) to->push_back(text);
+  }
+}
+
+Result<Comparison> compare_planned(const Run& golden, const Run& mine,
+                                   std::vector<PlannedSheet> planned,
+                                   const CompareOptions& options) {
   Comparison out;
   out.golden_path = golden.path;
   out.mine_path = mine.path;
@@ -552,8 +663,9 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   out.statistics = options.statistics;
   out.msit = options.rules == MetricRules::Msit;
   out.judged = !options.limits.empty();
-  out.warnings = golden.warnings;
-  out.warnings.insert(out.warnings.end(), mine.warnings.begin(), mine.warnings.end());
+  for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
+  append_new(golden.warnings, &out.warnings);
+  append_new(mine.warnings, &out.warnings);
 
   struct RowPlace {
     size_t sheet;
@@ -564,33 +676,33 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
     bool large;
   };
   std::vector<Task> tasks;
-  // A pair that several levels look at is compared once.
+  // A pair that several levels look at is compared once, unless a level looks at a part of it.
   std::map<std::pair<size_t, size_t>, RowPlace> first_row;
   std::vector<std::pair<RowPlace, RowPlace>> repeated;  // (done, copy of it)
-  for (const Level level : options.levels) {
-    ASSAY_TRY(Matching matching, match_runs(golden, mine,
-                                            {.level = level,
-                                             .msit = out.msit,
-                                             .statistics = options.statistics,
-                                             .token_map = options.token_map,
-                                             .ranks = options.ranks,
-                                             .explicit_pairs = options.explicit_pairs}));
-    for (size_t i = 0; i < matching.pairs.size(); ++i) {
-      const RecordPair& pair = matching.pairs[i];
-      const auto [first, is_new] =
-          first_row.try_emplace({pair.golden, pair.mine}, RowPlace{out.sheets.size(), i});
-      if (!is_new) {
-        repeated.emplace_back(first->second, RowPlace{out.sheets.size(), i});
-        continue;
+  for (PlannedSheet& plan : planned) {
+    append_new(plan.matching.warnings, &out.warnings);
+    append_new(plan.matching.notes, &out.notes);
+    for (size_t i = 0; i < plan.matching.pairs.size(); ++i) {
+      const RecordPair& pair = plan.matching.pairs[i];
+      const RowPlace place{out.sheets.size(), i};
+      const bool is_plain = pair.golden_recipe < 0 && pair.mine_recipe < 0;
+      if (is_plain && planned.size() > 1) {
+        const auto [first, is_new] = first_row.try_emplace({pair.golden, pair.mine}, place);
+        if (!is_new) {
+          repeated.emplace_back(first->second, place);
+          continue;
+        }
       }
       const uint64_t bytes =
           payload_bytes(golden_record(golden, mine, pair)) + payload_bytes(mine.records[pair.mine]);
-      tasks.push_back({first->second, bytes > kLargePair});
+      tasks.push_back({place, bytes > kLargePair});
     }
     Sheet sheet;
-    sheet.name = std::string(level_name(level));
-    sheet.rows.resize(matching.pairs.size());
-    sheet.matching = std::move(matching);
+    sheet.name = std::move(plan.name);
+    sheet.rank = plan.rank;
+    sheet.graph = plan.graph;
+    sheet.rows.resize(plan.matching.pairs.size());
+    sheet.matching = std::move(plan.matching);
     out.sheets.push_back(std::move(sheet));
   }
 
@@ -604,8 +716,8 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   const auto work = [&](const Task& task, unsigned inner_jobs) {
     if (is_interrupted()) return;
     Sheet& sheet = out.sheets[task.place.sheet];
-    sheet.rows[task.place.row] =
-        comparer.compare(sheet.matching.pairs[task.place.row], static_cast<int>(inner_jobs));
+    sheet.rows[task.place.row] = comparer.compare(
+        sheet.matching, sheet.matching.pairs[task.place.row], static_cast<int>(inner_jobs));
     if (!options.progress) return;
     const std::lock_guard lock(progress_mutex);
     options.progress(++done, tasks.size());
@@ -623,15 +735,52 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];
     row = out.sheets[done_place.sheet].rows[done_place.row];
-    row.matched_by = out.sheets[copy.sheet].matching.pairs[copy.row].reason;
+    const RecordPair& pair = out.sheets[copy.sheet].matching.pairs[copy.row];
+    row.matched_by = pair.reason;
+    row.confidence = pair.confidence;
   }
   int64_t data_id = 0;
   for (Sheet& sheet : out.sheets) {
-    for (Row& row : sheet.rows) row.data_id = data_id++;
+    for (size_t i = 0; i < sheet.rows.size(); ++i) {
+      const int64_t given = sheet.matching.pairs[i].data_id;
+      sheet.rows[i].data_id = given >= 0 ? given : data_id;
+      ++data_id;
+    }
+    // Several reports count each for itself; the sheets of one report go on counting.
+    if (sheet.graph >= 0) data_id = 0;
     if (out.msit) filter_like_msit(&sheet.rows);
   }
   out.compared_bytes = comparer.compared_bytes();
   return out;
+}
+
+}  // namespace
+
+Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
+                                const CompareOptions& options) {
+  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, options));
+  return compare_planned(golden, mine, std::move(sheets), options);
+}
+
+Result<Comparison> compare_manual(const run::ManualMapping& mapping,
+                                  const CompareOptions& options) {
+  PlannedSheet sheet;
+  sheet.name = "manual";
+  for (const run::ManualMapping::Pair& manual : mapping.pairs) {
+    RecordPair pair;
+    pair.golden = manual.golden;
+    pair.mine = manual.mine;
+    pair.reason = "dump_data";
+    pair.token = mapping.golden.records[manual.golden].step;
+    pair.data_id = manual.data_id;
+    sheet.matching.pairs.push_back(std::move(pair));
+  }
+  Matching& matching = sheet.matching;
+  matching.golden_candidates = matching.golden_matched = matching.pairs.size();
+  matching.mine_candidates = matching.mine_matched = matching.pairs.size();
+  std::vector<PlannedSheet> sheets;
+  sheets.push_back(std::move(sheet));
+  return compare_planned(mapping.golden, mapping.mine, std::move(sheets), options);
 }
 
 }  // namespace assay::compare

@@ -12,6 +12,7 @@
 #include "compare/limits.hpp"
 #include "compare/match.hpp"
 #include "compare/metrics.hpp"
+#include "run/manual_mapping.hpp"
 
 namespace assay::compare {
 
@@ -63,7 +64,9 @@ struct Row {
 };
 
 struct Sheet {
-  std::string name;  // "layer", "module", "api"
+  std::string name;  // "layer", "module", "api", "weights", "manual"; of graph mode "rank0 graph1"
+  int rank = -1;     // graph mode: of this report; -1: the dump has no ranks
+  int graph = -1;    // graph mode: place among the graphs; -1 in other modes
   Matching matching;
   std::vector<Row> rows;  // in execution order of mine
 };
@@ -75,6 +78,7 @@ struct CompareOptions {
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
   std::vector<ExplicitPair> explicit_pairs;
+  MappingTables tables = builtin_tables();
   Limits limits;
   std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
   int jobs = 0;                                        // <= 0: one per core
@@ -100,6 +104,7 @@ struct Comparison {
   std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders
+  std::vector<std::string> notes;     // what was aligned and what one side lacks as a whole
   uint64_t compared_bytes = 0;        // payload of both sides
 
   /// Of pairs of tensors, each once however many sheets show it.
@@ -142,5 +147,9 @@ void filter_like_msit(std::vector<Row>* rows);
 /// cannot be read becomes a row with its reason. errors  of match_runs(); "interrupted" (Usage)
 [[nodiscard]] Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                               const CompareOptions& options);
+
+/// Compares the pairs that the user named with dump_data(); one sheet "manual".
+[[nodiscard]] Result<Comparison> compare_manual(const run::ManualMapping& mapping,
+                                                const CompareOptions& options);
 
 }  // namespace assay::compare

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "compare/match.hpp"
-
 namespace assay::compare {
 namespace {
 
@@ -92,32 +90,6 @@ Result<std::vector<LimitRule>> parse_limit_rules(std::string_view text) {
     rules.push_back(std::move(rule));
   }
   return rules;
-}
-
-Result<std::vector<ExplicitPair>> parse_explicit_pairs(std::string_view text) {
-  ASSAY_TRY(const json list, parse_list(text));
-  std::vector<ExplicitPair> pairs;
-  for (const json& entry : list) {
-    const std::string where = "entry " + std::to_string(pairs.size());
-    ExplicitPair pair;
-    for (const auto& [key, value] : entry.items()) {
-      if (key == "slice" || (key == "reduce" && value != "none")) {
-        return fail(Errc::Unsupported, where + ": '" + key + "' is not available yet");
-      }
-      if (key == "reduce") continue;
-      if ((key != "golden" && key != "my") || !value.is_string()) {
-        return fail(
-            Errc::Invalid,
-            where + ": expected \"golden\" and \"my\" with a text each, found '" + key + "'");
-      }
-      (key == "golden" ? pair.golden : pair.mine) = value.get<std::string>();
-    }
-    if (pair.golden.empty() || pair.mine.empty()) {
-      return fail(Errc::Invalid, where + ": needs \"golden\" and \"my\"");
-    }
-    pairs.push_back(std::move(pair));
-  }
-  return pairs;
 }
 
 }  // namespace assay::compare

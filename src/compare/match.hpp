@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tensor of one run belongs to which tensor of the other, and what was left alone and why.
-// Rules between two module trees: match/torch_policies.hpp; new layouts add a file there.
+// Rules between two trees: match/policies.hpp and mapping_tables.json; what they leave: match/by_value.hpp.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/result.hpp"
+#include "compare/match/mapping_tables.hpp"
+#include "compare/match/tokens.hpp"
 #include "compare/operand.hpp"
 #include "run/run.hpp"
 
@@ -21,10 +25,16 @@ enum class Level : uint8_t { Layer, Module, Api };
 struct ExplicitPair {
   std::string golden;
   std::string mine;
+  std::vector<Step> golden_steps = {};  // "slice": what of golden corresponds to mine
+  std::vector<Step> mine_steps = {};    // "my_slice"
+  /// How the ranks of the side that has more of them become one; nothing: found out.
+  std::optional<Merge> merge = {};
+  int axis = 0;
 };
 
-/// Reads the JSON list of {"golden": ..., "my": ...} of --map.
-/// errors  Invalid (with the entry) | Unsupported ("slice" and "reduce" are not available yet)
+/// Reads the JSON list of {"golden": ..., "my": ..., "slice": "[:, -1]", "my_slice": ..., "reduce":
+/// "none" | "cat:1" | "sum" | "pick"} of --map.
+/// errors  Invalid (with the entry)
 [[nodiscard]] Result<std::vector<ExplicitPair>> parse_explicit_pairs(std::string_view text);
 
 struct MatchOptions {
@@ -37,6 +47,11 @@ struct MatchOptions {
   std::vector<std::pair<int64_t, int64_t>> token_map = {};  // (golden, mine); empty: equal ids
   std::vector<int> ranks = {};                              // empty: all that both sides have
   std::vector<ExplicitPair> explicit_pairs = {};            // win over every rule
+  const MappingTables* tables = nullptr;                    // nullptr: the shipped ones
+  /// Look at values where names and tables say nothing. Reads tensors.
+  bool by_value = true;
+  int jobs = 0;
+  const std::atomic<bool>* interrupted = nullptr;
 };
 
 /// Indices into the records of the two runs.
@@ -53,6 +68,8 @@ struct RecordPair {
   int32_t golden_recipe = -1;
   int32_t mine_recipe = -1;
   int64_t data_id = -1;  // given by the user's metadata; -1: counted
+  /// The row's token id, kWarmupToken for a warm-up run of ATB; nothing: the step of mine.
+  std::optional<int64_t> token = {};
   // What the path columns say instead of the record's own path; empty: that one.
   std::string golden_label = {};
   std::string mine_label = {};
@@ -82,12 +99,15 @@ struct Matching {
   std::string golden_layer_type;  // empty when the tree has no repeated block
   std::string mine_layer_type;
   std::vector<std::string> warnings;
+  /// What was left out or found out as a whole, one sentence each: a rank or token of one side only,
+  /// a warm-up run, ranks that were put together.
+  std::vector<std::string> notes;
 
   /// Share of both sides' candidates that are in a pair, [0, 100]; 100 when there is none.
   [[nodiscard]] double coverage_percent() const;
 };
 
-/// True when both runs are trees of modules, so that levels mean something.
+/// True when both runs are trees of modules or operations, so that levels mean something.
 [[nodiscard]] bool have_levels(const run::Run& golden, const run::Run& mine);
 
 /// errors  Usage (the tokens or ranks of the two sides have nothing in common, an explicit pair

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "compare/match/torch_policies.hpp"
+#include "compare/match/policies.hpp"
 #include "compare/match/tree.hpp"
 
 namespace assay::compare {
@@ -82,15 +82,15 @@ std::vector<std::string> texts(const Matching& matching, const run::Run& golden,
 }
 
 TEST(FindLayers, TakesTheFrequentTypeBelowTheFirstNodeWithMoreThanTenChildren) {
-  const Tree tree = flatten_tree(llama_run(12));
+  const Tree tree = trees_of(llama_run(12)).front();
   const Layers layers = find_layers(tree, false);
   EXPECT_EQ(layers.type, "LlamaDecoderLayer");
   ASSERT_EQ(layers.nodes.size(), 12u);
-  EXPECT_EQ(tree.full_name(layers.nodes[11]), "root.model.layers.11");
+  EXPECT_EQ(tree.at(layers.nodes[11]).path, "root.model.layers.11");
 }
 
 TEST(FindLayers, LeavesModelsOfTenLayersAloneUnlessShortModelsAreAllowed) {
-  const Tree tree = flatten_tree(llama_run(10));
+  const Tree tree = trees_of(llama_run(10)).front();
   EXPECT_TRUE(find_layers(tree, false).nodes.empty());
   EXPECT_EQ(find_layers(tree, true).nodes.size(), 10u);
 }
@@ -102,7 +102,7 @@ TEST(FindLayers, EndsTheSearchWhereManyChildrenHaveNoCommonType) {
     root.children.push_back({"root.a" + std::to_string(i), "T" + std::to_string(i), {}, {}});
   root.children[0].children = llama(12).children[0].children[1].children;
   const run::Run run = make_run({}, root);
-  EXPECT_TRUE(find_layers(flatten_tree(run), false).type.empty());
+  EXPECT_TRUE(find_layers(trees_of(run).front(), false).type.empty());
 }
 
 TEST(MatchRuns, PairsLayersInOrderAtLayerLevel) {
@@ -170,11 +170,11 @@ TEST(MatchRuns, SortsOutputNamesAsTextLikeTheOriginal) {
       make_run({output(layer, "3"), output(layer, "4"), output(layer, "20")}, tree);
   const auto matching = match_runs(golden, mine, {.level = Level::Layer, .msit = true});
   ASSERT_TRUE(matching);
-  // As text: 1, 10, 2 and 20, 3, 4. Rows stand in the order of mine: 3, 4, 20.
+  // As text: 1, 10, 2 and 20, 3, 4.
   EXPECT_EQ(
       texts(*matching, golden, mine),
-      (std::vector<std::string>{layer + ":10 -> " + layer + ":3", layer + ":2 -> " + layer + ":4",
-                                layer + ":1 -> " + layer + ":20"}));
+      (std::vector<std::string>{layer + ":1 -> " + layer + ":20", layer + ":10 -> " + layer + ":3",
+                                layer + ":2 -> " + layer + ":4"}));
 }
 
 TEST(MatchRuns, PairsLeftoverSlotsByPosition) {
