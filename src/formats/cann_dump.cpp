@@ -603,6 +603,25 @@ std::vector<Untiling> untilings(const CannTensor& tensor, const Dims& original) 
   }
 }
 
+/// Formats whose elements do not lie in the order of their logical axes.
+bool is_tiled(int32_t format) {
+  constexpr std::array<int32_t, 12> kTiled = {kNc1hwc0,   kFractalZ,   5,           6,
+                                              kC1hwnc0,   kNc1hwc0C04, 13,          kFractalZz,
+                                              kFractalNz, kNdc1hwc0,   kFractalZ3d, 39};
+  return std::find(kTiled.begin(), kTiled.end(), format) != kTiled.end();
+}
+
+/// Nothing: the tensor stays as it is stored.
+std::optional<Untiling> choose_untiling(const CannTensor& tensor, const TensorView& stored) {
+  if (!tensor.original_shape || *tensor.original_shape == tensor.shape ||
+      stored.element_count() == 0 || info(stored.dtype).element_bits < 8)
+    return std::nullopt;
+  for (Untiling& untiling : untilings(tensor, *tensor.original_shape)) {
+    if (fits(untiling, *tensor.original_shape)) return std::move(untiling);
+  }
+  return std::nullopt;
+}
+
 /// For index i of an original axis: where its elements start, in elements of the stored tensor.
 std::vector<int64_t> axis_offsets(const Untiling& untiling, size_t axis, int64_t size) {
   const Dims strides = contiguous_strides(untiling.stored);
@@ -827,17 +846,20 @@ Result<TensorView> cann_stored_view(const CannTensor& tensor) {
   return make_view(*dtype, shape, tensor.data);
 }
 
+Result<CannHeader> cann_header(const CannTensor& tensor) {
+  if (tensor.problem.empty() && tensor.data_type == kUint1Type)
+    return CannHeader{DType::UInt8, tensor.shape, false};
+  ASSAY_TRY(const TensorView stored, cann_stored_view(tensor));
+  if (choose_untiling(tensor, stored))
+    return CannHeader{stored.dtype, *tensor.original_shape, false};
+  return CannHeader{stored.dtype, stored.shape, is_tiled(tensor.format)};
+}
+
 Result<Tensor> cann_tensor(const CannTensor& tensor) {
   if (tensor.problem.empty() && tensor.data_type == kUint1Type) return unpack_bits(tensor);
   ASSAY_TRY(const TensorView stored, cann_stored_view(tensor));
-  const bool as_stored = !tensor.original_shape || *tensor.original_shape == tensor.shape ||
-                         stored.element_count() == 0 || info(stored.dtype).element_bits < 8;
-  if (!as_stored) {
-    for (const Untiling& untiling : untilings(tensor, *tensor.original_shape)) {
-      if (fits(untiling, *tensor.original_shape))
-        return untile(stored, untiling, *tensor.original_shape);
-    }
-  }
+  if (const auto untiling = choose_untiling(tensor, stored))
+    return untile(stored, *untiling, *tensor.original_shape);
   return Tensor{stored, nullptr};
 }
 

@@ -99,6 +99,15 @@ inline constexpr size_t kMaxCannOperands = 1 << 16;  // of each kind
 ///           TooLarge
 [[nodiscard]] Result<Tensor> cann_tensor(const CannTensor& tensor);
 
+/// What cann_tensor() gives, without reading the bytes.
+struct CannHeader {
+  DType dtype = DType::Float32;
+  Dims shape;
+  bool tiled = false;  // still in its stored, tiled order
+};
+/// errors  as cann_tensor()
+[[nodiscard]] Result<CannHeader> cann_header(const CannTensor& tensor);
+
 /// The tensor as it lies in the file. errors  as cann_tensor()
 [[nodiscard]] Result<TensorView> cann_stored_view(const CannTensor& tensor);
 

@@ -10,7 +10,9 @@
 #include <mutex>
 
 #include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
 #include "formats/atb_bin.hpp"
+#include "formats/cann_dump.hpp"
 #include "formats/detect.hpp"
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"
@@ -91,7 +93,19 @@ class NpzContainer : public Container {
     for (const formats::ZipEntry& entry : archive_->entries) {
       if (member_name(entry.name) == member) return in_file(file_.path(), read_entry(entry));
     }
-    return fail(no_member(file_.path(), member));
+    // "inputs.2" is element 2 of the first axis of "inputs".
+    const size_t dot = member.rfind('.');
+    const auto index = dot == std::string::npos
+                           ? std::nullopt
+                           : parse_number<int64_t>(std::string_view(member).substr(dot + 1));
+    if (!index) return fail(no_member(file_.path(), member));
+    ASSAY_TRY(Tensor whole, tensor(member.substr(0, dot)));
+    if (whole.view.shape.empty() || *index < 0 || *index >= whole.view.shape[0])
+      return fail(no_member(file_.path(), member));
+    ASSAY_TRY(whole.view, make_view(whole.view.dtype, Dims(whole.view.shape.span().subspan(1)),
+                                    Dims(whole.view.strides.span().subspan(1)), whole.view.storage,
+                                    whole.view.offset_elements + *index * whole.view.strides[0]));
+    return whole;
   }
   ByteSpan bytes() const override { return file_.bytes(); }
 
@@ -229,6 +243,90 @@ class AtbContainer : public Container {
   Result<formats::AtbBin> record_;  // borrows the mapping
 };
 
+/// The operands of one operator of CANN's graph engine: "inputs.0", "outputs.1", "buffers.0",
+/// "workspaces.0".
+class CannContainer : public Container {
+ public:
+  explicit CannContainer(MappedFile file)
+      : file_(std::move(file)), dump_(formats::read_cann_dump(file_.bytes())) {}
+  Result<std::vector<TensorRecord>> list() const override {
+    if (!dump_) return fail(in_file(file_.path(), dump_).error());
+    std::vector<TensorRecord> records;
+    append_tensors(dump_->inputs, "inputs.", Role::Input, &records);
+    append_tensors(dump_->outputs, "outputs.", Role::Output, &records);
+    append_buffers(dump_->buffers, "buffers.", &records);
+    append_buffers(dump_->workspaces, "workspaces.", &records);
+    return records;
+  }
+  Result<Tensor> tensor(const std::string& member) const override {
+    if (!dump_) return fail(in_file(file_.path(), dump_).error());
+    const size_t dot = member.find('.');
+    const std::string_view list = std::string_view(member).substr(0, dot);
+    const auto index = dot == std::string::npos
+                           ? std::nullopt
+                           : parse_number<size_t>(std::string_view(member).substr(dot + 1));
+    Result<Tensor> found = fail(no_member(file_.path(), member));
+    if (index && (list == "inputs" || list == "outputs")) {
+      const auto& tensors = list == "inputs" ? dump_->inputs : dump_->outputs;
+      if (*index < tensors.size()) found = formats::cann_tensor(tensors[*index]);
+    } else if (index && (list == "buffers" || list == "workspaces")) {
+      const auto& buffers = list == "buffers" ? dump_->buffers : dump_->workspaces;
+      if (*index < buffers.size()) found = bytes_of(buffers[*index]);
+    }
+    if (!found) return in_file(file_.path(), std::move(found));
+    if (found->owner == nullptr) found->owner = std::make_shared<const MappedFile>(file_);
+    return found;
+  }
+  ByteSpan bytes() const override { return file_.bytes(); }
+
+ private:
+  void append_tensors(const std::vector<formats::CannTensor>& tensors, const std::string& prefix,
+                      Role role, std::vector<TensorRecord>* records) const {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      TensorRecord record = member_record(file_.path(), prefix + std::to_string(i));
+      record.node = dump_->op_name;
+      record.role = role;
+      if (const auto header = formats::cann_header(tensors[i])) {
+        record.dtype = header->dtype;
+        record.shape = header->shape;
+        record.strides = contiguous_strides(header->shape);
+        if (header->tiled)
+          record.memory_format = lower(formats::cann_format_name(tensors[i].format));
+      } else {
+        record.problem = in_file(file_.path(), header).error().describe();
+      }
+      records->push_back(std::move(record));
+    }
+  }
+  void append_buffers(const std::vector<formats::CannBuffer>& buffers, const std::string& prefix,
+                      std::vector<TensorRecord>* records) const {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      TensorRecord record = member_record(file_.path(), prefix + std::to_string(i));
+      record.node = dump_->op_name;
+      record.role = Role::Buffer;
+      if (const auto content = bytes_of(buffers[i])) {
+        set_header(content->view, &record);
+      } else {
+        record.problem = in_file(file_.path(), content).error().describe();
+      }
+      records->push_back(std::move(record));
+    }
+  }
+  static Result<Tensor> bytes_of(const formats::CannBuffer& buffer) {
+    if (!buffer.problem.empty()) return fail(Errc::Truncated, buffer.problem);
+    ASSAY_TRY(const TensorView view,
+              make_view(DType::UInt8, Dims{static_cast<int64_t>(buffer.data.size())}, buffer.data));
+    return Tensor{view, nullptr};
+  }
+  static std::string lower(std::string text) {
+    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return text;
+  }
+
+  MappedFile file_;
+  Result<formats::CannDump> dump_;  // borrows the mapping
+};
+
 /// A file that holds bytes somebody else has located: a step file whose header was never written,
 /// or a kind that cannot be read.
 class OpaqueContainer : public Container {
@@ -269,6 +367,8 @@ std::shared_ptr<const Container> make_container(MappedFile file) {
       return std::make_shared<PthContainer>(std::move(file));
     case FileKind::AtbBin:
       return std::make_shared<AtbContainer>(std::move(file));
+    case FileKind::CannDump:
+      return std::make_shared<CannContainer>(std::move(file));
     default:
       return std::make_shared<OpaqueContainer>(std::move(file), kind);
   }

@@ -19,7 +19,8 @@ class Container {
  public:
   virtual ~Container() = default;
   /// One record a tensor or value with slot (the member's name), bytes, and what the header says;
-  /// `problem` for a member that cannot be used. Rank, step, node and role are the caller's.
+  /// `problem` for a member that cannot be used. Rank and step are the caller's, node and role too
+  /// but in a CANN dump, which names its operator and its inputs and outputs.
   [[nodiscard]] virtual Result<std::vector<TensorRecord>> list() const = 0;
   /// errors  NotFound: no such member | of the format's reader
   [[nodiscard]] virtual Result<Tensor> tensor(const std::string& member) const = 0;
