@@ -190,6 +190,8 @@ Result<Grid> make_grid(Codes values, const Dims& shape, const Dims& weight, Fit 
     return fail(Errc::Invalid, std::string(what) + " has shape " + shape_text(shape) +
                                    ", which does not fit a weight of shape " + shape_text(weight));
   }
+  // Entries are numbered along the weight's axes, which may be more than the tensor's own.
+  if (grid.values.bits == 0) grid.values.columns = grid.row_size();
   return grid;
 }
 

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/python_algorithms.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/file_descriptor.hpp"
+#include "base/numbers.hpp"
+#include "compare/scratch_tensor.hpp"
+#include "tensor/convert.hpp"
+
+extern "C" char** environ;
+
+namespace assay::compare {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kDefaultTimeoutSeconds = 600;
+constexpr int kMaxFailures = 3;                      // in a row; then no further process is started
+constexpr size_t kMaxAnswerBytes = 1 << 20;          // an answer is one number and one sentence
+constexpr int64_t kBlockValues = 65536;              // converted and written at a time
+constexpr auto kPatience = std::chrono::seconds(2);  // for a process that was told to end
+
+std::string python_interpreter() {
+  if (const char* named = std::getenv("ASSAY_PYTHON"); named != nullptr && *named != '\0') {
+    return named;
+  }
+  char self[PATH_MAX];
+  const ssize_t size = ::readlink("/proc/self/exe", self, sizeof(self) - 1);
+  if (size > 0) {
+    self[size] = '\0';
+    std::string beside(self);
+    beside.resize(beside.rfind('/') + 1);
+    beside += "python3";
+    if (::access(beside.c_str(), X_OK) == 0) return beside;
+  }
+  return "python3";
+}
+
+int timeout_seconds() {
+  const char* named = std::getenv("ASSAY_ALGORITHM_TIMEOUT");
+  const auto seconds = parse_number<int>(named == nullptr ? "" : named);
+  return seconds && *seconds > 0 ? *seconds : kDefaultTimeoutSeconds;
+}
+
+// A file that both processes can see. Memory when no folder for temporary files can be written.
+Result<int> open_shared_file() {
+  if (const Result<int> file = open_unlinked_file()) return *file;
+  const int memory = ::memfd_create("assay-pair", MFD_CLOEXEC);
+  if (memory < 0) return fail(errno_error(errno, "create", "shared memory"));
+  return memory;
+}
+
+Status write_floats(int fd, const TensorView& view) {
+  const int64_t per_element = values_per_element(view.dtype);
+  const int64_t elements = view.element_count();
+  const int64_t step = std::max<int64_t>(1, kBlockValues / std::max<int64_t>(1, per_element));
+  std::vector<double> values;
+  std::vector<float> floats;
+  off_t offset = 0;
+  for (int64_t first = 0; first < elements; first += step) {
+    values.resize(static_cast<size_t>(std::min(step, elements - first) * per_element));
+    read_values(view, first, std::min(step, elements - first), values);
+    floats.assign(values.begin(), values.end());
+    ByteSpan left = std::as_bytes(std::span<const float>(floats));
+    while (!left.empty()) {
+      const ssize_t written = ::pwrite(fd, left.data(), left.size(), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return fail(errno_error(errno, "write", "a temporary file"));
+      left = left.subspan(static_cast<size_t>(written));
+      offset += written;
+    }
+  }
+  return {};
+}
+
+int64_t value_count(const TensorView& view) {
+  return view.element_count() * values_per_element(view.dtype);
+}
+
+std::string exit_text(int status) {
+  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+  return "exit status " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+// ---- the process ----
+
+class PythonHost {
+ public:
+  ~PythonHost() { stop(); }
+
+  /// Loads a function, now and into every later process. Returns its index.
+  Result<size_t> load(json request) {
+    const std::lock_guard lock(mutex_);
+    ASSAY_TRY_STATUS(ensure_running());
+    ASSAY_TRY_STATUS(load_into_process(request));
+    functions_.push_back(std::move(request));
+    return functions_.size() - 1;
+  }
+
+  AlgorithmValue call(size_t index, const TensorView& golden, const TensorView& mine) {
+    const std::lock_guard lock(mutex_);
+    const std::string name = functions_[index].at("function").get<std::string>();
+    if (failures_ >= kMaxFailures) {
+      return {{},
+              name + ": switched off after " + std::to_string(kMaxFailures) +
+                  " failures of its Python process in a row."};
+    }
+    const Result<json> answer = call_process(index, golden, mine);
+    if (!answer) return {{}, name + ": " + answer.error().message + "."};
+    failures_ = 0;
+    return value_of(*answer);
+  }
+
+ private:
+  static AlgorithmValue value_of(const json& answer) {
+    AlgorithmValue out;
+    if (const auto error = answer.find("error"); error != answer.end()) {
+      out.message = error->get<std::string>();
+      return out;
+    }
+    const std::string type = answer.value("type", "");
+    const std::string text = answer.value("value", "");
+    out.message = answer.value("message", "");
+    if (type == "float") {
+      out.value = std::strtod(text.c_str(), nullptr);
+    } else if (const auto integer = parse_number<int64_t>(text); type == "int" && integer) {
+      out.value = *integer;
+    } else {
+      out.value = text;
+    }
+    return out;
+  }
+
+  Result<json> call_process(size_t index, const TensorView& golden, const TensorView& mine) {
+    ASSAY_TRY_STATUS(ensure_running());
+    ASSAY_TRY_STATUS(write_floats(golden_file_->get(), golden));
+    ASSAY_TRY_STATUS(write_floats(mine_file_->get(), mine));
+    return exchange(
+        {{"call", index}, {"golden", value_count(golden)}, {"mine", value_count(mine)}});
+  }
+
+  Status load_into_process(const json& request) {
+    ASSAY_TRY(const json answer, exchange(request));
+    if (const auto error = answer.find("error"); error != answer.end()) {
+      return fail(Errc::Invalid, error->get<std::string>());
+    }
+    return {};
+  }
+
+  /// Starts a process when none runs, with everything loaded that was.
+  Status ensure_running() {
+    if (process_ > 0) return {};
+    ASSAY_TRY_STATUS(start());
+    for (const json& request : functions_) ASSAY_TRY_STATUS(load_into_process(request));
+    return {};
+  }
+
+  Status start() {
+    if (!golden_file_) {
+      ASSAY_TRY(const int golden, open_shared_file());
+      golden_file_.emplace(golden);
+      ASSAY_TRY(const int mine, open_shared_file());
+      mine_file_.emplace(mine);
+    }
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+      return fail(errno_error(errno, "create", "a socket pair"));
+    }
+    socket_.emplace(pair[0]);
+    const FileDescriptor theirs(pair[1]);
+    buffer_.clear();
+    return spawn(theirs.get());
+  }
+
+  Status spawn(int socket) {
+    // Copies above the numbers that the child gets them as.
+    constexpr int kFirst = 3;
+    constexpr int kAbove = 16;
+    std::array<int, 3> sources = {socket, golden_file_->get(), mine_file_->get()};
+    std::array<std::optional<FileDescriptor>, 3> copies;
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      copies[i].emplace(::fcntl(sources[i], F_DUPFD_CLOEXEC, kAbove));
+      ::posix_spawn_file_actions_adddup2(&actions, copies[i]->get(), kFirst + static_cast<int>(i));
+    }
+    std::string interpreter = python_interpreter();
+    std::string script = kAlgorithmHost;
+    std::string options[] = {"-c", "3", "4", "5"};
+    char* arguments[] = {interpreter.data(), options[0].data(), script.data(), options[1].data(),
+                         options[2].data(),  options[3].data(), nullptr};
+    const int result =
+        ::posix_spawnp(&process_, interpreter.c_str(), &actions, nullptr, arguments, environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (result == 0) return {};
+    process_ = -1;
+    Error error = errno_error(result, "start", interpreter);
+    error.message += "; custom algorithms need a Python, name one in ASSAY_PYTHON";
+    return fail(std::move(error));
+  }
+
+  /// One request and its answer. A process that does not answer is ended.
+  Result<json> exchange(const json& request) {
+    const Result<std::string> line = exchange_lines(request.dump() + "\n");
+    if (!line) {
+      ++failures_;
+      return fail(line.error());
+    }
+    json answer = json::parse(*line, nullptr, /*allow_exceptions=*/false);
+    if (answer.is_object()) return answer;
+    ++failures_;
+    kill_process();
+    return fail(Errc::Invalid, "the Python process gave an answer that is none");
+  }
+
+  Result<std::string> exchange_lines(std::string_view request) {
+    while (!request.empty()) {
+      const ssize_t sent = ::send(socket_->get(), request.data(), request.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent <= 0) return fail(Errc::Io, ended_sentence());
+      request.remove_prefix(static_cast<size_t>(sent));
+    }
+    const int seconds = timeout_seconds();
+    const auto deadline = Clock::now() + std::chrono::seconds(seconds);
+    while (true) {
+      if (const size_t end = buffer_.find('\n'); end != std::string::npos) {
+        std::string line = buffer_.substr(0, end);
+        buffer_.erase(0, end + 1);
+        return line;
+      }
+      if (buffer_.size() > kMaxAnswerBytes) {
+        kill_process();
+        return fail(Errc::TooLarge, "the Python process gave an answer that is too long");
+      }
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      pollfd wait{socket_->get(), POLLIN, 0};
+      const int ready =
+          left <= 0 ? 0 : ::poll(&wait, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX)));
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) {
+        kill_process();
+        return fail(Errc::Io, "gave no answer within " + std::to_string(seconds) +
+                                  " s, its Python process was ended");
+      }
+      char block[4096];
+      const ssize_t size = ::recv(socket_->get(), block, sizeof(block), 0);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) return fail(Errc::Io, ended_sentence());
+      buffer_.append(block, static_cast<size_t>(size));
+    }
+  }
+
+  /// Takes leave of a process that closed its end.
+  std::string ended_sentence() {
+    socket_.reset();
+    const int status = wait_or_kill();
+    return "the Python process ended with " + exit_text(status);
+  }
+
+  void kill_process() {
+    socket_.reset();
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    wait_blocking();
+  }
+
+  void stop() {
+    socket_.reset();  // its loop ends with the stream
+    if (process_ > 0) wait_or_kill();
+  }
+
+  int wait_blocking() {
+    int status = 0;
+    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    }
+    process_ = -1;
+    return status;
+  }
+
+  int wait_or_kill() {
+    const auto deadline = Clock::now() + kPatience;
+    int status = 0;
+    while (Clock::now() < deadline) {
+      const pid_t done = ::waitpid(process_, &status, WNOHANG);
+      if (done == process_ || (done < 0 && errno != EINTR)) {
+        process_ = -1;
+        return status;
+      }
+      ::poll(nullptr, 0, 1);
+    }
+    ::kill(process_, SIGKILL);
+    return wait_blocking();
+  }
+
+  std::mutex mutex_;
+  std::vector<json> functions_;  // the requests that load them
+  // Never shrunk: a function may have kept an array, and reading behind the end of a file is fatal.
+  std::optional<FileDescriptor> golden_file_;
+  std::optional<FileDescriptor> mine_file_;
+  std::optional<FileDescriptor> socket_;
+  std::string buffer_;  // received, not yet a line
+  pid_t process_ = -1;
+  int failures_ = 0;
+};
+
+namespace {
+
+class PythonAlgorithm : public Algorithm {
+ public:
+  PythonAlgorithm(std::shared_ptr<PythonHost> host, size_t index, std::string name)
+      : host_(std::move(host)), index_(index), name_(std::move(name)) {}
+  const std::string& name() const override { return name_; }
+  AlgorithmValue compute(const TensorView& golden, const TensorView& mine) override {
+    return host_->call(index_, golden, mine);
+  }
+
+ private:
+  std::shared_ptr<PythonHost> host_;
+  size_t index_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::shared_ptr<PythonHost> make_python_host() { return std::make_shared<PythonHost>(); }
+
+Result<std::shared_ptr<Algorithm>> load_python_algorithm(const std::shared_ptr<PythonHost>& host,
+                                                         const std::string& path,
+                                                         const std::string& directory,
+                                                         const std::string& function,
+                                                         const std::string& spec) {
+  ASSAY_TRY(
+      const size_t index,
+      host->load(
+          {{"load", path}, {"directory", directory}, {"function", function}, {"spec", spec}}));
+  return std::make_shared<PythonAlgorithm>(host, index, function);
+}
+
+}  // namespace assay::compare
