@@ -213,7 +213,25 @@ class Matcher {
         prompt_in_step = 1;  // what warms up is not the prompt
       }
     }
-    return detect_token_table(steps, prompt_in_step);
+    return detect_token_table(steps, prompt_in_step, decoder_goes_on(side, rank));
+  }
+
+  // Whether the decoder's run 1 is the step after run 0: its sequence is longer by one.
+  static int decoder_goes_on(const MatchSide& side, int rank) {
+    std::array<std::optional<int64_t>, 2> lengths;
+    for (const int64_t step : {0, 1}) {
+      for (const auto& [name, records] : side.nodes_at({rank, step, 1})) {
+        if (!name.ends_with("_PagedAttentionOperation")) continue;
+        for (const size_t i : records) {
+          const TensorRecord& record = side.run.records[i];
+          if (record.role == Role::Input && record.slot == "4")  // context lengths
+            lengths[static_cast<size_t>(step)] = integer_value(record);
+        }
+        break;
+      }
+    }
+    if (!lengths[0] || !lengths[1]) return -1;
+    return *lengths[1] == *lengths[0] + 1 ? 1 : 0;
   }
 
   std::vector<TokenPlace> places_of(MatchSide& side, TokenTable table) {
@@ -524,12 +542,11 @@ class Matcher {
     if (!g || !m) return false;
     if (*g == *m) return true;
     if (!may_merge_ || *g <= 0 || *m <= 0) return false;
-    const auto more =
-        static_cast<int64_t>(std::max(groups_.front().golden.size(), groups_.front().mine.size()));
-    const auto less =
-        static_cast<int64_t>(std::min(groups_.front().golden.size(), groups_.front().mine.size()));
-    const int64_t ratio = more / less;
-    return *g == *m * ratio || *m == *g * ratio;
+    // The shards are on the side with more ranks.
+    const auto golden_ranks = static_cast<int64_t>(groups_.front().golden.size());
+    const auto mine_ranks = static_cast<int64_t>(groups_.front().mine.size());
+    return golden_ranks < mine_ranks ? *g == *m * (mine_ranks / golden_ranks)
+                                     : *m == *g * (golden_ranks / mine_ranks);
   }
 
   // ---- rules between trees ----

@@ -34,6 +34,9 @@ int64_t token_of(TokenTable table, int64_t step, int part) {
       if (step == 0) return kWarmupToken;
       if (step == 1) return part == 0 ? 0 : 1;
       break;
+    case TokenTable::PromptWarmUp:
+      if (part > 0) return step + 1;
+      return step == 0 ? kWarmupToken : step - 1;
   }
   return step;
 }
@@ -48,6 +51,9 @@ std::string table_text(TokenTable table) {
       return "no warm-up: run 0 holds tokens 0 and 1, run n token n + 1";
     case TokenTable::WarmUp:
       return "run 0 is a warm-up: run 1 holds tokens 0 and 1, run n token n";
+    case TokenTable::PromptWarmUp:
+      return "run 0 of the prompt's model is a warm-up: its run 1 is token 0, the decoder's run n "
+             "token n + 1";
   }
   return "run n is token n";
 }
@@ -56,13 +62,14 @@ TokenTable msit_token_table(const StepParts& steps) {
   return has_two_models(steps) ? TokenTable::WarmUp : TokenTable::Plain;
 }
 
-TokenTable detect_token_table(const StepParts& steps, int prompt_in_step) {
+TokenTable detect_token_table(const StepParts& steps, int prompt_in_step, int decoder_goes_on) {
   if (!has_two_models(steps)) return TokenTable::Plain;
   const bool prompt_0 = has(steps, 0, 0);
   const bool decoder_0 = has_decoder(steps, 0);
   const bool prompt_1 = has(steps, 1, 0);
   if (prompt_0 && decoder_0) {
-    return prompt_1 && prompt_in_step == 1 ? TokenTable::WarmUp : TokenTable::Shifted;
+    if (!prompt_1 || prompt_in_step != 1) return TokenTable::Shifted;
+    return decoder_goes_on == 1 ? TokenTable::PromptWarmUp : TokenTable::WarmUp;
   }
   if (prompt_0) return prompt_1 ? TokenTable::WarmUp : TokenTable::Plain;
   if (decoder_0) return TokenTable::Shifted;
