@@ -479,7 +479,8 @@ void filter_like_msit(std::vector<Row>* rows) {
 std::string record_path(const TensorRecord& record) {
   if (!record.bytes) return record_place(record);
   if (!record.bytes->member.empty()) return record.bytes->file + ":" + record.bytes->member;
-  if (!record.bytes->raw) return record.bytes->file;
+  // A file of the ATB library holds one tensor; other payloads at an offset share their file.
+  if (!record.bytes->raw || record.bytes->file.ends_with(".bin")) return record.bytes->file;
   return record.bytes->file + ":" + record.node + "." + std::string(run::role_name(record.role)) +
          (record.slot.empty() ? "" : "." + record.slot);
 }
