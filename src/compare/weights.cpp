@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <mutex>
 
 #include "base/thread_pool.hpp"
 #include "compare/dequantise.hpp"
+#include "compare/match/weight_names.hpp"
 #include "compare/resident.hpp"
 #include "run/checkpoint.hpp"
 #include "run/natural_sort.hpp"
@@ -21,294 +21,6 @@ using run::TensorRecord;
 
 constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
 
-// ---- what a side has ----
-
-/// One weight as a model knows it, and the records it is stored in.
-struct Weight {
-  std::string name;   // "model.layers.0.mlp.up_proj.weight", also for a `qweight`
-  size_t record = 0;  // its values or codes
-  Coding coding = Coding::Plain;
-  std::optional<size_t> scale;
-  std::optional<size_t> zero;
-  std::optional<size_t> group_index;
-  std::optional<size_t> unpacked_shape;
-  std::optional<size_t> owner;  // this is a scale or the like of that weight
-};
-
-/// A checkpoint with one Weight a record, at the same index.
-class Checkpoint {
- public:
-  /// as_stored   every record by itself, whatever stands beside it
-  Checkpoint(const Run& run, bool as_stored) : run_(run) {
-    for (size_t i = 0; i < run.records.size(); ++i) records_.emplace(run.records[i].node, i);
-    for (size_t i = 0; i < run.records.size(); ++i) weights_.push_back(weight_of(i, as_stored));
-    for (size_t i = 0; i < weights_.size(); ++i) {
-      names_.emplace(weights_[i].name, i);
-      const Weight& weight = weights_[i];
-      for (const auto& part :
-           {weight.scale, weight.zero, weight.group_index, weight.unpacked_shape}) {
-        if (part) weights_[*part].owner = i;
-      }
-    }
-  }
-  void set_parts(size_t weight, size_t scale, size_t zero) {
-    weights_[weight].coding = Coding::Codes;
-    weights_[weight].scale = scale;
-    weights_[weight].zero = zero;
-  }
-
-  [[nodiscard]] const Run& run() const { return run_; }
-  [[nodiscard]] const std::vector<Weight>& weights() const { return weights_; }
-  [[nodiscard]] const TensorRecord& record(size_t index) const { return run_.records[index]; }
-  [[nodiscard]] const TensorRecord& record_of(const Weight& weight) const {
-    return run_.records[weight.record];
-  }
-  /// Index into weights().
-  [[nodiscard]] std::optional<size_t> find(std::string_view name) const {
-    const auto found = names_.find(name);
-    return found == names_.end() ? std::nullopt : std::optional(found->second);
-  }
-  [[nodiscard]] std::optional<size_t> find_record(const std::string& name) const {
-    const auto found = records_.find(name);
-    return found == records_.end() ? std::nullopt : std::optional(found->second);
-  }
-  [[nodiscard]] std::string property(const std::string& name) const {
-    const auto found = run_.properties.find(name);
-    return found == run_.properties.end() ? std::string() : found->second;
-  }
-
- private:
-  [[nodiscard]] std::optional<size_t> find_any(std::string_view base,
-                                               std::initializer_list<const char*> endings) const {
-    for (const char* ending : endings) {
-      if (const auto found = find_record(std::string(base) + ending)) return found;
-    }
-    return std::nullopt;
-  }
-
-  static bool holds_codes(const TensorRecord& record) {
-    if (!record.dtype) return false;
-    const DType dtype = *record.dtype;
-    const bool eight_bits = info(dtype).element_bits == 8 && info(dtype).element_values == 1;
-    return (eight_bits && (is_integer(dtype) || is_float(dtype))) || dtype == DType::Int4 ||
-           dtype == DType::UInt4;
-  }
-
-  [[nodiscard]] Weight weight_of(size_t index, bool as_stored) const {
-    Weight out;
-    out.record = index;
-    out.name = run_.records[index].node;
-    if (as_stored) return out;
-    const std::string_view name = out.name;
-    const auto base = [&](std::string_view ending) {
-      return name.substr(0, name.size() - ending.size());
-    };
-    if (name.ends_with("qweight")) {
-      out.scale = find_any(base("qweight"), {"scales"});
-      if (!out.scale) return out;
-      out.coding = Coding::QWeight;
-      out.zero = find_any(base("qweight"), {"qzeros"});
-      out.group_index = find_any(base("qweight"), {"g_idx"});
-      out.name = std::string(base("qweight")) + "weight";
-    } else if (name.ends_with("_packed")) {
-      const std::string_view stem = base("_packed");
-      out.scale = find_any(stem, {"_scale"});
-      if (!out.scale) return out;
-      out.coding = Coding::CompressedTensors;
-      out.zero = find_any(stem, {"_zero_point"});
-      out.group_index = find_any(stem, {"_g_idx"});
-      out.unpacked_shape = find_any(stem, {"_shape"});
-      out.name = std::string(stem);
-    } else if (holds_codes(run_.records[index])) {
-      out.scale = find_any(name, {"_scale", "_scale_inv"});
-      if (!out.scale) return out;
-      out.coding = Coding::Codes;
-      out.zero = find_any(name, {"_offset", "_zero_point"});
-    }
-    return out;
-  }
-
-  const Run& run_;
-  std::map<std::string, size_t> records_;
-  std::vector<Weight> weights_;                       // in the order of the records
-  std::map<std::string, size_t, std::less<>> names_;  // to the index of a weight
-};
-
-// Codes of one kind on both sides are equal or not by themselves, and their scales have own rows.
-bool are_stored_alike(const Checkpoint& golden_side, const Weight& golden,
-                      const Checkpoint& mine_side, const Weight& mine) {
-  if (golden.coding != mine.coding) return false;
-  if (golden.coding == Coding::Plain) return true;
-  const TensorRecord& g = golden_side.record_of(golden);
-  const TensorRecord& m = mine_side.record_of(mine);
-  return g.dtype == m.dtype && g.shape && m.shape && *g.shape == *m.shape;
-}
-
-// ---- which weight belongs to which ----
-
-struct WeightPair {
-  size_t golden = 0;  // of Checkpoint::weights()
-  size_t mine = 0;
-  std::string_view reason;
-  std::string note;
-};
-
-constexpr std::string_view kEqualNames = "equal names";
-constexpr std::string_view kPrefix = "names equal up to a prefix";
-constexpr std::string_view kTied = "tied embedding";
-
-class Pairing {
- public:
-  Pairing(const Checkpoint& golden, const Checkpoint& mine) : golden_(golden), mine_(mine) {
-    partner_.resize(golden.weights().size());
-    taken_.resize(mine.weights().size());
-    for (size_t i = 0; i < golden.weights().size(); ++i) {
-      if (const auto found = mine.find(golden.weights()[i].name)) pair(i, *found, kEqualNames, {});
-    }
-    match_by_prefix();
-    match_tied_head();
-  }
-
-  /// In the order of golden's records.
-  [[nodiscard]] std::vector<WeightPair> pairs() const {
-    std::vector<WeightPair> out;
-    for (const auto& partner : partner_) {
-      if (partner && !is_about_parts(*partner)) out.push_back(*partner);
-    }
-    if (extra_) out.push_back(*extra_);
-    return out;
-  }
-  [[nodiscard]] bool is_matched_golden(size_t i) const { return partner_[i].has_value(); }
-  [[nodiscard]] bool is_matched_mine(size_t i) const { return taken_[i]; }
-  /// True for a scale or the like that took part in unpacking its weight, or whose weight has no
-  /// partner itself.
-  [[nodiscard]] bool is_used_up_golden(size_t i) const {
-    const auto owner = golden_.weights()[i].owner;
-    return owner && !(partner_[*owner] && is_alike(*partner_[*owner]));
-  }
-  [[nodiscard]] bool is_used_up_mine(size_t i) const {
-    const auto owner = mine_.weights()[i].owner;
-    if (!owner) return false;
-    return std::none_of(partner_.begin(), partner_.end(), [&](const auto& partner) {
-      return partner && partner->mine == *owner && is_alike(*partner);
-    });
-  }
-
- private:
-  [[nodiscard]] bool is_alike(const WeightPair& pair) const {
-    return are_stored_alike(golden_, golden_.weights()[pair.golden], mine_,
-                            mine_.weights()[pair.mine]);
-  }
-  // Scales of two weights that were unpacked differ as they may.
-  [[nodiscard]] bool is_about_parts(const WeightPair& pair) const {
-    return is_used_up_golden(pair.golden) && is_used_up_mine(pair.mine);
-  }
-
-  void pair(size_t golden, size_t mine, std::string_view reason, std::string note) {
-    if (partner_[golden] || taken_[mine]) return;
-    partner_[golden] = WeightPair{golden, mine, reason, std::move(note)};
-    taken_[mine] = true;
-  }
-
-  // The prefixes in front of dots that, taken from the free names of one side, give a free name of the
-  // other, and how often.
-  std::map<std::string, size_t> count_prefixes(bool from_golden) const {
-    const Checkpoint& from = from_golden ? golden_ : mine_;
-    const Checkpoint& to = from_golden ? mine_ : golden_;
-    std::map<std::string, size_t> counts;
-    for (size_t i = 0; i < from.weights().size(); ++i) {
-      if (from_golden ? is_matched_golden(i) : is_matched_mine(i)) continue;
-      const std::string& name = from.weights()[i].name;
-      for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
-        const auto found = to.find(std::string_view(name).substr(dot + 1));
-        if (!found) continue;
-        if (from_golden ? is_matched_mine(*found) : is_matched_golden(*found)) continue;
-        ++counts[name.substr(0, dot + 1)];
-      }
-    }
-    return counts;
-  }
-
-  void match_by_prefix() {
-    const std::map<std::string, size_t> of_golden = count_prefixes(true);
-    const std::map<std::string, size_t> of_mine = count_prefixes(false);
-    std::string prefix;
-    bool golden_has_it = false;
-    size_t best = 0;
-    bool is_ambiguous = false;
-    for (const bool from_golden : {true, false}) {
-      for (const auto& [candidate, count] : from_golden ? of_golden : of_mine) {
-        if (count < best) continue;
-        is_ambiguous = count == best;
-        if (count > best) {
-          best = count;
-          prefix = candidate;
-          golden_has_it = from_golden;
-        }
-      }
-    }
-    if (best == 0 || is_ambiguous) return;
-    for (size_t i = 0; i < golden_.weights().size(); ++i) {
-      const std::string& name = golden_.weights()[i].name;
-      if (golden_has_it && !name.starts_with(prefix)) continue;
-      const auto found = golden_has_it ? mine_.find(std::string_view(name).substr(prefix.size()))
-                                       : mine_.find(prefix + name);
-      if (found) pair(i, *found, kPrefix, "my name: " + mine_.weights()[*found].name);
-    }
-  }
-
-  static std::optional<size_t> find_ending(const Checkpoint& side,
-                                           std::initializer_list<std::string_view> endings) {
-    std::optional<size_t> found;
-    for (size_t i = 0; i < side.weights().size(); ++i) {
-      const std::string& name = side.weights()[i].name;
-      if (std::none_of(endings.begin(), endings.end(),
-                       [&](std::string_view ending) { return name.ends_with(ending); })) {
-        continue;
-      }
-      if (found) return std::nullopt;
-      found = i;
-    }
-    return found;
-  }
-
-  static std::optional<size_t> find_embedding(const Checkpoint& side) {
-    return find_ending(side, {"embed_tokens.weight", "word_embeddings.weight", "wte.weight"});
-  }
-
-  // A checkpoint with tied embeddings leaves one of the two out.
-  void match_tied_head() {
-    const auto golden_head = find_ending(golden_, {"lm_head.weight"});
-    const auto mine_head = find_ending(mine_, {"lm_head.weight"});
-    const auto tied = [](const Checkpoint& side) {
-      return side.property("tie_word_embeddings") != "false";
-    };
-    if (golden_head && !mine_head && tied(mine_)) {
-      const auto embedding = find_embedding(mine_);
-      if (embedding && !is_matched_golden(*golden_head)) {
-        // The embedding is in two pairs then.
-        partner_[*golden_head] =
-            WeightPair{*golden_head, *embedding, kTied,
-                       "my lm_head is taken for tied to " + mine_.weights()[*embedding].name};
-      }
-    }
-    if (mine_head && !golden_head && tied(golden_) && !taken_[*mine_head]) {
-      if (const auto embedding = find_embedding(golden_)) {
-        taken_[*mine_head] = true;
-        extra_ =
-            WeightPair{*embedding, *mine_head, kTied,
-                       "golden lm_head is taken for tied to " + golden_.weights()[*embedding].name};
-      }
-    }
-  }
-
-  const Checkpoint& golden_;
-  const Checkpoint& mine_;
-  std::vector<std::optional<WeightPair>> partner_;  // by golden weight
-  std::vector<bool> taken_;
-  std::optional<WeightPair> extra_;  // my lm_head against golden's embedding
-};
-
 // ---- one pair ----
 
 /// A side of a row: the tensor that is compared, and what made it.
@@ -320,7 +32,8 @@ struct Operand {
 
 class WeightComparer {
  public:
-  WeightComparer(const Checkpoint& golden, const Checkpoint& mine, const CompareOptions& options)
+  WeightComparer(const CheckpointSide& golden, const CheckpointSide& mine,
+                 const CompareOptions& options)
       : golden_(golden), mine_(mine), options_(options), resident_(options.max_memory) {}
 
   Row compare(const WeightPair& pair, int jobs) {
@@ -328,8 +41,9 @@ class WeightComparer {
     const Weight& mine = mine_.weights()[pair.mine];
     Row row;
     // A tied head is named by the side that has one.
-    row.label =
-        pair.reason == kTied && mine.name.ends_with("lm_head.weight") ? mine.name : golden.name;
+    row.label = pair.reason == kTiedEmbedding && mine.name.ends_with("lm_head.weight")
+                    ? mine.name
+                    : golden.name;
     row.matched_by = pair.reason;
     row.note = pair.note;
     row.golden = describe(golden_, golden);
@@ -355,7 +69,7 @@ class WeightComparer {
     std::string label;
   };
 
-  static SideSummary describe(const Checkpoint& side, const Weight& weight) {
+  static SideSummary describe(const CheckpointSide& side, const Weight& weight) {
     const TensorRecord& record = side.record_of(weight);
     SideSummary out;
     out.path = record_path(record);
@@ -364,7 +78,7 @@ class WeightComparer {
     return out;
   }
 
-  Result<Tensor> load(const Checkpoint& side, size_t record_index) {
+  Result<Tensor> load(const CheckpointSide& side, size_t record_index) {
     const TensorRecord& record = side.record(record_index);
     if (!record.problem.empty()) return fail(Errc::NotFound, record.problem);
     ASSAY_TRY(Tensor tensor, run::load_tensor(record));
@@ -375,7 +89,7 @@ class WeightComparer {
   }
 
   // The shape of the float weight, where the side tells it.
-  std::optional<Dims> unpacked_shape(const Checkpoint& side, const Weight& weight) {
+  std::optional<Dims> unpacked_shape(const CheckpointSide& side, const Weight& weight) {
     const auto shape_of = [&](size_t record) { return side.record(record).shape; };
     const std::optional<Dims> stored = shape_of(weight.record);
     switch (weight.coding) {
@@ -406,13 +120,13 @@ class WeightComparer {
     return std::nullopt;
   }
 
-  Result<Operand> stored(const Checkpoint& side, const Weight& weight) {
+  Result<Operand> stored(const CheckpointSide& side, const Weight& weight) {
     Operand out;
     ASSAY_TRY(out.tensor, load(side, weight.record));
     return out;
   }
 
-  Result<Operand> unpacked(const Checkpoint& side, const Weight& weight, const Dims& wanted,
+  Result<Operand> unpacked(const CheckpointSide& side, const Weight& weight, const Dims& wanted,
                            int jobs) {
     if (weight.coding == Coding::Plain) return stored(side, weight);
     QuantisedParts parts;
@@ -450,7 +164,7 @@ class WeightComparer {
       }
       if (!wanted) wanted = Dims{};
     }
-    const auto operand = [&](const Checkpoint& side, const Weight& weight) {
+    const auto operand = [&](const CheckpointSide& side, const Weight& weight) {
       return alike ? stored(side, weight) : unpacked(side, weight, *wanted, jobs);
     };
     const Result<Operand> golden_side = operand(golden_, golden);
@@ -500,8 +214,8 @@ class WeightComparer {
     if (!both_zero) row->sqnr_db = -20 * std::log10(distance);
   }
 
-  const Checkpoint& golden_;
-  const Checkpoint& mine_;
+  const CheckpointSide& golden_;
+  const CheckpointSide& mine_;
   const CompareOptions& options_;
   ResidentLimit resident_;
   std::atomic<uint64_t> compared_bytes_{0};
@@ -518,7 +232,7 @@ std::string replace_all(std::string text, std::string_view what, std::string_vie
 }
 
 /// My int8 weights that have what C5 looked for beside them.
-std::vector<WeightPair> msit_pairs(const Checkpoint& golden, Checkpoint* mine) {
+std::vector<WeightPair> msit_pairs(const CheckpointSide& golden, CheckpointSide* mine) {
   std::vector<WeightPair> out;
   for (size_t i = 0; i < golden.weights().size(); ++i) {
     const std::string& name = golden.weights()[i].name;
@@ -556,8 +270,8 @@ void drop_failed_rows(Comparison* comparison) {
 
 // ---- all of them ----
 
-void list_unmatched(const Checkpoint& golden, const Checkpoint& mine, const Pairing& pairing,
-                    Matching* matching) {
+void list_unmatched(const CheckpointSide& golden, const CheckpointSide& mine,
+                    const WeightPairing& pairing, Matching* matching) {
   const auto reason = [](const TensorRecord& record, const char* otherwise) {
     return record.problem.empty() ? std::string(otherwise) : record.problem;
   };
@@ -593,8 +307,9 @@ uint64_t float_bytes(const TensorRecord& record) {
 }
 
 /// False when the user interrupted it.
-bool compare_pairs(const CompareOptions& options, const Checkpoint& golden, const Checkpoint& mine,
-                   const std::vector<WeightPair>& pairs, Comparison* out) {
+bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
+                   const CheckpointSide& mine, const std::vector<WeightPair>& pairs,
+                   Comparison* out) {
   WeightComparer comparer(golden, mine, options);
   std::vector<Row>& rows = out->sheets[0].rows;
   rows.resize(pairs.size());
@@ -657,9 +372,9 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
   Sheet& sheet = out.sheets[0];
   sheet.name = "weights";
 
-  const Checkpoint golden(golden_run, msit);
-  Checkpoint mine(mine_run, msit);
-  const Pairing pairing(golden, mine);
+  const CheckpointSide golden(golden_run, msit);
+  CheckpointSide mine(mine_run, msit);
+  const WeightPairing pairing(golden, mine);
   const std::vector<WeightPair> pairs = msit ? msit_pairs(golden, &mine) : pairing.pairs();
   for (const WeightPair& pair : pairs) {
     sheet.matching.pairs.push_back(
