@@ -152,6 +152,20 @@ Found at_tensors_folder(const std::string& path, const std::string& real) {
   return Result<AtbLocation>(std::move(location));
 }
 
+/// model/{pid} of a dump: the tensors of that process.
+Found at_model_folder(const std::string& path, const std::string& real) {
+  if (base_name(real_path(join_path(path, ".."))) != "model") return std::nullopt;
+  const std::string root = join_path(path, "../..");
+  std::vector<AtbProcess> processes = processes_in(join_path(root, "tensors"), false);
+  std::erase_if(processes, [&](const AtbProcess& process) {
+    return std::to_string(process.process) != base_name(real);
+  });
+  if (processes.empty()) return std::nullopt;
+  AtbLocation location = location_of(root, std::move(processes));
+  location.named_below_root = true;
+  return Result<AtbLocation>(std::move(location));
+}
+
 /// A folder that holds dumps.
 Found in_parent(const std::string& path) {
   std::vector<std::string> names;  // of all dumps, torch's included
@@ -179,6 +193,7 @@ std::optional<Result<AtbLocation>> find_atb_tree(const std::string& path) {
   if (Found found = at_process_folder(path, real)) return found;
   if (Found found = at_step_folder(path, real)) return found;
   if (Found found = at_tensors_folder(path, real)) return found;
+  if (Found found = at_model_folder(path, real)) return found;
   if (Found found = at_root(path)) return found;
   return in_parent(path);
 }
