@@ -2,7 +2,6 @@
 // `assay compare GOLDEN MINE`.   docs/commands/compare.md
 #include "cli/cmd_compare.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +15,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/command.hpp"
+#include "compare/dispatch.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
 
@@ -74,14 +74,10 @@ Error usage_error(std::string message) {
 }
 
 Status refuse_unavailable(const CompareRequest& request) {
-  const char* flag = request.weight                       ? "--weight"
-                     : !request.custom_algorithms.empty() ? "--custom-algorithms"
-                     : !request.op_mapping_file.empty()   ? "--op-mapping-file"
-                     : request.verdict                    ? "--verdict"
-                     : !request.floor_run.empty()         ? "--floor-run"
-                     : !request.own_error.empty()         ? "--own-error"
-                     : request.compat == "ait-0.2"        ? "--compat ait-0.2"
-                                                          : nullptr;
+  const char* flag = request.verdict              ? "--verdict"
+                     : !request.floor_run.empty() ? "--floor-run"
+                     : !request.own_error.empty() ? "--own-error"
+                                                  : nullptr;
   if (flag == nullptr) return {};
   return fail(usage_error(std::string(flag) + " is not available yet"));
 }
@@ -93,8 +89,9 @@ Result<std::string> read_text(const std::string& path) {
 
 Result<compare::CompareOptions> comparison_options(const CompareRequest& request) {
   compare::CompareOptions options;
+  options.ait02 = request.compat == "ait-0.2";
   options.rules =
-      request.compat == "msit" ? compare::MetricRules::Msit : compare::MetricRules::Corrected;
+      request.compat == "none" ? compare::MetricRules::Corrected : compare::MetricRules::Msit;
   options.statistics = request.stats;
   options.jobs = request.jobs;
   options.limits.fallback = {request.atol, request.rtol, request.cos, request.rel_l2};
@@ -120,37 +117,18 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
     }
     ASSAY_TRY(options.ranks, parse_ranks(request.rank));
   }
+  if (!request.op_mapping_file.empty()) {
+    ASSAY_TRY(options.tables, compare::tables_with_user_file(request.op_mapping_file));
+  }
+  if (!request.custom_algorithms.empty()) {
+    ASSAY_TRY(options.algorithms, compare::load_algorithms(request.custom_algorithms));
+  }
   if (!request.max_memory.empty()) {
     ASSAY_TRY(options.max_memory, parse_bytes(request.max_memory));
     options.max_memory = std::max(options.max_memory, kMinMemory);
   }
   options.interrupted = &interrupted;
   return options;
-}
-
-bool is_folder(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-// True when a side has statistics and no tensor at all, so that only statistics can be compared.
-bool has_statistics_only(const run::Run& run) {
-  bool any = false;
-  for (const run::TensorRecord& record : run.records) {
-    if (record.bytes) return false;
-    any = any || record.stats.has_value();
-  }
-  return any;
-}
-
-std::vector<compare::Level> wanted_levels(const CompareRequest& request, bool have_levels,
-                                          bool statistics) {
-  using compare::Level;
-  if (!have_levels) return {Level::Api};
-  if (request.level == "layer") return {Level::Layer};
-  if (request.level == "module") return {Level::Module};
-  if (!request.level.empty() || statistics) return {Level::Api};
-  return {Level::Layer, Level::Module, Level::Api};
 }
 
 int exit_status_of(const compare::Comparison& comparison, const CompareRequest& request) {
@@ -165,50 +143,31 @@ int exit_status_of(const compare::Comparison& comparison, const CompareRequest& 
 Result<CompareOutcome> run_comparison(const CompareRequest& request) {
   ASSAY_TRY_STATUS(refuse_unavailable(request));
   ASSAY_TRY(compare::CompareOptions options, comparison_options(request));
-  if (is_folder(request.golden_path) != is_folder(request.my_path)) {
-    for (const std::string& path : {request.golden_path, request.my_path}) {
-      struct stat info{};
-      if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
-    }
-    return fail(usage_error("The golden_path and my_path must both be directory or file."));
-  }
-  ASSAY_TRY(const run::Run golden, run::open_run(request.golden_path));
-  ASSAY_TRY(const run::Run mine, run::open_run(request.my_path));
-
   CompareOutcome outcome;
   if (request.allow_pickle) {
     outcome.notes.emplace_back(
         "--allow-pickle has no effect: nothing from a pickle is ever executed, such a file becomes "
-        "a row with "
-        "its reason");
+        "a row with its reason");
   }
-  if (!options.statistics && options.rules != compare::MetricRules::Msit &&
-      (has_statistics_only(golden) || has_statistics_only(mine))) {
-    options.statistics = true;
-    outcome.notes.emplace_back(
-        "a side holds statistics only, so statistics are compared (--stats)");
-  }
-  outcome.two_files = !is_folder(request.golden_path);
-  const bool have_levels = compare::have_levels(golden, mine);
-  options.levels = wanted_levels(request, have_levels, options.statistics);
-  if (!have_levels && !request.level.empty() && !outcome.two_files) {
-    outcome.notes.push_back("--cmp-level " + request.level +
-                            " has no effect: it needs a module tree on both sides");
-  }
-
-  const InterruptGuard interrupt_guard;
+  compare::ComparedPaths compared;
   {
+    const InterruptGuard interrupt_guard;
     ProgressBar bar(::isatty(STDERR_FILENO) == 1);
     options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-    ASSAY_TRY(outcome.comparison, compare::compare_runs(golden, mine, options));
+    ASSAY_TRY(compared, compare::compare_paths(request.golden_path, request.my_path,
+                                               {request.level, request.weight}, options));
   }
+  outcome.notes.insert(outcome.notes.end(), compared.notes.begin(), compared.notes.end());
+  outcome.two_files = compared.two_files;
+  outcome.comparison = std::move(compared.comparison);
   if (!outcome.two_files || request.output_given) {
-    ASSAY_TRY(outcome.files, report::write_files(outcome.comparison, golden, mine,
+    ASSAY_TRY(outcome.files, report::write_files(outcome.comparison, compared.golden, compared.mine,
                                                  {.folder = request.output,
                                                   .timestamp = report::utc_timestamp(),
                                                   .workbook = outcome.comparison.sheets.size() > 1,
                                                   .jsonl = request.jsonl,
-                                                  .unmatched = request.unmatched}));
+                                                  .unmatched = request.unmatched,
+                                                  .summary = request.summary}));
   }
   outcome.exit_status = exit_status_of(outcome.comparison, request);
   return outcome;
@@ -346,6 +305,17 @@ void add_input_options(CLI::App& app, CompareRequest& request) {
                  "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule")
       ->type_name("FILE")
       ->group("Selection");
+  app.add_option("--op-mapping-file", request.op_mapping_file,
+                 "Own table of operator types: op_mapping_file.json or its folder (-mf)")
+      ->type_name("PATH")
+      ->group("Selection");
+  app.add_flag("-w,--weight", request.weight,
+               "The paths are checkpoints: compare weights, quantised ones de-quantised")
+      ->group("Selection");
+  app.add_option("--custom-algorithms", request.custom_algorithms,
+                 "FILE.py:FUNC or FILE.so:FUNC, one more column each (-alg)")
+      ->type_name("SPEC...")
+      ->group("Output");
   app.add_flag("--stats", request.stats, "Compare statistics instead of tensors (-st)")
       ->group("Selection");
 }
@@ -375,7 +345,8 @@ CLI::Option* add_output_options(CLI::App& app, CompareRequest& request) {
   app.add_flag("--unmatched", request.unmatched, "Also list the tensors without partner")
       ->group(group);
   app.add_option("--compat", request.compat,
-                 "msit: the rows and values of msit 8.2, defects included")
+                 "msit: the rows and values of msit 8.2, defects included; ait-0.2: the report of "
+                 "ait 0.2")
       ->check(CLI::IsMember({"none", "msit", "ait-0.2"}))
       ->group(group);
   return output;
@@ -400,12 +371,6 @@ void add_machine_options(CLI::App& app, CompareRequest& request, std::string& lo
 // Known, so that they are not taken for typing errors; each is answered with one sentence.
 void add_later_options(CLI::App& app, CompareRequest& request) {
   const char* group = "Not available yet";
-  app.add_flag("-w,--weight", request.weight, "Float against de-quantised weights")->group(group);
-  app.add_option("--op-mapping-file", request.op_mapping_file, "Own table of operator types (-mf)")
-      ->group(group);
-  app.add_option("--custom-algorithms", request.custom_algorithms,
-                 "FILE.py:FUNC, extra metrics (-alg)")
-      ->group(group);
   app.add_flag("--verdict", request.verdict, "Name the first wrong operator")->group(group);
   app.add_option("--floor-run", request.floor_run, "Second golden run: measured noise")
       ->group(group);

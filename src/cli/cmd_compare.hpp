@@ -33,16 +33,18 @@ struct CompareRequest {
   std::string token_map;
   std::string ranks;
   bool unmatched = false;
+  bool summary = true;
   bool jsonl = false;
   int jobs = 0;
   std::string max_memory;
   bool allow_pickle = false;
   bool exit_zero = false;
 
-  // Parsed, and answered with "not available yet".
   std::vector<std::string> custom_algorithms;
   std::string op_mapping_file;
   bool weight = false;
+
+  // Parsed, and answered with "not available yet".
   bool verdict = false;
   std::string floor_run;
   std::string own_error;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native command `assay`: parses, dispatches to one cmd_*.cpp, returns its exit status.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "cli/dump/cmd_dump.hpp"
 #include "cli/legacy_flags.hpp"
 #include "cli/msit_main.hpp"
+#include "cli/tools/tools.hpp"
 
 int main(int argc, char** argv) {
   using namespace assay::cli;
@@ -20,6 +22,9 @@ int main(int argc, char** argv) {
     return dump_main(DumpName::Assay, "assay dump", {argv + 2, argv + argc});
   if (command == "errcheck")
     return errcheck_main(DumpName::Assay, "assay errcheck", {argv + 2, argv + argc});
+  const std::vector<std::string>& tools = tool_names();
+  if (std::find(tools.begin(), tools.end(), command) != tools.end())
+    return tool_main(command, "assay " + std::string(command), {argv + 2, argv + argc});
   CLI::App app{
       "assay captures what every operator of an LLM inference produced and names the first wrong "
       "one.",

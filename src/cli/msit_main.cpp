@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -16,6 +17,7 @@
 #include "cli/command.hpp"
 #include "cli/dump/cmd_dump.hpp"
 #include "cli/msit_log.hpp"
+#include "cli/tools/tools.hpp"
 
 namespace assay::cli {
 namespace {
@@ -36,7 +38,7 @@ Grammar compare_grammar(const std::string& program) {
           log_level_argument({"debug", "info", "warn", "warning", "error", "fatal", "critical"}),
           {"--output", "-o", Takes::One, "OUTPUT", "Data output directory, default './'."},
           {"--op-mapping-file", "-mf", Takes::One, "OP_MAPPING_FILE",
-           "Folder with op_mapping_file.json (not available yet)."},
+           "Folder with op_mapping_file.json."},
           {"--cmp-level",
            "-cl",
            Takes::One,
@@ -45,17 +47,18 @@ Grammar compare_grammar(const std::string& program) {
            false,
            {"layer", "module", "api", "logits"}},
           {"--custom-algorithms", "-alg", Takes::OneOrMore, "CUSTOM_ALGORITHMS",
-           "FILE.py:FUNC (not available yet)."},
-          {"--weight", "-w", Takes::Nothing, "", "Compare weights (not available yet)."},
+           "FILE.py:FUNC, one more metric each."},
+          {"--weight", "-w", Takes::Nothing, "", "Compare float weights with de-quantised ones."},
           {"--stats", "-st", Takes::Nothing, "", "Compare statistics."},
           {"--rank", "-r", Takes::One, "RANK", "Compare only this rank."},
           {"--compat",
            "",
            Takes::One,
            "",
-           "msit: values of msit 8.2, defects included. Default none: corrected.",
+           "msit: values of msit 8.2, defects included; ait-0.2: its older report. Default none: "
+           "corrected.",
            false,
-           {"none", "msit"}},
+           {"none", "msit", "ait-0.2"}},
       },
       "-gp msit_dump_G/torch_tensors/cpu_1 -mp msit_dump_M/torch_tensors/cpu_2 -o report -cl "
       "layer"};
@@ -77,6 +80,7 @@ CompareRequest request_of(const ParsedArguments& parsed) {
   if (const auto* algorithms = parsed.find("--custom-algorithms"))
     request.custom_algorithms = *algorithms;
   request.exit_zero = true;
+  request.summary = false;  // scripts count on three sheets
   return request;
 }
 
@@ -110,11 +114,16 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
     }
     return;
   }
+  for (const std::string& name : comparison.algorithms)
+    log.info("Added custom comparing algorithm: " + name);
   const auto type_text = [](const std::string& type) { return type.empty() ? "None" : type; };
   const compare::Matching& matching = comparison.sheets.back().matching;
-  log.info("golden_layer_type: " + type_text(matching.golden_layer_type));
-  if (comparison.sheets.back().name == "api")
+  const bool has_layers = comparison.sheets.front().graph < 0 && !comparison.weights &&
+                          comparison.sheets.front().name != "manual";
+  if (has_layers) log.info("golden_layer_type: " + type_text(matching.golden_layer_type));
+  if (has_layers && comparison.sheets.back().name == "api")
     log.info("my_layer_type: " + type_text(matching.mine_layer_type));
+  for (const std::string& note : comparison.notes) log.info(note);
   if (const size_t filtered = comparison.counts().filtered; filtered > 0) {
     log.info(std::to_string(filtered) + " rows left out of the csv report");
   }
@@ -174,7 +183,9 @@ int msit_main(int argc, char** argv) {
   const std::string name(base_name(argv[0]));
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto is_help = [](const std::string& word) { return word == "-h" || word == "--help"; };
-  const std::string usage = "usage: " + name + " llm {dump,compare,errcheck} [options]\n";
+  const std::string usage = "usage: " + name +
+                            " llm {dump,compare,errcheck,logitscmp,logitsdump,bcanalyze,analyze,"
+                            "casefilter} [options]\n";
   if (words.empty() || (words.size() >= 1 && is_help(words[0])) ||
       (words[0] == "llm" && (words.size() == 1 || is_help(words[1])))) {
     std::printf(
@@ -200,8 +211,10 @@ int msit_main(int argc, char** argv) {
     return dump_main(dump_name, name + " llm dump", {words.begin() + 2, words.end()});
   if (words[1] == "errcheck")
     return errcheck_main(dump_name, name + " llm errcheck", {words.begin() + 2, words.end()});
-  for (const std::string_view later :
-       {"opcheck", "transform", "analyze", "logitsdump", "logitscmp", "bcanalyze"}) {
+  const std::vector<std::string>& tools = tool_names();
+  if (std::find(tools.begin(), tools.end(), words[1]) != tools.end())
+    return tool_main(words[1], name + " llm " + words[1], {words.begin() + 2, words.end()});
+  for (const std::string_view later : {"opcheck", "transform"}) {
     if (words[1] == later) {
       std::fprintf(stderr, "%s llm %s: error: not available yet\n", name.c_str(), words[1].c_str());
       return kArgparseError;

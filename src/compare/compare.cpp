@@ -242,6 +242,10 @@ void compare_views(const TensorView& golden, const TensorView& mine, const Compa
   add_notes(golden, mine, row);
   if (!row->comparable) return;
   run_algorithms(golden, mine, options, row);
+  if (options.ait02 && metrics.state == PairState::Compared) {
+    row->ait02 = compare_like_ait02(golden, mine);
+    if (!row->ait02->fail_reason.empty()) add_sentence(row->ait02->fail_reason, &row->fail_reason);
+  }
   row->identical = metrics.is_identical();
   if ((limit.atol || limit.rtol) && metrics.state == PairState::Compared &&
       !(metrics.max_absolute_error <= limit.atol.value_or(0))) {
@@ -663,6 +667,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   out.mine_records = mine.records.size();
   out.statistics = options.statistics;
   out.msit = options.rules == MetricRules::Msit;
+  out.ait02 = options.ait02;
   out.judged = !options.limits.empty();
   for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   append_new(golden.warnings, &out.warnings);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/ait02.hpp"
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
 #include "compare/match.hpp"
@@ -57,6 +58,7 @@ struct Row {
   int64_t outside_tolerance = -1;  // elements with |m - g| > atol + rtol |g|; -1 when not counted
   double sqnr_db = NAN;            // 10 log10(sum g^2 / sum (m - g)^2); weights only
   std::string quantisation;        // "int8 per channel"; weights only
+  std::optional<Ait02Metrics> ait02;   // of `--compat ait-0.2`
   std::vector<AlgorithmValue> custom;  // one an algorithm, in the order of CompareOptions
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
@@ -75,6 +77,7 @@ struct CompareOptions {
   std::vector<Level> levels = {Level::Api};  // one sheet each
   bool statistics = false;                   // compare statistics instead of tensors
   MetricRules rules = MetricRules::Corrected;
+  bool ait02 = false;  // also the metrics of ait 0.2; goes with MetricRules::Msit
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
   std::vector<ExplicitPair> explicit_pairs;
@@ -100,6 +103,7 @@ struct Comparison {
   bool statistics = false;
   bool weights = false;  // rows are weights of two checkpoints
   bool msit = false;
+  bool ait02 = false;                   // report of ait 0.2
   bool judged = false;                  // limits were given
   std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;

@@ -2,10 +2,13 @@
 #include "report/files.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/atomic_file.hpp"
+#include "report/summary.hpp"
 #include "report/table.hpp"
 #include "report/xlsx.hpp"
 
@@ -28,11 +31,12 @@ std::string free_path(const std::string& folder, const std::string& stem,
 }
 
 // The workbook of the original keeps the rows that its csv leaves out.
-Result<std::string> workbook(const compare::Comparison& comparison) {
+Result<std::string> workbook(const compare::Comparison& comparison, bool summary) {
   std::vector<Table> tables;
   for (const compare::Sheet& sheet : comparison.sheets) {
     tables.push_back(build_table(comparison, sheet, comparison.msit));
   }
+  if (summary && !comparison.msit) tables.push_back(build_summary_table(comparison));
   return xlsx_bytes(tables);
 }
 
@@ -42,6 +46,25 @@ std::string json_lines(const compare::Comparison& comparison) {
     out += jsonl_text(build_table(comparison, sheet, false));
   }
   return out;
+}
+
+std::string csv_of_sheet(const compare::Comparison& comparison, const compare::Sheet& sheet) {
+  return csv_text(build_table(comparison, sheet, false), !comparison.msit);
+}
+
+// Graph mode has a report for each graph of each rank; ranks and graphs are named where there are any.
+struct GraphReport {
+  std::string stem_end;  // "_rank0"
+  std::string name_end;  // "_graph1", behind the time
+};
+GraphReport graph_report(const compare::Comparison& comparison, const compare::Sheet& sheet) {
+  GraphReport report;
+  if (sheet.rank >= 0) report.stem_end = "_rank" + std::to_string(sheet.rank);
+  const auto graphs =
+      std::count_if(comparison.sheets.begin(), comparison.sheets.end(),
+                    [&](const compare::Sheet& other) { return other.rank == sheet.rank; });
+  if (graphs > 1) report.name_end = "_graph" + std::to_string(sheet.graph);
+  return report;
 }
 
 std::string csv_of_all_sheets(const compare::Comparison& comparison) {
@@ -75,15 +98,31 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
   ASSAY_TRY_STATUS(make_directories(options.folder, 0750));
   std::vector<std::string> written;
   const auto write = [&](const std::string& stem, const std::string& ending,
-                         const std::string& content) -> Status {
-    const std::string path = free_path(options.folder, stem + "_" + options.timestamp, ending);
+                         const std::string& content, const std::string& name_end = "") -> Status {
+    const std::string path =
+        free_path(options.folder, stem + "_" + options.timestamp + name_end, ending);
     ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kReportMode));
     written.push_back(path);
     return {};
   };
   const std::string stem = comparison.statistics ? "statstics_cmp_report" : "msit_cmp_report";
-  if (options.workbook) {
-    ASSAY_TRY(const std::string bytes, workbook(comparison));
+  const bool by_graph = !comparison.sheets.empty() && comparison.sheets.front().graph >= 0;
+  if (comparison.ait02) {  // {pid}/cmp_report.csv
+    const std::string folder =
+        options.folder + (options.folder.ends_with('/') ? "" : "/") + std::to_string(::getpid());
+    ASSAY_TRY_STATUS(make_directories(folder, 0750));
+    const std::string path = folder + "/cmp_report.csv";
+    ASSAY_TRY_STATUS(
+        write_file_atomically(path, as_bytes(csv_of_all_sheets(comparison)), kReportMode));
+    written.push_back(path);
+  } else if (by_graph) {
+    for (const compare::Sheet& sheet : comparison.sheets) {
+      const GraphReport report = graph_report(comparison, sheet);
+      ASSAY_TRY_STATUS(
+          write(stem + report.stem_end, ".csv", csv_of_sheet(comparison, sheet), report.name_end));
+    }
+  } else if (options.workbook) {
+    ASSAY_TRY(const std::string bytes, workbook(comparison, options.summary));
     ASSAY_TRY_STATUS(write(stem, ".xlsx", bytes));
   } else {
     const std::string text = csv_of_all_sheets(comparison);
@@ -94,7 +133,11 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
   }
   if (options.jsonl) ASSAY_TRY_STATUS(write(stem, ".jsonl", json_lines(comparison)));
   if (options.unmatched && !comparison.sheets.empty()) {
-    const Table table = build_unmatched_table(comparison.sheets.back(), golden, mine);
+    Table table = build_unmatched_table(comparison.sheets.back(), golden, mine);
+    for (size_t i = 0; by_graph && i + 1 < comparison.sheets.size(); ++i) {
+      const Table more = build_unmatched_table(comparison.sheets[i], golden, mine);
+      table.rows.insert(table.rows.end(), more.rows.begin(), more.rows.end());
+    }
     ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", csv_text(table, !comparison.msit)));
   }
   return written;
@@ -103,7 +146,7 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
 Status write_report(const compare::Comparison& comparison, const std::string& path) {
   std::string content;
   if (path.ends_with(".xlsx")) {
-    ASSAY_TRY(content, workbook(comparison));
+    ASSAY_TRY(content, workbook(comparison, true));
   } else if (path.ends_with(".jsonl")) {
     content = json_lines(comparison);
   } else if (path.ends_with(".csv")) {

@@ -15,6 +15,7 @@ struct FileOptions {
   bool workbook = false;      // one xlsx with a sheet a level; otherwise one csv (first sheet)
   bool jsonl = false;
   bool unmatched = false;
+  bool summary = true;  // a last sheet of the workbook with coverage and the worst rows
 };
 
 /// `%Y%m%d%H%M%S` of now, in UTC.

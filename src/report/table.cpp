@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "compare/match/tree.hpp"
 #include "formats/csv.hpp"
+#include "report/weights_table.hpp"
 
 namespace assay::report {
 namespace {
@@ -69,11 +70,33 @@ const std::vector<std::string> kOurStatisticsColumns = {
     "golden_max_value", "golden_min_value", "golden_mean_value", "golden_l2norm_value",
     "my_max_value",     "my_min_value",     "my_mean_value",     "my_l2norm_value"};
 
-const std::vector<std::string> kOurLastColumns = {"node", "rank",   "matched_by",
+const std::vector<std::string> kOurLastColumns = {"node", "rank",   "matched_by", "confidence",
                                                   "note", "result", "exceeded"};
 
+// The report of ait 0.2: four metrics, no operator types.
+const std::vector<std::string> kAit02Columns = {"token_id",
+                                                "data_id",
+                                                "golden_data_path",
+                                                "golden_dtype",
+                                                "golden_shape",
+                                                "golden_max_value",
+                                                "golden_min_value",
+                                                "golden_mean_value",
+                                                "my_data_path",
+                                                "my_dtype",
+                                                "my_shape",
+                                                "my_max_value",
+                                                "my_min_value",
+                                                "my_mean_value",
+                                                "cosine_similarity",
+                                                "max_relative_error",
+                                                "mean_relative_error",
+                                                "relative_euclidean_distance",
+                                                "cmp_fail_reason"};
+
 void append_identity(const Row& row, Cells* cells) {
-  cells->push_back(Cell::of(row.token_id));
+  cells->push_back(row.token_id == compare::kWarmupToken ? Cell::of(std::string("warmup"))
+                                                         : Cell::of(row.token_id));
   cells->push_back(Cell::of(row.data_id));
 }
 
@@ -116,18 +139,45 @@ void append_our_last_columns(const Row& row, Cells* cells) {
   cells->push_back(Cell::of(row.label));
   cells->push_back(Cell::of(int64_t{row.rank}));
   cells->push_back(Cell::of(std::string(row.matched_by)));
+  cells->push_back(Cell::of(row.confidence));
   cells->push_back(Cell::of(row.note));
   cells->push_back(Cell::of(std::string(compare::outcome_name(row.outcome))));
   cells->push_back(Cell::of(row.exceeded));
 }
 
-Cells tensor_cells(const Row& row, bool ours) {
+Cells ait02_cells(const Row& row) {
+  Cells cells;
+  append_identity(row, &cells);
+  for (const SideSummary* side : {&row.golden, &row.mine}) {
+    for (const std::string& text : {side->path, side->dtype, side->shape})
+      cells.push_back(Cell::of(text));
+    for (const double value : {side->max, side->min, side->mean}) cells.push_back(Cell::of(value));
+  }
+  const compare::Ait02Metrics metrics = row.ait02.value_or(compare::Ait02Metrics{});
+  cells.push_back(Cell::of(metrics.cosine_similarity));
+  for (const double value : {metrics.max_relative_error, metrics.mean_relative_error,
+                             metrics.relative_euclidean_distance})
+    cells.push_back(Cell::of(value));
+  cells.push_back(Cell::of(row.fail_reason));
+  return cells;
+}
+
+Cell value_cell(const compare::AlgorithmValue& value) {
+  if (const auto* number = std::get_if<double>(&value.value)) return Cell::of(*number);
+  if (const auto* integer = std::get_if<int64_t>(&value.value)) return Cell::of(*integer);
+  if (const auto* text = std::get_if<std::string>(&value.value)) return Cell::of(*text);
+  return {};
+}
+
+Cells tensor_cells(const Comparison& comparison, const Row& row, bool ours) {
   Cells cells;
   append_identity(row, &cells);
   append_tensor_side(row.golden, &cells);
   append_tensor_side(row.mine, &cells);
   append_metrics(row, &cells);
   cells.push_back(Cell::of(row.fail_reason));
+  for (size_t i = 0; i < comparison.algorithms.size(); ++i)
+    cells.push_back(i < row.custom.size() ? value_cell(row.custom[i]) : Cell{});
   if (ours) {
     append_our_tensor_columns(row, &cells);
     append_our_last_columns(row, &cells);
@@ -160,7 +210,11 @@ Cells statistics_cells(const Row& row, bool ours) {
 
 std::vector<std::string> columns_of(const Comparison& comparison) {
   const bool statistics = comparison.statistics;
+  if (comparison.ait02) return kAit02Columns;
   std::vector<std::string> columns = statistics ? kStatisticsColumns : kTensorColumns;
+  if (!statistics) {
+    columns.insert(columns.end(), comparison.algorithms.begin(), comparison.algorithms.end());
+  }
   if (comparison.msit) return columns;
   const auto append = [&](const std::vector<std::string>& more) {
     columns.insert(columns.end(), more.begin(), more.end());
@@ -209,6 +263,7 @@ std::string Cell::csv_text() const {
 }
 
 Table build_table(const Comparison& comparison, const compare::Sheet& sheet, bool keep_filtered) {
+  if (comparison.weights) return build_weights_table(comparison, sheet);
   Table table;
   table.name = sheet.name;
   table.columns = columns_of(comparison);
@@ -217,8 +272,9 @@ Table build_table(const Comparison& comparison, const compare::Sheet& sheet, boo
     if (row.filtered && !keep_filtered) continue;
     // The original drops statistics rows that have a reason.
     if (comparison.statistics && comparison.msit && !row.fail_reason.empty()) continue;
-    table.rows.push_back(comparison.statistics ? statistics_cells(row, ours)
-                                               : tensor_cells(row, ours));
+    table.rows.push_back(comparison.ait02        ? ait02_cells(row)
+                         : comparison.statistics ? statistics_cells(row, ours)
+                                                 : tensor_cells(comparison, row, ours));
   }
   return table;
 }

@@ -52,6 +52,11 @@ std::string_view layout_name(std::string_view layout) {
   if (layout == "torch-tree") return "PyTorch dump";
   if (layout == "atb-tree") return "ATB dump";
   if (layout == "native") return "assay run";
+  if (layout == "ge-tree") return "GE graph dump";
+  if (layout == "fx-tree") return "FX graph dump";
+  if (layout == "msprobe") return "msprobe dump";
+  if (layout == "manual") return "named tensors";
+  if (layout == "checkpoint") return "checkpoint";
   if (layout == "flat") return "folder of tensor files";
   if (layout == "file") return "tensor file";
   return layout;
@@ -95,7 +100,13 @@ std::string coverage_line(const Comparison& comparison) {
     if (token >= 0) tokens.push_back(token);
   }
   if (!tokens.empty()) text += ", tokens " + number_list(tokens);
-  if (!matching.ranks.empty()) text += ", ranks " + number_list(matching.ranks);
+  std::vector<int> ranks = matching.ranks;
+  for (const compare::Sheet& sheet : comparison.sheets) {
+    if (sheet.rank >= 0) ranks.push_back(sheet.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  if (!ranks.empty()) text += ", ranks " + number_list(ranks);
   return text;
 }
 
@@ -216,6 +227,7 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
     out += std::to_string(counts.filtered) +
            " rows left out: pairs that were only tried, of other shape\n";
   }
+  for (const std::string& note : comparison.notes) out += "note: " + note + "\n";
   for (const std::string& warning : comparison.warnings) out += "warning: " + warning + "\n";
   append_worst_rows(comparison, options, &out);
   if (const Row* first = comparison.first_failed_row()) {

@@ -137,14 +137,6 @@ def test_compat_msit_keeps_the_originals_columns_only(tmp_path, trees):
     assert len(rows) == 43
 
 
-def test_what_is_not_available_yet_says_so(tmp_path, trees):
-    golden, mine = trees
-    done = run("llm", "compare", "-gp", golden, "-mp", mine, "-w", name="msit")
-    assert done.returncode == 2
-    assert log_of(done) == [("ERROR", "--weight is not available yet")]
-    done = run("llm", "opcheck", "-i", "x", name="msit")
-    assert (done.returncode, done.stderr) == (2, "msit llm opcheck: error: not available yet\n")
-
 
 def test_help_shows_every_option():
     text = run("llm", "compare", "-h", name="msit").stdout

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.hpp"
+#include "base/text.hpp"
 
 namespace assay::compare {
 
@@ -219,8 +220,10 @@ Result<MappingTables> tables_with_user_file(const std::string& path) {
   try {
     const json table = json::parse(as_text(bytes.bytes()));
     ASSAY_TRY_STATUS(apply_user_table(table, file, &tables));
+  } catch (const json::parse_error& problem) {
+    return fail(invalid_file(file, "is not JSON, at byte " + std::to_string(problem.byte)));
   } catch (const json::exception& problem) {
-    return fail(invalid_file(file, problem.what()));
+    return fail(invalid_file(file, repair_utf8(problem.what())));
   }
   return tables;
 }

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/dispatch.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "compare/match/torchair.hpp"
+#include "compare/weights.hpp"
+
+namespace assay::compare {
+namespace {
+
+using run::Run;
+
+bool is_folder(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// True when a side has statistics and no tensor at all, so that only statistics can be compared.
+bool has_statistics_only(const Run& run) {
+  bool any = false;
+  for (const run::TensorRecord& record : run.records) {
+    if (record.bytes) return false;
+    any = any || record.stats.has_value();
+  }
+  return any;
+}
+
+std::vector<Level> wanted_levels(const std::string& level, bool statistics) {
+  if (level == "layer") return {Level::Layer};
+  if (level == "module") return {Level::Module};
+  if (level == "all") return {Level::Layer, Level::Module, Level::Api};
+  if (!level.empty() || statistics) return {Level::Api};
+  return {Level::Layer, Level::Module, Level::Api};
+}
+
+Result<ComparedPaths> compare_checkpoints(const std::string& golden_path,
+                                          const std::string& my_path,
+                                          const CompareOptions& options) {
+  ComparedPaths out;
+  ASSAY_TRY(Checkpoints sides, open_checkpoints(golden_path, my_path, options));
+  out.golden = std::move(sides.golden);
+  out.mine = std::move(sides.mine);
+  ASSAY_TRY(out.comparison, compare_weights(out.golden, out.mine, options));
+  return out;
+}
+
+Result<ComparedPaths> compare_named_pairs(const std::string& golden_path,
+                                          const CompareOptions& options) {
+  ASSAY_TRY(run::ManualMapping mapping, run::read_manual_mapping(golden_path));
+  ComparedPaths out;
+  ASSAY_TRY(out.comparison, compare_manual(mapping, options));
+  out.golden = std::move(mapping.golden);
+  out.mine = std::move(mapping.mine);
+  out.notes.emplace_back("golden holds pairs named with dump_data(); the other path is not used");
+  return out;
+}
+
+}  // namespace
+
+Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::string& my_path,
+                                    const PathOptions& wanted, CompareOptions options) {
+  if (wanted.weights) return compare_checkpoints(golden_path, my_path, options);
+  if (run::is_manual_mapping(golden_path)) return compare_named_pairs(golden_path, options);
+  if (is_folder(golden_path) != is_folder(my_path)) {
+    for (const std::string& path : {golden_path, my_path}) {
+      struct stat info{};
+      if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
+    }
+    return fail(Errc::Usage, "The golden_path and my_path must both be directory or file.");
+  }
+  ComparedPaths out;
+  out.two_files = !is_folder(golden_path);
+  ASSAY_TRY(out.golden, run::open_run(golden_path));
+  ASSAY_TRY(out.mine, run::open_run(my_path));
+  if (!options.statistics && options.rules != MetricRules::Msit &&
+      (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
+    options.statistics = true;
+    out.notes.emplace_back("a side holds statistics only, so statistics are compared (--stats)");
+  }
+  const bool levels = have_levels(out.golden, out.mine) && !is_torchair_pair(out.golden, out.mine);
+  options.levels =
+      levels ? wanted_levels(wanted.level, options.statistics) : std::vector<Level>{Level::Api};
+  if (!levels && !wanted.level.empty() && wanted.level != "all" && wanted.level != "api" &&
+      !out.two_files) {
+    out.notes.push_back("--cmp-level " + wanted.level +
+                        " has no effect: it needs a tree of modules or operations on both sides");
+  }
+  ASSAY_TRY(out.comparison, compare_runs(out.golden, out.mine, options));
+  return out;
+}
+
+}  // namespace assay::compare

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is compared with what: from two paths to the kind of comparison they are for.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "compare/compare.hpp"
+
+namespace assay::compare {
+
+/// What the user wants besides the options of the engine.
+struct PathOptions {
+  std::string level;     // "" (all levels), "layer", "module", "api", "logits", "all"
+  bool weights = false;  // checkpoints instead of runs
+};
+
+/// A comparison with the runs it is about, to which its lists of records refer.
+struct ComparedPaths {
+  run::Run golden;
+  run::Run mine;
+  Comparison comparison;
+  bool two_files = false;          // each side is one tensor file
+  std::vector<std::string> notes;  // what was decided for the user, one sentence each
+};
+
+/// In this order: checkpoints when asked for, pairs that dump_data() named, one file against one file,
+/// dumps of graph mode, any other two runs.
+///
+/// options   `levels` is filled from PathOptions::level
+/// errors    Usage (a file against a folder: "The golden_path and my_path must both be directory or
+///           file.") | of opening and comparing the runs
+[[nodiscard]] Result<ComparedPaths> compare_paths(const std::string& golden_path,
+                                                  const std::string& my_path,
+                                                  const PathOptions& wanted,
+                                                  CompareOptions options);
+
+}  // namespace assay::compare
