@@ -21,6 +21,12 @@ _assay_options() {
     show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
     convert) echo "--help --format --name --member --step --rank --dtype --force -h" ;;
     doctor) echo "--help --json --timeout -h" ;;
+    logitscmp) echo "--help --golden-path --my-path --cosine-similarity --kl-divergence --l1-norm --dtype --output-dir
+        --log-level -gp -mp -cs -kl -l1 -d -o -l -h" ;;
+    logitsdump) echo "--help --exec --bad-case-result --token-range --log-level -e -bcr -tr -l -h" ;;
+    bcanalyze) echo "--help --golden-path --my-path --log-level -gp -mp -l -h" ;;
+    analyze) echo "--help --golden --test --log-level -g -t -l -h" ;;
+    casefilter) echo "--help --input --metrics --output --log-level -i -m -o -l -h" ;;
     graph) echo "--help --output --level --style --share-functions --compat-attributes --csv --diff --json -o -h" ;;
     esac
 }
@@ -28,7 +34,8 @@ _assay_options() {
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "dump errcheck compare show convert doctor graph --help --version" "$word"
+        _assay_words "dump errcheck compare show convert doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
+            --version" "$word"
         return
     fi
     case $previous in
@@ -56,7 +63,7 @@ _assay_msit() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     case $COMP_CWORD in
     1) _assay_words "llm --help" "$word" ;;
-    2) _assay_words "dump dd compare cc errcheck --help" "$word" ;;
+    2) _assay_words "dump dd compare cc errcheck logitscmp logitsdump bcanalyze analyze casefilter --help" "$word" ;;
     *)
         case $previous in
         --cmp-level | -cl) _assay_words "layer module api logits" "$word" ;;

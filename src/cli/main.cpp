@@ -16,7 +16,7 @@
 int main(int argc, char** argv) {
   using namespace assay::cli;
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
-  // These two keep the original's grammar, also under our name.
+  // These keep the original's grammar, also under our name.
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "dump" || command == "dd")
     return dump_main(DumpName::Assay, "assay dump", {argv + 2, argv + argc});
@@ -43,6 +43,11 @@ int main(int argc, char** argv) {
   add_convert_command(app, exit_status);
   add_doctor_command(app, exit_status);
   add_graph_command(app, exit_status);
+  app.add_subcommand("logitscmp", "Compares the logits files of two folders");
+  app.add_subcommand("logitsdump", "Runs modeltest on bad cases and saves their logits");
+  app.add_subcommand("bcanalyze", "Names the cases whose verdict differs between two evaluations");
+  app.add_subcommand("analyze", "The same for results with token ids");
+  app.add_subcommand("casefilter", "Names the cases whose text misses a limit");
 
   if (argc <
       2) {  // what a newcomer types first deserves the help, a script still sees that nothing was asked

@@ -193,7 +193,9 @@ int msit_main(int argc, char** argv) {
         "  llm dump (dd)       run a program and capture it: %s llm dump -o OUT --exec \"CMD\"\n"
         "  llm compare (cc)    compare two dumps: %s llm compare -gp GOLDEN -mp MINE -o OUT\n"
         "  llm errcheck        name the kernels that overflow: %s llm errcheck -o OUT --exec "
-        "\"CMD\"\n",
+        "\"CMD\"\n"
+        "  llm logitscmp, logitsdump, bcanalyze, analyze, casefilter\n"
+        "                      bad cases of an evaluation and their logits\n",
         usage.c_str(), name.c_str(), name.c_str(), name.c_str());
     return kSame;
   }

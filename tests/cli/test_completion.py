@@ -28,17 +28,20 @@ def test_every_command_is_completed():
     assert set(commands) <= set(complete("assay", ""))
 
 
-@pytest.mark.parametrize("command", ["dump", "errcheck", "compare", "show", "convert", "doctor", "graph"])
+TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
+
+
+@pytest.mark.parametrize("command", ["dump", "errcheck", "compare", "show", "convert", "doctor", "graph", *TOOLS])
 def test_every_option_of_the_help_is_completed(command):
     text = run(command, "--help").stdout.split("Example")[0].split("\nexample:")[0]
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
     assert options == {word for word in complete("assay", command, "-") if word.startswith("--")}
 
 
-@pytest.mark.parametrize("command", ["compare", "dump", "errcheck"])
+@pytest.mark.parametrize("command", ["compare", "dump", "errcheck", *TOOLS])
 def test_every_option_of_the_old_commands_is_completed(command):
     text = run("llm", command, "-h", name="msit").stdout.split("options:")[1].split("example:")[0]
-    options = set(re.findall(r"^  (--[a-z-]+)", text, re.M))
+    options = set(re.findall(r"^  (--[a-z][a-z0-9-]*)", text, re.M))
     assert options == {word for word in complete("msit", "llm", command, "-") if word.startswith("--")}
 
 
