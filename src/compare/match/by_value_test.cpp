@@ -541,6 +541,35 @@ RC_GTEST_PROP(FingerprintOf, AgreesWithThePlainLoop, ()) {
   }
 }
 
+TEST(FingerprintOf, IsTheSameForTheSameValuesOfAnyType) {
+  // Small whole numbers are exact in every type.
+  std::mt19937 random(18);
+  constexpr size_t count = 5000;
+  Floats values(count);
+  std::vector<double> wide(count);
+  std::vector<uint16_t> brain(count);
+  std::vector<uint16_t> half(count);
+  std::vector<int8_t> small(count);
+  for (size_t i = 0; i < count; ++i) {
+    const int number = static_cast<int>(random() % 9) - 4;
+    values[i] = static_cast<float>(number);
+    wide[i] = number;
+    small[i] = static_cast<int8_t>(number);
+    brain[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(values[i]) >> 16);
+    // 0, 1, 2, 3, 4 as float16 and the sign bit
+    constexpr uint16_t halves[] = {0, 0x3C00, 0x4000, 0x4200, 0x4400};
+    half[i] = static_cast<uint16_t>(halves[std::abs(number)] | (number < 0 ? 0x8000 : 0));
+  }
+  const Fingerprint expected = fingerprint_of(view_of(values, {count}));
+  const auto print = [&](DType dtype, ByteSpan bytes) {
+    return fingerprint_of(*make_view(dtype, {count}, bytes));
+  };
+  EXPECT_EQ(print(DType::Float64, std::as_bytes(std::span(wide))), expected);
+  EXPECT_EQ(print(DType::BFloat16, std::as_bytes(std::span(brain))), expected);
+  EXPECT_EQ(print(DType::Float16, std::as_bytes(std::span(half))), expected);
+  EXPECT_EQ(print(DType::Int8, std::as_bytes(std::span(small))), expected);
+}
+
 TEST(FingerprintOf, HasTheNormAndTheMeanOfTheTensor) {
   // Norm of (3, 4) is 5, its mean 3.5.
   const Floats values = {3, 4};

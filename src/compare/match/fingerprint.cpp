@@ -13,13 +13,18 @@
 #include "base/thread_pool.hpp"
 #include "compare/operand.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/widen.hpp"
 
 namespace assay::compare {
 namespace {
 
+using simd::f32x16;
+using simd::f32x8;
 using simd::f64x8;
 using simd::load;
 using simd::store;
+using simd::u16x16;
+using simd::u32x16;
 using simd::u64x8;
 
 constexpr int64_t kBlock = 2048;  // values for which one 64-bit hash a sketch entry lasts
@@ -49,7 +54,7 @@ double root_of(double value) {
 struct Part {
   double sum = 0;
   double squares = 0;
-  double root_squares = 0;
+  double magnitudes = 0;
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   int64_t non_finite_count = 0;
@@ -59,7 +64,7 @@ struct Part {
   void merge(const Part& next) {
     sum += next.sum;
     squares += next.squares;
-    root_squares += next.root_squares;
+    magnitudes += next.magnitudes;
     min = std::min(min, next.min);
     max = std::max(max, next.max);
     non_finite_count += next.non_finite_count;
@@ -74,8 +79,56 @@ struct Part {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-/// One block of 2048 values, all finite for a result that means something.
-ASSAY_CLONES void add_block(const double* values, uint64_t block, Part* out) {
+// ---- 32 consecutive values as four vectors of eight ----
+
+struct LoadFloat64 {
+  static constexpr int64_t kSize = 8;
+  [[gnu::always_inline]] static void load32(const std::byte* source, f64x8* out) {
+    for (int j = 0; j < 4; ++j) out[j] = load<f64x8>(source + 64 * j);
+  }
+};
+
+struct LoadFloat32 {
+  static constexpr int64_t kSize = 4;
+  [[gnu::always_inline]] static void load32(const std::byte* source, f64x8* out) {
+    for (int j = 0; j < 4; ++j) {
+      out[j] = __builtin_convertvector(load<f32x8>(source + 32 * j), f64x8);
+    }
+  }
+};
+
+[[gnu::always_inline]] inline void widen_halves(f32x16 values, f64x8* out) {
+  f32x8 halves[2];
+  std::memcpy(halves, &values, sizeof(values));
+  out[0] = __builtin_convertvector(halves[0], f64x8);
+  out[1] = __builtin_convertvector(halves[1], f64x8);
+}
+
+struct LoadBFloat16 {
+  static constexpr int64_t kSize = 2;
+  [[gnu::always_inline]] static void load32(const std::byte* source, f64x8* out) {
+    for (int j = 0; j < 2; ++j) {
+      const u16x16 bits = load<u16x16>(source + 32 * j);
+      widen_halves((f32x16)(__builtin_convertvector(bits, u32x16) << 16), out + 2 * j);
+    }
+  }
+};
+
+struct LoadFloat16 {
+  static constexpr int64_t kSize = 2;
+  [[gnu::always_inline]] static void load32(const std::byte* source, f64x8* out) {
+    for (int j = 0; j < 2; ++j) {
+      const u16x16 bits = load<u16x16>(source + 32 * j);
+      widen_halves(simd::widen_float16(__builtin_convertvector(bits, u32x16)), out + 2 * j);
+    }
+  }
+};
+
+/// One block of 2048 values, all finite for a result that means something. Every loader gives the same
+/// bits for the same values.
+template <typename Load>
+[[gnu::always_inline]] inline void add_block_by(const std::byte* source, uint64_t block,
+                                                Part* out) {
   alignas(64) uint64_t signs[kSketchSize];
   for (uint64_t k = 0; k < kSketchSize; ++k) signs[k] = sign_bits(block, k);
   u64x8 hashes[4];
@@ -83,13 +136,16 @@ ASSAY_CLONES void add_block(const double* values, uint64_t block, Part* out) {
   f64x8 roots[4] = {};
   f64x8 sums[2] = {};
   f64x8 squares[2] = {};
-  f64x8 root_squares[2] = {};
-  f64x8 low = load<f64x8>(values);
-  f64x8 high = low;
+  f64x8 magnitudes[2] = {};
+  f64x8 low = f64x8{} + std::numeric_limits<double>::infinity();
+  f64x8 high = -low;
   for (int j = 0; j < 4; ++j) hashes[j] = load<u64x8>(signs + 8 * j);
   for (int64_t i = 0; i < kBlock; i += kSketchSize) {
+    f64x8 values[4];
+    Load::load32(source + i * Load::kSize, values);
+#pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      const f64x8 v = load<f64x8>(values + i + 8 * j);
+      const f64x8 v = values[j];
       const u64x8 bits = (u64x8)v;
       const u64x8 sign = hashes[j] & kSignBit;
       hashes[j] += hashes[j];
@@ -100,12 +156,12 @@ ASSAY_CLONES void add_block(const double* values, uint64_t block, Part* out) {
       high = v > high ? v : high;
       sketch[j] += (f64x8)(bits ^ sign);
       roots[j] += (f64x8)(root ^ sign ^ (bits & kSignBit));
-      root_squares[j % 2] += (f64x8)root * (f64x8)root;
+      magnitudes[j % 2] += (f64x8)(bits & ~kSignBit);
     }
   }
   out->sum = add_lanes(sums[0] + sums[1]);
   out->squares = add_lanes(squares[0] + squares[1]);
-  out->root_squares = add_lanes(root_squares[0] + root_squares[1]);
+  out->magnitudes = add_lanes(magnitudes[0] + magnitudes[1]);
   for (int j = 0; j < 4; ++j) {
     store(out->sketch.data() + 8 * j, sketch[j]);
     store(out->root_sketch.data() + 8 * j, roots[j]);
@@ -113,6 +169,39 @@ ASSAY_CLONES void add_block(const double* values, uint64_t block, Part* out) {
   for (int i = 0; i < 8; ++i) {
     out->min = std::min(out->min, low[i]);
     out->max = std::max(out->max, high[i]);
+  }
+}
+
+ASSAY_CLONES void add_float64(const std::byte* source, uint64_t block, Part* out) {
+  add_block_by<LoadFloat64>(source, block, out);
+}
+ASSAY_CLONES void add_float32(const std::byte* source, uint64_t block, Part* out) {
+  add_block_by<LoadFloat32>(source, block, out);
+}
+ASSAY_CLONES void add_bfloat16(const std::byte* source, uint64_t block, Part* out) {
+  add_block_by<LoadBFloat16>(source, block, out);
+}
+ASSAY_CLONES void add_float16(const std::byte* source, uint64_t block, Part* out) {
+  add_block_by<LoadFloat16>(source, block, out);
+}
+
+/// Adds one block straight from the tensor's memory. False for other types, which are widened first.
+bool add_block_of(DType dtype, const std::byte* source, uint64_t block, Part* out) {
+  switch (dtype) {
+    case DType::Float64:
+      add_float64(source, block, out);
+      return true;
+    case DType::Float32:
+      add_float32(source, block, out);
+      return true;
+    case DType::BFloat16:
+      add_bfloat16(source, block, out);
+      return true;
+    case DType::Float16:
+      add_float16(source, block, out);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -131,33 +220,39 @@ int64_t value_count_of(const TensorView& view) {
   return view.element_count() * values_per_element(view.dtype);
 }
 
-/// Values [first, first + count); first is a multiple of the block.
-Part fingerprint_part(const TensorView& view, int64_t first, int64_t count) {
+/// At most one block of values through a buffer: other types, strides, the last block, and values that
+/// are not finite.
+Part widened_block(const TensorView& view, int64_t first, int64_t count) {
   const int64_t per_element = values_per_element(view.dtype);
   alignas(64) double values[kBlock];
+  const auto real = std::span(values).first(static_cast<size_t>(count));
+  read_values(view, first / per_element, count / per_element, real);
+  std::fill(values + count, values + kBlock, 0.0);  // zeros add nothing to the sums
+  Part part;
+  part.non_finite_count = remove_non_finite(real);
+  add_float64(reinterpret_cast<const std::byte*>(values), static_cast<uint64_t>(first / kBlock),
+              &part);
+  if (count < kBlock) {
+    part.min = *std::min_element(real.begin(), real.end());
+    part.max = *std::max_element(real.begin(), real.end());
+  }
+  return part;
+}
+
+/// Values [first, first + count); first is a multiple of the block.
+Part fingerprint_part(const TensorView& view, int64_t first, int64_t count) {
+  const bool plain = view.is_contiguous() && !view.conjugate && !view.negative;
+  const int64_t element_bytes = info(view.dtype).element_bits / 8;
+  const std::byte* const source = plain ? view.contiguous_bytes().data() : nullptr;
   Part total;
   for (int64_t at = first; at < first + count; at += kBlock) {
     const int64_t length = std::min(kBlock, first + count - at);
-    read_values(view, at / per_element, length / per_element,
-                std::span(values).first(static_cast<size_t>(length)));
-    const auto real = std::span(values).first(static_cast<size_t>(length));
     Part part;
-    int64_t removed = 0;
-    if (length < kBlock) {  // zeros add nothing to the sums
-      removed = remove_non_finite(real);
-      std::fill(values + length, values + kBlock, 0.0);
-    }
-    add_block(values, static_cast<uint64_t>(at / kBlock), &part);
-    if (length == kBlock && !(part.squares < kHuge * kHuge)) {
-      removed = remove_non_finite(real);
-      part = {};
-      add_block(values, static_cast<uint64_t>(at / kBlock), &part);
-    }
-    part.non_finite_count = removed;
-    if (length < kBlock) {
-      part.min = *std::min_element(real.begin(), real.end());
-      part.max = *std::max_element(real.begin(), real.end());
-    }
+    const bool is_added = plain && length == kBlock &&
+                          add_block_of(view.dtype, source + at * element_bytes,
+                                       static_cast<uint64_t>(at / kBlock), &part);
+    // A sum that is NaN or huge: something is not finite.
+    if (!is_added || !(part.squares < kHuge * kHuge)) part = widened_block(view, at, length);
     total.merge(part);
   }
   return total;
@@ -172,7 +267,7 @@ Fingerprint finish(const Part& total, int64_t value_count) {
   out.mean = value_count == 0 ? 0 : total.sum / static_cast<double>(value_count);
   out.min = value_count == 0 ? 0 : total.min;
   out.max = value_count == 0 ? 0 : total.max;
-  out.root_norm = std::sqrt(total.root_squares);
+  out.root_norm = std::sqrt(total.magnitudes);
   out.sketch = total.sketch;
   out.root_sketch = total.root_sketch;
   return out;
@@ -286,7 +381,7 @@ Fingerprint fingerprint_reference(const TensorView& view) {
     const double root = root_of(value);
     total.sum += value;
     total.squares += value * value;
-    total.root_squares += root * root;
+    total.magnitudes += std::fabs(value);
     total.min = std::min(total.min, value);
     total.max = std::max(total.max, value);
     total.sketch[i % kSketchSize] += sign * value;

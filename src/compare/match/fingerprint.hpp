@@ -31,7 +31,7 @@ struct Fingerprint {
   double mean = NAN;  // over all values
   double min = NAN;
   double max = NAN;
-  double root_norm = NAN;  // L2 norm of the roots
+  double root_norm = NAN;  // L2 norm of the roots: the root of the sum of all |value|
   Sketch sketch{};
   Sketch root_sketch{};
 

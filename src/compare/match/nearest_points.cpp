@@ -8,7 +8,8 @@
 namespace assay::compare {
 namespace {
 constexpr size_t kLeafPoints = 12;
-}
+constexpr size_t kSpreadPoints = 256;
+}  // namespace
 
 double squared_distance(std::span<const double> a, std::span<const double> b, double bound) {
   double sum = 0;
@@ -30,6 +31,32 @@ NearestPoints::NearestPoints(std::vector<double> coordinates, size_t dimensions)
   if (count > 0) build(0, count, 0);
 }
 
+size_t NearestPoints::widest_dimension(size_t begin, size_t end) const {
+  // Some points show the spread well enough; all are asked when these lie in one place.
+  for (size_t step = std::max<size_t>(1, (end - begin) / kSpreadPoints);; step = 1) {
+    size_t widest = kNone;
+    double largest_spread = 0;
+    for (size_t k = 0; k < dimensions_; ++k) {
+      double sum = 0;
+      double squares = 0;
+      double count = 0;
+      const double first = point(order_[begin])[k];
+      for (size_t i = begin; i < end; i += step) {
+        const double value = point(order_[i])[k] - first;
+        sum += value;
+        squares += value * value;
+        count += 1;
+      }
+      const double spread = (squares - sum * sum / count) / count;
+      if (spread > largest_spread) {
+        largest_spread = spread;
+        widest = k;
+      }
+    }
+    if (widest != kNone || step == 1) return widest;
+  }
+}
+
 size_t NearestPoints::build(size_t begin, size_t end, size_t parent) {
   const size_t index = nodes_.size();
   nodes_.push_back({.begin = begin, .end = end, .parent = parent, .alive = end - begin});
@@ -38,24 +65,8 @@ size_t NearestPoints::build(size_t begin, size_t end, size_t parent) {
     return index;
   };
   if (end - begin <= kLeafPoints) return leaf();
-  size_t widest = 0;
-  double largest_spread = 0;
-  for (size_t k = 0; k < dimensions_; ++k) {
-    double sum = 0;
-    double squares = 0;
-    const double first = point(order_[begin])[k];
-    for (size_t i = begin; i < end; ++i) {
-      const double value = point(order_[i])[k] - first;
-      sum += value;
-      squares += value * value;
-    }
-    const double spread = squares - sum * sum / static_cast<double>(end - begin);
-    if (spread > largest_spread) {
-      largest_spread = spread;
-      widest = k;
-    }
-  }
-  if (!(largest_spread > 0)) return leaf();  // all in one place
+  const size_t widest = widest_dimension(begin, end);
+  if (widest == kNone) return leaf();  // all in one place
   const size_t middle = begin + (end - begin) / 2;
   const auto at = [&](size_t i) { return order_.begin() + static_cast<std::ptrdiff_t>(i); };
   std::nth_element(at(begin), at(middle), at(end), [&](size_t a, size_t b) {

@@ -44,6 +44,8 @@ class NearestPoints {
   [[nodiscard]] std::span<const double> point(size_t index) const {
     return {coordinates_.data() + index * dimensions_, dimensions_};
   }
+  /// kNone when all points are in one place.
+  [[nodiscard]] size_t widest_dimension(size_t begin, size_t end) const;
   size_t build(size_t begin, size_t end, size_t parent);
   template <typename Visit>
   void search(size_t node, std::span<const double> query, const double& bound_squared,
