@@ -28,8 +28,10 @@ using run::TensorRecord;
 // How sure a rule is before anybody looked at values.
 constexpr double kTableConfidence = 0.9;     // a table names both sides
 constexpr double kPositionConfidence = 0.7;  // as many of one type, in order
-constexpr int kLearnedLayers = 3;            // layers whose values teach the pattern of all
-constexpr size_t kMaxByValue = 50000;        // records of a place that values may pair
+// Between ATB and PyTorch tables say what corresponds; beyond them only values do, not shape and place.
+constexpr double kTaughtConfidence = 0.55;
+constexpr int kLearnedLayers = 3;      // layers whose values teach the pattern of all
+constexpr size_t kMaxByValue = 50000;  // records of a place that values may pair
 
 // A leaf that never was a tensor (None, a number) has no partner to look for.
 bool is_tensor(const TensorRecord& record) {
@@ -1016,6 +1018,7 @@ class Matcher {
       const std::map<std::string, int> mine_index = index_of(*trees.mine, mine_layers[i]);
       for (const ValuePair& pair :
            match_by_value(golden_.run, golden, mine_.run, mine, {}, value_options())) {
+        if (pair.confidence < kTaughtConfidence) continue;
         const TensorRecord& g = golden_.run.records[pair.golden];
         const TensorRecord& m = mine_.run.records[pair.mine];
         const Key golden_key{way_below(*trees.golden, golden_layers[i],
@@ -1089,6 +1092,15 @@ class Matcher {
     return out;
   }
 
+  // A tensor that is handed on is stored once; who made it stands for the others.
+  static void keep_first_of_equal_bytes(const Run& run, std::vector<size_t>* records) {
+    std::set<std::pair<std::string_view, uint64_t>> known;
+    std::erase_if(*records, [&](size_t i) {
+      const auto& bytes = run.records[i].bytes;
+      return bytes && bytes->raw && !known.emplace(bytes->file, bytes->offset).second;
+    });
+  }
+
   // What values found in the first token is a rule for the other tokens of the same trees.
   void pair_leftovers_by_value(const Trees& trees, const PlacePair& places) {
     if (!options_.by_value) return;
@@ -1096,8 +1108,12 @@ class Matcher {
     if (trees.state != nullptr && crosses_ && !looked_at_.insert(key).second) return;
     const NodeRecords& golden_nodes = golden_.nodes_at(places.golden);
     const NodeRecords& mine_nodes = mine_.nodes_at(places.mine);
-    const std::vector<size_t> golden = leftovers(golden_, golden_nodes);
-    const std::vector<size_t> mine = leftovers(mine_, mine_nodes);
+    std::vector<size_t> golden = leftovers(golden_, golden_nodes);
+    std::vector<size_t> mine = leftovers(mine_, mine_nodes);
+    if (crosses_) {
+      keep_first_of_equal_bytes(golden_.run, &golden);
+      keep_first_of_equal_bytes(mine_.run, &mine);
+    }
     if (golden.empty() || mine.empty() || golden.size() > kMaxByValue || mine.size() > kMaxByValue)
       return;
     std::vector<ValuePair> anchors;
@@ -1109,6 +1125,7 @@ class Matcher {
     const auto found =
         match_by_value(golden_.run, golden, mine_.run, mine, anchors, value_options());
     for (const ValuePair& pair : found) {
+      if (crosses_ && pair.confidence < kTaughtConfidence) continue;
       if (!add_fitting(pair.golden, pair.mine, "values", pair.confidence)) continue;
       if (trees.state == nullptr || !crosses_) continue;
       const TensorRecord& g = golden_.run.records[pair.golden];

@@ -47,9 +47,9 @@ constexpr uint64_t kMaxAlignmentCells = 40'000'000;
 
 enum class ValueClass : uint8_t { Float, Complex, Integer, Bits, Unknown };
 
-ValueClass class_of(const TensorRecord& record) {
-  if (!record.dtype) return ValueClass::Unknown;
-  switch (info(*record.dtype).kind) {
+ValueClass class_of(const std::optional<DType>& dtype) {
+  if (!dtype) return ValueClass::Unknown;
+  switch (info(*dtype).kind) {
     case DTypeKind::Float:
       return ValueClass::Float;
     case DTypeKind::Complex:
@@ -69,6 +69,9 @@ struct Item {
   size_t record = 0;
   uint64_t order = 0;
   Fingerprint print;
+  // Of the record, or of its file's header.
+  ValueClass value_class = ValueClass::Unknown;
+  std::optional<Dims> shape;
   bool paired = false;
 };
 
@@ -334,8 +337,18 @@ class Matcher {
     });
     const auto prints = fingerprint_records(run, records, options.jobs, options.interrupted);
     for (size_t i = 0; i < records.size(); ++i) {
-      items->push_back({records[i], run.records[records[i]].order, prints[i], false});
+      const TensorRecord& record = run.records[records[i]];
+      Item item{records[i], record.order, prints[i], class_of(record.dtype), record.shape, false};
+      if (record.bytes && (!record.dtype || !record.shape)) read_header(record, &item);
+      items->push_back(std::move(item));
     }
+  }
+
+  // A file that cannot be read has no fingerprint either, so nothing is lost.
+  static void read_header(TensorRecord record, Item* item) {
+    if (!run::load_header(record)) return;
+    item->value_class = class_of(record.dtype);
+    item->shape = record.shape;
   }
 
   const TensorRecord& golden_record(size_t item) const {
@@ -362,8 +375,8 @@ class Matcher {
 
   // ---- nearness ----
 
-  static Key key_of(const TensorRecord& record, const Fingerprint& print) {
-    return {record.role, class_of(record), print.value_count, print.l2_norm == 0};
+  static Key key_of(const TensorRecord& record, const Item& item) {
+    return {record.role, item.value_class, item.print.value_count, item.print.l2_norm == 0};
   }
 
   void match_prints(Source golden_source, Source mine_source) {
@@ -375,11 +388,11 @@ class Matcher {
     std::map<Key, Members> buckets;
     for (size_t i = 0; i < golden_.size(); ++i) {
       if (!usable(golden_[i], golden_source)) continue;
-      buckets[key_of(golden_record(i), golden_[i].print)].golden.push_back(i);
+      buckets[key_of(golden_record(i), golden_[i])].golden.push_back(i);
     }
     for (size_t i = 0; i < mine_.size(); ++i) {
       if (!usable(mine_[i], mine_source)) continue;
-      const auto found = buckets.find(key_of(mine_record(i), mine_[i].print));
+      const auto found = buckets.find(key_of(mine_record(i), mine_[i]));
       if (found != buckets.end()) found->second.mine.push_back(i);
     }
     for (const auto& [key, members] : buckets) {
@@ -453,12 +466,13 @@ class Matcher {
 
   void pair_by_type(const Members& members, double confidence) {
     std::map<std::tuple<std::string, std::string, std::string>, Members> by_type;
-    const auto key = [&](const TensorRecord& record) {
+    const auto key = [&](const TensorRecord& record, const Item& item) {
       return std::tuple(type_of(record), record.slot,
-                        record.shape ? list_text(record.shape->span()) : std::string());
+                        item.shape ? list_text(item.shape->span()) : std::string());
     };
-    for (const size_t i : members.golden) by_type[key(golden_record(i))].golden.push_back(i);
-    for (const size_t i : members.mine) by_type[key(mine_record(i))].mine.push_back(i);
+    for (const size_t i : members.golden)
+      by_type[key(golden_record(i), golden_[i])].golden.push_back(i);
+    for (const size_t i : members.mine) by_type[key(mine_record(i), mine_[i])].mine.push_back(i);
     for (const auto& [type, same] : by_type) {
       if (!std::get<0>(type).empty()) pair_in_order(same, confidence);
     }
@@ -509,16 +523,16 @@ class Matcher {
   /// What a tensor looks like from outside.
   using Signature = std::tuple<run::Role, std::string, int64_t, int64_t, bool>;
 
-  Signature signature(const TensorRecord& record, const Fingerprint& print) const {
-    int64_t count = print.source == Source::None ? -1 : print.value_count;
+  Signature signature(const TensorRecord& record, const Item& item) const {
+    int64_t count = item.print.source == Source::None ? -1 : item.print.value_count;
     int64_t last = -1;
-    if (record.shape) {
-      if (count < 0) count = element_count(*record.shape).value_or(-1);
-      for (const int64_t size : record.shape->span()) {
+    if (item.shape) {
+      if (count < 0) count = element_count(*item.shape).value_or(-1);
+      for (const int64_t size : item.shape->span()) {
         if (size != 1) last = size;
       }
     }
-    return {record.role, type_of(record), count, last, class_of(record) == ValueClass::Integer};
+    return {record.role, type_of(record), count, last, item.value_class == ValueClass::Integer};
   }
 
   void align_rest() {
@@ -569,7 +583,7 @@ class Matcher {
     if (rows == 0 || columns == 0 || (rows + 1) * (columns + 1) > kMaxAlignmentCells) return;
     std::map<Signature, int> numbers;
     const auto number = [&](const TensorRecord& record, const Item& item) {
-      const Signature text = signature(record, item.print);
+      const Signature text = signature(record, item);
       if (std::get<2>(text) < 0) return -1;  // nothing known about it
       return numbers.emplace(text, static_cast<int>(numbers.size())).first->second;
     };
