@@ -84,8 +84,15 @@ CompareRequest request_of(const ParsedArguments& parsed) {
   return request;
 }
 
+std::string value_text(const compare::AlgorithmValue& value) {
+  if (const auto* number = std::get_if<double>(&value.value)) return python_repr(*number);
+  if (const auto* integer = std::get_if<int64_t>(&value.value)) return std::to_string(*integer);
+  if (const auto* text = std::get_if<std::string>(&value.value)) return "'" + *text + "'";
+  return "None";
+}
+
 // The metrics of two files as Python prints a dictionary.
-std::string metrics_text(const compare::Row& row) {
+std::string metrics_text(const compare::Comparison& comparison, const compare::Row& row) {
   std::string text = "{";
   if (row.metrics && row.comparable) {
     const compare::PairMetrics& m = *row.metrics;
@@ -101,6 +108,9 @@ std::string metrics_text(const compare::Row& row) {
       if (!std::isnan(value)) text += "'" + std::string(name) + "': " + python_repr(value) + ", ";
     }
   }
+  for (size_t i = 0; i < row.custom.size() && i < comparison.algorithms.size(); ++i) {
+    text += "'" + comparison.algorithms[i] + "': " + value_text(row.custom[i]) + ", ";
+  }
   return text + "'cmp_fail_reason': '" + row.fail_reason + "'}";
 }
 
@@ -108,14 +118,14 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   const compare::Comparison& comparison = outcome.comparison;
   for (const std::string& note : outcome.notes) log.warning(note);
   for (const std::string& warning : comparison.warnings) log.warning(warning);
+  for (const std::string& name : comparison.algorithms)
+    log.info("Added custom comparing algorithm: " + name);
   if (outcome.two_files) {
     for (const compare::Row& row : comparison.sheets.back().rows) {
-      log.info("Compared results: " + metrics_text(row));
+      log.info("Compared results: " + metrics_text(comparison, row));
     }
     return;
   }
-  for (const std::string& name : comparison.algorithms)
-    log.info("Added custom comparing algorithm: " + name);
   const auto type_text = [](const std::string& type) { return type.empty() ? "None" : type; };
   const compare::Matching& matching = comparison.sheets.back().matching;
   const bool has_layers = comparison.sheets.front().graph < 0 && !comparison.weights &&
