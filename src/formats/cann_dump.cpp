@@ -613,8 +613,10 @@ bool is_tiled(int32_t format) {
 
 /// Nothing: the tensor stays as it is stored.
 std::optional<Untiling> choose_untiling(const CannTensor& tensor, const TensorView& stored) {
+  // Of an undefined type only the bytes are known: their view does not have the tensor's shape.
   if (!tensor.original_shape || *tensor.original_shape == tensor.shape ||
-      stored.element_count() == 0 || info(stored.dtype).element_bits < 8)
+      !(stored.shape == tensor.shape) || stored.element_count() == 0 ||
+      info(stored.dtype).element_bits < 8)
     return std::nullopt;
   for (Untiling& untiling : untilings(tensor, *tensor.original_shape)) {
     if (fits(untiling, *tensor.original_shape)) return std::move(untiling);

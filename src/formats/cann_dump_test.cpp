@@ -296,6 +296,13 @@ TEST(CannTensor, ReadsUndefinedTypesAsTheBytesThatAreThere) {
   EXPECT_EQ(values(stored(0, 2, {1, 1}, {1, 1}, data)), (std::vector<double>{1, -1, 3}));
 }
 
+TEST(CannTensor, LeavesUndefinedTypesInTheirTiles) {
+  // 2 bytes where the shape, taken for elements, would have 256.
+  const std::string data("ab");
+  const Tensor tensor = cann_tensor(stored(0, 29, {1, 1, 16, 16}, {16, 16}, data)).value();
+  EXPECT_EQ(tensor.view.shape, Dims{2});
+}
+
 TEST(CannTensor, UnpacksBitsUpToTheShape) {
   // 0b10100000 0b01000000: numpy.unpackbits gives 1 0 1 0 0 0 0 0 0 1 ...
   const std::string data("\xa0\x40", 2);
