@@ -80,8 +80,9 @@ class Op:
     inputs: list[np.ndarray] = field(default_factory=list)
     outputs: list[np.ndarray] = field(default_factory=list)
     fx: str = ""  # "mm-aten.mm.default"
-    fx_inputs: list = field(default_factory=list)
+    fx_inputs: list = field(default_factory=list)  # a list among them is a list of tensors
     dumped: bool = True
+    fx_values: list[str] = field(default_factory=list)  # of each output, when it is not {fx}.OUTPUT.{i}
 
 
 def graph(seed=0, scale=3.0) -> list[Op]:
@@ -145,7 +146,8 @@ def graph_text(ops: list[Op], metadata=None) -> str:
             lines.append('  output_desc {\n    name: "y"\n    dtype: DT_FLOAT\n    layout: "ND"')
             lines.append("    " + attribute("_meta", "s: " + quoted("Tensor(dtype=torch.float32, size={2, 3})")))
             if op.fx:
-                lines.append("    " + attribute("_fx_tensor_name", "s: " + quoted(f"{op.fx}.OUTPUT.{i}")))
+                value = op.fx_values[i] if op.fx_values else f"{op.fx}.OUTPUT.{i}"
+                lines.append("    " + attribute("_fx_tensor_name", "s: " + quoted(value)))
             if i < len(origins):
                 lines.append("    " + attribute("_datadump_origin_name", "s: " + quoted(origins[i][0])))
                 lines.append("    " + attribute("_datadump_origin_output_index", f"i: {origins[i][1]}"))
@@ -183,7 +185,11 @@ def write_fx_token(folder, ops):
             continue
         time = FX_TIME.format(place)
         for i, value in enumerate(op.fx_inputs):
-            np.save(folder / f"{op.fx}.INPUT.{i}.{time}.npy", np.array(value))
+            if isinstance(value, list):
+                for j, element in enumerate(value):
+                    np.save(folder / f"{op.fx}.INPUT.{i}.{j}.{time}.npy", element)
+            else:
+                np.save(folder / f"{op.fx}.INPUT.{i}.{time}.npy", np.array(value))
         for i, value in enumerate(op.outputs):
             # FX indices are int64, GE's are int32.
             in_fx = value.astype(np.int64) if value.dtype == np.int32 else value

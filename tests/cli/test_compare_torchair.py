@@ -342,6 +342,95 @@ def test_compat_labels_fused_rows_as_the_original(tmp_path):
     assert rows["AddMul,outputs,0"] == "Mul,inputs,0,outputs,0"
 
 
+def write_ops(tmp_path, ops):
+    write_text(tmp_path / "ge", ops)
+    write_ge_token(tmp_path / "ge" / "20250102030405" / "0" / "graph" / "1" / "0", ops)
+    write_fx_token(tmp_path / "fx" / "graph_1" / "0", ops)
+    return tmp_path / "ge", tmp_path / "fx"
+
+
+def concatenation(count):
+    parts = [np.full(3, i, np.float32) for i in range(count)]
+    edges = [f"x_{i}:0" for i in range(count)] + ["Const:0"]
+    return [
+        Op("Const", "Const", [], dumped=False),
+        Op(
+            "ConcatV2",
+            "ConcatV2",
+            edges,
+            [*parts, np.array([0], np.int32)],
+            [np.concatenate(parts)],
+            "cat-aten.cat.default",
+            [parts, 0],
+        ),
+    ]
+
+
+def test_a_list_of_tensors_keeps_its_order(tmp_path):
+    ge, fx = write_ops(tmp_path, concatenation(12))
+    compare(fx, ge, tmp_path / "out")
+    rows = read_csv(the_report(tmp_path / "out", "*.csv"))
+    assert operands(rows) == [
+        *(("ConcatV2", f"inputs,{i}", f"cat-aten.cat.default.INPUT.0.{i}") for i in range(12)),
+        ("ConcatV2", "outputs,0", "cat-aten.cat.default.OUTPUT.0"),
+    ]
+    assert all_equal(rows)
+
+
+def test_compat_sorts_fx_files_as_text(tmp_path):
+    ge, fx = write_ops(tmp_path, concatenation(12))
+    compare(fx, ge, tmp_path / "out", "--compat", "msit")
+    found = operands(read_csv(the_report(tmp_path / "out", "*.csv")))
+    assert ("ConcatV2", "inputs,2", "cat-aten.cat.default.INPUT.0.10") in found
+
+
+def test_every_output_is_compared_with_the_value_that_its_descriptor_names(tmp_path):
+    a, b = np.arange(4, dtype=np.float32), np.arange(6, dtype=np.float32)
+    values = ["first-aten.neg.default.OUTPUT.0", "second-aten.abs.default.OUTPUT.0"]
+    ops = [
+        Op("Both", "Both", ["x:0"], [a], [a, b], "first-aten.neg.default", [a], fx_values=values),
+        Op("other", "Other", [], [b], [b], "second-aten.abs.default", [b], dumped=False),
+    ]
+    ge, fx = write_ops(tmp_path, ops)
+    for file in (fx / "graph_1" / "0").glob("first-*.OUTPUT.1.*"):
+        file.unlink()
+    compare(fx, ge, tmp_path / "out")
+    rows = read_csv(the_report(tmp_path / "out", "*.csv"))
+    assert operands(rows) == [
+        ("Both", "inputs,0", "first-aten.neg.default.INPUT.0"),
+        ("Both", "outputs,0", "first-aten.neg.default.OUTPUT.0"),
+        ("Both", "outputs,1", "second-aten.abs.default.OUTPUT.0"),
+    ]
+    assert all_equal(rows)
+    # The original kept the rows of the last descriptor only, and paired its values in order.
+    compare(fx, ge, tmp_path / "msit", "--compat", "msit")
+    found = operands(read_csv(the_report(tmp_path / "msit", "*.csv")))
+    assert {golden.split(".")[0] for _, _, golden in found} <= {"second-aten"}
+
+
+def test_files_reduced_to_minimum_and_maximum(tmp_path):
+    ge, fx = write_current(tmp_path)
+    for file in [*ge.rglob("*.1735786845*")]:
+        op = next(op for op in graph(10) if op.name == file.name.split(".")[1])
+        reduced = {
+            name: np.array([[a.min(), a.max()] for a in arrays], np.float32)
+            for name, arrays in (("inputs", op.inputs), ("outputs", op.outputs))
+        }
+        np.savez(f"{file}_min_max.npz", **reduced)
+        file.unlink()
+    for file in [*fx.rglob("*.npy")]:
+        array = np.load(file)
+        if array.ndim:
+            np.save(str(file).replace(".npy", "_min_max.npy"), np.array([array.min(), array.max()], array.dtype))
+            file.unlink()
+    compare(fx, ge, tmp_path / "out")
+    rows = read_csv(the_report(tmp_path / "out", "*.csv"))
+    found = [(Path(row["my_data_path"]).name.split(".")[1], row["my_data_path"].split(",", 1)[1]) for row in rows]
+    assert found == [row[:2] for row in ALL_OPERANDS]
+    assert {row["my_shape"] for row in rows} == {"[2]"}
+    assert all_equal(rows)
+
+
 def test_a_dump_file_can_be_shown_and_converted(tmp_path):
     ge, _ = write_current(tmp_path, tiled=True)
     (file,) = ge.rglob("Add.Add.*")
