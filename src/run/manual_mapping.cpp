@@ -5,6 +5,7 @@
 //    data id  token id  golden                            mine
 #include "run/manual_mapping.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "base/mapped_file.hpp"
@@ -31,18 +32,19 @@ std::string metadata_folder(const std::string& golden_path) {
   return is_it ? golden_path : std::string();
 }
 
-/// The ends of a path with at least two components, the longest first, without a leading slash.
-/// None lead upwards.
+/// The ends of a path, the longest first, without a leading slash: a relative path as a whole, and
+/// what has at least two components. None lead upwards.
 std::vector<std::string> tails_of(const std::string& path) {
   std::vector<std::string> parts;
   for (const std::string_view part : split(path, '/')) {
     if (!part.empty() && part != ".") parts.emplace_back(part);
   }
+  const size_t shortest = path.starts_with('/') ? 2 : std::min<size_t>(parts.size(), 2);
   std::vector<std::string> tails;  // the shortest first
   std::string tail;
   for (size_t i = parts.size(); i-- > 0 && parts[i] != "..";) {
     tail = tail.empty() ? parts[i] : parts[i] + "/" + tail;
-    if (i + 2 <= parts.size()) tails.push_back(tail);
+    if (parts.size() - i >= shortest) tails.push_back(tail);
   }
   return {tails.rbegin(), tails.rend()};
 }
@@ -52,10 +54,10 @@ std::vector<std::string> tails_of(const std::string& path) {
 std::string find_file(const std::string& recorded, const std::string& folder) {
   if (is_file(recorded)) return recorded;
   for (const std::string& tail : tails_of(recorded)) {
-    std::string around = folder;
-    for (int level = 0; level <= kMaxLevelsUp; ++level) {
+    std::string around = real_path(folder);
+    for (int level = 0; level <= kMaxLevelsUp && !around.empty(); ++level) {
       if (std::string candidate = join_path(around, tail); is_file(candidate)) return candidate;
-      around = join_path(around, "..");
+      around.resize(around.rfind('/'));
     }
   }
   return recorded;

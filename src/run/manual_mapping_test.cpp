@@ -113,6 +113,14 @@ TEST(ManualMapping, FindsTheFilesOfAMovedDump) {
              R"({"1": {"0": ["/d/ait_dump/4242_0/golden_tensor/0/1_tensor.pth",)"
              R"( "/d/ait_dump/tensors/0_5555/0/0_Embedding/after/outtensor0.npy"]},)"
              R"( "2": {"0": ["/d/../secret/1_tensor.pth", "/x/y/outtensor0.npy"]}})");
+  folder.put_npy("here.npy", {4});
+  folder.put("run/9_0/golden_tensor/metadata.json",
+             R"({"1": {"0": ["./here.npy", "x/here.npy"]}})");  // written in the folder of here.npy
+  const Result<ManualMapping> relative = read_manual_mapping(folder.path() + "/run/9_0");
+  ASSERT_TRUE(relative) << relative.error().describe();
+  EXPECT_THAT(floats_of(*load_tensor(relative->golden.records[0])), ElementsAre(4));
+  EXPECT_EQ(relative->mine.records[0].bytes->file, "x/here.npy");
+
   const Result<ManualMapping> mapping = read_manual_mapping(folder.path() + "/ait_dump/4242_0");
   ASSERT_TRUE(mapping) << mapping.error().describe();
   EXPECT_THAT(floats_of(*load_tensor(mapping->golden.records[0])), ElementsAre(1));

@@ -41,8 +41,9 @@ def dump_data(
     if not os.path.isfile(my_path) or not os.access(my_path, os.R_OK):
         raise argparse.ArgumentTypeError(f"my_path: {my_path} is not a readable file.")
     check_output_path(output_path)
+    # Recorded paths stay good when compare runs in another folder.
     root = os.path.join(
-        output_path,
+        os.path.abspath(output_path),
         f"msit_dump_{dump_stamp(output_path)}",
         f"{os.getpid()}_{golden_data.get_device()}",
         "golden_tensor",
@@ -51,7 +52,7 @@ def dump_data(
     try:
         os.makedirs(os.path.dirname(golden_path), exist_ok=True)
         _save(golden_data, golden_path)
-        _merge_metadata(os.path.join(root, "metadata.json"), data_id, token_id, golden_path, my_path)
+        _merge_metadata(os.path.join(root, "metadata.json"), data_id, token_id, golden_path, os.path.abspath(my_path))
     except OSError as error:
         logger.error("cannot save %s: %s", golden_path, error)
 
