@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from . import _core
 
@@ -55,6 +55,11 @@ class Comparison:
         return self._native.coverage
 
     @property
+    def notes(self) -> list[str]:
+        """What was aligned or found out as a whole: a warm-up run, ranks that were put together, a missing token."""
+        return self._native.notes
+
+    @property
     def warnings(self) -> list[str]:
         """What was wrong with the runs themselves, one sentence each."""
         return self._native.warnings
@@ -100,6 +105,7 @@ def compare(
     *,
     level: str = "api",
     stats: bool = False,
+    weights: bool = False,
     compat: str = "none",
     atol: Optional[float] = None,
     rtol: Optional[float] = None,
@@ -107,24 +113,31 @@ def compare(
     rel_l2: Optional[float] = None,
     thresholds: Union[PathLike, Sequence[Mapping[str, Any]], None] = None,
     map: Union[PathLike, Sequence[Mapping[str, str]], None] = None,
+    mapping_file: Optional[PathLike] = None,
+    algorithms: Sequence[Union[str, Callable[[Any, Any], Any]]] = (),
     token_map: TokenMap = (),
     ranks: Sequence[int] = (),
     jobs: int = 0,
     max_memory: int = 0,
 ) -> Comparison:
-    """Compares two runs, or two tensor files, tensor by tensor.
+    """Compares two runs, two tensor files, or two checkpoints, tensor by tensor.
 
     Args:
         golden: the reference: a run folder of any layout, or a tensor file.
         mine: the run under test.
         level: ``"layer"``, ``"module"``, ``"api"`` (every module) or ``"all"``; needs a module tree on both sides.
         stats: compare statistics instead of tensors.
-        compat: ``"msit"`` for the rows and values of msit 8.2, defects included.
+        weights: the paths are checkpoints; quantised weights are de-quantised.
+        compat: ``"msit"`` for the rows and values of msit 8.2, defects included; ``"ait-0.2"`` for ait 0.2's report.
         atol, rtol: limit for every element, ``|mine - golden| <= atol + rtol * |golden|``.
         cos: least cosine similarity.
         rel_l2: largest relative L2 distance.
         thresholds: limits by name, type or dtype: a JSON file or its content as a list of dicts.
-        map: explicit pairs ``[{"golden": ..., "my": ...}]``, or a JSON file with them.
+        map: explicit pairs ``[{"golden": ..., "my": ..., "slice": "[:, -1]", "reduce": "cat:1"}]``, or a JSON file
+            with them.
+        mapping_file: the user's own table of operation types, ``op_mapping_file.json`` or its folder.
+        algorithms: more metrics, one column each: ``"FILE.py:FUNC"``, ``"FILE.so:FUNC"``, or a callable
+            ``(golden, mine) -> number | text | (number or text, message)`` of two flat float32 arrays.
         token_map: pairs (token of golden, token of mine); by default equal ids.
         ranks: compare only these.
         jobs: threads; 0 means one a core.
@@ -148,6 +161,7 @@ def compare(
         os.fspath(mine),
         level=level,
         stats=stats,
+        weights=weights,
         compat=compat,
         atol=atol,
         rtol=rtol,
@@ -155,12 +169,19 @@ def compare(
         rel_l2=rel_l2,
         thresholds=_json_text(thresholds),
         map=_json_text(map),
+        mapping_file="" if mapping_file is None else os.fspath(mapping_file),
+        algorithm_files=[item for item in algorithms if isinstance(item, str)],
+        algorithms=[(_column_name(item), item) for item in algorithms if not isinstance(item, str)],
         token_map=[(int(g), int(m)) for g, m in pairs],
         ranks=list(ranks),
         jobs=jobs,
         max_memory=max_memory,
     )
     return Comparison(native)
+
+
+def _column_name(function: Callable[[Any, Any], Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def compare_arrays(

@@ -14,6 +14,7 @@
 
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
+#include "compare/match/permutation.hpp"
 #include "compare/match/torchair.hpp"
 #include "compare/match/tree.hpp"
 #include "compare/operand.hpp"
@@ -27,6 +28,9 @@ using run::Run;
 using run::TensorRecord;
 
 constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
+// Relative L2 distance from which on another order of columns is looked for, and up to which size.
+constexpr double kOtherOrder = 0.05;
+constexpr int64_t kMaxReorderedElements = int64_t{1} << 28;
 constexpr std::string_view kShapeMismatch = "data shape doesn't match.";
 
 // ---- what a row says about its sides ----
@@ -401,7 +405,44 @@ class PairComparer {
     const auto mine_watch = resident_.watch(mine_tensor->view.storage);
     compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node),
                   row);
+    if (const std::optional<Tensor> reordered =
+            in_golden_order(*golden_tensor, mine, *mine_tensor, *row)) {
+      row->note.clear();
+      row->exceeded.clear();
+      row->custom.clear();
+      compare_views(golden_tensor->view, reordered->view, options_, jobs, limit_of(*row, node),
+                    row);
+      add_note("columns stand in another order; compared in golden's", &row->note);
+    }
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
+  }
+
+  // Two engines may hold the units of a layer (heads, rows of an MLP) in another order. Between runs of
+  // one engine such a difference is a fault, and stays one.
+  std::optional<Tensor> in_golden_order(const Tensor& golden, const Source& mine,
+                                        const Tensor& mine_tensor, const Row& row) const {
+    if (options_.rules == MetricRules::Msit || golden_.layout == mine_.layout || !row.comparable ||
+        !row.metrics || row.metrics->state != PairState::Compared || row.identical ||
+        row.shape_relation == ShapeRelation::Reshaped ||
+        !(row.metrics->relative_euclidean_distance > kOtherOrder) ||
+        golden.view.element_count() > kMaxReorderedElements || golden.view.shape.empty() ||
+        !mine_tensor.view.is_contiguous())
+      return std::nullopt;
+    TensorView as_golden = mine_tensor.view;
+    as_golden.shape = golden.view.shape;
+    as_golden.strides = contiguous_strides(golden.view.shape);
+    std::optional<std::vector<int64_t>> order = find_permutation(golden.view, as_golden);
+    if (!order) return std::nullopt;
+    Recipe recipe;
+    if (mine.recipe != nullptr) {
+      recipe = *mine.recipe;
+    } else {
+      recipe.records = {static_cast<size_t>(&mine.record - mine.run.records.data())};
+    }
+    const int axis = static_cast<int>(mine_tensor.view.shape.size()) - 1;
+    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = *std::move(order)});
+    Result<Tensor> tensor = load_operand(mine.run, recipe);
+    return tensor ? std::optional<Tensor>(*std::move(tensor)) : std::nullopt;
   }
 
   static uint64_t bytes_of(const TensorView& view) {

@@ -10,11 +10,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "compare/compare.hpp"
+#include "compare/dispatch.hpp"
 #include "python/module.hpp"
 #include "report/files.hpp"
 #include "report/table.hpp"
 #include "report/terminal.hpp"
+#include "tensor/convert.hpp"
 
 namespace nb = nanobind;
 
@@ -116,27 +117,79 @@ nb::dict metrics_dict(const compare::PairMetrics& m) {
 
 compare::MetricRules rules_of(const std::string& compat) {
   if (compat == "none") return compare::MetricRules::Corrected;
-  if (compat == "msit") return compare::MetricRules::Msit;
-  raise({Errc::Usage, {}, std::nullopt, "compat must be 'none' or 'msit', not '" + compat + "'"});
-}
-
-std::vector<compare::Level> levels_of(const std::string& level) {
-  using compare::Level;
-  if (level == "layer") return {Level::Layer};
-  if (level == "module") return {Level::Module};
-  if (level == "api") return {Level::Api};
-  if (level == "all") return {Level::Layer, Level::Module, Level::Api};
+  if (compat == "msit" || compat == "ait-0.2") return compare::MetricRules::Msit;
   raise({Errc::Usage,
          {},
          std::nullopt,
-         "level must be 'layer', 'module', 'api' or 'all', not '" + level + "'"});
+         "compat must be 'none', 'msit' or 'ait-0.2', not '" + compat + "'"});
 }
+
+// A callable of the user: (golden, mine) as flat float32 arrays to a number, a text, or a number and a
+// text. Called with the GIL held, one call at a time.
+class CallableAlgorithm final : public compare::Algorithm {
+ public:
+  CallableAlgorithm(std::string name, nb::object function)
+      : name_(std::move(name)), function_(std::move(function)) {}
+  ~CallableAlgorithm() override {
+    const nb::gil_scoped_acquire gil;
+    function_.reset();
+  }
+  CallableAlgorithm(const CallableAlgorithm&) = delete;
+  CallableAlgorithm& operator=(const CallableAlgorithm&) = delete;
+
+  [[nodiscard]] const std::string& name() const override { return name_; }
+
+  [[nodiscard]] compare::AlgorithmValue compute(const TensorView& golden,
+                                                const TensorView& mine) override {
+    std::vector<float> golden_values = floats_of(golden);
+    std::vector<float> mine_values = floats_of(mine);
+    const nb::gil_scoped_acquire gil;
+    compare::AlgorithmValue out;
+    try {
+      const nb::object result = function_(array_of(golden_values), array_of(mine_values));
+      if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) {
+        store(result[0], &out);
+        out.message = nb::cast<std::string>(nb::str(result[1]));
+      } else {
+        store(result, &out);
+      }
+    } catch (const std::exception& problem) {
+      out.message = name_ + ": " + problem.what();
+    }
+    return out;
+  }
+
+ private:
+  static std::vector<float> floats_of(const TensorView& view) {
+    const int64_t elements = view.element_count();
+    std::vector<double> values(static_cast<size_t>(elements * values_per_element(view.dtype)));
+    read_values(view, 0, elements, values);
+    return {values.begin(), values.end()};
+  }
+  static nb::object array_of(std::vector<float>& values) {
+    return nb::cast(nb::ndarray<nb::numpy, float>(values.data(), {values.size()}),
+                    nb::rv_policy::copy);
+  }
+  static void store(const nb::object& value, compare::AlgorithmValue* out) {
+    if (nb::isinstance<nb::str>(value)) {
+      out->value = nb::cast<std::string>(value);
+    } else if (nb::isinstance<nb::int_>(value)) {
+      out->value = nb::cast<int64_t>(value);
+    } else {
+      out->value = nb::cast<double>(nb::float_(value));
+    }
+  }
+
+  std::string name_;
+  nb::object function_;
+};
 
 /// The result together with the runs, whose records the list of unmatched tensors names.
 struct ComparisonObject {
   run::Run golden;
   run::Run mine;
   compare::Comparison comparison;
+  std::vector<std::string> path_notes;
 
   /// Position in rows() of every row that is in it.
   [[nodiscard]] size_t index_of(const compare::Row* wanted) const {
@@ -152,8 +205,11 @@ struct ComparisonObject {
 };
 
 struct PythonOptions {
-  std::string level, compat, thresholds, map;
+  std::string level, compat, thresholds, map, mapping_file;
   bool stats = false;
+  bool weights = false;
+  std::vector<std::string> algorithm_files;
+  std::vector<std::pair<std::string, nb::object>> algorithms;
   std::optional<double> atol, rtol, cos, rel_l2;
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
@@ -164,7 +220,7 @@ struct PythonOptions {
 compare::CompareOptions native_options(const PythonOptions& options) {
   compare::CompareOptions native;
   native.rules = rules_of(options.compat);
-  native.levels = levels_of(options.level);
+  native.ait02 = options.compat == "ait-0.2";
   native.statistics = options.stats;
   native.limits.fallback = {options.atol, options.rtol, options.cos, options.rel_l2};
   if (!options.thresholds.empty()) {
@@ -173,21 +229,17 @@ compare::CompareOptions native_options(const PythonOptions& options) {
   if (!options.map.empty()) {
     native.explicit_pairs = value_or_raise(compare::parse_explicit_pairs(options.map));
   }
+  if (!options.mapping_file.empty())
+    native.tables = value_or_raise(compare::tables_with_user_file(options.mapping_file));
+  if (!options.algorithm_files.empty())
+    native.algorithms = value_or_raise(compare::load_algorithms(options.algorithm_files));
+  for (const auto& [name, function] : options.algorithms)
+    native.algorithms.push_back(std::make_shared<CallableAlgorithm>(name, function));
   native.token_map = options.token_map;
   native.ranks = options.ranks;
   native.jobs = options.jobs;
   if (options.max_memory > 0) native.max_memory = options.max_memory;
   return native;
-}
-
-Result<ComparisonObject> compare_paths(const std::string& golden, const std::string& mine,
-                                       compare::CompareOptions options) {
-  ComparisonObject object;
-  ASSAY_TRY(object.golden, run::open_run(golden));
-  ASSAY_TRY(object.mine, run::open_run(mine));
-  if (!compare::have_levels(object.golden, object.mine)) options.levels = {compare::Level::Api};
-  ASSAY_TRY(object.comparison, compare::compare_runs(object.golden, object.mine, options));
-  return object;
 }
 
 }  // namespace
@@ -234,6 +286,13 @@ void bind_compare(nb::module_& m) {
                    })
       .def_prop_ro("warnings",
                    [](const ComparisonObject& self) { return self.comparison.warnings; })
+      .def_prop_ro("notes",
+                   [](const ComparisonObject& self) {
+                     std::vector<std::string> notes = self.path_notes;
+                     notes.insert(notes.end(), self.comparison.notes.begin(),
+                                  self.comparison.notes.end());
+                     return notes;
+                   })
       .def(
           "text",
           [](const ComparisonObject& self, int width) {
@@ -256,24 +315,39 @@ void bind_compare(nb::module_& m) {
   m.def(
       "compare_runs",
       [](const std::string& golden, const std::string& mine, const std::string& level, bool stats,
-         const std::string& compat, std::optional<double> atol, std::optional<double> rtol,
-         std::optional<double> cos, std::optional<double> rel_l2, const std::string& thresholds,
-         const std::string& map, std::vector<std::pair<int64_t, int64_t>> token_map,
-         std::vector<int> ranks, int jobs, uint64_t max_memory) {
-        const compare::CompareOptions options =
-            native_options({level, compat, thresholds, map, stats, atol, rtol, cos, rel_l2,
-                            std::move(token_map), std::move(ranks), jobs, max_memory});
-        Result<ComparisonObject> result;
+         bool weights, const std::string& compat, std::optional<double> atol,
+         std::optional<double> rtol, std::optional<double> cos, std::optional<double> rel_l2,
+         const std::string& thresholds, const std::string& map, const std::string& mapping_file,
+         std::vector<std::string> algorithm_files,
+         std::vector<std::pair<std::string, nb::object>> algorithms,
+         std::vector<std::pair<int64_t, int64_t>> token_map, std::vector<int> ranks, int jobs,
+         uint64_t max_memory) {
+        if (std::string_view("layer module api logits all").find(level) == std::string_view::npos) {
+          raise({Errc::Usage,
+                 {},
+                 std::nullopt,
+                 "level must be 'layer', 'module', 'api' or 'all', not '" + level + "'"});
+        }
+        compare::CompareOptions options =
+            native_options({level, compat, thresholds, map, mapping_file, stats, weights,
+                            std::move(algorithm_files), std::move(algorithms), atol, rtol, cos,
+                            rel_l2, std::move(token_map), std::move(ranks), jobs, max_memory});
+        Result<compare::ComparedPaths> result;
         {
           const nb::gil_scoped_release release;
-          result = compare_paths(golden, mine, options);
+          result = compare::compare_paths(golden, mine, {level, weights}, options);
         }
-        return value_or_raise(std::move(result));
+        options.algorithms.clear();
+        compare::ComparedPaths paths = value_or_raise(std::move(result));
+        return ComparisonObject{std::move(paths.golden), std::move(paths.mine),
+                                std::move(paths.comparison), std::move(paths.notes)};
       },
       nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("level") = "api",
-      nb::arg("stats") = false, nb::arg("compat") = "none", nb::arg("atol") = nb::none(),
-      nb::arg("rtol") = nb::none(), nb::arg("cos") = nb::none(), nb::arg("rel_l2") = nb::none(),
-      nb::arg("thresholds") = "", nb::arg("map") = "",
+      nb::arg("stats") = false, nb::arg("weights") = false, nb::arg("compat") = "none",
+      nb::arg("atol") = nb::none(), nb::arg("rtol") = nb::none(), nb::arg("cos") = nb::none(),
+      nb::arg("rel_l2") = nb::none(), nb::arg("thresholds") = "", nb::arg("map") = "",
+      nb::arg("mapping_file") = "", nb::arg("algorithm_files") = std::vector<std::string>{},
+      nb::arg("algorithms") = std::vector<std::pair<std::string, nb::object>>{},
       nb::arg("token_map") = std::vector<std::pair<int64_t, int64_t>>{},
       nb::arg("ranks") = std::vector<int>{}, nb::arg("jobs") = 0, nb::arg("max_memory") = 0,
       "Compares two runs by path; thresholds and map are JSON texts.");

@@ -244,3 +244,20 @@ def test_the_planted_fault_is_the_first_row_beyond_its_limit(tmp_path):
     assert failed[0] == "model.layers.1.input_layernorm output"
     layers = assay.compare(tmp_path / "golden", tmp_path / "mine", level="layer").rows
     assert len(layers) == 3 * 2  # layers, tokens
+
+
+def test_a_callable_is_one_more_column_and_its_message_joins_the_reason(folders):
+    golden, mine = folders
+
+    def largest(golden_values, my_values):
+        assert golden_values.dtype == np.float32 and golden_values.ndim == 1
+        return float(np.abs(golden_values - my_values).max()), "looked at"
+
+    def broken(golden_values, my_values):
+        raise ValueError("no such metric")
+
+    rows = assay.compare(golden, mine, algorithms=[largest, broken]).rows
+    for row in rows:
+        assert row["largest"] == pytest.approx(row["max_absolute_error"], rel=1e-6)
+        assert row["broken"] is None
+        assert "looked at" in row["cmp_fail_reason"] and "no such metric" in row["cmp_fail_reason"]
