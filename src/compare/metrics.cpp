@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "compare/pair_chunks.hpp"
 
@@ -46,12 +45,12 @@ ScaledSums sum_scaled(const PairSource& source, const PairSums& sums) {
   const double common = std::min(golden_scale, mine_scale);
   ScaledSums out;
   out.distance_factor = golden_scale / common;
-  const auto block = std::make_unique<Block>();
+  Block block;
   for (int64_t first = 0; first < source.value_count; first += kBlockValues) {
-    read_block(source, first, std::min(kBlockValues, source.value_count - first), *block);
-    for (int64_t i = 0; i < block->count; ++i) {
-      const double golden = block->golden[i];
-      const double mine = block->mine[i];
+    read_block(source, first, std::min(kBlockValues, source.value_count - first), block);
+    for (int64_t i = 0; i < block.count; ++i) {
+      const double golden = block.golden[i];
+      const double mine = block.mine[i];
       if (!std::isfinite(golden) || !std::isfinite(mine)) continue;
       const double difference = mine * common - golden * common;
       out.golden_squared += golden * golden_scale * (golden * golden_scale);
@@ -224,24 +223,26 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
                           ? golden_count
                           : row_values_of(golden, golden_count);
   const Cuts cuts(golden_count, row);
-  const auto total = std::make_unique<PairAccumulator>(cuts);
-  accumulate(source, cuts, options, *total);
+  // On the stack, as everything of this size here: between the small parts of reports that stay, blocks
+  // of the heap that come and go leave holes of their size.
+  PairAccumulator total(cuts);
+  accumulate(source, cuts, options, total);
 
-  set_patterns(*total, out);
-  set_side_stats(source, *total, out);
+  set_patterns(total, out);
+  set_side_stats(source, total, out);
   const bool msit = options.rules == MetricRules::Msit;
   if (out.compared_count == 0 || (msit && out.compared_count != out.value_count)) {
     out.state = PairState::NonFinite;
     return out;
   }
   out.state = PairState::Compared;
-  const WorstPositions worst = find_worst(source, *total);
+  const WorstPositions worst = find_worst(source, total);
   out.worst_absolute_index = worst.absolute;
   out.worst_relative_index = worst.relative;
   if (msit) {
-    finish_msit(total->sums, total->whole_divergence(), out);
+    finish_msit(total.sums, total.whole_divergence(), out);
   } else {
-    finish_corrected(source, *total, out);
+    finish_corrected(source, total, out);
   }
   return out;
 }

@@ -2,7 +2,6 @@
 #include "compare/pair_chunks.hpp"
 
 #include <atomic>
-#include <memory>
 #include <vector>
 
 #include "base/thread_pool.hpp"
@@ -31,7 +30,7 @@ bool is_plain_float32(const TensorView& view) {
   return view.dtype == DType::Float32 && !view.negative && view.is_contiguous();
 }
 
-/// Computes chunks, one after the other. About 64 KiB.
+/// Computes chunks, one after the other. About 64 KiB, for the stack of a thread.
 class ChunkWorker {
  public:
   ChunkWorker(const PairSource& source, const Cuts& cuts, bool kl)
@@ -193,14 +192,14 @@ class ChunkWorker {
 }  // namespace
 
 WorstPositions find_worst(const PairSource& source, const PairAccumulator& total) {
-  const auto block = std::make_unique<Block>();
+  Block block;
   const auto find = [&](BlockRange range, double PairErrors::* error, double largest) -> int64_t {
     if (range.count == 0) return -1;
-    read_block(source, range.first, range.count, *block);
+    read_block(source, range.first, range.count, block);
     for (int64_t i = 0; i < range.count; ++i) {
-      if (!std::isfinite(block->golden[i]) || !std::isfinite(block->mine[i])) continue;
+      if (!std::isfinite(block.golden[i]) || !std::isfinite(block.mine[i])) continue;
       const PairErrors errors =
-          errors_of(source.rules, block->golden[i], block->mine[i], block->difference[i]);
+          errors_of(source.rules, block.golden[i], block.mine[i], block.difference[i]);
       if (errors.*error == largest) return range.first + i;
     }
     return -1;
@@ -214,8 +213,8 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
   const auto jobs = static_cast<size_t>(std::min<int64_t>(
       cuts.chunk_count, cuts.chunk_count > 1 ? resolve_job_count(options.jobs) : 1));
   if (jobs <= 1) {
-    const auto worker = std::make_unique<ChunkWorker>(source, cuts, options.kl_divergence);
-    for (int64_t i = 0; i < cuts.chunk_count; ++i) total.add(i, worker->run(i));
+    ChunkWorker worker(source, cuts, options.kl_divergence);
+    for (int64_t i = 0; i < cuts.chunk_count; ++i) total.add(i, worker.run(i));
     return;
   }
   std::vector<ChunkResult> results;
@@ -225,9 +224,9 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
     // One worker a thread, which takes the next chunk until none is left.
     std::atomic<int64_t> next{0};
     parallel_for(jobs, static_cast<unsigned>(jobs), [&](size_t) {
-      const auto worker = std::make_unique<ChunkWorker>(source, cuts, options.kl_divergence);
+      ChunkWorker worker(source, cuts, options.kl_divergence);
       for (int64_t i = next++; i < count; i = next++) {
-        results[static_cast<size_t>(i)] = worker->run(begin + i);
+        results[static_cast<size_t>(i)] = worker.run(begin + i);
       }
     });
     for (int64_t i = 0; i < count; ++i) total.add(begin + i, results[static_cast<size_t>(i)]);

@@ -25,7 +25,7 @@ struct PairSource {
   int64_t value_count;
 };
 
-/// Values of both sides as doubles. 24 KiB: kept by a worker, not on the stack.
+/// Values of both sides as doubles. 24 KiB.
 struct Block {
   alignas(64) double golden[kBlockValues];
   alignas(64) double mine[kBlockValues];
