@@ -642,19 +642,39 @@ std::vector<int64_t> axis_offsets(const Untiling& untiling, size_t axis, int64_t
   return offsets;
 }
 
-/// Copies element by element in the order of `original`, whose element count is not 0.
-template <typename Element>
+/// Elements that stand beside each other in both orders.
+struct Stretch {
+  int64_t offset;  // of the first, in the stored tensor
+  size_t count;
+};
+
+/// Of a tiled axis the rows of its tiles: 16 elements of fp16 in FRACTAL_NZ.
+std::vector<Stretch> stretches_of(const std::vector<int64_t>& offsets) {
+  std::vector<Stretch> stretches;
+  for (const int64_t offset : offsets) {
+    if (!stretches.empty() &&
+        stretches.back().offset + static_cast<int64_t>(stretches.back().count) == offset) {
+      ++stretches.back().count;
+    } else {
+      stretches.push_back({offset, 1});
+    }
+  }
+  return stretches;
+}
+
+/// Copies in the order of the original shape, whose element count is not 0.
+/// offsets   of each of its axes, from axis_offsets()
 void copy_untiled(const std::byte* stored, const std::vector<std::vector<int64_t>>& offsets,
-                  std::byte* out) {
+                  size_t element_bytes, std::byte* out) {
   std::vector<size_t> index(offsets.size(), 0);
-  const std::vector<int64_t>& inner = offsets.back();
+  const std::vector<Stretch> inner = stretches_of(offsets.back());
   for (;;) {
     int64_t start = 0;
     for (size_t axis = 0; axis + 1 < offsets.size(); ++axis) start += offsets[axis][index[axis]];
-    for (const int64_t offset : inner) {
-      std::memcpy(out, stored + static_cast<size_t>(start + offset) * sizeof(Element),
-                  sizeof(Element));
-      out += sizeof(Element);
+    for (const Stretch& stretch : inner) {
+      const size_t bytes = stretch.count * element_bytes;
+      std::memcpy(out, stored + static_cast<size_t>(start + stretch.offset) * element_bytes, bytes);
+      out += bytes;
     }
     size_t axis = offsets.size() - 1;
     while (axis > 0 && ++index[axis - 1] == offsets[axis - 1].size()) index[--axis] = 0;
@@ -673,24 +693,7 @@ Result<Tensor> untile(const TensorView& view, const Untiling& untiling, const Di
     std::vector<std::vector<int64_t>> offsets;
     for (size_t axis = 0; axis < original.size(); ++axis)
       offsets.push_back(axis_offsets(untiling, axis, original[axis]));
-    const std::byte* stored = view.storage.data();
-    switch (element_bytes) {
-      case 1:
-        copy_untiled<std::array<std::byte, 1>>(stored, offsets, memory->data());
-        break;
-      case 2:
-        copy_untiled<std::array<std::byte, 2>>(stored, offsets, memory->data());
-        break;
-      case 4:
-        copy_untiled<std::array<std::byte, 4>>(stored, offsets, memory->data());
-        break;
-      case 8:
-        copy_untiled<std::array<std::byte, 8>>(stored, offsets, memory->data());
-        break;
-      default:
-        copy_untiled<std::array<std::byte, 16>>(stored, offsets, memory->data());
-        break;
-    }
+    copy_untiled(view.storage.data(), offsets, element_bytes, memory->data());
   }
   ASSAY_TRY(const TensorView result, make_view(view.dtype, original, ByteSpan(*memory)));
   return Tensor{result, memory};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An operator of GE's dump is traced back to the graph before fusion (match/ge_graph.hpp), and from
 // there to the FX node that its attributes name, or to the operators of an unfused dump. Rules:
-// docs/commands/compare.md
+// docs/formats/ge-tree.md
 #include "compare/match/torchair.hpp"
 
 #include <algorithm>
