@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
 #include "base/text.hpp"
 #include "compare/match/by_value.hpp"
 #include "compare/match/explicit_pairs.hpp"
+#include "compare/match/fingerprint.hpp"
 #include "compare/match/merge_ranks.hpp"
 #include "compare/match/policies.hpp"
 #include "compare/match/side.hpp"
@@ -30,6 +32,8 @@ constexpr double kTableConfidence = 0.9;     // a table names both sides
 constexpr double kPositionConfidence = 0.7;  // as many of one type, in order
 // Between ATB and PyTorch tables say what corresponds; beyond them only values do, not shape and place.
 constexpr double kTaughtConfidence = 0.55;
+// An input for an output: the content has to be telling, not one number or zeros.
+constexpr double kContentConfidence = 0.7;
 constexpr int kLearnedLayers = 3;      // layers whose values teach the pattern of all
 constexpr size_t kMaxByValue = 50000;  // records of a place that values may pair
 
@@ -71,6 +75,8 @@ struct LearnedRule {
   int mine = 0;
   std::string mine_slot;
   double confidence = 0;
+  Role golden_role = Role::Output;
+  Role mine_role = Role::Output;
 };
 
 /// What is known about a pair of trees, whatever the token.
@@ -1058,9 +1064,11 @@ class Matcher {
     return index;
   }
 
-  static std::optional<size_t> output_at(const MatchSide& side, const NodeRecords& nodes,
-                                         const std::string& node, const std::string& slot) {
-    for (const size_t i : records_at(side.run, nodes, node, "outputs", false)) {
+  static std::optional<size_t> unused_at(const MatchSide& side, const NodeRecords& nodes,
+                                         const std::string& node, Role role,
+                                         const std::string& slot) {
+    const Location location = role == Role::Input ? "inputs" : "outputs";
+    for (const size_t i : records_at(side.run, nodes, node, location, false)) {
       if (side.run.records[i].slot == slot && !side.used[i]) return i;
     }
     return std::nullopt;
@@ -1070,10 +1078,10 @@ class Matcher {
     const NodeRecords& golden_nodes = golden_.nodes_at(places.golden);
     const NodeRecords& mine_nodes = mine_.nodes_at(places.mine);
     for (const LearnedRule& rule : trees.state->learned) {
-      const auto golden =
-          output_at(golden_, golden_nodes, trees.golden->at(rule.golden).name, rule.golden_slot);
-      const auto mine =
-          output_at(mine_, mine_nodes, trees.mine->at(rule.mine).name, rule.mine_slot);
+      const auto golden = unused_at(golden_, golden_nodes, trees.golden->at(rule.golden).name,
+                                    rule.golden_role, rule.golden_slot);
+      const auto mine = unused_at(mine_, mine_nodes, trees.mine->at(rule.mine).name, rule.mine_role,
+                                  rule.mine_slot);
       if (golden && mine) add_fitting(*golden, *mine, "values", rule.confidence);
     }
   }
@@ -1092,13 +1100,90 @@ class Matcher {
     return out;
   }
 
-  // A tensor that is handed on is stored once; who made it stands for the others.
-  static void keep_first_of_equal_bytes(const Run& run, std::vector<size_t>* records) {
-    std::set<std::pair<std::string_view, uint64_t>> known;
-    std::erase_if(*records, [&](size_t i) {
-      const auto& bytes = run.records[i].bytes;
-      return bytes && bytes->raw && !known.emplace(bytes->file, bytes->offset).second;
+  // A tensor that is handed on appears several times; who made it stands for the others.
+  void keep_first_of_equals(const Run& run, std::vector<size_t>* records) const {
+    const std::vector<Fingerprint> prints =
+        fingerprint_records(run, *records, options_.jobs, options_.interrupted);
+    std::map<std::tuple<int64_t, double, Sketch>, size_t> known;  // -> the first with this content
+    std::vector<size_t> kept;
+    for (size_t i = 0; i < prints.size(); ++i) {
+      const Fingerprint& print = prints[i];
+      const bool is_new =
+          print.source != Fingerprint::Source::Values ||
+          known.emplace(std::tuple(print.value_count, print.l2_norm, print.sketch), i).second;
+      if (is_new) kept.push_back((*records)[i]);
+    }
+    *records = std::move(kept);
+  }
+
+  // Inputs of PyTorch's modules. Some are the result of code outside of modules, which ATB has
+  // operations for: what attention gives to o_proj, the sum before the second norm.
+  [[nodiscard]] std::vector<size_t> unused_inputs(const MatchSide& side,
+                                                  const NodeRecords& nodes) const {
+    std::vector<size_t> out;
+    for (const auto& [name, records] : nodes) {
+      for (const size_t i : records_at(side.run, nodes, name, "inputs", true)) {
+        if (!side.used[i] && side.run.records[i].bytes) out.push_back(i);
+      }
+    }
+    std::sort(out.begin(), out.end(), [&](size_t a, size_t b) {
+      return std::pair(side.run.records[a].order, a) < std::pair(side.run.records[b].order, b);
     });
+    return out;
+  }
+
+  // Pairs each content that is left once, PyTorch's inputs included.
+  void pair_contents(const Trees& trees, const PlacePair& places) {
+    const auto unused = [&](const MatchSide& side, const Place& place, bool inputs) {
+      return inputs ? unused_inputs(side, side.nodes_at(place))
+                    : leftovers(side, side.nodes_at(place));
+    };
+    for (const bool inputs : {false, true}) {
+      std::vector<size_t> golden = unused(golden_, places.golden, inputs && !golden_.is_atb());
+      std::vector<size_t> mine = unused(mine_, places.mine, inputs && !mine_.is_atb());
+      if (golden.size() > kMaxByValue || mine.size() > kMaxByValue) continue;
+      keep_first_of_equals(golden_.run, &golden);
+      keep_first_of_equals(mine_.run, &mine);
+      // Roles differ on purpose here.
+      const Run golden_outputs = as_outputs(golden_.run, golden);
+      const Run mine_outputs = as_outputs(mine_.run, mine);
+      const std::vector<size_t> golden_all = counted(golden.size());
+      const std::vector<size_t> mine_all = counted(mine.size());
+      for (const ValuePair& pair : match_by_value(golden_outputs, golden_all, mine_outputs,
+                                                  mine_all, {}, value_options())) {
+        if (pair.confidence < kContentConfidence) continue;
+        const size_t g = golden[pair.golden];
+        const size_t m = mine[pair.mine];
+        if (add_fitting(g, m, "values", pair.confidence)) teach(trees, g, m, pair.confidence);
+      }
+    }
+  }
+
+  static Run as_outputs(const Run& run, const std::vector<size_t>& records) {
+    Run out;
+    for (const size_t i : records) {
+      out.records.push_back(run.records[i]);
+      out.records.back().role = Role::Output;
+    }
+    return out;
+  }
+
+  static std::vector<size_t> counted(size_t count) {
+    std::vector<size_t> out(count);
+    std::iota(out.begin(), out.end(), size_t{0});
+    return out;
+  }
+
+  // The same two nodes belong together in the other tokens of these trees.
+  void teach(const Trees& trees, size_t golden, size_t mine, double confidence) {
+    if (trees.state == nullptr || !crosses_) return;
+    const TensorRecord& g = golden_.run.records[golden];
+    const TensorRecord& m = mine_.run.records[mine];
+    const int golden_node = trees.golden->find(shared_node_name(golden_.run, g.node));
+    const int mine_node = trees.mine->find(shared_node_name(mine_.run, m.node));
+    if (golden_node < 0 || mine_node < 0) return;
+    trees.state->learned.push_back(
+        {golden_node, g.slot, mine_node, m.slot, confidence, g.role, m.role});
   }
 
   // What values found in the first token is a rule for the other tokens of the same trees.
@@ -1108,12 +1193,8 @@ class Matcher {
     if (trees.state != nullptr && crosses_ && !looked_at_.insert(key).second) return;
     const NodeRecords& golden_nodes = golden_.nodes_at(places.golden);
     const NodeRecords& mine_nodes = mine_.nodes_at(places.mine);
-    std::vector<size_t> golden = leftovers(golden_, golden_nodes);
-    std::vector<size_t> mine = leftovers(mine_, mine_nodes);
-    if (crosses_) {
-      keep_first_of_equal_bytes(golden_.run, &golden);
-      keep_first_of_equal_bytes(mine_.run, &mine);
-    }
+    const std::vector<size_t> golden = leftovers(golden_, golden_nodes);
+    const std::vector<size_t> mine = leftovers(mine_, mine_nodes);
     if (golden.empty() || mine.empty() || golden.size() > kMaxByValue || mine.size() > kMaxByValue)
       return;
     std::vector<ValuePair> anchors;
@@ -1126,15 +1207,10 @@ class Matcher {
         match_by_value(golden_.run, golden, mine_.run, mine, anchors, value_options());
     for (const ValuePair& pair : found) {
       if (crosses_ && pair.confidence < kTaughtConfidence) continue;
-      if (!add_fitting(pair.golden, pair.mine, "values", pair.confidence)) continue;
-      if (trees.state == nullptr || !crosses_) continue;
-      const TensorRecord& g = golden_.run.records[pair.golden];
-      const TensorRecord& m = mine_.run.records[pair.mine];
-      const int golden_node = trees.golden->find(shared_node_name(golden_.run, g.node));
-      const int mine_node = trees.mine->find(shared_node_name(mine_.run, m.node));
-      if (golden_node >= 0 && mine_node >= 0)
-        trees.state->learned.push_back({golden_node, g.slot, mine_node, m.slot, pair.confidence});
+      if (add_fitting(pair.golden, pair.mine, "values", pair.confidence))
+        teach(trees, pair.golden, pair.mine, pair.confidence);
     }
+    if (crosses_) pair_contents(trees, places);
   }
 
   // ---- shards ----
