@@ -17,6 +17,14 @@ using compare::Row;
 
 constexpr size_t kNumberWidth = 10;
 
+// Names come from files: control characters, which could move the cursor, become '?'.
+std::string printable(std::string_view text) {
+  std::string clean(text);
+  std::replace_if(
+      clean.begin(), clean.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+  return clean;
+}
+
 std::string pad_right(std::string text, size_t width) {
   if (text.size() < width) text.append(width - text.size(), ' ');
   return text;
@@ -85,8 +93,8 @@ void append_side(std::string_view name, const std::string& path, std::string_vie
   const size_t used = 8 + what.size() + 2;
   const auto width = static_cast<size_t>(options.width);
   const size_t left = width > used + 12 ? width - used : 12;
-  *out +=
-      pad_right(std::string(name), 8) + pad_right(shorten(path, left), left) + "  " + what + "\n";
+  *out += pad_right(std::string(name), 8) + pad_right(shorten(printable(path), left), left) + "  " +
+          what + "\n";
 }
 
 std::string coverage_line(const Comparison& comparison) {
@@ -137,7 +145,7 @@ std::vector<std::string> row_numbers(const Row& row) {
 // What a row is called: the end of its label, behind the token when there are several.
 std::string row_name(const Row& row, bool show_token, size_t width) {
   const std::string token = show_token ? std::to_string(row.token_id) + " " : "";
-  return token + shorten(row.label, width > token.size() + 8 ? width - token.size() : 8);
+  return token + shorten(printable(row.label), width > token.size() + 8 ? width - token.size() : 8);
 }
 
 bool has_several_tokens(const Comparison& comparison) {
@@ -167,7 +175,7 @@ void append_worst_rows(const Comparison& comparison, const TerminalOptions& opti
   for (const Row* row : worst) {
     *out += pad_right(row_name(*row, show_token, name_width), name_width);
     if (!row->comparable) {
-      *out += " " + shorten(row->fail_reason, fixed - 1) + "\n";
+      *out += " " + shorten(printable(row->fail_reason), fixed - 1) + "\n";
       continue;
     }
     for (const std::string& number : row_numbers(*row))
@@ -227,13 +235,14 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
     out += std::to_string(counts.filtered) +
            " rows left out: pairs that were only tried, of other shape\n";
   }
-  for (const std::string& note : comparison.notes) out += "note: " + note + "\n";
-  for (const std::string& warning : comparison.warnings) out += "warning: " + warning + "\n";
+  for (const std::string& note : comparison.notes) out += "note: " + printable(note) + "\n";
+  for (const std::string& warning : comparison.warnings)
+    out += "warning: " + printable(warning) + "\n";
   append_worst_rows(comparison, options, &out);
   if (const Row* first = comparison.first_failed_row()) {
     out += "\nfirst beyond its limit, in execution order:\n  token " +
-           std::to_string(first->token_id) + "  " + first->label + "\n  " +
-           (first->comparable ? first->exceeded : first->fail_reason) + "\n";
+           std::to_string(first->token_id) + "  " + printable(first->label) + "\n  " +
+           printable(first->comparable ? first->exceeded : first->fail_reason) + "\n";
   }
   const bool bad = counts.failed > 0 || counts.pairs == 0;
   out += "\n" + paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
@@ -271,9 +280,9 @@ std::string pair_report(const Comparison& comparison, const TerminalOptions& opt
         line("l2norm_stat_relative_error", row.summary->l2_norm.relative);
       }
       if (!row.fail_reason.empty())
-        out += pad_right("cmp_fail_reason", 29) + row.fail_reason + "\n";
+        out += pad_right("cmp_fail_reason", 29) + printable(row.fail_reason) + "\n";
       if (!row.note.empty()) out += pad_right("note", 29) + row.note + "\n";
-      if (!row.exceeded.empty()) out += pad_right("exceeded", 29) + row.exceeded + "\n";
+      if (!row.exceeded.empty()) out += pad_right("exceeded", 29) + printable(row.exceeded) + "\n";
     }
   }
   const Comparison::Counts counts = comparison.counts();
