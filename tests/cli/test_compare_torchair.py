@@ -231,6 +231,25 @@ def test_fused_against_unfused_by_what_the_dump_file_says(tmp_path):
     assert all_equal(rows)
 
 
+@pytest.mark.parametrize("said_by", ["file", "text"])
+def test_the_unfused_side_may_have_names_of_its_own(tmp_path, said_by):
+    golden, mine = write_fusion_pair(tmp_path, fused(graph()))
+    (file,) = golden.rglob("Mul.Mul.*")
+    mul = next(op for op in graph() if op.name == "Mul")
+    origins = [("Mul", 0)] if said_by == "file" else []
+    file.with_name(file.name.replace("Mul.Mul", "Mul.compiled_4")).write_bytes(
+        ge_dump("compiled_4", mul.inputs, mul.outputs, origins=origins)
+    )
+    file.unlink()
+    if said_by == "text":
+        compiled = Op("compiled_4", "Mul", [], outputs=mul.outputs)
+        write_text(golden, [compiled], kind="optimized", metadata={"compiled_4": (["Mul"], [("Mul", 0)])})
+    compare(golden, mine, tmp_path / "out")
+    rows = read_csv(the_report(tmp_path / "out", "*.csv"))
+    assert ("AddMul,outputs,0", "compiled_4,outputs,0") in ge_operands(rows)
+    assert all_equal(rows)
+
+
 def test_a_member_without_a_file_is_replaced_by_what_made_its_input(tmp_path):
     golden_ops = graph()
     next(op for op in golden_ops if op.name == "Add").dumped = False

@@ -102,12 +102,15 @@ struct GraphOperand {
 
 class GraphMatcher {
  public:
+  /// graph         the graph before the passes, with what is known of mine's fusion
+  /// golden_graph  what is known of golden's fusion
   GraphMatcher(const Run& golden, const Run& mine, const MatchOptions& options,
-               const GeGraph& graph)
+               const GeGraph& graph, const GeGraph& golden_graph)
       : golden_(golden),
         mine_(mine),
         options_(options),
         graph_(graph),
+        golden_graph_(golden_graph),
         golden_is_fx_(golden.layout == "fx-tree"),
         golden_used_(golden.records.size(), false),
         mine_used_(mine.records.size(), false) {}
@@ -156,6 +159,7 @@ class GraphMatcher {
     if (!golden_is_fx_) {
       for (const auto& [name, op] : golden) all_names_.insert(name);
     }
+    if (!golden_is_fx_ && !options_.msit) find_renamed(golden);
     // Position in the graph, unknown operators first.
     std::vector<const Operands*> ops;
     for (const auto& [name, op] : mine) ops.push_back(&op);
@@ -476,7 +480,8 @@ class GraphMatcher {
       pair_in_order(same->second.outputs, op.outputs, "equal names");
       return;
     }
-    const bool is_fused = !origin.members.empty() && origin.rule != "equal names";
+    const bool is_fused = !origin.members.empty() &&
+                          (origin.rule != "equal names" || golden_makes(op, origin, golden));
     if (is_fused && origin.rest.empty()) {
       match_fused_inputs(op, origin, golden);
       match_fused_outputs(op, origin, golden);
@@ -501,29 +506,57 @@ class GraphMatcher {
   }
 
   /// The input of a member, or what its producer made where the member has no file; -1: neither.
-  static int64_t golden_operand(const GraphOperand& operand, const Operators& golden) {
-    const auto record = [](const std::vector<size_t>& list, size_t place) {
-      return place < list.size() ? static_cast<int64_t>(list[place]) : -1;
-    };
-    if (const auto member = golden.find(operand.op->name); member != golden.end())
-      return record(member->second.inputs, operand.place);
-    const auto producer = golden.find(operand.producer);
-    if (producer == golden.end() || operand.producer_output < 0) return -1;
-    return record(producer->second.outputs, static_cast<size_t>(operand.producer_output));
+  int64_t golden_operand(const GraphOperand& operand, const Operators& golden) const {
+    if (const auto member = golden.find(operand.op->name); member != golden.end()) {
+      const std::vector<size_t>& inputs = member->second.inputs;
+      return operand.place < inputs.size() ? static_cast<int64_t>(inputs[operand.place]) : -1;
+    }
+    const Result<size_t> made = golden_output({operand.producer, operand.producer_output}, golden);
+    return made ? static_cast<int64_t>(*made) : -1;
+  }
+
+  /// Operators of golden that are not in the graph, by the values before fusion that they make: the
+  /// unfused side, too, may be compiled and have names of its own.
+  void find_renamed(const Operators& golden) {
+    renamed_.clear();
+    for (const auto& [name, op] : golden) {
+      if (graph_.find(name) != nullptr) continue;
+      const std::vector<GraphValue> values = file_origins(op);
+      for (size_t i = 0; i < op.outputs.size(); ++i) {
+        GraphValue value = i < values.size() ? values[i] : GraphValue{};
+        if (const auto known = golden_graph_.origin_of_output(name, i)) value = *known;
+        if (!value.op.empty()) renamed_.try_emplace({value.op, value.output}, op.outputs[i]);
+      }
+    }
+  }
+
+  /// The record of golden that holds a value of the graph, or why there is none.
+  Result<size_t> golden_output(const GraphValue& value, const Operators& golden) const {
+    const auto maker = golden.find(value.op);
+    if (maker == golden.end()) {
+      const auto other = renamed_.find({value.op, value.output});
+      if (other != renamed_.end()) return other->second;
+      return fail(Errc::NotFound, "No dump data for op: " + value.op);
+    }
+    const std::vector<size_t>& outputs = maker->second.outputs;
+    if (value.output < 0 || static_cast<size_t>(value.output) >= outputs.size())
+      return fail(Errc::NotFound, "the unfused operator has no such output: " + value.op);
+    return outputs[static_cast<size_t>(value.output)];
+  }
+
+  bool golden_makes(const Operands& op, const OperatorOrigin& origin,
+                    const Operators& golden) const {
+    return !op.outputs.empty() && golden_output(value_of_output(op, origin, 0), golden).has_value();
   }
 
   void match_fused_outputs(const Operands& op, const OperatorOrigin& origin,
                            const Operators& golden) {
     for (size_t i = 0; i < op.outputs.size(); ++i) {
-      const GraphValue value = value_of_output(op, origin, i);
-      const auto maker = golden.find(value.op);
-      const auto output = static_cast<size_t>(std::max<int64_t>(value.output, 0));
-      if (maker == golden.end()) {
-        mine_why_[op.outputs[i]] = "No dump data for op: " + value.op;
-      } else if (value.output < 0 || output >= maker->second.outputs.size()) {
-        mine_why_[op.outputs[i]] = "the unfused operator has no such output: " + value.op;
+      const Result<size_t> record = golden_output(value_of_output(op, origin, i), golden);
+      if (record) {
+        add(*record, op.outputs[i], origin.rule);
       } else {
-        add(maker->second.outputs[output], op.outputs[i], origin.rule);
+        mine_why_[op.outputs[i]] = record.error().message;
       }
     }
   }
@@ -684,10 +717,12 @@ class GraphMatcher {
   const Run& mine_;
   const MatchOptions& options_;
   const GeGraph& graph_;
+  const GeGraph& golden_graph_;
   const bool golden_is_fx_;
   Matching out_;
   std::set<std::string, std::less<>> mine_names_;
-  std::set<std::string, std::less<>> all_names_;  // of operators that have files
+  std::set<std::string, std::less<>> all_names_;               // of operators that have files
+  std::map<std::pair<std::string, int64_t>, size_t> renamed_;  // values to records of golden
   std::vector<bool> golden_used_;
   std::vector<bool> mine_used_;
   std::unordered_map<size_t, KnownShape> golden_shapes_;
@@ -763,6 +798,20 @@ bool is_text_before_passes(const std::string& path) {
   return path.substr(path.rfind('/') + 1).starts_with("dynamo_original_");
 }
 
+/// What the texts of golden say about its fusion; nothing without them.
+GeGraph read_metadata(const Run& golden, int rank, uint32_t graph,
+                      std::vector<std::string>* warnings) {
+  GeGraph out;
+  for (const Run::GraphFile& file : golden.graph_files) {
+    if ((file.rank >= 0 && file.rank != rank) || file.graph != graph ||
+        is_text_before_passes(file.path))
+      continue;
+    if (const Status read = out.add_metadata(file.path); !read)
+      warnings->push_back(read.error().describe());
+  }
+  return out;
+}
+
 /// The graph before the passes, or what comes next to it, with the metadata of the others.
 Result<GeGraph> read_graph(const Run& mine, int rank, uint32_t graph,
                            std::vector<std::string>* warnings) {
@@ -806,7 +855,9 @@ Result<std::vector<GraphMatching>> match_torchair(const run::Run& golden, const 
     for (size_t i = 0; i < mine_graphs.size(); ++i) {
       ASSAY_TRY(const GeGraph graph, read_graph(mine, mine_rank, mine_graphs[i], &warnings));
       const auto golden_graph = golden_graph_of(golden_graphs, mine_graphs, i);
-      GraphMatcher matcher(golden, mine, options, graph);
+      GeGraph golden_texts;
+      if (golden_graph) golden_texts = read_metadata(golden, golden_rank, *golden_graph, &warnings);
+      GraphMatcher matcher(golden, mine, options, graph, golden_texts);
       GraphMatching matching;
       matching.rank = has_rank_folders(mine) ? mine_rank : -1;
       matching.graph = static_cast<int>(mine_graphs[i]);
