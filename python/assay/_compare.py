@@ -10,7 +10,17 @@ from typing import Any, Callable, Optional, Union
 
 from . import _core
 
-__all__ = ["Comparison", "compare", "compare_arrays"]
+__all__ = ["Comparison", "compare", "compare_arrays", "compare_data"]
+
+_MSIT_METRICS = (
+    "cosine_similarity",
+    "max_relative_error",
+    "mean_relative_error",
+    "max_absolute_error",
+    "mean_absolute_error",
+    "kl_divergence",
+    "relative_euclidean_distance",
+)
 
 Row = dict[str, Union[int, float, str, None]]
 PathLike = Union[str, "os.PathLike[str]"]
@@ -192,7 +202,7 @@ def compare_arrays(
     Args:
         golden: the reference, any shape, strides and dtype.
         mine: the array under test; the shapes may differ as long as the numbers of elements agree.
-        compat: ``"msit"`` for the values of msit 8.2.
+        compat: ``"msit"`` for the values of msit 8.2, and ``"cmp_fail_reason"``.
         kl_divergence: False leaves out the three KL values, which cost two exponentials an element.
         jobs: threads; 0 means one a core.
 
@@ -207,6 +217,27 @@ def compare_arrays(
         0.5
     """
     return _core.compare_arrays(_plain(golden), _plain(mine), compat=compat, kl_divergence=kl_divergence, jobs=jobs)
+
+
+def compare_data(golden_data: Any, my_data: Any) -> dict[str, Any]:
+    """The seven metrics of msit 8.2 for one pair of tensors, by their columns' names, and ``cmp_fail_reason``.
+
+    Args:
+        golden_data: the reference: a torch tensor, an array, anything `compare_arrays` takes.
+        my_data: the tensor under test, with as many elements.
+
+    Returns:
+        Metrics that msit leaves blank (NaN, infinities, other sizes) are absent; the reason says why.
+
+    Example:
+        >>> import numpy
+        >>> compare_data(numpy.ones(2), numpy.ones(3))
+        {'cmp_fail_reason': "data shape doesn't match."}
+    """
+    metrics = compare_arrays(golden_data, my_data, compat="msit")
+    found: dict[str, Any] = {name: metrics[name] for name in _MSIT_METRICS if metrics[name] == metrics[name]}
+    found["cmp_fail_reason"] = metrics["cmp_fail_reason"]
+    return found
 
 
 def _plain(array: Any) -> Any:

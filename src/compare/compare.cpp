@@ -476,9 +476,11 @@ class PairComparer {
     const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
     const SideSummary& g = row->golden;
     const SideSummary& m = row->mine;
-    row->identical = (golden.digest && golden.digest == mine.digest) ||
-                     (same(g.max, m.max) && same(g.min, m.min) && same(g.mean, m.mean) &&
-                      same(g.l2_norm, m.l2_norm));
+    const bool digests_tell = golden.digest && mine.digest && golden.dtype == mine.dtype;
+    row->identical = digests_tell ? golden.digest == mine.digest
+                                  : same(g.max, m.max) && same(g.min, m.min) &&
+                                        same(g.mean, m.mean) && same(g.l2_norm, m.l2_norm);
+    if (digests_tell && !row->identical) add_note("digests differ", &row->note);
   }
 
   const Run& golden_;

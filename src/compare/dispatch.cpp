@@ -72,9 +72,10 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
     return fail(Errc::Usage, "The golden_path and my_path must both be directory or file.");
   }
   ComparedPaths out;
-  out.two_files = !is_folder(golden_path);
   ASSAY_TRY(out.golden, run::open_run(golden_path));
   ASSAY_TRY(out.mine, run::open_run(my_path));
+  // A list of msprobe is a file, too, but stands for a whole run.
+  out.two_files = out.golden.layout == "file" && out.mine.layout == "file";
   if (!options.statistics && options.rules != MetricRules::Msit &&
       (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
     options.statistics = true;

@@ -365,7 +365,10 @@ void bind_compare(nb::module_& m) {
           const nb::gil_scoped_release release;
           metrics = compare::compare_tensors(golden_view, mine_view, options);
         }
-        return metrics_dict(metrics);
+        nb::dict out = metrics_dict(metrics);
+        if (options.rules == compare::MetricRules::Msit)
+          out["cmp_fail_reason"] = compare::msit_fail_reason(metrics);
+        return out;
       },
       nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("compat") = "none",
       nb::arg("kl_divergence") = true, nb::arg("jobs") = 1,

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPAT = ROOT / "compat"
@@ -53,8 +54,7 @@ assert "pandas" not in sys.modules and "torch" not in sys.modules
 @pytest.mark.parametrize(
     "statement",
     [
-        "from msit_llm import compare_data",
-        "import ait_llm; ait_llm.compare_data",
+        "import ait_llm.dump.torchair_dump as t; t.get_fx_dump_config",
         "from msit_llm.dump.torchair_dump import get_ge_dump_config",
     ],
 )
@@ -63,6 +63,21 @@ def test_names_that_are_not_served_yet_say_so(statement):
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ") and last.endswith("arrives with a later version of assay.")
+
+
+def test_compare_data_gives_the_originals_metrics_of_one_pair():
+    import msit_llm
+
+    # given the worked example of msit 8.2, when two tensors are compared, then its values come by their columns' names
+    golden = torch.tensor([1.0, 2.0, 0.0, -4.0])
+    found = msit_llm.compare_data(golden, torch.tensor([1.001, 1.998, 0.5, -4.01]))
+    assert found["cosine_similarity"] == pytest.approx(0.9941198684, abs=1e-10)
+    assert found["max_absolute_error"] == pytest.approx(0.0100002289, abs=1e-9)
+    assert found["relative_euclidean_distance"] == pytest.approx(0.1091318566, rel=1e-6)
+    assert found["cmp_fail_reason"] == ""
+    assert msit_llm.compare_data(golden, torch.ones(3)) == {"cmp_fail_reason": "data shape doesn't match."}
+    reason = msit_llm.compare_data(golden, torch.full((4,), float("nan")))["cmp_fail_reason"]
+    assert reason == "my_data includes NAN or inf."
 
 
 def test_unknown_names_are_attribute_errors():
