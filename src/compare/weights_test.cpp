@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <cmath>
 
@@ -209,6 +210,48 @@ TEST(Dequantise, DoesNotDependOnThreads) {
         static_cast<double>(codes[i]) * static_cast<double>(scales[i / 700 * 7 + i % 700 / 100]));
     ASSERT_EQ(values[i], expected) << i;
   }
+}
+
+/// A tensor of any of these types with sizes from 0 to 17, not always of a fitting number of axes.
+Stored any_tensor(std::initializer_list<DType> dtypes) {
+  const auto below = [](int limit) {
+    return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, limit));
+  };
+  const DType dtype = std::data(dtypes)[below(static_cast<int>(dtypes.size()))];
+  Dims shape;
+  const int rank = below(8) == 0 ? below(4) : 2;
+  for (int i = 0; i < rank; ++i) shape.push_back(below(8) == 0 ? below(18) : 1 << below(5));
+  const auto count = static_cast<uint64_t>(element_count(shape).value());
+  Stored out;
+  *out.bytes = *rc::gen::container<std::string>(storage_bytes(dtype, count).value(),
+                                                rc::gen::arbitrary<char>());
+  out.view = make_view(dtype, shape, as_bytes(*out.bytes)).value();
+  return out;
+}
+
+// Fits are rare but happen; under ASan a read beyond any of the tensors ends the test.
+RC_GTEST_PROP(Dequantise, AnswersWhateverTheShapesAre, ()) {
+  using enum DType;
+  QuantisedParts parts;
+  const auto below = [](int limit) {
+    return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, limit));
+  };
+  parts.coding = static_cast<Coding>(1 + below(3));
+  const Stored codes = parts.coding == Coding::Codes
+                           ? any_tensor({Int8, UInt8, Float8E4M3FN, Float8E5M2})
+                           : any_tensor({Int32});
+  const Stored scale = any_tensor({Float32, Float16, BFloat16, Float8E8M0FNU, Int8, Complex64});
+  const Stored zero = any_tensor({Float32, Int8, Int32});
+  const Stored index = any_tensor({Int32, Int64});
+  const Stored wanted = any_tensor({Int8});
+  parts.codes = codes.view;
+  parts.scale = scale.view;
+  if (below(2) == 0) parts.zero = zero.view;
+  if (below(4) == 0) parts.group_index = index.view;
+  const Dims shape = below(2) == 0 ? codes.view.shape : wanted.view.shape;
+  const auto out = dequantise(parts, shape, below(2) == 0, 1);
+  RC_CLASSIFY(out.has_value(), "unpacked");
+  if (out) RC_ASSERT(out->tensor.view.storage.size() == 4 * values_of(out->tensor).size());
 }
 
 TEST(ScratchTensor, HoldsTheSameInMemoryAndInAFile) {
