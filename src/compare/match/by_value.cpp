@@ -33,7 +33,9 @@ constexpr double kMargin = 2;
 constexpr double kEqual = 1e-7;
 constexpr double kValueConfidence = 0.97;
 constexpr double kConfidencePerDistance = 3;
-constexpr double kGroupFactor = 0.9;       // one of several with the same content
+constexpr double kGroupFactor = 0.9;  // one of several with the same content
+// Share of the sure pairs that must be in one order on both sides before order means something.
+constexpr double kOrderedShare = 0.8;
 constexpr double kStatisticsFactor = 0.7;  // four numbers instead of 64
 constexpr double kZeroFactor = 0.6;        // all zeros or all equal say little
 constexpr double kAlignedConfidence = 0.5;
@@ -368,9 +370,14 @@ class Matcher {
                           mine_types.end(), std::inserter(shared_types_, shared_types_.end()));
     shared_types_.erase("");
   }
-  // A type that only one side knows counts as any other such type.
+  // A type that only one side knows says nothing.
   std::string type_of(const TensorRecord& record) const {
     return shared_types_.contains(record.op_type) ? record.op_type : std::string();
+  }
+  bool types_agree(size_t golden, size_t mine) const {
+    const std::string left = type_of(golden_record(golden));
+    const std::string right = type_of(mine_record(mine));
+    return left.empty() || right.empty() || left == right;
   }
 
   // ---- nearness ----
@@ -403,7 +410,10 @@ class Matcher {
         if (group.contested) confidence *= kGroupFactor;
         if (says_little(golden_[group.members.golden[0]].print)) confidence *= kZeroFactor;
         if (group.members.golden.size() == 1 && group.members.mine.size() == 1) {
-          add(group.members.golden[0], group.members.mine[0], confidence);
+          // Types that both sides know and that differ: the counterparts of both were not captured.
+          const size_t g = group.members.golden[0];
+          const size_t m = group.members.mine[0];
+          if (types_agree(g, m)) add(g, m, confidence);
         } else {
           // What is in a group waits for its others and does not take part in a later round.
           groups_.emplace_back(std::move(group.members), confidence * kGroupFactor);
@@ -423,19 +433,22 @@ class Matcher {
 
   // ---- groups of equal content ----
 
+  // Where the sure pairs have the same order on both sides, equal tensors are partners only between the
+  // same two of them. Where they have not, or there are none, their own order has to do.
   void pair_groups() {
     for (const auto& [members, confidence] : groups_) {
       for (const size_t i : members.golden) golden_[i].paired = false;
       for (const size_t i : members.mine) mine_[i].paired = false;
     }
-    for (auto& [members, confidence] : groups_) {
-      pair_by_type(members, confidence);
-      drop_paired(&members);
-      pair_in_order(members, confidence);
-    }
+    const size_t sure_count = anchors_.size();
     const Chain chain = longest_chain();
+    const bool is_ordered = sure_count > 0 && static_cast<double>(chain.golden.size()) >=
+                                                  kOrderedShare * static_cast<double>(sure_count);
     for (auto& [members, confidence] : groups_) {
-      drop_paired(&members);
+      if (!is_ordered) {
+        pair_equals(members, confidence);
+        continue;
+      }
       std::map<size_t, Members> places;
       for (const size_t i : members.golden) {
         places[chain.before_golden(golden_[i].order)].golden.push_back(i);
@@ -443,12 +456,14 @@ class Matcher {
       for (const size_t i : members.mine) {
         places[chain.before_mine(mine_[i].order)].mine.push_back(i);
       }
-      for (auto& [place, inside] : places) {
-        pair_by_type(inside, confidence * kGroupFactor);
-        drop_paired(&inside);
-        pair_in_order(inside, confidence * kGroupFactor);
-      }
+      for (auto& [place, inside] : places) pair_equals(inside, confidence);
     }
+  }
+
+  void pair_equals(Members members, double confidence) {
+    pair_by_type(members, confidence);
+    drop_paired(&members);
+    pair_in_order(members, confidence);
   }
 
   void drop_paired(Members* members) const {
@@ -459,6 +474,9 @@ class Matcher {
   // Items are sorted by execution order, so their indices are as well.
   void pair_in_order(const Members& members, double confidence) {
     if (members.golden.size() != members.mine.size()) return;
+    for (size_t k = 0; k < members.golden.size(); ++k) {
+      if (!types_agree(members.golden[k], members.mine[k])) return;
+    }
     for (size_t k = 0; k < members.golden.size(); ++k) {
       add(members.golden[k], members.mine[k], confidence);
     }
@@ -520,10 +538,11 @@ class Matcher {
 
   // ---- alignment of what values do not pair ----
 
-  /// What a tensor looks like from outside.
-  using Signature = std::tuple<run::Role, std::string, int64_t, int64_t, bool>;
+  /// What a tensor looks like from outside: role, values, last axis that is not 1, whether integers.
+  using Look = std::tuple<run::Role, int64_t, int64_t, bool>;
 
-  Signature signature(const TensorRecord& record, const Item& item) const {
+  /// Nothing when not even the number of values is known.
+  static std::optional<Look> look_of(const TensorRecord& record, const Item& item) {
     int64_t count = item.print.source == Source::None ? -1 : item.print.value_count;
     int64_t last = -1;
     if (item.shape) {
@@ -532,7 +551,8 @@ class Matcher {
         if (size != 1) last = size;
       }
     }
-    return {record.role, type_of(record), count, last, item.value_class == ValueClass::Integer};
+    if (count < 0) return std::nullopt;
+    return Look{record.role, count, last, item.value_class == ValueClass::Integer};
   }
 
   void align_rest() {
@@ -545,6 +565,7 @@ class Matcher {
       if (!mine_[i].paired) places[chain.before_mine(mine_[i].order)].mine.push_back(i);
     }
     count_healthy();
+    count_kinds();
     for (const auto& [place, members] : places) {
       const bool bounded = place > 0 && place < chain.golden.size();
       align(members, bounded ? kAlignedConfidence : kLooselyAlignedConfidence);
@@ -559,9 +580,25 @@ class Matcher {
     }
   }
 
+  // How many tensors of each type and look the sides have.
+  void count_kinds() {
+    for (size_t i = 0; i < golden_.size(); ++i) {
+      ++kinds_[{type_of(golden_record(i)), look_of(golden_record(i), golden_[i])}].first;
+    }
+    for (size_t i = 0; i < mine_.size(); ++i) {
+      ++kinds_[{type_of(mine_record(i)), look_of(mine_record(i), mine_[i])}].second;
+    }
+  }
+
   // Both have values that point in different directions, and yet most of what comes later agrees:
-  // other tensors, not a wrong one. A wrong scale or a mild fault keeps the direction.
+  // other tensors, not a wrong one. A wrong scale or a mild fault keeps the direction; and where both
+  // sides have equally many of a type, each of them has its partner.
   bool contradicts(size_t golden, size_t mine) const {
+    const std::string type = type_of(golden_record(golden));
+    if (!type.empty() && type == type_of(mine_record(mine))) {
+      const auto found = kinds_.find({type, look_of(golden_record(golden), golden_[golden])});
+      if (found != kinds_.end() && found->second.first == found->second.second) return false;
+    }
     const Fingerprint& left = golden_[golden].print;
     const Fingerprint& right = mine_[mine].print;
     if (!has_values(left) || !has_values(right)) return false;
@@ -575,27 +612,36 @@ class Matcher {
     return static_cast<double>(healthy_after_[golden + 1]) > kHealthyShare * after;
   }
 
-  /// Longest common subsequence of the signatures (Needleman-Wunsch with 1 for a match and 0 for a
+  /// Longest common subsequence of types and looks (Needleman-Wunsch with 1 for a match and 0 for a
   /// gap). A pair counts when every best alignment has it.
   void align(const Members& members, double confidence) {
     const size_t rows = members.golden.size();
     const size_t columns = members.mine.size();
     if (rows == 0 || columns == 0 || (rows + 1) * (columns + 1) > kMaxAlignmentCells) return;
-    std::map<Signature, int> numbers;
-    const auto number = [&](const TensorRecord& record, const Item& item) {
-      const Signature text = signature(record, item);
-      if (std::get<2>(text) < 0) return -1;  // nothing known about it
-      return numbers.emplace(text, static_cast<int>(numbers.size())).first->second;
+    // Numbers for looks and types; -1: nothing known, 0: a type that says nothing.
+    std::map<Look, int> look_numbers;
+    std::map<std::string, int> type_numbers{{"", 0}};
+    struct Kind {
+      int look;
+      int type;
     };
-    std::vector<int> golden(rows);
-    std::vector<int> mine(columns);
-    for (size_t i = 0; i < rows; ++i) {
-      golden[i] = number(golden_record(members.golden[i]), golden_[members.golden[i]]);
-    }
-    for (size_t j = 0; j < columns; ++j) {
-      mine[j] = number(mine_record(members.mine[j]), mine_[members.mine[j]]);
-    }
-    const auto fits = [&](size_t i, size_t j) { return golden[i] >= 0 && golden[i] == mine[j]; };
+    const auto kind_of = [&](const TensorRecord& record, const Item& item) {
+      const auto look = look_of(record, item);
+      const auto number = [](auto& numbers, const auto& key) {
+        return numbers.emplace(key, static_cast<int>(numbers.size())).first->second;
+      };
+      return Kind{look ? number(look_numbers, *look) : -1, number(type_numbers, type_of(record))};
+    };
+    std::vector<Kind> golden;
+    std::vector<Kind> mine;
+    for (const size_t i : members.golden) golden.push_back(kind_of(golden_record(i), golden_[i]));
+    for (const size_t i : members.mine) mine.push_back(kind_of(mine_record(i), mine_[i]));
+    const auto fits = [&](size_t i, size_t j) {
+      const Kind& left = golden[i];
+      const Kind& right = mine[j];
+      return left.look >= 0 && left.look == right.look &&
+             (left.type == 0 || right.type == 0 || left.type == right.type);
+    };
     const size_t width = columns + 1;
     std::vector<uint32_t> before((rows + 1) * width, 0);  // of the first i and j
     std::vector<uint32_t> after((rows + 1) * width, 0);   // from i and j on
@@ -641,6 +687,7 @@ class Matcher {
   std::vector<std::pair<uint64_t, uint64_t>> anchors_;  // orders of known pairs
   std::vector<std::pair<Members, double>> groups_;      // with their confidence
   std::vector<uint64_t> healthy_after_;
+  std::map<std::pair<std::string, std::optional<Look>>, std::pair<int, int>> kinds_;
   std::vector<ValuePair> pairs_;
 };
 
