@@ -33,9 +33,9 @@ from model_pairs import (
     save_weights,
 )
 
-# Rounding of float16 (2^-11 each) through two or three layers; measured: at most 1.6e-3.
-FLOAT16_REL_L2 = 4e-3
-# Int8 products of both weights and activations; measured: at most 4e-2.
+# Rounding of float16 (2^-11 each) through up to twelve layers; measured: at most 2.9e-3.
+FLOAT16_REL_L2 = 5e-3
+# Int8 products of both weights and activations; measured: at most 4.5e-2.
 INT8_REL_L2 = 8e-2
 TOKENS = 4  # a prompt and three steps
 
@@ -54,7 +54,7 @@ _PERMUTED = ("q", "k", "v", "attended", "gate", "up", "activated", "gated")
 VARIANTS = {
     "plain": Variant([], {}),
     "three-layers": Variant([], {"layers": 3}, ["--layers", "3"]),
-    "twelve-layers": Variant([], {"layers": 12}, ["--layers", "12"], rel_l2=8e-3),
+    "twelve-layers": Variant([], {"layers": 12}, ["--layers", "12"]),
     "packed": Variant(["--packed"], {"packed": True}),
     "without-bias": Variant([], {"bias": False}, ["--no-bias"]),
     "permuted": Variant(["--permuted"], {}, reordered=_PERMUTED),
