@@ -302,6 +302,37 @@ def test_compressed_tensors(tmp_path, asymmetric):
     assert read_csv(the_report(tmp_path / "out", "msit_cmp_unmatched_*.csv")) == []
 
 
+def test_two_quantisations_of_one_weight_meet_as_numbers(tmp_path):
+    weight = torch.randn(8, 32)
+    codes, scale = per_channel(weight)
+    words = torch.randint(0, 16, (32, 8))
+    scales = torch.rand(1, 8) + 0.1
+    int8 = {"model.a.weight": codes, "model.a.weight_scale": scale, "model.b.weight": weight}
+    gptq = {"a.qweight": pack_words(words, 0), "a.scales": scales, "b.weight": weight}
+    as_int8 = codes.double() * scale.double()
+    as_gptq = ((words - 8).double() * scales.double()).T
+    one = write(tmp_path / "1", int8)
+    two = write(tmp_path / "2", gptq)
+
+    rows = compare(tmp_path, one, two, "--unmatched")
+
+    check(rows["model.a.weight"], as_int8, as_gptq)
+    assert rows["model.a.weight"]["quantisation"] == "golden int8 per channel; my GPTQ int4 per channel"
+    assert float(rows["model.b.weight"]["max_absolute_error"]) == 0
+    assert read_csv(the_report(tmp_path / "out", "msit_cmp_unmatched_*.csv")) == []
+    (tmp_path / "turned").mkdir()
+    check(compare(tmp_path / "turned", two, one)["a.weight"], as_gptq, as_int8)
+
+
+def test_golden_may_be_the_quantised_side(tmp_path):
+    weight = torch.randn(8, 32)
+    codes, scale = per_channel(weight)
+    golden = write(tmp_path / "g", {"a.weight": codes, "a.weight_scale": scale})
+    row = compare(tmp_path, golden, write(tmp_path / "m", {"a.weight": weight}))["a.weight"]
+    check(row, codes.double() * scale.double(), weight)
+    assert row["quantisation"] == "golden int8 per channel"
+
+
 def test_a_large_weight_goes_through_a_file(tmp_path, monkeypatch):
     torch.manual_seed(1)
     weight = torch.randn(4300, 4096, dtype=torch.bfloat16)  # 67 MiB as float32
