@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// GE fused against unfused: operators of equal name, and fused ones against their members.
+#include <algorithm>
+
+#include "compare/match/graph_matcher.hpp"
+
+namespace assay::compare {
+
+using formats::GraphOp;
+
+namespace {
+
+constexpr std::string_view kFusedOpType = "AutomaticBufferFusionOp";
+
+}  // namespace
+
+void GraphMatcher::match_ge(const Operands& op, const Operators& golden) {
+  const OperatorOrigin origin = origin_of(op);
+  const auto same = golden.find(op.name);
+  // A name that golden has is better than the same name taken apart.
+  const bool use_same = same != golden.end() && op.op_type != kFusedOpType &&
+                        (origin.members.empty() || origin.rule == "equal names" ||
+                         origin.rule == "name decomposition");
+  if (use_same) {
+    const std::vector<size_t>& inputs = same->second.inputs;
+    pair_inputs({inputs.begin(), inputs.end()}, op.inputs, "equal names");
+    pair_in_order(same->second.outputs, op.outputs, "equal names");
+    return;
+  }
+  const bool is_fused =
+      !origin.members.empty() && (origin.rule != "equal names" || golden_makes(op, origin, golden));
+  if (is_fused && origin.rest.empty()) {
+    match_fused_inputs(op, origin, golden);
+    match_fused_outputs(op, origin, golden);
+    return;
+  }
+  warn(is_fused || op.op_type == kFusedOpType
+           ? "Failed parsing fused op name: " + (is_fused ? origin.rest : op.name) +
+                 ". Compare manually if required."
+           : "Golden data missing, My tensor name: " + op.name);
+  explain(op, is_fused ? "its name cannot be taken apart" : "the operator is not in golden");
+}
+
+void GraphMatcher::match_fused_inputs(const Operands& op, const OperatorOrigin& origin,
+                                      const Operators& golden) {
+  for (const GraphOp* member : origin.members) {
+    if (!golden.contains(member->name)) warn("No dump data for op: " + member->name + ".");
+  }
+  std::vector<int64_t> records;
+  for (const GraphOperand& operand : external_operands(origin.members))
+    records.push_back(golden_operand(operand, golden));
+  pair_inputs(records, op.inputs, origin.rule);
+}
+
+int64_t GraphMatcher::golden_operand(const GraphOperand& operand, const Operators& golden) const {
+  if (const auto member = golden.find(operand.op->name); member != golden.end()) {
+    const std::vector<size_t>& inputs = member->second.inputs;
+    return operand.place < inputs.size() ? static_cast<int64_t>(inputs[operand.place]) : -1;
+  }
+  const Result<size_t> made = golden_output({operand.producer, operand.producer_output}, golden);
+  return made ? static_cast<int64_t>(*made) : -1;
+}
+
+void GraphMatcher::find_renamed(const Operators& golden) {
+  renamed_.clear();
+  for (const auto& [name, op] : golden) {
+    if (graph_.find(name) != nullptr) continue;
+    const std::vector<GraphValue>& values = file_origins(op);
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      GraphValue value = i < values.size() ? values[i] : GraphValue{};
+      if (const auto known = golden_graph_.origin_of_output(name, i)) value = *known;
+      if (!value.op.empty()) renamed_.try_emplace({value.op, value.output}, op.outputs[i]);
+    }
+  }
+}
+
+Result<size_t> GraphMatcher::golden_output(const GraphValue& value, const Operators& golden) const {
+  const auto maker = golden.find(value.op);
+  if (maker == golden.end()) {
+    const auto other = renamed_.find({value.op, value.output});
+    if (other != renamed_.end()) return other->second;
+    return fail(Errc::NotFound, "No dump data for op: " + value.op);
+  }
+  const std::vector<size_t>& outputs = maker->second.outputs;
+  if (value.output < 0 || static_cast<size_t>(value.output) >= outputs.size())
+    return fail(Errc::NotFound, "the unfused operator has no such output: " + value.op);
+  return outputs[static_cast<size_t>(value.output)];
+}
+
+bool GraphMatcher::golden_makes(const Operands& op, const OperatorOrigin& origin,
+                                const Operators& golden) {
+  return !op.outputs.empty() && golden_output(value_of_output(op, origin, 0), golden).has_value();
+}
+
+void GraphMatcher::match_fused_outputs(const Operands& op, const OperatorOrigin& origin,
+                                       const Operators& golden) {
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    const Result<size_t> record = golden_output(value_of_output(op, origin, i), golden);
+    if (record) {
+      add(*record, op.outputs[i], origin.rule);
+    } else {
+      mine_why_[op.outputs[i]] = record.error().message;
+    }
+  }
+}
+
+}  // namespace assay::compare
