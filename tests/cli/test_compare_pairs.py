@@ -63,6 +63,9 @@ VARIANTS = {
     "quantised": Variant(["--quant"], {"quantised": True}, rel_l2=INT8_REL_L2),
     "quantised-packed": Variant(["--quant", "--packed"], {"quantised": True, "packed": True}, rel_l2=INT8_REL_L2),
     "warm-up": Variant(["--warmup", "all"], {}, warmup="all"),
+    "served": Variant(
+        ["--packed", "--warmup", "all"], {"packed": True, "layers": 12}, ["--layers", "12"], warmup="all"
+    ),
     "warm-up-of-the-prompt": Variant(["--warmup", "prompt"], {}, warmup="prompt"),
 }
 
@@ -284,6 +287,55 @@ def test_the_old_command_compares_the_same_paths(tmp_path, sides):
     # Two layers are no repeated block by the original's rule; what it pairs by name is there
     assert {"model.embed_tokens", "model.norm", "lm_head"} <= {pair.module for pair in pairs}
     assert all(pair.right for pair in pairs)
+
+
+def test_compat_msit_gives_the_rows_of_the_tables_and_no_other(tmp_path, sides):
+    """Section 3.5 on a model of the size and shape it was written for: twelve packed layers, warmed up."""
+    variant = VARIANTS["served"]
+    done = run(
+        "compare", sides.golden(variant, "tree"), sides.mine("served"), "-cl", "api", "--compat", "msit", "-o", tmp_path
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    pairs = read_pairs(read_csv(the_report(tmp_path)), variant)
+    assert [str(pair) for pair in pairs if not pair.right] == []
+    # By token, module, side and ATB node
+    found = sorted(
+        (pair.token, f"{pair.module} {pair.role}", re.sub(r"^\d+_", "", mine_place(pair.row["my_data_path"])[1]))
+        for pair in pairs
+    )
+    inside = [
+        ("", "output", ""),  # layer_match
+        ("input_layernorm", "output", "0_Attention/0_QKVLinearSplitPack/0_NormLinear/0_RmsNormOperation"),  # map_count
+        ("post_attention_layernorm", "output", "2_Mlp/0_RmsNormOperation"),
+        *[(f"self_attn.{x}_proj", "output", "0_Attention/0_QKVLinearSplitPack") for x in "qkv"],  # qwen
+        *[(f"self_attn.{x}_proj", "output", "0_Attention/0_QKVLinearSplitPack/1_SplitOperation") for x in "qkv"],
+        ("self_attn.o_proj", "output", "0_Attention/4_LinearOperation"),  # enhanced_name, as the rest
+        ("mlp.gate_proj", "output", "2_Mlp/2_SplitOperation"),
+        ("mlp.act_fn", "output", "2_Mlp/3_ActivationOperation"),
+        ("mlp.down_proj", "input", "2_Mlp/4_ElewiseOperation"),
+        ("mlp.down_proj", "output", "2_Mlp/5_LinearOperation"),
+    ]
+    expected = []
+    for token in range(TOKENS):
+        layer_type = "Decoder_layer" if token else "Prefill_layer"
+        expected += [
+            (token, f"model.layers.{i}.{module}".rstrip(".") + f" {role}", f"{layer_type}/{node}".rstrip("/"))
+            for i in range(12)
+            for module, role, node in inside
+        ]
+        expected += [(token, "model.embed_tokens output", "WordEmbedding")]
+        expected += [(token, "model.norm output", "RmsNormOperation"), (token, "lm_head output", "LmHead")]
+    assert found == sorted(expected)
+
+
+def test_level_logits_compares_as_level_api_does(tmp_path, sides):
+    variant = VARIANTS["plain"]
+    golden, mine = sides.golden(variant, "tree"), sides.mine("plain")
+    rows, _, _ = compare(golden, mine, tmp_path / "logits", "-cl", "logits")
+    expected, _, _ = compare(golden, mine, tmp_path / "api", "-cl", "api")
+    assert [row["my_data_path"] for row in rows] == [row["my_data_path"] for row in expected]
+    logits = [pair for pair in read_pairs(rows, variant) if pair.module == "lm_head" and pair.role == "output"]
+    assert sorted(pair.token for pair in logits) == list(range(TOKENS))
 
 
 def test_one_token_folder_and_the_prompt_alone(tmp_path, sides):
