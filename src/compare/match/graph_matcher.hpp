@@ -59,9 +59,10 @@ class GraphMatcher {
   std::vector<GraphOperand> external_operands(
       const std::vector<const formats::GraphOp*>& members) const;
 
+  /// Of golden's files without a header in the records; read once each.
   OperandShape shape_of(const run::Run& run, size_t index);
 
-  /// Arguments of an FX node that are tensors: numbers, lists of them and None have files, too.
+  /// True for an argument of an FX node that never was a tensor: numbers, texts and None have files, too.
   bool is_scalar_argument(size_t index);
 
   std::vector<size_t> tensor_inputs(const Operands& fx);
