@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 
@@ -166,6 +167,9 @@ def compare(
         (False, 'model.layers.5.input_layernorm output')
     """
     pairs = token_map.items() if isinstance(token_map, Mapping) else token_map
+    files = [item for item in algorithms if isinstance(item, str)]
+    if files:
+        os.environ.setdefault("ASSAY_PYTHON", sys.executable)  # their helper process is one of this Python
     native = _core.compare_runs(
         os.fspath(golden),
         os.fspath(mine),
@@ -180,7 +184,7 @@ def compare(
         thresholds=_json_text(thresholds),
         map=_json_text(map),
         mapping_file="" if mapping_file is None else os.fspath(mapping_file),
-        algorithm_files=[item for item in algorithms if isinstance(item, str)],
+        algorithm_files=files,
         algorithms=[(_column_name(item), item) for item in algorithms if not isinstance(item, str)],
         token_map=[(int(g), int(m)) for g, m in pairs],
         ranks=list(ranks),

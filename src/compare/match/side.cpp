@@ -59,6 +59,8 @@ StepParts MatchSide::steps_of(int rank) const {
 const std::optional<Dims>& MatchSide::shape_of(size_t record) {
   std::optional<std::optional<Dims>>& known = shapes_[record];
   if (!known) {
+    // A tiled record has the shape of its memory; what is compared is the plain tensor inside it.
+    if (run.records[record].memory_format == "fractal_nz") return known.emplace(std::nullopt);
     known.emplace(run.records[record].shape);
     if (!*known && run.records[record].bytes) {
       TensorRecord copy = run.records[record];
