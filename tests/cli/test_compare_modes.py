@@ -286,12 +286,15 @@ def test_fused_qkv_outputs_meet_their_projections(tmp_path, sides, name):
 # ---- statistics, tiled memory, exchanged sides ----
 
 
-def statistics_record(array):
+def statistics_of(array):
     d = array.astype(np.float64)
-    return (
-        "$Version=1.0\n$Object.Count=0\nformat=2\ndtype=0\ndims=%s\nmax=%r\nmin=%r\nmean=%r\nl2norm=%r\n$End=1\n"
-        % (",".join(map(str, array.shape)), float(d.max()), float(d.min()), float(d.mean()), float(np.linalg.norm(d)))
-    ).encode()
+    return [float(value) for value in (d.max(), d.min(), d.mean(), np.linalg.norm(d))]
+
+
+def statistics_record(array):
+    dims = ",".join(map(str, array.shape))
+    values = "max=%r\nmin=%r\nmean=%r\nl2norm=%r\n" % tuple(statistics_of(array))
+    return f"$Version=1.0\n$Object.Count=0\nformat=2\ndtype=0\ndims={dims}\n{values}$End=1\n".encode()
 
 
 @pytest.mark.parametrize("golden_kind", ["torch", "atb"])
@@ -310,9 +313,10 @@ def test_statistics_of_all_four_combinations(tmp_path, golden_kind, mine_kind):
             for i in range(LAYERS):
                 module = sides.golden / "0" / f"root.model.layers.{i}.norm"
                 (module / "output.pth").unlink()
-                d = arrays[i].astype(np.float64)
                 header = "NodeName,NodeType,InputOutput,Index,DataType,Shape,Max,Min,Mean,L2Norm\r\n"
-                row = f'{module.name},RMSNorm,Output,0,torch.float32,"(3, 8)",{d.max()},{d.min()},{d.mean()},{np.linalg.norm(d)}\r\n'
+                values = ",".join(map(repr, statistics_of(arrays[i])))
+                row = f'{module.name},RMSNorm,Output,0,torch.float32,"(3, 8)",{values}
+'
                 (module / "statistics.csv").write_text(header + row)
             made.append(sides.golden)
         else:
