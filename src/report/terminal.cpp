@@ -227,8 +227,8 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
   out += coverage_line(comparison) + "\n";
   for (const compare::Sheet& sheet : comparison.sheets) {
     if (comparison.sheets.size() == 1) break;
-    out +=
-        "  " + pad_right(sheet.name, 8) + std::to_string(sheet.matching.pairs.size()) + " pairs\n";
+    out += "  " + pad_right(sheet.name, std::max<size_t>(8, sheet.name.size() + 2)) +
+           std::to_string(sheet.matching.pairs.size()) + " pairs\n";
   }
   const Comparison::Counts counts = comparison.counts();
   if (counts.filtered > 0) {

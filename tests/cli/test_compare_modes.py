@@ -293,7 +293,8 @@ def statistics_of(array):
 
 def statistics_record(array):
     dims = ",".join(map(str, array.shape))
-    values = "max=%r\nmin=%r\nmean=%r\nl2norm=%r\n" % tuple(statistics_of(array))
+    named = zip(("max", "min", "mean", "l2norm"), statistics_of(array))
+    values = "".join(f"{name}={value!r}\n" for name, value in named)
     return f"$Version=1.0\n$Object.Count=0\nformat=2\ndtype=0\ndims={dims}\n{values}$End=1\n".encode()
 
 
@@ -315,8 +316,7 @@ def test_statistics_of_all_four_combinations(tmp_path, golden_kind, mine_kind):
                 (module / "output.pth").unlink()
                 header = "NodeName,NodeType,InputOutput,Index,DataType,Shape,Max,Min,Mean,L2Norm\r\n"
                 values = ",".join(map(repr, statistics_of(arrays[i])))
-                row = f'{module.name},RMSNorm,Output,0,torch.float32,"(3, 8)",{values}
-'
+                row = f'{module.name},RMSNorm,Output,0,torch.float32,"(3, 8)",{values}\r\n'
                 (module / "statistics.csv").write_text(header + row)
             made.append(sides.golden)
         else:
