@@ -1,39 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/tensor_builder.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/atomic_file.hpp"
+#include "compare/scratch_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
 namespace {
 
+constexpr char kFileName[] = "a temporary file";    // for messages
 constexpr uint64_t kFileBlock = uint64_t{4} << 20;  // written at once
-
-std::string temporary_folder() {
-  const char* folder = std::getenv("TMPDIR");
-  return folder != nullptr && *folder != '\0' ? folder : "/tmp";
-}
-
-Result<std::shared_ptr<FileDescriptor>> open_unnamed_file() {
-  const std::string folder = temporary_folder();
-  auto file = std::make_shared<FileDescriptor>(
-      ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
-  if (file->get() >= 0) return file;
-  // A file system that cannot do that: a name that is gone at once.
-  std::string name = folder + "/assay_merge_XXXXXX";
-  file = std::make_shared<FileDescriptor>(::mkostemp(name.data(), O_CLOEXEC));
-  if (file->get() < 0) return fail(errno_error(errno, "create a temporary file in", folder));
-  ::unlink(name.c_str());
-  return file;
-}
 
 struct Mapping {
   void* address;
@@ -59,7 +40,8 @@ Result<TensorBuilder> TensorBuilder::create(DType dtype, const Dims& shape,
   }
   TensorBuilder builder(dtype, shape, *size_bytes);
   if (*size_bytes > max_in_memory) {
-    ASSAY_TRY(builder.file_, open_unnamed_file());
+    ASSAY_TRY(const int file, open_unlinked_file());
+    builder.file_ = std::make_shared<FileDescriptor>(file);
     builder.buffer_bytes_ = std::min(kFileBlock, *size_bytes);
   }
   builder.buffer_ =
@@ -74,7 +56,7 @@ std::span<std::byte> TensorBuilder::room(uint64_t wanted) {
 Status TensorBuilder::commit(uint64_t filled) {
   filled_ += filled;
   if (!file_ || filled_ < buffer_bytes_) return {};
-  ASSAY_TRY_STATUS(write_all(file_->get(), {buffer_.get(), filled_}, temporary_folder()));
+  ASSAY_TRY_STATUS(write_all(file_->get(), {buffer_.get(), filled_}, kFileName));
   written_ += filled_;
   filled_ = 0;
   return {};
@@ -116,11 +98,11 @@ Result<Tensor> TensorBuilder::finish() {
     ASSAY_TRY(const TensorView view, make_view(dtype_, shape_, {buffer_.get(), size_bytes_}));
     return Tensor{view, buffer_};
   }
-  ASSAY_TRY_STATUS(write_all(file_->get(), {buffer_.get(), filled_}, temporary_folder()));
+  ASSAY_TRY_STATUS(write_all(file_->get(), {buffer_.get(), filled_}, kFileName));
   buffer_.reset();
   void* const address = ::mmap(nullptr, size_bytes_, PROT_READ, MAP_SHARED, file_->get(), 0);
   if (address == MAP_FAILED) {
-    return fail(errno_error(errno, "map a temporary file in", temporary_folder()));
+    return fail(errno_error(errno, "map", kFileName));
   }
   auto mapping = std::make_shared<const Mapping>(address, size_bytes_);
   ASSAY_TRY(const TensorView view,

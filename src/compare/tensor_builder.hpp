@@ -8,6 +8,7 @@
 
 #include "base/file_descriptor.hpp"
 #include "base/result.hpp"
+#include "compare/scratch_tensor.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::compare {
@@ -16,7 +17,7 @@ namespace assay::compare {
 class TensorBuilder {
  public:
   /// Tensors up to this size stay in memory.
-  static constexpr uint64_t kMaxInMemory = uint64_t{64} << 20;
+  static constexpr uint64_t kMaxInMemory = kMaxScratchMemory;
 
   /// errors  TooLarge | NoSpace, Permission, NotFound, Io (of the temporary file in $TMPDIR or /tmp)
   [[nodiscard]] static Result<TensorBuilder> create(DType dtype, const Dims& shape,

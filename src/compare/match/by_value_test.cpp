@@ -395,6 +395,27 @@ TEST(MatchByValue, KeepsRolesAndIntegersApart) {
   EXPECT_EQ(names_of(golden, mine, match(golden, mine)), Names{"ids -> ids"});
 }
 
+TEST(MatchByValue, ReadsTypesAndShapesFromFilesWhereRecordsLackThem) {
+  // A hook dump names files only; the other side knows everything.
+  std::mt19937 random(21);
+  Side golden;
+  Side mine;
+  for (int i = 0; i < 3; ++i) {
+    const Floats values = random_floats(64, random);
+    const std::string name = "t" + std::to_string(i);
+    golden.files.folder.put_npy(name + ".npy", values);
+    run::TensorRecord record;
+    record.order = static_cast<uint64_t>(i);
+    record.bytes.emplace();
+    record.bytes->file = golden.files.folder / (name + ".npy");
+    golden.files.run.records.push_back(record);
+    golden.names.push_back(name);
+    mine.add_output(name, {1, 64}, with_noise(values, random));
+  }
+  EXPECT_EQ(names_of(golden, mine, match(golden, mine)),
+            (Names{"t0 -> t0", "t1 -> t1", "t2 -> t2"}));
+}
+
 TEST(MatchByValue, AlignsABrokenRunByTypeAndShape) {
   // From layer 2 on mine computes something else; types, shapes and order are all that is left.
   std::mt19937 random(11);
