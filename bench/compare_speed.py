@@ -13,10 +13,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
+from bench.capture_overhead import prepare_rivals
 from bench.measure import iqr, load_average, machine, median, shuffled
 from bench.report import FAILED, NOT_AVAILABLE, Row, Section
 
@@ -151,7 +153,44 @@ def make_pair(kind: str, folder: Path, count: int) -> tuple[Path, Path]:
     return Path(golden), Path(mine)
 
 
-def run(build: Path, quick: bool, given: Optional[str]) -> Section:
+def msprobe_group(
+    build: Path,
+    work: Path,
+    compare: Callable[..., list[Command]],
+    count: int,
+    rivals: bool,
+    section: Section,
+) -> list[list[Command]]:
+    """The same dump of msprobe's format through its own command and ours; nothing without `rivals`."""
+    if not rivals:
+        return []
+    python, reason = prepare_rivals(build)
+    if python is None:
+        section.rows.append(Row("rival: msprobe compare", status=NOT_AVAILABLE, reason=reason))
+        return []
+    golden, mine = make_pair("msprobe", work / "msprobe", count)
+    words = [
+        str(python.parent / "msprobe"),
+        "compare",
+        "-tp",
+        str(mine),
+        "-gp",
+        str(golden),
+        "-o",
+        str(work / "msprobe-out"),
+    ]
+    size = count * 32 * MIB
+    return [
+        [
+            *compare(
+                f"assay compare, msprobe dumps of {count} tensors of 16 MiB", golden, mine, size, memory_goal=True
+            ),
+            Command("rival: msprobe compare, the same dumps", words, size, repetitions=3),
+        ]
+    ]
+
+
+def run(build: Path, quick: bool, given: Optional[str], rivals: bool = False) -> Section:
     """Generates the data below `build`/work, times the commands and deletes the data."""
     section = Section("compare", "Whole commands, warm files", COLUMNS, machine=machine())
     before = load_average()
@@ -211,6 +250,19 @@ def run(build: Path, quick: bool, given: Optional[str]) -> Section:
         groups.append(
             compare("assay compare, pair six times the memory limit", golden, mine, elements * 8, memory_goal=True)
         )
+        count = 128 // shrink
+        golden, mine = make_pair("run", work / "run", count)
+        groups.append(
+            compare(
+                f"assay compare, two runs of {count} tensors of 64 MiB",
+                golden,
+                mine,
+                count * 128 * MIB,
+                rate_goal=True,
+                memory_goal=True,
+            )
+        )
+        groups.extend(msprobe_group(build, work, compare, 64 // shrink, rivals, section))
         count = 2000 // shrink
         golden, mine = make_pair("small", work / "small", count)
         groups.append(

@@ -75,7 +75,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
         "atb-probe": lambda: atb_probe.run(options.build, options.quick),
         "kernels": lambda: kernels.run(options.build, options.quick),
         "write": lambda: write_path.run(options.build, options.quick),
-        "compare": lambda: compare_speed.run(options.build, options.quick, options.assay),
+        "compare": lambda: compare_speed.run(options.build, options.quick, options.assay, options.rivals),
     }
     failed = False
     for key in wanted:

@@ -137,7 +137,6 @@ def test_compat_msit_keeps_the_originals_columns_only(tmp_path, trees):
     assert len(rows) == 43
 
 
-
 def test_help_shows_every_option():
     text = run("llm", "compare", "-h", name="msit").stdout
     for option in ["-gp", "-mp", "-cl", "-o", "-mf", "-alg", "-l", "-w", "-st", "-r"]:
