@@ -115,6 +115,8 @@ Result<Tensor> interleave(const std::vector<Tensor>& shards, int wanted_axis, in
     }
   }
   ASSAY_TRY(auto builder, TensorBuilder::create(first.dtype, shape));
+  // Beside a size of 0 the others may be anything.
+  if (element_count(shape) == 0) return with_lazy_bits_of(builder.finish(), first);
   const int64_t outer_count = product(first.shape, 0, axis);
   const int64_t inner_count = product(first.shape, axis + 1, first.shape.size());
   for (int64_t outer = 0; outer < outer_count; ++outer) {
@@ -392,11 +394,10 @@ Result<Tensor> to_nd(const Tensor& stored, const Dims& logical) {
     return fail(Errc::Invalid, "FRACTAL_NZ memory of shape " + shape_text(view.shape) +
                                    " does not hold a tensor of shape " + shape_text(logical));
   };
-  if (logical.size() < 2 || !element_count(logical)) return misfit();
+  if (logical.size() < 2 || element_count(logical).value_or(0) == 0) return misfit();
   const int64_t rows = logical[logical.size() - 2];
   const int64_t columns = logical[logical.size() - 1];
   const int64_t heads = product(logical, 0, logical.size() - 2);
-  if (heads * rows * columns == 0) return misfit();
   const int64_t c0 = view.shape.size() < 3 || view.shape == logical
                          ? std::max<int64_t>(1, kTileRowBytes / element_bytes)
                          : view.shape[view.shape.size() - 1];

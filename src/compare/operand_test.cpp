@@ -149,6 +149,18 @@ TEST(LoadOperand, SaysWhichShardsDoNotFit) {
   EXPECT_EQ(error_of({.records = {9}}).code, Errc::Invalid);
 }
 
+TEST(LoadOperand, JoinsEmptyShardsOfAbsurdShapes) {
+  // A hostile file can claim 2^60 rows of no columns.
+  Files files;
+  const Dims shape{int64_t{1} << 60, int64_t{1} << 60, 0};
+  files.add<float>(DType::Float32, shape, {});
+  files.add<float>(DType::Float32, shape, {});
+  const auto tensor =
+      load_operand(files.run, {.records = {0, 1}, .merge = Merge::Concat, .axis = 2});
+  ASSERT_TRUE(tensor);
+  EXPECT_EQ(tensor->view.shape, shape);
+}
+
 TEST(LoadOperand, SelectsWithoutCopying) {
   Files files;
   files.add<float>(DType::Float32, {2, 3, 2}, counting(12));
@@ -312,7 +324,8 @@ TEST(ToNd, TakesAShapeWithoutPaddingForThePlainOne) {
 
 TEST(ToNd, RejectsShapesThatCannotBeInside) {
   const std::vector<float> stored(512, 0);
-  for (const Dims& logical : {Dims{20}, Dims{17, 20}, Dims{2, 33}, Dims{2, 2, 20}, Dims{0, 20}}) {
+  for (const Dims& logical : {Dims{20}, Dims{17, 20}, Dims{2, 33}, Dims{2, 2, 20}, Dims{0, 20},
+                              Dims{int64_t{1} << 40, int64_t{1} << 40, 0, 20}}) {
     const auto plain = to_nd(tensor_of(stored, {2, 1, 16, 16}), logical);
     ASSERT_FALSE(plain) << list_text(logical.span());
     EXPECT_EQ(plain.error().code, Errc::Invalid);

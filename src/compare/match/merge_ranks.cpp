@@ -276,6 +276,7 @@ class Sampler {
       starts_.push_back(start);
       start += segment.length;
     }
+    if (element_count(way.shape).value_or(0) == 0) return;  // nothing will be read
     for (size_t i = way.axis + 1; i < way.shape.size(); ++i) inner_ *= way.shape[i];
   }
 

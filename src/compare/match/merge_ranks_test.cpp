@@ -291,6 +291,17 @@ TEST(MergeShards, NamesTheRankThatCannotBeRead) {
   EXPECT_EQ(merged.problem.find("rank 1: "), 0u) << merged.problem;
 }
 
+TEST(MergeShards, MergesEmptyShards) {
+  const Dims part{int64_t{1} << 40, 0, int64_t{1} << 40};
+  Pair pair;
+  pair.set_golden(part, {});
+  pair.add_mine(part, {});
+  pair.add_mine(part, {});
+  const MergedPair merged = pair.merge();
+  EXPECT_EQ(merged.problem, "");
+  EXPECT_EQ(merged.mine.merge, Merge::Pick);
+}
+
 TEST(MergeShards, LeavesSingleRecordsAlone) {
   Pair pair;
   pair.set_golden({1, 4}, random_floats(4, 1));
