@@ -1312,6 +1312,10 @@ class Matcher {
                            const std::set<Place>& compared,
                            const std::set<std::pair<Place, std::string>>& paired) {
     const std::string other = name_of_side == Side::Golden ? "mine" : "golden";
+    std::set<std::string_view> nodes_of_other;
+    for (const Tree& tree : (name_of_side == Side::Golden ? mine_ : golden_).trees) {
+      for (const TreeNode& node : tree.nodes) nodes_of_other.insert(node.name);
+    }
     size_t kernels = 0;
     for (const auto& [place, nodes] : side.places) {
       const bool is_compared = compared.contains(place);
@@ -1326,7 +1330,8 @@ class Matcher {
               out_.unmatched.push_back({name_of_side, i, place_reason(side, place, other)});
           } else {
             count(name_of_side, i, side.used[i],
-                  leftover_reason(record, other, paired.contains({place, name})));
+                  leftover_reason(record, other, paired.contains({place, name}),
+                                  nodes_of_other.contains(name)));
           }
         }
       }
@@ -1351,7 +1356,9 @@ class Matcher {
   }
 
   static std::string leftover_reason(const TensorRecord& record, const std::string& other,
-                                     bool node_is_paired) {
+                                     bool node_is_paired, bool other_has_node) {
+    if (!node_is_paired && other_has_node)
+      return "the model of " + other + " has this node, but its tensors are not in the dump";
     if (!node_is_paired) return "no node of this name or type in " + other;
     return "the node of " + other + " has no " + std::string(run::role_name(record.role)) +
            (record.slot.empty() ? "" : " '" + record.slot + "'") +
