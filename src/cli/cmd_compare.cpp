@@ -314,7 +314,7 @@ void add_input_options(CLI::App& app, CompareRequest& request) {
       ->group("Selection");
   app.add_option("--custom-algorithms", request.custom_algorithms,
                  "FILE.py:FUNC or FILE.so:FUNC, one more column each (-alg)")
-      ->type_name("SPEC...")
+      ->type_name("SPEC")
       ->group("Output");
   app.add_flag("--stats", request.stats, "Compare statistics instead of tensors (-st)")
       ->group("Selection");
