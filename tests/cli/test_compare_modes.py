@@ -354,6 +354,27 @@ def test_tiled_memory_is_compared_in_plain_order(tmp_path, sides):
         assert float(row["relative_euclidean_distance"]) < 2**-11
 
 
+def test_values_tell_which_of_two_results_is_the_layer_s(tmp_path, sides):
+    for i in range(LAYERS):
+        x = noise((1, 3, 8), i)
+        sides.module("norm", "RMSNorm", i, output=noise((1, 3, 8), 50 + i))
+        torch.save(torch.from_numpy(x), _folder(sides.golden / "0" / f"root.model.layers.{i}") / "output.pth")
+        sides.operation("0_RmsNormOperation", i, after=[noise((3, 8), 50 + i)])
+        after = sides.mine / "tensors/0_78/0" / f"{i}_Prefill_layer" / "after"
+        write_bin(after / "outtensor0.bin", noise((3, 8), 500 + i))
+        write_bin(after / "outtensor1.bin", x[0])
+    sides.finish()
+    compare(sides.golden, sides.mine, tmp_path / "out", "-cl", "api")
+    rows = [row for row in read_csv(the_report(tmp_path / "out")) if row["my_op_type"] == "Prefill_layer"]
+    assert [row["my_data_path"].rsplit("/", 1)[1] for row in rows] == ["outtensor1.bin"] * LAYERS
+    assert all(float(row["max_absolute_error"]) == 0 for row in rows)
+
+
+def _folder(path):
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def test_atb_may_be_golden(tmp_path, sides):
     for i in range(LAYERS):
         x = noise((1, 3, 8), i)

@@ -41,8 +41,9 @@ std::string Matcher::way_below(const Tree& tree, int layer, int node) {
 
 int Matcher::follow(const Tree& tree, int layer, std::string_view way) {
   int node = layer;
+  if (way.empty()) return node;  // the layer itself
   for (const std::string_view part : split(way, '.')) {
-    const size_t place = std::stoul(std::string(part));
+    const size_t place = parse_number<size_t>(part).value_or(SIZE_MAX);
     const std::vector<int>& children = tree.at(node).children;
     if (place >= children.size()) return -1;
     node = children[place];
