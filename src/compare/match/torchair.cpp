@@ -46,7 +46,9 @@ Result<std::vector<std::pair<int, int>>> common_ranks(const Run& golden, const R
   }
   if (!has_rank_folders(mine)) {
     if (!options.ranks.empty())
-      warnings->push_back("the dump has no folders of ranks: the choice of ranks has no effect");
+      warnings->push_back(
+          "The directory structure of torchair data is old, the rank parameter will not take "
+          "effect.");
     // The folder of one rank can be compared by itself with a dump without such folders.
     if (ranks.empty() && golden_ranks.size() == 1 && mine_ranks.size() == 1)
       ranks.emplace_back(*golden_ranks.begin(), *mine_ranks.begin());
