@@ -95,16 +95,8 @@ std::string value_text(const compare::AlgorithmValue& value) {
 std::string metrics_text(const compare::Comparison& comparison, const compare::Row& row) {
   std::string text = "{";
   if (row.metrics && row.comparable) {
-    const compare::PairMetrics& m = *row.metrics;
-    const std::pair<const char*, double> metrics[] = {
-        {"cosine_similarity", m.cosine_similarity},
-        {"max_relative_error", m.max_relative_error},
-        {"mean_relative_error", m.mean_relative_error},
-        {"max_absolute_error", m.max_absolute_error},
-        {"mean_absolute_error", m.mean_absolute_error},
-        {"kl_divergence", m.kl_divergence},
-        {"relative_euclidean_distance", m.relative_euclidean_distance}};
-    for (const auto& [name, value] : metrics) {
+    for (const auto& [name, field] : compare::kMsitMetrics) {
+      const double value = (*row.metrics).*field;
       if (!std::isnan(value)) text += "'" + std::string(name) + "': " + python_repr(value) + ", ";
     }
   }

@@ -2,6 +2,7 @@
 // Every number that compares two tensors, in one pass over both.   Formulas and edge cases:
 // docs/metrics.md
 #pragma once
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -102,6 +103,22 @@ struct PairMetrics {
            0;
   }
 };
+
+/// A metric of the original: its column and where PairMetrics has it.
+struct MetricField {
+  const char* name;
+  double PairMetrics::* value;
+};
+/// The seven of msit 8.2, in the order of the columns.
+inline constexpr std::array<MetricField, 7> kMsitMetrics = {{
+    {"cosine_similarity", &PairMetrics::cosine_similarity},
+    {"max_relative_error", &PairMetrics::max_relative_error},
+    {"mean_relative_error", &PairMetrics::mean_relative_error},
+    {"max_absolute_error", &PairMetrics::max_absolute_error},
+    {"mean_absolute_error", &PairMetrics::mean_absolute_error},
+    {"kl_divergence", &PairMetrics::kl_divergence},
+    {"relative_euclidean_distance", &PairMetrics::relative_euclidean_distance},
+}};
 
 /// Compares in C order, whatever the strides and element types; shapes may differ as long as the
 /// value counts agree (report shape_relation() beside it). Memory beyond the tensors: about 200 KiB

@@ -100,17 +100,9 @@ nb::dict metrics_dict(const compare::PairMetrics& m) {
       {"worst_absolute_index", m.worst_absolute_index},
       {"worst_relative_index", m.worst_relative_index}};
   for (const auto& [name, value] : counts) out[name] = value;
-  const std::pair<const char*, double> numbers[] = {
-      {"cosine_similarity", m.cosine_similarity},
-      {"max_relative_error", m.max_relative_error},
-      {"mean_relative_error", m.mean_relative_error},
-      {"max_absolute_error", m.max_absolute_error},
-      {"mean_absolute_error", m.mean_absolute_error},
-      {"kl_divergence", m.kl_divergence},
-      {"relative_euclidean_distance", m.relative_euclidean_distance},
-      {"kl_row_mean", m.kl_row_mean},
-      {"kl_row_max", m.kl_row_max}};
-  for (const auto& [name, value] : numbers) out[name] = value;
+  for (const auto& [name, field] : compare::kMsitMetrics) out[name] = m.*field;
+  out["kl_row_mean"] = m.kl_row_mean;
+  out["kl_row_max"] = m.kl_row_max;
   out["identical"] = m.is_identical();
   return out;
 }

@@ -2,7 +2,6 @@
 #include "report/summary.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -28,22 +27,12 @@ double metric_of(const Row& row, double compare::PairMetrics::* field) {
   return row.metrics && row.comparable ? (*row.metrics).*field : NAN;
 }
 
-const std::array<Metric, 7>& tensor_metrics() {
-  using M = compare::PairMetrics;
-  static const std::array<Metric, 7> metrics = {{
-      {"cosine_similarity", true, [](const Row& r) { return metric_of(r, &M::cosine_similarity); }},
-      {"max_relative_error", false,
-       [](const Row& r) { return metric_of(r, &M::max_relative_error); }},
-      {"mean_relative_error", false,
-       [](const Row& r) { return metric_of(r, &M::mean_relative_error); }},
-      {"max_absolute_error", false,
-       [](const Row& r) { return metric_of(r, &M::max_absolute_error); }},
-      {"mean_absolute_error", false,
-       [](const Row& r) { return metric_of(r, &M::mean_absolute_error); }},
-      {"kl_divergence", false, [](const Row& r) { return metric_of(r, &M::kl_divergence); }},
-      {"relative_euclidean_distance", false,
-       [](const Row& r) { return metric_of(r, &M::relative_euclidean_distance); }},
-  }};
+std::vector<Metric> tensor_metrics() {
+  std::vector<Metric> metrics;
+  for (const compare::MetricField& metric : compare::kMsitMetrics) {
+    metrics.push_back({metric.name, metric.value == &compare::PairMetrics::cosine_similarity,
+                       [field = metric.value](const Row& row) { return metric_of(row, field); }});
+  }
   return metrics;
 }
 
@@ -51,16 +40,15 @@ double summary_error(const Row& row, compare::SummaryError compare::SummaryError
   return row.summary && row.comparable ? ((*row.summary).*field).relative : NAN;
 }
 
-const std::array<Metric, 4>& statistics_metrics() {
+std::vector<Metric> statistics_metrics() {
   using S = compare::SummaryErrors;
-  static const std::array<Metric, 4> metrics = {{
+  return {
       {"max_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::max); }},
       {"min_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::min); }},
       {"mean_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::mean); }},
       {"l2norm_stat_relative_error", false,
        [](const Row& r) { return summary_error(r, &S::l2_norm); }},
-  }};
-  return metrics;
+  };
 }
 
 // The one number by which rows of a group are held against each other.
@@ -107,11 +95,7 @@ class Summary {
 
   Table build() {
     add_sides();
-    if (comparison_.statistics) {
-      add_worst_rows(statistics_metrics());
-    } else {
-      add_worst_rows(tensor_metrics());
-    }
+    add_worst_rows(comparison_.statistics ? statistics_metrics() : tensor_metrics());
     add_groups("operator type", [](const Row& row) {
       return !row.mine.op_type.empty() ? row.mine.op_type : row.golden.op_type;
     });
@@ -145,8 +129,7 @@ class Summary {
                            Cell::of(worst.golden.path), Cell::of(worst.mine.path)});
   }
 
-  template <typename Metrics>
-  void add_worst_rows(const Metrics& metrics) {
+  void add_worst_rows(const std::vector<Metric>& metrics) {
     for (const Metric& metric : metrics) {
       std::vector<std::pair<double, const Row*>> found;
       for (const Row* row : rows_) {

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "compare/match/tree.hpp"
 #include "formats/csv.hpp"
+#include "report/cells.hpp"
 #include "report/weights_table.hpp"
 
 namespace assay::report {
@@ -15,8 +16,6 @@ using compare::Comparison;
 using compare::PairMetrics;
 using compare::Row;
 using compare::SideSummary;
-
-using Cells = std::vector<Cell>;
 
 // ---- tensors: Ascend/msit 8.2 columns, then ours ----
 
@@ -107,17 +106,6 @@ void append_tensor_side(const SideSummary& side, Cells* cells) {
   for (const double value : {side.max, side.min, side.mean}) cells->push_back(Cell::of(value));
 }
 
-void append_metrics(const Row& row, Cells* cells) {
-  const PairMetrics m = row.metrics.value_or(PairMetrics{});
-  for (const double value :
-       {m.cosine_similarity, m.max_relative_error, m.mean_relative_error, m.max_absolute_error,
-        m.mean_absolute_error, m.kl_divergence, m.relative_euclidean_distance}) {
-    cells->push_back(Cell::of(value));
-  }
-}
-
-Cell index_cell(int64_t value) { return value < 0 ? Cell{} : Cell::of(value); }
-
 void append_our_tensor_columns(const Row& row, Cells* cells) {
   if (!row.metrics) {
     cells->resize(cells->size() + kOurTensorColumns.size());
@@ -162,13 +150,6 @@ Cells ait02_cells(const Row& row) {
   return cells;
 }
 
-Cell value_cell(const compare::AlgorithmValue& value) {
-  if (const auto* number = std::get_if<double>(&value.value)) return Cell::of(*number);
-  if (const auto* integer = std::get_if<int64_t>(&value.value)) return Cell::of(*integer);
-  if (const auto* text = std::get_if<std::string>(&value.value)) return Cell::of(*text);
-  return {};
-}
-
 Cells tensor_cells(const Comparison& comparison, const Row& row, bool ours) {
   Cells cells;
   append_identity(row, &cells);
@@ -176,8 +157,7 @@ Cells tensor_cells(const Comparison& comparison, const Row& row, bool ours) {
   append_tensor_side(row.mine, &cells);
   append_metrics(row, &cells);
   cells.push_back(Cell::of(row.fail_reason));
-  for (size_t i = 0; i < comparison.algorithms.size(); ++i)
-    cells.push_back(i < row.custom.size() ? value_cell(row.custom[i]) : Cell{});
+  append_algorithms(comparison, row, &cells);
   if (ours) {
     append_our_tensor_columns(row, &cells);
     append_our_last_columns(row, &cells);

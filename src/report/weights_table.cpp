@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/weights_table.hpp"
 
+#include "report/cells.hpp"
+
 namespace assay::report {
 namespace {
 
-using compare::AlgorithmValue;
 using compare::Comparison;
 using compare::PairMetrics;
 using compare::Row;
 using compare::SideSummary;
-
-using Cells = std::vector<Cell>;
 
 // Ascend/msit 8.2: msit_llm/common/constant.py, CSV_CMP_WEIGHT_HEADER
 const std::vector<std::string> kColumns = {"weight_name",        "golden_dtype",
@@ -49,24 +48,6 @@ void append_side(const SideSummary& side, Cells* cells) {
   for (const double value : {side.max, side.min, side.mean}) cells->push_back(Cell::of(value));
 }
 
-void append_metrics(const Row& row, Cells* cells) {
-  const PairMetrics m = row.metrics.value_or(PairMetrics{});
-  for (const double value :
-       {m.cosine_similarity, m.max_relative_error, m.mean_relative_error, m.max_absolute_error,
-        m.mean_absolute_error, m.kl_divergence, m.relative_euclidean_distance}) {
-    cells->push_back(Cell::of(value));
-  }
-}
-
-Cell index_cell(int64_t value) { return value < 0 ? Cell{} : Cell::of(value); }
-
-Cell algorithm_cell(const AlgorithmValue& value) {
-  if (const auto* number = std::get_if<double>(&value.value)) return Cell::of(*number);
-  if (const auto* integer = std::get_if<int64_t>(&value.value)) return Cell::of(*integer);
-  if (const auto* text = std::get_if<std::string>(&value.value)) return Cell::of(*text);
-  return {};
-}
-
 void append_counts(const Row& row, Cells* cells) {
   if (!row.metrics) {
     cells->resize(cells->size() + 11);
@@ -83,9 +64,7 @@ void append_counts(const Row& row, Cells* cells) {
 
 void append_ours(const Comparison& comparison, const Row& row, Cells* cells) {
   cells->push_back(Cell::of(row.fail_reason));
-  for (size_t i = 0; i < comparison.algorithms.size(); ++i) {
-    cells->push_back(i < row.custom.size() ? algorithm_cell(row.custom[i]) : Cell{});
-  }
+  append_algorithms(comparison, row, cells);
   cells->push_back(Cell::of(row.sqnr_db));
   cells->push_back(Cell::of(row.quantisation));
   append_counts(row, cells);
