@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <numeric>
 
 #include "formats/detect.hpp"
@@ -54,10 +55,17 @@ std::string output_field(const Operand& o) {
 }
 const std::string kVersion2 = bytes(1, "2.0");
 
-CannDump read(const std::string& file) {
-  auto dump = read_cann_dump(as_bytes(file));
+/// A dump together with the bytes that its tensors borrow.
+struct OpenDump : CannDump {
+  std::shared_ptr<const std::string> file;
+};
+OpenDump read(std::string file) {
+  OpenDump open;
+  open.file = std::make_shared<const std::string>(std::move(file));
+  auto dump = read_cann_dump(as_bytes(*open.file));
   EXPECT_TRUE(dump.has_value()) << dump.error().describe();
-  return dump ? *dump : CannDump{};
+  if (dump) static_cast<CannDump&>(open) = *std::move(dump);
+  return open;
 }
 Errc error_of(const std::string& file) {
   const auto dump = read_cann_dump(as_bytes(file));
@@ -107,7 +115,7 @@ const std::string kAdd = [] {
 
 TEST(ReadCannDump, ReadsTheWorkedExample) {
   ASSERT_EQ(kAdd.size(), 110u);
-  const CannDump dump = read(kAdd);
+  const OpenDump dump = read(kAdd);
   EXPECT_EQ(dump.version, "2.0");
   EXPECT_EQ(dump.dump_time_us, 1760000000123456u);
   EXPECT_EQ(dump.op_name, "model/add");
@@ -123,7 +131,7 @@ TEST(ReadCannDump, ReadsTheWorkedExample) {
 }
 
 TEST(ReadCannDump, BorrowsThePayload) {
-  const CannDump dump = read(kAdd);
+  const OpenDump dump = read(kAdd);
   const Tensor output = cann_tensor(dump.outputs[0]).value();
   EXPECT_EQ(output.owner, nullptr);
   EXPECT_EQ(output.view.storage.data(), as_bytes(kAdd).data() + 102);
@@ -138,7 +146,7 @@ TEST(ReadCannDump, GivesEveryFieldOfTheHeader) {
                    number(12, 6)) +
       bytes(5, number(1, 0) + number(3, 2)) + bytes(7, bytes(1, "key") + bytes(2, "value")) +
       bytes(8, number(1, 0) + number(3, 3) + number(4, 9)) + bytes(9, "why");
-  const CannDump dump = read(file_of(header, floats({1}) + "BBWWW"));
+  const OpenDump dump = read(file_of(header, floats({1}) + "BBWWW"));
   EXPECT_EQ(dump.message, "why");
   ASSERT_EQ(dump.attributes.size(), 1u);
   EXPECT_EQ(dump.attributes[0].name + "=" + dump.attributes[0].value, "key=value");
@@ -164,7 +172,7 @@ TEST(ReadCannDump, SkipsFieldsItDoesNotKnow) {
 TEST(ReadCannDump, UsesTheFirstBytesOfAPaddedTensor) {
   const std::string header = kVersion2 + input_field({.shape = {1}, .original = {1}, .size = 8}) +
                              input_field({.shape = {1}, .original = {1}, .size = 4});
-  const CannDump dump = read(file_of(header, floats({1, 99, 2})));
+  const OpenDump dump = read(file_of(header, floats({1, 99, 2})));
   EXPECT_EQ(values(dump.inputs[0]), std::vector<double>{1});
   EXPECT_EQ(values(dump.inputs[1]), std::vector<double>{2});
 }
@@ -173,7 +181,7 @@ TEST(ReadCannDump, FindsTheOthersWhenOneTensorHadNoAddress) {
   const std::string header = kVersion2 +
                              input_field({.shape = {2}, .original = {2}, .size = 8, .address = 0}) +
                              input_field({.shape = {1}, .original = {1}, .size = 4});
-  const CannDump dump = read(file_of(header, floats({7})));
+  const OpenDump dump = read(file_of(header, floats({7})));
   EXPECT_FALSE(cann_tensor(dump.inputs[0]).has_value());
   EXPECT_NE(dump.inputs[0].problem.find("no address"), std::string::npos);
   EXPECT_EQ(values(dump.inputs[1]), std::vector<double>{7});
@@ -183,7 +191,7 @@ TEST(ReadCannDump, FindsTheOthersWhenOneTensorHadNoAddress) {
 TEST(ReadCannDump, KeepsWhatLiesBeforeTheEndOfACutFile) {
   const std::string header = kVersion2 + input_field({.shape = {1}, .original = {1}, .size = 4}) +
                              output_field({.shape = {2}, .original = {2}, .size = 8});
-  const CannDump dump = read(file_of(header, floats({3, 4})));  // 4 bytes of the output are missing
+  const OpenDump dump = read(file_of(header, floats({3, 4})));  // 4 bytes of the output are missing
   EXPECT_EQ(values(dump.inputs[0]), std::vector<double>{3});
   EXPECT_EQ(cann_tensor(dump.outputs[0]).error().code, Errc::Truncated);
   EXPECT_EQ(dump.warnings.size(), 1u);
@@ -203,13 +211,13 @@ TEST(ReadCannDump, SurvivesHostileSizes) {
        std::vector<std::vector<uint64_t>>{{most}, {1ULL << 62, 4}, std::vector<uint64_t>(65, 1)}) {
     const std::string header =
         kVersion2 + input_field({.shape = shape, .original = {4}, .size = 4});
-    const CannDump dump = read(file_of(header, "abcd"));
+    const OpenDump dump = read(file_of(header, "abcd"));
     EXPECT_FALSE(cann_tensor(dump.inputs[0]).has_value());
   }
   const std::string header = kVersion2 +
                              input_field({.shape = {1}, .original = {1}, .size = most}) +
                              input_field({.shape = {1}, .original = {1}, .size = most});
-  const CannDump dump = read(file_of(header, "abcd"));
+  const OpenDump dump = read(file_of(header, "abcd"));
   EXPECT_FALSE(cann_tensor(dump.inputs[0]).has_value());
   EXPECT_FALSE(cann_tensor(dump.inputs[1]).has_value());
 }
@@ -226,7 +234,7 @@ TEST(ReadCannDump, ReadsOldFilesWithTheirDataInsideTheHeader) {
   const std::string file =
       bytes(1, "1.0") + bytes(4, number(1, 1) + number(2, 2) + bytes(3, shape_message({2})) +
                                      bytes(4, floats({5, 6})));
-  const CannDump dump = read(file);
+  const OpenDump dump = read(file);
   EXPECT_EQ(dump.variant, CannVariant::Inline);
   EXPECT_EQ(values(dump.inputs.at(0)), (std::vector<double>{5, 6}));
 }
@@ -255,7 +263,7 @@ TEST(ReadCannDump, ReadsNanoFiles) {
   const std::string head = raw(uint32_t{0x5A5A5A5A}) + raw(uint32_t{1}) +
                            tlv(4, raw(uint32_t{1}) + input) + tlv(5, raw(uint32_t{1}) + output);
   // 0x3c00 is 1.0 in float16, 0xc000 is -2.0.
-  const CannDump dump =
+  const OpenDump dump =
       read(file_of(head, raw(uint16_t{0x3c00}) + raw(uint16_t{0xc000}) + floats({8, 9})));
   EXPECT_EQ(dump.variant, CannVariant::Nano);
   EXPECT_EQ(values(dump.inputs.at(0)), (std::vector<double>{1, -2}));
