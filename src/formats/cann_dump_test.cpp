@@ -134,7 +134,7 @@ TEST(ReadCannDump, BorrowsThePayload) {
   const OpenDump dump = read(kAdd);
   const Tensor output = cann_tensor(dump.outputs[0]).value();
   EXPECT_EQ(output.owner, nullptr);
-  EXPECT_EQ(output.view.storage.data(), as_bytes(kAdd).data() + 102);
+  EXPECT_EQ(output.view.storage.data(), as_bytes(*dump.file).data() + 102);
 }
 
 TEST(ReadCannDump, GivesEveryFieldOfTheHeader) {
