@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/numbers.hpp"
+#include "base/utf8.hpp"
 
 namespace assay::formats {
 namespace {
@@ -22,25 +23,6 @@ std::optional<uint32_t> hex_digit(char c) {
   if (c >= 'a' && c <= 'f') return static_cast<uint32_t>(c - 'a') + 10;
   if (c >= 'A' && c <= 'F') return static_cast<uint32_t>(c - 'A') + 10;
   return std::nullopt;
-}
-
-void append_utf8(uint32_t code, std::string* out) {
-  const auto byte = [out](uint32_t value) { out->push_back(static_cast<char>(value)); };
-  if (code < 0x80) {
-    byte(code);
-  } else if (code < 0x800) {
-    byte(0xC0 | code >> 6);
-    byte(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    byte(0xE0 | code >> 12);
-    byte(0x80 | (code >> 6 & 0x3F));
-    byte(0x80 | (code & 0x3F));
-  } else {
-    byte(0xF0 | code >> 18);
-    byte(0x80 | (code >> 12 & 0x3F));
-    byte(0x80 | (code >> 6 & 0x3F));
-    byte(0x80 | (code & 0x3F));
-  }
 }
 
 /// Fields of messages, one after the other, straight from the text: nothing of a field is kept that its

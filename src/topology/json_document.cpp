@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/text.hpp"
+#include "base/utf8.hpp"
 
 namespace assay::topology {
 
@@ -207,25 +208,6 @@ uint32_t hex4(std::string_view digits) {
   uint32_t code = 0;
   std::from_chars(digits.data(), digits.data() + 4, code, 16);
   return code;
-}
-
-void append_utf8(uint32_t code, std::string* out) {
-  const auto byte = [&](uint32_t bits) { out->push_back(static_cast<char>(bits)); };
-  if (code < 0x80) {
-    byte(code);
-  } else if (code < 0x800) {
-    byte(0xC0 | code >> 6);
-    byte(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    byte(0xE0 | code >> 12);
-    byte(0x80 | (code >> 6 & 0x3F));
-    byte(0x80 | (code & 0x3F));
-  } else {
-    byte(0xF0 | code >> 18);
-    byte(0x80 | (code >> 12 & 0x3F));
-    byte(0x80 | (code >> 6 & 0x3F));
-    byte(0x80 | (code & 0x3F));
-  }
 }
 
 /// The four digits behind "\u" at `at`, together with a low surrogate's six characters when they follow.
