@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/ascii.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "formats/atb_bin.hpp"
@@ -291,7 +292,7 @@ class CannContainer : public Container {
         record.shape = header->shape;
         record.strides = contiguous_strides(header->shape);
         if (header->tiled)
-          record.memory_format = lower(formats::cann_format_name(tensors[i].format));
+          record.memory_format = lower_case(formats::cann_format_name(tensors[i].format));
       } else {
         record.problem = in_file(file_.path(), header).error().describe();
       }
@@ -317,10 +318,6 @@ class CannContainer : public Container {
     ASSAY_TRY(const TensorView view,
               make_view(DType::UInt8, Dims{static_cast<int64_t>(buffer.data.size())}, buffer.data));
     return Tensor{view, nullptr};
-  }
-  static std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    return text;
   }
 
   MappedFile file_;

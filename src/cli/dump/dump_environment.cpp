@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/dump/dump_environment.hpp"
 
+#include "base/ascii.hpp"
 #include "base/text.hpp"
 
 namespace assay::cli {
 namespace {
-
-std::string lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
 
 std::string flag(bool value) { return value ? "1" : "0"; }
 
@@ -39,7 +33,7 @@ std::vector<EnvironmentChange> atb_variables(const DumpRequest& request, const D
       {"ATB_SAVE_TENSOR_IN_BEFORE_OUT_AFTER", flag(request.save_time == 3)},
       {"ATB_SAVE_TENSOR_IDS", set_if(!request.ids.empty(), request.ids)},
       {"ATB_SAVE_TENSOR_RUNNER",
-       set_if(!request.operation_names.empty(), lower(request.operation_names))},
+       set_if(!request.operation_names.empty(), lower_case(request.operation_names))},
       {"ATB_SAVE_CHILD", flag(request.child)},
       {"ATB_SAVE_TENSOR_RANGE", request.range},
       {"ATB_SAVE_TENSOR_PART", std::to_string(request.tensor_part)},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 
@@ -17,14 +18,6 @@ bool is_digits(std::string_view text) {
 std::string without_blanks(std::string_view text) {
   std::string out(text);
   std::erase_if(out, [](char c) { return c == ' ' || c == '\t'; });
-  return out;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
   return out;
 }
 
@@ -70,7 +63,7 @@ std::string range_problem(std::string_view given) {
 }
 
 std::optional<bool> bool_word(std::string_view given) {
-  const std::string word = lower(given);
+  const std::string word = lower_case(given);
   for (const std::string_view yes : {"yes", "true", "t", "y", "1"}) {
     if (word == yes) return true;
   }

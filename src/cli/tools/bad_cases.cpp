@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/ascii.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/command.hpp"
@@ -59,16 +60,9 @@ const Analysis kAnalysis = {"--golden",
 
 // ---- cases ----
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  });
-  return text;
-}
-
 /// "True" and "Correct" are one verdict, "False" and "Wrong" the other.
 std::string verdict_of(const std::string& cell) {
-  const std::string text = lower(cell);
+  const std::string text = lower_case(cell);
   if (text == "correct") return "true";
   return text == "wrong" ? "false" : text;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 
@@ -175,14 +176,6 @@ Status apply_user_table(const json& table, const std::string& path, MappingTable
 }
 
 }  // namespace
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return out;
-}
 
 bool NamePattern::matches(std::string_view name) const {
   const std::string text = ignore_case ? lower_case(name) : std::string(name);

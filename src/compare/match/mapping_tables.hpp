@@ -12,9 +12,6 @@
 
 namespace assay::compare {
 
-/// ASCII letters lower-cased.
-[[nodiscard]] std::string lower_case(std::string_view text);
-
 /// A test of a name. Empty lists test nothing; a pattern that tests nothing matches every name.
 struct NamePattern {
   std::vector<std::string> all;   // substrings that must all occur

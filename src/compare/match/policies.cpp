@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "base/ascii.hpp"
+
 namespace assay::compare {
 namespace {
 

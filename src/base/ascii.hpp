@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Letters of ASCII, whatever the locale.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace assay {
+
+/// A to Z become a to z; every other byte stays.
+[[nodiscard]] inline std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+}  // namespace assay
