@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
     "report": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck"},
     "cli": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "report"},
-    "python": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "report"},
+    "python": _CORE | {"stats", "formats", "topology", "reference", "run", "compare", "opcheck", "report"},
 }
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+)/', re.MULTILINE)
 

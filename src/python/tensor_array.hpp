@@ -4,8 +4,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <optional>
 #include <string>
 
+#include "base/result.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::python {
@@ -24,5 +26,14 @@ struct MappedTensor {
 /// The array as a view of elements of the named type; both borrow the array's memory.
 /// errors  Usage: unknown type, or one whose size is not the array's | of make_view()
 [[nodiscard]] Result<TensorView> view_of(const ReadOnlyArray& array, const std::string& dtype_name);
+
+/// A NumPy array that owns the tensor.
+[[nodiscard]] nanobind::object owned_array(Tensor tensor);
+
+/// A pair (array, name of the element type), as assay._run._as_raw() makes it, as a tensor that borrows the
+/// array's memory for the time of the call. Raises for a type that the array cannot hold.
+[[nodiscard]] Tensor borrowed_tensor(nanobind::handle raw);
+/// The same; nothing for None.
+[[nodiscard]] std::optional<Tensor> optional_tensor(nanobind::handle raw);
 
 }  // namespace assay::python

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recomputing the operations of a run and judging what they produced.   docs/commands/opcheck.md
+#pragma once
+#include <array>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "opcheck/cases.hpp"
+#include "opcheck/measures.hpp"
+#include "opcheck/standards.hpp"
+
+namespace assay::opcheck {
+
+enum class Outcome : uint8_t { Pass, Failed, NotSupported, Error };
+[[nodiscard]] std::string_view outcome_name(
+    Outcome outcome);  // "PASS" "FAILED" "NOT_SUPPORTED" "ERROR"
+
+inline constexpr size_t kStandardCount = 5;
+
+/// A metric of the user, beside ours.
+struct CustomMetric {
+  std::string name;  // column
+  struct Value {
+    std::variant<std::monostate, double, int64_t, std::string> value;
+    std::string message;  // joins the reason; also when the metric failed
+  };
+  /// Called from one thread at a time. Golden comes in mine's dtype.
+  std::function<Value(const TensorView& golden, const TensorView& mine)> compute;
+};
+
+/// One output of one case.
+struct OutputRow {
+  size_t index = 0;  // number of the output, or of the input when in_place
+  bool in_place = false;
+  std::string file;                  // of mine; empty when it is not in the dump
+  Outcome outcome = Outcome::Error;  // under CheckOptions::standard
+  std::string reason;                // of everything but a pass without remarks; a sentence
+  std::string note;                  // which candidate matched, what was not judged, ties
+  bool partial = false;              // PASS (written part only)
+  // Empty unless the output was compared:
+  bool compared = false;
+  std::string dtype;  // of mine: "float16"
+  Dims shape;         // of mine
+  Accuracy accuracy;
+  Measures measures;
+  std::array<Judgement, kStandardCount> judgements;  // by Standard
+  std::optional<LegacyLimits> legacy;                // of O4, for `precision_standard`
+  Neighbourhood worst;                               // when measures.worst_index >= 0
+  std::vector<CustomMetric::Value> custom;
+};
+
+struct CaseResult {
+  CaseDescription description;
+  std::string variant;                          // "prenorm"; empty when it was not recognised
+  std::vector<std::string> unknown_parameters;  // keys that we do not know
+  /// At least one row: an operation that is not supported or cannot be read has one with the reason.
+  std::vector<OutputRow> rows;
+  Outcome outcome = Outcome::Error;  // the worst of the rows: ERROR, FAILED, NOT_SUPPORTED, PASS
+  double seconds = 0;                // of computing and judging; not in reports that must repeat
+  uint64_t bytes = 0;                // of inputs and outputs read
+};
+
+enum class PrecisionMode : uint8_t { KeepOrigin, ForceFp16, ForceFp32 };
+
+struct CheckOptions {
+  Standard standard = Standard::Atb;
+  PrecisionMode precision_mode = PrecisionMode::KeepOrigin;
+  bool kl_divergence = false;  // -metric kl
+  std::vector<CustomMetric> custom;
+  int jobs = 0;                             // <= 0: one per core
+  uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; one case may exceed it alone
+  /// Called with results in the order of the cases, as soon as they and all before them are done;
+  /// one call at a time.
+  std::function<void(const CaseResult& result)> finished;
+  std::function<void(size_t done, size_t total)> progress;
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+struct Report {
+  std::string path;
+  std::vector<CaseResult> cases;  // by rank, step, natural order of ids
+  /// Operations without a row: graphs, and types that no table lists, with how often they occur.
+  std::vector<std::pair<std::string, size_t>> unlisted;
+  std::vector<std::string> warnings;
+  Standard standard = Standard::Atb;
+  double seconds = 0;
+  bool interrupted = false;
+
+  struct Counts {
+    size_t passed = 0, failed = 0, not_supported = 0, errors = 0;  // cases
+    size_t outputs = 0;
+  };
+  [[nodiscard]] Counts counts() const;
+};
+
+/// Results do not depend on jobs or max_memory.
+[[nodiscard]] Report check_cases(const CaseList& cases, const CheckOptions& options);
+
+}  // namespace assay::opcheck

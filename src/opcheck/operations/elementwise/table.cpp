@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opcheck/registry.hpp"
+
+namespace assay::opcheck {
+
+std::span<const Operator> elementwise_operators() { return {}; }
+
+}  // namespace assay::opcheck
