@@ -29,6 +29,8 @@ std::string value_text(const Argument& argument) {
       return " [" + metavar + "]";
     case Takes::One:
       return " " + metavar;
+    case Takes::ZeroOrMore:
+      return " [" + metavar + " ...]";
     case Takes::OneOrMore:
       return " " + metavar + " [" + metavar + " ...]";
   }
@@ -66,6 +68,11 @@ class Parser {
         break;
       }
       ASSAY_TRY(const Option option, find_option(word));
+      if (option.argument == nullptr && !word.starts_with('-') && !grammar_.positional.empty() &&
+          !parsed_.given(grammar_.positional)) {
+        parsed_.values.emplace_back(grammar_.positional, std::vector<std::string>{word});
+        continue;
+      }
       if (option.argument == nullptr) {
         unknown_ += " " + word;
         continue;
@@ -134,14 +141,16 @@ class Parser {
                                    ": ignored explicit argument '" + *option.attached + "'");
     }
     if (option.attached) values.push_back(*option.attached);
-    const bool many = argument.takes == Takes::OneOrMore;
+    const bool many = argument.takes == Takes::OneOrMore || argument.takes == Takes::ZeroOrMore;
     while (!option.attached && has_value() && (many || values.empty())) {
       values.push_back(words_[next_++]);
     }
     while (argument.comma_list && !values.empty() && values.back().ends_with(',') && has_value()) {
       values.back() += words_[next_++];
     }
-    if (values.empty() && argument.takes != Takes::ZeroOrOne) {
+    const bool may_be_empty =
+        argument.takes == Takes::ZeroOrOne || argument.takes == Takes::ZeroOrMore;
+    if (values.empty() && !may_be_empty) {
       return fail(Errc::Usage, "argument " + display_name(argument) + ": expected " +
                                    (many ? "at least one argument" : "one argument"));
     }

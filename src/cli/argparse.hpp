@@ -12,7 +12,7 @@
 
 namespace assay::cli {
 
-enum class Takes : uint8_t { Nothing, ZeroOrOne, One, OneOrMore };
+enum class Takes : uint8_t { Nothing, ZeroOrOne, One, ZeroOrMore, OneOrMore };
 
 struct Argument {
   std::string_view long_name;   // "--execute-range"; or the only name, with one dash: "-seed"
@@ -51,9 +51,11 @@ struct Grammar {
   std::string program;      // "msit llm dump"
   std::string description;  // one sentence
   std::vector<Argument> arguments;
-  std::string example;           // options of an example that works
-  bool takes_command = false;    // "-- CMD ARGS" may follow the options
-  std::string epilogue = {};     // printed below the options
+  std::string example;         // options of an example that works
+  bool takes_command = false;  // "-- CMD ARGS" may follow the options
+  std::string epilogue = {};   // printed below the options
+  std::string_view positional =
+      {};                        // long name of the option that the first word without one means
   std::string short_usage = {};  // in place of the list of all options: "[OPTIONS] -- CMD ARGS ..."
 };
 

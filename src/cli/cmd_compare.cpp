@@ -2,11 +2,7 @@
 // `assay compare GOLDEN MINE`.   docs/commands/compare.md
 #include "cli/cmd_compare.hpp"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 
@@ -15,6 +11,8 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/command.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/progress_bar.hpp"
 #include "compare/dispatch.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
@@ -22,52 +20,7 @@
 namespace assay::cli {
 namespace {
 
-constexpr int kInterrupted = 130;  // 128 + SIGINT, what a shell reports
 constexpr uint64_t kMinMemory = uint64_t{32} << 20;
-
-std::atomic<bool> interrupted{false};
-
-// The first Ctrl-C lets the comparison end without a report, the second ends the process at once.
-void on_interrupt(int) {
-  interrupted = true;
-  std::signal(SIGINT, SIG_DFL);
-}
-
-class InterruptGuard {
- public:
-  InterruptGuard() {
-    interrupted = false;
-    previous_ = std::signal(SIGINT, on_interrupt);
-  }
-  ~InterruptGuard() { std::signal(SIGINT, previous_ == SIG_ERR ? SIG_DFL : previous_); }
-
- private:
-  void (*previous_)(int);
-};
-
-// One line on a terminal, rewritten in place; nothing in a pipe.
-class ProgressBar {
- public:
-  explicit ProgressBar(bool shown) : shown_(shown) {}
-  ~ProgressBar() {
-    if (drawn_) std::fprintf(stderr, "\r\033[K");
-  }
-  void update(size_t done, size_t total) {
-    const size_t percent = total == 0 ? 100 : done * 100 / total;
-    if (!shown_ || percent == last_percent_) return;
-    last_percent_ = percent;
-    drawn_ = true;
-    const int filled = static_cast<int>(percent * 30 / 100);
-    std::fprintf(stderr, "\r[%.*s%.*s] %zu/%zu", filled, "##############################",
-                 30 - filled, "..............................", done, total);
-    std::fflush(stderr);
-  }
-
- private:
-  bool shown_;
-  bool drawn_ = false;
-  size_t last_percent_ = 101;
-};
 
 Error usage_error(std::string message) {
   return {Errc::Usage, {}, std::nullopt, std::move(message)};
@@ -127,7 +80,7 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
     ASSAY_TRY(options.max_memory, parse_bytes(request.max_memory));
     options.max_memory = std::max(options.max_memory, kMinMemory);
   }
-  options.interrupted = &interrupted;
+  options.interrupted = &interrupted();
   return options;
 }
 
@@ -152,7 +105,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& request) {
   compare::ComparedPaths compared;
   {
     const InterruptGuard interrupt_guard;
-    ProgressBar bar(::isatty(STDERR_FILENO) == 1);
+    ProgressBar bar;
     options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
     ASSAY_TRY(compared, compare::compare_paths(request.golden_path, request.my_path,
                                                {request.level, request.weight}, options));
@@ -267,7 +220,7 @@ int print_report(const std::string& text, int exit_status) {
 int run_command(const CompareRequest& request) {
   const Result<CompareOutcome> outcome = run_comparison(request);
   if (!outcome) {
-    if (interrupted) {
+    if (interrupted()) {
       std::fprintf(stderr, "interrupted: no report was written\n");
       return kInterrupted;
     }

@@ -2,9 +2,10 @@
 // The executions of operations that a run holds, ready to be recomputed.   spec opcheck 2
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "opcheck/operation.hpp"
@@ -22,41 +23,67 @@ struct CaseDescription {
   std::string step;             // run count: name of the folder
   std::string parameters;       // JSON with Python's spacing; "{}" without parameters
   std::string parameter_error;  // the parameters are no JSON; empty when all is well
-};
-
-struct CaseFilter {
-  std::vector<std::string> ids;    // "24_1": that operation and all below it
-  std::vector<std::string> names;  // parts of type names, any case
+  bool in_table = true;         // some table lists the type
 };
 
 struct CaseOptions {
-  CaseFilter filter;
-  std::string csv_path;  // -c: the cases and their parameters; empty: the folders
+  std::vector<std::string> ids;    // "24_1": that operation and all below it; empty: all
+  std::vector<std::string> names;  // parts of type names, any case; empty: all
+  /// -c: the rows of this list are the cases, and their parameters where a folder has none.
+  std::string csv_path;
+  bool kernels = true;  // also the kernels of operations, where they were captured
 };
 
-/// Everything is listed, nothing opened.
+/// The tensors of one execution, by number. Records belong to the run.
+struct CaseTensors {
+  struct Slot {
+    const run::TensorRecord* before = nullptr;  // of an input
+    const run::TensorRecord* after = nullptr;
+  };
+  std::vector<Slot> inputs;
+  std::vector<const run::TensorRecord*> outputs;
+};
+
+/// One case: nothing of it is opened before it is checked.
+struct CaseEntry {
+  CaseDescription description;
+  const Operator* op = nullptr;  // null: nothing knows this type
+  /// The type whose table entry is used: of a kernel its operation's.
+  std::string evaluated_as;
+  bool is_kernel = false;
+  std::string unsupported;  // of a kernel that is only a part of its operation: why it is left out
+  Parameters parameters;
+  CaseTensors tensors;
+  uint64_t bytes = 0;  // of all its tensors
+};
+
 class CaseList {
  public:
-  struct Entry;
-  CaseList();
-  CaseList(CaseList&&) noexcept;
-  CaseList& operator=(CaseList&&) noexcept;
-  ~CaseList();
-
-  [[nodiscard]] size_t size() const;
-  [[nodiscard]] const Entry& entry(size_t index) const;
+  [[nodiscard]] const std::vector<CaseEntry>& entries() const { return entries_; }
+  /// The same execution in all processes, by the parameter `rank`: entry i is of rank i.
+  /// errors  NotFound "Cannot find data on rank 1! ..." | Invalid (two processes with one rank)
+  [[nodiscard]] Result<std::vector<const CaseEntry*>> peers_of(const CaseEntry& entry,
+                                                               int64_t rank_count) const;
 
   std::string path;
+  /// What has no case: graphs and operations that were listed but not captured, with how many.
   std::vector<std::pair<std::string, size_t>> unlisted;
   std::vector<std::string> warnings;
 
-  struct State;
-  std::unique_ptr<State> state;
+ private:
+  friend class CaseBuilder;
+  std::shared_ptr<const run::Run> run_;
+  std::shared_ptr<const run::Run> peer_run_;  // the whole dump, where ranks are needed
+  std::vector<CaseEntry> entries_;
+  std::vector<CaseEntry> peers_;  // multi-card operations of the whole dump
 };
 
 /// path     a dump, or any folder inside one down to that of a single operation
-/// errors   of run::open_run() | Invalid (not an ATB dump: "Input path is not in msit_dump tensors
-///          directory: ...") | NotFound, Invalid for the csv ("Cannot find enough info in csv file: ...")
+/// errors   of run::open_run() | Invalid (no dump of ATB operations: "Input path is not in msit_dump
+///          tensors directory: ...") | of reading the csv; "Cannot find enough info in csv file: ..."
 [[nodiscard]] Result<CaseList> list_cases(const std::string& path, const CaseOptions& options);
+
+/// True when an id is wanted: one of `ids` followed by nothing or by further numbers.
+[[nodiscard]] bool is_wanted_id(const std::string& id, const std::vector<std::string>& ids);
 
 }  // namespace assay::opcheck

@@ -246,6 +246,14 @@ Result<std::vector<double>> Parameters::numbers(std::string_view path) const {
   return result;
 }
 
+Parameters Parameters::with(std::string_view key, bool value) const {
+  auto document = std::make_shared<Document>(*document_);
+  document->root[std::string(key)] = value;
+  Parameters result;
+  result.document_ = std::move(document);
+  return result;
+}
+
 std::vector<std::string> Parameters::unknown(std::string_view known) const {
   std::vector<std::string> result;
   collect_unknown(document_->root, "", known, &result);

@@ -33,6 +33,9 @@ class Parameters {
   [[nodiscard]] Result<std::vector<int64_t>> integers(std::string_view path) const;
   [[nodiscard]] Result<std::vector<double>> numbers(std::string_view path) const;
 
+  /// The same with one value at the top set: what a part of an operation is told.
+  [[nodiscard]] Parameters with(std::string_view key, bool value) const;
+
   /// Paths of the values that are not in `known`, in file order.
   /// known    paths and their spellings, separated by blanks; a path stands for all below it
   [[nodiscard]] std::vector<std::string> unknown(std::string_view known) const;

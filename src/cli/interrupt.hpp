@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ctrl-C while the library works: the first one asks it to stop, the second ends the process at once.
+#pragma once
+#include <atomic>
+#include <csignal>
+
+namespace assay::cli {
+
+inline constexpr int kInterrupted = 130;  // 128 + SIGINT, what a shell reports
+
+/// Set by the first Ctrl-C under an InterruptGuard.
+[[nodiscard]] inline std::atomic<bool>& interrupted() {
+  static std::atomic<bool> flag{false};
+  return flag;
+}
+
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    interrupted() = false;
+    previous_ = std::signal(SIGINT, on_interrupt);
+  }
+  ~InterruptGuard() { std::signal(SIGINT, previous_ == SIG_ERR ? SIG_DFL : previous_); }
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  static void on_interrupt(int) {
+    interrupted() = true;
+    std::signal(SIGINT, SIG_DFL);
+  }
+  void (*previous_)(int);
+};
+
+}  // namespace assay::cli
