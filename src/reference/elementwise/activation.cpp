@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/elementwise/activation.hpp"
+
+#include <array>
+#include <numbers>
+
+#include "reference/elementwise/map.hpp"
+
+namespace assay::reference {
+namespace {
+
+/// x cut along an axis: [outer, 2, half], the last two contiguous in C order.
+struct Halves {
+  int64_t outer = 1;
+  int64_t half = 1;
+  Dims shape;  // of one half
+};
+
+Result<Halves> halves(const TensorView& x, int64_t axis) {
+  if (values_per_element(x.dtype) != 1)
+    return fail(Errc::Unsupported, std::string(name(x.dtype)) + " has no real values");
+  ASSAY_TRY_STATUS(checked_count(x.shape));
+  ASSAY_TRY(const size_t at, axis_of(axis, x.shape.size()));
+  if (x.shape[at] % 2 != 0)
+    return fail(Errc::Invalid, "dimension " + std::to_string(at) + " of " +
+                                   list_text(x.shape.span()) + " has no halves");
+  Halves result{.shape = x.shape};
+  result.shape[at] /= 2;
+  for (size_t i = 0; i < at; ++i) result.outer *= x.shape[i];
+  for (size_t i = at; i < x.shape.size(); ++i) result.half *= result.shape[i];
+  return result;
+}
+
+}  // namespace
+
+Result<Wide> relu(const TensorView& x) {
+  return map_values(x, [](double v) { return v < 0 ? 0.0 : v; });
+}
+
+Result<Wide> gelu(const TensorView& x, GeluForm form) {
+  // Both forms without the sum 1 + f, which loses all digits where f is close to -1.
+  if (form == GeluForm::Erf)
+    return map_values(x, [](double v) { return 0.5 * v * std::erfc(-v / std::numbers::sqrt2); });
+  // (1 + tanh u) / 2 is sigmoid(2 u).
+  const double factor = 2 * std::sqrt(2 * std::numbers::inv_pi);
+  return map_values(
+      x, [factor](double v) { return v * sigmoid(factor * (v + 0.044715 * v * v * v)); });
+}
+
+Result<Wide> fast_gelu(const TensorView& x) {
+  return map_values(x, [](double v) { return v * sigmoid(1.702 * v); });
+}
+
+Result<Wide> swish(const TensorView& x, double scale) {
+  return map_values(x, [scale](double v) { return v * sigmoid(scale * v); });
+}
+
+Result<Wide> log(const TensorView& x) {
+  return map_values(x, [](double v) { return std::log(v); });
+}
+
+Result<Wide> sigmoid(const TensorView& x) {
+  return map_values(x, [](double v) { return sigmoid(v); });
+}
+
+Result<Wide> swiglu(const TensorView& x, int64_t axis) {
+  ASSAY_TRY(const Halves cut, halves(x, axis));
+  Wide y(cut.shape);
+  std::array<double, kBlock> b{};
+  for (int64_t row = 0; row < cut.outer; ++row) {
+    for (int64_t first = 0; first < cut.half; first += kBlock) {
+      const int64_t length = std::min(kBlock, cut.half - first);
+      const auto size = static_cast<size_t>(length);
+      double* a = y.data() + row * cut.half + first;
+      read_values(x, 2 * row * cut.half + first, length, std::span(a, size));
+      read_values(x, (2 * row + 1) * cut.half + first, length, std::span(b).first(size));
+      for (size_t i = 0; i < size; ++i) a[i] = a[i] * sigmoid(a[i]) * b[i];
+    }
+  }
+  return y;
+}
+
+Result<Wide> swiglu_backward(const TensorView& dy, const TensorView& x, int64_t axis) {
+  ASSAY_TRY(const Halves cut, halves(x, axis));
+  if (dy.shape != cut.shape)
+    return fail(Errc::Invalid, "the gradient has shape " + list_text(dy.shape.span()) +
+                                   ", halves of x have " + list_text(cut.shape.span()));
+  if (values_per_element(dy.dtype) != 1)
+    return fail(Errc::Unsupported, std::string(name(dy.dtype)) + " has no real values");
+  Wide dx(x.shape);
+  std::array<double, kBlock> gradient{};
+  for (int64_t row = 0; row < cut.outer; ++row) {
+    for (int64_t first = 0; first < cut.half; first += kBlock) {
+      const int64_t length = std::min(kBlock, cut.half - first);
+      const auto size = static_cast<size_t>(length);
+      // Both halves are computed where their gradients end up.
+      double* a = dx.data() + 2 * row * cut.half + first;
+      double* b = a + cut.half;
+      read_values(x, 2 * row * cut.half + first, length, std::span(a, size));
+      read_values(x, (2 * row + 1) * cut.half + first, length, std::span(b, size));
+      read_values(dy, row * cut.half + first, length, std::span(gradient).first(size));
+      for (size_t i = 0; i < size; ++i) {
+        const double s = sigmoid(a[i]);
+        const double silu = a[i] * s;
+        a[i] = gradient[i] * b[i] * (s + silu * (1 - s));
+        b[i] = gradient[i] * silu;
+      }
+    }
+  }
+  return dx;
+}
+
+}  // namespace assay::reference

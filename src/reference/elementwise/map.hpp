@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function of one value over a whole tensor.
+#pragma once
+#include <algorithm>
+#include <string>
+
+#include "reference/elementwise/broadcast.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::reference {
+
+/// `f` of every value, in a block while it is in the cache. F: double(double).
+/// errors  Unsupported (types without real values) | TooLarge
+template <typename F>
+[[nodiscard]] Result<Wide> map_values(const TensorView& x, F f) {
+  if (values_per_element(x.dtype) != 1 || info(x.dtype).kind == DTypeKind::Bits)
+    return fail(Errc::Unsupported, std::string(name(x.dtype)) + " has no real values");
+  ASSAY_TRY_STATUS(checked_count(x.shape));
+  Wide y(x.shape);
+  for (int64_t first = 0; first < y.size(); first += kBlock) {
+    const int64_t length = std::min(kBlock, y.size() - first);
+    double* block = y.data() + first;
+    read_values(x, first, length, std::span(block, static_cast<size_t>(length)));
+    for (int64_t i = 0; i < length; ++i) block[i] = f(block[i]);
+  }
+  return y;
+}
+
+}  // namespace assay::reference
