@@ -15,8 +15,10 @@ namespace assay::opcheck {
 struct MeasureOptions {
   /// Element rule of `atb`: |o - g| <= err * max(1, |g|); counted while everything else is measured.
   double atb_error = 0;
-  /// kl needs a second pass.
+  /// Needs two more passes.
   bool kl_divergence = false;
+  /// Two-sample test of RAND; needs both sides sorted.
+  bool kolmogorov_smirnov = false;
 };
 
 /// Of one output against its golden in fp64 (or exact integers). Flat indices count elements in C order.
@@ -24,18 +26,22 @@ struct Measures {
   int64_t count = 0;
   DType dtype = DType::Float32;  // of mine
 
-  // Not finite. For `atb` they count as 0 on both sides; a place where the sides differ is told apart.
+  // Not finite. Places where both sides are NaN, or the same infinity, are equal; so is an infinity of
+  // mine where golden, within its tolerance, rounds to that infinity in mine's dtype.
   int64_t golden_nan = 0, golden_inf = 0;
   int64_t mine_nan = 0, mine_inf = 0;
-  int64_t pattern_mismatches = 0;  // NaN against a number, infinities of other sign
+  int64_t pattern_mismatches = 0;  // all other places with NaN or infinity on a side; never within
   int64_t first_pattern_mismatch = -1;
+  /// Zeros of other sign, counted where golden has mine's dtype, as values that were moved have.
+  int64_t zero_sign_mismatches = 0;
 
   // Over places where both sides are finite.
   double max_abs_error = 0;
   double mean_abs_error = 0;
   double max_rel_error = 0;  // |o - g| / max(|g|, 2^-23)
   double mean_rel_error = 0;
-  int64_t worst_index = -1;  // of the largest |o - g| / max(1, |g|); -1: equal everywhere
+  /// The first pattern mismatch; without one the largest |o - g| / max(1, |g|); -1: equal everywhere.
+  int64_t worst_index = -1;
   double rmse = 0;
   double cosine = NAN;  // 1 when both are all zero
   double kl_divergence = NAN;
@@ -51,7 +57,8 @@ struct Measures {
 
   // Counts of elements within each rule.
   int64_t atb_within = 0;
-  int64_t mixed_within = 0;  // |o - g| <= atol + rtol |g|, document set of 9.5
+  int64_t mixed_within = 0;   // |o - g| <= atol + rtol |g|, document set of 9.5
+  int64_t mixed_too_far = 0;  // |o - g| > max(floor, 32 units of the last place of g)
   /// legacy: golden narrowed to mine's dtype, arithmetic in the promoted dtype (fp16 with fp16).
   int64_t legacy_o4_within = 0;
   double legacy_o4_max_rel = 0;
@@ -60,10 +67,16 @@ struct Measures {
   int64_t legacy_o1_within = 0;
   double legacy_o1_max_rel = 0;
 
-  /// Outputs that are not the rounded golden but its neighbour towards zero, and those that are not
-  /// exact at all: a kernel that cuts digits off shows itself here.
-  int64_t inexact = 0;
-  int64_t truncated = 0;
+  // float16 and bfloat16: a kernel that cuts digits off, instead of rounding, shows itself here.
+  int64_t inexact = 0;    // goldens that the dtype cannot hold
+  int64_t truncated = 0;  // of those: mine is the neighbour of golden towards zero
+  int64_t away =
+      0;  // of those: golden rounds away from zero, so that truncation makes a difference
+  int64_t away_truncated = 0;
+  uint64_t away_values = 0;  // a bit for each of 64 classes of values among them
+
+  double kolmogorov_smirnov = NAN;  // distance of the distributions, [0, 1]
+  double kolmogorov_smirnov_p = NAN;
 };
 
 /// golden   Float64, Int64 or any type; mine any real type; equal element counts

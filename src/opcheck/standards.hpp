@@ -19,6 +19,7 @@ enum class Standard : uint8_t { Atb, LegacyO4, LegacyO4Strict, LegacyO1, Mixed }
 struct AtbLimits {
   double error = 0;          // of |o - g| / max(1, |g|); 0: bit exact
   double error_balance = 0;  // 0: not tested
+  int64_t ulp = 0;  // units of the last place; integers: the difference. With error 0 only.
 };
 [[nodiscard]] AtbLimits atb_limits(const Accuracy& accuracy, DType dtype);
 
@@ -28,6 +29,13 @@ struct LegacyLimits {
   double needed = 0;  // percent
 };
 [[nodiscard]] std::optional<LegacyLimits> legacy_limits(Standard standard, DType dtype);
+/// Limits of `mixed`: |o - g| <= tolerance (1 + |g|) for 99 % of the elements, and no element further
+/// off than the larger of `floor` and 32 units of the last place.   document set of 9.5
+struct MixedLimits {
+  double tolerance = 0;  // 0: bit exact
+  double floor = 0;
+};
+[[nodiscard]] MixedLimits mixed_limits(DType dtype);
 /// "99.9%(error<0.0009765625)", numbers as Python prints them.
 [[nodiscard]] std::string precision_standard_text(const LegacyLimits& limits);
 
@@ -39,7 +47,9 @@ struct Judgement {
   double error_balance = NAN;  // atb: percent of its limit
 };
 
-/// second   CvFusion: measures of the second implementation against golden, when there is one
+/// measures   taken with the error of atb_limits() as MeasureOptions::atb_error; for Rand with
+///            kolmogorov_smirnov
+/// second     CvFusion: measures of the second implementation against golden, when there is one
 [[nodiscard]] Judgement judge(Standard standard, const Measures& measures, const Accuracy& accuracy,
                               const Measures* second);
 

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over both sides in blocks; what blocks add up to is joined in index order.
+#include "opcheck/measures.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "opcheck/measures_rounding.hpp"
+#include "opcheck/standards.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::opcheck {
+namespace {
+
+constexpr int64_t kBlockValues = 4096;
+constexpr double kEpsilon = 0x1p-23;  // of the legacy standards, and floor of the relative error
+constexpr double kRatioFloor = 1e-7;  // of MARE and MERE
+constexpr double kO1ZeroStandIn = 0x1p-7;
+constexpr int64_t kMixedUnits = 32;
+
+/// Values of both sides and their exact differences.
+struct Block {
+  int64_t first = 0;
+  int64_t count = 0;
+  std::array<double, kBlockValues> golden, mine, difference;
+};
+
+/// What has to be added; each block starts from zero, so that the result does not depend on how many there are.
+struct Sums {
+  double abs_error = 0, rel_error = 0, balance = 0, ratio_error = 0;
+  double difference_squared = 0, golden_squared = 0, mine_squared = 0, product = 0;
+
+  void add(const Sums& block) {
+    abs_error += block.abs_error;
+    rel_error += block.rel_error;
+    balance += block.balance;
+    ratio_error += block.ratio_error;
+    difference_squared += block.difference_squared;
+    golden_squared += block.golden_squared;
+    mine_squared += block.mine_squared;
+    product += block.product;
+  }
+};
+
+void raise(double value, double* largest) {
+  if (std::isnan(value) || value > *largest) *largest = std::isnan(*largest) ? *largest : value;
+}
+
+// ---- 64-bit integers, which a double cannot tell apart ----
+
+bool is_wide_integer(DType dtype) { return dtype == DType::Int64 || dtype == DType::UInt64; }
+
+__extension__ typedef __int128 int128;
+
+void read_integers(const TensorView& view, int64_t first, int64_t count, std::vector<int128>* out) {
+  out->resize(static_cast<size_t>(count));
+  if (is_wide_integer(view.dtype)) {
+    std::vector<uint64_t> bits(out->size());
+    gather_bytes(view, first, count, std::as_writable_bytes(std::span(bits)));
+    std::transform(bits.begin(), bits.end(), out->begin(), [&](uint64_t value) {
+      return view.dtype == DType::UInt64 ? int128{value} : int128{static_cast<int64_t>(value)};
+    });
+    return;
+  }
+  std::vector<double> values(out->size());
+  read_values(view, first, count, values);
+  std::transform(values.begin(), values.end(), out->begin(),
+                 [](double value) { return static_cast<int128>(value); });
+}
+
+class Meter {
+ public:
+  Meter(const TensorView& golden, const TensorView& mine, const MeasureOptions& options)
+      : golden_(golden), mine_(mine), options_(options), rounding_(mine.dtype) {
+    out_.count = mine.element_count();
+    out_.dtype = mine.dtype;
+    const auto whole = [](DType dtype) { return is_integer(dtype) || dtype == DType::Bool; };
+    exact_integers_ = whole(golden.dtype) && whole(mine.dtype) &&
+                      (is_wide_integer(golden.dtype) || is_wide_integer(mine.dtype));
+    moved_ = golden.dtype == mine.dtype && is_float(mine.dtype);
+    half_ = mine.dtype == DType::Float16 || mine.dtype == DType::BFloat16;
+    mixed_ = mixed_limits(mine.dtype);
+    o4_ = legacy_limits(Standard::LegacyO4, mine.dtype);
+    o1_ = legacy_limits(Standard::LegacyO1, mine.dtype);
+    // Integers divide in torch's default type.
+    if (!is_float(mine.dtype)) quotient_rounding_ = Rounding(DType::Float32);
+    if (o4_) o4_etol_ = quotient_rounding_.nearest(o4_->etol);
+  }
+
+  Measures run();
+
+ private:
+  void read(int64_t first, int64_t count);
+  void measure_block();
+  void measure_element(int64_t i, Sums* sums);
+  void measure_not_finite(int64_t index, double golden, double mine);
+  void measure_legacy(double golden, double mine);
+  void measure_rounding(int64_t index, double golden, double mine, double difference);
+  void finish();
+
+  const TensorView& golden_;
+  const TensorView& mine_;
+  MeasureOptions options_;
+  Rounding rounding_;
+  Rounding quotient_rounding_{rounding_};
+  bool exact_integers_ = false;
+  bool moved_ = false;
+  bool half_ = false;
+  MixedLimits mixed_;
+  std::optional<LegacyLimits> o4_, o1_;
+  double o4_etol_ = 0;  // in the type of the quotient
+  Measures out_;
+  Sums total_;
+  double worst_ = 0;
+  int64_t finite_ = 0;
+  std::unique_ptr<Block> block_ = std::make_unique<Block>();
+  std::vector<int128> golden_integers_, mine_integers_;
+};
+
+void Meter::read(int64_t first, int64_t count) {
+  Block& block = *block_;
+  block.first = first;
+  block.count = count;
+  const auto length = static_cast<size_t>(count);
+  read_values(golden_, first, count, std::span(block.golden).first(length));
+  read_values(mine_, first, count, std::span(block.mine).first(length));
+  if (!exact_integers_) {
+    for (size_t i = 0; i < length; ++i) block.difference[i] = block.mine[i] - block.golden[i];
+    return;
+  }
+  read_integers(golden_, first, count, &golden_integers_);
+  read_integers(mine_, first, count, &mine_integers_);
+  for (size_t i = 0; i < length; ++i)
+    block.difference[i] = static_cast<double>(mine_integers_[i] - golden_integers_[i]);
+}
+
+void Meter::measure_not_finite(int64_t index, double golden, double mine) {
+  out_.golden_nan += std::isnan(golden);
+  out_.golden_inf += std::isinf(golden);
+  out_.mine_nan += std::isnan(mine);
+  out_.mine_inf += std::isinf(mine);
+  bool same = std::isnan(golden) && std::isnan(mine);
+  if (std::isinf(mine) && std::signbit(mine) == std::signbit(golden)) {
+    const double magnitude = std::fabs(golden);
+    same = magnitude + options_.atb_error * std::max(1.0, magnitude) >= rounding_.overflow();
+  }
+  if (same) {
+    ++out_.atb_within;
+    ++out_.mixed_within;
+    ++out_.ulp_histogram.front();
+    return;
+  }
+  ++out_.ulp_histogram.back();
+  if (out_.pattern_mismatches++ == 0) out_.first_pattern_mismatch = index;
+}
+
+// The arithmetic of the original: golden stored in mine's dtype, every operation rounded to that dtype.
+void Meter::measure_legacy(double golden, double mine) {
+  const double stored = rounding_.nearest(golden);
+  const bool counts = std::fabs(stored) > kEpsilon;  // false for NaN
+  if (o4_) {
+    double relative = 0;
+    if (counts) {
+      const double quotient = quotient_rounding_.nearest(mine / stored);
+      relative = std::fabs(quotient_rounding_.nearest(quotient - 1.0));
+    }
+    out_.legacy_o4_within += relative <= o4_etol_;
+    raise(relative, &out_.legacy_o4_max_rel);
+    const double absolute = counts ? std::fabs(mine - stored) : 0;
+    out_.legacy_abs_within += absolute <= o4_->etol;
+    raise(absolute, &out_.legacy_max_abs);
+  }
+  if (o1_) {
+    const auto g = static_cast<float>(stored);
+    const auto o = static_cast<float>(mine);
+    const float divisor = g == 0 ? static_cast<float>(kO1ZeroStandIn) : g;
+    const float relative = std::fabs((o - g) / divisor);
+    out_.legacy_o1_within += relative <= static_cast<float>(o1_->etol);
+    raise(std::fabs(g) > kEpsilon ? static_cast<double>(std::fabs(o / g - 1.0f)) : 0,
+          &out_.legacy_o1_max_rel);
+  }
+}
+
+void Meter::measure_rounding(int64_t index, double golden, double mine, double difference) {
+  const double stored = rounding_.nearest(golden);
+  if (std::isinf(stored)) {  // golden overflows, mine does not
+    ++out_.ulp_histogram.back();
+    return;
+  }
+  const uint64_t distance = exact_integers_
+                                ? static_cast<uint64_t>(std::min(std::fabs(difference), 0x1p63))
+                                : rounding_.distance(stored, mine);
+  const size_t bin = distance <= 2 ? distance : distance <= 4 ? 3 : distance <= 8 ? 4 : 5;
+  ++out_.ulp_histogram[bin];
+  if (moved_ && golden == 0 && mine == 0 && std::signbit(golden) != std::signbit(mine)) {
+    if (out_.zero_sign_mismatches++ == 0 && out_.worst_index < 0) out_.worst_index = index;
+  }
+  if (!half_ || stored == golden) return;
+  ++out_.inexact;
+  const double cut = rounding_.truncated(golden);
+  out_.truncated += mine == cut;
+  if (stored == cut) return;
+  ++out_.away;
+  out_.away_truncated += mine == cut;
+  // 64 classes from the last digits of the number of the value.
+  out_.away_values |= uint64_t{1} << (rounding_.distance(0, stored) % 64);
+}
+
+void Meter::measure_element(int64_t i, Sums* sums) {
+  const int64_t index = block_->first + i;
+  const auto place = static_cast<size_t>(i);
+  const double golden = block_->golden[place];
+  const double mine = block_->mine[place];
+  measure_legacy(golden, mine);
+  if (!std::isfinite(golden) || !std::isfinite(mine)) {
+    measure_not_finite(index, golden, mine);
+    return;
+  }
+  ++finite_;
+  const double difference = block_->difference[place];
+  const double error = std::fabs(difference);
+  const double magnitude = std::fabs(golden);
+  const double scale = std::max(1.0, magnitude);
+  const double balance = difference / scale;
+  const double relative = error / std::max(magnitude, kEpsilon);
+  const double ratio = error / (magnitude + kRatioFloor);
+  sums->abs_error += error;
+  sums->rel_error += relative;
+  sums->balance += balance;
+  sums->ratio_error += ratio;
+  sums->difference_squared += difference * difference;
+  sums->golden_squared += golden * golden;
+  sums->mine_squared += mine * mine;
+  sums->product += golden * mine;
+  out_.max_abs_error = std::max(out_.max_abs_error, error);
+  out_.max_rel_error = std::max(out_.max_rel_error, relative);
+  out_.mare = std::max(out_.mare, ratio);
+  if (std::fabs(balance) > worst_) {
+    worst_ = std::fabs(balance);
+    out_.worst_index = index;
+  }
+  out_.atb_within += error <= options_.atb_error * scale;
+  out_.mixed_within += error <= mixed_.tolerance * (1 + magnitude);
+  out_.mixed_too_far +=
+      error > std::max(mixed_.floor, static_cast<double>(kMixedUnits) * rounding_.unit(golden));
+  measure_rounding(index, golden, mine, difference);
+}
+
+void Meter::measure_block() {
+  Sums sums;
+  for (int64_t i = 0; i < block_->count; ++i) measure_element(i, &sums);
+  total_.add(sums);
+}
+
+void Meter::finish() {
+  if (out_.first_pattern_mismatch >= 0) out_.worst_index = out_.first_pattern_mismatch;
+  const auto places = static_cast<double>(std::max<int64_t>(finite_, 1));
+  out_.mean_abs_error = total_.abs_error / places;
+  out_.mean_rel_error = total_.rel_error / places;
+  out_.mere = total_.ratio_error / places;
+  out_.rmse = std::sqrt(total_.difference_squared / places);
+  out_.error_balance =
+      std::fabs(total_.balance) / static_cast<double>(std::max<int64_t>(out_.count, 1));
+  out_.nmse =
+      total_.difference_squared == 0 ? 0 : total_.difference_squared / total_.golden_squared;
+  out_.relative_l2 = std::sqrt(out_.nmse);
+  if (total_.golden_squared == 0 || total_.mine_squared == 0) {
+    out_.cosine = total_.golden_squared == total_.mine_squared ? 1 : 0;
+  } else {
+    out_.cosine = std::clamp(
+        total_.product / (std::sqrt(total_.golden_squared) * std::sqrt(total_.mine_squared)), -1.0,
+        1.0);
+  }
+}
+
+Measures Meter::run() {
+  for (int64_t first = 0; first < out_.count; first += kBlockValues) {
+    read(first, std::min(kBlockValues, out_.count - first));
+    measure_block();
+  }
+  finish();
+  return out_;
+}
+
+// ---- measures that need more than one pass ----
+
+/// Calls pair(golden, mine) for every place where both are finite.
+template <typename Pair>
+void for_each_finite(const TensorView& golden, const TensorView& mine, Pair pair) {
+  std::vector<double> g(kBlockValues), m(kBlockValues);
+  const int64_t count = mine.element_count();
+  for (int64_t first = 0; first < count; first += kBlockValues) {
+    const auto length = static_cast<size_t>(std::min(kBlockValues, count - first));
+    read_values(golden, first, static_cast<int64_t>(length), std::span(g).first(length));
+    read_values(mine, first, static_cast<int64_t>(length), std::span(m).first(length));
+    for (size_t i = 0; i < length; ++i) {
+      if (std::isfinite(g[i]) && std::isfinite(m[i])) pair(g[i], m[i]);
+    }
+  }
+}
+
+/// KL(softmax(golden) || softmax(mine)) over all finite places. With d = m - g, p = softmax(g) and mu = sum p d it is
+/// log sum p e^(d - mu) = log1p(sum p (e^(d - mu) - 1 - (d - mu))): every term is positive and nothing cancels.
+double kl_divergence(const TensorView& golden, const TensorView& mine) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for_each_finite(golden, mine, [&](double g, double) { largest = std::max(largest, g); });
+  if (std::isinf(largest)) return 0;  // nothing finite
+  double weights = 0;
+  double shift = 0;
+  for_each_finite(golden, mine, [&](double g, double m) {
+    const double weight = std::exp(g - largest);
+    weights += weight;
+    shift += weight * (m - g);
+  });
+  shift /= weights;
+  double excess = 0;
+  double largest_exponent = -std::numeric_limits<double>::infinity();
+  for_each_finite(golden, mine, [&](double g, double m) {
+    const double x = (m - g) - shift;
+    const double exponent = (g - largest) + x;
+    largest_exponent = std::max(largest_exponent, exponent);
+    // Far from the mean, weight and e^x one by one would leave the range of a double.
+    const double weight = std::exp(g - largest);
+    excess +=
+        std::fabs(x) < 1 ? weight * (std::expm1(x) - x) : std::exp(exponent) - weight * (1 + x);
+  });
+  if (std::isinf(excess)) {  // the logarithm of an overflowing sum is its largest exponent, to 1e-2
+    return largest_exponent - std::log(weights);
+  }
+  return std::max(0.0, std::log1p(excess / weights));
+}
+
+/// Two-sample test of Kolmogorov and Smirnov; the probability by the asymptotic series with Stephens' correction.
+/// source  M. A. Stephens, J. R. Stat. Soc. B 32 (1970) 115
+void kolmogorov_smirnov(const TensorView& golden, const TensorView& mine, Measures* out) {
+  std::vector<double> g, m;
+  for_each_finite(golden, mine, [&](double a, double b) {
+    g.push_back(a);
+    m.push_back(b);
+  });
+  std::sort(g.begin(), g.end());
+  std::sort(m.begin(), m.end());
+  const auto count = static_cast<double>(g.size());
+  double distance = 0;
+  for (size_t i = 0, j = 0; i < g.size() && j < m.size();) {
+    const double value = std::min(g[i], m[j]);
+    while (i < g.size() && g[i] == value) ++i;
+    while (j < m.size() && m[j] == value) ++j;
+    const double apart = std::fabs(static_cast<double>(i) - static_cast<double>(j)) / count;
+    distance = std::max(distance, apart);
+  }
+  out->kolmogorov_smirnov = distance;
+  const double root = std::sqrt(count / 2);
+  const double lambda = (root + 0.12 + 0.11 / root) * distance;
+  double probability = 0;
+  for (int k = 1; k <= 100; ++k) {
+    const double term = std::exp(-2.0 * k * k * lambda * lambda);
+    probability += k % 2 == 1 ? 2 * term : -2 * term;
+    if (term < 1e-16) break;
+  }
+  // The series does not converge near 0, where the distributions are as good as equal.
+  out->kolmogorov_smirnov_p = lambda < 0.2 ? 1 : std::clamp(probability, 0.0, 1.0);
+}
+
+Status check_measurable(const TensorView& view) {
+  const DTypeInfo& type = info(view.dtype);
+  if (type.kind == DTypeKind::Complex || type.kind == DTypeKind::Bits || type.element_values != 1)
+    return fail(Errc::Unsupported, std::string(name(view.dtype)) + " values cannot be judged");
+  return {};
+}
+
+}  // namespace
+
+Result<Measures> measure(const TensorView& golden, const TensorView& mine,
+                         const MeasureOptions& options) {
+  ASSAY_TRY_STATUS(check_measurable(golden));
+  ASSAY_TRY_STATUS(check_measurable(mine));
+  if (golden.element_count() != mine.element_count())
+    return fail(Errc::Invalid, "golden has shape " + list_text(golden.shape.span()) +
+                                   ", the output has " + list_text(mine.shape.span()));
+  Measures measures = Meter(golden, mine, options).run();
+  if (options.kl_divergence) measures.kl_divergence = kl_divergence(golden, mine);
+  if (options.kolmogorov_smirnov) kolmogorov_smirnov(golden, mine, &measures);
+  return measures;
+}
+
+Neighbourhood neighbourhood_of(const TensorView& golden, const TensorView& mine,
+                               int64_t flat_index) {
+  constexpr int64_t kBefore = 2;
+  constexpr int64_t kLength = 5;
+  const int64_t count = std::min(golden.element_count(), mine.element_count());
+  Neighbourhood out;
+  if (flat_index < 0 || flat_index >= count) return out;
+  int64_t rest = flat_index;
+  out.index.resize(mine.shape.size());
+  for (size_t axis = mine.shape.size(); axis-- > 0;) {
+    out.index[axis] = rest % mine.shape[axis];
+    rest /= mine.shape[axis];
+  }
+  out.first = std::max<int64_t>(0, flat_index - kBefore);
+  const int64_t length = std::min(kLength, count - out.first);
+  out.golden_values.resize(static_cast<size_t>(length));
+  out.mine_values.resize(static_cast<size_t>(length));
+  read_values(golden, out.first, length, out.golden_values);
+  read_values(mine, out.first, length, out.mine_values);
+  out.golden = out.golden_values[static_cast<size_t>(flat_index - out.first)];
+  out.mine = out.mine_values[static_cast<size_t>(flat_index - out.first)];
+  return out;
+}
+
+}  // namespace assay::opcheck
