@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
     return dump_main(DumpName::Assay, "assay dump", {argv + 2, argv + argc});
   if (command == "errcheck")
     return errcheck_main(DumpName::Assay, "assay errcheck", {argv + 2, argv + argc});
+  if (command == "oo") return tool_main("opcheck", "assay opcheck", {argv + 2, argv + argc});
   const std::vector<std::string>& tools = tool_names();
   if (std::find(tools.begin(), tools.end(), command) != tools.end())
     return tool_main(command, "assay " + std::string(command), {argv + 2, argv + argc});
@@ -43,6 +44,7 @@ int main(int argc, char** argv) {
   add_convert_command(app, exit_status);
   add_doctor_command(app, exit_status);
   add_graph_command(app, exit_status);
+  app.add_subcommand("opcheck", "Recomputes captured operations in fp64 and judges their outputs");
   app.add_subcommand("logitscmp", "Compares the logits files of two folders");
   app.add_subcommand("logitsdump", "Runs modeltest on bad cases and saves their logits");
   app.add_subcommand("bcanalyze", "Names the cases whose verdict differs between two evaluations");

@@ -185,20 +185,22 @@ int msit_main(int argc, char** argv) {
   const std::string name(base_name(argv[0]));
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto is_help = [](const std::string& word) { return word == "-h" || word == "--help"; };
-  const std::string usage = "usage: " + name +
-                            " llm {dump,compare,errcheck,logitscmp,logitsdump,bcanalyze,analyze,"
-                            "casefilter} [options]\n";
+  const std::string usage =
+      "usage: " + name +
+      " llm {dump,compare,opcheck,errcheck,logitscmp,logitsdump,bcanalyze,analyze,"
+      "casefilter} [options]\n";
   if (words.empty() || (words.size() >= 1 && is_help(words[0])) ||
       (words[0] == "llm" && (words.size() == 1 || is_help(words[1])))) {
     std::printf(
         "%s\ncommands:\n"
         "  llm dump (dd)       run a program and capture it: %s llm dump -o OUT --exec \"CMD\"\n"
         "  llm compare (cc)    compare two dumps: %s llm compare -gp GOLDEN -mp MINE -o OUT\n"
+        "  llm opcheck (oo)    recompute dumped operations: %s llm opcheck -i DIR -o OUT\n"
         "  llm errcheck        name the kernels that overflow: %s llm errcheck -o OUT --exec "
         "\"CMD\"\n"
         "  llm logitscmp, logitsdump, bcanalyze, analyze, casefilter\n"
         "                      bad cases of an evaluation and their logits\n",
-        usage.c_str(), name.c_str(), name.c_str(), name.c_str());
+        usage.c_str(), name.c_str(), name.c_str(), name.c_str(), name.c_str());
     return kSame;
   }
   if (words[0] != "llm") {
@@ -215,18 +217,18 @@ int msit_main(int argc, char** argv) {
     return dump_main(dump_name, name + " llm dump", {words.begin() + 2, words.end()});
   if (words[1] == "errcheck")
     return errcheck_main(dump_name, name + " llm errcheck", {words.begin() + 2, words.end()});
+  if (words[1] == "oo")
+    return tool_main("opcheck", name + " llm opcheck", {words.begin() + 2, words.end()});
   const std::vector<std::string>& tools = tool_names();
   if (std::find(tools.begin(), tools.end(), words[1]) != tools.end())
     return tool_main(words[1], name + " llm " + words[1], {words.begin() + 2, words.end()});
-  for (const std::string_view later : {"opcheck", "transform"}) {
-    if (words[1] == later) {
-      std::fprintf(stderr, "%s llm %s: error: not available yet\n", name.c_str(), words[1].c_str());
-      return kArgparseError;
-    }
+  if (words[1] == "transform") {
+    std::fprintf(stderr, "%s llm transform: error: not available yet\n", name.c_str());
+    return kArgparseError;
   }
   std::fprintf(stderr,
                "%s%s llm: error: argument command: invalid choice: '%s' (choose from 'dump', 'dd', "
-               "'compare', 'cc', 'errcheck')\n",
+               "'compare', 'cc', 'opcheck', 'oo', 'errcheck')\n",
                usage.c_str(), name.c_str(), words[1].c_str());
   return kArgparseError;
 }

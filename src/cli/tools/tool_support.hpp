@@ -31,6 +31,7 @@ struct Tool {
 [[nodiscard]] Tool bcanalyze_tool();
 [[nodiscard]] Tool analyze_tool();
 [[nodiscard]] Tool casefilter_tool();
+[[nodiscard]] Tool opcheck_tool();  // cli/cmd_opcheck.cpp
 
 /// Reports the error; 1 under the old names, where the original raised, otherwise 2 (3 for an
 /// error of ours).

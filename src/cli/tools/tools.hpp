@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The original's small tools around a comparison: logitscmp, logitsdump, bcanalyze, analyze, casefilter.
+// The original's small tools around a comparison: logitscmp, logitsdump, bcanalyze, analyze,
+// casefilter; and opcheck, whose grammar is the original's, too.
 #pragma once
 #include <string>
 #include <string_view>

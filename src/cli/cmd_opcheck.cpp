@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command line of Ascend/msit 8.2: msit/components/llm/msit_llm/__main__.py; of ait 0.2.2 its -c.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+#include "base/numbers.hpp"
+#include "base/text.hpp"
+#include "cli/cmd_compare.hpp"
+#include "cli/command.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/output.hpp"
+#include "cli/progress_bar.hpp"
+#include "cli/tools/tool_support.hpp"
+#include "compare/algorithms.hpp"
+#include "opcheck/check.hpp"
+#include "opcheck/registry.hpp"
+#include "report/files.hpp"
+#include "report/opcheck_files.hpp"
+#include "report/opcheck_table.hpp"
+#include "report/opcheck_terminal.hpp"
+
+namespace assay::cli {
+namespace {
+
+// ---- checks of single values; texts as argparse prints them ------------------------------------
+
+std::string input_problem(std::string_view text) {
+  const std::string path(text);
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return "Input path not found: " + path;
+  if (!S_ISDIR(info.st_mode)) return "Input path is not a directory: " + path;
+  if (::access(path.c_str(), R_OK | X_OK) != 0) return "Input path is not readable: " + path;
+  return {};
+}
+
+std::string csv_problem(std::string_view text) {
+  const std::string path(text);
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return "csv file not found: " + path;
+  if (!S_ISREG(info.st_mode)) return "csv path is not a file: " + path;
+  if (::access(path.c_str(), R_OK) != 0) return "csv file is not readable: " + path;
+  return {};
+}
+
+// "24_1,2_3_5"
+std::string ids_problem(std::string_view text) {
+  if (text.empty()) return {};
+  for (const std::string_view id : split(text, ',')) {
+    for (const std::string_view number : split(id, '_')) {
+      if (number.empty() || number.find_first_not_of("0123456789") != std::string_view::npos)
+        return "'" + std::string(text) + "' is no list of ids such as 24_1,2_3_5";
+    }
+  }
+  return {};
+}
+
+std::string device_problem(std::string_view text) {
+  const auto value = parse_number<int64_t>(text);
+  return value && *value >= 0 ? std::string()
+                              : "'" + std::string(text) + "' is no device number (0, 1, ...)";
+}
+
+std::string jobs_problem(std::string_view text) {
+  const auto value = parse_number<int>(text);
+  return value && *value >= 0 && *value <= 4096
+             ? std::string()
+             : "'" + std::string(text) + "' is no number of jobs";
+}
+
+std::string old_jobs_problem(std::string_view text) {
+  const auto value = parse_number<int>(text);
+  return value && *value >= 1 && *value <= 8
+             ? std::string()
+             : "'" + std::string(text) + "' is no number of jobs from 1 to 8";
+}
+
+std::string memory_problem(std::string_view text) {
+  return parse_bytes(text) ? std::string() : "'" + std::string(text) + "' is no size such as 2GiB";
+}
+
+// ---- the command line --------------------------------------------------------------------------
+
+Grammar grammar_of(const std::string& program) {
+  const bool ours = program.starts_with("assay");
+  Grammar grammar{
+      program,
+      "Recomputes each captured operation in fp64 from its own inputs and judges what it produced.",
+      {
+          help_argument(),
+          {"--input",
+           "-i",
+           Takes::One,
+           "DIR",
+           "A dump of ATB operations, or any folder inside one down to one operation.",
+           !ours,
+           {},
+           input_problem},
+          {"--csv-path",
+           "-c",
+           Takes::One,
+           "FILE",
+           "List of operations (operation_tensors_N.csv): its rows are checked, with its "
+           "parameters "
+           "where a folder has none.",
+           false,
+           {},
+           csv_problem},
+          {"--output", "-o", Takes::One, "DIR", "Folder for the report, default './'."},
+          {"--operation-ids",
+           "-ids",
+           Takes::One,
+           "IDS",
+           "Only these operations and all below them: 24_1,2_3_5.",
+           false,
+           {},
+           ids_problem},
+          {"--operation-name",
+           "-opname",
+           Takes::One,
+           "NAMES",
+           "Only types whose name contains one of these, in any case: self,linear.",
+           false,
+           {},
+           safe_string_problem,
+           true},
+          {"--precision-metric",
+           "-metric",
+           Takes::ZeroOrMore,
+           "",
+           "More columns: absolute error, cosine similarity, KL divergence.",
+           false,
+           {"abs", "cos_sim", "kl"}},
+          {"--device-id",
+           "-device",
+           Takes::One,
+           "N",
+           "Accepted and not needed: goldens are computed on the CPU.",
+           false,
+           {},
+           device_problem},
+          {"--atb-rerun", "-rerun", Takes::Nothing, "",
+           "Run the operations again on an NPU instead of judging the dumped outputs."},
+          {"--custom-algorithms", "-alg", Takes::OneOrMore, "SPEC",
+           "FILE.py:FUNC or FILE.so:FUNC, one more column each."},
+          {"--precision-mode",
+           "-pmode",
+           Takes::One,
+           "",
+           "Convert float tensors before anything is computed; default keep_origin_dtype.",
+           false,
+           {"keep_origin_dtype", "force_fp16", "force_fp32"}},
+          {"--jobs",
+           "-j",
+           Takes::One,
+           "N",
+           ours ? "Threads, default one per core. Results do not depend on it."
+                : "Threads, 1 to 8, default 1. Results do not depend on it.",
+           false,
+           {},
+           ours ? jobs_problem : old_jobs_problem},
+          {"--optimization-identify", "-opt", Takes::Nothing, "",
+           "Switch attention's optimisations off one by one; only together with -rerun."},
+          log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
+          {"--standard",
+           "",
+           Takes::One,
+           "",
+           "Limits that decide, default atb; all are in the report.",
+           false,
+           {"atb", "legacy-o4", "legacy-o4-strict", "legacy-o1", "mixed"}},
+          {"--format",
+           "",
+           Takes::OneOrMore,
+           "",
+           "Report files, default xlsx.",
+           false,
+           {"xlsx", "csv", "json", "jsonl", "html"}},
+          {"--fail-on",
+           "",
+           Takes::OneOrMore,
+           "",
+           ours ? "What makes the exit status 1, default: failed error."
+                : "What makes the exit status 1, default: none.",
+           false,
+           {"failed", "error", "not_supported", "none"}},
+          {"--max-memory",
+           "",
+           Takes::One,
+           "SIZE",
+           "Working memory, default 2GiB.",
+           false,
+           {},
+           memory_problem},
+          {"--no-kernels", "", Takes::Nothing, "",
+           "Leave the kernels of operations out, where they were captured."},
+          {"--ops-list", "", Takes::Nothing, "",
+           "Print the operations that can be checked, with their variants, and end."},
+      },
+      ours ? "dump/msit_dump_20250102_030405 -o report"
+           : "-i msit_dump_20250102_030405/tensors/0_4711/2 -o report"};
+  if (ours) {
+    grammar.positional = "--input";
+    grammar.short_usage = "[RUN] [OPTIONS]";
+  }
+  return grammar;
+}
+
+// ---- what the options mean ---------------------------------------------------------------------
+
+struct Request {
+  std::string input;
+  std::string output = "./";
+  opcheck::CaseOptions cases;
+  opcheck::CheckOptions check;
+  report::OpcheckTableOptions table;
+  std::vector<std::string> formats = {"xlsx"};
+  std::set<std::string> fail_on;
+};
+
+std::vector<std::string> list_of(const std::string& text) {
+  std::vector<std::string> parts;
+  if (text.empty()) return parts;
+  for (const std::string_view part : split(text, ',')) {
+    if (!part.empty()) parts.emplace_back(part);
+  }
+  return parts;
+}
+
+opcheck::PrecisionMode precision_mode_of(const std::string& text) {
+  if (text == "force_fp16") return opcheck::PrecisionMode::ForceFp16;
+  if (text == "force_fp32") return opcheck::PrecisionMode::ForceFp32;
+  return opcheck::PrecisionMode::KeepOrigin;
+}
+
+Result<Request> request_of(const ToolCall& call) {
+  const ParsedArguments& given = call.arguments;
+  const bool ours = call.name == DumpName::Assay;
+  Request request;
+  request.input = given.text("--input");
+  request.output = given.text("--output", "./");
+  request.cases.ids = list_of(given.text("--operation-ids"));
+  request.cases.names = list_of(given.text("--operation-name"));
+  request.cases.csv_path = given.text("--csv-path");
+  request.cases.kernels = ours && !given.given("--no-kernels");
+  request.check.standard = *opcheck::standard_from_name(given.text("--standard", "atb"));
+  request.check.precision_mode = precision_mode_of(given.text("--precision-mode"));
+  request.check.jobs = parse_number<int>(given.text("--jobs", ours ? "0" : "1")).value_or(1);
+  if (given.given("--max-memory")) {
+    ASSAY_TRY(request.check.max_memory, parse_bytes(given.text("--max-memory")));
+  }
+  if (const auto* metrics = given.find("--precision-metric")) {
+    for (const std::string& metric : *metrics) {
+      request.table.absolute |= metric == "abs";
+      request.table.cosine |= metric == "cos_sim";
+      request.table.kl |= metric == "kl";
+    }
+  }
+  request.check.kl_divergence = request.table.kl;
+  request.table.optimization = given.given("--optimization-identify");
+  request.table.o1_names = call.name == DumpName::Ait && given.given("--csv-path");
+  if (const auto* formats = given.find("--format")) {
+    request.formats.clear();
+    for (const std::string& format : *formats) {
+      const std::string name = format == "json" ? "jsonl" : format;
+      if (std::find(request.formats.begin(), request.formats.end(), name) == request.formats.end())
+        request.formats.push_back(name);
+    }
+  }
+  if (const auto* fail_on = given.find("--fail-on")) {
+    request.fail_on.insert(fail_on->begin(), fail_on->end());
+  } else if (ours) {
+    request.fail_on = {"failed", "error"};
+  }
+  if (const auto* specs = given.find("--custom-algorithms")) {
+    ASSAY_TRY(const auto algorithms, compare::load_algorithms(*specs));
+    for (const std::shared_ptr<compare::Algorithm>& algorithm : algorithms) {
+      const auto compute = [algorithm](const TensorView& golden, const TensorView& mine) {
+        compare::AlgorithmValue found = algorithm->compute(golden, mine);
+        return opcheck::CustomMetric::Value{std::move(found.value), std::move(found.message)};
+      };
+      request.check.custom.push_back({algorithm->name(), compute});
+      request.table.custom.push_back(algorithm->name());
+    }
+  }
+  return request;
+}
+
+/// Why operations cannot be run again here.
+std::string rerun_refusal() {
+  const std::string why =
+      "-rerun needs an NPU, libopchecker.so and the speed library of the acceleration library: ";
+  const char* home = std::getenv("ATB_SPEED_HOME_PATH");
+  if (home == nullptr || *home == '\0') return why + "ATB_SPEED_HOME_PATH is not set";
+  const std::string library = std::string(home) + "/lib/libatb_speed_torch.so";
+  if (::access(library.c_str(), R_OK) != 0) return why + library + " is not there";
+  return why +
+         "running them again is not available in this version; without -rerun the dumped "
+         "outputs are judged";
+}
+
+int print_operators() {
+  Output output;
+  for (const opcheck::Operator& op : opcheck::all_operators()) {
+    output.line(op.name);
+    output.line("    variants    " + std::string(op.variants));
+    output.line("    outputs     " + std::string(op.outputs));
+    output.line("    standard    " + std::string(op.precision));
+    if (!op.parameters.empty()) output.line("    parameters  " + std::string(op.parameters));
+  }
+  if (const Status written = output.finish(); !written) return report_error(written.error());
+  return kSame;
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+
+/// A dump of the moment before the operations has nothing to judge.
+bool was_only_before(const opcheck::CaseList& cases) {
+  const auto has_after = [](const opcheck::CaseEntry& entry) {
+    const auto& inputs = entry.tensors.inputs;
+    return !entry.tensors.outputs.empty() ||
+           std::any_of(inputs.begin(), inputs.end(), [](const opcheck::CaseTensors::Slot& slot) {
+             return slot.after != nullptr;
+           });
+  };
+  return !cases.entries().empty() &&
+         std::none_of(cases.entries().begin(), cases.entries().end(), has_after);
+}
+
+struct Outcome {
+  opcheck::Report report;
+  std::vector<std::string> files;
+};
+
+Result<Outcome> check(const Request& request) {
+  ASSAY_TRY(const opcheck::CaseList cases, opcheck::list_cases(request.input, request.cases));
+  if (was_only_before(cases))
+    return fail(Errc::Usage,
+                "Only the rerun mode allows checking dumped data before executing operators.");
+  Outcome outcome;
+  ASSAY_TRY(report::OpcheckWriter writer,
+            report::OpcheckWriter::open(
+                {request.output, report::opcheck_timestamp(), request.formats}, request.table));
+  opcheck::CheckOptions options = request.check;
+  Status written;
+  options.finished = [&](const opcheck::CaseResult& result) {
+    if (written) written = writer.add(result);
+  };
+  options.interrupted = &interrupted();
+  {
+    const InterruptGuard guard;
+    ProgressBar bar;
+    options.progress = [&](size_t done, size_t total) { bar.update(done, total); };
+    outcome.report = opcheck::check_cases(cases, options);
+  }
+  ASSAY_TRY_STATUS(std::move(written));
+  ASSAY_TRY(outcome.files, writer.finish(outcome.report));
+  return outcome;
+}
+
+int status_of(const opcheck::Report& report, const Request& request) {
+  if (report.interrupted) return kInterrupted;
+  const opcheck::Report::Counts counts = report.counts();
+  const bool fails = (counts.failed > 0 && request.fail_on.contains("failed")) ||
+                     (counts.errors > 0 && request.fail_on.contains("error")) ||
+                     (counts.not_supported > 0 && request.fail_on.contains("not_supported"));
+  return fails ? kDiffers : kSame;
+}
+
+int print_report(const std::string& text, int exit_status) {
+  Output output;
+  output.add(text);
+  if (const Status written = output.finish(); !written) return report_error(written.error());
+  return exit_status;
+}
+
+int run_ours(const ToolCall& call) {
+  if (call.arguments.given("--atb-rerun")) return report_error(rerun_refusal());
+  if (!call.arguments.given("--input"))
+    return report_error("no run was given: assay opcheck RUN",
+                        "assay opcheck --help lists the options");
+  const Result<Request> request = request_of(call);
+  if (!request) return report_error(request.error());
+  const Result<Outcome> outcome = check(*request);
+  if (!outcome) {
+    return report_error(outcome.error(),
+                        outcome.error().message.find("is not in msit_dump") != std::string::npos
+                            ? "capture one with: assay dump --type tensor -o OUT -- CMD"
+                            : "");
+  }
+  if (outcome->report.cases.empty() && !outcome->report.interrupted)
+    return report_error("nothing was checked: no operation matches",
+                        "assay show " + request->input + " lists what the run holds");
+  const report::OpcheckTerminalOptions terminal{
+      .width = std::max(60, terminal_width(STDOUT_FILENO)),
+      .colour = use_colour(STDOUT_FILENO),
+      .files = outcome->files};
+  return print_report(report::opcheck_terminal_report(outcome->report, terminal),
+                      status_of(outcome->report, *request));
+}
+
+/// The original ends with 0 whatever happened after its options were read.
+int run_old(const ToolCall& call) {
+  const Error refused{Errc::Usage, {}, std::nullopt, {}};
+  const auto refuse = [&](const std::string& message) {
+    Error error = refused;
+    error.message = message;
+    call.voice.error(error);
+    return kSame;
+  };
+  const std::string output = call.arguments.text("--output", "./");
+  struct stat info{};
+  if (::stat(output.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+    return refuse("Output path not found: " + output);
+  if (call.arguments.given("--atb-rerun")) return refuse(rerun_refusal());
+  const Result<Request> request = request_of(call);
+  if (!request) {
+    call.voice.error(request.error());
+    return kSame;
+  }
+  const Result<Outcome> outcome = check(*request);
+  if (!outcome) {
+    call.voice.error(outcome.error());
+    return kSame;
+  }
+  const opcheck::Report& report = outcome->report;
+  for (const std::string& warning : report.warnings) call.voice.warning(warning);
+  for (const opcheck::CaseResult& one : report.cases) {
+    if (one.outcome == opcheck::Outcome::Pass) continue;
+    call.voice.warning(one.description.id + " " + one.description.op_type + ": " +
+                       std::string(opcheck::outcome_name(one.outcome)) + ": " +
+                       one.rows.front().reason);
+  }
+  for (const std::string& file : outcome->files) call.voice.info("opcheck result saved: " + file);
+  char text[96];
+  std::snprintf(text, sizeof(text), "Total cases: %zu; Total time: %.2f seconds",
+                report.cases.size(), report.seconds);
+  std::printf("%s\n", text);
+  return status_of(report, *request);
+}
+
+int run_opcheck(const ToolCall& call) {
+  if (call.arguments.given("--ops-list")) return print_operators();
+  return call.name == DumpName::Assay ? run_ours(call) : run_old(call);
+}
+
+}  // namespace
+
+Tool opcheck_tool() { return {"opcheck", grammar_of, run_opcheck}; }
+
+}  // namespace assay::cli

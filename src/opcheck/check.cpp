@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opcheck/check.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+#include "reference/wide.hpp"
+#include "run/run.hpp"
+
+namespace assay::opcheck {
+namespace {
+
+constexpr double kMaxElementError = 1.0;
+// Inputs and outputs are widened to eight bytes an element, and a golden of the same size is made.
+constexpr uint64_t kWorkingBytesPerByte = 6;
+
+std::string tensor_name(const char* kind, size_t index) { return kind + std::to_string(index); }
+
+/// The tensors of an entry, converted as -pmode asks.
+class DumpedOperands final : public Operands {
+ public:
+  DumpedOperands(const CaseTensors& tensors, PrecisionMode mode) : tensors_(tensors), mode_(mode) {}
+
+  size_t input_count() const override { return tensors_.inputs.size(); }
+  size_t output_count() const override { return tensors_.outputs.size(); }
+  bool has_input(size_t index) const override { return input_record(index) != nullptr; }
+  bool has_output(size_t index) const override { return output_record(index) != nullptr; }
+  bool has_before() const override {
+    return std::any_of(tensors_.inputs.begin(), tensors_.inputs.end(),
+                       [](const CaseTensors::Slot& slot) { return slot.before != nullptr; });
+  }
+
+  Result<Tensor> input(size_t index) const override {
+    return load(input_record(index), tensor_name("intensor", index));
+  }
+  Result<Tensor> output(size_t index) const override {
+    return load(output_record(index), tensor_name("outtensor", index));
+  }
+  Result<Tensor> input_after(size_t index) const override {
+    return load(after_record(index), tensor_name("intensor", index) + " after the operation");
+  }
+  bool is_nz_input(size_t index) const override { return is_nz(input_record(index)); }
+  bool is_nz_output(size_t index) const override { return is_nz(output_record(index)); }
+
+  [[nodiscard]] const run::TensorRecord* output_record(size_t index) const {
+    return index < tensors_.outputs.size() ? tensors_.outputs[index] : nullptr;
+  }
+  [[nodiscard]] const run::TensorRecord* after_record(size_t index) const {
+    return index < tensors_.inputs.size() ? tensors_.inputs[index].after : nullptr;
+  }
+
+ private:
+  [[nodiscard]] const run::TensorRecord* input_record(size_t index) const {
+    if (index >= tensors_.inputs.size()) return nullptr;
+    const CaseTensors::Slot& slot = tensors_.inputs[index];
+    return slot.before != nullptr ? slot.before : slot.after;
+  }
+
+  static bool is_nz(const run::TensorRecord* record) {
+    return record != nullptr && record->memory_format == "fractal_nz";
+  }
+
+  Result<Tensor> load(const run::TensorRecord* record, const std::string& what) const {
+    if (record == nullptr) return fail(Errc::NotFound, what + " is not in the dump");
+    if (!record->problem.empty()) return fail(Errc::Invalid, what + ": " + record->problem);
+    if (!record->bytes)
+      return fail(Errc::NotFound,
+                  what + " was dumped without its values (statistics or description only)");
+    Result<Tensor> loaded = run::load_tensor(*record);
+    if (!loaded) {
+      loaded.error().message = what + ": " + loaded.error().message;
+      return loaded;
+    }
+    const DType dtype = loaded->view.dtype;
+    const bool is_converted =
+        mode_ != PrecisionMode::KeepOrigin &&
+        (dtype == DType::Float32 || dtype == DType::Float16 || dtype == DType::BFloat16);
+    if (!is_converted) return loaded;
+    const DType wanted = mode_ == PrecisionMode::ForceFp16 ? DType::Float16 : DType::Float32;
+    return dtype == wanted ? loaded : reference::narrow(loaded->view, wanted);
+  }
+
+  const CaseTensors& tensors_;
+  const PrecisionMode mode_;
+};
+
+OutputRow failed_row(const Error& error) {
+  OutputRow row;
+  row.outcome = error.code == Errc::Unsupported ? Outcome::NotSupported : Outcome::Error;
+  row.reason = error.describe();
+  return row;
+}
+
+void add_note(const std::string& note, OutputRow* row) {
+  if (note.empty()) return;
+  if (!row->note.empty()) row->note += "; ";
+  row->note += note;
+}
+
+/// Working memory of all cases in flight. Cases get their share in order, so that none starves; one that
+/// is larger than the whole budget runs alone.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t bytes) : bytes_(std::max<uint64_t>(bytes, 1)) {}
+
+  void acquire(size_t ticket, uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return ticket == next_ && (used_ == 0 || used_ + bytes <= bytes_); });
+    used_ += bytes;
+    ++next_;
+    wake_.notify_all();
+  }
+  void release(uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+    wake_.notify_all();
+  }
+
+ private:
+  const uint64_t bytes_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  uint64_t used_ = 0;
+  size_t next_ = 0;
+};
+
+/// One case from its tensors to its rows.
+class Checker {
+ public:
+  Checker(const CaseList& cases, const CheckOptions& options, std::mutex* custom_mutex)
+      : cases_(cases), options_(options), custom_mutex_(custom_mutex) {}
+
+  CaseResult check(const CaseEntry& entry, int jobs) const {
+    const auto start = std::chrono::steady_clock::now();
+    CaseResult result;
+    result.description = entry.description;
+    result.bytes = entry.bytes;
+    try {
+      check_into(entry, jobs, &result);
+    } catch (const std::exception& exception) {  // memory that cannot be had; a shape nobody foresaw
+      result.rows = {failed_row({Errc::Internal, {}, std::nullopt,
+                                 std::string("cannot be computed: ") + exception.what()})};
+    }
+    if (entry.op != nullptr)
+      result.unknown_parameters = entry.parameters.unknown(entry.op->parameters);
+    for (const OutputRow& row : result.rows)
+      result.outcome =
+          &row == result.rows.data() ? row.outcome : worse(result.outcome, row.outcome);
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
+
+ private:
+  void check_into(const CaseEntry& entry, int jobs, CaseResult* result) const {
+    const Result<Evaluation> evaluation = evaluate(entry, jobs);
+    if (!evaluation) {
+      result->rows.push_back(failed_row(evaluation.error()));
+      return;
+    }
+    result->variant = evaluation->variant;
+    check_outputs(entry, *evaluation, result);
+  }
+
+  static Outcome worse(Outcome a, Outcome b) {
+    // From the best to the worst. What was not judged weighs more than a pass.
+    constexpr std::array<Outcome, 4> kOrder = {Outcome::Pass, Outcome::NotSupported,
+                                               Outcome::Failed, Outcome::Error};
+    const auto place = [&](Outcome outcome) {
+      return std::find(kOrder.begin(), kOrder.end(), outcome);
+    };
+    return place(a) < place(b) ? b : a;
+  }
+
+  Result<Evaluation> evaluate(const CaseEntry& entry, int jobs) const {
+    if (!entry.unsupported.empty()) return fail(Errc::Unsupported, entry.unsupported);
+    if (entry.op == nullptr)
+      return fail(Errc::Unsupported,
+                  entry.description.op_type + " is not in the table of operations");
+    if (!entry.description.parameter_error.empty())
+      return fail(Errc::Invalid, entry.description.parameter_error);
+    operands_.push_back(operands_of(entry));
+    Case one;
+    one.op_type = entry.evaluated_as;
+    one.parameters = entry.parameters;
+    one.operands = operands_.back().get();
+    one.jobs = jobs;
+    one.peers = [&](int64_t rank_count) -> Result<std::vector<Case::Peer>> {
+      ASSAY_TRY(const auto entries, cases_.peers_of(entry, rank_count));
+      std::vector<Case::Peer> peers;
+      for (const CaseEntry* peer : entries) {
+        operands_.push_back(operands_of(*peer));
+        peers.push_back({peer->parameters, operands_.back().get()});
+      }
+      return peers;
+    };
+    Result<Evaluation> evaluation = entry.op->evaluate(one);
+    // A kernel may view its tensors otherwise than its operation does.
+    if (!evaluation && entry.is_kernel && evaluation.error().code != Errc::Unsupported)
+      return fail(Errc::Unsupported, "the kernel's tensors are not those of its operation: " +
+                                         evaluation.error().message);
+    return evaluation;
+  }
+
+  [[nodiscard]] std::unique_ptr<DumpedOperands> operands_of(const CaseEntry& entry) const {
+    return std::make_unique<DumpedOperands>(entry.tensors, options_.precision_mode);
+  }
+
+  void check_outputs(const CaseEntry& entry, const Evaluation& evaluation,
+                     CaseResult* result) const {
+    std::vector<bool> expected(entry.tensors.outputs.size(), false);
+    for (const Expectation& expectation : evaluation.outputs) {
+      result->rows.push_back(check_output(entry, expectation));
+      if (!expectation.in_place && expectation.index < expected.size())
+        expected[expectation.index] = true;
+    }
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i] || entry.tensors.outputs[i] == nullptr) continue;
+      OutputRow row;
+      row.index = i;
+      row.file = file_of(entry.tensors.outputs[i]);
+      row.outcome = Outcome::Failed;
+      row.reason = "the dump has outtensor" + std::to_string(i) + ", which " + entry.evaluated_as +
+                   " with these parameters does not have";
+      result->rows.push_back(std::move(row));
+    }
+    if (result->rows.empty())
+      result->rows.push_back(failed_row({Errc::Unsupported,
+                                         {},
+                                         std::nullopt,
+                                         "the operation has no outputs that can be judged"}));
+    std::stable_sort(result->rows.begin(), result->rows.end(),
+                     [](const OutputRow& a, const OutputRow& b) {
+                       if (a.in_place != b.in_place) return !a.in_place;
+                       return a.index < b.index;
+                     });
+  }
+
+  static std::string file_of(const run::TensorRecord* record) {
+    return record != nullptr && record->bytes ? record->bytes->file : std::string();
+  }
+
+  OutputRow check_output(const CaseEntry& entry, const Expectation& expectation) const {
+    const DumpedOperands operands(entry.tensors, options_.precision_mode);
+    Result<Tensor> mine = expectation.mine       ? Result<Tensor>(*expectation.mine)
+                          : expectation.in_place ? operands.input_after(expectation.index)
+                                                 : operands.output(expectation.index);
+    OutputRow row;
+    if (!mine) {
+      row = failed_row(mine.error());
+    } else if (Status judged = compare(expectation, *mine, &row); !judged) {
+      row = failed_row(judged.error());
+    }
+    row.index = expectation.index;
+    row.in_place = expectation.in_place;
+    row.file = file_of(expectation.in_place ? operands.after_record(expectation.index)
+                                            : operands.output_record(expectation.index));
+    row.partial = expectation.partial;
+    row.accuracy = expectation.accuracy;
+    add_note(expectation.note, &row);
+    return row;
+  }
+
+  /// Judges mine against each candidate until one passes (or all, when the best counts).
+  [[nodiscard]] Status compare(const Expectation& expectation, const Tensor& mine,
+                               OutputRow* row) const {
+    std::optional<OutputRow> best;
+    std::optional<Error> trouble;
+    bool kept_passed = false;
+    for (const Candidate& candidate : expectation.candidates) {
+      Result<Tensor> golden = candidate.golden();
+      Result<OutputRow> judged =
+          golden ? judge_one(expectation, *golden, mine) : Result<OutputRow>(fail(golden.error()));
+      if (!judged) {
+        if (!trouble) trouble = judged.error();
+        continue;
+      }
+      const bool passed = judged->outcome == Outcome::Pass;
+      const bool is_better = !best || (passed && !kept_passed) ||
+                             (passed == kept_passed && judged->measures.rmse < best->measures.rmse);
+      if (is_better && (expectation.try_all || !best || passed)) {
+        best = *std::move(judged);
+        kept_passed = passed;
+        if (!candidate.label.empty()) {
+          best->note.clear();
+          add_note((passed ? "matches " : "compared with ") + candidate.label, &*best);
+        }
+      }
+      if (passed && !expectation.try_all) break;
+    }
+    if (!best)
+      return fail(
+          trouble.value_or(Error{Errc::Internal, {}, std::nullopt, "nothing to compare with"}));
+    *row = *std::move(best);
+    return {};
+  }
+
+  Result<OutputRow> judge_one(const Expectation& expectation, const Tensor& golden,
+                              const Tensor& mine) const {
+    OutputRow row;
+    row.dtype = std::string(name(mine.view.dtype));
+    row.shape = mine.view.shape;
+    if (golden.view.element_count() != mine.view.element_count()) {
+      row.outcome = Outcome::Failed;
+      row.reason = "shape " + list_text(mine.view.shape.span()) + ", expected " +
+                   list_text(golden.view.shape.span());
+      return row;
+    }
+    if (!(golden.view.shape == mine.view.shape))
+      add_note("shape " + list_text(mine.view.shape.span()) + ", expected " +
+                   list_text(golden.view.shape.span()) + ": compared in element order",
+               &row);
+    const AtbLimits limits = atb_limits(expectation.accuracy, mine.view.dtype);
+    const MeasureOptions measuring{.atb_error = limits.error,
+                                   .kl_divergence = options_.kl_divergence};
+    ASSAY_TRY(row.measures, measure(golden.view, mine.view, measuring));
+    std::optional<Measures> second;
+    if (expectation.second) {
+      ASSAY_TRY(const Tensor model, expectation.second());
+      if (model.view.element_count() == golden.view.element_count()) {
+        ASSAY_TRY(second,
+                  measure(golden.view, model.view, {.atb_error = 0, .kl_divergence = false}));
+      }
+    }
+    for (size_t i = 0; i < kStandardCount; ++i)
+      row.judgements[i] = judge(static_cast<Standard>(i), row.measures, expectation.accuracy,
+                                second ? &*second : nullptr);
+    row.legacy = legacy_limits(Standard::LegacyO4, mine.view.dtype);
+    const Judgement& judgement = row.judgements[static_cast<size_t>(options_.standard)];
+    row.compared = true;
+    row.outcome = judgement.passed ? Outcome::Pass : Outcome::Failed;
+    row.reason = judgement.reason;
+    add_note(judgement.remark, &row);
+    if (row.measures.worst_index >= 0 || row.measures.first_pattern_mismatch >= 0)
+      row.worst = neighbourhood_of(golden.view, mine.view,
+                                   row.measures.first_pattern_mismatch >= 0
+                                       ? row.measures.first_pattern_mismatch
+                                       : row.measures.worst_index);
+    if (expectation.before_rounding) add_ties(*expectation.before_rounding, mine, &row);
+    if (!options_.custom.empty()) {
+      ASSAY_TRY_STATUS(add_custom(golden, mine, &row));
+    }
+    return row;
+  }
+
+  /// Says of a quantised output how many elements are one off, and of these how many were near a half.
+  static void add_ties(const Tensor& before_rounding, const Tensor& mine, OutputRow* row);
+
+  [[nodiscard]] Status add_custom(const Tensor& golden, const Tensor& mine, OutputRow* row) const {
+    ASSAY_TRY(const Tensor same_type, reference::narrow(golden.view, mine.view.dtype));
+    const std::lock_guard lock(*custom_mutex_);
+    for (const CustomMetric& metric : options_.custom)
+      row->custom.push_back(metric.compute(same_type.view, mine.view));
+    return {};
+  }
+
+  const CaseList& cases_;
+  const CheckOptions& options_;
+  std::mutex* custom_mutex_;
+  mutable std::vector<std::unique_ptr<DumpedOperands>> operands_;  // of the case at hand
+};
+
+void Checker::add_ties(const Tensor& before_rounding, const Tensor& mine, OutputRow* row) {
+  constexpr double kTie = 0x1p-8;  // opcheck 8.0
+  Result<reference::Wide> exact = reference::widen(before_rounding.view);
+  Result<reference::Wide> found = reference::widen(mine.view);
+  if (!exact || !found || exact->size() != found->size()) return;
+  int64_t one_off = 0;
+  int64_t ties = 0;
+  for (size_t i = 0; i < exact->values.size(); ++i) {
+    const double value = exact->values[i];
+    if (std::fabs(found->values[i] - reference::quantise_int8(value)) != kMaxElementError) continue;
+    ++one_off;
+    if (std::fabs(std::fabs(value - std::floor(value)) - 0.5) <= kTie) ++ties;
+  }
+  if (one_off > 0)
+    add_note(std::to_string(one_off) + " elements one off, of which " + std::to_string(ties) +
+                 " are ties",
+             row);
+}
+
+}  // namespace
+
+std::string_view outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::Pass:
+      return "PASS";
+    case Outcome::Failed:
+      return "FAILED";
+    case Outcome::NotSupported:
+      return "NOT_SUPPORTED";
+    case Outcome::Error:
+      return "ERROR";
+  }
+  return "";
+}
+
+Report::Counts Report::counts() const {
+  Counts counts;
+  for (const CaseResult& one : cases) {
+    counts.outputs += one.rows.size();
+    switch (one.outcome) {
+      case Outcome::Pass:
+        ++counts.passed;
+        break;
+      case Outcome::Failed:
+        ++counts.failed;
+        break;
+      case Outcome::NotSupported:
+        ++counts.not_supported;
+        break;
+      case Outcome::Error:
+        ++counts.errors;
+        break;
+    }
+  }
+  return counts;
+}
+
+Report check_cases(const CaseList& cases, const CheckOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<CaseEntry>& entries = cases.entries();
+  Report report;
+  report.path = cases.path;
+  report.unlisted = cases.unlisted;
+  report.warnings = cases.warnings;
+  report.standard = options.standard;
+  std::vector<std::optional<CaseResult>> results(entries.size());
+  MemoryBudget budget(options.max_memory);
+  std::mutex custom_mutex;
+  std::mutex report_mutex;
+  size_t emitted = 0;
+  size_t done = 0;
+  const unsigned jobs = resolve_job_count(options.jobs);
+  // Few cases leave threads over, which a large product can use.
+  const bool one_by_one = entries.size() < jobs;
+  const auto is_interrupted = [&] {
+    return options.interrupted != nullptr && options.interrupted->load();
+  };
+  const auto body = [&](size_t i) {
+    const uint64_t bytes = entries[i].bytes * kWorkingBytesPerByte;
+    budget.acquire(i, bytes);
+    std::optional<CaseResult> result;
+    if (!is_interrupted())
+      result = Checker(cases, options, &custom_mutex)
+                   .check(entries[i], one_by_one ? static_cast<int>(jobs) : 1);
+    budget.release(bytes);
+    const std::lock_guard lock(report_mutex);
+    results[i] = std::move(result);
+    ++done;
+    for (; emitted < results.size() && results[emitted]; ++emitted) {
+      if (options.finished) options.finished(*results[emitted]);
+    }
+    if (options.progress) options.progress(done, entries.size());
+  };
+  parallel_for(entries.size(), one_by_one ? 1 : jobs, body);
+  report.interrupted = is_interrupted();
+  for (std::optional<CaseResult>& result : results) {
+    if (result) report.cases.push_back(*std::move(result));
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace assay::opcheck
