@@ -14,6 +14,10 @@ Result<Wide> rms_norm(std::span<const Term> terms, const std::optional<TensorVie
     ASSAY_TRY(weights, Repeated::over(x.shape(), rows.length, *gamma, "gamma"));
     if (options.unit_offset) weights->add(1.0);
   }
+  std::optional<Repeated> shifts;
+  if (options.beta) {
+    ASSAY_TRY(shifts, Repeated::over(x.shape(), rows.length, *options.beta, "beta"));
+  }
   const auto length = static_cast<double>(rows.length);
   Wide result(x.shape());
   const auto normalise = [&](int64_t row) {
@@ -21,11 +25,12 @@ Result<Wide> rms_norm(std::span<const Term> terms, const std::optional<TensorVie
     const double mean_square = row_sum_of_squares(values, rows.length, 0.0) / length;
     const double factor = 1.0 / std::sqrt(mean_square + options.eps);
     const double* gamma_row = weights ? weights->row(row) : nullptr;
+    const double* beta_row = shifts ? shifts->row(row) : nullptr;
     if (!options.round_to_float16)
-      return normalise_row(values, rows.length, 0.0, factor, gamma_row, nullptr);
+      return normalise_row(values, rows.length, 0.0, factor, gamma_row, beta_row);
     normalise_row(values, rows.length, 0.0, factor, nullptr, nullptr);
     round_row_to_float16(values, rows.length);
-    if (gamma_row != nullptr) normalise_row(values, rows.length, 0.0, 1.0, gamma_row, nullptr);
+    normalise_row(values, rows.length, 0.0, 1.0, gamma_row, beta_row);
   };
   for_each_row(x, rows, result, normalise);
   return result;
@@ -33,6 +38,8 @@ Result<Wide> rms_norm(std::span<const Term> terms, const std::optional<TensorVie
 
 Result<Wide> reciprocal_rms(const TensorView& x, size_t dims, double eps) {
   ASSAY_TRY(const RowShape rows, rows_of(x.shape, dims));
+  if (rows.length == 0)
+    return fail(Errc::Invalid, "x of shape " + list_text(x.shape.span()) + " has empty rows");
   ASSAY_TRY(const Wide wide, widen(x));
   Wide result(reduced_shape(x.shape, dims));
   for (int64_t row = 0; row < rows.count; ++row) {

@@ -11,6 +11,8 @@ struct RmsNormOptions {
   bool unit_offset = false;
   /// x / rms is rounded to float16 before gamma, as kernels do that compute in it.
   bool round_to_float16 = false;
+  /// Added to the result: what quantised norms have between gamma and the scale. Shapes as gamma's.
+  std::optional<TensorView> beta = {};
 };
 
 /// y = x * gamma' / sqrt(mean(x^2) + eps), the mean over the dimensions that gamma has.
@@ -25,7 +27,7 @@ struct RmsNormOptions {
                                     const RmsNormOptions& options = {});
 
 /// 1 / sqrt(mean(x^2) + eps) over the last `dims` dimensions, which stay as ones.
-/// errors    as rms_norm()
+/// errors    as rms_norm(); Invalid when they have no elements
 [[nodiscard]] Result<Wide> reciprocal_rms(const TensorView& x, size_t dims, double eps = 1e-5);
 
 struct RmsNormGradient {
