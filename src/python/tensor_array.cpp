@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/tensor_array.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
