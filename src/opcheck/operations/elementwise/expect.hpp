@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operations of these families have in common: counts of tensors, and expectations of one candidate.
+#pragma once
+#include <type_traits>
+#include <utility>
+
+#include "opcheck/operation.hpp"
+#include "reference/wide.hpp"
+
+namespace assay::opcheck {
+
+/// How many tensors an operation has, both ends included.
+struct TensorCounts {
+  size_t least_inputs = 1, most_inputs = 1;
+  size_t least_outputs = 1, most_outputs = 1;
+};
+/// errors  Invalid "3 inputs in the dump, 1 or 2 expected"
+[[nodiscard]] Status expect_counts(const Case& one, const TensorCounts& counts);
+
+/// For operations to whom rows mean something.
+/// errors  Unsupported "intensor0 is in FRACTAL_NZ"
+[[nodiscard]] Status refuse_nz(const Case& one);
+
+/// An optional input: nothing where the dump has none, or one without elements.
+[[nodiscard]] Result<std::optional<Tensor>> optional_input(const Case& one, size_t index);
+
+/// The only element of a tensor.
+/// errors  Invalid "intensor3 has shape [2], one value expected" | of the reading functions
+[[nodiscard]] Result<double> single_value(const Tensor& tensor, std::string_view what);
+
+inline Result<Tensor> as_tensor(Result<Tensor> result) { return result; }
+template <typename T>
+Result<Tensor> as_tensor(Result<reference::Array<T>> result) {
+  if (!result) return fail(std::move(result).error());
+  return reference::to_tensor(std::move(*result));
+}
+
+/// `compute` gives a Result of a Tensor, Wide or Whole.
+template <typename F>
+[[nodiscard]] Candidate candidate(std::string label, F compute) {
+  return {std::move(label), [compute = std::move(compute)] { return as_tensor(compute()); }};
+}
+template <typename F>
+[[nodiscard]] Expectation expectation(size_t index, Accuracy accuracy, F compute) {
+  Expectation result{.index = index, .accuracy = accuracy};
+  result.candidates.push_back(candidate({}, std::move(compute)));
+  return result;
+}
+/// One that is computed already.
+[[nodiscard]] Expectation expectation_of(size_t index, Accuracy accuracy, Tensor golden);
+
+/// Outputs of quantisation, without rows that have no finite scale: what a kernel makes of 0 / 0 is nowhere said.
+struct QuantisedRows {
+  Expectation values;  // golden rounded for the type of the dumped output
+  Expectation scales;
+  std::optional<Expectation> offsets;
+};
+/// values   [.., columns] widened; an output `index` holds the result, the next ones scales and offsets
+/// target   type that was quantised to, decides the limit of the scale
+/// errors   of reference::dynamic_quantise(); of Operands::output()
+[[nodiscard]] Result<QuantisedRows> expect_dynamic_quantised(const Case& one,
+                                                             reference::Wide values,
+                                                             bool asymmetric, DType target,
+                                                             size_t index);
+
+// The operations of this family.
+Result<Evaluation> evaluate_activation(const Case& one);
+Result<Evaluation> evaluate_elewise(const Case& one);
+Result<Evaluation> evaluate_swiglu_quant(const Case& one);
+
+}  // namespace assay::opcheck
