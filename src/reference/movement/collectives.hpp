@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What several ranks exchange: pieces of flat tensors, and sums over ranks of such pieces.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "tensor/tensor_view.hpp"
+
+namespace assay::reference {
+
+/// Elements [first, first + count) of a tensor in C order, as one dimension.
+/// errors  Invalid (outside the tensor) | Unsupported (packed types with gaps)
+[[nodiscard]] Result<Tensor> flat_part(const Tensor& x, int64_t first, int64_t count);
+
+/// Part `rank` of all ranks' parts: y = x_0.flat[r n / R : (r + 1) n / R], the same of x_1, ...
+///
+/// ranks       x of every rank, equal shapes and types, element counts that R divides
+/// rank        whose output this is
+/// transposed  x [h, w] is cut along its columns: y [h * R, w / R]
+/// returns     x's shape, or [h * R, w / R]
+/// errors      Invalid (shapes, rank) | Unsupported (packed types)
+[[nodiscard]] Result<Tensor> all_to_all(std::span<const Tensor> ranks, int64_t rank,
+                                        bool transposed);
+
+enum class RankReduction : uint8_t { Sum, Max, Min, Product };
+/// Elements [first, first + count) of all ranks reduced element by element in the order of the ranks, in double;
+/// exact for integers up to 2^53 (a product rounds beyond). NaN in any rank gives NaN.
+///
+/// ranks    equal shapes
+/// returns  one dimension, Float64
+/// errors   Invalid (shapes, range) | Unsupported (types without numbers)
+[[nodiscard]] Result<Tensor> reduce_part(std::span<const Tensor> ranks, RankReduction reduction,
+                                         int64_t first, int64_t count);
+
+}  // namespace assay::reference
