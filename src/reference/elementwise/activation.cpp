@@ -26,6 +26,10 @@ Result<Halves> halves(const TensorView& x, int64_t axis) {
                                    list_text(x.shape.span()) + " has no halves");
   Halves result{.shape = x.shape};
   result.shape[at] /= 2;
+  if (x.element_count() == 0) {
+    result.outer = 0;
+    return result;
+  }
   for (size_t i = 0; i < at; ++i) result.outer *= x.shape[i];
   for (size_t i = at; i < x.shape.size(); ++i) result.half *= result.shape[i];
   return result;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "reference/elementwise/map.hpp"
+#include "reference/movement/views.hpp"
 
 namespace assay::reference {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 template <typename Out, typename F>
 Result<Array<Out>> combine(const TensorView& a, const TensorView& b, F f) {
   ASSAY_TRY(const Dims shape, broadcast_shape(a.shape, b.shape));
+  ASSAY_TRY_STATUS(checked_count(shape));
   ASSAY_TRY(const BroadcastValues left, BroadcastValues::make(a, shape));
   ASSAY_TRY(const BroadcastValues right, BroadcastValues::make(b, shape));
   Array<Out> out(shape);
@@ -35,10 +37,11 @@ Result<Array<Out>> combine(const TensorView& a, const TensorView& b, F f) {
 template <typename F>
 Result<Whole> combine_integers(const TensorView& a, const TensorView& b, F f) {
   ASSAY_TRY(const Dims shape, broadcast_shape(a.shape, b.shape));
-  ASSAY_TRY(const TensorView left, expanded(a, shape));
-  ASSAY_TRY(const TensorView right, expanded(b, shape));
-  ASSAY_TRY(Whole x, whole(left));
-  ASSAY_TRY(const Whole y, whole(right));
+  ASSAY_TRY_STATUS(checked_count(shape));
+  ASSAY_TRY(const Tensor left, broadcast_to(Tensor{a, nullptr}, shape));
+  ASSAY_TRY(const Tensor right, broadcast_to(Tensor{b, nullptr}, shape));
+  ASSAY_TRY(Whole x, whole(left.view));
+  ASSAY_TRY(const Whole y, whole(right.view));
   for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = f(x.values[i], y.values[i]);
   return x;
 }

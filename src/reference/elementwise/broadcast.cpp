@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "reference/movement/views.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::reference {
@@ -25,51 +26,14 @@ bool is_tail(const Dims& part, const Dims& whole) {
 
 }  // namespace
 
-Result<Dims> broadcast_shape(const Dims& a, const Dims& b) {
-  Dims shape;
-  shape.resize(std::max(a.size(), b.size()));
-  for (size_t i = 0; i < shape.size(); ++i) {  // from the last dimension on
-    const int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;
-    const int64_t right = i < b.size() ? b[b.size() - 1 - i] : 1;
-    if (left != right && left != 1 && right != 1)
-      return fail(Errc::Invalid, "shapes " + list_text(a.span()) + " and " + list_text(b.span()) +
-                                     " do not broadcast");
-    shape[shape.size() - 1 - i] = left == 1 ? right : left;
-  }
-  ASSAY_TRY_STATUS(checked_count(shape));
-  return shape;
-}
-
-Result<TensorView> expanded(const TensorView& view, const Dims& shape) {
-  const bool fits = view.shape.size() <= shape.size() && [&] {
-    for (size_t i = 0; i < view.shape.size(); ++i) {
-      const int64_t size = view.shape[view.shape.size() - 1 - i];
-      if (size != 1 && size != shape[shape.size() - 1 - i]) return false;
-    }
-    return true;
-  }();
-  if (!fits)
-    return fail(Errc::Invalid, "shape " + list_text(view.shape.span()) + " does not broadcast to " +
-                                   list_text(shape.span()));
-  TensorView result = view;
-  result.shape = shape;
-  result.strides = Dims();
-  result.strides.resize(shape.size());
-  const size_t added = shape.size() - view.shape.size();
-  for (size_t i = added; i < shape.size(); ++i) {
-    if (view.shape[i - added] != 1) result.strides[i] = view.strides[i - added];
-  }
-  return result;
-}
-
 Result<BroadcastValues> BroadcastValues::make(const TensorView& view, const Dims& shape) {
   if (values_per_element(view.dtype) != 1 || info(view.dtype).kind == DTypeKind::Bits)
     return fail(Errc::Unsupported, std::string(name(view.dtype)) + " has no real values");
-  ASSAY_TRY(TensorView whole, expanded(view, shape));
+  ASSAY_TRY(const Tensor whole, broadcast_to(Tensor{view, nullptr}, shape));
   BroadcastValues values;
   const int64_t count = view.element_count();
   if (!is_tail(view.shape, shape) || count == 0) {
-    values.view_ = std::move(whole);
+    values.view_ = whole.view;
     return values;
   }
   values.view_ = view;

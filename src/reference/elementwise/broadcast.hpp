@@ -10,18 +10,10 @@ namespace assay::reference {
 /// Values that loops over several operands read at a time; a few of these blocks fit in the first cache.
 inline constexpr int64_t kBlock = 2048;
 
-/// The shape that both broadcast to: aligned at the last dimension, sizes equal or 1.
-/// errors  Invalid "shapes [2, 3] and [4] do not broadcast" | TooLarge
-[[nodiscard]] Result<Dims> broadcast_shape(const Dims& a, const Dims& b);
-
-/// `view` under `shape`: dimensions of size 1 and missing ones get stride 0.
-/// errors  Invalid (view's shape does not broadcast to `shape`)
-[[nodiscard]] Result<TensorView> expanded(const TensorView& view, const Dims& shape);
-
 /// Values of a view under a larger shape, in C order of that shape.
 class BroadcastValues {
  public:
-  /// errors  of expanded() | Unsupported (types without real values)
+  /// errors  of broadcast_to() | Unsupported (types without real values)
   [[nodiscard]] static Result<BroadcastValues> make(const TensorView& view, const Dims& shape);
   /// `count` values from `first` on.
   void read(int64_t first, int64_t count, double* out) const;

@@ -43,7 +43,7 @@ TEST(QuantisePerChannel, ScaleOfAnotherLengthIsNamed) {
   const auto values = quantise_per_channel(wide({1, 3}, {1, 2, 3}), scale.view, nullptr);
   ASSERT_FALSE(values);
   EXPECT_EQ(values.error().code, Errc::Invalid);
-  EXPECT_EQ(values.error().message, "shape [2] does not broadcast to [1, 3]");
+  EXPECT_EQ(values.error().message, "[2] does not broadcast to [1, 3]");
 }
 
 TEST(DequantisePerChannel, SubtractsTheOffsetFirstAndStaysInFloat16) {

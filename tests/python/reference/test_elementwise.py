@@ -213,7 +213,7 @@ def test_dynamic_quantisation_to_8_bit_floats(dtype, limit):
 
 
 def test_shapes_that_do_not_fit_are_named():
-    with pytest.raises(assay.FormatError, match=r"shapes \[2, 3\] and \[4\] do not broadcast"):
+    with pytest.raises(assay.FormatError, match=r"\[2, 3\] and \[4\] do not broadcast"):
         reference.add(np.zeros((2, 3)), np.zeros(4))
     with pytest.raises(assay.FormatError, match="no halves"):
         reference.swiglu(np.zeros((2, 3)))
