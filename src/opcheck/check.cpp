@@ -317,8 +317,10 @@ class Checker {
                    list_text(golden.view.shape.span()) + ": compared in element order",
                &row);
     const AtbLimits limits = atb_limits(expectation.accuracy, mine.view.dtype);
-    const MeasureOptions measuring{.atb_error = limits.error,
-                                   .kl_divergence = options_.kl_divergence};
+    const MeasureOptions measuring{
+        .atb_error = limits.error,
+        .kl_divergence = options_.kl_divergence,
+        .kolmogorov_smirnov = expectation.accuracy.precision == Precision::Rand};
     ASSAY_TRY(row.measures, measure(golden.view, mine.view, measuring));
     std::optional<Measures> second;
     if (expectation.second) {

@@ -15,19 +15,9 @@
 namespace assay::report {
 namespace {
 
-constexpr unsigned kReportMode = 0640;
-
 bool exists(const std::string& path) {
   struct stat info{};
   return ::lstat(path.c_str(), &info) == 0;
-}
-
-std::string free_path(const std::string& folder, const std::string& stem,
-                      const std::string& ending) {
-  const std::string base = folder + (folder.ends_with('/') ? "" : "/") + stem;
-  std::string path = base + ending;
-  for (int n = 1; exists(path); ++n) path = base + "_" + std::to_string(n) + ending;
-  return path;
 }
 
 // The workbook of the original keeps the rows that its csv leaves out.
@@ -82,6 +72,14 @@ std::string csv_of_all_sheets(const compare::Comparison& comparison) {
 }
 
 }  // namespace
+
+std::string free_path(const std::string& folder, const std::string& stem,
+                      const std::string& ending) {
+  const std::string base = folder + (folder.ends_with('/') ? "" : "/") + stem;
+  std::string path = base + ending;
+  for (int n = 1; exists(path); ++n) path = base + "_" + std::to_string(n) + ending;
+  return path;
+}
 
 std::string utc_timestamp() {
   const std::time_t now = std::time(nullptr);

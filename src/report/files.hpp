@@ -18,6 +18,12 @@ struct FileOptions {
   bool summary = true;  // a last sheet of the workbook with coverage and the worst rows
 };
 
+/// Permission bits of report files.
+inline constexpr unsigned kReportMode = 0640;
+/// folder/stem + ending, or with "_1", "_2" ... before the ending when that is taken.
+[[nodiscard]] std::string free_path(const std::string& folder, const std::string& stem,
+                                    const std::string& ending);
+
 /// `%Y%m%d%H%M%S` of now, in UTC.
 [[nodiscard]] std::string utc_timestamp();
 

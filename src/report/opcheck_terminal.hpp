@@ -19,4 +19,7 @@ struct OpcheckTerminalOptions {
 [[nodiscard]] std::string opcheck_terminal_report(const opcheck::Report& report,
                                                   const OpcheckTerminalOptions& options);
 
+/// "right: all 27 operations", "wrong: 2 of 27 operations FAILED, ...; first 0_1 LinearOperation".
+[[nodiscard]] std::string opcheck_verdict(const opcheck::Report& report);
+
 }  // namespace assay::report

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "report/terminal_text.hpp"
 
 namespace assay::report {
 namespace {
@@ -16,45 +17,6 @@ using compare::Outcome;
 using compare::Row;
 
 constexpr size_t kNumberWidth = 10;
-
-// Names come from files: control characters, which could move the cursor, become '?'.
-std::string printable(std::string_view text) {
-  std::string clean(text);
-  std::replace_if(
-      clean.begin(), clean.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return clean;
-}
-
-std::string pad_right(std::string text, size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
-}
-std::string pad_left(const std::string& text, size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
-
-// Four digits: enough to see which row is worse, short enough for 60 columns.
-std::string short_number(double value) {
-  if (std::isnan(value)) return "-";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", value);
-  return text;
-}
-
-// A cosine is near 1, so its distance from 1 is what must be seen.
-std::string cosine_number(double value) {
-  if (std::isnan(value)) return "-";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.7f", value);
-  return text;
-}
-
-std::string paint(std::string text, const char* code, bool colour) {
-  return colour ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
-}
-constexpr const char* kRed = "31";
-constexpr const char* kGreen = "32";
-constexpr const char* kBold = "1";
 
 std::string_view layout_name(std::string_view layout) {
   if (layout == "torch-tree") return "PyTorch dump";
@@ -186,15 +148,6 @@ void append_worst_rows(const Comparison& comparison, const TerminalOptions& opti
 }
 
 }  // namespace
-
-std::string shorten(std::string_view text, size_t width) {
-  if (text.size() <= width) return std::string(text);
-  if (width <= 3) return std::string(text.substr(text.size() - width));
-  size_t start = text.size() - (width - 3);
-  // Never begin inside a UTF-8 character.
-  while (start < text.size() && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) ++start;
-  return "..." + std::string(text.substr(start));
-}
 
 std::string verdict(const Comparison& comparison) {
   const Comparison::Counts counts = comparison.counts();

@@ -25,8 +25,4 @@ struct TerminalOptions {
 [[nodiscard]] std::string pair_report(const compare::Comparison& comparison,
                                       const TerminalOptions& options);
 
-/// "model.layers.5.input_layernorm" in 20 columns: "...5.input_layernorm"; the end of a name tells
-/// most.
-[[nodiscard]] std::string shorten(std::string_view text, size_t width);
-
 }  // namespace assay::report

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "report/table.hpp"
+#include "report/terminal_text.hpp"
 
 namespace assay::report {
 namespace {

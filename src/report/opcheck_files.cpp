@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/opcheck_files.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "base/atomic_file.hpp"
+#include "base/file_descriptor.hpp"
+#include "report/files.hpp"
+#include "report/opcheck_html.hpp"
+#include "report/xlsx.hpp"
+
+namespace assay::report {
+namespace {
+
+constexpr std::string_view kSheet = "opcheck_result";
+
+/// A file that grows by whole cases under the name it will have, followed by ".tmp".
+class LiveFile {
+ public:
+  static Result<LiveFile> create(const std::string& final_path, std::string format) {
+    LiveFile file;
+    file.final_path_ = final_path;
+    file.path_ = final_path + ".tmp";
+    file.format_ = std::move(format);
+    file.fd_ = above_standard_streams(
+        ::open(file.path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReportMode));
+    if (file.fd_ < 0) return fail(errno_error(errno, "create", file.path_));
+    return file;
+  }
+  LiveFile(LiveFile&& other) noexcept { *this = std::move(other); }
+  LiveFile& operator=(LiveFile&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(path_, other.path_);
+    std::swap(final_path_, other.final_path_);
+    std::swap(format_, other.format_);
+    std::swap(empty_, other.empty_);
+    return *this;
+  }
+  LiveFile(const LiveFile&) = delete;
+  LiveFile& operator=(const LiveFile&) = delete;
+  ~LiveFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  [[nodiscard]] const std::string& format() const { return format_; }
+  [[nodiscard]] const std::string& final_path() const { return final_path_; }
+
+  /// One write(2) a case.
+  Status append(const Table& rows) {
+    std::string text;
+    if (format_ == "jsonl") {
+      text = jsonl_text(rows);
+    } else {
+      text = csv_text(rows, true);
+      if (!empty_) text.erase(0, text.find('\n') + 1);  // columns have no line feed in their names
+    }
+    empty_ = false;
+    return write_all(fd_, as_bytes(text), path_);
+  }
+
+  Status keep() {
+    const int fd = std::exchange(fd_, -1);
+    if (::close(fd) != 0) return fail(errno_error(errno, "close", path_));
+    if (::rename(path_.c_str(), final_path_.c_str()) != 0)
+      return fail(errno_error(errno, "rename into place", path_));
+    return {};
+  }
+
+  void drop() {
+    ::close(std::exchange(fd_, -1));
+    ::unlink(path_.c_str());
+  }
+
+ private:
+  LiveFile() = default;
+  int fd_ = -1;
+  std::string path_;
+  std::string final_path_;
+  std::string format_;
+  bool empty_ = true;
+};
+
+Table table_of(std::string_view sheet, const OpcheckTableOptions& options) {
+  Table table;
+  table.name = std::string(sheet);
+  table.columns = opcheck_columns(options);
+  return table;
+}
+
+void append_case(const opcheck::CaseResult& result, const OpcheckTableOptions& options,
+                 Table* table) {
+  std::vector<std::vector<Cell>> rows = opcheck_rows(result, options);
+  std::move(rows.begin(), rows.end(), std::back_inserter(table->rows));
+}
+
+Result<std::string> workbook(const opcheck::Report& report, const OpcheckTableOptions& options) {
+  Table listed = table_of(kSheet, options);
+  Table failed = table_of("addition_failed_cases", options);
+  for (const opcheck::CaseResult& result : report.cases)
+    append_case(result, options, result.description.in_table ? &listed : &failed);
+  std::vector<Table> tables;
+  if (!listed.rows.empty()) tables.push_back(std::move(listed));
+  if (!failed.rows.empty()) tables.push_back(std::move(failed));
+  tables.push_back(build_opcheck_summary(report));
+  return xlsx_bytes(tables);
+}
+
+bool is_live(const std::string& format) { return format == "csv" || format == "jsonl"; }
+
+/// A name that neither a report nor one that is being written has.
+std::string free_live_path(const std::string& folder, const std::string& stem,
+                           const std::string& ending) {
+  std::string path = free_path(folder, stem, ending);
+  for (int n = 1; ::access((path + ".tmp").c_str(), F_OK) == 0; ++n)
+    path = free_path(folder, stem + "_" + std::to_string(n), ending);
+  return path;
+}
+
+}  // namespace
+
+std::string opcheck_timestamp() {
+  std::string text = utc_timestamp();
+  text.insert(8, "_");
+  return text;
+}
+
+struct OpcheckWriter::State {
+  OpcheckFileOptions files;
+  OpcheckTableOptions table;
+  std::vector<LiveFile> live;
+  bool spare = false;  // the only live file was not asked for and goes when the others are written
+  size_t added = 0;    // cases in the live files
+
+  [[nodiscard]] std::string stem() const { return "opcheck_result_" + files.timestamp; }
+
+  Status create(const std::string& format) {
+    ASSAY_TRY(LiveFile file,
+              LiveFile::create(free_live_path(files.folder, stem(), "." + format), format));
+    live.push_back(std::move(file));
+    return {};
+  }
+
+  Status add(const opcheck::CaseResult& result) {
+    Table rows = table_of(kSheet, table);
+    append_case(result, table, &rows);
+    for (LiveFile& file : live) ASSAY_TRY_STATUS(file.append(rows));
+    ++added;
+    return {};
+  }
+
+  Result<std::string> write_whole(const std::string& format, const opcheck::Report& report) {
+    std::string content;
+    if (format == "xlsx") {
+      ASSAY_TRY(content, workbook(report, table));
+    } else {
+      content = opcheck_html(report);
+    }
+    const std::string path = free_path(files.folder, stem(), "." + format);
+    ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kReportMode));
+    return path;
+  }
+};
+
+OpcheckWriter::OpcheckWriter() : state_(std::make_unique<State>()) {}
+OpcheckWriter::OpcheckWriter(OpcheckWriter&&) noexcept = default;
+OpcheckWriter& OpcheckWriter::operator=(OpcheckWriter&&) noexcept = default;
+OpcheckWriter::~OpcheckWriter() = default;
+
+Result<OpcheckWriter> OpcheckWriter::open(const OpcheckFileOptions& files,
+                                          const OpcheckTableOptions& table) {
+  for (const std::string& format : files.formats) {
+    if (!is_live(format) && format != "xlsx" && format != "html")
+      return fail(Errc::Usage, "a report cannot be written as '" + format + "'");
+  }
+  ASSAY_TRY_STATUS(make_directories(files.folder, 0750));
+  OpcheckWriter writer;
+  State& state = *writer.state_;
+  state.files = files;
+  state.table = table;
+  for (const std::string& format : files.formats) {
+    if (is_live(format)) ASSAY_TRY_STATUS(state.create(format));
+  }
+  state.spare = state.live.empty();
+  if (state.spare) ASSAY_TRY_STATUS(state.create("jsonl"));
+  return writer;
+}
+
+Status OpcheckWriter::add(const opcheck::CaseResult& result) { return state_->add(result); }
+
+Result<std::vector<std::string>> OpcheckWriter::finish(const opcheck::Report& report) {
+  State& state = *state_;
+  if (report.cases.empty()) {
+    for (LiveFile& file : state.live) file.drop();
+    return std::vector<std::string>{};
+  }
+  // What an interrupted run finished out of order.
+  while (state.added < report.cases.size()) ASSAY_TRY_STATUS(state.add(report.cases[state.added]));
+  std::vector<std::string> paths;
+  for (const std::string& format : state.files.formats) {
+    if (!is_live(format)) {
+      ASSAY_TRY(std::string path, state.write_whole(format, report));
+      paths.push_back(std::move(path));
+      continue;
+    }
+    const auto file = std::find_if(state.live.begin(), state.live.end(),
+                                   [&](const LiveFile& one) { return one.format() == format; });
+    ASSAY_TRY_STATUS(file->keep());
+    paths.push_back(file->final_path());
+  }
+  if (state.spare) state.live.front().drop();
+  return paths;
+}
+
+}  // namespace assay::report
