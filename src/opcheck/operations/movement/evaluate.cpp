@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opcheck/operations/movement/evaluate.hpp"
+
+namespace assay::opcheck::movement {
+
+Result<std::vector<Tensor>> read_inputs(const Case& one,
+                                        std::initializer_list<std::string_view> names) {
+  const size_t count = one.operands->input_count();
+  if (count != names.size()) {
+    std::string list;
+    for (const std::string_view name : names) list.append(list.empty() ? "" : ", ").append(name);
+    return fail(Errc::Invalid, std::string(one.op_type) + " takes " + list + "; the dump has " +
+                                   std::to_string(count) + (count == 1 ? " input" : " inputs"));
+  }
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < count; ++i) {
+    ASSAY_TRY(Tensor input, one.operands->input(i));
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+Result<std::vector<int64_t>> integers_of(const Tensor& tensor, std::string_view what) {
+  Result<reference::Whole> values = reference::whole(tensor.view);
+  if (!values) {
+    values.error().message = std::string(what) + ": " + values.error().message;
+    return fail(std::move(values).error());
+  }
+  return std::vector<int64_t>(values->values.begin(), values->values.end());
+}
+
+Result<Expectation> expect_in_place(const Case& one, InPlace place) {
+  const Operands& operands = *one.operands;
+  const bool is_listed = operands.has_output(place.output);
+  Expectation expected{.index = is_listed ? place.output : place.input,
+                       .in_place = !is_listed,
+                       .accuracy = place.accuracy};
+  if (operands.has_before()) {
+    ASSAY_TRY(Tensor before, operands.input(place.input));
+    expected.candidates.push_back(
+        candidate({}, [before, write = std::move(place.write)] { return write(before); }));
+    return expected;
+  }
+  ASSAY_TRY(const Tensor after,
+            is_listed ? operands.output(place.output) : operands.input_after(place.input));
+  ASSAY_TRY(expected.mine, place.pick(after));
+  expected.candidates.push_back(candidate({}, std::move(place.written)));
+  expected.partial = true;
+  expected.note = "written part only";
+  return expected;
+}
+
+}  // namespace assay::opcheck::movement
