@@ -4,33 +4,13 @@
 //
 // Letters for dims: T tokens, H query heads, G key/value heads, D head size, K and N sides of a weight.
 #pragma once
-#include <optional>
-#include <string_view>
-
+#include "faults.h"
 #include "tensor.h"
 
 namespace atb_host {
 
-/// A defect that can be planted in one layer, for trying out tools that look for the first wrong operation.
-enum class Fault {
-  kNone,
-  kWrongEpsilon,      // RmsNorm adds 1e-4 instead of its parameter
-  kDroppedScale,      // attention forgets to divide by sqrt(head size)
-  kRopeOffByOne,      // the rotary angles of the next position
-  kMissingMaskRow,    // prefill: the first token sees the whole prompt
-  kSwappedHeads,      // the results of heads 0 and 1 change places
-  kAccumulateBf16,    // matrix products are summed in bf16
-  kTruncateRounding,  // matrix products are rounded towards zero
-  kOneElement,        // one element of a matrix product is off by a half
-  kStaleCache,        // decode: the newest key is not yet in the cache
-  kOverflow,          // products of the MLP are so large that float16 and bf16 hold infinity
-};
-
-/// "wrong_epsilon" ...; nothing for an unknown name.
-std::optional<Fault> fault_from_name(std::string_view name);
-
 /// Rows of `table` [rows, width]; `indices` int64 [T]; output [T, width].
-void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& output);
+void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& output, Fault fault);
 
 /// x * gamma / sqrt(mean(x^2) + epsilon) over the last dimension.
 void rms_norm(const Tensor& x, const Tensor& gamma, float epsilon, const Tensor& output,
@@ -42,21 +22,21 @@ void matmul_transposed(const Tensor& x, const Tensor& weight, const Tensor& outp
 /// The same with int8 weights: each row of x is rounded to int8 with a scale of its own (the largest value becomes 127),
 /// products of int8 are summed exactly, and the sum is multiplied by both scales. weight [N, K], scales float [N].
 void matmul_quantised(const Tensor& x, const Tensor& weight, const Tensor& scales,
-                      const Tensor& output);
+                      const Tensor& output, Fault fault);
 
 /// Same dims, or `b` is one row that is added to each row of `a`.
-void add(const Tensor& a, const Tensor& b, const Tensor& output);
+void add(const Tensor& a, const Tensor& b, const Tensor& output, Fault fault);
 void multiply(const Tensor& a, const Tensor& b, const Tensor& output, Fault fault);
 
 /// x / (1 + exp(-x)).
-void swish(const Tensor& x, const Tensor& output);
+void swish(const Tensor& x, const Tensor& output, Fault fault);
 
 /// Rotates each head's halves (u, v) to (u cos - v sin, v cos + u sin); x [T, heads * D], cos and sin [T, D].
 void rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& output,
             Fault fault);
 
 /// Copies row t of `tokens` [T, G, D] to cache [blocks, block size, G, D] at slots[t] = block * block size + offset.
-void write_cache(const Tensor& tokens, const Tensor& slots, const Tensor& cache);
+void write_cache(const Tensor& tokens, const Tensor& slots, const Tensor& cache, Fault fault);
 
 struct AttentionShape {
   int64_t heads = 0;
@@ -76,7 +56,7 @@ void attend_cache(const AttentionShape& shape, const Tensor& q, const Tensor& ke
                   const Tensor& output, Fault fault);
 
 /// Columns of x [T, sum of widths] as outputs [T, width], from the left.
-void split_columns(const Tensor& x, const std::vector<Tensor>& outputs);
+void split_columns(const Tensor& x, const std::vector<Tensor>& outputs, Fault fault);
 
 /// The largest value of each row and its position; the first one of equals.
 void top_one(const Tensor& x, const Tensor& values, const Tensor& positions);

@@ -40,12 +40,16 @@ constexpr const char* kUsage = R"(usage: atb_host [options]
   --device N       device id in paths (0)      --threads N     contexts at the same time (1)
   --atb V          8.0, 8.3 (default) or 9.1: which release to play
   --async          set up on one thread, execute on another, as with ATB_OPERATION_EXECUTE_ASYNC=1
-  --fault NAME     wrong_epsilon dropped_scale rope_off_by_one missing_mask_row swapped_heads accumulate_bf16
-                   truncate_rounding one_element stale_cache overflow; --fault-layer N (the middle)
+  --fault NAME     one of those below, in one operation; --fault-layer N: of that layer (the middle)
   --overflow       as --fault overflow
   --exit HOW       normal, _exit, kill, abort, or fork: a child continues after the first prompt
   --host-time      milliseconds a step, and what was offered to the probe, on stderr
+faults:
 )";
+
+void print_usage(std::FILE* file) {
+  std::fprintf(file, "%s%s\n", kUsage, fault_names(2, 100).c_str());
+}
 
 struct Options {
   ModelConfig model;
@@ -63,7 +67,8 @@ struct Options {
 };
 
 [[noreturn]] void refuse(const std::string& why) {
-  std::fprintf(stderr, "atb_host: %s\n%s", why.c_str(), kUsage);
+  std::fprintf(stderr, "atb_host: %s\n", why.c_str());
+  print_usage(stderr);
   std::exit(2);
 }
 
@@ -114,6 +119,24 @@ void parse_text(std::string_view option, std::string_view text, Options& options
   }
 }
 
+// What the fault's operation needs to be in the model; null: nothing more.
+const char* missing_for_fault(const ModelConfig& model) {
+  switch (place_of(model.fault)) {
+    case FaultPlace::kQueryProduct:
+      return model.qkv_bias && !model.quantised ? nullptr : "a bias, and no --quant";
+    case FaultPlace::kQkvSplit:
+      return model.packed ? nullptr : "--packed";
+    case FaultPlace::kDownProduct:
+      return model.quantised ? "float products, no --quant" : nullptr;
+    case FaultPlace::kDownQuantised:
+      return model.quantised ? nullptr : "--quant";
+    case FaultPlace::kDownSum:
+      return model.ranks > 1 ? nullptr : "--ranks";
+    default:
+      return nullptr;
+  }
+}
+
 // What only together makes no sense.
 void check(const Options& options) {
   const ModelConfig& model = options.model;
@@ -126,10 +149,8 @@ void check(const Options& options) {
   if (model.ranks > 1 && (options.threads > 1 || options.exit == "fork")) {
     refuse("--ranks needs --threads 1 and no --exit fork");
   }
-  const bool in_product = model.fault == Fault::kAccumulateBf16 ||
-                          model.fault == Fault::kTruncateRounding ||
-                          model.fault == Fault::kOneElement;
-  if (model.quantised && in_product) refuse("--quant: this fault is one of float products");
+  if (const char* needed = missing_for_fault(model))
+    refuse(std::string("--fault: this one needs ") + needed);
   if (options.warmup != "none" && options.steps == 0) {
     refuse("--warmup needs --steps 1: its prompt is as long as prompt and steps together");
   }
@@ -157,7 +178,7 @@ Options parse(int count, char** arguments) {
   for (int i = 1; i < count; ++i) {
     const std::string_view option = arguments[i];
     if (option == "--help" || option == "-h") {
-      std::fputs(kUsage, stdout);
+      print_usage(stdout);
       std::exit(0);
     }
     if (option == "--overflow") {

@@ -60,19 +60,12 @@ GraphOperation::Reshape split_heads(int64_t heads) {
 }
 Dims join_heads(const Dims& dims) { return {dims[0], dims[1] * dims[2]}; }
 
-Fault only(Fault fault, std::initializer_list<Fault> known) {
-  for (const Fault each : known) {
-    if (fault == each) return fault;
-  }
-  return Fault::kNone;
-}
-
 void add_linear(GraphOperation& graph, const ModelConfig& config, const std::string& stem,
                 const std::string& input, const std::string& output, Fault fault,
                 std::vector<GraphOperation::Reshape> reshapes = {}) {
   const std::vector<std::string> names = linear_names(config, stem);
   const bool bias = names.size() > 1 && names[1] == stem + "_bias";
-  auto operation = config.quantised ? make_linear_quant(bias) : make_linear(bias, fault);
+  auto operation = config.quantised ? make_linear_quant(bias, fault) : make_linear(bias, fault);
   graph.add(std::move(operation), joined({input}, {names}), {output}, std::move(reshapes));
 }
 
@@ -80,12 +73,14 @@ void add_linear(GraphOperation& graph, const ModelConfig& config, const std::str
 void add_row_parallel(GraphOperation& graph, const ModelConfig& config, const std::string& stem,
                       const std::string& input, const std::string& output, Fault fault,
                       std::vector<GraphOperation::Reshape> reshapes = {}) {
-  if (config.ranks == 1) {
-    add_linear(graph, config, stem, input, output, fault, std::move(reshapes));
-    return;
-  }
-  add_linear(graph, config, stem, input, "partial", fault, std::move(reshapes));
-  graph.add(make_all_reduce(config.rank, config.ranks, config.peers), {"partial"}, {output});
+  const FaultPlace product =
+      config.quantised ? FaultPlace::kDownQuantised : FaultPlace::kDownProduct;
+  const std::string partial = config.ranks == 1 ? output : "partial";
+  add_linear(graph, config, stem, input, partial, fault_at(product, fault), std::move(reshapes));
+  if (config.ranks == 1) return;
+  graph.add(make_all_reduce(config.rank, config.ranks, config.peers,
+                            fault_at(FaultPlace::kDownSum, fault)),
+            {partial}, {output});
 }
 
 // The nodes from the cache to the output projection.
@@ -96,10 +91,10 @@ void add_attention_core(GraphOperation& graph, const ModelConfig& config, Phase 
                              .kv_heads = kv_heads,
                              .scale = 1.0F / std::sqrt(static_cast<float>(config.head_size()))};
   // In place: the outputs are the caches that came in.
-  graph.add(make_reshape_and_cache(), {"k_rotated", "v", "key_cache", "value_cache", "slots"},
-            {"key_cache", "value_cache"}, {split_heads(kv_heads), split_heads(kv_heads)});
-  const Fault attention_fault = only(fault, {Fault::kDroppedScale, Fault::kMissingMaskRow,
-                                             Fault::kSwappedHeads, Fault::kStaleCache});
+  graph.add(make_reshape_and_cache(fault_at(FaultPlace::kCacheWrite, fault)),
+            {"k_rotated", "v", "key_cache", "value_cache", "slots"}, {"key_cache", "value_cache"},
+            {split_heads(kv_heads), split_heads(kv_heads)});
+  const Fault attention_fault = fault_at(FaultPlace::kAttention, fault);
   if (phase == Phase::kPrefill) {
     graph.add(make_self_attention(shape, attention_fault),
               {"q_rotated", "k_rotated", "v", "mask", "seq_len"}, {"attended"});
@@ -121,21 +116,12 @@ std::unique_ptr<Operation> make_attention(const ModelConfig& config, Phase phase
       "Attention", joined({"x"}, {attention_weight_names(config), step_names(phase), kCaches}),
       std::vector<std::string>{"y"});
   for (const std::string& stem : projections(config)) {
-    add_linear(*graph, config, stem, "x", stem, Fault::kNone);
+    const Fault here = stem == "q" ? fault_at(FaultPlace::kQueryProduct, fault) : Fault::kNone;
+    add_linear(*graph, config, stem, "x", stem, here);
   }
-  graph->add(make_rope(only(fault, {Fault::kRopeOffByOne})), kRopeIn, kRopeOut);
+  graph->add(make_rope(fault_at(FaultPlace::kRope, fault)), kRopeIn, kRopeOut);
   add_attention_core(*graph, config, phase, fault);
   return graph;
-}
-
-constexpr Fault kMatmulFaults[] = {Fault::kAccumulateBf16, Fault::kTruncateRounding,
-                                   Fault::kOneElement};
-
-Fault matmul_fault(Fault fault) {
-  return std::find(std::begin(kMatmulFaults), std::end(kMatmulFaults), fault) !=
-                 std::end(kMatmulFaults)
-             ? fault
-             : Fault::kNone;
 }
 
 std::unique_ptr<Operation> make_mlp(const ModelConfig& config, Fault fault) {
@@ -143,10 +129,10 @@ std::unique_ptr<Operation> make_mlp(const ModelConfig& config, Fault fault) {
                                                 std::vector<std::string>{"y"});
   add_linear(*graph, config, "gate", "x", "gate", Fault::kNone);
   add_linear(*graph, config, "up", "x", "up", Fault::kNone);
-  graph->add(make_swish(), {"gate"}, {"activated"});
-  graph->add(make_elewise(Elewise::kMul, only(fault, {Fault::kOverflow})), {"activated", "up"},
+  graph->add(make_swish(fault_at(FaultPlace::kActivation, fault)), {"gate"}, {"activated"});
+  graph->add(make_elewise(Elewise::kMul, fault_at(FaultPlace::kGate, fault)), {"activated", "up"},
              {"gated"});
-  add_row_parallel(*graph, config, "down", "gated", "y", matmul_fault(fault));
+  add_row_parallel(*graph, config, "down", "gated", "y", fault);
   return graph;
 }
 
@@ -159,12 +145,13 @@ std::unique_ptr<GraphOperation> make_layer_graph(const ModelConfig& config, Phas
 
 std::unique_ptr<Operation> make_layer(const ModelConfig& config, Phase phase, Fault fault) {
   auto graph = make_layer_graph(config, phase);
-  graph->add(make_rms_norm(kEpsilon, only(fault, {Fault::kWrongEpsilon})), {"hidden", "input_norm"},
-             {"normed"});
+  graph->add(make_rms_norm(kEpsilon, fault_at(FaultPlace::kInputNorm, fault)),
+             {"hidden", "input_norm"}, {"normed"});
   graph->add(make_attention(config, phase, fault),
              joined({"normed"}, {attention_weight_names(config), step_names(phase), kCaches}),
              {"attention"});
-  graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"hidden", "attention"}, {"residual"});
+  graph->add(make_elewise(Elewise::kAdd, fault_at(FaultPlace::kResidual, fault)),
+             {"hidden", "attention"}, {"residual"});
   graph->add(make_rms_norm(kEpsilon, Fault::kNone), {"residual", "post_norm"}, {"normed_again"});
   graph->add(make_mlp(config, fault), joined({"normed_again"}, {mlp_weight_names(config)}),
              {"mlp"});
@@ -177,23 +164,26 @@ std::unique_ptr<Operation> make_packed_projection(const ModelConfig& config, Fau
   auto norm_linear = std::make_unique<GraphOperation>(
       "NormLinear", joined({"x", "norm"}, {linear_names(config, "qkv")}),
       std::vector<std::string>{"qkv"});
-  norm_linear->add(make_rms_norm(kEpsilon, only(fault, {Fault::kWrongEpsilon})), {"x", "norm"},
+  norm_linear->add(make_rms_norm(kEpsilon, fault_at(FaultPlace::kInputNorm, fault)), {"x", "norm"},
                    {"normed"});
-  add_linear(*norm_linear, config, "qkv", "normed", "qkv", Fault::kNone);
+  add_linear(*norm_linear, config, "qkv", "normed", "qkv",
+             fault_at(FaultPlace::kQueryProduct, fault));
   const int64_t query_width = config.heads_here() * config.head_size();
   const int64_t key_width = config.kv_heads_here() * config.head_size();
   auto graph = std::make_unique<GraphOperation>(
       "QKVLinearSplitPack", joined({"x", "norm"}, {linear_names(config, "qkv")}),
       std::vector<std::string>{"q", "k", "v"});
   graph->add(std::move(norm_linear), joined({"x", "norm"}, {linear_names(config, "qkv")}), {"qkv"});
-  graph->add(make_split({query_width, key_width, key_width}), {"qkv"}, {"q", "k", "v"});
+  graph->add(
+      make_split({query_width, key_width, key_width}, fault_at(FaultPlace::kQkvSplit, fault)),
+      {"qkv"}, {"q", "k", "v"});
   return graph;
 }
 
 std::unique_ptr<Operation> make_packed_attention(const ModelConfig& config, Phase phase,
                                                  Fault fault) {
   auto rotary = std::make_unique<GraphOperation>("RotaryPositionEmbedding", kRopeIn, kRopeOut);
-  rotary->add(make_rope(only(fault, {Fault::kRopeOffByOne})), kRopeIn, kRopeOut);
+  rotary->add(make_rope(fault_at(FaultPlace::kRope, fault)), kRopeIn, kRopeOut);
   auto graph = std::make_unique<GraphOperation>(
       "Attention",
       joined({"x", "input_norm"}, {attention_weight_names(config), step_names(phase), kCaches}),
@@ -211,11 +201,11 @@ std::unique_ptr<Operation> make_packed_mlp(const ModelConfig& config, Fault faul
       "Mlp", joined({"x", "post_norm"}, {mlp_weight_names(config)}), std::vector<std::string>{"y"});
   graph->add(make_rms_norm(kEpsilon, Fault::kNone), {"x", "post_norm"}, {"normed"});
   add_linear(*graph, config, "gate_up", "normed", "gate_up", Fault::kNone);
-  graph->add(make_split({width, width}), {"gate_up"}, {"gate", "up"});
-  graph->add(make_swish(), {"gate"}, {"activated"});
-  graph->add(make_elewise(Elewise::kMul, only(fault, {Fault::kOverflow})), {"activated", "up"},
+  graph->add(make_split({width, width}, Fault::kNone), {"gate_up"}, {"gate", "up"});
+  graph->add(make_swish(fault_at(FaultPlace::kActivation, fault)), {"gate"}, {"activated"});
+  graph->add(make_elewise(Elewise::kMul, fault_at(FaultPlace::kGate, fault)), {"activated", "up"},
              {"gated"});
-  add_row_parallel(*graph, config, "down", "gated", "y", matmul_fault(fault));
+  add_row_parallel(*graph, config, "down", "gated", "y", fault);
   return graph;
 }
 
@@ -226,18 +216,19 @@ std::unique_ptr<Operation> make_packed_layer(const ModelConfig& config, Phase ph
              joined({"hidden", "input_norm"},
                     {attention_weight_names(config), step_names(phase), kCaches}),
              {"attention"});
-  graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"hidden", "attention"}, {"residual"});
+  graph->add(make_elewise(Elewise::kAdd, fault_at(FaultPlace::kResidual, fault)),
+             {"hidden", "attention"}, {"residual"});
   graph->add(make_packed_mlp(config, fault),
              joined({"residual", "post_norm"}, {mlp_weight_names(config)}), {"mlp"});
   graph->add(make_elewise(Elewise::kAdd, Fault::kNone), {"residual", "mlp"}, {"output"});
   return graph;
 }
 
-std::unique_ptr<Operation> make_word_embedding() {
+std::unique_ptr<Operation> make_word_embedding(Fault fault) {
   auto graph =
       std::make_unique<GraphOperation>("WordEmbedding", std::vector<std::string>{"table", "ids"},
                                        std::vector<std::string>{"hidden"});
-  graph->add(make_gather(), {"table", "ids"}, {"hidden"});
+  graph->add(make_gather(fault_at(FaultPlace::kEmbedding, fault)), {"table", "ids"}, {"hidden"});
   return graph;
 }
 
@@ -245,8 +236,8 @@ std::unique_ptr<Operation> make_positional_embedding() {
   auto graph = std::make_unique<GraphOperation>(
       "PositionalEmbedding", std::vector<std::string>{"cos_table", "sin_table", "positions"},
       std::vector<std::string>{"cos", "sin"});
-  graph->add(make_gather(), {"cos_table", "positions"}, {"cos"});
-  graph->add(make_gather(), {"sin_table", "positions"}, {"sin"});
+  graph->add(make_gather(Fault::kNone), {"cos_table", "positions"}, {"cos"});
+  graph->add(make_gather(Fault::kNone), {"sin_table", "positions"}, {"sin"});
   return graph;
 }
 
@@ -389,7 +380,7 @@ Model::Model(const ModelConfig& config, Phase phase, const std::vector<Tensor>& 
   };
 
   Place hidden = new_internal();
-  push(make_word_embedding(), {next_weight(), input(0)}, {hidden});
+  push(make_word_embedding(config.fault), {next_weight(), input(0)}, {hidden});
   const Place cos = new_internal();
   const Place sin = new_internal();
   push(make_positional_embedding(), {input(2), input(3), input(1)}, {cos, sin});

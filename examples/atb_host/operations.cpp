@@ -59,7 +59,7 @@ int32_t dim(const Tensor& tensor, size_t index) {
 
 }  // namespace
 
-std::unique_ptr<KernelOperation> make_gather() {
+std::unique_ptr<KernelOperation> make_gather(Fault fault) {
   return make({.type = "GatherOperation",
                .in = {"x", "indices"},
                .out = {"output"},
@@ -67,7 +67,7 @@ std::unique_ptr<KernelOperation> make_gather() {
                .infer = [](const Descs& in) -> Descs {
                  return {{in[0].dtype, {in[1].dims[0], in[0].dims[1]}}};
                },
-               .kernels = [](const VariantPack& pack) -> std::vector<Kernel> {
+               .kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
                  return {{.name = "Gather16I64Kernel",
                           .operation = "GatherOperation",
                           .param = R"({"axis":[0],"batchDims":0})",
@@ -75,7 +75,7 @@ std::unique_ptr<KernelOperation> make_gather() {
                           .in = pack.in,
                           .out = pack.out,
                           .in_views = {},
-                          .run = [pack] { gather_rows(pack.in[0], pack.in[1], pack.out[0]); }}};
+                          .run = [=] { gather_rows(pack.in[0], pack.in[1], pack.out[0], fault); }}};
                }});
 }
 
@@ -128,7 +128,7 @@ std::unique_ptr<KernelOperation> make_linear(bool has_bias, Fault fault) {
            .out = {pack.out[0]},
            // The kernel works on two-dimensional tensors; the bias is viewed as one row.
            .in_views = {product.desc.dims, {1, pack.in[2].desc.dims[0]}},
-           .run = [=] { add(product, pack.in[2], pack.out[0]); }});
+           .run = [=] { add(product, pack.in[2], pack.out[0], fault); }});
     }
     return result;
   };
@@ -148,7 +148,7 @@ std::unique_ptr<KernelOperation> make_linear(bool has_bias, Fault fault) {
                .kernels = kernels});
 }
 
-std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias) {
+std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias, Fault fault) {
   const auto kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
     const Tensor& scales = pack.in.back();
     const Tensor product = has_bias ? make_tensor(pack.out[0].desc) : pack.out[0];
@@ -161,7 +161,7 @@ std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias) {
          .in = {pack.in[0], pack.in[1], scales},
          .out = {product},
          .in_views = {},
-         .run = [=] { matmul_quantised(pack.in[0], pack.in[1], pack.in.back(), product); }});
+         .run = [=] { matmul_quantised(pack.in[0], pack.in[1], pack.in.back(), product, fault); }});
     if (has_bias) {
       result.push_back({.name = kernel_name("Add", product),
                         .operation = "ElewiseOperation",
@@ -170,7 +170,7 @@ std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias) {
                         .in = {product, pack.in[2]},
                         .out = {pack.out[0]},
                         .in_views = {product.desc.dims, {1, pack.in[2].desc.dims[0]}},
-                        .run = [=] { add(product, pack.in[2], pack.out[0]); }});
+                        .run = [=] { add(product, pack.in[2], pack.out[0], Fault::kNone); }});
     }
     return result;
   };
@@ -188,8 +188,8 @@ std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias) {
        .kernels = kernels});
 }
 
-std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths) {
-  const auto kernels = [](const VariantPack& pack) -> std::vector<Kernel> {
+std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths, Fault fault) {
+  const auto kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
     return {{.name = "SplitF16Output" + std::to_string(pack.out.size()) + "Kernel",
              .operation = "SplitOperation",
              .param = R"({"splitDim":1})",
@@ -197,7 +197,7 @@ std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths) {
              .in = pack.in,
              .out = pack.out,
              .in_views = {},
-             .run = [pack] { split_columns(pack.in[0], pack.out); }}};
+             .run = [=] { split_columns(pack.in[0], pack.out, fault); }}};
   };
   Names outs;
   for (size_t i = 0; i < widths.size(); ++i) outs.push_back("output" + std::to_string(i + 1));
@@ -217,11 +217,12 @@ std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths) {
                .kernels = kernels});
 }
 
-std::unique_ptr<KernelOperation> make_all_reduce(int64_t rank, int64_t ranks, Peers* peers) {
+std::unique_ptr<KernelOperation> make_all_reduce(int64_t rank, int64_t ranks, Peers* peers,
+                                                 Fault fault) {
   const auto kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
     const auto run = [=] {
       std::vector<float> values = load(pack.in[0]);
-      peers->all_reduce(rank, values);
+      peers->all_reduce(rank, values, fault == Fault::kRankMissing ? ranks - 1 : ranks);
       store(pack.out[0], values);
     };
     return {{.name = "AllReduceKernel",
@@ -272,16 +273,17 @@ std::unique_ptr<KernelOperation> make_rope(Fault fault) {
                }});
 }
 
-std::unique_ptr<KernelOperation> make_reshape_and_cache() {
+std::unique_ptr<KernelOperation> make_reshape_and_cache(Fault fault) {
   return make({.type = "ReshapeAndCacheOperation",
                .in = {"key", "value", "keyCache", "valueCache", "slots"},
                .out = {"outKeyCache", "outValueCache"},
                .param = Json::Object{{"compressType", 0}, {"kvCacheCfg", 0}},
                .infer = [](const Descs& in) -> Descs { return {in[2], in[3]}; },
-               .kernels = [](const VariantPack& pack) -> std::vector<Kernel> {
+               .kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
                  const auto run = [=] {
-                   write_cache(pack.in[0], pack.in[4], pack.out[0]);
-                   write_cache(pack.in[1], pack.in[4], pack.out[1]);
+                   const size_t values = fault == Fault::kValueFromKey ? 0 : 1;
+                   write_cache(pack.in[0], pack.in[4], pack.out[0], fault);
+                   write_cache(pack.in[values], pack.in[4], pack.out[1], fault);
                  };
                  return {{.name = "ReshapeAndCacheNdKernel",
                           .operation = "ReshapeAndCacheOperation",
@@ -387,7 +389,7 @@ std::unique_ptr<KernelOperation> make_elewise(Elewise type, Fault fault) {
                .kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
                  const auto run = [=] {
                    if (type == Elewise::kAdd) {
-                     add(pack.in[0], pack.in[1], pack.out[0]);
+                     add(pack.in[0], pack.in[1], pack.out[0], fault);
                    } else {
                      multiply(pack.in[0], pack.in[1], pack.out[0], fault);
                    }
@@ -403,13 +405,13 @@ std::unique_ptr<KernelOperation> make_elewise(Elewise type, Fault fault) {
                }});
 }
 
-std::unique_ptr<KernelOperation> make_swish() {
+std::unique_ptr<KernelOperation> make_swish(Fault fault) {
   return make({.type = "ActivationOperation",
                .in = {"x"},
                .out = {"y"},
                .param = Json::Object{{"activationType", 4}, {"scale", 1.0F}, {"dim", -1}},
                .infer = same_as_first,
-               .kernels = [](const VariantPack& pack) -> std::vector<Kernel> {
+               .kernels = [=](const VariantPack& pack) -> std::vector<Kernel> {
                  return {{.name = kernel_name("Swish", pack.in[0]),
                           .operation = "ActivationOperation",
                           .param = R"({"activationType":4,"scale":1})",
@@ -417,7 +419,7 @@ std::unique_ptr<KernelOperation> make_swish() {
                           .in = pack.in,
                           .out = pack.out,
                           .in_views = {},
-                          .run = [pack] { swish(pack.in[0], pack.out[0]); }}};
+                          .run = [=] { swish(pack.in[0], pack.out[0], fault); }}};
                }});
 }
 

@@ -11,7 +11,7 @@
 namespace atb_host {
 
 /// table [rows, width], indices int64 [T] -> [T, width]
-std::unique_ptr<KernelOperation> make_gather();
+std::unique_ptr<KernelOperation> make_gather(Fault fault);
 
 /// x [T, width], gamma [width] -> [T, width]
 std::unique_ptr<KernelOperation> make_rms_norm(float epsilon, Fault fault);
@@ -20,19 +20,20 @@ std::unique_ptr<KernelOperation> make_rms_norm(float epsilon, Fault fault);
 std::unique_ptr<KernelOperation> make_linear(bool has_bias, Fault fault);
 
 /// x [T, K], int8 weight [N, K], with a bias [N], float scales [N] -> [T, N]. As make_linear(), of quantised numbers.
-std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias);
+std::unique_ptr<KernelOperation> make_linear_quant(bool has_bias, Fault fault);
 
 /// x [T, sum of widths] -> columns [T, width] each
-std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths);
+std::unique_ptr<KernelOperation> make_split(std::vector<int64_t> widths, Fault fault);
 
 /// x -> the sum of the x of all ranks
-std::unique_ptr<KernelOperation> make_all_reduce(int64_t rank, int64_t ranks, Peers* peers);
+std::unique_ptr<KernelOperation> make_all_reduce(int64_t rank, int64_t ranks, Peers* peers,
+                                                 Fault fault);
 
 /// q [T, H*D], k [T, G*D], cos [T, D], sin [T, D], seqLen int32 [B] -> q, k
 std::unique_ptr<KernelOperation> make_rope(Fault fault);
 
 /// key [T, G, D], value [T, G, D], key cache, value cache [blocks, block size, G, D], slots int32 [T] -> the caches
-std::unique_ptr<KernelOperation> make_reshape_and_cache();
+std::unique_ptr<KernelOperation> make_reshape_and_cache(Fault fault);
 
 /// Prompt: q [T, H*D], k [T, G*D], v [T, G*D], mask [T, T], seqLen int32 [B] -> [T, H*D]
 std::unique_ptr<KernelOperation> make_self_attention(const AttentionShape& shape, Fault fault);
@@ -45,7 +46,7 @@ enum class Elewise : int { kAdd = 8, kMul = 9 };  // the library's numbers
 std::unique_ptr<KernelOperation> make_elewise(Elewise type, Fault fault);
 
 /// x -> x * sigmoid(x)
-std::unique_ptr<KernelOperation> make_swish();
+std::unique_ptr<KernelOperation> make_swish(Fault fault);
 
 /// x [T, width] -> the last row, [1, width]
 std::unique_ptr<KernelOperation> make_last_row_slice(int64_t width);

@@ -16,14 +16,13 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  /// Replaces `values` with the sum over all ranks, added in the order of the ranks: the same bits on each of them.
-  void all_reduce(int64_t rank, std::vector<float>& values);
+  /// Replaces `values` with the sum over the first `counted` ranks, added in their order: the same bits on each of them.
+  void all_reduce(int64_t rank, std::vector<float>& values, int64_t counted);
 
  private:
   struct Shared;
   float* slot(int64_t rank) const;
 
-  int64_t ranks_;
   size_t most_elements_;
   Shared* shared_;  // mapped until the process ends
 };

@@ -791,31 +791,77 @@ def test_printed_tokens_are_the_dumped_ones(tmp_path):
     assert [str(token) for token in tokens] == printed
 
 
-@pytest.mark.parametrize(
-    ("fault", "operation_type", "node"),
-    [
-        ("wrong_epsilon", "RmsNormOperation", "0_RmsNormOperation"),
-        ("dropped_scale", "SelfAttentionOperation", "1_Attention"),
-        ("rope_off_by_one", "RopeOperation", "1_Attention"),
-        ("missing_mask_row", "SelfAttentionOperation", "1_Attention"),
-        ("swapped_heads", "SelfAttentionOperation", "1_Attention"),
-        ("accumulate_bf16", "LinearOperation", "4_Mlp"),
-        ("truncate_rounding", "LinearOperation", "4_Mlp"),
-        ("one_element", "LinearOperation", "4_Mlp"),
-        ("stale_cache", "PagedAttentionOperation", "1_Attention"),
-        ("overflow", "ElewiseOperation", "4_Mlp"),
-    ],
-)
-def test_a_planted_fault_is_the_first_wrong_operation(tmp_path, fault, operation_type, node):
-    operations = dumped(tmp_path, "--layers", 4, "--fault", fault)
+# name: type of the operation, a folder above it or its own, what the model must be for it
+FAULTS: dict[str, tuple] = {
+    "wrong_epsilon": ("RmsNormOperation", "0_RmsNormOperation"),
+    "gamma_plus_one": ("RmsNormOperation", "0_RmsNormOperation"),
+    "norm_of_half_row": ("RmsNormOperation", "0_RmsNormOperation"),
+    "dropped_bias": ("LinearOperation", "0_LinearOperation"),
+    "bias_twice": ("LinearOperation", "0_LinearOperation"),
+    "split_offset": ("SplitOperation", "0_QKVLinearSplitPack", "--packed"),
+    "rope_off_by_one": ("RopeOperation", "1_Attention"),
+    "rope_sign": ("RopeOperation", "1_Attention"),
+    "rope_interleaved": ("RopeOperation", "1_Attention"),
+    "wrong_slot": ("ReshapeAndCacheOperation", "1_Attention"),
+    "value_from_key": ("ReshapeAndCacheOperation", "1_Attention"),
+    "dropped_scale": ("SelfAttentionOperation", "1_Attention"),
+    "missing_mask_row": ("SelfAttentionOperation", "1_Attention"),
+    "mask_off_by_one": ("SelfAttentionOperation", "1_Attention"),
+    "swapped_heads": ("SelfAttentionOperation", "1_Attention"),
+    "head_order_reversed": ("SelfAttentionOperation", "1_Attention"),
+    "wrong_group": ("SelfAttentionOperation", "1_Attention"),
+    "no_rescale": ("SelfAttentionOperation", "1_Attention"),
+    "stale_cache": ("PagedAttentionOperation", "1_Attention"),
+    "context_one_more": ("PagedAttentionOperation", "1_Attention"),
+    "residual_dropped": ("ElewiseOperation", "2_ElewiseOperation"),
+    "swish_as_gelu": ("ActivationOperation", "4_Mlp"),
+    "swish_as_sigmoid": ("ActivationOperation", "4_Mlp"),
+    "mul_as_add": ("ElewiseOperation", "4_Mlp"),
+    "overflow": ("ElewiseOperation", "4_Mlp"),
+    "accumulate_bf16": ("LinearOperation", "4_Mlp"),
+    "truncate_rounding": ("LinearOperation", "4_Mlp"),
+    "one_element": ("LinearOperation", "4_Mlp"),
+    "transposed_tile": ("LinearOperation", "4_Mlp"),
+    "missing_tail": ("LinearOperation", "4_Mlp"),
+    "row_scale_missing": ("LinearQuantOperation", "4_Mlp", "--quant"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_the_first_wrong_operation(tmp_path, fault):
+    operation_type, node, *options = FAULTS[fault]
+    operations = dumped(tmp_path, "--layers", 4, "--fault", fault, *options)
     first = next(op for op in operations if wrong_elements(op))
-    layer = "Decoder_layer" if fault == "stale_cache" else "Prefill_layer"
     assert first.type == operation_type
     assert node in first.folder.parts
+    layer = "Decoder_layer" if operation_type == "PagedAttentionOperation" else "Prefill_layer"
     # The middle one of four layers: the second operation of that name.
-    layers = sorted({int(p.name.split("_")[0]) for p in first.folder.parents[2].parent.rglob(f"*_{layer}")})
-    named = next(part for part in first.folder.parts if part.endswith(layer))
-    assert layers.index(int(named.split("_")[0])) == 1
+    at = next(i for i, part in enumerate(first.folder.parts) if part.endswith(layer))
+    root = Path(*first.folder.parts[:at])
+    layers = sorted(int(path.name.split("_")[0]) for path in root.glob(f"*_{layer}"))
+    assert layers.index(int(first.folder.parts[at].split("_")[0])) == 1
+
+
+def test_a_fault_in_the_embedding_is_outside_the_layers(tmp_path):
+    first = next(op for op in dumped(tmp_path, "--fault", "gather_off_by_one") if wrong_elements(op))
+    assert first.folder.parts[-2:] == ("0_WordEmbedding", "0_GatherOperation")
+
+
+def test_a_rank_that_is_not_added_is_missing_in_all_sums(tmp_path):
+    run_host("--ranks", 2, "--fault", "rank_missing", preload="naive_probe", NAIVE_PROBE_DIR=tmp_path)
+    first, second = (
+        {part: Operation(next(folder.glob(f"0/2_*/{part}/*_AllReduceOperation"))) for part in ("1_Attention", "4_Mlp")}
+        for folder in sorted(tmp_path.iterdir())
+    )
+    # Then both hold what rank 0 had, and only in the operation of the fault
+    for rank in (first, second):
+        np.testing.assert_array_equal(rank["4_Mlp"].outs[0][1], first["4_Mlp"].ins[0][1])
+        assert not np.array_equal(rank["1_Attention"].outs[0][1], first["1_Attention"].ins[0][1])
+
+
+def test_every_fault_has_its_test():
+    named = run_host("--help").stdout.split("faults:")[1].split()
+    assert set(named) == {*FAULTS, "gather_off_by_one", "rank_missing"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -981,6 +1027,10 @@ def test_a_healthy_run_reports_no_overflow(tmp_path):
         ["--warmup", "x"],
         ["--warmup", "all", "--steps", "0"],
         ["--quant", "--fault", "one_element"],
+        ["--fault", "row_scale_missing"],
+        ["--fault", "split_offset"],
+        ["--fault", "rank_missing"],
+        ["--no-bias", "--fault", "dropped_bias"],
         ["--save-weights", "no/such/folder"],
     ],
     ids=" ".join,
