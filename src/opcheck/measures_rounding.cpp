@@ -28,8 +28,20 @@ std::vector<double> finite_values(DType dtype) {
 /// Order of doubles among all doubles: 0 for zero, 1 for the smallest magnitude.
 uint64_t ordinal(double magnitude) { return std::bit_cast<uint64_t>(std::fabs(magnitude)); }
 
+constexpr int kDoubleBias = 1023;
+constexpr int kDoubleFractionBits = 52;
+
+/// Of a finite magnitude; doubles below 2^-1022 and zero have the lowest.
 int clamped_exponent(double magnitude, int lowest) {
-  return magnitude == 0 ? lowest : std::max(std::ilogb(magnitude), lowest);
+  return std::max(static_cast<int>(ordinal(magnitude) >> kDoubleFractionBits) - kDoubleBias,
+                  lowest);
+}
+
+/// 2^exponent, which may be as small as the smallest double.
+double power_of_two(int exponent) {
+  if (exponent < 1 - kDoubleBias) return std::ldexp(1.0, exponent);
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + kDoubleBias)
+                               << kDoubleFractionBits);
 }
 
 }  // namespace
@@ -93,7 +105,7 @@ double Rounding::nearest(double value) const {
       if (!std::isfinite(value)) return value;
       if (std::fabs(value) >= overflow_)
         return std::copysign(std::numeric_limits<double>::infinity(), value);
-      const double unit_size = unit(value);
+      const double unit_size = unit(value);  // a power of two: neither step rounds
       return std::copysign(std::nearbyint(value / unit_size) * unit_size, value);
     }
     case Kind::Table:
@@ -128,7 +140,7 @@ uint64_t Rounding::distance(double a, double b) const {
     const double magnitude = std::fabs(value);
     const int exponent = clamped_exponent(magnitude, lowest_exponent_);
     return (static_cast<uint64_t>(exponent - lowest_exponent_) << fraction_bits_) +
-           static_cast<uint64_t>(std::ldexp(magnitude, fraction_bits_ - exponent));
+           static_cast<uint64_t>(magnitude * power_of_two(fraction_bits_ - exponent));
   };
   const uint64_t first = place(a);
   const uint64_t second = place(b);
@@ -154,7 +166,7 @@ double Rounding::unit(double value) const {
     case Kind::Binary:
       break;
   }
-  return std::ldexp(1.0, clamped_exponent(std::fabs(value), lowest_exponent_) - fraction_bits_);
+  return power_of_two(clamped_exponent(value, lowest_exponent_) - fraction_bits_);
 }
 
 }  // namespace assay::opcheck
