@@ -400,6 +400,46 @@ std::optional<TensorView> as_matrix(const TensorView& view) {
   return matrix;
 }
 
+/// Both operands as [..., m, k] and [..., k, n], and what comes out.
+struct Plan {
+  TensorView x, w;
+  Dims batches;
+  Dims shape;
+};
+
+Result<Plan> plan_of(const TensorView& x_given, const TensorView& w_given,
+                     const MatmulOptions& options) {
+  for (const TensorView* view : {&x_given, &w_given}) {
+    if (!is_real(view->dtype))
+      return fail(Errc::Unsupported,
+                  std::string(name(view->dtype)) + " has no real values to multiply");
+    ASSAY_TRY_STATUS(checked_count(view->shape));
+  }
+  if (x_given.shape.empty() || w_given.shape.size() < 2 ||
+      (options.transpose_x && x_given.shape.size() < 2))
+    return fail(Errc::Invalid, shapes(x_given, w_given, options) + ": both need two dimensions");
+  TensorView x = options.transpose_x ? transposed(x_given) : x_given;
+  TensorView w = options.transpose_w ? transposed(w_given) : w_given;
+  const bool is_vector = x.shape.size() == 1;
+  if (is_vector) {
+    x.shape = {1, x.shape[0]};
+    x.strides = {x.shape[1], x.strides[0]};
+  }
+  const int64_t k = x.shape[x.shape.size() - 1];
+  const int64_t n = w.shape[w.shape.size() - 1];
+  const std::optional<Dims> batches = broadcast_batches(x.shape, w.shape);
+  if (w.shape[w.shape.size() - 2] != k || !batches)
+    return fail(Errc::Invalid, shapes(x_given, w_given, options));
+  Dims shape = *batches;
+  if (!is_vector) shape.push_back(x.shape[x.shape.size() - 2]);
+  shape.push_back(n);
+  ASSAY_TRY_STATUS(checked_count(shape));
+  if (n > std::numeric_limits<blasint>::max())
+    return fail(Errc::TooLarge,
+                shapes(x_given, w_given, options) + ": rows of the result are too long");
+  return Plan{std::move(x), std::move(w), *batches, std::move(shape)};
+}
+
 }  // namespace
 
 TensorView transposed(TensorView view) {
@@ -443,39 +483,21 @@ void multiply_into(const TensorView& x, const TensorView& w, double* out, int64_
                   out + first * row_stride, row_stride, threads);
 }
 
+Result<Dims> matmul_shape(const TensorView& x_given, const TensorView& w_given,
+                          const MatmulOptions& options) {
+  ASSAY_TRY(const Plan plan, plan_of(x_given, w_given, options));
+  return plan.shape;
+}
+
 Result<Wide> matmul(const TensorView& x_given, const TensorView& w_given,
                     const MatmulOptions& options) {
-  for (const TensorView* view : {&x_given, &w_given}) {
-    if (!is_real(view->dtype))
-      return fail(Errc::Unsupported,
-                  std::string(name(view->dtype)) + " has no real values to multiply");
-    ASSAY_TRY_STATUS(checked_count(view->shape));
-  }
-  if (x_given.shape.empty() || w_given.shape.size() < 2 ||
-      (options.transpose_x && x_given.shape.size() < 2))
-    return fail(Errc::Invalid, shapes(x_given, w_given, options) + ": both need two dimensions");
-  TensorView x = options.transpose_x ? transposed(x_given) : x_given;
-  const TensorView w = options.transpose_w ? transposed(w_given) : w_given;
-  const bool is_vector = x.shape.size() == 1;
-  if (is_vector) {
-    x.shape = {1, x.shape[0]};
-    x.strides = {x.shape[1], x.strides[0]};
-  }
+  ASSAY_TRY(const Plan plan, plan_of(x_given, w_given, options));
+  const auto& [x, w, batches, shape] = plan;
   const int64_t m = x.shape[x.shape.size() - 2];
   const int64_t k = x.shape[x.shape.size() - 1];
   const int64_t n = w.shape[w.shape.size() - 1];
-  const std::optional<Dims> batches = broadcast_batches(x.shape, w.shape);
-  if (w.shape[w.shape.size() - 2] != k || !batches)
-    return fail(Errc::Invalid, shapes(x_given, w_given, options));
-
-  Dims shape = *batches;
-  if (!is_vector) shape.push_back(m);
-  shape.push_back(n);
-  ASSAY_TRY(const int64_t count, checked_count(shape));
-  if (n > std::numeric_limits<blasint>::max())
-    return fail(Errc::TooLarge,
-                shapes(x_given, w_given, options) + ": rows of the result are too long");
   Wide result(shape);
+  const int64_t count = result.size();
   if (count == 0) return result;
   if (w.shape.size() == 2) {
     // One product instead of one a batch.
@@ -484,16 +506,15 @@ Result<Wide> matmul(const TensorView& x_given, const TensorView& w_given,
       return result;
     }
   }
-  const int64_t batch_count = count / (m * n);
   // Small products side by side, a large one in parallel itself; the bits are the same.
   constexpr int64_t kLargeProduct = int64_t{1} << 24;
   const bool inside = m * n >= kLargeProduct / std::max<int64_t>(k, 1);
-  parallel_for(static_cast<size_t>(batch_count), inside ? 1 : resolve_job_count(options.jobs),
-               [&](size_t index) {
-                 const auto batch = static_cast<int64_t>(index);
-                 multiply_into(matrix_of(x, *batches, batch), matrix_of(w, *batches, batch),
-                               result.data() + batch * m * n, n, inside ? options.jobs : 1);
-               });
+  const auto batch_count = static_cast<size_t>(count / (m * n));
+  parallel_for(batch_count, inside ? 1 : resolve_job_count(options.jobs), [&](size_t index) {
+    const auto batch = static_cast<int64_t>(index);
+    multiply_into(matrix_of(x, batches, batch), matrix_of(w, batches, batch),
+                  result.data() + batch * m * n, n, inside ? options.jobs : 1);
+  });
   return result;
 }
 

@@ -26,6 +26,11 @@ struct MatmulOptions {
 [[nodiscard]] Result<Wide> matmul(const TensorView& x, const TensorView& w,
                                   const MatmulOptions& options = {});
 
+/// The shape of that result; nothing is computed.
+/// errors  of matmul()
+[[nodiscard]] Result<Dims> matmul_shape(const TensorView& x, const TensorView& w,
+                                        const MatmulOptions& options = {});
+
 /// The same view with its last two dimensions exchanged. Precondition: at least two dimensions.
 [[nodiscard]] TensorView transposed(TensorView view);
 /// Elements [first, first + count) of dimension `axis`. Precondition: they are there.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/products/all_reduce.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "reference/elementwise/broadcast.hpp"
+
+namespace assay::reference {
+namespace {
+
+Status check_alike(std::span<const TensorView> ranks) {
+  if (ranks.empty()) return fail(Errc::Invalid, "there is no rank to reduce");
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (ranks[rank].shape != ranks[0].shape || ranks[rank].dtype != ranks[0].dtype)
+      return fail(Errc::Invalid,
+                  "rank " + std::to_string(rank) + " has " + std::string(name(ranks[rank].dtype)) +
+                      " " + list_text(ranks[rank].shape.span()) + ", rank 0 " +
+                      std::string(name(ranks[0].dtype)) + " " + list_text(ranks[0].shape.span()));
+  }
+  return {};
+}
+
+// std::fmax and std::max drop NaN; a reduction that meets one has no value.
+double largest(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+double smallest(double a, double b) { return std::isnan(a) || a < b ? a : b; }
+
+double combined(Reduction reduction, double a, double b) {
+  switch (reduction) {
+    case Reduction::Sum:
+      return a + b;
+    case Reduction::Max:
+      return largest(a, b);
+    case Reduction::Min:
+      return smallest(a, b);
+    case Reduction::Product:
+      break;
+  }
+  return a * b;
+}
+
+/// Sums and products modulo 2^64; the low bits are those of any narrower type.
+int64_t combined(Reduction reduction, int64_t a, int64_t b) {
+  const auto left = static_cast<uint64_t>(a);
+  const auto right = static_cast<uint64_t>(b);
+  switch (reduction) {
+    case Reduction::Sum:
+      return static_cast<int64_t>(left + right);
+    case Reduction::Max:
+      return std::max(a, b);
+    case Reduction::Min:
+      return std::min(a, b);
+    case Reduction::Product:
+      break;
+  }
+  return static_cast<int64_t>(left * right);
+}
+
+int64_t wrapped(int64_t value, const DTypeInfo& type) {
+  if (type.kind == DTypeKind::Bool) return value != 0 ? 1 : 0;
+  const int unused = 64 - type.element_bits;
+  const uint64_t bits = static_cast<uint64_t>(value) << unused;
+  return type.kind == DTypeKind::SignedInt ? static_cast<int64_t>(bits) >> unused
+                                           : static_cast<int64_t>(bits >> unused);
+}
+
+template <typename T, typename Read>
+Result<Array<T>> reduced(std::span<const TensorView> ranks, Reduction reduction, Read read) {
+  ASSAY_TRY(Array<T> result, read(ranks[0]));
+  for (const TensorView& rank : ranks.subspan(1)) {
+    ASSAY_TRY(const Array<T> values, read(rank));
+    std::transform(result.values.begin(), result.values.end(), values.values.begin(),
+                   result.values.begin(),
+                   [reduction](T a, T b) { return combined(reduction, a, b); });
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<Tensor> all_reduce(std::span<const TensorView> ranks, Reduction reduction) {
+  ASSAY_TRY_STATUS(check_alike(ranks));
+  const DTypeInfo& type = info(ranks[0].dtype);
+  if (is_integer(ranks[0].dtype) || type.kind == DTypeKind::Bool) {
+    ASSAY_TRY(Whole result, reduced<int64_t>(ranks, reduction, whole));
+    for (int64_t& value : result.values) value = wrapped(value, type);
+    return to_tensor(std::move(result));
+  }
+  ASSAY_TRY(Wide result, reduced<double>(ranks, reduction, widen));
+  return to_tensor(std::move(result));
+}
+
+Result<Wide> quantised_all_reduce(std::span<const TensorView> ranks, const TensorView& scale,
+                                  const TensorView& offset) {
+  ASSAY_TRY_STATUS(check_alike(ranks));
+  ASSAY_TRY(Wide sum, reduced<double>(ranks, Reduction::Sum, widen));
+  ASSAY_TRY(const BroadcastValues scales, BroadcastValues::make(scale, sum.shape));
+  ASSAY_TRY(const BroadcastValues offsets, BroadcastValues::make(offset, sum.shape));
+  const auto rank_count = static_cast<double>(ranks.size());
+  double scale_block[kBlock];
+  double offset_block[kBlock];
+  for (int64_t first = 0; first < sum.size(); first += kBlock) {
+    const int64_t count = std::min(kBlock, sum.size() - first);
+    scales.read(first, count, scale_block);
+    offsets.read(first, count, offset_block);
+    double* out = sum.data() + first;
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = (out[i] + offset_block[i] * rank_count) * scale_block[i];
+  }
+  return sum;
+}
+
+}  // namespace assay::reference

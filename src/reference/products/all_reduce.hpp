@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One tensor out of those of all ranks.   docs/opcheck/products.md
+#pragma once
+#include <span>
+
+#include "reference/wide.hpp"
+
+namespace assay::reference {
+
+enum class Reduction : uint8_t { Sum, Max, Min, Product };
+
+/// Element by element over the ranks, in their order. NaN is passed on by all four.
+///
+/// ranks     at least one tensor, of equal shapes and types
+/// returns   Float64; Int64 of integers, wrapped to their type as hardware does
+/// errors    Invalid (no ranks; shapes or types differ, with the rank) | Unsupported (complex, packed types)
+[[nodiscard]] Result<Tensor> all_reduce(std::span<const TensorView> ranks, Reduction reduction);
+
+/// (sum of the ranks + offset ranks) scale, of int8.
+///
+/// scale, offset  broadcast to the ranks' shape: [1] for the tensor, [channels] for its last dimension
+/// errors         of all_reduce() | Invalid (scale or offset of another shape)
+[[nodiscard]] Result<Wide> quantised_all_reduce(std::span<const TensorView> ranks,
+                                                const TensorView& scale, const TensorView& offset);
+
+}  // namespace assay::reference
