@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import Error, FileError, FormatError
 
 if TYPE_CHECKING:
+    from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
     from assay._run import Record, Run, digest, open, read_tensor, stats
     from assay.topology import atb_json_to_onnx, graph_diff
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
+    "OpcheckReport": "assay._check",
     "Record": "assay._run",
     "Run": "assay._run",
     "atb_json_to_onnx": "assay.topology",
@@ -35,6 +37,7 @@ _LAZY = {
     "compare": "assay._compare",
     "digest": "assay._run",
     "graph_diff": "assay.topology",
+    "opcheck": "assay._check",
     "open": "assay._run",
     "read_tensor": "assay._run",
     "stats": "assay._run",
@@ -46,6 +49,7 @@ __all__ = [
     "Error",
     "FileError",
     "FormatError",
+    "OpcheckReport",
     "Record",
     "Run",
     "__version__",
@@ -54,6 +58,7 @@ __all__ = [
     "compare",
     "digest",
     "graph_diff",
+    "opcheck",
     "open",
     "read_tensor",
     "stats",

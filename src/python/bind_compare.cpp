@@ -12,6 +12,7 @@
 
 #include "compare/dispatch.hpp"
 #include "python/module.hpp"
+#include "python/table_rows.hpp"
 #include "report/files.hpp"
 #include "report/table.hpp"
 #include "report/terminal.hpp"
@@ -53,33 +54,6 @@ TensorView view_of(const AnyArray& array) {
                static_cast<size_t>((highest - lowest + 1) * element_bytes)};
   }
   return value_or_raise(make_view(*dtype, shape, strides, storage, is_empty ? 0 : -lowest));
-}
-
-nb::object cell_object(const report::Cell& cell) {
-  switch (cell.kind) {
-    case report::Cell::Kind::Empty:
-      break;
-    case report::Cell::Kind::Integer:
-      return nb::int_(cell.integer);
-    case report::Cell::Kind::Number:
-      return nb::float_(cell.number);
-    case report::Cell::Kind::Text:
-      return to_str(cell.text);
-  }
-  return nb::none();
-}
-
-nb::list table_rows(const report::Table& table, bool with_level) {
-  nb::list rows;
-  for (const std::vector<report::Cell>& cells : table.rows) {
-    nb::dict row;
-    if (with_level) row["level"] = nb::str(table.name.c_str());
-    for (size_t i = 0; i < cells.size(); ++i) {
-      row[nb::str(table.columns[i].c_str())] = cell_object(cells[i]);
-    }
-    rows.append(row);
-  }
-  return rows;
 }
 
 nb::dict metrics_dict(const compare::PairMetrics& m) {

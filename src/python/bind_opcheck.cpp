@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// assay.opcheck(): the check of a dump's operations.
+#include "opcheck/check.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "opcheck/registry.hpp"
+#include "python/module.hpp"
+#include "python/table_rows.hpp"
+#include "report/opcheck_files.hpp"
+#include "report/opcheck_table.hpp"
+#include "report/opcheck_terminal.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace assay::python {
+namespace {
+
+struct OpcheckOptions {
+  opcheck::CaseOptions cases;
+  opcheck::CheckOptions check;
+};
+
+Result<OpcheckOptions> options_of(const std::string& standard, const std::string& mode) {
+  OpcheckOptions options;
+  const std::optional<opcheck::Standard> named = opcheck::standard_from_name(standard);
+  if (!named) return fail(Errc::Usage, "unknown standard '" + standard + "'");
+  options.check.standard = *named;
+  if (mode == "force_fp16") {
+    options.check.precision_mode = opcheck::PrecisionMode::ForceFp16;
+  } else if (mode == "force_fp32") {
+    options.check.precision_mode = opcheck::PrecisionMode::ForceFp32;
+  } else if (mode != "keep_origin_dtype") {
+    return fail(Errc::Usage, "unknown precision mode '" + mode + "'");
+  }
+  return options;
+}
+
+nb::list rows_of(const opcheck::Report& report) {
+  const report::OpcheckTableOptions table;
+  const std::vector<std::string> columns = report::opcheck_columns(table);
+  nb::list rows;
+  for (const opcheck::CaseResult& result : report.cases) {
+    for (const auto& cells : report::opcheck_rows(result, table))
+      rows.append(row_dict(columns, cells));
+  }
+  return rows;
+}
+
+std::vector<std::string> write_files(const opcheck::Report& report, const std::string& folder,
+                                     const std::vector<std::string>& formats) {
+  report::OpcheckWriter writer = value_or_raise(
+      report::OpcheckWriter::open({folder, report::opcheck_timestamp(), formats}, {}));
+  for (const opcheck::CaseResult& result : report.cases) value_or_raise(writer.add(result));
+  return value_or_raise(writer.finish(report));
+}
+
+}  // namespace
+
+void bind_opcheck(nb::module_& m) {
+  nb::class_<opcheck::Report>(m, "_Report")
+      .def("rows", &rows_of)
+      .def("counts",
+           [](const opcheck::Report& self) {
+             const opcheck::Report::Counts counts = self.counts();
+             nb::dict result;
+             result["passed"] = counts.passed;
+             result["failed"] = counts.failed;
+             result["not_supported"] = counts.not_supported;
+             result["errors"] = counts.errors;
+             result["outputs"] = counts.outputs;
+             return result;
+           })
+      .def_prop_ro("warnings",
+                   [](const opcheck::Report& self) {
+                     nb::list list;
+                     for (const std::string& warning : self.warnings)
+                       list.append(to_message(warning));
+                     return list;
+                   })
+      .def("text",
+           [](const opcheck::Report& self, int width) {
+             return to_message(report::opcheck_terminal_report(self, {.width = width}));
+           })
+      .def("write", &write_files, "folder"_a, "formats"_a);
+  m.def(
+      "check_run",
+      [](const std::string& path, const std::vector<std::string>& ids,
+         const std::vector<std::string>& names, const std::string& csv, bool kernels,
+         const std::string& standard, const std::string& precision_mode, bool kl_divergence,
+         int jobs, uint64_t max_memory) {
+        OpcheckOptions options = value_or_raise(options_of(standard, precision_mode));
+        options.cases = {ids, names, csv, kernels};
+        options.check.kl_divergence = kl_divergence;
+        options.check.jobs = jobs;
+        if (max_memory != 0) options.check.max_memory = max_memory;
+        const auto checked = [&]() -> Result<opcheck::Report> {
+          const nb::gil_scoped_release released;
+          ASSAY_TRY(const opcheck::CaseList cases, opcheck::list_cases(path, options.cases));
+          return opcheck::check_cases(cases, options.check);
+        }();
+        return value_or_raise(checked);
+      },
+      "path"_a, "ids"_a, "names"_a, "csv"_a, "kernels"_a, "standard"_a, "precision_mode"_a,
+      "kl_divergence"_a, "jobs"_a, "max_memory"_a);
+  m.def("operators", [] {
+    nb::list list;
+    for (const opcheck::Operator& op : opcheck::all_operators()) {
+      nb::dict entry;
+      entry["name"] = to_str(op.name);
+      entry["variants"] = to_str(op.variants);
+      entry["parameters"] = to_str(op.parameters);
+      entry["outputs"] = to_str(op.outputs);
+      entry["precision"] = to_str(op.precision);
+      list.append(entry);
+    }
+    return list;
+  });
+}
+
+}  // namespace assay::python
