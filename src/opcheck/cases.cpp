@@ -2,7 +2,7 @@
 #include "opcheck/cases.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -79,7 +79,9 @@ std::string folder_of(const run::TensorRecord& record) {
   const size_t name = file.rfind('/');
   if (name == std::string::npos || name == 0) return {};
   const size_t moment = file.rfind('/', name - 1);
-  return moment == std::string::npos ? std::string() : file.substr(0, moment);
+  if (moment == std::string::npos) return {};
+  // A dump that was named by its run count is read through "0/../0".
+  return std::filesystem::path(file.substr(0, moment)).lexically_normal().string();
 }
 
 bool was_taken_before(const run::TensorRecord& record) {

@@ -85,7 +85,9 @@ void bind_opcheck(nb::module_& m) {
                    })
       .def("text",
            [](const opcheck::Report& self, int width) {
-             return to_message(report::opcheck_terminal_report(self, {.width = width}));
+             report::OpcheckTerminalOptions options;
+             options.width = width;
+             return to_message(report::opcheck_terminal_report(self, options));
            })
       .def("write", &write_files, "folder"_a, "formats"_a);
   m.def(

@@ -156,7 +156,7 @@ def test_parameters_from_the_topology_when_there_is_no_file(tmp_path):
 def test_keys_that_nobody_knows_are_listed(tmp_path):
     inputs, outputs = norm_tensors()
     parameters = {**NORM, "normParam": {**NORM["normParam"], "flavour": 3}, "future": [1]}
-    row = check(tmp_path, "RmsNormOperation", parameters, inputs, outputs, status=None)[0]
+    row = check(tmp_path, "RmsNormOperation", parameters, inputs, outputs)[0]
     assert row["result"] == "PASS"
     assert row["unknown_parameters"] == "normParam.flavour, future"
 
@@ -220,14 +220,14 @@ def test_a_list_without_the_needed_columns_is_refused(dump, tmp_path):
 
 def test_damaged_tensors_are_rows_with_their_reason(dump, tmp_path):
     layer = dump / "0_Prefill_layer"
-    (layer / "0_RmsNormOperation/after/intensor1.bin").unlink()
+    (layer / "0_RmsNormOperation/after/intensor0.bin").unlink()
     truncated = layer / "2_RmsNormOperation/after/intensor0.bin"
     truncated.write_bytes(truncated.read_bytes()[:-7])
     (layer / "10_RmsNormOperation/after/outtensor0.bin").write_bytes(b"not a tensor")
     write_tensor(dump / "1_Prefill_layer/0_RmsNormOperation/after/intensor1.bin", np.ones(63, np.float16))
     rows = {row["op_id"]: row for row in opcheck(dump, tmp_path / "r", status=1)}
     assert {row["result"] for op_id, row in rows.items() if op_id != "0_1"} == {"ERROR"}
-    assert "intensor1 is not in the dump" in rows["0_0"]["reason"]
+    assert "intensor0 is not in the dump" in rows["0_0"]["reason"]
     assert "intensor0" in rows["0_2"]["reason"]
     assert "outtensor0" in rows["0_10"]["reason"]
     assert "63" in rows["1_0"]["reason"]
@@ -237,6 +237,7 @@ def test_a_dump_of_descriptions_only_says_so(tmp_path):
     place = run_folder_of(tmp_path / "dump")
     folder = place / "0_RmsNormOperation/after"
     folder.mkdir(parents=True)
+    (folder.parent / "op_param.json").write_text(json.dumps(NORM))
     head = "$Version=1.0\n$Object.Count=0\n$Object.Length=0\nformat=2\ndtype=1\ndims=4,64\n$End=1\n"
     for name in ("intensor0", "intensor1", "outtensor0"):
         (folder / f"{name}.bin").write_text(head)
@@ -292,7 +293,7 @@ def test_precision_mode_converts_before_anything_is_computed(tmp_path):
     place = run_folder_of(tmp_path / "dump")
     write_operation(place, "0_RmsNormOperation", NORM, inputs, outputs)
     kept = opcheck(place, tmp_path / "a")[0]
-    forced = opcheck(place, tmp_path / "b", "-pmode", "force_fp32", status=None)[0]
+    forced = opcheck(place, tmp_path / "b", "-pmode", "force_fp32")[0]
     assert (kept["dtype"], forced["dtype"]) == ("float16", "float32")
     assert kept["precision_standard"] == "99.9%(error<0.0009765625)"
     assert forced["precision_standard"] == "99.99%(error<9.5367431640625e-07)"
