@@ -15,7 +15,7 @@ struct OpcheckTableOptions {
   bool kl = false;                                      // -metric kl
   bool optimization = false;                            // -opt: column optimization_closed
   bool o1_names = false;                                // names and words of ait 0.2
-  std::vector<std::string> custom;                      // names of -alg's columns
+  std::vector<std::string> custom = {};                 // names of -alg's columns
   opcheck::Standard standard = opcheck::Standard::Atb;  // what `result` follows
 };
 
