@@ -108,6 +108,7 @@ Result<Evaluation> evaluate_swiglu_quant(const Case& one) {
   ASSAY_TRY_STATUS(expect_counts(one, {.least_outputs = 2, .most_outputs = 2}));
   ASSAY_TRY_STATUS(refuse_nz(one));
   ASSAY_TRY(const Tensor x, one.operands->input(0));
+  ASSAY_TRY_STATUS(refuse_empty(x, 0));
   ASSAY_TRY(reference::Wide y, reference::swiglu(x.view, -1));
   ASSAY_TRY(QuantisedRows rows, expect_dynamic_quantised(one, std::move(y), false, DType::Int8, 0));
   Evaluation result{.variant = "per token", .outputs = {}};

@@ -6,6 +6,7 @@
 #include "opcheck/operations/elementwise/expect.hpp"
 #include "reference/elementwise/arithmetic.hpp"
 #include "reference/elementwise/quantise.hpp"
+#include "reference/movement/views.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -148,6 +149,7 @@ Result<Evaluation> evaluate_dynamic_quant(const Case& one, const Tensor& x) {
   ASSAY_TRY_STATUS(expect_counts(one, {.least_outputs = outputs, .most_outputs = outputs}));
   ASSAY_TRY(const Tensor mine, one.operands->output(0));
   const DType target = quantised_type(mine.view.dtype);
+  ASSAY_TRY_STATUS(refuse_empty(x, 0));
   ASSAY_TRY(Wide values, reference::widen(x.view));
   ASSAY_TRY(QuantisedRows rows,
             expect_dynamic_quantised(one, std::move(values), asymmetric, target, 0));
@@ -243,6 +245,15 @@ Result<Expectation> expect_two_inputs(const Case& one, int64_t type, const Tenso
   }
 }
 
+/// A small output must not make us compute what two hostile shapes would broadcast to.
+Status expect_broadcast(const Case& one, const Tensor& a, const Tensor& b) {
+  ASSAY_TRY(const Dims shape, reference::broadcast_shape(a.view.shape, b.view.shape));
+  ASSAY_TRY(const Tensor mine, one.operands->output(0));
+  if (element_count(shape) == mine.view.element_count()) return {};
+  return fail(Errc::Invalid, "outtensor0 has shape " + list_text(mine.view.shape.span()) +
+                                 ", the inputs give " + list_text(shape.span()));
+}
+
 bool has_two_inputs(int64_t type) { return type >= kAdd && type <= kEqual; }
 
 }  // namespace
@@ -270,6 +281,7 @@ Result<Evaluation> evaluate_elewise(const Case& one) {
     result.outputs.push_back(std::move(output));
   } else if (inputs == 2) {
     ASSAY_TRY(const Tensor b, one.operands->input(1));
+    ASSAY_TRY_STATUS(expect_broadcast(one, x, b));
     ASSAY_TRY(Expectation output, expect_two_inputs(one, type, x, b));
     result.outputs.push_back(std::move(output));
   } else {

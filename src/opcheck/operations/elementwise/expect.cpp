@@ -67,6 +67,11 @@ Status refuse_nz(const Case& one) {
   return {};
 }
 
+Status refuse_empty(const Tensor& tensor, size_t index) {
+  if (tensor.view.element_count() != 0) return {};
+  return fail(Errc::Unsupported, "intensor" + std::to_string(index) + " has no elements");
+}
+
 Result<std::optional<Tensor>> optional_input(const Case& one, size_t index) {
   if (index >= one.operands->input_count() || !one.operands->has_input(index))
     return std::optional<Tensor>();

@@ -21,6 +21,10 @@ struct TensorCounts {
 /// errors  Unsupported "intensor0 is in FRACTAL_NZ"
 [[nodiscard]] Status refuse_nz(const Case& one);
 
+/// Results whose size follows from sizes of rows are not computed for tensors that have rows, but no elements.
+/// errors  Unsupported "intensor0 has no elements"
+[[nodiscard]] Status refuse_empty(const Tensor& tensor, size_t index);
+
 /// An optional input: nothing where the dump has none, or one without elements.
 [[nodiscard]] Result<std::optional<Tensor>> optional_input(const Case& one, size_t index);
 

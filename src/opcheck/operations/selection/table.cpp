@@ -1,8 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "opcheck/operations/selection/evaluate.hpp"
 #include "opcheck/registry.hpp"
 
 namespace assay::opcheck {
 
-std::span<const Operator> selection_operators() { return {}; }
+std::span<const Operator> selection_operators() {
+  using enum Operator::Origin;
+  static constexpr std::array<Operator, 12> kOperators = {{
+      {.name = "CumsumOperation",
+       .variants = "inclusive, exclusive, reverse",
+       .parameters = "axes exclusive reverse",
+       .outputs = "y",
+       .precision = "FLOAT",
+       .evaluate = evaluate_cumsum},
+      {.name = "FusedAddTopkDivOperation",
+       .variants = "normalised or not; experts mapped",
+       .parameters = "groupNum groupTopk n k activationType isNorm scale enableExpertMapping",
+       .outputs = "weights, experts",
+       .precision = "VECTOR_FUSION",
+       .origin = Ours,
+       .evaluate = evaluate_fused_add_topk_div},
+      {.name = "GatingOperation",
+       .variants = "all experts, experts of the device, without sums",
+       .parameters = "topkExpertNum cumSumNum deviceExpert cumSumInt64",
+       .outputs = "tokenIndex, cumSum, originalIndex [, validIndex]",
+       .precision = "INTEGER",
+       .evaluate = evaluate_gating},
+      {.name = "GroupTopkOperation",
+       .variants = "largest of a group, sum of the n largest",
+       .parameters = "groupNum k groupMultiFlag n",
+       .outputs = "y, or the input in place",
+       .precision = "MOVE",
+       .origin = Ours,
+       .evaluate = evaluate_group_topk},
+      {.name = "IndexAddOperation",
+       .variants = "index add, index add of valid indices",
+       .parameters = "indexType axis",
+       .outputs = "var in place",
+       .precision = "FLOAT",
+       .evaluate = evaluate_index_add},
+      {.name = "MultinomialOperation",
+       .variants = "up to 64 samples",
+       .parameters = "numSamples randSeed",
+       .outputs = "indices",
+       .precision = "INTEGER with ties",
+       .evaluate = evaluate_multinomial},
+      {.name = "NonzeroOperation",
+       .variants = "coordinates and count",
+       .parameters = "",
+       .outputs = "indices, count",
+       .precision = "INTEGER",
+       .evaluate = evaluate_nonzero},
+      {.name = "OnehotOperation",
+       .variants = "any axis",
+       .parameters = "axis depth",
+       .outputs = "y",
+       .precision = "INTEGER",
+       .evaluate = evaluate_onehot},
+      {.name = "ReduceOperation",
+       .variants = "max, min, sum",
+       .parameters = "reduceType axis",
+       .outputs = "y",
+       .precision = "MOVE, FLOAT",
+       .evaluate = evaluate_reduce},
+      {.name = "SoftmaxOperation",
+       .variants = "one axis or several that follow each other",
+       .parameters = "axes",
+       .outputs = "y",
+       .precision = "FLOAT",
+       .evaluate = evaluate_softmax},
+      {.name = "SortOperation",
+       .variants = "the num largest, descending",
+       .parameters = "num",
+       .outputs = "values, indices",
+       .precision = "FLOAT, MOVE",
+       .evaluate = evaluate_sort},
+      {.name = "TopkToppSamplingOperation",
+       .variants = "single topk; batch topk: multinomial, exponential, each with log probs",
+       .parameters = "topkToppSamplingType|tokkToppSamplingType randSeeds randSeed topk "
+                     "logProbsSize",
+       .outputs = "indices, probabilities [, log probs]",
+       .precision = "INTEGER with ties, MOVE, FLOAT",
+       .evaluate = evaluate_topk_topp_sampling},
+  }};
+  return kOperators;
+}
 
 }  // namespace assay::opcheck
