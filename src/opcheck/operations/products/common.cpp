@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opcheck/operations/products/evaluate.hpp"
+#include "reference/movement/transdata.hpp"
+
+namespace assay::opcheck::products {
+
+Error unknown_value(std::string_view key, int64_t value, std::string_view known) {
+  return not_supported(std::string(key) + " " + std::to_string(value) + " is none of " +
+                       std::string(known));
+}
+
+Error not_supported(std::string reason) {
+  return {Errc::Unsupported, {}, std::nullopt, std::move(reason)};
+}
+
+Result<std::vector<Tensor>> read_inputs(const Operands& operands,
+                                        const std::vector<std::string_view>& names) {
+  if (operands.input_count() != names.size()) {
+    std::string listed;
+    for (const std::string_view each : names) {
+      if (!listed.empty()) listed += ", ";
+      listed += each;
+    }
+    return fail(Errc::Invalid,
+                std::to_string(operands.input_count()) + " inputs, but " + listed + " are needed");
+  }
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < names.size(); ++i) {
+    ASSAY_TRY(Tensor tensor, operands.input(i));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+bool is_blocked_weight(const Operands& operands, const Tensor& weight) {
+  return operands.is_nz_input(1) || weight.view.shape.size() == 4;
+}
+
+Result<Tensor> matrices_of_weight(const Operands& operands, const Tensor& weight, bool transposed,
+                                  int64_t k, int64_t columns) {
+  if (!is_blocked_weight(operands, weight)) return weight;
+  if (weight.view.shape.size() < 3)
+    return fail(not_supported("weight is FRACTAL_NZ of shape " +
+                              list_text(weight.view.shape.span()) +
+                              ": the sizes of its blocks are not in the dump"));
+  ASSAY_TRY(Tensor matrices,
+            reference::nz_to_nd(weight, transposed ? columns : k, transposed ? k : columns));
+  Dims& shape = matrices.view.shape;
+  Dims& strides = matrices.view.strides;
+  if (shape.size() == 3 && shape[0] == 1) {  // the batch that every NZ weight has
+    shape = {shape[1], shape[2]};
+    strides = {strides[1], strides[2]};
+  }
+  return matrices;
+}
+
+int64_t output_columns(const Operands& operands) {
+  if (!operands.has_output(0)) return -1;
+  const Result<Tensor> output = operands.output(0);
+  // An output that cannot be read is reported where it is compared.
+  if (!output || output->view.shape.empty()) return -1;
+  return output->view.shape[output->view.shape.size() - 1];
+}
+
+Status check_output(const Operands& operands, size_t index, const Dims& shape) {
+  if (!operands.has_output(index)) return {};
+  ASSAY_TRY(const Tensor output, operands.output(index));
+  if (output.view.element_count() == element_count(shape)) return {};
+  return fail(Errc::Invalid, "outtensor" + std::to_string(index) + " has shape " +
+                                 list_text(output.view.shape.span()) + ", the inputs give " +
+                                 list_text(shape.span()));
+}
+
+Expectation expect(size_t index, Accuracy accuracy,
+                   std::function<Result<reference::Wide>()> compute) {
+  Expectation expectation;
+  expectation.index = index;
+  expectation.accuracy = accuracy;
+  expectation.candidates.push_back({"", [compute = std::move(compute)]() -> Result<Tensor> {
+                                      ASSAY_TRY(reference::Wide golden, compute());
+                                      return reference::to_tensor(std::move(golden));
+                                    }});
+  return expectation;
+}
+
+Result<Product> product_of(const Case& one, const Tensor& x, const Tensor& weight, bool transpose_x,
+                           bool transpose_w) {
+  const Operands& operands = *one.operands;
+  if (operands.is_nz_input(0)) return fail(not_supported("x is FRACTAL_NZ"));
+  if (operands.has_output(0) && operands.is_nz_output(0))
+    return fail(not_supported("the output is FRACTAL_NZ"));
+  const size_t rank = x.view.shape.size();
+  if (rank < 2)
+    return fail(Errc::Invalid, "intensor0 has shape " + list_text(x.view.shape.span()) +
+                                   ", at least two dimensions are needed");
+  Product product;
+  product.x = x;
+  product.terms = x.view.shape[transpose_x ? rank - 2 : rank - 1];
+  product.options = {.transpose_x = transpose_x, .transpose_w = transpose_w, .jobs = one.jobs};
+  ASSAY_TRY(product.weight, matrices_of_weight(operands, weight, transpose_w, product.terms,
+                                               output_columns(operands)));
+  ASSAY_TRY(product.shape,
+            reference::matmul_shape(x.view, product.weight.view,
+                                    {.transpose_x = transpose_x, .transpose_w = transpose_w}));
+  if (transpose_x) product.traits += ", x transposed";
+  if (is_blocked_weight(operands, weight)) product.traits += ", NZ weight";
+  return product;
+}
+
+Result<bool> weight_is_transposed(const Case& one, const Tensor& x, const Tensor& weight) {
+  constexpr std::string_view kKeys = "transposeB|transB|trans_b";
+  if (one.parameters.has(kKeys)) return one.parameters.boolean(kKeys, false);
+  const Dims& shape = weight.view.shape;
+  const Dims& left = x.view.shape;
+  if (shape.size() < 2 || left.empty()) return false;
+  const int64_t k = left[left.size() - 1];
+  return shape[shape.size() - 2] != k && shape[shape.size() - 1] == k;
+}
+
+std::optional<DType> product_type_of(const Tensor* bias) {
+  if (bias != nullptr && bias->view.dtype == DType::BFloat16) return DType::BFloat16;
+  return std::nullopt;
+}
+
+Result<Ranks> ranks_of(const Case& one) {
+  ASSAY_TRY(const int64_t count, one.parameters.integer("rankSize", 0));
+  Ranks ranks;
+  ASSAY_TRY(ranks.own, one.parameters.integer("rank", 0));
+  // More cards than any cluster has: a broken number, not a reason to look for that many folders.
+  constexpr int64_t kMaxRanks = int64_t{1} << 16;
+  if (count < 1 || count > kMaxRanks || ranks.own < 0 || ranks.own >= count)
+    return fail(Errc::Invalid,
+                "rank " + std::to_string(ranks.own) + " of rankSize " + std::to_string(count));
+  ASSAY_TRY(ranks.peers, one.peers(count));
+  if (ranks.size() != count)
+    return fail(Errc::Invalid, "rankSize is " + std::to_string(count) + ", the dump has " +
+                                   std::to_string(ranks.size()) + " ranks");
+  return ranks;
+}
+
+}  // namespace assay::opcheck::products

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operations of this folder share: their operands, and the table's functions.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "opcheck/operation.hpp"
+#include "reference/products/linear.hpp"
+
+namespace assay::opcheck {
+
+namespace products {
+
+/// "transposeC 7 is none of 0 (a), 1 (b)": NOT_SUPPORTED.
+[[nodiscard]] Error unknown_value(std::string_view key, int64_t value, std::string_view known);
+[[nodiscard]] Error not_supported(std::string reason);
+
+/// The inputs 0, 1, ... of an operation that takes exactly these.
+/// errors  Invalid "2 inputs, but x, weight, bias are needed" | of Operands::input()
+[[nodiscard]] Result<std::vector<Tensor>> read_inputs(const Operands& operands,
+                                                      const std::vector<std::string_view>& names);
+
+/// Input 1 as matrices: FRACTAL_NZ, or four dimensions, become [rows, columns] or [b, rows, columns]; padding
+/// of blocks is cropped.
+///
+/// k        of the other operand
+/// columns  of the output, when it is known (-1: all that are stored)
+/// errors   Invalid (fewer values than k or columns need) | Unsupported (FRACTAL_NZ of two dimensions)
+[[nodiscard]] Result<Tensor> matrices_of_weight(const Operands& operands, const Tensor& weight,
+                                                bool transposed, int64_t k, int64_t columns);
+[[nodiscard]] bool is_blocked_weight(const Operands& operands, const Tensor& weight);
+
+/// Size of the output's last dimension; -1 when the dump does not have it.
+[[nodiscard]] int64_t output_columns(const Operands& operands);
+/// errors  Invalid: the dumped output has another number of elements
+[[nodiscard]] Status check_output(const Operands& operands, size_t index, const Dims& shape);
+
+/// One output with one golden.
+[[nodiscard]] Expectation expect(size_t index, Accuracy accuracy,
+                                 std::function<Result<reference::Wide>()> compute);
+
+/// Both operands of a product, ready.
+struct Product {
+  Tensor x;
+  Tensor weight;
+  reference::LinearOptions options;
+  Dims shape;          // of the result
+  int64_t terms = 0;   // k
+  std::string traits;  // ", NZ weight"
+};
+/// errors  Invalid (shapes) | of matrices_of_weight()
+[[nodiscard]] Result<Product> product_of(const Case& one, const Tensor& x, const Tensor& weight,
+                                         bool transpose_x, bool transpose_w);
+
+/// Is the weight [n, k]? Key transposeB; without it what shapes allow, [k, n] first.
+[[nodiscard]] Result<bool> weight_is_transposed(const Case& one, const Tensor& x,
+                                                const Tensor& weight);
+
+[[nodiscard]] inline bool is_int8(const Tensor& tensor) {
+  return tensor.view.dtype == DType::Int8 || tensor.view.dtype == DType::QInt8;
+}
+/// bf16 biases: the product is stored before they are added.
+[[nodiscard]] std::optional<DType> product_type_of(const Tensor* bias);
+
+/// All ranks' executions of a collective, and which of them this one is.
+struct Ranks {
+  std::vector<Case::Peer> peers;
+  int64_t own = 0;
+  [[nodiscard]] int64_t size() const { return static_cast<int64_t>(peers.size()); }
+};
+/// errors  Invalid (rank, rankSize) | of Case::peers
+[[nodiscard]] Result<Ranks> ranks_of(const Case& one);
+
+}  // namespace products
+
+// Parameters, tensors and formulas: docs/opcheck/products.md.
+[[nodiscard]] Result<Evaluation> evaluate_linear(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_linear_sparse(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_matmul(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_linear_quant(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_linear_activation(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_linear_activation_quant(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_linear_parallel(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_all_reduce(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_strided_batch_matmul(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_grouped_matmul_with_routing(const Case& one);
+[[nodiscard]] Result<Evaluation> evaluate_grouped_matmul_inplace_add(const Case& one);
+
+}  // namespace assay::opcheck
