@@ -153,7 +153,7 @@ void kernel_agrees_with_plain_loops(DType dtype) {
   const Measures m = measure(wide(golden).view, output.view, {.atb_error = atb_error}).value();
   const Plain plain = plain_measures(golden, mine, dtype, atb_error);
   const auto count = static_cast<int64_t>(golden.size());
-  const double places = std::max<double>(1, count);
+  const double places = std::max(1.0, static_cast<double>(count));
   RC_ASSERT(m.count == count);
   RC_ASSERT(m.atb_within == plain.atb);
   RC_ASSERT(m.mixed_within == plain.mixed);
