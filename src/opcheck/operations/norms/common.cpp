@@ -17,6 +17,9 @@ Result<std::vector<Tensor>> read_inputs(const Case& one,
   }
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < count; ++i) {
+    if (one.operands->is_nz_input(i))
+      return fail(Errc::Unsupported, "intensor" + std::to_string(i) +
+                                         " is in FRACTAL_NZ, which this operation has no form for");
     ASSAY_TRY(Tensor input, one.operands->input(i));
     inputs.push_back(std::move(input));
   }

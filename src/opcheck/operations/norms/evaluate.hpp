@@ -31,7 +31,8 @@ namespace norms {
 inline constexpr double kEpsilon = static_cast<double>(1e-5f);
 
 /// All inputs, which must be as many as there are names.
-/// errors  Invalid "RmsNormOperation takes x, gamma; the dump has 3 inputs" | of Operands::input()
+/// errors  Invalid "RmsNormOperation takes x, gamma; the dump has 3 inputs" | Unsupported
+///         (FRACTAL_NZ) | of Operands::input()
 [[nodiscard]] Result<std::vector<Tensor>> read_inputs(
     const Case& one, std::initializer_list<std::string_view> names);
 
