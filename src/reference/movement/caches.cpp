@@ -295,6 +295,12 @@ Result<std::vector<SlotWrite>> layer_writes(const TensorView& past, int64_t laye
   return writes;
 }
 
+Dims joined_leading_dims(const Dims& past) {
+  Dims joined(past.span().subspan(1));
+  joined[0] *= past[0];
+  return joined;
+}
+
 Result<Tensor> copy_blocks(const Tensor& cache, std::span<const int64_t> sources,
                            std::span<const int64_t> targets, std::span<const int64_t> cum_sum) {
   if (cache.view.shape.empty() || cum_sum.size() != sources.size())

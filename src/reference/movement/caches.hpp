@@ -86,6 +86,9 @@ struct SlotWrite {
                                                           std::span<const int64_t> token_offset,
                                                           std::span<const int64_t> lengths);
 
+/// [layers * batch, positions, ...]: such a cache as a paged one. Precondition: a shape that layer_writes() took.
+[[nodiscard]] Dims joined_leading_dims(const Dims& past);
+
 /// A copy of the cache [blocks, ...] with block sources[i] copied to targets[cum_sum[i - 1]] ... targets[cum_sum[i] - 1],
 /// in this order; a block that was overwritten counts as it is then.
 /// errors  Invalid (blocks outside the cache, cum_sum that falls or exceeds the targets) | Unsupported (packed types)
