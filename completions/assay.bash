@@ -13,6 +13,10 @@ _assay_options() {
         --enable-symlink --config-path --queue --drop-when-full --sync --filter-rows --probe-library --compat
         --steps --modules --statistics --layout --host
         -sd -ids -er -child -time -opname -tiling -stp -o -device -l -seed -symlink -config -h" ;;
+    opcheck | oo) echo "--help --input --csv-path --output --operation-ids --operation-name --precision-metric --device-id
+        --atb-rerun --custom-algorithms --precision-mode --jobs --optimization-identify --log-level --standard --format
+        --fail-on --max-memory --no-kernels --ops-list
+        -i -c -o -ids -opname -metric -device -rerun -alg -pmode -j -opt -l -h" ;;
     errcheck) echo "--help --exec --type --output --exit --log-level --probe-library -o -l -h" ;;
     compare) echo "--help --golden-path --my-path --cmp-level --token-map --ranks --rank --map --stats --atol --rtol --cos
         --rel-l2 --thresholds --exit-zero --output --jsonl --unmatched --compat --jobs --max-memory --log-level
@@ -34,7 +38,7 @@ _assay_options() {
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "dump errcheck compare show convert doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
+        _assay_words "dump errcheck compare opcheck show convert doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
             --version" "$word"
         return
     fi
@@ -45,8 +49,17 @@ _assay() {
     --layout) _assay_words "native strict" "$word" ;;
     --host) _assay_words "auto atb torch" "$word" ;;
     --log-level | -l) _assay_words "debug info warning error fatal critical" "$word" ;;
+    --standard) _assay_words "atb legacy-o4 legacy-o4-strict legacy-o1 mixed" "$word" ;;
+    --fail-on) _assay_words "failed error not_supported none" "$word" ;;
+    --precision-metric | -metric) _assay_words "abs cos_sim kl" "$word" ;;
+    --precision-mode | -pmode) _assay_words "keep_origin_dtype force_fp16 force_fp32" "$word" ;;
     --style) _assay_words "flat hierarchical me all" "$word" ;;
-    --format) _assay_words "npy pth safetensors txt csv" "$word" ;;
+    --format)
+        case $command in
+        opcheck | oo) _assay_words "xlsx csv json html" "$word" ;;
+        *) _assay_words "npy pth safetensors txt csv" "$word" ;;
+        esac
+        ;;
     --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;
     *)
         if [[ $word == -* ]]; then

@@ -21,12 +21,14 @@ from pathlib import Path
 ALLOWED_LIBRARIES = re.compile(r"^(libc|libm|libdl|libpthread|librt|libz|ld-linux.*|linux-vdso)\.so")
 
 CHECK = """
-import assay, assay._core, assay._capture, numpy as np, tempfile, os
+import assay, assay._core, assay._capture, assay.reference, numpy as np, tempfile, os
 folder = tempfile.mkdtemp()
 np.save(os.path.join(folder, "a.npy"), np.arange(6, dtype=np.float32).reshape(2, 3))
 record = assay.open(os.path.join(folder, "a.npy")).records[0]
 assert record.numpy().sum() == 15, record
 assert abs(assay.stats(np.array([3.0, 4.0], np.float32)).l2_norm - 5.0) < 1e-15
+product = assay.reference.matmul(np.ones((8, 64), np.float16), np.ones((64, 32), np.float16))
+assert product.shape == (8, 32) and (product == 64).all(), product
 print("assay", assay.__version__, "reads what numpy wrote")
 """
 
