@@ -36,6 +36,7 @@ th { position: sticky; top: 0; background: Canvas; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .PASS { color: var(--good); } .FAILED, .ERROR { color: var(--bad); } .NOT_SUPPORTED { color: var(--open); }
 .mark { font-weight: 600; white-space: nowrap; }
+td:first-child { white-space: nowrap; }
 .note { opacity: .75; }
 .filters { display: flex; gap: .5rem; flex-wrap: wrap; align-items: center; margin: .4rem 0; }
 button, input { font: inherit; padding: .2rem .7rem; border: 1px solid var(--line); border-radius: .4rem; background: none; color: inherit; }

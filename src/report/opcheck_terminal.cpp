@@ -172,7 +172,8 @@ std::string opcheck_verdict(const opcheck::Report& report) {
     text = "right: " + std::to_string(counts.passed) + " of " + counted(cases, "operation") +
            (counts.passed == 1 ? " passes" : " pass");
   }
-  if (counts.not_supported > 0 && counts.passed + counts.failed + counts.errors > 0)
+  const bool right = counts.failed == 0 && counts.errors == 0 && counts.passed > 0;
+  if (right && counts.not_supported > 0)
     text += "; " + std::to_string(counts.not_supported) + " not supported";
   if (report.interrupted) text += "; interrupted before the end";
   return text;
