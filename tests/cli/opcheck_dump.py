@@ -25,6 +25,9 @@ ACL = {
     "float64": 11,
     "bool": 12,
     "bfloat16": 27,
+    "hifloat8": 34,
+    "float8_e5m2": 35,
+    "float8_e4m3fn": 36,
 }
 ND, FRACTAL_NZ = 2, 29
 

@@ -301,6 +301,55 @@ def test_dynamic_quant_asymmetric(tmp_path):
     assert [row["result"] for row in rows] == ["PASS", "PASS", "FAILED"]
 
 
+def hifloat8_values():
+    """Finite values by bit pattern, from the published tables: prefix, exponent in sign and magnitude, fraction."""
+    values = {0: 0.0}
+    for bits in range(1, 128):
+        if bits < 8:
+            values[bits] = 2.0 ** (bits - 23)
+            continue
+        text = f"{bits:07b}"
+        for prefix, exponent_bits in (("11", 4), ("10", 3), ("01", 2), ("001", 1), ("0001", 0)):
+            if text.startswith(prefix):
+                field, fraction = text[len(prefix) :][:exponent_bits], text[len(prefix) + exponent_bits :]
+                exponent = int("1" + field[1:], 2) * (-1 if field[0] == "1" else 1) if field else 0
+                values[bits] = (1 + int(fraction, 2) / 2 ** len(fraction)) * 2.0**exponent
+                break
+    values.pop(0x6F)  # infinity
+    return values
+
+
+def to_float8(x, dtype):
+    if dtype != "hifloat8":
+        return torch.from_numpy(x).to(getattr(torch, dtype)).view(torch.uint8).numpy(), dtype
+    table = hifloat8_values()
+    bits, values = np.array(list(table)), np.array(list(table.values()))
+    nearest = bits[np.abs(np.abs(x)[..., None] - values).argmin(-1)]
+    return np.where((x < 0) & (nearest != 0), nearest | 0x80, nearest).astype(np.uint8), dtype
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "limit"), [("hifloat8", 34, 32768), ("float8_e5m2", 35, 57344), ("float8_e4m3fn", 36, 448)]
+)
+def test_quantisation_to_8_bit_floats(tmp_path, dtype, number, limit):
+    x = normal(6, 30).astype(np.float16)
+    scale = np.abs(loaded(x)).max(-1) / limit
+    y, _ = to_float8(loaded(x) / scale[:, None], dtype)
+    off = y.copy()
+    off[2, 3] ^= 0x04
+    for parameters, name, right, wrong_bits, more in (
+        ({"elewiseType": 19, "outTensorType": number}, "dynamic", y, off, [scale.astype(np.float32)]),
+        ({"elewiseType": 6, "outTensorType": number}, "static", to_float8(loaded(x), dtype)[0], None, []),
+    ):
+        rows = check(tmp_path / name, "ElewiseOperation", parameters, [x], [(right, dtype), *more])
+        assert {row["result"] for row in rows} == {"PASS"}, rows
+        if wrong_bits is None:
+            wrong_bits = right.copy()
+            wrong_bits[1, 1] ^= 0x04
+        rows = check(tmp_path / f"{name} off", "ElewiseOperation", parameters, [x], [(wrong_bits, dtype), *more])
+        assert rows[0]["result"] == "FAILED"
+
+
 def test_swiglu_quant(tmp_path):
     x = normal(5, 48).astype(np.float16)
     a, b = loaded(x)[:, :24], loaded(x)[:, 24:]
