@@ -129,7 +129,7 @@ Result<Evaluation> norm_alone(const Case& one) {
   return evaluation;
 }
 
-/// Norm of a sum; `after` tells whether the sum is an output of its own.
+/// Norm of a sum; of a prenorm the sum is an output of its own.
 Result<Evaluation> norm_of_sum(const Case& one, bool prenorm) {
   const std::string section = prenorm ? "preNormParam" : "postNormParam";
   Common common;
