@@ -224,6 +224,26 @@ TEST(Measure, EqualBytesGiveWhatTheLoopGives) {
   }
 }
 
+TEST(Measure, ABlockOfEqualIntegersCountsLikeItsElements) {
+  // The same values with one element off, which sends the block through the loop.
+  std::vector<double> golden = {5, -7, 0, 127};
+  const Tensor mine = stored({5, -7, 0, 127}, DType::Int8);
+  const Measures equal = measure(wide(golden).view, mine.view, {}).value();
+  golden.back() = 126;
+  const Measures loop = measure(wide(golden).view, mine.view, {}).value();
+  EXPECT_EQ(equal.atb_within, loop.atb_within + 1);
+  EXPECT_EQ(equal.mixed_within, loop.mixed_within + 1);
+  EXPECT_EQ(equal.ulp_histogram, (std::array<int64_t, 6>{4, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(loop.ulp_histogram, (std::array<int64_t, 6>{3, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(equal.legacy_o4_within, 4);
+  EXPECT_EQ(loop.legacy_o4_within, 4);  // 1 in 126 is far below 100 %
+  EXPECT_EQ(equal.legacy_o1_within, 4);
+  EXPECT_EQ(equal.legacy_abs_within, 4);
+  EXPECT_EQ(equal.cosine, 1);
+  EXPECT_EQ(equal.nmse, 0);
+  EXPECT_EQ(loop.worst_index, 3);
+}
+
 TEST(Measure, StridesDoNotMatter) {
   Tensor golden = reference::reshaped(wide({0, 1, 2, 3, 4, 5}), {2, 3}).value();
   golden.view.shape = {3, 2};  // transposed
