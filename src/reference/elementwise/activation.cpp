@@ -4,6 +4,7 @@
 #include <array>
 #include <numbers>
 
+#include "reference/attention/softmax_row.hpp"
 #include "reference/elementwise/map.hpp"
 
 namespace assay::reference {
@@ -35,6 +36,28 @@ Result<Halves> halves(const TensorView& x, int64_t axis) {
   return result;
 }
 
+/// sigmoid() of a block; x and out do not overlap. Instead of one library call a value, e^-|x| of all values at once.
+void sigmoids(const double* x, int64_t count, double* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = -std::fabs(x[i]);
+  exponentials(out, count, 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const double e = out[i];
+    out[i] = (x[i] < 0 ? e : 1.0) / (1.0 + e);
+  }
+}
+
+/// x sigmoid(inner(x)) of all values, the form that most activations have.
+template <typename Inner>
+Result<Wide> gated(const TensorView& x, Inner inner) {
+  return map_blocks(x, [inner](double* values, int64_t count) {
+    std::array<double, kBlock> arguments{};
+    std::array<double, kBlock> gates{};
+    for (int64_t i = 0; i < count; ++i) arguments[static_cast<size_t>(i)] = inner(values[i]);
+    sigmoids(arguments.data(), count, gates.data());
+    for (int64_t i = 0; i < count; ++i) values[i] *= gates[static_cast<size_t>(i)];
+  });
+}
+
 }  // namespace
 
 Result<Wide> relu(const TensorView& x) {
@@ -47,16 +70,15 @@ Result<Wide> gelu(const TensorView& x, GeluForm form) {
     return map_values(x, [](double v) { return 0.5 * v * std::erfc(-v / std::numbers::sqrt2); });
   // (1 + tanh u) / 2 is sigmoid(2 u).
   const double factor = 2 * std::sqrt(2 * std::numbers::inv_pi);
-  return map_values(
-      x, [factor](double v) { return v * sigmoid(factor * (v + 0.044715 * v * v * v)); });
+  return gated(x, [factor](double v) { return factor * (v + 0.044715 * v * v * v); });
 }
 
 Result<Wide> fast_gelu(const TensorView& x) {
-  return map_values(x, [](double v) { return v * sigmoid(1.702 * v); });
+  return gated(x, [](double v) { return 1.702 * v; });
 }
 
 Result<Wide> swish(const TensorView& x, double scale) {
-  return map_values(x, [scale](double v) { return v * sigmoid(scale * v); });
+  return gated(x, [scale](double v) { return scale * v; });
 }
 
 Result<Wide> log(const TensorView& x) {
@@ -64,13 +86,18 @@ Result<Wide> log(const TensorView& x) {
 }
 
 Result<Wide> sigmoid(const TensorView& x) {
-  return map_values(x, [](double v) { return sigmoid(v); });
+  return map_blocks(x, [](double* values, int64_t count) {
+    std::array<double, kBlock> gates{};
+    sigmoids(values, count, gates.data());
+    std::copy_n(gates.data(), count, values);
+  });
 }
 
 Result<Wide> swiglu(const TensorView& x, int64_t axis) {
   ASSAY_TRY(const Halves cut, halves(x, axis));
   Wide y(cut.shape);
   std::array<double, kBlock> b{};
+  std::array<double, kBlock> gates{};
   for (int64_t row = 0; row < cut.outer; ++row) {
     for (int64_t first = 0; first < cut.half; first += kBlock) {
       const int64_t length = std::min(kBlock, cut.half - first);
@@ -78,7 +105,8 @@ Result<Wide> swiglu(const TensorView& x, int64_t axis) {
       double* a = y.data() + row * cut.half + first;
       read_values(x, 2 * row * cut.half + first, length, std::span(a, size));
       read_values(x, (2 * row + 1) * cut.half + first, length, std::span(b).first(size));
-      for (size_t i = 0; i < size; ++i) a[i] = a[i] * sigmoid(a[i]) * b[i];
+      sigmoids(a, length, gates.data());
+      for (size_t i = 0; i < size; ++i) a[i] *= gates[i] * b[i];
     }
   }
   return y;
@@ -93,6 +121,7 @@ Result<Wide> swiglu_backward(const TensorView& dy, const TensorView& x, int64_t 
     return fail(Errc::Unsupported, std::string(name(dy.dtype)) + " has no real values");
   Wide dx(x.shape);
   std::array<double, kBlock> gradient{};
+  std::array<double, kBlock> gates{};
   for (int64_t row = 0; row < cut.outer; ++row) {
     for (int64_t first = 0; first < cut.half; first += kBlock) {
       const int64_t length = std::min(kBlock, cut.half - first);
@@ -103,8 +132,9 @@ Result<Wide> swiglu_backward(const TensorView& dy, const TensorView& x, int64_t 
       read_values(x, 2 * row * cut.half + first, length, std::span(a, size));
       read_values(x, (2 * row + 1) * cut.half + first, length, std::span(b, size));
       read_values(dy, row * cut.half + first, length, std::span(gradient).first(size));
+      sigmoids(a, length, gates.data());
       for (size_t i = 0; i < size; ++i) {
-        const double s = sigmoid(a[i]);
+        const double s = gates[i];
         const double silu = a[i] * s;
         a[i] = gradient[i] * b[i] * (s + silu * (1 - s));
         b[i] = gradient[i] * silu;

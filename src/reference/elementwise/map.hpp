@@ -9,10 +9,10 @@
 
 namespace assay::reference {
 
-/// `f` of every value, in a block while it is in the cache. F: double(double).
+/// `f` of every block of values while it is in the cache. F: void(double* values, int64_t count), count at most kBlock.
 /// errors  Unsupported (types without real values) | TooLarge
 template <typename F>
-[[nodiscard]] Result<Wide> map_values(const TensorView& x, F f) {
+[[nodiscard]] Result<Wide> map_blocks(const TensorView& x, F f) {
   if (values_per_element(x.dtype) != 1 || info(x.dtype).kind == DTypeKind::Bits)
     return fail(Errc::Unsupported, std::string(name(x.dtype)) + " has no real values");
   ASSAY_TRY_STATUS(checked_count(x.shape));
@@ -21,9 +21,18 @@ template <typename F>
     const int64_t length = std::min(kBlock, y.size() - first);
     double* block = y.data() + first;
     read_values(x, first, length, std::span(block, static_cast<size_t>(length)));
-    for (int64_t i = 0; i < length; ++i) block[i] = f(block[i]);
+    f(block, length);
   }
   return y;
+}
+
+/// `f` of every value. F: double(double).
+/// errors  of map_blocks()
+template <typename F>
+[[nodiscard]] Result<Wide> map_values(const TensorView& x, F f) {
+  return map_blocks(x, [&f](double* values, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) values[i] = f(values[i]);
+  });
 }
 
 }  // namespace assay::reference

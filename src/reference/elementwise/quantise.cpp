@@ -159,7 +159,14 @@ Result<DynamicQuantised> dynamic_quantise(Wide x, bool asymmetric, DType target)
 }
 
 Wide rounded_to_int8(Wide values) {
-  for (double& value : values.values) value = quantise_int8(value);
+  // quantise_int8() without a library call a value: cut off first, which changes no result, then rounded by a sum
+  // whose last digit is the unit. A NaN passes through all of it.
+  constexpr double kRounder = 6755399441055744.0;  // 1.5 * 2^52
+  for (double& value : values.values) {
+    const double low = value < -128.0 ? -128.0 : value;
+    const double cut = low > 127.0 ? 127.0 : low;
+    value = (cut + kRounder) - kRounder;
+  }
   return values;
 }
 

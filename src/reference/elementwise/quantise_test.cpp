@@ -29,6 +29,21 @@ TEST(QuantisePerChannel, DividesByTheScaleOfTheColumnThenAddsTheOffset) {
   EXPECT_EQ(list(rounded_to_int8(*values)), (std::vector<double>{2, 2, 0, 127, 1, 4}));
 }
 
+TEST(RoundedToInt8, EqualsThePlainFunction) {
+  std::vector<double> values = {NAN, INFINITY, -INFINITY, 1e300, -128.5, 127.5, 126.5, -0.5, 0.5};
+  for (int i = -1100; i <= 1100; ++i) values.push_back(i * 0.125);
+  Wide x(Dims{static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), x.values.begin());
+  const Wide rounded = rounded_to_int8(std::move(x));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double plain = quantise_int8(values[i]);
+    if (std::isnan(plain))
+      EXPECT_TRUE(std::isnan(rounded.values[i]));
+    else
+      EXPECT_EQ(rounded.values[i], plain) << values[i];
+  }
+}
+
 TEST(QuantisePerChannel, OffsetWithoutElementsIsZero) {
   const Tensor scale = to_tensor(wide({}, {0.5}));
   const Tensor none = to_tensor(Wide(Dims{0}));

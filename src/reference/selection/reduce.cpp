@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "reference/attention/softmax_row.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::reference {
@@ -171,11 +172,9 @@ Tensor reduced_values(Stream values, Reduction reduction, const Merged& merged, 
   return to_tensor(std::move(out));
 }
 
+// A NaN spoils the sum, and so its whole row; so does a row of -inf, by -inf - -inf.
 void softmax_row(double* x, int64_t count) {
-  double most = -std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < count; ++i) most = x[i] > most || x[i] != x[i] ? x[i] : most;
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += x[i] = std::exp(x[i] - most);
+  const double sum = exponentials(x, count, row_maximum(x, count));
   for (int64_t i = 0; i < count; ++i) x[i] /= sum;
 }
 
@@ -184,15 +183,20 @@ void softmax_columns(double* x, int64_t count, int64_t inner) {
   const auto width = static_cast<size_t>(inner);
   std::vector<double> most(width, -std::numeric_limits<double>::infinity());
   std::vector<double> sum(width, 0.0);
-  const auto for_rows = [&](auto use) {
-    for (int64_t k = 0; k < count; ++k) {
-      double* row = x + k * inner;
-      for (size_t i = 0; i < width; ++i) use(row[i], i);
-    }
-  };
-  for_rows([&](double v, size_t i) { most[i] = v > most[i] || v != v ? v : most[i]; });
-  for_rows([&](double& v, size_t i) { sum[i] += v = std::exp(v - most[i]); });
-  for_rows([&](double& v, size_t i) { v /= sum[i]; });
+  for (int64_t k = 0; k < count; ++k) {
+    const double* row = x + k * inner;
+    for (size_t i = 0; i < width; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    double* row = x + k * inner;
+    for (size_t i = 0; i < width; ++i) row[i] -= most[i];
+    exponentials(row, inner, 0);
+    for (size_t i = 0; i < width; ++i) sum[i] += row[i];
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    double* row = x + k * inner;
+    for (size_t i = 0; i < width; ++i) row[i] /= sum[i];
+  }
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(Softmax, RowsAndColumnsGiveTheSame) {
   for (size_t i = 0; i < 4; ++i) {
     double sum = 0;
     for (size_t j = 0; j < 5; ++j) {
-      EXPECT_EQ(rows->values[i * 5 + j], columns->values[j * 4 + i]);
+      EXPECT_NEAR(rows->values[i * 5 + j], columns->values[j * 4 + i], 1e-15);
       sum += rows->values[i * 5 + j];
     }
     EXPECT_NEAR(sum, 1, 1e-15);
