@@ -15,8 +15,9 @@ import numpy as np
 import openpyxl
 import pandas
 import pytest
+import torch
 from assay_command import run
-from opcheck_dump import run_folder_of, write_operation
+from opcheck_dump import check, run_folder_of, to_bf16, write_operation
 
 RMS_NORM = {
     "layerType": 1,
@@ -208,6 +209,42 @@ def test_the_terminal_names_the_first_wrong_output(dump: Path, tmp_path: Path) -
     assert done.stdout.splitlines()[-1] == "wrong: 1 FAILED and 1 ERROR of 4 operations, first 0_0 RmsNormOperation"
     width = max(len(line) for line in done.stdout.splitlines() if not line.startswith("report: "))
     assert width <= 80
+
+
+def legacy_by_torch(golden: torch.Tensor, mine: torch.Tensor, etol: float) -> tuple[str, str]:
+    """Share and maximum as opcheck 6.1 defines them, in torch's own arithmetic of the type."""
+    golden, mine = golden.flatten(), mine.flatten()
+    error = torch.where(
+        golden.abs() > torch.finfo(torch.float32).eps, (mine / golden - 1).abs(), torch.zeros_like(golden)
+    )
+    share = (error <= etol).sum() / error.numel()
+    return f"{share.item() * 100:.16f}", f"{error.max().item():.16f}"
+
+
+@pytest.mark.parametrize("dtype, etol", [(torch.float16, 2**-10), (torch.bfloat16, 2**-8), (torch.float32, 2**-20)])
+def test_the_legacy_numbers_are_torchs(tmp_path: Path, dtype: torch.dtype, etol: float) -> None:
+    generator = torch.Generator().manual_seed(7)
+    # Magnitudes from subnormal to large, errors from none to a few units of the last place and beyond.
+    exponents = torch.randint(-20, 12, (37, 53), generator=generator)
+    golden = (torch.randn(37, 53, generator=generator) * 2.0**exponents).to(dtype)
+    noise = 1 + torch.randn(37, 53, generator=generator) * torch.finfo(dtype).eps
+    mine = (golden.float() * noise).to(dtype)
+    golden[0, :5], mine[0, :3] = 0, 1
+
+    def tensor(values: torch.Tensor):
+        return to_bf16(values.float().numpy()) if dtype == torch.bfloat16 else values.numpy()
+
+    # A transposition: its golden is the input, moved.
+    moved = tensor(golden.T.contiguous())
+    (row,) = check(tmp_path, "TransposeOperation", {"perm": [1, 0]}, [moved], [tensor(mine)], "-metric", "abs")
+
+    rate, largest = legacy_by_torch(golden, mine, etol)
+    assert (row["rel_precision_rate(%)"], row["max_rel_error"]) == (rate, largest)
+    difference = (golden.double() - mine.double()).abs()
+    counted = torch.where(golden.double().abs() > torch.finfo(torch.float32).eps, difference, 0.0)
+    assert row["max_abs_error"] == f"{counted.max().item():.16f}"
+    assert row["max_abs"] == difference.max().item()
+    assert row["result"] == "FAILED" and "must be met exactly" in row["reason"]
 
 
 def test_another_standard_decides(dump: Path, tmp_path: Path) -> None:
