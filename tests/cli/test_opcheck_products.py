@@ -296,6 +296,21 @@ def test_linear_quant_of_a_float_activation(tmp_path):
                      "dynamic per-token quantised activation, bias")  # fmt: skip
 
 
+def test_half_steps_go_where_float32_sends_them(tmp_path):
+    def integers(row):
+        return np.rint(row / np.float32(row.max() / np.float32(127)))
+
+    rows = [np.float32([largest, largest / 2] * (K // 2)) for largest in np.arange(1, 2, 2**-10, dtype=np.float32)]
+    row = next(row for row in rows if integers(row)[1] == 63)  # 63.5 of exact steps, which would become 64
+    ones, scale = np.ones((1, K), np.int8), np.float32([1])
+    parameters = {"transposeA": False, "transposeB": True, "hasBias": False}
+    for name, q in (("float32", integers(row).sum()), ("exact", (127 + 64) * K / 2)):
+        output = half([[q * np.float64(row.max()) / 127]])
+        report = check(tmp_path / name, "LinearQuantOperation", parameters, [half([row]), ones, scale], [output])
+        assert result_of(report) == "PASS", report
+        assert name in report[0]["note"]
+
+
 def gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 

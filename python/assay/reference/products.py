@@ -152,6 +152,7 @@ def dynamic_quantized_linear(
     scale: Array,
     bias: Optional[Array] = None,
     *,
+    float32_scales: bool = False,
     transpose_weight: bool = True,
     jobs: int = 1,
 ) -> np.ndarray:
@@ -162,9 +163,11 @@ def dynamic_quantized_linear(
         weight: [n, k], integers.
         scale: one value or [n].
         bias: [n].
+        float32_scales: s and x / s are computed in float32, as kernels do. It decides what becomes of x = max / 2,
+            which is 63.5 s exactly.
     """
     return _opcheck.dynamic_quantized_linear(
-        _as_raw(x), _as_raw(weight), _as_raw(scale), _optional(bias), transpose_weight, jobs
+        _as_raw(x), _as_raw(weight), _as_raw(scale), _optional(bias), float32_scales, transpose_weight, jobs
     )
 
 

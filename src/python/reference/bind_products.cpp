@@ -124,20 +124,21 @@ void bind_linear(nb::module_& m) {
       nb::arg("transpose_w"), nb::arg("jobs"));
   m.def(
       "dynamic_quantized_linear",
-      [](nb::handle x, nb::handle w, nb::handle scale, nb::handle bias, bool transpose_w,
-         int jobs) {
+      [](nb::handle x, nb::handle w, nb::handle scale, nb::handle bias, bool float32_scales,
+         bool transpose_w, int jobs) {
         const Tensor left = borrowed_tensor(x);
         const Tensor right = borrowed_tensor(w);
         const Tensor scales = borrowed_tensor(scale);
         const std::optional<Tensor> added = optional_tensor(bias);
         return unlocked([&] {
-          return reference::dynamic_quantised_linear(left.view, right.view, scales.view,
-                                                     view_or_null(added),
-                                                     {.transpose_w = transpose_w, .jobs = jobs});
+          return reference::dynamic_quantised_linear(
+              left.view, right.view, scales.view, view_or_null(added),
+              float32_scales ? reference::RowScale::Float32 : reference::RowScale::Exact,
+              {.transpose_w = transpose_w, .jobs = jobs});
         });
       },
-      nb::arg("x"), nb::arg("w"), nb::arg("scale"), nb::arg("bias").none(), nb::arg("transpose_w"),
-      nb::arg("jobs"));
+      nb::arg("x"), nb::arg("w"), nb::arg("scale"), nb::arg("bias").none(),
+      nb::arg("float32_scales"), nb::arg("transpose_w"), nb::arg("jobs"));
 }
 
 void bind_batches(nb::module_& m) {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <type_traits>
 
 #include "reference/elementwise/broadcast.hpp"
-#include "reference/elementwise/quantise.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::reference {
@@ -92,6 +92,29 @@ Status multiply_rows(Wide& product, const TensorView& row_scale) {
     for (int64_t i = 0; i < n; ++i) out[i] *= scale;
   }
   return {};
+}
+
+/// Makes integers of a row, computing in T, and returns their scale; a NaN stays one and takes the row with it.
+template <typename T>
+double quantise_row(double* values, int64_t count) {
+  T largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto magnitude = static_cast<T>(std::fabs(values[i]));
+    largest = std::isnan(largest) || largest > magnitude ? largest : magnitude;
+  }
+  const T scale = largest / T{127};
+  if (scale == 0) {
+    std::fill_n(values, count, 0.0);
+    return 0;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    // In double 127 x is exact, so that halves are met exactly, too.
+    const double steps = std::is_same_v<T, float>
+                             ? static_cast<double>(static_cast<T>(values[i]) / scale)
+                             : values[i] * 127.0 / static_cast<double>(largest);
+    values[i] = quantise_int8(steps);
+  }
+  return static_cast<double>(scale);
 }
 
 }  // namespace
@@ -226,16 +249,21 @@ Result<Wide> weight_quantised_linear(const TensorView& x_given, const TensorView
 
 Result<Wide> dynamic_quantised_linear(const TensorView& x_given, const TensorView& w,
                                       const TensorView& scale, const TensorView* bias,
-                                      const LinearOptions& options) {
+                                      RowScale row_scale, const LinearOptions& options) {
   ASSAY_TRY_STATUS(matmul_shape(x_given, w, product_options(options)));
   ASSAY_TRY(Wide rows, widen(options.transpose_x ? transposed(x_given) : x_given));
-  ASSAY_TRY(DynamicQuantised quantised, dynamic_quantise(std::move(rows)));
-  const Wide integers = rounded_to_int8(std::move(quantised.values));
-  const TensorView row_scales = view_of(quantised.scales);
+  const int64_t k = rows.shape[rows.shape.size() - 1];
+  Wide scales(Dims{k == 0 ? 0 : rows.size() / k});
+  for (int64_t row = 0; row < scales.size(); ++row) {
+    double* values = rows.data() + row * k;
+    scales.data()[row] = row_scale == RowScale::Float32 ? quantise_row<float>(values, k)
+                                                        : quantise_row<double>(values, k);
+  }
+  const TensorView row_scales = view_of(scales);
   LinearOptions rest = options;
   rest.transpose_x = false;
-  ASSAY_TRY(Wide product,
-            quantised_linear(view_of(integers), w, nullptr, scale, &row_scales, rest));
+  ASSAY_TRY(Wide product, quantised_linear(view_of(rows), w, nullptr, scale,
+                                           k == 0 ? nullptr : &row_scales, rest));
   if (bias != nullptr) ASSAY_TRY_STATUS(add(product, *bias, "bias"));
   return product;
 }

@@ -64,14 +64,19 @@ struct LinearOptions {
                                                    const TensorView& scale, int64_t group_size,
                                                    const LinearOptions& options = {});
 
+/// How the scale of a row and x / scale are computed. x = max / 2 is 63.5 scales exactly, and what float32
+/// makes of it decides whether that becomes 63 or 64.
+enum class RowScale : uint8_t { Exact, Float32 };
+
 /// Each row of x is quantised to int8 with a scale of its own, max|row| / 127; the product of integers is
 /// multiplied by both scales, then bias is added.
 ///
 /// x        [..., m, k], floats
 /// w        integers; scale, bias as above
-/// errors   of quantised_linear() | of dynamic_quantise()
+/// errors   of quantised_linear()
 [[nodiscard]] Result<Wide> dynamic_quantised_linear(const TensorView& x, const TensorView& w,
                                                     const TensorView& scale, const TensorView* bias,
+                                                    RowScale row_scale = RowScale::Exact,
                                                     const LinearOptions& options = {});
 
 }  // namespace assay::reference

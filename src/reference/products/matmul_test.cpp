@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "tensor/convert.hpp"
 
@@ -106,6 +109,22 @@ TEST(Matmul, HasTheSameBitsForAnyNumberOfThreads) {
           << m << " rows, " << jobs << " threads";
     }
   }
+}
+
+TEST(Matmul, ServesMoreThreadsThanOpenBlasHasBuffers) {
+  const Tensor x = random_tensor(DType::Float16, {40, 200}, 16);
+  const Tensor w = random_tensor(DType::Float16, {100, 200}, 17);
+  const Wide alone = matmul(x.view, w.view, {.transpose_w = true}).value();
+  std::atomic<int> equal{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 200; ++i)
+      threads.emplace_back([&] {
+        const Wide own = matmul(x.view, w.view, {.transpose_w = true}).value();
+        equal += std::equal(alone.values.begin(), alone.values.end(), own.values.begin()) ? 1 : 0;
+      });
+  }
+  EXPECT_EQ(equal, 200);
 }
 
 TEST(Matmul, ReadsAnyStrides) {

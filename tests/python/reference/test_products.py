@@ -151,6 +151,21 @@ def test_dynamic_quantized_linear():
     np.testing.assert_allclose(reference.dynamic_quantized_linear(x, w, scale, bias), expected, rtol=1e-12, atol=1e-12)
 
 
+def test_float32_row_scales_decide_half_steps():
+    # Where max / 127 rounds up to a float32, half of the maximum is less than 63.5 of it.
+    found = 0
+    for largest in np.arange(1, 2, 2**-10, dtype=np.float32):
+        row = np.float32([[largest, largest / 2]])
+        step = np.float32(largest / np.float32(127))
+        q = np.rint(row / step)
+        result = reference.dynamic_quantized_linear(row, np.int8([[0, 1]]), np.float32([1]), float32_scales=True)
+        assert result[0, 0] == q[0, 1] * np.float64(step)
+        exact = reference.dynamic_quantized_linear(row, np.int8([[0, 1]]), np.float32([1]))
+        assert exact[0, 0] == pytest.approx(64 * float(largest) / 127, rel=1e-14)
+        found += q[0, 1] == 63
+    assert found
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     ranks=st.integers(1, 4),

@@ -103,7 +103,8 @@ Result<Product> product_of(const Case& one, const Tensor& x, const Tensor& weigh
             reference::matmul_shape(x.view, product.weight.view,
                                     {.transpose_x = transpose_x, .transpose_w = transpose_w}));
   if (transpose_x) product.traits += ", x transposed";
-  if (is_blocked_weight(operands, weight)) product.traits += ", NZ weight";
+  product.blocked_weight = is_blocked_weight(operands, weight);
+  if (product.blocked_weight) product.traits += ", NZ weight";
   return product;
 }
 

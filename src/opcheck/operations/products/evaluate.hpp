@@ -45,9 +45,10 @@ struct Product {
   Tensor x;
   Tensor weight;
   reference::LinearOptions options;
-  Dims shape;          // of the result
-  int64_t terms = 0;   // k
-  std::string traits;  // ", NZ weight"
+  Dims shape;                   // of the result
+  int64_t terms = 0;            // k
+  bool blocked_weight = false;  // its padding was cropped
+  std::string traits;           // ", NZ weight"
 };
 /// errors  Invalid (shapes) | of matrices_of_weight()
 [[nodiscard]] Result<Product> product_of(const Case& one, const Tensor& x, const Tensor& weight,

@@ -66,7 +66,7 @@ Result<Layer> read_layer(const Parameters& parameters) {
 Tensor without_padding(Tensor term, const Product& product) {
   const int64_t n = product.shape[product.shape.size() - 1];
   const size_t rank = term.view.shape.size();
-  if (rank == 0 || product.traits.find("NZ") == std::string::npos) return term;
+  if (rank == 0 || !product.blocked_weight) return term;
   const int64_t columns = term.view.shape[rank - 1];
   if (columns > n && columns - n < 32) term.view = reference::section(term.view, rank - 1, 0, n);
   return term;
@@ -190,8 +190,7 @@ Result<Evaluation> per_batch(const Case& one, const Tensor& x, const Tensor& wei
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, shape));
   std::optional<Tensor> bias;
   if (has_bias) bias = inputs[2];
-  LinearOptions options{.transpose_w = transpose_w, .jobs = one.jobs};
-  options.product_type = product_type_of(bias ? &*bias : nullptr);
+  const LinearOptions options{.transpose_w = transpose_w, .jobs = one.jobs};
   Evaluation evaluation;
   evaluation.variant = has_bias ? "float, EIN_SUM, bias" : "float, EIN_SUM";
   if (is_blocked_weight(*one.operands, weight_given)) evaluation.variant += ", NZ weight";
@@ -341,11 +340,20 @@ Result<Evaluation> evaluate_linear_quant(const Case& one) {
   evaluation.variant = "dynamic per-token quantised activation";
   if (bias_there) evaluation.variant += ", bias";
   evaluation.variant += product.traits;
-  evaluation.outputs.push_back(
-      expect(0, {Precision::Float, product.terms}, [product, bias, scale]() -> Result<Wide> {
-        return reference::dynamic_quantised_linear(product.x.view, product.weight.view, scale.view,
-                                                   view_or_null(bias), product.options);
-      }));
+  Expectation expectation;
+  expectation.accuracy = {Precision::Float, product.terms};
+  // The integers are what a kernel's own arithmetic makes of them: float32 first.
+  for (const auto& [label, row_scale] :
+       {std::pair{"row scales in float32", reference::RowScale::Float32},
+        std::pair{"exact row scales", reference::RowScale::Exact}})
+    expectation.candidates.push_back(
+        {label, [product, bias, scale, row_scale]() -> Result<Tensor> {
+           ASSAY_TRY(Wide golden, reference::dynamic_quantised_linear(
+                                      product.x.view, product.weight.view, scale.view,
+                                      view_or_null(bias), row_scale, product.options));
+           return reference::to_tensor(std::move(golden));
+         }});
+  evaluation.outputs.push_back(std::move(expectation));
   return evaluation;
 }
 
