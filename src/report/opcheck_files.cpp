@@ -54,7 +54,7 @@ class LiveFile {
   Status append(const Table& rows) {
     std::string text;
     if (format_ == "jsonl") {
-      text = jsonl_text(rows);
+      text = jsonl_text(rows, false);
     } else {
       text = csv_text(rows, true);
       if (!empty_) text.erase(0, text.find('\n') + 1);  // columns have no line feed in their names

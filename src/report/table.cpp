@@ -287,12 +287,12 @@ std::string csv_text(const Table& table, bool defuse) {
   return out;
 }
 
-std::string jsonl_text(const Table& table) {
+std::string jsonl_text(const Table& table, bool with_name) {
   std::string out;
   for (const Cells& cells : table.rows) {
-    out += "{\"level\": " + json_quote(table.name);
+    out += with_name ? "{\"level\": " + json_quote(table.name) : "{";
     for (size_t i = 0; i < cells.size(); ++i) {
-      out += ", " + json_quote(table.columns[i]) + ": ";
+      out += (i == 0 && !with_name ? "" : ", ") + json_quote(table.columns[i]) + ": ";
       switch (cells[i].kind) {
         case Cell::Kind::Empty:
           out += "null";

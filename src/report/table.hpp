@@ -43,7 +43,8 @@ struct Table {
 
 /// The csv file of a table. `defuse`: cells that a spreadsheet would run are marked as text.
 [[nodiscard]] std::string csv_text(const Table& table, bool defuse);
-/// One JSON object a line, keys as the columns plus "level"; empty cells are null.
-[[nodiscard]] std::string jsonl_text(const Table& table);
+/// One JSON object a line, keys as the columns; empty cells are null.
+/// with_name   also the key "level", the table's name
+[[nodiscard]] std::string jsonl_text(const Table& table, bool with_name = true);
 
 }  // namespace assay::report
