@@ -172,6 +172,7 @@ void Meter::measure_legacy(double golden, double mine) {
     out_.legacy_o4_within += o4_.has_value();
     out_.legacy_abs_within += o4_.has_value();
     out_.legacy_o1_within += o1_.has_value();
+    out_.legacy_o1_abs_within += o1_.has_value();
     return;
   }
   const double stored = rounding_.nearest(golden);
@@ -197,6 +198,9 @@ void Meter::measure_legacy(double golden, double mine) {
     const float divisor = g == 0 ? static_cast<float>(kO1ZeroStandIn) : g;
     const float relative = std::fabs((o - g) / divisor);
     out_.legacy_o1_within += relative <= static_cast<float>(o1_->etol);
+    const double absolute = std::fabs(mine - stored);
+    out_.legacy_o1_abs_within += absolute <= o1_->etol;
+    raise(absolute, &out_.legacy_o1_max_abs);
     raise(std::fabs(g) > kMeasureEpsilon ? static_cast<double>(std::fabs(o / g - 1.0f)) : 0,
           &out_.legacy_o1_max_rel);
   }
@@ -300,6 +304,8 @@ void Meter::add_block(const BlockMeasures& block) {
   raise(block.legacy_max_abs, &out_.legacy_max_abs);
   out_.legacy_o1_within += block.o1_within;
   raise(block.o1_max_rel, &out_.legacy_o1_max_rel);
+  out_.legacy_o1_abs_within += block.o1_abs_within;
+  raise(block.o1_max_abs, &out_.legacy_o1_max_abs);
   int64_t counted = 0;
   for (size_t bin = 0; bin < kUlpLimits.size(); ++bin) {
     out_.ulp_histogram[bin] += block.ulp_at_most[bin] - counted;
@@ -337,7 +343,10 @@ void Meter::add_equal_block() {
     out_.legacy_o4_within += block_->count;
     out_.legacy_abs_within += block_->count;
   }
-  if (o1_) out_.legacy_o1_within += block_->count;
+  if (o1_) {
+    out_.legacy_o1_within += block_->count;
+    out_.legacy_o1_abs_within += block_->count;
+  }
 }
 
 void Meter::finish() {
@@ -489,7 +498,8 @@ Measures measures_of_equal(const TensorView& mine) {
   // Legacy: infinity / infinity is NaN, and so are all differences of NaN and of infinities.
   if (legacy_limits(Standard::LegacyO4, mine.dtype)) {
     out.legacy_o4_within = out.legacy_abs_within = out.count - out.mine_inf;
-    out.legacy_o1_within = out.count - out.mine_inf - out.mine_nan;
+    out.legacy_o1_within = out.legacy_o1_abs_within = out.count - out.mine_inf - out.mine_nan;
+    if (out.mine_inf + out.mine_nan > 0) out.legacy_o1_max_abs = NAN;
     if (out.mine_inf > 0) out.legacy_o4_max_rel = out.legacy_max_abs = out.legacy_o1_max_rel = NAN;
   }
   return out;

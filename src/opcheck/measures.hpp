@@ -66,6 +66,8 @@ struct Measures {
   double legacy_max_abs = 0;
   int64_t legacy_o1_within = 0;
   double legacy_o1_max_rel = 0;
+  int64_t legacy_o1_abs_within = 0;  // |o - g| <= etol of O1, whatever g
+  double legacy_o1_max_abs = 0;
 
   // float16 and bfloat16: a kernel that cuts digits off, instead of rounding, shows itself here.
   int64_t inexact = 0;    // goldens that the dtype cannot hold

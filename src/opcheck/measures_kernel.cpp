@@ -194,9 +194,9 @@ ASSAY_INLINE bool measure_errors(const double* golden, const double* mine, int64
 template <typename Format>
 ASSAY_INLINE void measure_stored(const double* golden, const double* mine, int64_t count,
                                  const BlockLimits& limits, BlockMeasures* out) {
-  f64x8 max_abs{};
+  f64x8 max_abs{}, o1_max_abs{};
   f32x8 o4_max{}, o1_max{};
-  i64x8 absolute_within{};
+  i64x8 absolute_within{}, o1_absolute_within{};
   i32x8 o4_within{}, o1_within{};
   i32x8 at_most_0{}, at_most_1{}, at_most_2{}, at_most_4{}, at_most_8{};
   i32x8 inexact_count{}, truncated_count{}, away_count{}, away_truncated_count{};
@@ -221,9 +221,12 @@ ASSAY_INLINE void measure_stored(const double* golden, const double* mine, int64
     const f32x8 o4_relative = counts32 ? o4 : f32x8{};
     o4_within -= o4_relative <= o4_etol;
     o4_max = larger(o4_relative, o4_max);
-    const f64x8 absolute = counts ? magnitude_of(m - stored) : f64x8{};
+    const f64x8 from_stored = magnitude_of(m - stored);
+    const f64x8 absolute = counts ? from_stored : f64x8{};
     absolute_within -= absolute <= limits.o4_etol;
     max_abs = larger(absolute, max_abs);
+    o1_absolute_within -= from_stored <= limits.o1_etol;
+    o1_max_abs = larger(from_stored, o1_max_abs);
     const f32x8 divisor = s == 0.0f ? f32x8{} + static_cast<float>(kO1ZeroStandIn) : s;
     o1_within -= magnitude_of((o - s) / divisor) <= o1_etol;
     o1_max = larger(counts32 ? magnitude_of(quotient - 1.0f) : f32x8{}, o1_max);
@@ -255,6 +258,8 @@ ASSAY_INLINE void measure_stored(const double* golden, const double* mine, int64
   }
   out->legacy_abs_within = count_lanes(absolute_within);
   out->legacy_max_abs = largest_lane(max_abs);
+  out->o1_abs_within = count_lanes(o1_absolute_within);
+  out->o1_max_abs = largest_lane(o1_max_abs);
   out->o4_within = count_lanes(o4_within);
   out->o4_max_rel = largest_lane(o4_max);
   out->o1_within = count_lanes(o1_within);
@@ -276,7 +281,7 @@ ASSAY_INLINE bool measure_format(const double* golden, const double* mine, int64
   // The padding counts as equal.
   const int64_t padding = (kLanes - count % kLanes) % kLanes;
   for (int64_t* within : {&out->atb_within, &out->mixed_within, &out->legacy_abs_within,
-                          &out->o4_within, &out->o1_within})
+                          &out->o4_within, &out->o1_within, &out->o1_abs_within})
     *within -= padding;
   for (int64_t& at_most : out->ulp_at_most) at_most -= padding;
   return true;

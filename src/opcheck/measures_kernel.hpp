@@ -31,9 +31,9 @@ struct BlockMeasures {
   double abs_error = 0, rel_error = 0, balance = 0, ratio_error = 0;
   double difference_squared = 0, golden_squared = 0, mine_squared = 0, product = 0;
   double max_abs_error = 0, max_rel_error = 0, mare = 0, worst = 0;
-  double o4_max_rel = 0, o1_max_rel = 0, legacy_max_abs = 0;
+  double o4_max_rel = 0, o1_max_rel = 0, legacy_max_abs = 0, o1_max_abs = 0;
   int64_t atb_within = 0, mixed_within = 0, mixed_too_far = 0;
-  int64_t o4_within = 0, legacy_abs_within = 0, o1_within = 0;
+  int64_t o4_within = 0, legacy_abs_within = 0, o1_within = 0, o1_abs_within = 0;
   std::array<int64_t, 5> ulp_at_most{};  // 0, 1, 2, 4, 8
   int64_t inexact = 0, truncated = 0, away = 0, away_truncated = 0;
   uint64_t away_values = 0;

@@ -61,9 +61,11 @@ TEST(Measure, OtherCountsAndTypesWithoutValuesAreRefused) {
 
 /// What the documents say, element by element, with nothing of the code under test but its limits.
 struct Plain {
-  int64_t atb = 0, mixed = 0, far = 0, o4 = 0, o1 = 0, absolute = 0, exact = 0, one_off = 0;
+  int64_t atb = 0, mixed = 0, far = 0, o4 = 0, o1 = 0, absolute = 0, o1_absolute = 0, exact = 0,
+          one_off = 0;
   int64_t inexact = 0, truncated = 0;
-  double max_abs = 0, sum_abs = 0, max_rel = 0, balance = 0, squares = 0, mare = 0, o4_max = 0;
+  double max_abs = 0, sum_abs = 0, max_rel = 0, balance = 0, squares = 0, mare = 0, o4_max = 0,
+         o1_max_abs = 0;
 };
 
 double stored_value(double value, DType dtype) { return reference::round_to(value, dtype); }
@@ -109,6 +111,8 @@ Plain plain_measures(const std::vector<double>& golden, const std::vector<double
     out.o4 += relative <= o4.etol;
     out.o4_max = std::max(out.o4_max, relative);
     out.absolute += absolute <= o4.etol;
+    out.o1_absolute += std::fabs(m - s) <= o1.etol;
+    out.o1_max_abs = std::max(out.o1_max_abs, std::fabs(m - s));
     out.o1 += o1_relative <= static_cast<double>(static_cast<float>(o1.etol));
     out.exact += m == s;
     out.one_off += m != s && (m == neighbour(s, dtype, 1) || m == neighbour(s, dtype, -1) ||
@@ -162,6 +166,8 @@ void kernel_agrees_with_plain_loops(DType dtype) {
   RC_ASSERT(m.legacy_o4_max_rel == plain.o4_max);
   RC_ASSERT(m.legacy_o1_within == plain.o1);
   RC_ASSERT(m.legacy_abs_within == plain.absolute);
+  RC_ASSERT(m.legacy_o1_abs_within == plain.o1_absolute);
+  RC_ASSERT(m.legacy_o1_max_abs == plain.o1_max_abs);
   RC_ASSERT(m.ulp_histogram[0] == plain.exact);
   RC_ASSERT(m.ulp_histogram[1] == plain.one_off);
   RC_ASSERT(m.inexact == plain.inexact);
@@ -191,6 +197,7 @@ void kernel_agrees_with_plain_loops(DType dtype) {
   RC_ASSERT(slow.mixed_too_far == m.mixed_too_far);
   RC_ASSERT(slow.legacy_o4_within == m.legacy_o4_within);
   RC_ASSERT(slow.legacy_o1_within == m.legacy_o1_within);
+  RC_ASSERT(slow.legacy_o1_abs_within == m.legacy_o1_abs_within);
   RC_ASSERT(slow.ulp_histogram[0] - slow.golden_inf == m.ulp_histogram[0]);
   for (size_t bin = 1; bin < m.ulp_histogram.size(); ++bin)
     RC_ASSERT(slow.ulp_histogram[bin] == m.ulp_histogram[bin]);
@@ -214,6 +221,8 @@ TEST(Measure, EqualBytesGiveWhatTheLoopGives) {
     EXPECT_EQ(quick.legacy_o4_within, loop.legacy_o4_within);
     EXPECT_EQ(quick.legacy_o1_within, loop.legacy_o1_within);
     EXPECT_EQ(quick.legacy_abs_within, loop.legacy_abs_within);
+    EXPECT_EQ(quick.legacy_o1_abs_within, loop.legacy_o1_abs_within);
+    EXPECT_EQ(std::isnan(quick.legacy_o1_max_abs), std::isnan(loop.legacy_o1_max_abs));
     EXPECT_EQ(std::isnan(quick.legacy_o4_max_rel), std::isnan(loop.legacy_o4_max_rel));
     EXPECT_EQ(std::isnan(quick.legacy_o1_max_rel), std::isnan(loop.legacy_o1_max_rel));
     EXPECT_EQ(quick.ulp_histogram, loop.ulp_histogram);

@@ -153,9 +153,10 @@ void append_old_metrics(const OutputRow& row, const OpcheckTableOptions& options
   add(std::isnan(judgement.rate) ? "NaN" : fixed(judgement.rate, kRateDigits));
   add(fixed(o1 ? m.legacy_o1_max_rel : m.legacy_o4_max_rel, kRateDigits));
   if (options.absolute) {
-    const float share = static_cast<float>(m.legacy_abs_within) / static_cast<float>(m.count);
+    const int64_t within = o1 ? m.legacy_o1_abs_within : m.legacy_abs_within;
+    const float share = static_cast<float>(within) / static_cast<float>(m.count);
     add(fixed(m.count == 0 ? 0 : static_cast<double>(share) * 100, kRateDigits));
-    add(fixed(m.legacy_max_abs, kRateDigits));
+    add(fixed(o1 ? m.legacy_o1_max_abs : m.legacy_max_abs, kRateDigits));
   }
   if (options.cosine) add(fixed(m.cosine, kCosineDigits));
   if (options.kl) add(fixed(m.kl_divergence, kRateDigits));

@@ -161,6 +161,22 @@ TEST(OpcheckTable, WorkedExample) {
   EXPECT_THAT(at("worst_neighbours"), HasSubstr("mine 0.3652344 0.730957 -1.098633 0.7304688"));
 }
 
+TEST(OpcheckTable, TheOldestVersionKnowsNoSmallGoldens) {
+  // 0.002 where golden is 0: msit looks away, ait counts it (0.002 > 1e-3).
+  const CaseResult result = case_of("0", "FillOperation", {judged_row({0, 1}, {0.002, 1})});
+  OpcheckTableOptions options{.absolute = true};
+  EXPECT_EQ(
+      value(opcheck_columns(options), opcheck_rows(result, options).at(0), "abs_precision_rate(%)"),
+      "100.0000000000000000");
+  options.o1_names = true;
+  const auto columns = opcheck_columns(options);
+  const auto row = opcheck_rows(result, options).at(0);
+  EXPECT_EQ(value(columns, row, "abs_precision_result(%)"), "50.0000000000000000");
+  EXPECT_EQ(value(columns, row, "max_abs_error").substr(0, 6), "0.0020");
+  EXPECT_EQ(value(columns, row, "excuted_information"), "execution failed");
+  EXPECT_EQ(value(columns, row, "precision_standard"), "99.9%(error<0.001)");
+}
+
 TEST(OpcheckTable, EachOutputHasItsOwnRowAndTheCaseItsVerdict) {
   const auto columns = opcheck_columns({});
   const auto rows =
