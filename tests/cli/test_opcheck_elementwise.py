@@ -221,11 +221,17 @@ def test_cast_to_bfloat16_rounds_to_even(tmp_path):
     assert check(tmp_path / "wrong", "ElewiseOperation", parameters, [x], [cut])[0]["result"] == "FAILED"
 
 
-def test_cast_to_another_type_than_declared_is_an_error(tmp_path):
+def test_cast_to_another_type_than_declared(tmp_path):
     x = normal(4).astype(np.float32)
-    row = check(tmp_path, "ElewiseOperation", {"elewiseType": 1, "outTensorType": 27}, [x], [x.astype(np.float16)])[0]
+    row = check(tmp_path / "int", "ElewiseOperation", {"elewiseType": 1, "outTensorType": 3}, [x], [x])[0]
     assert row["result"] == "ERROR"
-    assert "outTensorType is bfloat16" in row["reason"]
+    assert "outTensorType is int32" in row["reason"]
+    # Tensors that are judged in another precision come here converted.
+    half, parameters = x.astype(np.float16), {"elewiseType": 1, "outTensorType": 0}
+    y = half.astype(np.float32)
+    row = check(tmp_path / "forced", "ElewiseOperation", parameters, [half], [y], "-pmode", "force_fp16")[0]
+    assert row["result"] == "PASS", row
+    assert "outTensorType is float32" in row["note"]
 
 
 def q8(x):
