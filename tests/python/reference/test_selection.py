@@ -191,6 +191,18 @@ def test_top_p_sampling_is_its_definition(batch, values, seed, top_p, inclusive)
         assert picked[row] == probs[row, order[k]].item()
 
 
+@pytest.mark.parametrize(("top_p", "fraction"), [(0.9, 0.1), (0.9, 0.6), (0.9, 0.99), (0.3, 0.5)])
+def test_what_is_kept_ends_with_the_block_that_holds_the_target(top_p, fraction):
+    values = 40000  # blocks of 16384 places
+    probs = np.sort(np.random.default_rng(3).dirichlet(np.ones(values)))[None, ::-1].copy()
+    indices, _ = reference.top_p_sample(probs, [top_p], [fraction])
+    c = np.cumsum(probs[0])
+    ends = [16384, 32768, values]
+    end = next(end for end in ends if c[end - 1] >= top_p * fraction)
+    m = min(int((c < top_p).sum()) - 1, end - 1)
+    assert abs(indices[0] - (c < c[m] * fraction).sum()) <= 1  # NumPy adds in another order
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(2, 40), st.integers(0, 1000), st.floats(0.05, 1.0))
 def test_exponential_sampling_is_its_definition(batch, values, seed, top_p):
