@@ -405,3 +405,14 @@ def test_a_layout_without_rows_is_not_supported(tmp_path):
     rows = check(tmp_path, "ActivationOperation", {"activationType": 6}, [X], [X[:, :3]], nz=("intensor0",))
     assert rows[0]["result"] == "NOT_SUPPORTED"
     assert "FRACTAL_NZ" in rows[0]["reason"]
+
+
+def test_pointwise_operations_work_on_the_stored_layout(tmp_path):
+    x = normal(2, 16, 16).astype(np.float16)  # [columns / 16, rows, 16]
+    y = (loaded(x) * 2).astype(np.float16)
+    both = ("intensor0", "intensor1", "outtensor0")
+    assert check(tmp_path / "add", "ElewiseOperation", {"elewiseType": 8}, [x, x], [y], nz=both)[0]["result"] == "PASS"
+    for number, nz in ((10, both), (8, ("intensor0",))):
+        rows = check(tmp_path / str(number), "ElewiseOperation", {"elewiseType": number}, [x, x], [y], nz=nz)
+        assert rows[0]["result"] == "NOT_SUPPORTED"
+        assert "FRACTAL_NZ" in rows[0]["reason"]

@@ -260,6 +260,27 @@ Status expect_broadcast(const Case& one, const Tensor& a, const Tensor& b) {
                                  ", the inputs give " + list_text(shape.span()));
 }
 
+/// FRACTAL_NZ tensors are padded with zeros: what makes zero of zeros can be computed on the stored shape.
+bool keeps_padding(int64_t type) {
+  switch (type) {
+    case kCast:
+    case kMuls:
+    case kSin:
+    case kNeg:
+    case kTanh:
+    case kAdd:
+    case kSub:
+    case kMul:
+    case kLogicalAnd:
+    case kLogicalOr:
+    case kLess:
+    case kGreater:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool has_two_inputs(int64_t type) { return type >= kAdd && type <= kEqual; }
 
 }  // namespace
@@ -269,7 +290,7 @@ Result<Evaluation> evaluate_elewise(const Case& one) {
   if (type < kCast || type > kTanh)
     return fail(Errc::Unsupported, "elewiseType " + std::to_string(type) + " is unknown");
   const bool per_channel = type == kQuantPerChannel || type == kDequantPerChannel;
-  if (per_channel || type == kDynamicQuant) {
+  if (!keeps_padding(type)) {
     ASSAY_TRY_STATUS(refuse_nz(one));
   }
   if (type == kDynamicQuant) {
@@ -287,6 +308,8 @@ Result<Evaluation> evaluate_elewise(const Case& one) {
     result.outputs.push_back(std::move(output));
   } else if (inputs == 2) {
     ASSAY_TRY(const Tensor b, one.operands->input(1));
+    if (one.operands->is_nz_input(0) != one.operands->is_nz_input(1))
+      return fail(Errc::Unsupported, "one of the inputs is in FRACTAL_NZ, the other is not");
     ASSAY_TRY_STATUS(expect_broadcast(one, x, b));
     ASSAY_TRY(Expectation output, expect_two_inputs(one, type, x, b));
     result.outputs.push_back(std::move(output));
