@@ -21,8 +21,8 @@ Result<std::vector<Tensor>> read_inputs(const Operands& operands,
       if (!listed.empty()) listed += ", ";
       listed += each;
     }
-    return fail(Errc::Invalid,
-                std::to_string(operands.input_count()) + " inputs, but " + listed + " are needed");
+    return fail(Errc::Invalid, std::to_string(operands.input_count()) + " inputs, but " + listed +
+                                   (names.size() == 1 ? " is needed" : " are needed"));
   }
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < names.size(); ++i) {
