@@ -381,6 +381,21 @@ def test_fused_add_topk_div(tmp_path, normalise, mapping):
     assert results(rows) == ["FAILED", "FAILED"]
 
 
+def test_experts_with_nearly_equal_scores_may_change_places(tmp_path):
+    gate = 1 / (1 + np.exp(-np.array([0.0, 1.0, -4.0, -5.0])))
+    x = np.array([[0.0, 1.0, -4.0, -5.0]], dtype=np.float32)
+    bias = np.array([gate[1] - gate[0], 0, 0, 0], dtype=np.float32)  # 0 and 1 score the same but for rounding
+    parameters = {"groupNum": 1, "groupTopk": 1, "n": 1, "k": 2, "activationType": 8, "isNorm": False}
+    for name, order, expected in (
+        ("one", [0, 1], ["PASS", "PASS"]),
+        ("other", [1, 0], ["PASS", "PASS"]),
+        ("far", [0, 2], ["FAILED", "FAILED"]),
+    ):
+        outputs = [gate[None, order].astype(np.float32), np.array([order], dtype=np.int32)]
+        rows = check(tmp_path / name, "FusedAddTopkDivOperation", parameters, [x, bias], outputs)
+        assert results(rows) == expected, (name, rows)
+
+
 X = np.ones((2, 6), dtype=np.float16)
 I4 = np.arange(4, dtype=np.int32)
 BROKEN = [
