@@ -31,7 +31,9 @@ def test_every_command_is_completed():
 TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
 
 
-@pytest.mark.parametrize("command", ["dump", "errcheck", "compare", "opcheck", "show", "convert", "doctor", "graph", *TOOLS])
+@pytest.mark.parametrize(
+    "command", ["dump", "errcheck", "compare", "opcheck", "show", "convert", "doctor", "graph", *TOOLS]
+)
 def test_every_option_of_the_help_is_completed(command):
     text = run(command, "--help").stdout.split("Example")[0].split("\nexample:")[0]
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))

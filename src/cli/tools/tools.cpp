@@ -12,7 +12,7 @@ namespace {
 
 const std::vector<Tool>& tools() {
   static const std::vector<Tool> all = {logitscmp_tool(), logitsdump_tool(), bcanalyze_tool(),
-                                        analyze_tool(), casefilter_tool(), opcheck_tool()};
+                                        analyze_tool(),   casefilter_tool(), opcheck_tool()};
   return all;
 }
 
