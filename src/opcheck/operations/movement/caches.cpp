@@ -311,6 +311,7 @@ Result<Evaluation> evaluate_paged_cache_load(const Case& one) {
     ASSAY_TRY(Tensor input, one.operands->input(i));
     inputs.push_back(std::move(input));
   }
+  ASSAY_TRY_STATUS(movement::require_integers(inputs[2], "block tables"));
   ASSAY_TRY(const std::vector<int64_t> lengths, context_lengths(one, inputs[2], inputs[3]));
   std::vector<int64_t> starts;
   if (count == 7) {

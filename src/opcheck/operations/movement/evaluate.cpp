@@ -20,7 +20,14 @@ Result<std::vector<Tensor>> read_inputs(const Case& one,
   return inputs;
 }
 
+Status require_integers(const Tensor& tensor, std::string_view what) {
+  if (is_integer(tensor.view.dtype) || tensor.view.dtype == DType::Bool) return {};
+  return fail(Errc::Invalid,
+              std::string(what) + " are " + std::string(name(tensor.view.dtype)) + ", no integers");
+}
+
 Result<std::vector<int64_t>> integers_of(const Tensor& tensor, std::string_view what) {
+  ASSAY_TRY_STATUS(require_integers(tensor, what));
   Result<reference::Whole> values = reference::whole(tensor.view);
   if (!values) {
     values.error().message = std::string(what) + ": " + values.error().message;

@@ -18,7 +18,10 @@ inline constexpr Accuracy kMove{Precision::Move, 0};
 [[nodiscard]] Result<std::vector<Tensor>> read_inputs(
     const Case& one, std::initializer_list<std::string_view> names);
 
+/// errors  Invalid "indices are float16, no integers"
+[[nodiscard]] Status require_integers(const Tensor& tensor, std::string_view what);
 /// All values of a tensor of integers, in C order.
+/// errors  of require_integers(); TooLarge
 [[nodiscard]] Result<std::vector<int64_t>> integers_of(const Tensor& tensor, std::string_view what);
 
 /// A result that is written into an input. Judged is the listed output where the dump has it, otherwise the input as

@@ -157,6 +157,7 @@ Result<Evaluation> evaluate_gather(const Case& one) {
   ASSAY_TRY(const int64_t axis, one.parameters.integer("axis", 0));
   ASSAY_TRY(const int64_t batch_dims, one.parameters.integer("batchDims", 0));
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x", "indices"}));
+  ASSAY_TRY_STATUS(movement::require_integers(inputs[1], "indices"));
   Evaluation evaluation{batch_dims == 0 ? "" : "batches", {}};
   evaluation.outputs.push_back(expectation(0, kMove, [inputs, axis, batch_dims] {
     return reference::gather(inputs[0], inputs[1], axis, batch_dims);
@@ -211,6 +212,7 @@ Result<Evaluation> evaluate_scatter_elements(const Case& one) {
   ASSAY_TRY(const int64_t axis, one.parameters.integer("axis", -1));
   ASSAY_TRY(const int64_t reduction, one.parameters.integer("reduction", 0));
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x", "indices", "updates"}));
+  ASSAY_TRY_STATUS(movement::require_integers(inputs[1], "indices"));
   if (reduction != 0 && reduction != 1)
     return fail(Errc::Unsupported,
                 "reduction " + std::to_string(reduction) + " is neither 0 (none) nor 1 (add)");
