@@ -45,7 +45,7 @@ constexpr Row kFaults[] = {
     {"one_element", Fault::kOneElement, FaultPlace::kDownProduct},
     {"transposed_tile", Fault::kTransposedTile, FaultPlace::kDownProduct},
     {"missing_tail", Fault::kMissingTail, FaultPlace::kDownProduct},
-    {"row_scale_missing", Fault::kRowScaleMissing, FaultPlace::kDownQuantised},
+    {"scale_off_by_one", Fault::kScaleOffByOne, FaultPlace::kDownQuantised},
     {"rank_missing", Fault::kRankMissing, FaultPlace::kDownSum},
 };
 

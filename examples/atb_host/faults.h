@@ -53,7 +53,7 @@ enum class Fault {
   kTransposedTile,    // a 16 x 16 tile of the weight is read transposed
   kMissingTail,       // the last 16 terms of each sum are left out
   // LinearQuant down (quantised only)
-  kRowScaleMissing,  // not multiplied by the scale of the row
+  kScaleOffByOne,  // multiplied by the scale of the next column
   // AllReduce after Linear down (several ranks only)
   kRankMissing,  // the last rank is not added
 };

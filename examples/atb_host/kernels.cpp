@@ -153,13 +153,13 @@ void matmul_quantised(const Tensor& x, const Tensor& weight, const Tensor& scale
     for (size_t i = 0; i < depth; ++i) largest = std::max(largest, std::fabs(left[t * depth + i]));
     const float scale = largest > 0 ? largest / kLargestInt8 : 1.0F;
     for (size_t i = 0; i < depth; ++i) {
-      row[i] = static_cast<int32_t>(std::lround(left[t * depth + i] / scale));
+      row[i] = static_cast<int32_t>(std::lrint(left[t * depth + i] / scale));
     }
     for (size_t n = 0; n < columns; ++n) {
       int32_t sum = 0;
       for (size_t i = 0; i < depth; ++i) sum += row[i] * right[n * depth + i];
-      product[t * columns + n] = static_cast<float>(sum) * column_scales[n];
-      if (fault != Fault::kRowScaleMissing) product[t * columns + n] *= scale;
+      const size_t column = fault == Fault::kScaleOffByOne ? (n + 1) % columns : n;
+      product[t * columns + n] = static_cast<float>(sum) * scale * column_scales[column];
     }
   }
   store(output, product);

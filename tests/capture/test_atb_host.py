@@ -823,7 +823,7 @@ FAULTS: dict[str, tuple] = {
     "one_element": ("LinearOperation", "4_Mlp"),
     "transposed_tile": ("LinearOperation", "4_Mlp"),
     "missing_tail": ("LinearOperation", "4_Mlp"),
-    "row_scale_missing": ("LinearQuantOperation", "4_Mlp", "--quant"),
+    "scale_off_by_one": ("LinearQuantOperation", "4_Mlp", "--quant"),
 }
 
 
@@ -1027,7 +1027,7 @@ def test_a_healthy_run_reports_no_overflow(tmp_path):
         ["--warmup", "x"],
         ["--warmup", "all", "--steps", "0"],
         ["--quant", "--fault", "one_element"],
-        ["--fault", "row_scale_missing"],
+        ["--fault", "scale_off_by_one"],
         ["--fault", "split_offset"],
         ["--fault", "rank_missing"],
         ["--no-bias", "--fault", "dropped_bias"],
