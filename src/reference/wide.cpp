@@ -87,25 +87,21 @@ uint32_t encode(double magnitude, const SmallFloat& format) {
   const uint32_t largest = format.has_infinity ? infinity - 1 : nan - 1;
   if (std::isnan(magnitude)) return nan;
   if (std::isinf(magnitude)) return format.has_infinity ? infinity : largest;
+  const uint64_t bits64 = std::bit_cast<uint64_t>(magnitude);
+  const int64_t biased = static_cast<int64_t>(bits64 >> 52) - 1023 + format.bias;
+  if (biased > 0) {  // a normal number of the format: cut digits off, to nearest even
+    const int cut = 52 - format.fraction_bits;
+    const uint64_t half = (uint64_t{1} << (cut - 1)) - 1 + ((bits64 >> cut) & 1);
+    // A carry into the exponent comes out by itself.
+    const uint64_t kept = ((bits64 + half) >> cut) -
+                          (static_cast<uint64_t>(1023 - format.bias) << format.fraction_bits);
+    if (kept > largest) return format.has_infinity ? infinity : largest;
+    return static_cast<uint32_t>(kept);
+  }
   if (magnitude == 0) return 0;
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);  // magnitude = m * 2^exponent, m in [0.5, 1)
-  const int lowest = 1 - format.bias;
-  const int scale = std::max(exponent - 1, lowest) - format.fraction_bits;  // log2 of one unit
-  const double units = round_half_even(std::ldexp(magnitude, -scale));
-  // Units count from the subnormals up; a carry into the next exponent comes out by itself.
-  const auto steps = static_cast<uint64_t>(units);
-  const int stored = std::max(exponent - 1, lowest) - lowest;  // 0 also for subnormals
-  const uint64_t bits = (static_cast<uint64_t>(stored) << format.fraction_bits) + steps;
-  if (bits > largest) return format.has_infinity ? infinity : largest;
-  return static_cast<uint32_t>(bits);
-}
-
-template <typename T>
-std::vector<std::byte> bytes_of(const std::vector<T>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(T));
-  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  // Below them values stand one unit of the smallest normal number's last place apart.
+  return static_cast<uint32_t>(
+      round_half_even(std::ldexp(magnitude, format.bias - 1 + format.fraction_bits)));
 }
 
 template <typename T>
