@@ -19,9 +19,9 @@ from typing import Optional
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # a script's own folder would stand first; the modules are bench.*
 
-from bench import atb_probe, capture_overhead, compare_speed, kernels, report, write_path  # noqa: E402
+from bench import atb_probe, capture_overhead, compare_speed, kernels, opcheck_speed, report, write_path  # noqa: E402
 
-SECTIONS = ("capture", "capture-cpu", "atb-probe", "kernels", "write", "compare")
+SECTIONS = ("capture", "capture-cpu", "atb-probe", "kernels", "write", "compare", "opcheck")
 
 
 def load(path: Path) -> dict[str, report.Section]:
@@ -76,6 +76,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
         "kernels": lambda: kernels.run(options.build, options.quick),
         "write": lambda: write_path.run(options.build, options.quick),
         "compare": lambda: compare_speed.run(options.build, options.quick, options.assay, options.rivals),
+        "opcheck": lambda: opcheck_speed.run(options.build, options.quick, options.assay),
     }
     failed = False
     for key in wanted:
