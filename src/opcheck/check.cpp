@@ -143,8 +143,11 @@ class Checker {
     result.bytes = entry.bytes;
     try {
       check_into(entry, jobs, &result);
-    } catch (const std::exception& exception) {  // memory that cannot be had; a shape nobody foresaw
-      result.rows = {failed_row({Errc::Internal, {}, std::nullopt,
+    } catch (
+        const std::exception& exception) {  // memory that cannot be had; a shape nobody foresaw
+      result.rows = {failed_row({Errc::Internal,
+                                 {},
+                                 std::nullopt,
                                  std::string("cannot be computed: ") + exception.what()})};
     }
     if (entry.op != nullptr)
@@ -275,8 +278,8 @@ class Checker {
     bool kept_passed = false;
     for (const Candidate& candidate : expectation.candidates) {
       Result<Tensor> golden = candidate.golden();
-      Result<OutputRow> judged =
-          golden ? judge_one(expectation, *golden, mine) : Result<OutputRow>(fail(golden.error()));
+      Result<OutputRow> judged = golden ? judge_one(expectation, candidate, *golden, mine)
+                                        : Result<OutputRow>(fail(golden.error()));
       if (!judged) {
         if (!trouble) trouble = judged.error();
         continue;
@@ -301,8 +304,8 @@ class Checker {
     return {};
   }
 
-  Result<OutputRow> judge_one(const Expectation& expectation, const Tensor& golden,
-                              const Tensor& mine) const {
+  Result<OutputRow> judge_one(const Expectation& expectation, const Candidate& candidate,
+                              const Tensor& golden, const Tensor& mine) const {
     OutputRow row;
     row.dtype = std::string(name(mine.view.dtype));
     row.shape = mine.view.shape;
@@ -323,8 +326,9 @@ class Checker {
         .kolmogorov_smirnov = expectation.accuracy.precision == Precision::Rand};
     ASSAY_TRY(row.measures, measure(golden.view, mine.view, measuring));
     std::optional<Measures> second;
-    if (expectation.second) {
-      ASSAY_TRY(const Tensor model, expectation.second());
+    const auto& model_of_kernel = candidate.second ? candidate.second : expectation.second;
+    if (model_of_kernel) {
+      ASSAY_TRY(const Tensor model, model_of_kernel());
       if (model.view.element_count() == golden.view.element_count()) {
         ASSAY_TRY(second,
                   measure(golden.view, model.view, {.atb_error = 0, .kl_divergence = false}));

@@ -84,6 +84,8 @@ struct Candidate {
   /// Float64, Int64, or the element type of the output where values are only moved; any strides.
   /// Element count of the output; a shape that differs from the dumped one is named in the row.
   std::function<Result<Tensor>()> golden;
+  /// A model of the kernel for this reading, in place of Expectation::second.
+  std::function<Result<Tensor>()> second = {};
 };
 
 /// What one output should have been.
