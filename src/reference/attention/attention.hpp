@@ -102,7 +102,7 @@ struct Attention {
 /// correct kernel are.
 ///
 /// returns  output_shape, of type `dtype` (Float16, BFloat16 or Float32)
-/// errors   the same
+/// errors   the same; Unsupported (any other dtype)
 [[nodiscard]] Result<Tensor> flash_attention_model(const Attention& attention, DType dtype,
                                                    int jobs = 1);
 

@@ -178,6 +178,9 @@ struct Model {
 }  // namespace
 
 Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, int jobs) {
+  if (dtype != DType::Float16 && dtype != DType::BFloat16 && dtype != DType::Float32)
+    return fail(Errc::Unsupported,
+                "no kernel of type " + std::string(name(dtype)) + " is modelled");
   ASSAY_TRY_STATUS(check_attention(attention));
   static std::once_flag once;
   std::call_once(once, [] { openblas_set_num_threads(1); });  // our threads are the only ones
