@@ -15,7 +15,14 @@ import numpy as np
 from assay import _opcheck
 from assay._run import _as_raw
 
-__all__ = ["alibi_slopes", "attention", "paged_attention"]
+__all__ = [
+    "alibi_slopes",
+    "attention",
+    "attention_gradients",
+    "attention_with_statistics",
+    "combine_attention",
+    "paged_attention",
+]
 
 Array = Any  # anything that _as_raw() takes: NumPy arrays, torch tensors, objects with __dlpack__
 
@@ -140,6 +147,76 @@ def paged_attention(
         as_dtype,
         jobs,
     )
+
+
+def attention_with_statistics(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    scale: float,
+    mask: Optional[Array] = None,
+    mask_value: float = -65536.0,
+    pre_tokens: int = 2**31 - 1,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Attention of training: softmax(Q K^T * scale + mask * mask_value) V, with what its gradient needs.
+
+    Args:
+        q: [batch, heads, s, d].
+        k: [batch, kv heads, s, dk]; the first d columns count.
+        v: [batch, kv heads, s, dv].
+        mask: [s, s], 1 where a key is forbidden.
+        pre_tokens: together with a mask: a row sees at most so many keys up to its own.
+
+    Returns:
+        output [batch, heads, s, dv]; largest score and sum of e^(score - largest) of each row [batch, heads, s].
+
+    Raises:
+        assay.FormatError: shapes that do not fit.
+    """
+    return _opcheck.attention_with_statistics(
+        _as_raw(q), _as_raw(k), _as_raw(v), scale, _optional(mask), mask_value, pre_tokens
+    )
+
+
+def attention_gradients(
+    q: Array,
+    k: Array,
+    v: Array,
+    output_gradient: Array,
+    maximum: Array,
+    sum: Array,
+    output: Array,
+    *,
+    scale: float,
+    mask: Optional[Array] = None,
+    mask_value: float = -65536.0,
+    pre_tokens: int = 2**31 - 1,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gradients of q, k and v from a gradient of the output and what `attention_with_statistics` gave.
+
+    Returns:
+        Arrays of the shapes of q, k and v; columns of k beyond d have no gradient.
+
+    Raises:
+        assay.FormatError: shapes that do not fit.
+    """
+    return _opcheck.attention_gradients(
+        *map(_as_raw, (q, k, v, output_gradient, maximum, sum, output)), scale, _optional(mask), mask_value, pre_tokens
+    )
+
+
+def combine_attention(lse: Array, outputs: Array) -> np.ndarray:
+    """Results over parts of the keys as one: sum over parts of softmax(lse over parts) * output.
+
+    Args:
+        lse: [parts, rows], logarithms of the sums of exponentials.
+        outputs: [parts, rows, d].
+
+    Returns:
+        [rows, d].
+    """
+    return _opcheck.combine_attention(_as_raw(lse), _as_raw(outputs))
 
 
 def alibi_slopes(heads: int) -> np.ndarray:

@@ -12,6 +12,7 @@
 
 #include "python/reference/bind.hpp"
 #include "reference/attention/attention.hpp"
+#include "reference/attention/training_attention.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -215,6 +216,70 @@ nb::object computed(const Attention& attention, const std::string& dtype, int jo
   return owned_array(value_or_raise(std::move(result)));
 }
 
+reference::TrainingAttention training_options(double scale, const std::optional<Tensor>& mask,
+                                              double mask_value, int64_t pre_tokens) {
+  reference::TrainingAttention options;
+  options.scale = scale;
+  if (mask) options.mask = mask->view;
+  options.mask_value = mask_value;
+  options.pre_tokens = pre_tokens;
+  return options;
+}
+
+nb::tuple arrays_of(reference::Wide first, reference::Wide second, reference::Wide third) {
+  return nb::make_tuple(owned_array(reference::to_tensor(std::move(first))),
+                        owned_array(reference::to_tensor(std::move(second))),
+                        owned_array(reference::to_tensor(std::move(third))));
+}
+
+void bind_training(nb::module_& m) {
+  m.def(
+      "attention_with_statistics",
+      [](nb::handle q, nb::handle k, nb::handle v, double scale, nb::handle mask, double mask_value,
+         int64_t pre_tokens) {
+        const Tensor in[] = {borrowed_tensor(q), borrowed_tensor(k), borrowed_tensor(v)};
+        const std::optional<Tensor> masked = optional_tensor(mask);
+        auto result = [&] {
+          const nb::gil_scoped_release released;
+          return reference::attention_with_statistics(
+              in[0].view, in[1].view, in[2].view,
+              training_options(scale, masked, mask_value, pre_tokens));
+        }();
+        auto found = value_or_raise(std::move(result));
+        return arrays_of(std::move(found.output), std::move(found.maximum), std::move(found.sum));
+      },
+      "q"_a, "k"_a, "v"_a, "scale"_a, "mask"_a.none(), "mask_value"_a, "pre_tokens"_a);
+  m.def(
+      "attention_gradients",
+      [](nb::handle q, nb::handle k, nb::handle v, nb::handle output_gradient, nb::handle maximum,
+         nb::handle sum, nb::handle output, double scale, nb::handle mask, double mask_value,
+         int64_t pre_tokens) {
+        const Tensor in[] = {borrowed_tensor(q),       borrowed_tensor(k),
+                             borrowed_tensor(v),       borrowed_tensor(output_gradient),
+                             borrowed_tensor(maximum), borrowed_tensor(sum),
+                             borrowed_tensor(output)};
+        const std::optional<Tensor> masked = optional_tensor(mask);
+        auto result = [&] {
+          const nb::gil_scoped_release released;
+          return reference::attention_gradients(
+              in[0].view, in[1].view, in[2].view, in[3].view, in[4].view, in[5].view, in[6].view,
+              training_options(scale, masked, mask_value, pre_tokens));
+        }();
+        auto found = value_or_raise(std::move(result));
+        return arrays_of(std::move(found.query), std::move(found.key), std::move(found.value));
+      },
+      "q"_a, "k"_a, "v"_a, "output_gradient"_a, "maximum"_a, "sum"_a, "output"_a, "scale"_a,
+      "mask"_a.none(), "mask_value"_a, "pre_tokens"_a);
+  m.def("combine_attention", [](nb::handle lse, nb::handle outputs) {
+    const Tensor in[] = {borrowed_tensor(lse), borrowed_tensor(outputs)};
+    auto result = [&] {
+      const nb::gil_scoped_release released;
+      return reference::combine_attention(in[0].view, in[1].view);
+    }();
+    return array_or_raise(std::move(result));
+  });
+}
+
 }  // namespace
 
 void bind_attention(nb::module_& m) {
@@ -246,6 +311,7 @@ void bind_attention(nb::module_& m) {
       },
       "q"_a, "k_cache"_a, "v_cache"_a, "block_tables"_a, "context_lens"_a, "q_lens"_a,
       "scale"_a.none(), "mask"_a.none(), "causal"_a, "slopes"_a, "dtype"_a, "jobs"_a);
+  bind_training(m);
   m.def("alibi_slopes", &reference::alibi_slopes, "heads"_a);
 }
 

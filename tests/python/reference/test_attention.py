@@ -138,6 +138,38 @@ def test_the_model_of_a_kernel_is_off_by_rounding_only():
         assert 0 < error < 8 * unit * np.abs(exact).max(), name
 
 
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_gradients_are_autograds(kv_heads):
+    q, k, v = random(2, 4, 7, 5), random(2, kv_heads, 7, 6, seed=1), random(2, kv_heads, 7, 3, seed=2)
+    upstream, mask = random(2, 4, 7, 3, seed=3), torch.triu(torch.ones(7, 7), 1)
+    for x in (q, k, v):
+        x.requires_grad_()
+    group = 4 // kv_heads
+    keys, values = k[..., :5].repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ keys.transpose(2, 3) * 0.3 + mask.double() * -65536
+    expected = scores.softmax(-1) @ values
+    expected.backward(upstream)
+    plain = [x.detach() for x in (q, k, v)]
+    out, top, total = reference.attention_with_statistics(*plain, scale=0.3, mask=mask)
+    np.testing.assert_allclose(out, expected.detach().numpy(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(top + np.log(total), scores.logsumexp(-1).detach().numpy(), rtol=1e-12)
+    found = reference.attention_gradients(*plain, upstream, top, total, out, scale=0.3, mask=mask)
+    for got, tensor in zip(found, (q, k, v)):
+        np.testing.assert_allclose(got, tensor.grad.numpy(), rtol=1e-11, atol=1e-13)
+
+
+def test_parts_of_the_keys_put_together_are_the_whole():
+    q, k, v = random(1, 2, 6, 4), random(1, 2, 6, 4, seed=1), random(1, 2, 6, 3, seed=2)
+    whole = reference.attention(*(x[0].transpose(0, 1) for x in (q, k, v)), scale=0.5)
+    parts, lse = [], []
+    for part in (slice(0, 2), slice(2, 6)):
+        scores = (q @ k[:, :, part].transpose(2, 3) * 0.5)[0]
+        parts.append((scores.softmax(-1) @ v[0][:, part]).transpose(0, 1).reshape(12, 3))
+        lse.append(scores.logsumexp(-1).transpose(0, 1).reshape(12))
+    got = reference.combine_attention(torch.stack(lse), torch.stack(parts))
+    np.testing.assert_allclose(got, whole.reshape(12, 3), rtol=1e-12)
+
+
 def test_slopes_are_the_papers():
     np.testing.assert_array_equal(reference.alibi_slopes(8), 2.0 ** -np.arange(1, 9))
     np.testing.assert_allclose(reference.alibi_slopes(12)[8:], 2.0 ** (-4 * (2 * np.arange(1, 5) - 1) / 8))

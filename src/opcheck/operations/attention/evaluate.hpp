@@ -14,6 +14,9 @@ namespace assay::opcheck {
 
 Result<Evaluation> evaluate_self_attention(const Case& one);
 Result<Evaluation> evaluate_paged_attention(const Case& one);
+Result<Evaluation> evaluate_laser_attention(const Case& one);
+Result<Evaluation> evaluate_laser_attention_grad(const Case& one);
+Result<Evaluation> evaluate_fa_update(const Case& one);
 
 namespace attention {
 

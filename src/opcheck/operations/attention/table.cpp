@@ -33,6 +33,29 @@ std::span<const Operator> attention_operators() {
           .precision = "CV_FUSION",
           .origin = Operator::Origin::Original,
           .evaluate = evaluate_paged_attention},
+      Operator{.name = "LaserAttentionOperation",
+               .variants = "BNSD with or without mask, window preTokens",
+               .parameters = "headNum inputLayout scaleValue keepProb preTokens nextTokens "
+                             "sparseMode innerPrecise",
+               .outputs = "softmaxMax, softmaxSum, softmaxOut (not judged), attentionOut",
+               .precision = "CV_FUSION",
+               .origin = Operator::Origin::Ours,
+               .evaluate = evaluate_laser_attention},
+      Operator{.name = "LaserAttentionGradOperation",
+               .variants = "BNSD with or without mask, window preTokens",
+               .parameters = "headNum inputLayout scaleValue keepProb preTokens nextTokens "
+                             "sparseMode innerPrecise",
+               .outputs = "queryGrad, keyGrad, valueGrad, dpse (not judged)",
+               .precision = "CV_FUSION",
+               .origin = Operator::Origin::Ours,
+               .evaluate = evaluate_laser_attention_grad},
+      Operator{.name = "FaUpdateOperation",
+               .variants = "decode update",
+               .parameters = "faUpdateType sp",
+               .outputs = "output",
+               .precision = "FLOAT",
+               .origin = Operator::Origin::Ours,
+               .evaluate = evaluate_fa_update},
   };
   return kOperators;
 }
