@@ -416,5 +416,26 @@ TEST(Standards, Names) {
   EXPECT_FALSE(standard_from_name("legacy"));
 }
 
+TEST(AtbAttention, ASingleWrongElementDoesNotHideBehindGoldensNearZero) {
+  // A golden near zero gives the model a MARE of 1e3; one element of mine is off by 0.05 in 10^6.
+  Measures second;
+  second.count = 1000000;
+  second.dtype = DType::Float16;
+  second.mare = 1000;
+  second.mere = 0.01;
+  second.rmse = 1e-4;
+  second.max_abs_error = 5e-4;
+  Measures mine = second;
+  mine.max_abs_error = 0.05;
+  mine.atb_within = mine.count - 1;
+  const Accuracy accuracy{Precision::CvFusion, 4096};
+  const Judgement judged = judge(Standard::Atb, mine, accuracy, &second);
+  EXPECT_FALSE(judged.passed);
+  EXPECT_NE(judged.reason.find("the largest error 0.05 is more than 10 times"), std::string::npos)
+      << judged.reason;
+  mine.max_abs_error = 4e-3;  // below ten times the model's
+  EXPECT_TRUE(judge(Standard::Atb, mine, accuracy, &second).passed);
+}
+
 }  // namespace
 }  // namespace assay::opcheck

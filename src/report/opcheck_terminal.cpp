@@ -87,12 +87,25 @@ void append_types(const opcheck::Report& report, const OpcheckTerminalOptions& o
 
 // ---- what is wrong ----
 
-void append_bad_row(const CaseResult& one, const OutputRow& row,
+/// "rank 1  run 2  " where a report has several.
+std::string place_of(const opcheck::Report& report, const CaseResult& one) {
+  const opcheck::CaseDescription& first = report.cases.front().description;
+  const opcheck::CaseDescription& last = report.cases.back().description;
+  const bool has_runs =
+      std::any_of(report.cases.begin(), report.cases.end(),
+                  [&](const CaseResult& other) { return other.description.step != first.step; });
+  std::string text;
+  if (first.rank != last.rank) text += "rank " + std::to_string(one.description.rank) + "  ";
+  if (has_runs) text += "run " + one.description.step + "  ";
+  return text;
+}
+
+void append_bad_row(const opcheck::Report& report, const CaseResult& one, const OutputRow& row,
                     const OpcheckTerminalOptions& options, std::string* out) {
   const auto width = static_cast<size_t>(options.width);
   const std::string result(opcheck::outcome_name(row.outcome));
-  const std::string name =
-      one.description.id + "  " + one.description.op_type + "  " + output_name(row);
+  const std::string name = place_of(report, one) + one.description.id + "  " +
+                           one.description.op_type + "  " + output_name(row);
   const size_t room = width > result.size() + 12 ? width - result.size() - 4 : 12;
   *out += "  " + shorten(printable(name), room) + "  " + paint(result, kRed, options.colour) + "\n";
   *out += wrapped(printable(row.reason), 4, width);
@@ -114,7 +127,7 @@ void append_bad_rows(const opcheck::Report& report, const OpcheckTerminalOptions
       if (shown++ == 0)
         *out +=
             "\n" + paint("first wrong outputs, in execution order", kBold, options.colour) + "\n";
-      append_bad_row(one, row, options, out);
+      append_bad_row(report, one, row, options, out);
     }
   }
   if (bad > shown) *out += "  and " + std::to_string(bad - shown) + " more\n";
