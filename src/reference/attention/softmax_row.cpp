@@ -11,6 +11,7 @@ namespace {
 
 using simd::f64x8;
 using simd::i64x8;
+using simd::u64x8;
 using simd::load;
 using simd::store;
 
@@ -44,7 +45,7 @@ constexpr double kRounder = 6755399441055744.0;  // 1.5 * 2^52
   sum = sum * r + 0.5;
   sum = sum * r + 1.0;
   sum = sum * r + 1.0;
-  const f64x8 scaled = (f64x8)((i64x8)sum + ((i64x8)shifted << 52));
+  const f64x8 scaled = (f64x8)((u64x8)sum + ((u64x8)shifted << 52));
   // NaN compares false and so keeps what the series made of it; the exponent it got may be any.
   const i64x8 vanishes = x < splat(kLowest);
   const i64x8 is_nan = x != x;
