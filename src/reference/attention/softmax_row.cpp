@@ -11,9 +11,9 @@ namespace {
 
 using simd::f64x8;
 using simd::i64x8;
-using simd::u64x8;
 using simd::load;
 using simd::store;
+using simd::u64x8;
 
 constexpr double kLowest = -708.0;  // below it 2^n would be no normal number
 constexpr double kLog2E = 1.4426950408889634;
