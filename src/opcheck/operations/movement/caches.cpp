@@ -15,7 +15,6 @@ namespace {
 
 using movement::integers_of;
 using movement::kMove;
-using movement::read_inputs;
 using reference::CacheLayout;
 using reference::SlotWrite;
 

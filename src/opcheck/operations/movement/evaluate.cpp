@@ -3,23 +3,6 @@
 
 namespace assay::opcheck::movement {
 
-Result<std::vector<Tensor>> read_inputs(const Case& one,
-                                        std::initializer_list<std::string_view> names) {
-  const size_t count = one.operands->input_count();
-  if (count != names.size()) {
-    std::string list;
-    for (const std::string_view name : names) list.append(list.empty() ? "" : ", ").append(name);
-    return fail(Errc::Invalid, std::string(one.op_type) + " takes " + list + "; the dump has " +
-                                   std::to_string(count) + (count == 1 ? " input" : " inputs"));
-  }
-  std::vector<Tensor> inputs;
-  for (size_t i = 0; i < count; ++i) {
-    ASSAY_TRY(Tensor input, one.operands->input(i));
-    inputs.push_back(std::move(input));
-  }
-  return inputs;
-}
-
 Status require_integers(const Tensor& tensor, std::string_view what) {
   if (is_integer(tensor.view.dtype) || tensor.view.dtype == DType::Bool) return {};
   return fail(Errc::Invalid,

@@ -8,15 +8,11 @@
 
 #include "opcheck/operation.hpp"
 #include "opcheck/operations/elementwise/expect.hpp"
+#include "opcheck/operations/read_inputs.hpp"
 
 namespace assay::opcheck::movement {
 
 inline constexpr Accuracy kMove{Precision::Move, 0};
-
-/// All inputs of an operation that has exactly these.
-/// errors  Invalid "KvCacheOperation takes newKv, layerId; the dump has 3 inputs" | of Operands::input()
-[[nodiscard]] Result<std::vector<Tensor>> read_inputs(
-    const Case& one, std::initializer_list<std::string_view> names);
 
 /// errors  Invalid "indices are float16, no integers"
 [[nodiscard]] Status require_integers(const Tensor& tensor, std::string_view what);

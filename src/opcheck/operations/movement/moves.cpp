@@ -12,7 +12,6 @@ namespace assay::opcheck {
 namespace {
 
 using movement::kMove;
-using movement::read_inputs;
 
 constexpr Accuracy kCast{Precision::Cast, 0};
 

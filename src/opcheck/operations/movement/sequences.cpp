@@ -10,7 +10,6 @@ namespace {
 
 using movement::integers_of;
 using movement::kMove;
-using movement::read_inputs;
 
 /// The lengths of sequences, which are a parameter in these operations of training.
 Result<std::vector<int64_t>> required_lengths(const Case& one, std::string_view name) {

@@ -2,28 +2,19 @@
 #include <string>
 
 #include "opcheck/operations/norms/evaluate.hpp"
+#include "opcheck/operations/read_inputs.hpp"
 #include "reference/elementwise/quantise.hpp"
 
 namespace assay::opcheck::norms {
 
 Result<std::vector<Tensor>> read_inputs(const Case& one,
                                         std::initializer_list<std::string_view> names) {
-  const size_t count = one.operands->input_count();
-  if (count != names.size()) {
-    std::string list;
-    for (const std::string_view name : names) list.append(list.empty() ? "" : ", ").append(name);
-    return fail(Errc::Invalid, std::string(one.op_type) + " takes " + list + "; the dump has " +
-                                   std::to_string(count) + (count == 1 ? " input" : " inputs"));
-  }
-  std::vector<Tensor> inputs;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < one.operands->input_count(); ++i) {
     if (one.operands->is_nz_input(i))
       return fail(Errc::Unsupported, "intensor" + std::to_string(i) +
                                          " is in FRACTAL_NZ, which this operation has no form for");
-    ASSAY_TRY(Tensor input, one.operands->input(i));
-    inputs.push_back(std::move(input));
   }
-  return inputs;
+  return opcheck::read_inputs(one, names);
 }
 
 int64_t last_size(const Tensor& tensor) {
