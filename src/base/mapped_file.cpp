@@ -12,7 +12,8 @@ namespace assay {
 
 struct MappedFile::Mapping {
   std::string path;
-  void* address = nullptr;  // null for an empty file, which cannot be mapped
+  void* address = nullptr;  // null for an empty file, which cannot be mapped, and for a small one
+  std::unique_ptr<std::byte[]> copy;  // of a small file
   size_t size = 0;
   Mapping() = default;
   Mapping(const Mapping&) = delete;
@@ -21,6 +22,26 @@ struct MappedFile::Mapping {
     if (address != nullptr) ::munmap(address, size);
   }
 };
+
+namespace {
+
+// A mapping costs a page fault and a lock on the whole address space, twice; a read of this size less.
+constexpr size_t kCopiedBytes = 32768;
+
+/// The whole file, or nothing when it is not of that size (any more).
+std::unique_ptr<std::byte[]> read_all(int fd, size_t size) {
+  std::unique_ptr<std::byte[]> bytes(new std::byte[size]);
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t count = ::pread(fd, bytes.get() + done, size - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return nullptr;
+    done += static_cast<size_t>(count);
+  }
+  return bytes;
+}
+
+}  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -40,7 +61,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   auto mapping = std::make_shared<Mapping>();
   mapping->path = path;
   mapping->size = static_cast<size_t>(info.st_size);
-  if (mapping->size > 0) {
+  if (mapping->size > 0 && mapping->size <= kCopiedBytes)
+    mapping->copy = read_all(fd, mapping->size);
+  if (mapping->size > 0 && mapping->copy == nullptr) {
     void* address = ::mmap(nullptr, mapping->size, PROT_READ, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) {
       const int reason = errno;
@@ -57,7 +80,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 }
 
 ByteSpan MappedFile::bytes() const {
-  if (!mapping_ || mapping_->address == nullptr) return {};
+  if (!mapping_) return {};
+  if (mapping_->copy != nullptr) return {mapping_->copy.get(), mapping_->size};
+  if (mapping_->address == nullptr) return {};
   return {static_cast<const std::byte*>(mapping_->address), mapping_->size};
 }
 
@@ -81,10 +106,10 @@ void advise(ByteSpan bytes, uint64_t offset, uint64_t length, int advice) {
 }  // namespace
 
 void MappedFile::release_pages(uint64_t offset, uint64_t length) const {
-  advise(bytes(), offset, length, MADV_DONTNEED);
+  if (mapping_ && mapping_->address != nullptr) advise(bytes(), offset, length, MADV_DONTNEED);
 }
 void MappedFile::prefetch_pages(uint64_t offset, uint64_t length) const {
-  advise(bytes(), offset, length, MADV_WILLNEED);
+  if (mapping_ && mapping_->address != nullptr) advise(bytes(), offset, length, MADV_WILLNEED);
 }
 
 }  // namespace assay

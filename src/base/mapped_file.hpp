@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file mapped read-only. Nothing is read until it is touched, so a 100 GB file costs nothing to open.
+// A file mapped read-only. Nothing is read until it is touched, so a 100 GB file costs nothing to open; a small file
+// is read instead, which is faster than a mapping and does not stop other threads.
 #pragma once
 #include <memory>
 #include <string>
