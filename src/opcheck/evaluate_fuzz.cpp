@@ -185,9 +185,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const opcheck::Expectation& expectation : evaluation->outputs) {
     if (expectation.candidates.empty()) std::abort();
-    for (const opcheck::Candidate& candidate : expectation.candidates)
+    for (const opcheck::Candidate& candidate : expectation.candidates) {
       try_golden(expectation, candidate.golden(), operands);
-    if (expectation.second) try_golden(expectation, expectation.second(), operands);
+      if (candidate.second) try_golden(expectation, candidate.second(), operands);
+    }
   }
   return 0;
 }

@@ -84,7 +84,8 @@ struct Candidate {
   /// Float64, Int64, or the element type of the output where values are only moved; any strides.
   /// Element count of the output; a shape that differs from the dumped one is named in the row.
   std::function<Result<Tensor>()> golden;
-  /// A model of the kernel for this reading, in place of Expectation::second.
+  /// CvFusion: a model of the kernel in its own precision, for this reading; its errors are the
+  /// denominators of the ratio rule. Empty: the element rule alone decides.
   std::function<Result<Tensor>()> second = {};
 };
 
@@ -99,9 +100,6 @@ struct Expectation {
   /// At least one. The first that passes decides; `try_all`: the one with the smallest error.
   std::vector<Candidate> candidates = {};
   bool try_all = false;
-  /// CvFusion: a model of the kernel in its own precision; its errors are the denominators of the
-  /// ratio rule. Empty: the element rule alone decides.
-  std::function<Result<Tensor>()> second = {};
   /// Quantised outputs: fp64 values before rounding, so that an output one off can be told from a tie.
   std::optional<Tensor> before_rounding = {};
   /// Added to the row whatever the verdict: "written part only", "2 of 64 rows: tie".
