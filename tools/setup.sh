@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build make ccache libcli11-dev libfmt-dev libexpected-dev nlohmann-json3-dev libxxhash-dev
-          libprotozero-dev libopenblas-serial-dev zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev chromium)
+          libprotozero-dev libopenblas-serial-dev zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev protobuf-compiler chromium)
 [ "${1:-}" = --lint ] && packages+=(clang-19 clang-format-19 libclang-rt-19-dev codespell)
 
 python=${PYTHON:-python3}
