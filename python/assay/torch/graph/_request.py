@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Optional
 
+from assay.torch.graph._log import tell
 from assay.torch.graph._model import Graph, Operator
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ __all__ = [
     "Problem",
     "StepSet",
     "check_layer_text",
+    "folder_problems",
     "resolve",
+    "scoped_operators",
     "split_layers",
 ]
 
@@ -210,8 +213,8 @@ class Plan:
 
     Attributes:
         operands: operator name -> what to store, in the order of execution. Data operators that feed a selected
-            operator are among them. Empty in the overflow and exception scenes, where the observer decides at run
-            time, and in the watcher scene, where the watcher writes its own files.
+            operator are among them. Empty in the overflow scene and in an exception scene asked for by a file, where
+            what happens at run time decides, and in the watcher scene, where the watcher writes its own files.
         watched: operators whose outputs are watched; layers: operators after which they are looked at again.
         warnings: sentences for the user: names that match nothing with the nearest names, ranges that went wrong.
     """
@@ -270,6 +273,15 @@ _CONSTANT = frozenset({"Const", "Constant", "ConstPlaceHolder", "FileConstant"})
 _SCOPE_ATTRIBUTE = "torchair_enable_data_dump"
 
 
+def scoped_operators(graph: Graph) -> list[str]:
+    """Names of the operators that were made inside ``scope.data_dump()``, in their order."""
+    return [
+        operator.name
+        for operator in graph
+        if str(operator.attributes.get(_SCOPE_ATTRIBUTE)) == "True" and operator.type not in _WITHOUT_FILE
+    ]
+
+
 class _Planner:
     def __init__(self, request: DumpRequest, graph: Graph) -> None:
         self._request = request
@@ -286,7 +298,7 @@ class _Planner:
     def plan(self) -> Plan:
         if self._request.scene == "watcher":
             return self._watcher_plan()
-        if self._request.scene or not self._entries:
+        if self._request.scene == "overflow" or not self._entries:
             return Plan()
         selected = self._selected()
         self._add_feeding_data(selected)
@@ -304,7 +316,7 @@ class _Planner:
         return OperandMask(mode in ("input", "all"), mode in ("output", "all"), blacklist.left_out(operator))
 
     def _selected(self) -> set[str]:
-        scoped = {op.name for op in self._graph if str(op.attributes.get(_SCOPE_ATTRIBUTE)) == "True"}
+        scoped = set(scoped_operators(self._graph))
         selected: set[str] = set()
         for entry in self._entries:
             if entry.ranges:
@@ -313,7 +325,7 @@ class _Planner:
             elif not entry.layers and not (scoped and self._request.scope_narrows):
                 selected |= {op.name for op in self._graph if self._dumped_with_the_model(op)}
             selected |= self._matching(entry.layers, "dump_layer" if not self._request.source else "layer")
-        return selected | {name for name in scoped if self._by_name[name].type not in _WITHOUT_FILE}
+        return selected | scoped
 
     def _dumped_with_the_model(self, operator: Operator) -> bool:
         if operator.type in _CONSTANT:
@@ -490,15 +502,29 @@ def resolve(config: CompilerConfig) -> Optional[DumpRequest]:
                 raise ConfigurationError([*problems, *error.problems], error.path) from None
     if problems:
         raise ConfigurationError(problems)
-    if request is None:
+    if request is not None and config.debug.data_dump.enabled:
+        # The FX dump interprets the graph eagerly; there is no compiled graph to dump.
+        tell("debug.data_dump is set: the options of dump_config are not used.")
         return None
-    if config.debug.data_dump.enabled:
-        return None  # the FX dump interprets the graph eagerly; there is no compiled graph to dump
+    scene = _scene_of_environment()
+    if request is None:
+        return DumpRequest(path="", entries=(), scene=scene) if scene else None
     return replace(
         request,
+        scene=request.scene or scene,
         constants=bool(config.execution.dump_constants),
         warnings=(*request.warnings, *warnings),
     )
+
+
+def _scene_of_environment() -> str:
+    """The exception scene that the environment asks for, or ""."""
+    scene = os.environ.get("ASCEND_DUMP_SCENE", "")
+    if scene in ("aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump"):
+        return scene
+    if scene:
+        tell(f"ASCEND_DUMP_SCENE={scene!r} is ignored: it takes one of the aic_err_*_dump scenes.")
+    return "aic_err_norm_dump" if os.environ.get("NPU_COLLECT_PATH") else ""
 
 
 def _check_folders(config: CompilerConfig) -> list[Problem]:
