@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "tensor": {"base"},
     "stats": _CORE,
-    "formats": _CORE,
+    "formats": _CORE | {"stats"},
     "topology": _CORE | {"formats"},
     "reference": _CORE,
     "writer": _CORE | {"stats", "formats", "topology"},

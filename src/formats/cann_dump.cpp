@@ -238,9 +238,16 @@ Result<CannDump> read_dump_data(ByteSpan header) {
         case bytes_field(6):
           dump.op_name = m.get_string();
           return true;
-        case bytes_field(7):
-          add(&dump.attributes, read_attribute(m.get_message()), kMaxAttributes);
+        case bytes_field(7): {
+          CannAttribute attribute = read_attribute(m.get_message());
+          if (attribute.name == kCannOperandIndices &&
+              attribute.value == kCannOperandIndicesInArgIndex) {
+            dump.has_operand_indices = true;
+          } else {
+            add(&dump.attributes, std::move(attribute), kMaxAttributes);
+          }
           return true;
+        }
         case bytes_field(8):
           add(&dump.workspaces, read_buffer(m.get_message()), kMaxCannOperands);
           return true;
@@ -362,15 +369,6 @@ Result<CannDump> read_inline(ByteSpan file) {
 
 // ---- nano ----------------------------------------------------------------------------------------
 
-/// The header's number of a type that Nano files give in the run-time numbering.
-int32_t data_type_from_runtime(int32_t number) {
-  constexpr std::array<int8_t, 42> kHeaderNumber = {
-      1,  2,  3,  7,  4,  -1, 5,  6, 9,  8,  10, 12, 11, 13, 14, 15, 16, 17, 18, 19, 20,
-      21, 22, 23, 24, 25, 26, 27, 0, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40};
-  if (number < 0 || static_cast<size_t>(number) >= kHeaderNumber.size()) return -1;
-  return kHeaderNumber[static_cast<size_t>(number)];
-}
-
 Result<Dims> nano_dims(ByteSpan values) {
   Dims dims;
   if (values.size() % 8 != 0 || values.size() / 8 > kMaxRank)
@@ -387,7 +385,7 @@ Result<Dims> nano_dims(ByteSpan values) {
 Result<CannTensor> read_nano_tensor(ByteReader* reader, bool is_output) {
   CannTensor tensor;
   ASSAY_TRY(const auto type, reader->read<int32_t>());
-  tensor.data_type = data_type_from_runtime(type);
+  tensor.data_type = cann_from_runtime(type);
   ASSAY_TRY(tensor.format, reader->read<int32_t>());
   ASSAY_TRY_STATUS(reader->skip(4));  // kind of address
   CannOrigin origin;
@@ -700,122 +698,6 @@ Result<Tensor> untile(const TensorView& view, const Untiling& untiling, const Di
 }
 
 }  // namespace
-
-std::optional<DType> dtype_from_cann(int32_t data_type) {
-  switch (data_type) {
-    case kUndefinedType:
-    case 3:   // int8
-    case 14:  // dual_sub_int8
-      return DType::Int8;
-    case 1:
-      return DType::Float32;
-    case 2:
-      return DType::Float16;
-    case 4:
-    case 15:  // dual_sub_uint8
-      return DType::UInt8;
-    case 5:
-    case 19:  // qint16
-      return DType::Int16;
-    case 6:
-    case 22:  // quint16
-      return DType::UInt16;
-    case 7:
-      return DType::Int32;
-    case 8:
-    case 23:  // resource handle
-      return DType::Int64;
-    case 9:
-      return DType::UInt32;
-    case 10:
-      return DType::UInt64;
-    case 11:
-      return DType::Bool;
-    case 12:
-      return DType::Float64;
-    case 16:
-      return DType::Complex64;
-    case 17:
-      return DType::Complex128;
-    case 18:
-      return DType::QInt8;
-    case 20:
-      return DType::QInt32;
-    case 21:
-      return DType::QUInt8;
-    case 27:
-      return DType::BFloat16;
-    case 28:
-      return DType::Int4;
-    case 32:
-      return DType::Complex32;
-    case 33:
-      return DType::HiFloat8;
-    case 34:
-      return DType::Float8E5M2;
-    case 35:
-      return DType::Float8E4M3FN;
-    case 36:
-      return DType::Float8E8M0FNU;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::string cann_format_name(int32_t format) {
-  constexpr std::array<std::string_view, 50> kNames = {"NCHW",
-                                                       "NHWC",
-                                                       "ND",
-                                                       "NC1HWC0",
-                                                       "FRACTAL_Z",
-                                                       "NC1C0HWPAD",
-                                                       "NHWC1C0",
-                                                       "FSR_NCHW",
-                                                       "FRACTAL_DECONV",
-                                                       "C1HWNC0",
-                                                       "FRACTAL_DECONV_TRANSPOSE",
-                                                       "FRACTAL_DECONV_SP_STRIDE_TRANS",
-                                                       "NC1HWC0_C04",
-                                                       "FRACTAL_Z_C04",
-                                                       "CHWN",
-                                                       "FRACTAL_DECONV_SP_STRIDE8_TRANS",
-                                                       "HWCN",
-                                                       "NC1KHKWHWC0",
-                                                       "BN_WEIGHT",
-                                                       "FILTER_HWCK",
-                                                       "HASHTABLE_LOOKUP_LOOKUPS",
-                                                       "HASHTABLE_LOOKUP_KEYS",
-                                                       "HASHTABLE_LOOKUP_VALUE",
-                                                       "HASHTABLE_LOOKUP_OUTPUT",
-                                                       "HASHTABLE_LOOKUP_HITS",
-                                                       "C1HWNCoC0",
-                                                       "MD",
-                                                       "NDHWC",
-                                                       "FRACTAL_ZZ",
-                                                       "FRACTAL_NZ",
-                                                       "NCDHW",
-                                                       "DHWCN",
-                                                       "NDC1HWC0",
-                                                       "FRACTAL_Z_3D",
-                                                       "CN",
-                                                       "NC",
-                                                       "DHWNC",
-                                                       "FRACTAL_Z_3D_TRANSPOSE",
-                                                       "FRACTAL_ZN_LSTM",
-                                                       "FRACTAL_Z_G",
-                                                       "RESERVED",
-                                                       "ALL",
-                                                       "NULL",
-                                                       "ND_RNN_BIAS",
-                                                       "FRACTAL_ZN_RNN",
-                                                       "YUV",
-                                                       "YUV_A",
-                                                       "NCL",
-                                                       "FRACTAL_Z_WINO",
-                                                       "C1HWC0"};
-  if (format < 0 || static_cast<size_t>(format) >= kNames.size()) return std::to_string(format);
-  return std::string(kNames[static_cast<size_t>(format)]);
-}
 
 bool looks_like_cann_dump(ByteSpan file) {
   if (has_nano_magic(file)) return true;

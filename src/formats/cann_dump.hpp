@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "formats/cann_types.hpp"
 #include "tensor/dims.hpp"
 #include "tensor/tensor_view.hpp"
 
@@ -35,7 +36,7 @@ struct CannTensor {
   uint64_t size_bytes = 0;             // may exceed what the shape needs: alignment
   uint64_t address = 0;
   uint64_t offset = 0;
-  uint32_t arg_index = 0;   // exception files only
+  uint32_t arg_index = 0;   // exception files: argument of the kernel; see also has_operand_indices
   uint32_t input_type = 0;  // the same; inputs only
   std::vector<std::pair<uint64_t, uint64_t>> dim_range;
   std::optional<CannOrigin> origin;  // outputs only
@@ -74,10 +75,22 @@ struct CannDump {
   std::vector<CannTensor> outputs;
   std::vector<CannBuffer> buffers;
   std::vector<CannBuffer> workspaces;
+  bool has_operand_indices = false;   // operands were left out; arg_index counts the operator's
   std::vector<std::string> warnings;  // sizes that contradict each other: one sentence each
 };
 
 inline constexpr size_t kMaxCannOperands = 1 << 16;  // of each kind
+
+/// The attribute of files in which arg_index is the index among the operator's inputs or outputs. In the
+/// vendor's files the k-th input can be operand k + n, and arg_index is 0 or, after an exception, a kernel's.
+inline constexpr std::string_view kCannOperandIndices = "assay_operand_index";
+inline constexpr std::string_view kCannOperandIndicesInArgIndex = "arg_index";
+
+/// Index of a tensor among the operator's inputs or outputs; `position` is its place in the file.
+[[nodiscard]] inline size_t cann_operand_index(const CannDump& dump, const CannTensor& tensor,
+                                               size_t position) {
+  return dump.has_operand_indices ? tensor.arg_index : position;
+}
 
 /// Parses one dump file held in memory. A tensor whose bytes are missing keeps its description and says
 /// so in `problem`; the others stay usable.
@@ -110,11 +123,5 @@ struct CannHeader {
 
 /// The tensor as it lies in the file. errors  as cann_tensor()
 [[nodiscard]] Result<TensorView> cann_stored_view(const CannTensor& tensor);
-
-/// "FRACTAL_NZ"; the number as text when it has no name.
-[[nodiscard]] std::string cann_format_name(int32_t format);
-
-/// Type of a header's number; nothing for types without one here and for bit-packed uint1.
-[[nodiscard]] std::optional<DType> dtype_from_cann(int32_t data_type);
 
 }  // namespace assay::formats
