@@ -47,8 +47,6 @@ struct GraphText {
   std::vector<GraphOp> ops;  // in the order of the file: that of execution
 };
 
-inline constexpr int kMaxGraphTextDepth = 64;
-
 /// Parses protobuf's text format: nested messages in {} or <>, lists in [], comments, adjacent strings,
 /// all escapes. Unknown fields are checked for their form and skipped.
 ///
