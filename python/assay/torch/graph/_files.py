@@ -34,7 +34,7 @@ from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._request import DumpRequest, OperandMask, Plan
 from assay.torch.graph.config import rank_and_world, rank_folder
 
-__all__ = ["GraphEntry", "GraphFolder", "RunFolder", "next_graph_number", "step", "steps_taken"]
+__all__ = ["GraphEntry", "GraphFolder", "RunFolder", "next_graph_number", "no_modes", "refusal", "step", "steps_taken"]
 
 _REWRITE_SECONDS = 1.0  # graphs.json is at most this much behind the files, also when the process is killed
 _MAX_MISSED = 1000  # entries of one graph; the rest is counted
@@ -414,7 +414,7 @@ class GraphFolder:
         tensors = [tensor for tensor in (*kept_inputs, *kept_outputs) if tensor is not None]
         if not tensors:
             return
-        reason = next((why for why in map(_refusal, tensors) if why), "")
+        reason = next((why for why in map(refusal, tensors) if why), "")
         if reason:
             self.entry.miss(operator.name, reason)
             return
@@ -522,7 +522,7 @@ def _kept(side: str, tensors: Sequence[Optional[torch.Tensor]], mask: OperandMas
     return [None if (side, index) in mask.left_out else tensor for index, tensor in enumerate(tensors)]
 
 
-def _refusal(tensor: torch.Tensor) -> str:
+def refusal(tensor: torch.Tensor) -> str:
     """Why a tensor has no bytes that could be stored; "" when it has."""
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
