@@ -74,13 +74,15 @@ Digits digits_of(std::string_view data_type) {
 std::string number_text(double value, Digits digits) {
   // Whole numbers of any integer type that a double holds stay as they are: 1000000, not 1e+06.
   constexpr double kLargestExact = 9007199254740992.0;  // 2^53
-  if (std::abs(value) <= kLargestExact && value == std::trunc(value))
-    return std::to_string(static_cast<int64_t>(value));
-  std::array<char, 32> text;
+  if (std::isnan(value)) return "nan";
   const auto single = static_cast<float>(value);
-  // An L2 norm or a sum can leave float32's range although its values do not.
+  // An L2 norm can leave float32's range although no value does.
   const bool fits = digits == Digits::Single && (std::isfinite(single) || !std::isfinite(value)) &&
                     (single != 0 || value == 0);
+  const double written = fits ? double{single} : value;
+  if (std::abs(written) <= kLargestExact && written == std::trunc(written))
+    return std::to_string(static_cast<int64_t>(written));
+  std::array<char, 32> text;
   const std::to_chars_result result =
       fits ? std::to_chars(text.data(), text.data() + text.size(), single)
            : std::to_chars(text.data(), text.data() + text.size(), value);

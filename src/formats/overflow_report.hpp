@@ -24,27 +24,31 @@ struct OverflowEntry {
   uint64_t core_id = 0, block_id = 0;                               // AI Core, AI Vector
   uint64_t cpu_id = 0;                                              // AI CPU
   uint64_t source_address = 0, target_address = 0, channel_id = 0;  // SDMA
-  std::array<uint64_t, 4> status{};  // version 1 of the new form has four words, the others one
+  std::array<uint64_t, 4> status{};  // four words for the cores of version 1, else one
+  friend bool operator==(const OverflowEntry&, const OverflowEntry&) = default;
 };
 
 struct OverflowReport {
-  bool is_old = false;                 // 2048 bytes at fixed places
-  uint32_t version = 0;                // of the new form
-  std::vector<OverflowEntry> entries;  // of the old form those that are not all zero
+  bool is_old = false;   // 2048 bytes at fixed places
+  uint32_t version = 0;  // of the new form
+  std::vector<OverflowEntry>
+      entries;  // of the old form those that are not all zero; of the new one at most one
 };
 
-/// payload   the bytes of the debug file's output
-/// errors    Truncated | Invalid (neither form)
+/// payload   the bytes of the debug file's output; never trusted
+/// errors    Truncated | Invalid (neither form, a block too short for its kind) | Unsupported (a kind of core without
+///           a number above)
 [[nodiscard]] Result<OverflowReport> read_overflow_report(ByteSpan payload);
 
-/// The new form, version 0, padded with zeros to 2048 bytes. One entry of kind AiCore, AiVector, AiCpu or Sdma.
+/// 2048 bytes: the new form, version 0; for atomic additions, which it does not have, the old one.
 [[nodiscard]] std::vector<std::byte> write_overflow_report(const OverflowEntry& entry);
 
-/// As JSON with the keys of the original ("DHA Atomic Add", "L2 Atomic Add", "AI Core" of the old form, "magic",
-/// "version", "acc_list" of the new one); addresses and status in hexadecimal.
+/// As JSON with the keys of the original: "DHA Atomic Add", "L2 Atomic Add", "AI Core" of the old form (zeros where
+/// there is no report), "magic", "version", "acc_list" of the new one. Addresses are hexadecimal texts, the rest
+/// numbers; the core's block is "block_id" in both forms.
 [[nodiscard]] std::string overflow_report_json(const OverflowReport& report);
 
-/// What the bits of an AI Core's status mean, one sentence each: 0x110 gives two.
+/// What the bits of the status mean, one sentence each: 0x110 of an AI Core gives two. Empty when no bit is set.
 [[nodiscard]] std::vector<std::string> overflow_causes(const OverflowEntry& entry);
 
 }  // namespace assay::formats
