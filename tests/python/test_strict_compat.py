@@ -51,20 +51,6 @@ assert "pandas" not in sys.modules and "torch" not in sys.modules
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import ait_llm.dump.torchair_dump as t; t.get_fx_dump_config",
-        "from msit_llm.dump.torchair_dump import get_ge_dump_config",
-    ],
-)
-def test_names_that_are_not_served_yet_say_so(statement):
-    done = run(statement)
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: ") and last.endswith("arrives with a later version of assay.")
-
-
 def test_compare_data_gives_the_originals_metrics_of_one_pair():
     import msit_llm
 

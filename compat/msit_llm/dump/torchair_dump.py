@@ -1,4 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-from assay_msit.later import not_yet
+"""Old name of assay.torch.graph.torchair_dump."""
 
-__getattr__ = not_yet(__name__)
+from assay.torch.graph.torchair_dump import (
+    get_fx_dump_config,
+    get_ge_dump_config,
+    set_fx_dump_config,
+    set_ge_dump_config,
+)
+
+__all__ = ["get_fx_dump_config", "get_ge_dump_config", "set_fx_dump_config", "set_ge_dump_config"]

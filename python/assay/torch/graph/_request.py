@@ -8,6 +8,7 @@ Selection rules: docs/graph/dump-json.md. Importing this module does not import 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from bisect import bisect_right
@@ -30,7 +31,9 @@ __all__ = [
     "Problem",
     "StepSet",
     "check_layer_text",
+    "engine_of",
     "folder_problems",
+    "fusion_is_off",
     "resolve",
     "scoped_operators",
     "split_layers",
@@ -483,7 +486,7 @@ def resolve(config: CompilerConfig) -> Optional[DumpRequest]:
     Raises:
         ConfigurationError: all errors at once, each with place, reason and advice.
     """
-    problems = _check_folders(config)
+    problems = _check_folders(config) + _check_execution(config)
     warnings: list[str] = []
     request: Optional[DumpRequest] = None
     if config.mode.value == "max-autotune":
@@ -525,6 +528,51 @@ def _scene_of_environment() -> str:
     if scene:
         tell(f"ASCEND_DUMP_SCENE={scene!r} is ignored: it takes one of the aic_err_*_dump scenes.")
     return "aic_err_norm_dump" if os.environ.get("NPU_COLLECT_PATH") else ""
+
+
+def fusion_is_off(path: str) -> bool:
+    """Whether a fusion switch file turns every pass of both groups off: GraphFusion ALL and UBFusion ALL.
+
+    Raises:
+        ConfigurationError: the file is neither the JSON form nor lines ``pass:on`` and ``pass:off``.
+    """
+    item = "fusion_config.fusion_switch_file"
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([Problem("EP0003", item, f"{path!r} cannot be read: {error}.")], path) from None
+    lines = [line for line in text.splitlines() if line.strip()]
+    if lines and all(re.fullmatch(r"\s*[\w.-]+\s*:\s*(on|off)\s*", line) for line in lines):
+        return False  # the older form names single passes only
+    try:
+        switch = json.loads(text)["Switch"]
+        groups = [switch.get(group, {}) for group in ("GraphFusion", "UBFusion")]
+        return all(str(group.get("ALL", "on")).lower() == "off" for group in groups)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        advice = 'Write {"Switch": {"GraphFusion": {"ALL": "off"}, "UBFusion": {"ALL": "off"}}}.'
+        raise ConfigurationError([Problem("EP0004", item, f"{path!r} is no switch file.", advice)], path) from None
+
+
+def engine_of(config: CompilerConfig) -> str:
+    """The engine that runs: ``config.execution.engine``, or "interpreter" where fusion is switched off altogether."""
+    file = config.fusion_config.fusion_switch_file.value
+    if file is not None and fusion_is_off(file):
+        return "interpreter"
+    return str(config.execution.engine.value)
+
+
+def _check_execution(config: CompilerConfig) -> list[Problem]:
+    problems: list[Problem] = []
+    try:
+        engine_of(config)
+    except ConfigurationError as error:
+        problems += error.problems
+    execution: Any = config.execution
+    if execution.fusion_groups.value is not None and execution.engine.value != "partition":
+        reason = f"a function is given, and engine is {execution.engine.value!r}."
+        problems.append(Problem("EP0005", "execution.fusion_groups", reason, 'Set engine to "partition".', False))
+    return problems
 
 
 def _check_folders(config: CompilerConfig) -> list[Problem]:
