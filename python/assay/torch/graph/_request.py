@@ -357,8 +357,11 @@ class _Planner:
         return found
 
     def _nearest(self, name: str) -> str:
+        """ "; nearest: ..." or "", for the end of a sentence about a name that is no operator's."""
         from difflib import get_close_matches
 
+        if name in self._owners:
+            return f" (a name from before fusion; its operator is {', '.join(self._owners[name])})"
         near = get_close_matches(name, self._owners, n=3, cutoff=0.5)
         if not near:
             lowered = name.lower()
@@ -413,11 +416,6 @@ class _Planner:
             for name in entry.watcher_nodes:
                 if name in self._by_name:
                     watched.append(name)
-                elif name in self._owners:
-                    self._warnings.append(
-                        f"watcher_nodes {name!r} is a name from before fusion; its operator is "
-                        f"{', '.join(self._owners[name])}, and only that name can be watched."
-                    )
                 else:
                     self._warnings.append(
                         f"watcher_nodes {name!r} matches no operator of {self._graph.name}{self._nearest(name)}."
@@ -546,10 +544,10 @@ def fusion_is_off(path: str) -> bool:
     if lines and all(re.fullmatch(r"\s*[\w.-]+\s*:\s*(on|off)\s*", line) for line in lines):
         return False  # the older form names single passes only
     try:
-        switch = json.loads(text)["Switch"]
+        switch = json.loads(text).get("Switch", {})
         groups = [switch.get(group, {}) for group in ("GraphFusion", "UBFusion")]
         return all(str(group.get("ALL", "on")).lower() == "off" for group in groups)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, AttributeError, RecursionError):
         advice = 'Write {"Switch": {"GraphFusion": {"ALL": "off"}, "UBFusion": {"ALL": "off"}}}.'
         raise ConfigurationError([Problem("EP0004", item, f"{path!r} is no switch file.", advice)], path) from None
 
