@@ -348,7 +348,7 @@ class Backend:
                     path = os.path.join(folder, name)
                     with open(path, "w", encoding="utf-8") as file:
                         file.write(getattr(_graph_text, f"write_{suffix}")(graph))
-                    entry.texts.append(path)
+                    entry.texts.append(path if self.run is None else os.path.relpath(path, self.run.root))
             if self._engine_graphs is not None:
                 self._engine_graphs.write(original, "PreRunBegin")
                 self._engine_graphs.write(executed, "Build")
