@@ -22,36 +22,6 @@ namespace {
 
 constexpr int64_t kBlockBytes = 64 * 1024;
 
-/// Flips the sign bits of `part_bytes`-wide floats at `first`, `first + step`, ...: what a lazy bit
-/// stands for.
-void flip_signs(std::byte* bytes, size_t size, size_t first, size_t step, size_t part_bytes) {
-  // Little-endian: the sign is the top bit of the last byte.
-  for (size_t i = first + part_bytes - 1; i < size; i += step) bytes[i] ^= std::byte{0x80};
-}
-
-/// Negates a signed integer in place.
-void negate_integer(std::byte* bytes, size_t size) {
-  unsigned carry = 1;
-  for (size_t i = 0; i < size; ++i) {
-    const unsigned flipped = (static_cast<unsigned>(bytes[i]) ^ 0xFFu) + carry;
-    bytes[i] = static_cast<std::byte>(flipped & 0xFFu);
-    carry = flipped >> 8;
-  }
-}
-
-void apply_lazy_bits(const TensorView& view, std::byte* bytes, size_t size) {
-  const size_t element = info(view.dtype).element_bits / 8u;
-  if (is_complex(view.dtype)) {
-    const size_t part = element / 2;
-    if (view.negative) flip_signs(bytes, size, 0, part, part);
-    if (view.conjugate) flip_signs(bytes, size, part, element, part);
-  } else if (view.negative && is_float(view.dtype)) {
-    flip_signs(bytes, size, 0, element, element);
-  } else if (view.negative) {
-    for (size_t i = 0; i < size; i += element) negate_integer(bytes + i, element);
-  }
-}
-
 /// Nibbles of an Int4 or UInt4 view, packed anew from the low nibble on; the last byte's high
 /// nibble is 0.
 void pack_nibbles(const TensorView& view, int64_t first, int64_t count, std::byte* out) {
@@ -92,7 +62,7 @@ Digest digest(const TensorView& view) {
       pack_nibbles(view, first, count, buffer);
     } else {
       gather_bytes(view, first, count, {buffer, size});
-      if (!plain) apply_lazy_bits(view, buffer, size);
+      if (!plain) apply_lazy_bits(view, {buffer, size});
     }
     XXH3_128bits_update(&state, buffer, size);
   }

@@ -297,6 +297,21 @@ struct Bytes16 {
   uint64_t parts[2];
 };
 
+// Flips the sign bits of `part_bytes`-wide floats at `first`, `first + step`, ...
+void flip_signs(std::span<std::byte> bytes, size_t first, size_t step, size_t part_bytes) {
+  // Little-endian: the sign is the top bit of the last byte.
+  for (size_t i = first + part_bytes - 1; i < bytes.size(); i += step) bytes[i] ^= std::byte{0x80};
+}
+
+void negate_integer(std::span<std::byte> bytes) {
+  unsigned carry = 1;
+  for (std::byte& byte : bytes) {
+    const unsigned flipped = (static_cast<unsigned>(byte) ^ 0xFFu) + carry;
+    byte = static_cast<std::byte>(flipped & 0xFFu);
+    carry = flipped >> 8;
+  }
+}
+
 }  // namespace
 
 int values_per_element(DType dtype) { return is_complex(dtype) ? 2 : info(dtype).element_values; }
@@ -341,6 +356,20 @@ void gather_bytes(const TensorView& view, int64_t first_element, int64_t count,
                      return copy_strided<Bytes16>(source, stride, length, target);
                  }
                });
+}
+
+void apply_lazy_bits(const TensorView& view, std::span<std::byte> elements) {
+  const size_t element = info(view.dtype).element_bits / 8u;
+  if (is_complex(view.dtype)) {
+    const size_t part = element / 2;
+    if (view.negative) flip_signs(elements, 0, part, part);
+    if (view.conjugate) flip_signs(elements, part, element, part);
+  } else if (view.negative && is_float(view.dtype)) {
+    flip_signs(elements, 0, element, element);
+  } else if (view.negative) {
+    for (size_t i = 0; i < elements.size(); i += element)
+      negate_integer(elements.subspan(i, element));
+  }
 }
 
 }  // namespace assay

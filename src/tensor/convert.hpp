@@ -21,4 +21,8 @@ void read_values(const TensorView& view, int64_t first_element, int64_t count,
 void gather_bytes(const TensorView& view, int64_t first_element, int64_t count,
                   std::span<std::byte> out);
 
+/// Changes elements that gather_bytes() copied to the values that the view's lazy conj and neg bits stand for:
+/// signs of floats flipped, integers negated. Whole-byte types only.
+void apply_lazy_bits(const TensorView& view, std::span<std::byte> elements);
+
 }  // namespace assay

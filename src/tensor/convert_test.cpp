@@ -237,5 +237,22 @@ TEST(GatherBytes, CopiesElementsOfEverySize) {
   }
 }
 
+TEST(ApplyLazyBits, GivesWhatTheBitsStandFor) {
+  // 1 + 2i with both bits: -(1 - 2i) = -1 + 2i.
+  std::vector<float> complex = {1, 2};
+  TensorView view;
+  view.dtype = DType::Complex64;
+  view.conjugate = view.negative = true;
+  apply_lazy_bits(view, std::as_writable_bytes(std::span(complex)));
+  EXPECT_EQ(complex, (std::vector<float>{-1, 2}));
+
+  std::vector<int32_t> integers = {5, 0, -70000};
+  TensorView negative;
+  negative.dtype = DType::Int32;
+  negative.negative = true;
+  apply_lazy_bits(negative, std::as_writable_bytes(std::span(integers)));
+  EXPECT_EQ(integers, (std::vector<int32_t>{-5, 0, 70000}));
+}
+
 }  // namespace
 }  // namespace assay
