@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/torch/graph_dump.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <span>
+
+#include "capture/common/host_threads.hpp"
+#include "capture/torch/python_compat.hpp"
+#include "formats/cann_dump_write.hpp"
+#include "formats/crc32.hpp"
+#include "formats/npy.hpp"
+#include "formats/pth.hpp"
+#include "stats/tensor_stats.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::capture {
+namespace {
+
+using formats::CannDump;
+using formats::CannTensor;
+using writer::FilePiece;
+
+// Releasing the GIL and taking it again costs about as much as copying this.
+constexpr uint64_t kReleaseGilBytes = 1u << 20;
+// What a queued job costs beside the tensors' bytes, so that jobs without bytes are bounded too.
+constexpr uint64_t kJobBytes = 1024;
+constexpr size_t kMaxMissed = 1 << 16;  // different entries between two calls of take_missed()
+
+class GilReleased {
+ public:
+  explicit GilReleased(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
+  ~GilReleased() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+bool is_plain(const TensorView& view) {
+  return view.is_contiguous() && !view.conjugate && !view.negative;
+}
+
+// In C order with lazy bits applied; `out` has exactly the bytes of the elements.
+void copy_elements(const TensorView& view, std::span<std::byte> out) {
+  if (out.empty()) return;
+  if (is_plain(view)) {
+    std::memcpy(out.data(), view.contiguous_bytes().data(), out.size());
+    return;
+  }
+  gather_bytes(view, 0, view.element_count(), out);
+  apply_lazy_bits(view, out);
+}
+
+stats::TensorStats statistics_of(const TensorView& view, uint64_t size_bytes) {
+  if (const BlockRunner runner = host_runner(size_bytes)) return stats::compute_stats(view, runner);
+  return stats::compute_stats(view);
+}
+
+std::string operand_text(const GraphOperand& operand) {
+  return (operand.is_input ? "input " : "output ") + std::to_string(operand.index);
+}
+std::string operand_key(const char* prefix, const GraphOperand& operand) {
+  return prefix + std::string(operand.is_input ? ".input." : ".output.") +
+         std::to_string(operand.index);
+}
+
+struct PathParts {
+  std::string folder, name;
+};
+Result<PathParts> parts_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == path.size())
+    return fail(Error{Errc::Usage, path, std::nullopt, "is not an absolute path of a file"});
+  return PathParts{path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// bf16 is the upper half of a float32, so widening is a 16-bit shift and never rounds.
+void widen_bfloat16_in_place(std::span<std::byte> floats) {
+  const size_t count = floats.size() / 4;
+  for (size_t i = count; i-- > 0;) {
+    const auto upper = load<uint16_t>(floats.data() + i * 2);
+    const uint32_t wide = static_cast<uint32_t>(upper) << 16;
+    std::memcpy(floats.data() + i * 4, &wide, 4);
+  }
+}
+
+}  // namespace
+
+/// What is known of an operand between the look and the copy. Keeps the tensor alive.
+struct GraphDump::Look {
+  const GraphOperand* operand = nullptr;
+  PyObject* tensor = nullptr;
+  bool readable = false;
+  const char* reason = "";
+  std::string dtype_name;
+  TensorView view;
+  uint64_t size_bytes = 0;
+
+  Look() = default;
+  ~Look() { Py_XDECREF(tensor); }
+  Look(Look&& other) noexcept
+      : operand(other.operand),
+        tensor(std::exchange(other.tensor, nullptr)),
+        readable(other.readable),
+        reason(other.reason),
+        dtype_name(std::move(other.dtype_name)),
+        view(std::move(other.view)),
+        size_bytes(other.size_bytes) {}
+  Look(const Look&) = delete;
+  Look& operator=(const Look&) = delete;
+  Look& operator=(Look&&) = delete;
+};
+
+/// A dump file in the queue. `dump` borrows the payload, or tensors that the waiting caller keeps alive.
+struct GraphDump::Job {
+  std::string folder, name;
+  CannDump dump;
+  std::unique_ptr<std::byte[]> payload;
+  uint64_t payload_size = 0;
+  std::vector<TensorView> borrowed;
+
+  [[nodiscard]] Status write(writer::GeTree& tree) const {
+    ASSAY_TRY(const std::vector<std::byte> header, formats::cann_dump_header(dump));
+    std::vector<FilePiece> pieces{{header}};
+    if (payload_size != 0) pieces.push_back({ByteSpan(payload.get(), payload_size)});
+    for (const TensorView& view : borrowed) {
+      if (view.element_count() == 0) continue;
+      pieces.push_back(is_plain(view) ? FilePiece{view.contiguous_bytes()} : FilePiece{{}, &view});
+    }
+    return tree.write(folder, name, pieces);
+  }
+};
+
+GraphDump::GraphDump(TensorAccess& access, writer::AsyncWriterOptions options)
+    : access_(access),
+      queue_bytes_(options.queue_bytes),
+      writer_(std::make_unique<writer::AsyncWriter>(options)),
+      tree_(std::make_shared<writer::GeTree>()) {}
+
+GraphDump::~GraphDump() { close(); }
+
+bool GraphDump::live() const { return !closed_ && writer_->alive() && !tree_->stopped(); }
+
+std::string GraphDump::write_operator(const GraphOperator& op) {
+  if (!live()) return {};
+  std::vector<Look> looks;
+  looks.reserve(op.operands.size());
+  for (const GraphOperand& operand : op.operands) {
+    Look look;
+    if (!look_at(op, operand, &look))
+      miss(op, operand_text(operand) + ": " + std::string(look.reason));
+    looks.push_back(std::move(look));
+  }
+  const uint64_t time_us = writer::unique_time_us();
+  return op.statistics ? submit_statistics(op, looks, time_us) : submit_tensors(op, looks, time_us);
+}
+
+bool GraphDump::look_at(const GraphOperator&, const GraphOperand& operand, Look* out) {
+  out->operand = &operand;
+  out->tensor = new_ref(operand.tensor);
+  TensorLook look;
+  access_.look(operand.tensor, look);
+  if (look.dtype_name != nullptr) {
+    out->dtype_name = look.dtype_name;
+    out->view.dtype = look.dtype;
+  }
+  if (look.has_shape)
+    out->view.shape = Dims(std::span<const int64_t>(look.shape, static_cast<size_t>(look.ndim)));
+  out->reason = look.readable == Readable::Device
+                    ? "on a device: it must be copied to the host first"
+                    : look.reason;
+  if (look.readable != Readable::Memory) return false;
+  if (!access_.storage_covers(operand.tensor, look)) {
+    out->reason = "its storage is smaller than its shape";
+    return false;
+  }
+  out->view = view_of(look);
+  out->size_bytes = payload_bytes(look);
+  out->readable = true;
+  return true;
+}
+
+void GraphDump::miss(const GraphOperator& op, std::string reason) {
+  auto key = std::tuple(op.folder, op.op_name, std::move(reason));
+  if (missed_.size() >= kMaxMissed && !missed_.contains(key)) return;
+  ++missed_[std::move(key)];
+}
+
+std::vector<GraphMiss> GraphDump::take_missed() {
+  std::vector<GraphMiss> result;
+  for (const auto& [key, count] : missed_)
+    result.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), count});
+  missed_.clear();
+  return result;
+}
+
+bool GraphDump::admit(uint64_t size_bytes) {
+  const GilReleased released(writer_->would_wait(size_bytes));
+  return writer_->admit(size_bytes);
+}
+
+std::string GraphDump::submit_statistics(const GraphOperator& op, const std::vector<Look>& looks,
+                                         uint64_t time_us) {
+  struct Row {
+    GraphOperand operand;
+    bool known = false;
+    std::string dtype_name;
+    DType dtype = DType::Float32;
+    Dims shape;
+    stats::TensorStats statistics;
+  };
+  struct Table {
+    std::string folder, name;
+    std::vector<formats::CannStatistic> chosen;
+    std::vector<Row> rows;
+  };
+  const auto table = std::make_shared<Table>();
+  table->folder = op.folder;
+  table->name =
+      writer::ge_file_name(op.op_type, op.file_op_name.empty() ? op.op_name : op.file_op_name,
+                           op.task_id, op.stream_id, time_us) +
+      ".csv";
+  table->chosen = *op.statistics;
+  uint64_t total_bytes = 0;
+  for (const Look& look : looks) total_bytes += look.size_bytes;
+  {
+    const GilReleased released(total_bytes >= kReleaseGilBytes);
+    for (const Look& look : looks) {
+      Row& row = table->rows.emplace_back();
+      row.operand = {nullptr, look.operand->is_input, look.operand->index, std::nullopt};
+      row.known = look.readable;
+      row.dtype_name = look.dtype_name;
+      row.dtype = look.view.dtype;
+      row.shape = look.view.shape;
+      if (look.readable) row.statistics = statistics_of(look.view, look.size_bytes);
+    }
+  }
+  const std::string path = op.folder + "/" + writer::ge_stored_name(table->name);
+  if (!admit(kJobBytes)) return {};
+  const bool queued = writer_->submit(kJobBytes, [tree = tree_, table]() -> Status {
+    std::vector<formats::CannStatisticsRow> rows;
+    for (const Row& row : table->rows) {
+      if (row.known) {
+        rows.push_back(formats::cann_statistics_row(row.operand.is_input, row.operand.index,
+                                                    row.dtype, row.shape, row.statistics));
+        continue;
+      }
+      formats::CannStatisticsRow unknown;
+      unknown.is_input = row.operand.is_input;
+      unknown.index = row.operand.index;
+      const auto number = formats::cann_from_dtype(row.dtype);
+      unknown.data_type =
+          number && !row.dtype_name.empty() ? formats::cann_dtype_name(*number) : "UNKNOW";
+      unknown.format = "ND";
+      unknown.shape = row.shape;
+      rows.push_back(std::move(unknown));
+    }
+    const std::string text = formats::write_cann_statistics(rows, table->chosen);
+    const FilePiece piece{as_bytes(text)};
+    return tree->write(table->folder, table->name, std::span(&piece, 1));
+  });
+  return queued ? path : std::string();
+}
+
+std::string GraphDump::submit_tensors(const GraphOperator& op, const std::vector<Look>& looks,
+                                      uint64_t time_us) {
+  const auto job = std::make_shared<Job>();
+  job->folder = op.folder;
+  job->name =
+      writer::ge_file_name(op.op_type, op.file_op_name.empty() ? op.op_name : op.file_op_name,
+                           op.task_id, op.stream_id, time_us);
+  CannDump& dump = job->dump;
+  dump.version = "2.0";
+  dump.dump_time_us = time_us;
+  dump.op_name = op.op_name;
+  dump.message = op.message;
+  dump.attributes = op.attributes;
+  dump.has_operand_indices = op.left_out;
+  uint64_t total_bytes = 0;
+  for (const Look& look : looks) {
+    if (!look.readable) {
+      dump.has_operand_indices = true;
+      dump.attributes.push_back({operand_key("assay_missing", *look.operand), look.reason});
+      continue;
+    }
+    total_bytes += look.size_bytes;
+    CannTensor tensor;
+    const auto number = formats::cann_from_dtype(look.view.dtype);
+    tensor.data_type = number.value_or(0);
+    if (!number || look.dtype_name != name(look.view.dtype))
+      dump.attributes.push_back({operand_key("assay_dtype", *look.operand), look.dtype_name});
+    tensor.format = formats::kCannFormatNd;
+    tensor.shape = formats::cann_shape(look.view.dtype, look.view.shape);
+    tensor.original_shape = tensor.shape;
+    tensor.size_bytes = look.size_bytes;
+    tensor.arg_index = look.operand->index;
+    tensor.origin = look.operand->origin;
+    (look.operand->is_input ? dump.inputs : dump.outputs).push_back(std::move(tensor));
+  }
+  if (!dump.has_operand_indices) {
+    for (CannTensor& tensor : dump.inputs) tensor.arg_index = 0;
+    for (CannTensor& tensor : dump.outputs) tensor.arg_index = 0;
+  }
+  const std::string path = op.folder + "/" + writer::ge_stored_name(job->name);
+  if (!admit(total_bytes + kJobBytes)) return {};
+  const bool copy = total_bytes <= queue_bytes_;
+  if (copy) {
+    job->payload.reset(new (std::nothrow) std::byte[total_bytes]);  // not zeroed: filled at once
+    if (job->payload == nullptr) {
+      (void)writer_->submit(total_bytes + kJobBytes, [path] {
+        return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
+      });
+      return {};
+    }
+    job->payload_size = total_bytes;
+  }
+  {
+    const GilReleased released(copy && total_bytes >= kReleaseGilBytes);
+    uint64_t at = 0;
+    size_t input = 0, output = 0;
+    for (const Look& look : looks) {
+      if (!look.readable) continue;
+      CannTensor& tensor = look.operand->is_input ? dump.inputs[input++] : dump.outputs[output++];
+      if (copy) {
+        const std::span<std::byte> target(job->payload.get() + at, look.size_bytes);
+        copy_elements(look.view, target);
+        tensor.data = target;
+        at += look.size_bytes;
+      } else {
+        job->borrowed.push_back(look.view);
+        // The header needs the length alone.
+        tensor.data = ByteSpan(look.view.storage.data(), look.size_bytes);
+      }
+    }
+  }
+  const bool queued =
+      writer_->submit(total_bytes + kJobBytes, [tree = tree_, job] { return job->write(*tree); });
+  if (queued && !copy) {
+    const GilReleased released(true);
+    writer_->flush();
+  }
+  return queued ? path : std::string();
+}
+
+Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool widen_bfloat16) {
+  ASSAY_TRY(const PathParts parts, parts_of(path));
+  if (!live()) return {};
+  GraphOperator op;
+  op.folder = parts.folder;
+  op.op_name = parts.name;
+  GraphOperand operand;
+  operand.tensor = tensor;
+  operand.is_input = false;
+  Look look;
+  if (!look_at(op, operand, &look)) {
+    miss(op, look.reason);
+    return {};
+  }
+  const bool pth = path.ends_with(".pth") || path.ends_with(".pt");
+  const bool widen = widen_bfloat16 && !pth && look.view.dtype == DType::BFloat16;
+  const DType stored = widen ? DType::Float32 : look.view.dtype;
+  struct Array {
+    PathParts path;
+    std::string header;
+    formats::PthPrologue prologue;
+    std::unique_ptr<std::byte[]> payload;
+    uint64_t size_bytes = 0;
+  };
+  const auto array = std::make_shared<Array>();
+  array->path = parts;
+  if (pth) {
+    auto prologue =
+        formats::pth_prologue(stored, look.view.shape,
+                              {.archive_name = formats::pth_archive_name(path), .parameter = {}});
+    if (!prologue) {
+      miss(op, prologue.error().message);
+      return {};
+    }
+    array->prologue = std::move(*prologue);
+    array->header = array->prologue.header;
+  } else {
+    auto header = formats::npy_header(stored, look.view.shape);
+    if (!header) {
+      miss(op, header.error().message);
+      return {};
+    }
+    array->header = std::move(*header);
+  }
+  array->size_bytes = widen ? look.size_bytes * 2 : look.size_bytes;
+  const uint64_t held_bytes = array->size_bytes + kJobBytes;
+  if (!admit(held_bytes)) return {};
+  array->payload.reset(new (std::nothrow) std::byte[array->size_bytes]);
+  if (array->payload == nullptr) {
+    (void)writer_->submit(held_bytes, [path] {
+      return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
+    });
+    return {};
+  }
+  {
+    const GilReleased released(look.size_bytes >= kReleaseGilBytes);
+    copy_elements(look.view, {array->payload.get(), look.size_bytes});
+    if (widen) widen_bfloat16_in_place({array->payload.get(), array->size_bytes});
+  }
+  (void)writer_->submit(held_bytes, [tree = tree_, array, pth]() -> Status {
+    const ByteSpan payload(array->payload.get(), array->size_bytes);
+    std::string epilogue;
+    if (pth) epilogue = formats::pth_epilogue(array->prologue, formats::crc32(payload));
+    const FilePiece pieces[] = {{as_bytes(array->header)}, {payload}, {as_bytes(epilogue)}};
+    return tree->write(array->path.folder, array->path.name, pieces);
+  });
+  return {};
+}
+
+Status GraphDump::write_bytes(const std::string& path, std::string_view data) {
+  ASSAY_TRY(const PathParts parts, parts_of(path));
+  if (!live() || !admit(data.size() + kJobBytes)) return {};
+  const auto content = std::make_shared<const std::string>(data);
+  (void)writer_->submit(data.size() + kJobBytes, [tree = tree_, parts, content] {
+    const FilePiece piece{as_bytes(*content)};
+    return tree->write(parts.folder, parts.name, std::span(&piece, 1));
+  });
+  return {};
+}
+
+void GraphDump::flush() {
+  if (closed_) return;
+  const GilReleased released(true);
+  writer_->flush();
+}
+
+void GraphDump::close() {
+  if (std::exchange(closed_, true)) return;
+  const GilReleased released(true);
+  writer_->close();
+}
+
+writer::WriterCounters GraphDump::counters() const { return writer_->counters(); }
+
+}  // namespace assay::capture

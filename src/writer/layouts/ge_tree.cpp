@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/layouts/ge_tree.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "base/atomic_file.hpp"
+#include "base/file_descriptor.hpp"
+#include "formats/csv.hpp"
+#include "stats/digest.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::writer {
+namespace {
+
+// One write(2) for all that is smaller: a small operator's header and payload.
+constexpr size_t kJoinBytes = 64u << 10;
+constexpr int64_t kGatherBytes = 8 << 20;
+constexpr uint64_t kFileOverheadBytes = 512;      // what the disk budget counts for inode and entry
+constexpr uint64_t kKernelWriteLimit = 1u << 30;  // write(2) takes a little less than 2 GiB at once
+
+bool is_unsafe(char c) {
+  return static_cast<unsigned char>(c) <= ' ' || c == 0x7F ||
+         std::string_view("./\\<>:\"|?*").find(c) != std::string_view::npos;
+}
+
+uint64_t size_of(const FilePiece& piece) {
+  if (piece.view == nullptr) return piece.bytes.size();
+  return storage_bytes(piece.view->dtype, static_cast<uint64_t>(piece.view->element_count()))
+      .value_or(0);
+}
+
+}  // namespace
+
+std::string ge_name_part(std::string_view text) {
+  if (text.empty()) return "_";
+  std::string part(text);
+  std::replace_if(part.begin(), part.end(), is_unsafe, '_');
+  return part;
+}
+
+uint64_t unique_time_us() noexcept {
+  static std::atomic<uint64_t> last{0};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto time =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+  uint64_t before = last.load(std::memory_order_relaxed);
+  uint64_t mine = 0;
+  do {
+    mine = std::max(time, before + 1);
+  } while (!last.compare_exchange_weak(before, mine, std::memory_order_relaxed));
+  return mine;
+}
+
+std::string ge_file_name(std::string_view op_type, std::string_view op_name, int64_t task_id,
+                         int64_t stream_id, uint64_t time_us) {
+  std::string name = ge_name_part(op_type);
+  name.append(".").append(ge_name_part(op_name));
+  name.append(".").append(std::to_string(task_id));
+  name.append(".").append(std::to_string(stream_id));
+  name.append(".").append(std::to_string(time_us));
+  return name;
+}
+
+std::string ge_stored_name(std::string_view name) {
+  if (name.size() <= kMaxFileNameBytes) return std::string(name);
+  const ByteSpan bytes = as_bytes(name);
+  TensorView view{.dtype = DType::UInt8,
+                  .shape = Dims{static_cast<int64_t>(bytes.size())},
+                  .strides = Dims{1},
+                  .storage = bytes};
+  std::string stored = stats::digest_text(stats::digest(view));
+  if (name.ends_with(".csv")) stored += ".csv";
+  return stored;
+}
+
+GeTree::GeTree(GeTreeOptions options) : options_(options) {}
+
+GeTree::~GeTree() {
+  for (const Folder& folder : folders_) {
+    if (folder.fd >= 0) ::close(folder.fd);
+  }
+}
+
+Status GeTree::write(const std::string& folder, const std::string& name,
+                     std::span<const FilePiece> pieces) {
+  uint64_t size_bytes = 0;
+  for (const FilePiece& piece : pieces) size_bytes += size_of(piece);
+  const std::string stored = ge_stored_name(name);
+  const std::string path = folder + "/" + stored;
+  Status status;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    ASSAY_TRY(const int fd, enter(folder));
+    ASSAY_TRY_STATUS(admit(folder, size_bytes + kFileOverheadBytes));
+    status = stored == name ? Status{} : append_mapping(fd, stored, name, path);
+    if (status) status = write_at(fd, stored, path, pieces);
+    if (status || status.error().code != Errc::NotFound) break;
+    leave(folder);  // a script has deleted the folder since it was opened
+  }
+  if (status) {
+    files_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(size_bytes, std::memory_order_relaxed);
+  } else if (status.error().code == Errc::NoSpace) {
+    stopped_.store(true, std::memory_order_relaxed);
+  }
+  return status;
+}
+
+Status GeTree::admit(const std::string& folder, uint64_t size_bytes) {
+  if (!budget_) budget_.emplace(folder, options_.disk);
+  if (budget_->admit(size_bytes)) return {};
+  stopped_.store(true, std::memory_order_relaxed);
+  return fail(Error{Errc::NoSpace, folder, std::nullopt, budget_->stop_reason()});
+}
+
+Result<int> GeTree::enter(const std::string& folder) {
+  Folder* oldest = folders_.data();
+  for (Folder& known : folders_) {
+    if (known.fd >= 0 && known.path == folder) {
+      known.used = ++uses_;
+      return known.fd;
+    }
+    if (known.used < oldest->used) oldest = &known;
+  }
+  ASSAY_TRY_STATUS(make_directories(folder));
+  const int fd = above_standard_streams(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd < 0) return fail(errno_error(errno, "open folder", folder));
+  if (oldest->fd >= 0) ::close(oldest->fd);
+  *oldest = {folder, fd, ++uses_};
+  return fd;
+}
+
+void GeTree::leave(const std::string& folder) {
+  for (Folder& known : folders_) {
+    if (known.fd < 0 || known.path != folder) continue;
+    ::close(known.fd);
+    known = {};
+  }
+}
+
+Status GeTree::write_at(int folder_fd, const std::string& name, const std::string& path,
+                        std::span<const FilePiece> pieces) {
+  const std::string temporary =
+      "." + std::to_string(unique_time_us()) + "." + std::to_string(::getpid()) + ".tmp";
+  FileDescriptor file(above_standard_streams(
+      ::openat(folder_fd, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)));
+  if (file.get() < 0) return fail(errno_error(errno, "create", path));
+  Status status = write_pieces(file.get(), pieces, path);
+  if (file.close() != 0 && status) status = fail(errno_error(errno, "close", path));
+  if (status && ::renameat(folder_fd, temporary.c_str(), folder_fd, name.c_str()) != 0) {
+    status = fail(errno_error(errno, "rename into place", path));
+  }
+  if (!status) ::unlinkat(folder_fd, temporary.c_str(), 0);
+  return status;
+}
+
+Status GeTree::write_pieces(int fd, std::span<const FilePiece> pieces,
+                            const std::string& path) const {
+  std::vector<std::byte> joined;  // small pieces that are not written yet
+  const auto write_joined = [&] {
+    Status status = write_bytes(fd, joined, path);
+    joined.clear();
+    return status;
+  };
+  for (const FilePiece& piece : pieces) {
+    if (piece.view == nullptr) {
+      if (joined.size() + piece.bytes.size() <= kJoinBytes) {
+        joined.insert(joined.end(), piece.bytes.begin(), piece.bytes.end());
+        continue;
+      }
+      ASSAY_TRY_STATUS(write_joined());
+      ASSAY_TRY_STATUS(write_bytes(fd, piece.bytes, path));
+      continue;
+    }
+    ASSAY_TRY_STATUS(write_joined());
+    const int64_t element_bytes = info(piece.view->dtype).element_bits / 8;
+    const int64_t count = piece.view->element_count();
+    const int64_t step = kGatherBytes / element_bytes;
+    std::vector<std::byte> block(static_cast<size_t>(std::min(step, count) * element_bytes));
+    for (int64_t first = 0; first < count; first += step) {
+      const int64_t length = std::min(step, count - first);
+      const std::span part(block.data(), static_cast<size_t>(length * element_bytes));
+      gather_bytes(*piece.view, first, length, part);
+      apply_lazy_bits(*piece.view, part);
+      ASSAY_TRY_STATUS(write_bytes(fd, part, path));
+    }
+  }
+  return write_joined();
+}
+
+Status GeTree::write_bytes(int fd, ByteSpan bytes, const std::string& path) const {
+  while (!bytes.empty()) {
+    const ssize_t written = options_.io.write(
+        fd, bytes.data(), static_cast<size_t>(std::min<uint64_t>(bytes.size(), kKernelWriteLimit)));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return fail(errno_error(errno, "write", path));
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Status GeTree::append_mapping(int folder_fd, const std::string& stored, const std::string& name,
+                              const std::string& path) const {
+  FileDescriptor file(above_standard_streams(
+      ::openat(folder_fd, "mapping.csv", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)));
+  if (file.get() < 0) return fail(errno_error(errno, "open the table of names for", path));
+  // Another process may append too: the lock keeps the header single, one write keeps rows whole.
+  if (::flock(file.get(), LOCK_EX) != 0) return fail(errno_error(errno, "lock the table of", path));
+  struct stat info{};
+  if (::fstat(file.get(), &info) != 0)
+    return fail(errno_error(errno, "look at the table of", path));
+  std::string rows;
+  const formats::CsvOptions options{.line_end = "\n"};
+  if (info.st_size == 0) formats::append_csv_row({"file", "name"}, options, &rows);
+  formats::append_csv_row({stored, name}, options, &rows);
+  return write_bytes(file.get(), as_bytes(rows), path);
+}
+
+}  // namespace assay::writer
