@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "topology/atb_json.hpp"
 #include "topology/atb_names.hpp"
+#include "topology/ge_graph.hpp"
 #include "topology/json_document.hpp"
 
 namespace assay::topology {
@@ -290,6 +291,7 @@ bool is_own_report(const JsonDocument& json) {
 }  // namespace
 
 Result<Graph> read_graph(std::string_view text) {
+  if (is_graph_text(text)) return read_ge_graph(text);
   Result<JsonDocument> parsed = JsonDocument::parse(text, kMaxJsonDepth);
   if (!parsed) {
     // The oldest hook dump did not truncate model_tree.json, so that the end of a longer tree can follow it.
@@ -447,6 +449,7 @@ std::string type_text(const TensorType& type) {
     const std::vector<int64_t>& lengths = (*type.shape)[i];
     for (size_t k = 0; k < lengths.size(); ++k)
       text += (k > 0 ? "|" : "") + std::to_string(lengths[k]);
+    if (lengths.empty()) text += '?';
   }
   return text + "]";
 }

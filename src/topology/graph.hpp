@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One model of a model's structure: operations inside graphs, wired by tensor names. Built from ATB's topology files
-// and from module trees; read by the exporters and by the comparison of structures.
+// One model of a model's structure: operations inside graphs, wired by tensor names. Built from ATB's topology files,
+// from module trees and from the texts of the graph engine; read by the exporters and by the comparison of structures.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -33,13 +33,13 @@ struct Parameter {
 struct TensorType {
   std::string dtype;  // the source's word: "float16", "bf16"; empty when unknown
   /// For each dimension the lengths that were seen, ascending; more than one in a run with prefill and decode.
-  /// Nothing when unknown, or when the number of dimensions itself changed.
+  /// Nothing when unknown, or when the number of dimensions itself changed; none for a dynamic dimension.
   std::optional<std::vector<std::vector<int64_t>>> shape;
   bool rank_varies = false;
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-/// "float16[1|37,4096]", "float16[]" for rank 0, "float16[?]" for an unknown shape.
+/// "float16[1|37,4096]", "float16[]" for rank 0, "float16[?]" for an unknown shape; a dynamic dimension is "?", too.
 [[nodiscard]] std::string type_text(const TensorType& type);
 
 /// Adds what one more call showed.
@@ -63,7 +63,7 @@ struct Node {
   uint64_t csv_row = 0;  // first row of the operation list that describes it; 0 without one
 };
 
-enum class GraphKind : uint8_t { Layer, Model, ModuleTree };
+enum class GraphKind : uint8_t { Layer, Model, ModuleTree, Engine };
 
 /// nodes[0] is the root; parents stand before their children, and the order is that of the file.
 struct Graph {
@@ -76,7 +76,8 @@ struct Graph {
   [[nodiscard]] const Node& root() const { return nodes.front(); }
 };
 
-/// Reads a layer file, a model file, ATB's own report of a layer, or a module tree (model_tree.json, topology.json).
+/// Reads a layer file, a model file, ATB's own report of a layer, a module tree (model_tree.json, topology.json), or a
+/// text of the graph engine (ge_graph.hpp).
 ///
 /// Missing lists, missing or null parameters and plugin nodes with a name only are accepted. A root without lists of
 /// its tensors gets them from its nodes: inputs are what is read and never produced, outputs what is produced and

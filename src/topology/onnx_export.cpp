@@ -15,8 +15,16 @@ namespace {
 using protozero::pbf_writer;
 
 constexpr int64_t kIrVersion = 8;  // the first with functions; older checkers refuse 10
-constexpr const char* kOperators = "atb";
-constexpr const char* kFunctions = "atb.graph";
+
+/// The operator sets by the source of the graph.
+struct Domains {
+  const char* operators;
+  const char* functions;
+};
+Domains domains_of(const Graph& graph) {
+  if (graph.kind == GraphKind::Engine) return {"ge", "ge.graph"};
+  return {"atb", "atb.graph"};
+}
 
 // Field numbers of onnx.proto, by message.
 namespace model {
@@ -186,6 +194,7 @@ void add_value_info(uint32_t field, const std::string& name, const TensorType* t
     }
     std::string text;
     for (const int64_t length : lengths) text += (text.empty() ? "" : "|") + std::to_string(length);
+    if (lengths.empty()) text = "?";
     dim.add_string(dim_field::Param, text);
   }
 }
@@ -244,7 +253,7 @@ struct NodeText {
   std::string name;
   std::string op_type;
   std::string document;
-  const char* domain = kOperators;
+  const char* domain;
 };
 
 void add_node(uint32_t field, const Graph& graph, const WiredNode& wired, const NodeText& text,
@@ -259,7 +268,9 @@ void add_node(uint32_t field, const Graph& graph, const WiredNode& wired, const 
   node.add_string(node_field::Domain, text.domain);
 }
 
-NodeText leaf_text(const Node& node) { return {node.name, node.type, document_of(node)}; }
+NodeText leaf_text(const Graph& graph, const Node& node) {
+  return {node.name, node.type, document_of(node), domains_of(graph).operators};
+}
 
 void add_opset(uint32_t field, const char* domain, pbf_writer* out) {
   pbf_writer import(*out, field);
@@ -325,12 +336,12 @@ class FunctionWriter {
 
   [[nodiscard]] NodeText text_of(uint32_t index) const {
     const Node& node = graph_.nodes[index];
-    NodeText text = leaf_text(node);
+    NodeText text = leaf_text(graph_, node);
     const auto function = functions_.find(index);
     if (function == functions_.end()) return text;
     text.op_type = function->second.name;
     text.document = node.type + (text.document.empty() ? "" : "; ") + text.document;
-    text.domain = kFunctions;
+    text.domain = domains_of(graph_).functions;
     return text;
   }
 
@@ -467,9 +478,9 @@ class FunctionWriter {
     const Node& node = graph_.nodes[index];
     if (!options_.share_functions && !node.ids.empty())
       out.add_string(function_field::DocString, node.type + ", op_id " + node.ids);
-    add_opset(function_field::OpsetImport, kOperators, &out);
-    add_opset(function_field::OpsetImport, kFunctions, &out);
-    out.add_string(function_field::Domain, kFunctions);
+    add_opset(function_field::OpsetImport, domains_of(graph_).operators, &out);
+    add_opset(function_field::OpsetImport, domains_of(graph_).functions, &out);
+    out.add_string(function_field::Domain, domains_of(graph_).functions);
     return bytes;
   }
 
@@ -497,16 +508,16 @@ std::string onnx_model(const Graph& graph, const OnnxOptions& options) {
   {
     pbf_writer written(out, model::Graph);
     for (const WiredNode& wired : wiring.nodes) {
-      const NodeText text =
-          options.hierarchical ? functions.text_of(wired.node) : leaf_text(graph.nodes[wired.node]);
+      const NodeText text = options.hierarchical ? functions.text_of(wired.node)
+                                                 : leaf_text(graph, graph.nodes[wired.node]);
       add_node(graph_field::Node, graph, wired, text, options.compat_attributes, &written);
     }
     written.add_string(graph_field::Name, graph.root().name);
     if (!options.document.empty()) written.add_string(graph_field::DocString, options.document);
     add_outside(graph, wiring, &written);
   }
-  add_opset(model::OpsetImport, kOperators, &out);
-  if (options.hierarchical) add_opset(model::OpsetImport, kFunctions, &out);
+  add_opset(model::OpsetImport, domains_of(graph).operators, &out);
+  if (options.hierarchical) add_opset(model::OpsetImport, domains_of(graph).functions, &out);
   for (const std::string& function : functions.messages())
     out.add_message(model::Functions, function);
   return bytes;

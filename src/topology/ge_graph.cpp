@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/ge_graph.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.hpp"
+#include "formats/graph_text.hpp"
+#include "formats/protobuf_text.hpp"
+
+namespace assay::topology {
+namespace {
+
+using formats::TextDocument;
+using Field = TextDocument::Field;
+
+constexpr const char* kMembers = "_datadump_original_op_names";
+constexpr int64_t kUnknownRank = -2;
+constexpr size_t kMaxNotes = 20;
+
+/// Calls take(field) for each field of a message.
+template <typename Take>
+void each(const TextDocument& document, Field message, Take take) {
+  if (message == TextDocument::kNone) return;
+  for (Field field = document.first(message); field != TextDocument::kNone;
+       field = document.next(field))
+    take(field);
+}
+
+std::string string_of(const TextDocument& document, Field message, std::string_view name) {
+  const Field field = document.find(message, name);
+  return field == TextDocument::kNone ? "" : repair_utf8(document.string(field));
+}
+
+// ---- values of attributes -----------------------------------------------------------------------------------------
+
+/// "float32" for DT_FLOAT; empty for DT_UNDEFINED.
+std::string dtype_word(std::string_view name) {
+  if (name.starts_with("DT_")) name.remove_prefix(3);
+  if (name.empty() || name == "UNDEFINED") return "";
+  if (name == "FLOAT") return "float32";
+  if (name == "DOUBLE") return "float64";
+  if (name == "BF16") return "bfloat16";
+  std::string word(name);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return word;
+}
+
+std::optional<std::vector<int64_t>> dims_of(const TextDocument& document, Field descriptor) {
+  const Field shape = document.find(descriptor, "shape");
+  if (shape == TextDocument::kNone) return std::nullopt;
+  std::vector<int64_t> dims;
+  each(document, shape, [&](Field dim) {
+    if (document.name(dim) == "dim") dims.push_back(document.integer(dim).value_or(-1));
+  });
+  if (dims.size() == 1 && dims[0] == kUnknownRank) return std::nullopt;
+  return dims;
+}
+
+TensorType type_of(const TextDocument& document, Field descriptor) {
+  TensorType type;
+  const Field dtype = document.find(descriptor, "dtype");
+  if (dtype != TextDocument::kNone) type.dtype = dtype_word(repair_utf8(document.string(dtype)));
+  if (const auto dims = dims_of(document, descriptor)) {
+    type.shape.emplace();
+    // A dynamic dimension has no lengths that anybody saw.
+    for (const int64_t dim : *dims)
+      type.shape->push_back(dim < 0 ? std::vector<int64_t>{} : std::vector<int64_t>{dim});
+  }
+  return type;
+}
+
+/// "int16[3,2], 12 bytes" of a TensorDef.
+std::string tensor_text(const TextDocument& document, Field tensor) {
+  const Field data = document.find(tensor, "data");
+  const size_t size = data == TextDocument::kNone ? 0 : document.string(data).size();
+  return type_text(type_of(document, document.find(tensor, "desc"))) + ", " + std::to_string(size) +
+         " bytes";
+}
+
+std::string graph_summary(const TextDocument& document, Field graph) {
+  size_t count = 0;
+  each(document, graph, [&](Field field) { count += document.name(field) == "op"; });
+  return "graph " + string_of(document, graph, "name") + " of " + std::to_string(count) +
+         (count == 1 ? " operator" : " operators");
+}
+
+/// A message whose content is numbers only: [[1,2],[3]].
+std::string nested_numbers(const TextDocument& document, Field message) {
+  std::string text = "[";
+  each(document, message, [&](Field field) {
+    if (text.size() > 1) text += ',';
+    text += document.kind(field) == TextDocument::Kind::Message ? nested_numbers(document, field)
+                                                                : repair_utf8(document.text(field));
+  });
+  return text + "]";
+}
+
+Parameter::Value number_of(const TextDocument& document, Field field) {
+  if (const auto integer = document.integer(field)) return *integer;
+  return repair_utf8(document.string(field));
+}
+
+Parameter::Value real_of(const TextDocument& document, Field field) {
+  if (const auto real = document.real(field)) return *real;
+  return repair_utf8(document.string(field));
+}
+
+bool truth_of(std::string_view word) {
+  return word == "true" || word == "True" || word == "t" || word == "1";
+}
+
+/// One value of AttrDef or ListValue, by the name of its field.
+Parameter::Value value_of(const TextDocument& document, Field field) {
+  const std::string_view kind = document.name(field);
+  if (document.kind(field) == TextDocument::Kind::Message) {
+    if (kind == "t") return tensor_text(document, field);
+    if (kind == "td") return type_text(type_of(document, field));
+    if (kind == "g") return graph_summary(document, field);
+    if (kind == "func" || kind == "na") return "function " + string_of(document, field, "name");
+    return nested_numbers(document, field);
+  }
+  if (kind == "i" || kind == "dt") return number_of(document, field);
+  if (kind == "f") return real_of(document, field);
+  if (kind == "b") return truth_of(document.text(field));
+  return repair_utf8(document.string(field));
+}
+
+/// A list whose elements all have one type, or texts.
+Parameter::Value list_of(const TextDocument& document, Field list) {
+  std::vector<int64_t> integers;
+  std::vector<double> reals;
+  std::vector<std::string> texts;
+  size_t count = 0;
+  each(document, list, [&](Field field) {
+    if (document.name(field) == "val_type") return;
+    ++count;
+    Parameter::Value value = value_of(document, field);
+    if (const auto* integer = std::get_if<int64_t>(&value)) integers.push_back(*integer);
+    if (const auto* truth = std::get_if<bool>(&value)) integers.push_back(*truth ? 1 : 0);
+    if (const auto* real = std::get_if<double>(&value)) reals.push_back(*real);
+    if (auto* text = std::get_if<std::string>(&value)) texts.push_back(std::move(*text));
+  });
+  if (integers.size() == count && count > 0) return integers;
+  if (reals.size() == count && count > 0) return reals;
+  return texts;
+}
+
+struct ValueText {
+  std::string operator()(std::monostate) const { return ""; }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const { return python_repr(value); }
+  std::string operator()(const std::string& value) const { return value; }
+  template <typename T>
+  std::string operator()(const std::vector<T>& values) const {
+    std::string text = "[";
+    for (const T& value : values) text += (text.size() > 1 ? "," : "") + (*this)(value);
+    return text + "]";
+  }
+};
+
+void add_parameter(std::string name, Parameter::Value value, std::vector<Parameter>* out) {
+  std::string text = std::visit(ValueText{}, value);
+  out->push_back({std::move(name), std::move(value), std::move(text)});
+}
+
+/// attr { key: "k" value { ... } }, of protobuf's map.
+void add_map_entry(const TextDocument& document, Field entry, const std::string& prefix,
+                   std::vector<Parameter>* out) {
+  Parameter::Value value;
+  each(document, document.find(entry, "value"), [&](Field field) {
+    value = document.name(field) == "list" ? list_of(document, field) : value_of(document, field);
+  });
+  add_parameter(prefix + string_of(document, entry, "key"), std::move(value), out);
+}
+
+/// attribute { name: "k" type: INT i: 5 }, of ONNX.
+void add_onnx_attribute(const TextDocument& document, Field entry, std::vector<Parameter>* out) {
+  std::vector<int64_t> integers;
+  std::vector<std::string> texts;
+  Parameter::Value value;
+  each(document, entry, [&](Field field) {
+    const std::string_view kind = document.name(field);
+    if (kind == "i" || kind == "f" || kind == "s" || kind == "g") {
+      value = value_of(document, field);
+    } else if (kind == "ints") {
+      if (const auto integer = document.integer(field)) integers.push_back(*integer);
+    } else if (kind == "strings" || kind == "floats") {
+      texts.push_back(repair_utf8(document.string(field)));
+    } else if (kind == "t") {
+      value = "tensor " + string_of(document, field, "name");
+    }
+  });
+  if (!integers.empty()) value = integers;
+  if (!texts.empty()) value = texts;
+  add_parameter(string_of(document, entry, "name"), std::move(value), out);
+}
+
+// ---- operators ----------------------------------------------------------------------------------------------------
+
+/// "Add:0" for "Add", "Add:-1" for "^Add": an edge of any of the forms as the engine writes it.
+std::string full_edge(std::string edge) {
+  if (edge.starts_with('^')) return edge.substr(1) + ":-1";
+  if (edge.empty() || edge.find(':') != std::string::npos) return edge;
+  return edge + ":0";
+}
+
+/// What a text of one graph says, before edges become tensors.
+struct Operator {
+  std::string name;
+  std::string type;
+  std::vector<std::string> edges;
+  std::vector<std::string> named_outputs;  // ONNX names its tensors
+  std::vector<TensorType> outputs;         // of output_desc
+  std::vector<Parameter> parameters;
+};
+
+class GraphReader {
+ public:
+  explicit GraphReader(const TextDocument& document) : document_(document) {}
+
+  Result<Graph> run() {
+    std::vector<Field> graphs;
+    each(document_, 0, [&](Field field) {
+      if (document_.name(field) == "graph" && document_.kind(field) == TextDocument::Kind::Message)
+        graphs.push_back(field);
+    });
+    graph_.kind = GraphKind::Engine;
+    graph_.nodes.emplace_back();
+    graph_.nodes[0].is_graph = true;
+    if (graphs.size() > 1) {
+      graph_.nodes[0].name = string_of(document_, 0, "name");
+      graph_.nodes[0].type = "Model";
+      for (const Field graph : graphs) ASSAY_TRY_STATUS(add_graph(graph, 0));
+      graph_.nodes[0].outputs = graph_.nodes[graph_.nodes[0].children.front()].outputs;
+    } else {
+      ASSAY_TRY_STATUS(read_graph(graphs.empty() ? 0 : graphs[0], 0, ""));
+      if (graph_.nodes[0].children.empty())
+        return fail(Errc::Invalid, "the text holds no operator, so it is no graph", 0);
+    }
+    if (graph_.nodes[0].name.empty()) graph_.nodes[0].name = "graph";
+    if (!graphs.empty()) add_model_properties();
+    return std::move(graph_);
+  }
+
+ private:
+  Status add_graph(Field field, uint32_t parent) {
+    const auto index = static_cast<uint32_t>(graph_.nodes.size());
+    Node& node = graph_.nodes.emplace_back();
+    node.parent = parent;
+    node.depth = graph_.nodes[parent].depth + 1;
+    node.is_graph = true;
+    graph_.nodes[parent].children.push_back(index);
+    std::string prefix = string_of(document_, field, "name");
+    if (prefix.empty()) prefix = "graph_" + std::to_string(index);
+    graph_.nodes[index].name = prefix;
+    return read_graph(field, index, prefix + "/");
+  }
+
+  /// prefix   stands in front of the names of the graph's tensors
+  Status read_graph(Field field, uint32_t index, const std::string& prefix) {
+    std::vector<Operator> operators;
+    each(document_, field, [&](Field member) {
+      if (document_.kind(member) != TextDocument::Kind::Message) return;
+      const std::string_view name = document_.name(member);
+      if (name == "op" || name == "node") operators.push_back(read_operator(member));
+      if (name == "attr")
+        add_map_entry(document_, member, "",
+                      index == 0 ? &graph_.properties : &graph_.nodes[index].parameters);
+    });
+    if (graph_.nodes.size() + operators.size() > kMaxGraphNodes)
+      return fail(Errc::TooLarge, "more than 1048576 operators", document_.offset(field));
+    if (graph_.nodes[index].name.empty())
+      graph_.nodes[index].name = string_of(document_, field, "name");
+    graph_.nodes[index].type = "Graph";
+    add_outside(field, prefix, &graph_.nodes[index]);
+    wire_operators(std::move(operators), index, prefix);
+    return {};
+  }
+
+  /// Tensors that ONNX declares for the graph as a whole.
+  void add_outside(Field field, const std::string& prefix, Node* graph) const {
+    each(document_, field, [&](Field member) {
+      if (document_.kind(member) != TextDocument::Kind::Message) return;
+      const std::string name = prefix + string_of(document_, member, "name");
+      if (document_.name(member) == "input") graph->inputs.push_back(name);
+      if (document_.name(member) == "output") graph->outputs.push_back(name);
+    });
+  }
+
+  [[nodiscard]] Operator read_operator(Field field) const {
+    Operator out;
+    each(document_, field, [&](Field member) {
+      const std::string_view name = document_.name(member);
+      const auto text = [&] { return repair_utf8(document_.string(member)); };
+      if (name == "name") out.name = text();
+      if (name == "type" || name == "op" || name == "op_type") out.type = text();
+      if (name == "input") out.edges.push_back(text());
+      if (name == "output") out.named_outputs.push_back(text());
+      if (document_.kind(member) != TextDocument::Kind::Message) {
+        if (name == "stream_id")
+          add_parameter("stream_id", number_of(document_, member), &out.parameters);
+        return;
+      }
+      if (name == "attr") add_attribute(member, &out);
+      if (name == "attribute") add_onnx_attribute(document_, member, &out.parameters);
+      if (name == "input_desc") add_operand(member, "input", &out.parameters);
+      if (name == "output_desc") {
+        out.outputs.push_back(type_of(document_, member));
+        add_operand(member, "output", &out.parameters);
+      }
+    });
+    return out;
+  }
+
+  /// In a NodeDef operands are attributes "[o]y" whose value is the text of their descriptor.
+  void add_attribute(Field entry, Operator* out) const {
+    const std::string key = string_of(document_, entry, "key");
+    if (!key.starts_with("[i]") && !key.starts_with("[o]"))
+      return add_map_entry(document_, entry, "", &out->parameters);
+    const std::string text = string_of(document_, document_.find(entry, "value"), "s");
+    const Result<TextDocument> descriptor = TextDocument::parse(text);
+    if (!descriptor) return add_map_entry(document_, entry, "", &out->parameters);
+    if (key.starts_with("[o]")) out->outputs.push_back(type_of(*descriptor, 0));
+    add_operand_of(*descriptor, 0, key.starts_with("[o]") ? "output" : "input", &out->parameters);
+  }
+
+  void add_operand(Field descriptor, const std::string& role, std::vector<Parameter>* out) const {
+    add_operand_of(document_, descriptor, role, out);
+  }
+
+  /// The attributes of an operand, and its layout where it is not the usual one.
+  static void add_operand_of(const TextDocument& document, Field descriptor,
+                             const std::string& role, std::vector<Parameter>* out) {
+    const std::string prefix = role + "." + string_of(document, descriptor, "name") + ".";
+    const std::string layout = string_of(document, descriptor, "layout");
+    if (!layout.empty() && layout != "ND") add_parameter(prefix + "layout", layout, out);
+    each(document, descriptor, [&](Field member) {
+      if (document.name(member) == "attr") add_map_entry(document, member, prefix, out);
+    });
+  }
+
+  /// Gives every operator the tensors that others read of it.
+  void wire_operators(std::vector<Operator> operators, uint32_t parent, const std::string& prefix) {
+    const bool names_tensors =
+        std::any_of(operators.begin(), operators.end(),
+                    [](const Operator& op) { return !op.named_outputs.empty(); });
+    // Indices that are read but not described, by producer; -1 is a control edge.
+    std::unordered_map<std::string, std::set<int64_t>> read_of;
+    if (!names_tensors) {
+      for (Operator& op : operators) {
+        for (std::string& edge : op.edges) {
+          edge = full_edge(std::move(edge));
+          const auto [producer, output] = formats::split_graph_edge(edge);
+          if (!edge.empty()) read_of[std::string(producer)].insert(output);
+        }
+      }
+    }
+    std::set<std::string> used;
+    for (Operator& op : operators) {
+      if (!used.insert(op.name).second && !op.name.empty())
+        note("two operators are called " + op.name);
+      const auto index = static_cast<uint32_t>(graph_.nodes.size());
+      graph_.nodes[parent].children.push_back(index);
+      Node node;
+      node.parent = parent;
+      node.depth = graph_.nodes[parent].depth + 1;
+      for (const std::string& edge : op.edges)
+        node.inputs.push_back(edge.empty() ? "" : prefix + edge);
+      for (const std::string& name : op.named_outputs)
+        node.outputs.push_back(name.empty() ? "" : prefix + name);
+      if (!names_tensors) add_outputs(op, read_of, prefix, &node);
+      if (op.type == "NetOutput") {
+        std::vector<std::string>& outputs = graph_.nodes[parent].outputs;
+        outputs.insert(outputs.end(), node.inputs.begin(), node.inputs.end());
+      }
+      node.name = std::move(op.name);
+      node.type = std::move(op.type);
+      node.parameters = std::move(op.parameters);
+      graph_.nodes.push_back(std::move(node));
+    }
+  }
+
+  void add_outputs(const Operator& op,
+                   const std::unordered_map<std::string, std::set<int64_t>>& read_of,
+                   const std::string& prefix, Node* node) {
+    const auto described = static_cast<int64_t>(op.outputs.size());
+    for (int64_t i = 0; i < described; ++i) {
+      const std::string name = prefix + op.name + ":" + std::to_string(i);
+      node->outputs.push_back(name);
+      const TensorType& type = op.outputs[static_cast<size_t>(i)];
+      if (!type.dtype.empty() || type.shape) graph_.tensors.try_emplace(name, type);
+    }
+    const auto read = read_of.find(op.name);
+    if (read == read_of.end()) return;
+    for (const int64_t output : read->second) {
+      if (output >= 0 && output < described) continue;
+      node->outputs.push_back(prefix + op.name + ":" + std::to_string(output));
+    }
+  }
+
+  void add_model_properties() {
+    each(document_, 0, [&](Field field) {
+      if (document_.kind(field) == TextDocument::Kind::Message) {
+        if (document_.name(field) == "attr")
+          add_map_entry(document_, field, "", &graph_.properties);
+        return;
+      }
+      const std::string name(document_.name(field));
+      if (name == "name") {
+        add_parameter("model", repair_utf8(document_.string(field)), &graph_.properties);
+      } else {
+        add_parameter(name, number_of(document_, field), &graph_.properties);
+      }
+    });
+  }
+
+  void note(std::string text) {
+    if (graph_.notes.size() < kMaxNotes) graph_.notes.push_back(std::move(text));
+  }
+
+  const TextDocument& document_;
+  Graph graph_;
+};
+
+// ---- fusion -------------------------------------------------------------------------------------------------------
+
+const std::vector<std::string>* members_of(const Node& node) {
+  for (const Parameter& parameter : node.parameters) {
+    if (parameter.name == kMembers) return std::get_if<std::vector<std::string>>(&parameter.value);
+  }
+  return nullptr;
+}
+
+/// What the members of a group take from outside and give to it.
+void set_interface(const std::vector<const Node*>& members,
+                   const std::map<std::string, size_t>& readers, Node* group) {
+  std::map<std::string, size_t> inside;
+  std::set<std::string> written;
+  for (const Node* member : members) {
+    written.insert(member->outputs.begin(), member->outputs.end());
+    for (const std::string& name : member->inputs) ++inside[name];
+  }
+  std::set<std::string> taken;
+  for (const Node* member : members) {
+    for (const std::string& name : member->inputs) {
+      if (!name.empty() && !written.contains(name) && taken.insert(name).second)
+        group->inputs.push_back(name);
+    }
+    for (const std::string& name : member->outputs) {
+      const auto all = readers.find(name);
+      if (all != readers.end() && all->second > inside[name]) group->outputs.push_back(name);
+    }
+  }
+}
+
+}  // namespace
+
+bool is_graph_text(std::string_view text) {
+  size_t at = 0;
+  const auto skip_blanks = [&] {
+    while (at < text.size() &&
+           (std::isspace(static_cast<unsigned char>(text[at])) != 0 || text[at] == '#')) {
+      if (text[at] == '#') at = std::min(text.find('\n', at), text.size());
+      if (at < text.size()) ++at;
+    }
+  };
+  skip_blanks();
+  const size_t start = at;
+  while (at < text.size() &&
+         (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_'))
+    ++at;
+  if (at == start) return false;
+  skip_blanks();
+  return at < text.size() && (text[at] == ':' || text[at] == '{' || text[at] == '<');
+}
+
+Result<Graph> read_ge_graph(std::string_view text) {
+  ASSAY_TRY(const TextDocument document, TextDocument::parse(text));
+  return GraphReader(document).run();
+}
+
+Graph group_by_fusion(const Graph& original, const Graph& fused) {
+  std::unordered_map<std::string, uint32_t> by_name;
+  std::map<std::string, size_t> readers;
+  for (const uint32_t child : original.root().children) {
+    by_name.emplace(original.nodes[child].name, child);
+    for (const std::string& name : original.nodes[child].inputs) ++readers[name];
+  }
+  for (const std::string& name : original.root().outputs) ++readers[name];
+
+  Graph out = original;
+  std::vector<uint32_t> group_of(original.nodes.size(), 0);  // 0: none; else place in `groups` + 1
+  struct Group {
+    const Node* fused;
+    std::vector<uint32_t> members;
+  };
+  std::vector<Group> groups;
+  for (const Node& node : fused.nodes) {
+    const std::vector<std::string>* names = members_of(node);
+    if (names == nullptr || names->size() < 2) continue;
+    Group group{&node, {}};
+    for (const std::string& name : *names) {
+      const auto member = by_name.find(name);
+      if (member == by_name.end() || group_of[member->second] != 0) {
+        if (out.notes.size() < kMaxNotes)
+          out.notes.push_back(
+              node.name + ": its member " + name +
+              (member == by_name.end() ? " is not in the graph" : " is in two groups"));
+        continue;
+      }
+      group_of[member->second] = static_cast<uint32_t>(groups.size() + 1);
+      group.members.push_back(member->second);
+    }
+    if (group.members.size() < 2) {
+      for (const uint32_t member : group.members) group_of[member] = 0;
+      continue;
+    }
+    std::sort(group.members.begin(), group.members.end());
+    groups.push_back(std::move(group));
+  }
+
+  // Groups stand where their first member stood; nodes of the original have no children of their own.
+  out.nodes.assign(1, original.root());
+  out.nodes[0].children.clear();
+  const auto append = [&](const Node& node, uint32_t parent) {
+    const auto index = static_cast<uint32_t>(out.nodes.size());
+    out.nodes.push_back(node);
+    out.nodes[index].parent = parent;
+    out.nodes[index].depth = out.nodes[parent].depth + 1;
+    out.nodes[parent].children.push_back(index);
+    return index;
+  };
+  std::vector<bool> done(groups.size());
+  for (const uint32_t child : original.root().children) {
+    const uint32_t place = group_of[child];
+    if (place == 0) {
+      append(original.nodes[child], 0);
+      continue;
+    }
+    if (done[place - 1]) continue;
+    done[place - 1] = true;
+    const Group& group = groups[place - 1];
+    std::vector<const Node*> members;
+    for (const uint32_t member : group.members) members.push_back(&original.nodes[member]);
+    Node around;
+    around.name = group.fused->name;
+    around.type = group.fused->type;
+    around.parameters = group.fused->parameters;
+    around.is_graph = true;
+    set_interface(members, readers, &around);
+    const uint32_t index = append(around, 0);
+    for (const Node* member : members) append(*member, index);
+  }
+  return out;
+}
+
+}  // namespace assay::topology
