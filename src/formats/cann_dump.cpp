@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <protozero/pbf_reader.hpp>
+
+#include "tensor/half.hpp"
 
 namespace assay::formats {
 namespace {
@@ -14,7 +17,6 @@ constexpr std::string_view kCurrentVersion = "2.0";
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxAttributes = 1 << 16;
 constexpr int32_t kUndefinedType = 0;
-constexpr int32_t kUint1Type = 29;
 
 // Memory formats that can be undone.
 constexpr int32_t kNhwc = 1;
@@ -282,7 +284,10 @@ std::vector<Slot> payload_order(CannDump* dump) {
     for (CannTensor& t : *list)
       slots.push_back({t.size_bytes, t.address, true, &t.data, &t.problem});
   }
-  for (auto* list : {&dump->buffers, &dump->workspaces}) {
+  std::array lists = {&dump->buffers, &dump->workspaces};
+  // Files of an exception, which say what happened, have the workspaces first.
+  if (!dump->message.empty()) std::swap(lists[0], lists[1]);
+  for (auto* list : lists) {
     for (CannBuffer& b : *list) slots.push_back({b.size_bytes, 1, false, &b.data, &b.problem});
   }
   return slots;
@@ -297,33 +302,45 @@ std::optional<uint64_t> total_bytes(const std::vector<Slot>& slots) {
   return total;
 }
 
-/// The one tensor that announces bytes but had no address when the file was written: its bytes are
-/// not there and everything behind it lies that much earlier. nullptr when there is none or several.
-const Slot* tensor_without_address(const std::vector<Slot>& slots) {
-  const Slot* found = nullptr;
+/// Tensors that announce bytes but had no address when the file was written: their bytes are not there and
+/// everything behind them lies that much earlier. Empty where that does not explain the file: writers that
+/// give no addresses at all write every byte.
+std::vector<const Slot*> tensors_without_address(const std::vector<Slot>& slots,
+                                                 std::optional<uint64_t> announced,
+                                                 uint64_t payload_bytes) {
+  std::vector<const Slot*> absent;
+  uint64_t absent_bytes = 0;
+  bool has_addresses = false;
   for (const Slot& slot : slots) {
-    if (!slot.is_tensor || slot.size_bytes == 0 || slot.address != 0) continue;
-    if (found != nullptr) return nullptr;
-    found = &slot;
+    if (!slot.is_tensor || slot.size_bytes == 0 || !slot.data->empty()) continue;
+    has_addresses |= slot.address != 0;
+    if (slot.address != 0) continue;
+    absent.push_back(&slot);
+    if (add_overflows(absent_bytes, slot.size_bytes, &absent_bytes)) return {};
   }
-  return found;
+  const bool explains_size = announced && *announced - absent_bytes == payload_bytes;
+  // A single one can also be told from a file whose end is missing as well.
+  const bool is_single = absent.size() == 1 && has_addresses;
+  if (explains_size || is_single) return absent;
+  return {};
 }
 
 void place_payload(CannDump* dump, ByteSpan payload) {
   const std::vector<Slot> slots = payload_order(dump);
   const std::optional<uint64_t> announced = total_bytes(slots);
-  const Slot* absent = nullptr;
+  std::vector<const Slot*> absent;
   if (announced != payload.size()) {
-    if (!announced || *announced > payload.size()) absent = tensor_without_address(slots);
+    if (!announced || *announced > payload.size())
+      absent = tensors_without_address(slots, announced, payload.size());
     dump->warnings.push_back(
         "the header announces " + (announced ? std::to_string(*announced) : "more than 2^64") +
         " bytes, the file has " + std::to_string(payload.size()) +
-        (absent != nullptr ? "; the tensor without an address was taken to be absent" : ""));
+        (absent.empty() ? "" : "; tensors without an address were taken to be absent"));
   }
   ByteReader reader(payload);
   for (const Slot& slot : slots) {
     if (!slot.data->empty()) continue;  // inline, as in old files
-    if (&slot == absent) {
+    if (std::find(absent.begin(), absent.end(), &slot) != absent.end()) {
       *slot.problem = "the tensor had no address when it was dumped, its bytes are missing";
       continue;
     }
@@ -458,18 +475,81 @@ bool has_nano_magic(ByteSpan file) {
 
 // ---- element types and layouts -------------------------------------------------------------------
 
-/// Bits to one byte each, the first in the highest bit, as numpy.unpackbits gives them.
-Result<Tensor> unpack_bits(const CannTensor& tensor) {
+/// A type of less than a byte, and what its values become.
+struct Packing {
+  uint8_t bits;
+  DType decoded;
+  bool first_in_highest_bits;  // as numpy.unpackbits has it; the others start in the lowest
+  float (*decode)(uint8_t);    // nullptr: an integer
+};
+
+std::optional<Packing> packing_of(int32_t data_type) {
+  switch (data_type) {
+    case 28:  // int4
+      return Packing{4, DType::Int8, false, nullptr};
+    case 29:  // uint1
+      return Packing{1, DType::UInt8, true, nullptr};
+    case 30:  // int2
+      return Packing{2, DType::Int8, false, nullptr};
+    case 31:  // uint2
+      return Packing{2, DType::UInt8, false, nullptr};
+    case 37:
+      return Packing{6, DType::Float32, false, float6_e3m2_to_float};
+    case 38:
+      return Packing{6, DType::Float32, false, float6_e2m3_to_float};
+    case 39:
+      return Packing{4, DType::Float32, false, float4_e2m1fn_to_float};
+    case 40:
+      return Packing{4, DType::Float32, false, float4_e1m2_to_float};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// errors  Truncated | TooLarge
+Result<size_t> packed_count(const CannTensor& tensor, const Packing& packing) {
   const std::optional<int64_t> count = element_count(tensor.shape);
-  if (!count) return fail(Errc::TooLarge, "the shape has too many elements");
-  if (static_cast<uint64_t>(*count) > tensor.data.size() * 8)
-    return fail(Errc::Truncated, "the shape needs " + std::to_string(*count) + " bits, there are " +
-                                     std::to_string(tensor.data.size() * 8));
-  auto bits = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(*count));
-  for (size_t i = 0; i < bits->size(); ++i)
-    (*bits)[i] = tensor.data[i / 8] >> (7 - i % 8) & std::byte{1};
-  ASSAY_TRY(const TensorView view, make_view(DType::UInt8, tensor.shape, ByteSpan(*bits)));
-  return Tensor{view, bits};
+  uint64_t bits = 0;
+  if (!count || mul_overflows(static_cast<uint64_t>(*count), uint64_t{packing.bits}, &bits))
+    return fail(Errc::TooLarge, "the shape has too many elements");
+  if (bits > tensor.data.size() * uint64_t{8})
+    return fail(Errc::Truncated, "the shape needs " + std::to_string(bits) + " bits, there are " +
+                                     std::to_string(tensor.data.size() * uint64_t{8}));
+  return static_cast<size_t>(*count);
+}
+
+/// Value i as its bits. Those of six bits lie in a stream across bytes: 100 of them in 75 bytes.
+uint8_t packed_bits(ByteSpan data, const Packing& packing, size_t i) {
+  const size_t first_bit = i * packing.bits;
+  const size_t byte = first_bit / 8;
+  unsigned pair = static_cast<unsigned>(data[byte]);
+  if (packing.first_in_highest_bits) return static_cast<uint8_t>(pair >> (7 - first_bit % 8) & 1u);
+  if (first_bit % 8 + packing.bits > 8) pair |= static_cast<unsigned>(data[byte + 1]) << 8;
+  return static_cast<uint8_t>(pair >> (first_bit % 8) & ((1u << packing.bits) - 1u));
+}
+
+std::byte packed_integer(const Packing& packing, uint8_t bits) {
+  const bool is_negative = packing.decoded == DType::Int8 && (bits >> (packing.bits - 1)) != 0;
+  return static_cast<std::byte>(is_negative ? bits - (1 << packing.bits) : bits);
+}
+
+/// One element for each value, in the stored order.
+Result<Tensor> unpack(const CannTensor& tensor, const Packing& packing) {
+  ASSAY_TRY(const size_t count, packed_count(tensor, packing));
+  auto memory = std::make_shared<std::vector<std::byte>>();
+  if (packing.decode == nullptr) {
+    memory->resize(count);
+    for (size_t i = 0; i < count; ++i)
+      (*memory)[i] = packed_integer(packing, packed_bits(tensor.data, packing, i));
+  } else {
+    memory->resize(count * sizeof(float));
+    for (size_t i = 0; i < count; ++i) {
+      const float value = packing.decode(packed_bits(tensor.data, packing, i));
+      std::memcpy(memory->data() + i * sizeof(float), &value, sizeof(float));
+    }
+  }
+  ASSAY_TRY(const TensorView view, make_view(packing.decoded, tensor.shape, ByteSpan(*memory)));
+  return Tensor{view, memory};
 }
 
 /// How the stored axes make up the axes of the original shape.
@@ -610,16 +690,21 @@ bool is_tiled(int32_t format) {
 }
 
 /// Nothing: the tensor stays as it is stored.
-std::optional<Untiling> choose_untiling(const CannTensor& tensor, const TensorView& stored) {
+std::optional<Untiling> choose_untiling(const CannTensor& tensor) {
   // Of an undefined type only the bytes are known: their view does not have the tensor's shape.
   if (!tensor.original_shape || *tensor.original_shape == tensor.shape ||
-      !(stored.shape == tensor.shape) || stored.element_count() == 0 ||
-      info(stored.dtype).element_bits < 8)
+      tensor.data_type == kUndefinedType || element_count(tensor.shape).value_or(0) == 0)
     return std::nullopt;
   for (Untiling& untiling : untilings(tensor, *tensor.original_shape)) {
     if (fits(untiling, *tensor.original_shape)) return std::move(untiling);
   }
   return std::nullopt;
+}
+
+/// Types that fill bytes, and int4 in its stored order, borrow the file.
+std::optional<Packing> packing_to_undo(const CannTensor& tensor, bool is_untiled) {
+  if (dtype_from_cann(tensor.data_type) && !is_untiled) return std::nullopt;
+  return packing_of(tensor.data_type);
 }
 
 /// For index i of an original axis: where its elements start, in elements of the stored tensor.
@@ -725,8 +810,9 @@ Result<TensorView> cann_stored_view(const CannTensor& tensor) {
   if (!tensor.problem.empty()) return fail(Errc::Truncated, tensor.problem);
   const std::optional<DType> dtype = dtype_from_cann(tensor.data_type);
   if (!dtype)
-    return fail(Errc::Unsupported, "element type " + std::to_string(tensor.data_type) +
-                                       " of a CANN dump cannot be read");
+    return fail(Errc::Unsupported, "element type " + std::to_string(tensor.data_type) + " (" +
+                                       cann_dtype_name(tensor.data_type) +
+                                       ") of a CANN dump cannot be read as numbers");
   const Dims shape = tensor.data_type == kUndefinedType
                          ? Dims{static_cast<int64_t>(tensor.data.size())}
                          : tensor.shape;
@@ -734,20 +820,34 @@ Result<TensorView> cann_stored_view(const CannTensor& tensor) {
 }
 
 Result<CannHeader> cann_header(const CannTensor& tensor) {
-  if (tensor.problem.empty() && tensor.data_type == kUint1Type)
-    return CannHeader{DType::UInt8, tensor.shape, false};
-  ASSAY_TRY(const TensorView stored, cann_stored_view(tensor));
-  if (choose_untiling(tensor, stored))
-    return CannHeader{stored.dtype, *tensor.original_shape, false};
-  return CannHeader{stored.dtype, stored.shape, is_tiled(tensor.format)};
+  if (!tensor.problem.empty()) return fail(Errc::Truncated, tensor.problem);
+  const std::optional<Untiling> untiling = choose_untiling(tensor);
+  CannHeader header;
+  if (const auto packing = packing_to_undo(tensor, untiling.has_value())) {
+    ASSAY_TRY_STATUS(packed_count(tensor, *packing));
+    header.dtype = packing->decoded;
+    header.shape = tensor.shape;
+  } else {
+    ASSAY_TRY(const TensorView stored, cann_stored_view(tensor));
+    header.dtype = stored.dtype;
+    header.shape = stored.shape;
+  }
+  header.tiled = !untiling && is_tiled(tensor.format);
+  if (untiling) header.shape = *tensor.original_shape;
+  return header;
 }
 
 Result<Tensor> cann_tensor(const CannTensor& tensor) {
-  if (tensor.problem.empty() && tensor.data_type == kUint1Type) return unpack_bits(tensor);
-  ASSAY_TRY(const TensorView stored, cann_stored_view(tensor));
-  if (const auto untiling = choose_untiling(tensor, stored))
-    return untile(stored, *untiling, *tensor.original_shape);
-  return Tensor{stored, nullptr};
+  if (!tensor.problem.empty()) return fail(Errc::Truncated, tensor.problem);
+  const std::optional<Untiling> untiling = choose_untiling(tensor);
+  Tensor stored;
+  if (const auto packing = packing_to_undo(tensor, untiling.has_value())) {
+    ASSAY_TRY(stored, unpack(tensor, *packing));
+  } else {
+    ASSAY_TRY(stored.view, cann_stored_view(tensor));
+  }
+  if (untiling) return untile(stored.view, *untiling, *tensor.original_shape);
+  return stored;
 }
 
 }  // namespace assay::formats

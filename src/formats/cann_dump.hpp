@@ -92,7 +92,8 @@ inline constexpr std::string_view kCannOperandIndicesInArgIndex = "arg_index";
   return dump.has_operand_indices ? tensor.arg_index : position;
 }
 
-/// Parses one dump file held in memory. A tensor whose bytes are missing keeps its description and says
+/// Parses one dump file held in memory. In the payload inputs come first, then outputs, buffers and
+/// workspaces; in files with a message (of an exception) workspaces before buffers. A tensor whose bytes are missing keeps its description and says
 /// so in `problem`; the others stay usable.
 ///
 /// file      the whole file; any size, never trusted
@@ -107,6 +108,8 @@ inline constexpr std::string_view kCannOperandIndicesInArgIndex = "arg_index";
 /// The tensor in the framework's order. Tiled layouts (FRACTAL_NZ, FRACTAL_Z, NC1HWC0, ...) are
 /// converted into memory of their own and cut to `original_shape`; where the shapes do not allow that,
 /// and for every other layout, the result borrows the file and has the stored shape.
+/// Types of 1, 2, 4 and 6 bits become int8, uint8 or, without loss, float32, in memory of their own;
+/// int4 does so only where it is tiled.
 ///
 /// errors    Truncated (fewer bytes than the shape needs, or none) | Unsupported (element type) |
 ///           TooLarge

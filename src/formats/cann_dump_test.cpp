@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/mapped_file.hpp"
 #include "formats/detect.hpp"
 #include "formats/test_support.hpp"
 
@@ -146,7 +147,7 @@ TEST(ReadCannDump, GivesEveryFieldOfTheHeader) {
                    number(12, 6)) +
       bytes(5, number(1, 0) + number(3, 2)) + bytes(7, bytes(1, "key") + bytes(2, "value")) +
       bytes(8, number(1, 0) + number(3, 3) + number(4, 9)) + bytes(9, "why");
-  const OpenDump dump = read(file_of(header, floats({1}) + "BBWWW"));
+  const OpenDump dump = read(file_of(header, floats({1}) + "WWWBB"));
   EXPECT_EQ(dump.message, "why");
   ASSERT_EQ(dump.attributes.size(), 1u);
   EXPECT_EQ(dump.attributes[0].name + "=" + dump.attributes[0].value, "key=value");
@@ -195,6 +196,63 @@ TEST(ReadCannDump, KeepsWhatLiesBeforeTheEndOfACutFile) {
   EXPECT_EQ(values(dump.inputs[0]), std::vector<double>{3});
   EXPECT_EQ(cann_tensor(dump.outputs[0]).error().code, Errc::Truncated);
   EXPECT_EQ(dump.warnings.size(), 1u);
+}
+
+TEST(ReadCannDump, FindsTheOthersWhenSeveralTensorsHadNoAddress) {
+  const std::string header =
+      kVersion2 + input_field({.shape = {2}, .original = {2}, .size = 8, .address = 0}) +
+      input_field({.shape = {1}, .original = {1}, .size = 4}) +
+      output_field({.shape = {3}, .original = {3}, .size = 12, .address = 0});
+  const OpenDump dump = read(file_of(header, floats({7})));
+  EXPECT_NE(dump.inputs[0].problem.find("no address"), std::string::npos);
+  EXPECT_EQ(values(dump.inputs[1]), std::vector<double>{7});
+  EXPECT_NE(dump.outputs[0].problem.find("no address"), std::string::npos);
+}
+
+TEST(ReadCannDump, SaysThatAFileIsCutWhenItsWriterGaveNoAddresses) {
+  const std::string header = kVersion2 +
+                             input_field({.shape = {1}, .original = {1}, .size = 4, .address = 0}) +
+                             output_field({.shape = {2}, .original = {2}, .size = 8, .address = 0});
+  const OpenDump dump = read(file_of(header, floats({3, 4})));
+  EXPECT_EQ(values(dump.inputs[0]), std::vector<double>{3});
+  EXPECT_NE(dump.outputs[0].problem.find("the file ends"), std::string::npos);
+}
+
+TEST(ReadCannDump, ReadsBuffersBeforeWorkspacesUnlessThereWasAnException) {
+  const std::string operands = bytes(5, number(3, 2)) + bytes(8, number(3, 3));
+  const OpenDump normal = read(file_of(kVersion2 + operands, "BBWWW"));
+  EXPECT_EQ(as_text(normal.buffers.at(0).data), "BB");
+  EXPECT_EQ(as_text(normal.workspaces.at(0).data), "WWW");
+  const OpenDump exception = read(file_of(kVersion2 + operands + bytes(9, "why"), "WWWBB"));
+  EXPECT_EQ(as_text(exception.buffers.at(0).data), "BB");
+  EXPECT_EQ(as_text(exception.workspaces.at(0).data), "WWW");
+}
+
+TEST(ReadCannDump, FindsTensorsBeyondFourGigabytes) {
+  // 5 GiB of holes: the file takes two blocks on the disk.
+  const uint64_t size = uint64_t{5} << 30;
+  const std::string header =
+      kVersion2 + input_field({.type = 4, .shape = {size}, .original = {size}, .size = size}) +
+      output_field({.shape = {1}, .original = {1}, .size = 4});
+  const std::string start = file_of(header, "");
+  const std::string path = testing::TempDir() + "cann_dump_5_gib";
+  {
+    std::ofstream file(path, std::ios::binary);
+    file << start;
+    file.seekp(static_cast<std::streamoff>(start.size() + size - 1));
+    file << 'x' << floats({42});
+  }
+  const auto mapped = MappedFile::open(path);
+  ASSERT_TRUE(mapped.has_value()) << mapped.error().describe();
+  const CannDump dump = read_cann_dump(mapped->bytes()).value();
+  EXPECT_TRUE(dump.warnings.empty());
+  EXPECT_EQ(values(dump.outputs.at(0)), std::vector<double>{42});
+  const Tensor input = cann_tensor(dump.inputs.at(0)).value();
+  EXPECT_EQ(input.view.element_count(), int64_t{5} << 30);
+  double last = 0;
+  read_values(input.view, input.view.element_count() - 1, 1, std::span(&last, 1));
+  EXPECT_EQ(last, 'x');
+  std::remove(path.c_str());
 }
 
 TEST(ReadCannDump, RefusesWhatIsNoDump) {
@@ -319,8 +377,79 @@ TEST(CannTensor, UnpacksBitsUpToTheShape) {
   EXPECT_EQ(cann_tensor(stored(29, 2, {17}, {17}, data)).error().code, Errc::Truncated);
 }
 
+TEST(CannTensor, UnpacksTypesOfLessThanAByte) {
+  const auto unpacked = [](int32_t type, int64_t count, const std::string& data) {
+    const CannTensor tensor = stored(type, 2, {count}, {count}, data);
+    const std::vector<double> got = values(tensor);
+    const CannHeader header = cann_header(tensor).value();
+    const Tensor loaded = cann_tensor(tensor).value();
+    EXPECT_EQ(header.dtype, loaded.view.dtype);
+    EXPECT_EQ(header.shape, loaded.view.shape);
+    return got;
+  };
+  using Values = std::vector<double>;
+  // 0b11100100: 0 1 2 3 from the lowest bits on.
+  EXPECT_EQ(unpacked(30, 4, "\xe4"), (Values{0, 1, -2, -1}));
+  EXPECT_EQ(unpacked(31, 4, "\xe4"), (Values{0, 1, 2, 3}));
+  // Nibbles 0x7 and 0xf, the largest magnitudes, then 0x1.
+  EXPECT_EQ(unpacked(39, 3, "\xf7\x01"), (Values{6, -6, 0.5}));
+  EXPECT_EQ(unpacked(40, 3, "\xf7\x01"), (Values{1.75, -1.75, 0.25}));
+  // Four values of six bits, 0x1f 0x3f 0x01 0x0c, as one number: 0x0c<<18 | 0x01<<12 | 0x3f<<6 | 0x1f.
+  const std::string six = {'\xdf', '\x1f', '\x30'};
+  EXPECT_EQ(unpacked(37, 4, six), (Values{28, -28, 0.0625, 1}));
+  EXPECT_EQ(unpacked(38, 4, six), (Values{7.5, -7.5, 0.125, 1.5}));
+  EXPECT_EQ(unpacked(28, 3, "\xf7\x01"), (Values{7, -1, 1}));
+}
+
+TEST(CannTensor, RefusesPackedTypesThatAreCut) {
+  EXPECT_EQ(cann_tensor(stored(37, 2, {5}, {5}, "abc")).error().code, Errc::Truncated);
+  EXPECT_EQ(cann_header(stored(37, 2, {5}, {5}, "abc")).error().code, Errc::Truncated);
+  const int64_t most = INT64_MAX;
+  EXPECT_EQ(cann_tensor(stored(37, 2, {most}, {most}, "abc")).error().code, Errc::TooLarge);
+}
+
+TEST(CannTensor, UnpacksTiledInt4) {
+  // 1 x 18 in tiles of 16 x 16: values of row 0 of both tiles, two a byte.
+  std::string data(256, '\0');
+  data[0] = '\x21';    // columns 0 and 1
+  data[128] = '\xf3';  // columns 16 and 17
+  const CannTensor tensor = stored(28, 29, {2, 1, 16, 16}, {1, 18}, data);
+  const Tensor loaded = cann_tensor(tensor).value();
+  EXPECT_EQ(loaded.view.dtype, DType::Int8);
+  EXPECT_EQ(cann_header(tensor)->dtype, DType::Int8);
+  ASSERT_EQ(loaded.view.shape, (Dims{1, 18}));
+  std::vector<double> expected(18, 0.0);
+  expected[0] = 1;
+  expected[1] = 2;
+  expected[16] = 3;
+  expected[17] = -1;
+  EXPECT_EQ(values_of(loaded.view), expected);
+}
+
+TEST(CannTensor, ReadsEightBitFloatsByTheirDefinitions) {
+  const double inf = INFINITY;
+  const auto first_is_nan = [](int32_t type, const std::string& data) {
+    return std::isnan(values(stored(type, 2, {1}, {1}, data))[0]);
+  };
+  // e5m2: infinities of both signs, the smallest subnormal 2^-16.
+  EXPECT_EQ(values(stored(34, 2, {3}, {3}, "\x7c\xfc\x01")),
+            (std::vector<double>{inf, -inf, 0x1p-16}));
+  EXPECT_TRUE(first_is_nan(34, "\x7d"));
+  // e4m3fn: no infinity, 0x7e is 448, 0x7f and 0xff are NaN.
+  EXPECT_EQ(values(stored(35, 2, {2}, {2}, "\x7e\x01")), (std::vector<double>{448, 0x1p-9}));
+  EXPECT_TRUE(first_is_nan(35, "\x7f"));
+  EXPECT_TRUE(first_is_nan(35, "\xff"));
+  // e8m0: powers of two.
+  EXPECT_EQ(values(stored(36, 2, {2}, {2}, "\x7f\x80")), (std::vector<double>{1, 2}));
+  EXPECT_TRUE(first_is_nan(36, "\xff"));
+  // hifloat8: infinities of both signs.
+  EXPECT_EQ(values(stored(33, 2, {2}, {2}, "\x6f\xef")), (std::vector<double>{inf, -inf}));
+}
+
 TEST(CannTensor, RefusesTypesWithoutOneHere) {
   EXPECT_EQ(cann_tensor(stored(13, 2, {1}, {1}, "text")).error().code, Errc::Unsupported);
+  EXPECT_EQ(cann_tensor(stored(13, 2, {1}, {1}, "text")).error().message,
+            "element type 13 (DT_STRING) of a CANN dump cannot be read as numbers");
   EXPECT_EQ(cann_tensor(stored(-1, 2, {1}, {1}, "text")).error().code, Errc::Unsupported);
 }
 

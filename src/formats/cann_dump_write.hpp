@@ -8,7 +8,7 @@
 namespace assay::formats {
 
 /// The first 8 + N bytes of a file: header length and header. The bytes of inputs, outputs, buffers and workspaces
-/// follow in that order as they are, without gaps.
+/// (with a message: workspaces, then buffers) follow in that order as they are, without gaps.
 ///
 /// dump      `variant`, `version`, `warnings` and every `problem` are ignored: the current variant, version "2.0", is
 ///           written. Each operand's `data` is exactly `size_bytes` long: a reader finds a later tensor only by the

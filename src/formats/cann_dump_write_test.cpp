@@ -35,7 +35,9 @@ std::string file_of(const CannDump& dump) {
   for (const auto* list : {&dump.inputs, &dump.outputs}) {
     for (const CannTensor& tensor : *list) file += as_text(tensor.data);
   }
-  for (const auto* list : {&dump.buffers, &dump.workspaces}) {
+  const bool is_exception = !dump.message.empty();
+  for (const auto* list : {is_exception ? &dump.workspaces : &dump.buffers,
+                           is_exception ? &dump.buffers : &dump.workspaces}) {
     for (const CannBuffer& buffer : *list) file += as_text(buffer.data);
   }
   return file;

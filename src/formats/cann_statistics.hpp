@@ -23,7 +23,7 @@ enum class CannStatistic : uint8_t { Max, Min, Average, Nan, NegativeInf, Positi
 
 struct CannStatisticsRow {
   bool is_input = true;
-  uint32_t index = 0;  // of the file; operands that were left out do not count
+  uint32_t index = 0;  // of the operator in our files, of the file in the vendor's
   uint64_t size_bytes = 0;
   std::string data_type;      // "DT_FLOAT"; "-" or "UNKNOW" when the writer did not know
   std::string format;         // "ND", "-"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small float formats widened to float, one value at a time: the plain definitions that fast kernels are tested against.
-// Bit layouts: OCP OFP8 1.0 (e4m3, e5m2), OCP MX 1.0 (e8m0, e2m1), IEEE 754 binary16; "fnuz" as in ONNX and torch
+// Bit layouts: OCP OFP8 1.0 (e4m3, e5m2), OCP MX 1.0 (e8m0, e3m2, e2m3, e2m1), IEEE 754 binary16; "fnuz" as in ONNX and torch
 // (no infinities, no negative zero, NaN is 0x80, bias one larger).
 #pragma once
 #include <bit>
@@ -61,6 +61,22 @@ namespace assay {
 [[nodiscard]] inline float float4_e2m1fn_to_float(uint8_t nibble) {
   const float sign = (nibble & 8) != 0 ? -1.0f : 1.0f;
   return sign * small_float_magnitude((nibble >> 1) & 3u, nibble & 1u, 1, 1);
+}
+
+/// The four low bits: sign, one exponent bit (bias 1), two fraction bits. Values 0 to 1.75 in steps of 0.25 and negatives.
+[[nodiscard]] inline float float4_e1m2_to_float(uint8_t nibble) {
+  const float sign = (nibble & 8) != 0 ? -1.0f : 1.0f;
+  return sign * small_float_magnitude((nibble >> 2) & 1u, nibble & 3u, 2, 1);
+}
+/// The six low bits: sign, three exponent bits (bias 3), two fraction bits. Neither infinities nor NaN; at most 28.
+[[nodiscard]] inline float float6_e3m2_to_float(uint8_t bits) {
+  const float sign = (bits & 0x20) != 0 ? -1.0f : 1.0f;
+  return sign * small_float_magnitude((bits >> 2) & 7u, bits & 3u, 2, 3);
+}
+/// The six low bits: sign, two exponent bits (bias 1), three fraction bits. Neither infinities nor NaN; at most 7.5.
+[[nodiscard]] inline float float6_e2m3_to_float(uint8_t bits) {
+  const float sign = (bits & 0x20) != 0 ? -1.0f : 1.0f;
+  return sign * small_float_magnitude((bits >> 3) & 3u, bits & 7u, 3, 1);
 }
 
 /// HiFloat8, whose field widths depend on the value: sign, a prefix code ("dot") that says how many exponent bits
