@@ -285,6 +285,8 @@ class CannContainer : public Container {
                       Role role, std::vector<TensorRecord>* records) const {
     for (size_t i = 0; i < tensors.size(); ++i) {
       TensorRecord record = member_record(file_.path(), prefix + std::to_string(i));
+      // Of the operator: operands that were left out have no place in the file.
+      record.slot = prefix + std::to_string(formats::cann_operand_index(*dump_, tensors[i], i));
       record.node = dump_->op_name;
       record.role = role;
       if (const auto header = formats::cann_header(tensors[i])) {

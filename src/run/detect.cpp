@@ -13,9 +13,10 @@ Result<Run> detect_and_read(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
   // From the most to the least specific: a native run is also a folder with tensor files in it, and
   // an msprobe run may be named by its dump.json.
-  for (const auto source : {sources::read_msprobe, sources::read_file, sources::read_native,
-                            sources::read_ge_tree, sources::read_fx_tree, sources::read_atb_tree,
-                            sources::read_torch_tree, sources::read_flat}) {
+  for (const auto source :
+       {sources::read_msprobe, sources::read_file, sources::read_native, sources::read_ge_tree,
+        sources::read_fx_tree, sources::read_captured_graph, sources::read_atb_tree,
+        sources::read_torch_tree, sources::read_flat}) {
     if (sources::Attempt attempt = source(path)) return *std::move(attempt);
   }
   return fail(Error{Errc::Unsupported, path, std::nullopt,

@@ -7,63 +7,18 @@
 
 #include "run/container.hpp"
 #include "run/run.hpp"
+#include "run/test_dump.hpp"
 #include "run/test_folder.hpp"
 
 namespace assay::run {
 namespace {
 
+using test::dump_file;
 using test::floats_of;
+using test::Lines;
+using test::open;
+using test::summary;
 using test::TestFolder;
-
-// ---- CANN dump files of float32 vectors, encoded by hand -----------------------------------------
-
-std::string varint(uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(0x80 | (value & 0x7F)));
-  out.push_back(static_cast<char>(value));
-  return out;
-}
-std::string field(uint32_t number, const std::string& content) {
-  return varint(number << 3 | 2) + varint(content.size()) + content;
-}
-using Vectors = std::vector<std::vector<float>>;
-std::string dump_file(const std::string& op_name, const Vectors& inputs, const Vectors& outputs) {
-  const auto operand = [](size_t elements, uint32_t size_field) {
-    const std::string shape = field(3, field(1, varint(elements)));
-    // data_type = 1 float32, format = 2 ND
-    return "\x08\x01\x10\x02" + shape + varint(size_field << 3) + varint(elements * 4);
-  };
-  std::string header = field(1, "2.0");
-  std::string payload;
-  for (const auto& values : outputs) header += field(3, operand(values.size(), 6));
-  for (const auto& values : inputs) header += field(4, operand(values.size(), 5));
-  header += field(6, op_name);
-  for (const Vectors& list : {inputs, outputs}) {
-    for (const auto& values : list)
-      for (const float value : values) append(payload, value);
-  }
-  std::string file;
-  append(file, static_cast<uint64_t>(header.size()));
-  return file + header + payload;
-}
-
-Run open(const std::string& path) {
-  auto run = open_run(path);
-  EXPECT_TRUE(run.has_value()) << run.error().describe();
-  return run ? *std::move(run) : Run{};
-}
-
-/// "rank/graph/step node role slot" of every record, in order.
-std::vector<std::string> summary(const Run& run) {
-  std::vector<std::string> lines;
-  for (const TensorRecord& record : run.records) {
-    lines.push_back(std::to_string(record.rank) + "/" + std::to_string(record.graph) + "/" +
-                    std::to_string(record.step) + " " + record.node + " " +
-                    std::string(role_name(record.role)) + " " + record.slot);
-  }
-  return lines;
-}
-using Lines = std::vector<std::string>;
 
 // ---- one file ------------------------------------------------------------------------------------
 

@@ -18,6 +18,14 @@ namespace assay::run {
 enum class Role : uint8_t { Input, Output, Weight, Buffer };
 [[nodiscard]] std::string_view role_name(Role role);  // "input" ...
 
+/// What a record is beside an operand in the course of the run. Only operands are compared.
+enum class RecordKind : uint8_t {
+  Operand,
+  WatchedAgain,    // an output looked at once more, after another operator ran
+  OverflowReport,  // what a device reported
+  Exception,       // an operand of an operator that failed
+};
+
 /// Where a tensor's bytes are. `member` addresses a tensor inside a container file (a key of a
 /// .safetensors or .npz, a path inside a nested .pth); empty for a file that holds one tensor.
 struct ByteLocation {
@@ -37,6 +45,7 @@ struct TensorRecord {
   std::string node;       // "root.model.layers.0.mlp" (strict), "model.layers.0.mlp" (native)
   std::string op_type;    // module class or operator type; empty when unknown
   Role role = Role::Output;
+  RecordKind kind = RecordKind::Operand;
   std::string slot;    // "0", "1.0", "kwargs.mask", "" for a single output
   uint32_t call = 0;   // which call of the node within the step
   uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
@@ -49,6 +58,7 @@ struct TensorRecord {
   std::optional<Dims> strides;
   std::optional<ByteLocation> bytes;
   std::optional<stats::TensorStats> stats;
+  std::string stats_file;  // where the statistics are from, if they have a file of their own
   std::optional<stats::Digest> digest;
   std::string value;  // for non-tensor leaves: their text
   /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that of
@@ -86,8 +96,8 @@ struct Coverage {
 struct Run {
   std::string path;  // as the user gave it
   std::string
-      layout;  // "torch-tree", "atb-tree", "native", "ge-tree", "fx-tree", "msprobe", "flat",
-               // "manual", "file"
+      layout;  // "torch-tree", "atb-tree", "native", "ge-tree", "fx-tree", "captured-graph",
+               // "msprobe", "flat", "manual", "file"
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   std::vector<OperationRecord> operations;  // where the layout knows parameters; in that order, too
@@ -110,6 +120,9 @@ struct Run {
   std::map<std::string, std::string>
       properties;                     // host program, versions, configuration: for people
   std::vector<std::string> warnings;  // unreadable folders, truncated lines: one sentence each
+  /// What the capture itself found, for people: graph breaks, overflows, an output that another
+  /// operator changed. One sentence each.
+  std::vector<std::string> findings;
 };
 
 /// Recognises the layout and reads the list of records; reads no payload.

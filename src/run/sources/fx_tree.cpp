@@ -2,6 +2,7 @@
 // The values of an FX graph that was interpreted eagerly: docs/formats/fx-tree.md
 //
 //   {path}/worldsize8_global_rank3/graph_1/0/{node}-{target}.INPUT.0.{time}.npy    current
+//   .../{node}-{target}.INPUT.{name}.{time}.npy, .../{node}-{target}.OUTPUT.0.{time}.pth    ours
 //   data_dump/1/gm_{time}_dump/...                                                 token + 1
 //   gm_{time}_dump/0/...                                                           the first versions
 #include <map>
@@ -9,13 +10,17 @@
 #include <tuple>
 
 #include "run/natural_sort.hpp"
+#include "run/sources/ge_names.hpp"
 #include "run/sources/graph_folders.hpp"
+#include "run/sources/graphs_json.hpp"
 #include "run/sources/sources.hpp"
 
 namespace assay::run::sources {
 namespace {
 
 constexpr std::string_view kSuffix = ".npy";
+constexpr std::string_view kTypedSuffix = ".pth";  // of types that NumPy does not have
+constexpr std::string_view kKeyword = "kwargs.";
 constexpr std::string_view kReducedSuffix = "_min_max";
 constexpr size_t kMinTimeDigits = 14;
 
@@ -23,15 +28,26 @@ struct FxFileName {
   std::string node;  // "mm-aten.mm.default"
   std::string target;
   Role role = Role::Output;
-  std::string slot;  // "0", "0.1"
+  std::string slot;  // "0", "0.1", "kwargs.alpha"
   std::string time;  // "20240125031118787351"; empty when there is none
 };
 
-/// {node}-{target}.INPUT.{i}[.{j}].{time}.npy; a script of the original's users writes minimum and
+/// The name of a keyword argument.
+bool is_identifier(std::string_view text) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !text.empty() && is_letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9');
+  });
+}
+
+/// {node}-{target}.INPUT.{i or name}[.{j}].{time}.npy or .pth; a script of the original's users writes minimum and
 /// maximum to ..._min_max.npy.
 std::optional<FxFileName> parse_fx_file_name(std::string_view name) {
-  if (!name.ends_with(kSuffix)) return std::nullopt;
-  name.remove_suffix(kSuffix.size());
+  const bool typed = name.ends_with(kTypedSuffix);
+  if (!typed && !name.ends_with(kSuffix)) return std::nullopt;
+  name.remove_suffix(typed ? kTypedSuffix.size() : kSuffix.size());
   if (name.ends_with(kReducedSuffix)) name.remove_suffix(kReducedSuffix.size());
   constexpr std::string_view kInput = ".INPUT.";
   constexpr std::string_view kOutput = ".OUTPUT.";
@@ -50,13 +66,18 @@ std::optional<FxFileName> parse_fx_file_name(std::string_view name) {
   const size_t dash = out.node.find('-');
   if (dash != std::string::npos) out.target = out.node.substr(dash + 1);
   std::vector<std::string_view> numbers = split(name.substr(behind), '.');
-  if (!std::all_of(numbers.begin(), numbers.end(), is_digits)) return std::nullopt;
+  const bool keyword = out.role == Role::Input && is_identifier(numbers[0]);
+  if (!std::all_of(numbers.begin() + (keyword ? 1 : 0), numbers.end(), is_digits))
+    return std::nullopt;
   if (numbers.back().size() >= kMinTimeDigits) {
     out.time = numbers.back();
     numbers.pop_back();
   }
   if (numbers.empty() || numbers.size() > 2) return std::nullopt;
-  out.slot = numbers[0];
+  // Only with its time is such a name one of a dump.
+  if (keyword && out.time.empty()) return std::nullopt;
+  out.slot = keyword ? std::string(kKeyword) : std::string();
+  out.slot += numbers[0];
   if (numbers.size() == 2) out.slot += "." + std::string(numbers[1]);
   return out;
 }
@@ -109,6 +130,7 @@ class FxTree {
     for (FxFolder& folder : folders_)
       append(folder, places_.at({scope_of(folder), folder.graph_name}));
     warn_about_counts();
+    finish_coverage();
     return std::move(run_);
   }
 
@@ -117,6 +139,9 @@ class FxTree {
     FxFolder folder = place_of(real_path(path));
     for (const FolderEntry& entry : entries) {
       if (entry.kind == FolderEntry::Kind::Folder) continue;
+      if (entry.name == kGraphsFile && entry.kind == FolderEntry::Kind::File)
+        has_graphs_file_ = add_graphs_file(entry.path, &run_) || has_graphs_file_;
+      unfinished_ += is_unfinished_file(entry.name);
       std::optional<FxFileName> name = parse_fx_file_name(entry.name);
       if (!name) continue;
       if (entry.kind == FolderEntry::Kind::Unusable) {
@@ -187,7 +212,23 @@ class FxTree {
       run_.records.push_back(std::move(record));
       ++run_.coverage.captured;
     }
-    graphs_[{folder.rank, folder.token}].insert(graph);
+    // Graphs with numbers of their own run as often as they are called: a prompt's once, a decoder's
+    // for each token.
+    if (folder.counts_from_one) graphs_[{folder.rank, folder.token}].insert(graph);
+  }
+
+  /// Beside graphs.json nodes are counted, as its numbers of planned ones are.
+  void finish_coverage() {
+    if (unfinished_ > 0) {
+      run_.coverage.complete = false;
+      run_.warnings.push_back(path_ + ": " + std::to_string(unfinished_) +
+                              " files are still being written, or their writer was killed");
+    }
+    if (!has_graphs_file_) return;
+    std::set<std::tuple<int, uint32_t, std::string_view>> nodes;
+    for (const TensorRecord& record : run_.records)
+      nodes.insert({record.rank, record.graph, record.node});
+    run_.coverage.captured = nodes.size();
   }
 
   void warn_about_counts() {
@@ -203,6 +244,8 @@ class FxTree {
   std::vector<FxFolder> folders_;
   std::map<std::pair<GraphScope, std::string>, uint32_t> places_;
   std::map<std::pair<int, int64_t>, std::set<uint32_t>> graphs_;  // by rank and token
+  size_t unfinished_ = 0;
+  bool has_graphs_file_ = false;
   Run run_;
 };
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/sources/graphs_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.hpp"
+#include "run/records_line.hpp"
+
+namespace assay::run::sources {
+namespace {
+
+using nlohmann::json;
+
+const json* member(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string text_of(const json& object, const char* key) {
+  const json* value = member(object, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+uint64_t count_of(const json& object, const char* key) {
+  const json* value = member(object, key);
+  return value != nullptr && value->is_number_unsigned() ? value->get<uint64_t>() : 0;
+}
+
+/// Text, number or truth as people read it.
+void add_property(const json& object, const char* key, const std::string& name, Run* run) {
+  const json* value = member(object, key);
+  if (value == nullptr || value->is_structured()) return;
+  run->properties[name] = value->is_string()
+                              ? value->get<std::string>()
+                              : value->dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string numbers_text(const json* list) {
+  std::string text;
+  if (list == nullptr || !list->is_array()) return text;
+  for (const json& item : *list) {
+    if (item.is_number_integer())
+      text += (text.empty() ? "" : ", ") + std::to_string(item.get<int64_t>());
+  }
+  return text;
+}
+
+/// "inference, 120 operators, 80 of 80 planned, steps 0, 1"
+std::string summary_of(const json& graph) {
+  std::string text = text_of(graph, "kind");
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (const std::string parent = text_of(graph, "parent"); !parent.empty()) add("of " + parent);
+  add(std::to_string(count_of(graph, "operators")) + " operators");
+  add(std::to_string(count_of(graph, "dumped")) + " of " +
+      std::to_string(count_of(graph, "planned")) + " planned");
+  const std::string steps = numbers_text(member(graph, "steps"));
+  add(steps.empty() ? "never dumped" : "steps " + steps);
+  return text;
+}
+
+void add_graph(const json& graph, const std::string& prefix, Run* run) {
+  std::string name = text_of(graph, "name");
+  if (name.empty()) name = "graph_" + std::to_string(count_of(graph, "graph"));
+  run->coverage.planned += count_of(graph, "planned");
+  run->properties["graphs." + prefix + name] = summary_of(graph);
+  const std::string reason = text_of(graph, "break_reason");
+  const std::string place = text_of(graph, "break_place");
+  if (!reason.empty() || !place.empty()) {
+    run->findings.push_back("graph break at " + prefix + name +
+                            (place.empty() ? "" : ", " + place) +
+                            (reason.empty() ? "" : ": " + reason));
+  }
+  const json* missed = member(graph, "missed");
+  if (missed == nullptr || !missed->is_array()) return;
+  for (const json& item : *missed) {
+    if (!item.is_object()) continue;
+    run->coverage.missed.push_back({prefix + name + " " + text_of(item, "node"),
+                                    text_of(item, "reason"), count_of(item, "count")});
+  }
+}
+
+}  // namespace
+
+Result<bool> read_graphs_json(std::string_view text, Run* run) {
+  if (json_nesting(text) > kMaxRecordNesting)
+    return fail(Errc::TooLarge, "JSON is nested deeper than 64", 0);
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) return fail(Errc::Invalid, "is no JSON object, or was cut off", 0);
+  const json* graphs = member(document, "graphs");
+  if (graphs == nullptr || !graphs->is_array() || member(document, "assay") == nullptr)
+    return false;
+  const json* complete = member(document, "complete");
+  if (complete == nullptr || !complete->is_boolean() || !complete->get<bool>())
+    run->coverage.complete = false;
+  if (const std::string version = text_of(document, "assay"); !version.empty())
+    run->properties["tool"] = "assay " + version;
+  add_property(document, "torch", "host.torch", run);
+  add_property(document, "device", "host.device", run);
+  add_property(document, "world_size", "host.world_size", run);
+  add_property(document, "time", "started", run);
+  add_property(document, "engine", "config.engine", run);
+  add_property(document, "decomposition_level", "config.decomposition_level", run);
+  const std::string prefix = count_of(document, "world_size") > 1
+                                 ? "rank " + std::to_string(count_of(document, "rank")) + " "
+                                 : "";
+  for (const json& graph : *graphs) {
+    if (graph.is_object()) add_graph(graph, prefix, run);
+  }
+  return true;
+}
+
+bool add_graphs_file(const std::string& path, Run* run) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  const Result<bool> read =
+      file ? in_file(path, read_graphs_json(as_text(file->bytes()), run)) : fail(file.error());
+  if (read) return *read;
+  run->coverage.complete = false;
+  run->warnings.push_back(read.error().describe());
+  return false;
+}
+
+}  // namespace assay::run::sources

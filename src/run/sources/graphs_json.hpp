@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// graphs.json: what a compiled model's capture planned, got and missed, graph by graph.
+// Keys: docs/formats/ge-tree.md
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "run/run.hpp"
+
+namespace assay::run::sources {
+
+inline constexpr std::string_view kGraphsFile = "graphs.json";
+
+/// Adds coverage, properties and findings (graph breaks) to the run. Keys of other types than expected
+/// are left out.
+/// returns   false: JSON of another program, nothing was added
+/// errors    Invalid: no JSON object, or cut off | TooLarge: nested deeper than 64
+[[nodiscard]] Result<bool> read_graphs_json(std::string_view text, Run* run);
+
+/// The same for a file. What cannot be used sets coverage.complete to false and adds a warning.
+/// returns   true when the file was one of ours
+bool add_graphs_file(const std::string& path, Run* run);
+
+}  // namespace assay::run::sources
