@@ -21,8 +21,9 @@ import torch
 from torch import fx
 
 from assay.torch.graph import _graph_text, _options_dict
-from assay.torch.graph._build import build_graph
-from assay.torch.graph._files import GraphEntry, GraphFolder, RunFolder, next_graph_number, no_modes, step
+from assay.torch.graph._build import build_graph, no_modes
+from assay.torch.graph._dump_json import DumpOptionsFile
+from assay.torch.graph._files import GraphEntry, GraphFolder, RunFolder, next_graph_number, step
 from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
 from assay.torch.graph._log import logger, tell
 from assay.torch.graph._model import Graph, Operator
@@ -133,6 +134,7 @@ class Backend:
         self._first_graph: dict[str, int] = {}  # of every code object that Dynamo compiled, for recompilations
         self.run = self._make_run()
         self._eager: Any = None
+        self._options_file: Optional[DumpOptionsFile] = None
         ignored = without_effect(config)
         if ignored:
             logger.warning("these options have no effect here: %s", ", ".join(ignored))
@@ -258,6 +260,7 @@ class Backend:
         with no_modes():
             self._write_texts(graph, runner.graph, number, entry)
             self.run.add(entry)
+            self._write_options(runner.graph)
         return _door(folder, runner, request)
 
     def _runner(
@@ -324,6 +327,23 @@ class Backend:
             break_reason=compilation.reason,
             break_place=compilation.place,
         )
+
+    def _write_options(self, graph: Graph) -> None:
+        """The dump JSON of this process, when options and no file ask for the dump."""
+        if self.run is None or self.request is None or self.request.source or not self.request.entries:
+            return
+        try:
+            if self._options_file is None:
+                self._options_file = DumpOptionsFile(
+                    self.run.root,
+                    self.request,
+                    dump_path=os.path.dirname(self.run.root),
+                    rank=self.run.rank,
+                    world_size=self.run.world_size,
+                )
+            self._options_file.add_graph(graph)
+        except OSError as error:
+            logger.error("the options of %s cannot be written: %s", graph.name, error)
 
     def _note_breaks(self) -> None:
         if self.run is None:

@@ -539,14 +539,24 @@ class DumpOptionsFile:
     same dump. Two requests with different options in one folder get two files, the second with ``_2`` in its name.
 
     Args:
-        folder: this rank's folder, ``{dump_path}/worldsize{W}_global_rank{R}``; must exist.
+        folder: of this run, where the file goes; must exist.
         request: what :func:`resolve` returned.
+        dump_path: what the file names as such: ``{dump_path}/worldsize{W}_global_rank{R}``; None for ``folder``.
         rank: global rank.
         world_size: number of ranks.
     """
 
-    def __init__(self, folder: str, request: DumpRequest, *, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(
+        self,
+        folder: str,
+        request: DumpRequest,
+        *,
+        dump_path: Optional[str] = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
         self._folder = folder
+        self._dump_path = folder if dump_path is None else dump_path
         self._request = request
         self._stem = f"dump_options_worldsize{world_size}_rank{rank}_pid"
         self._entries: list[dict[str, Any]] = []
@@ -589,7 +599,7 @@ class DumpOptionsFile:
     def _content(self) -> dict[str, Any]:
         request = self._request
         content: dict[str, Any] = {
-            "dump_path": self._folder,
+            "dump_path": self._dump_path,
             "dump_mode": request.mode,
             "dump_data": request.data,
             "dump_step": str(request.steps),
