@@ -8,6 +8,7 @@ the edge ``"TopKV2:1"``, a number that stands for a tensor is a ``Const`` before
 
 from __future__ import annotations
 
+import contextlib
 import operator as operator_module
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,16 @@ from torch import fx
 from assay.torch.graph._model import Attribute, Graph, Operator, TensorDesc
 from assay.torch.graph._names import OperatorNames, formal_names, ge_type, pack_name
 
-__all__ = ["Number", "build_graph", "dtype_name", "fx_tensor_name", "has_tensors", "input_values", "is_result_item"]
+__all__ = [
+    "Number",
+    "build_graph",
+    "dtype_name",
+    "fx_tensor_name",
+    "has_tensors",
+    "input_values",
+    "is_result_item",
+    "no_modes",
+]
 
 # Attributes of operators inside the blocks of scope.py, and the keys in a node's meta["custom"].
 SCOPE_ATTRIBUTES = (
@@ -307,7 +317,8 @@ def _small_array(tensor: torch.Tensor) -> Optional[Any]:
     if tensor.numel() > _LARGEST_CONSTANT:
         return None
     try:
-        return np.array(tensor.detach().cpu().resolve_conj().resolve_neg().numpy())
+        with no_modes():
+            return np.array(tensor.detach().cpu().resolve_conj().resolve_neg().numpy())
     except (TypeError, RuntimeError):  # a type that numpy has not
         return None
 
@@ -452,3 +463,15 @@ def _source(node: fx.Node) -> str:
     _, found, last = trace.rpartition('File "')
     lines = [line for line in last.splitlines() if line.strip(" ^~")]  # Python's marks below the code say nothing here
     return " ".join((found + " ".join(lines)).split()) if found else ""
+
+
+@contextlib.contextmanager
+def no_modes() -> Iterator[None]:
+    """Without the fake-tensor and proxy modes that are active while a graph is compiled: real tensors can be read."""
+    try:
+        from torch.utils._python_dispatch import _disable_current_modes
+    except ImportError:
+        yield
+        return
+    with _disable_current_modes():
+        yield

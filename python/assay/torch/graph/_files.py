@@ -12,7 +12,6 @@ docs/formats/ge-tree.md.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import json
 import os
@@ -34,7 +33,7 @@ from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._request import DumpRequest, OperandMask, Plan
 from assay.torch.graph.config import rank_and_world, rank_folder
 
-__all__ = ["GraphEntry", "GraphFolder", "RunFolder", "next_graph_number", "no_modes", "refusal", "step", "steps_taken"]
+__all__ = ["GraphEntry", "GraphFolder", "RunFolder", "next_graph_number", "refusal", "step", "steps_taken"]
 
 _REWRITE_SECONDS = 1.0  # graphs.json is at most this much behind the files, also when the process is killed
 _MAX_MISSED = 1000  # entries of one graph; the rest is counted
@@ -534,15 +533,3 @@ def refusal(tensor: torch.Tensor) -> str:
     if tensor.device.type == "meta":
         return "a tensor on the device meta has no data"
     return ""
-
-
-@contextlib.contextmanager
-def no_modes() -> Iterator[None]:
-    """Without the fake-tensor and proxy modes that are active while a graph is compiled: real tensors can be read."""
-    try:
-        from torch.utils._python_dispatch import _disable_current_modes
-    except ImportError:
-        yield
-        return
-    with _disable_current_modes():
-        yield
