@@ -406,6 +406,32 @@ def test_options_without_meaning_here_are_listed(config):
     ]
 
 
+def test_the_folder_of_a_rank(monkeypatch, tmp_path):
+    from assay.torch.graph.config import rank_folder
+
+    class Distributed:
+        rank, world, initialized = 3, 8, True
+
+        is_available = staticmethod(lambda: True)
+        is_initialized = staticmethod(lambda: Distributed.initialized)
+        get_rank = staticmethod(lambda: Distributed.rank)
+        get_world_size = staticmethod(lambda: Distributed.world)
+
+    monkeypatch.delitem(sys.modules, "torch.distributed", raising=False)
+    assert rank_folder("d") == "d/worldsize1_global_rank0"
+    monkeypatch.setitem(sys.modules, "torch.distributed", Distributed)
+    assert rank_folder("d") == "d/worldsize8_global_rank3"
+    config = CompilerConfig()
+    config.dump_config.dump_path = str(tmp_path)
+    assert config.dump_config.full_path() == str(tmp_path / "worldsize8_global_rank3")
+    config.debug.graph_dump.type = "py"
+    assert "/x_rank_3_pid_" in config.debug.graph_dump.full_path("x")
+    Distributed.rank, Distributed.world = 0, 1
+    assert rank_folder("d") == "d/worldsize1_global_rank0"
+    Distributed.initialized = False
+    assert rank_folder("d") == "d/worldsize1_global_rank0"
+
+
 # -- precedence ----------------------------------------------------------------------------------------------------
 
 

@@ -426,20 +426,18 @@ class CompilerConfig(OptionGroup):
 
 # Options that change what this backend does; the captured-graph modes read the second set only.
 _WITH_EFFECT = frozenset(
-    {"mode", "debug.run_eagerly", "fusion_config.fusion_switch_file"}
+    {"mode", "fusion_config.fusion_switch_file"}
     | {f"dump_config.{name}" for name in DumpConfig()._names}
     | {f"debug.graph_dump.{name}" for name in GraphDump()._names}
     | {f"debug.data_dump.{name}" for name in DataDump()._names}
-    | {f"debug.fx_summary.{name}" for name in FxSummary()._names}
     | {f"execution.{name}" for name in ExecutionConfig()._names}
     | {"experimental_config.keep_inference_input_mutations"}
-    | {"post_grad_custom_pre_pass", "post_grad_custom_post_pass"}
 )
 _CAPTURED_GRAPH_ONLY = frozenset({"dump_config.data_dump_stage"})
 _MAX_AUTOTUNE_ONLY = frozenset(
     f"dump_config.{name}"
     for name in ("dump_mode", "quant_dumpable", "dump_step", "dump_layer", "dump_data", "dump_config_path")
-) | {"debug.fx_summary.type", "debug.fx_summary.skip_compile"}
+)
 
 
 def without_effect(config: CompilerConfig) -> list[str]:
