@@ -469,7 +469,16 @@ class PartitionRunner:
 _CALLED_AS_THEY_ARE = frozenset(
     (
         *("Addbmm", "Addmm", "AsStrided", "Baddbmm", "BatchMatMulV2", "BroadcastTo", "Conv2D", "FlashAttentionScore"),
-        *("FlashAttentionScoreGrad", "MatMulV2", "Reshape", "Squeeze", "StridedSlice", "Transpose", "Unsqueeze"),
+        *(
+            "FlashAttentionScoreGrad",
+            "Identity",
+            "MatMulV2",
+            "Reshape",
+            "Squeeze",
+            "StridedSlice",
+            "Transpose",
+            "Unsqueeze",
+        ),
     )
 )
 

@@ -28,13 +28,13 @@ def _set(words: str) -> frozenset[str]:
 # One result element from one element of each operand.
 _POINTWISE = _set(
     "Abs Add Addcdiv Addcmul AxpyV2 BitwiseAnd BitwiseOr BitwiseXor Cast Ceil ClipByValueV2 Cos Elu Equal Erf Exp "
-    "Expm1 Fill Floor FloorDiv FloorMod Gelu GeluGrad Greater GreaterEqual HardSwish Identity Invert IsFinite IsInf "
+    "Expm1 Fill Floor FloorDiv FloorMod Gelu GeluGrad Greater GreaterEqual HardSwish Invert IsFinite IsInf "
     "IsNan LeakyRelu Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr MaskedFill Maximum Minimum Mul Neg "
     "NotEqual OnesLike Pow RealDiv Reciprocal Relu ReluGrad Round Rsqrt SelectV2 Sigmoid SigmoidGrad Sign Sin "
     "SoftplusV2 Sqrt Sub Swish SwishGrad Tanh TanhGrad TensorMove ZerosLike"
 )
 # The same elements at other indices, nothing computed.
-_VIEWS = _set("AsStrided BroadcastTo Reshape Squeeze StridedSlice Transpose Unsqueeze")
+_VIEWS = _set("AsStrided BroadcastTo Identity Reshape Squeeze StridedSlice Transpose Unsqueeze")
 _NOT_COMPUTED = frozenset({"Const", "Data", "NetOutput"})
 
 
