@@ -190,6 +190,20 @@ def test_a_model_dump_by_file(tmp_path):
     assert {path.parts[-4] for paths in files.values() for path in paths} == {name}
 
 
+def test_a_single_operator_dump_by_file(tmp_path):
+    backend = backend_of_file(
+        tmp_path, {"dump_path": str(tmp_path), "dump_list": [], "dump_op_switch": "on", "dump_data": "tensor"}
+    )
+    try:
+        torch.sigmoid(torch.ones(3))  # launched eagerly, outside of any graph
+        run_twice(Model(), backend)
+    finally:
+        backend.close()
+    files = [path for paths in operator_files(tmp_path).values() for path in paths]
+    eager = [path for path in files if re.fullmatch(r"\d{14}", path.parent.parent.name)]
+    assert any(path.name.startswith("Sigmoid.") for path in eager)
+
+
 def test_an_overflow_dump_by_file(tmp_path):
     (tmp_path / "output").mkdir()
     backend = backend_of_file(tmp_path, {"dump_path": "output", "dump_debug": "on"})

@@ -3,12 +3,18 @@
 
 import json
 import os
+import re
+import tempfile
 import time
+import warnings
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.torch.graph import CompilerConfig
-from assay.torch.graph._dump_json import DumpOptionsFile, check_dump_json, read_dump_json
+from assay.torch.graph._dump_json import DumpOptionsFile, _request, check_dump_json, read_dump_json
 from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._request import ConfigurationError, ModelEntry, StepSet, resolve
 
@@ -411,6 +417,20 @@ def test_unknown_keys_are_warned_about_with_the_nearest(check):
     assert [problem.advice for problem in problems] == ["Did you mean dump_step?", "Did you mean model_name?"]
 
 
+def test_a_key_that_stands_twice_is_warned_about(tmp_path):
+    text = json.dumps({"dump": {"dump_path": str(tmp_path), "dump_mode": "none", "dump_list": [{}]}})
+    asked = read(tmp_path, text.replace('"dump_list"', '"dump_mode": "all", "dump_list"'))
+    assert asked.mode == "all"
+    assert "dump_mode: stands twice" in asked.warnings[-1]
+
+
+def test_a_number_of_any_length_is_a_number(tmp_path):
+    for number in ("1" * 10_000, "-1e999", "1.5"):
+        with pytest.raises(ConfigurationError, match="dump_mode: is a number, not a string"):
+            text = json.dumps({"dump": {"dump_path": str(tmp_path), "dump_mode": "?", "dump_list": [{}]}})
+            read(tmp_path, text.replace('"?"', number))
+
+
 def test_all_errors_at_once_and_the_first_is_the_original_one(tmp_path):
     dump = {
         "dump_mode": "none",
@@ -501,6 +521,65 @@ def test_an_exception_scene_dumps_nothing_else(tmp_path, scene):
     asked = read(tmp_path, json.dumps({"dump": {"dump_scene": scene, "dump_step": "nonsense", "dump_list": LIST}}))
     assert (asked.scene, asked.path, asked.entries, asked.steps) == (scene, "", (), StepSet())
     assert len(asked.warnings) == 2
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.text(max_size=3))
+WORDS = st.sampled_from(
+    ["on", "off", "all", "op", "output", "input", "tensor", "stats", "watcher", "lite_exception", "0|2-3", "1-", "Max"]
+)
+ANYTHING = st.recursive(
+    SCALARS | WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "pos", "begin", "end", "layer", "model_name"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+TEXTS = st.lists(st.sampled_from(["Add", "Mul_1", "input0", "output1", "x", ""]), max_size=3)
+LISTED = st.fixed_dictionaries(
+    {},
+    optional={
+        "model_name": st.sampled_from(["graph_1", ""]) | ANYTHING,
+        "layer": TEXTS | ANYTHING,
+        "watcher_nodes": TEXTS | ANYTHING,
+        "opname_range": st.just([{"begin": "Add", "end": "Mul_1"}]) | ANYTHING,
+        "optype_blacklist": st.just([{"name": "Add", "pos": ["input0"]}]) | ANYTHING,
+        "opname_blacklist": ANYTHING,
+    },
+)
+DUMPS = st.fixed_dictionaries(
+    {},
+    optional={
+        **{key: WORDS | ANYTHING for key in STRING_KEYS},
+        "dump_path": st.just(".") | ANYTHING,
+        "dump_stats": st.just(["Max", "L2norm"]) | ANYTHING,
+        "dump_list": st.lists(LISTED | ANYTHING, max_size=2) | ANYTHING,
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(DUMPS)
+def test_any_dump_object_is_refused_with_places_or_gives_a_request_that_plans(dump):
+    problems = check_dump_json({"dump": dump})
+    for problem in problems:
+        assert re.fullmatch(r"EP000[1235]", problem.code) and problem.item and problem.reason
+        assert problem.fatal or not problem.original
+    if not dump or any(problem.fatal for problem in problems):
+        return
+    asked = _request(dump, "dump.json", [])
+    planned = asked.plan(Graph("graph_1", [Operator("Add", "Add"), Operator("Mul_1", "Mul", ["Add:0"])]))
+    assert set(planned.operands) <= {"Add", "Mul_1"}
+
+
+@given(st.binary(max_size=60) | st.text(alphabet='{}[]":,dump \\1', max_size=60).map(str.encode))
+def test_any_bytes_are_refused_or_read(data):
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            read(Path(folder), data)
+        except ConfigurationError as error:
+            assert error.first is None or error.first.code in ("EP0001", "EP0004")
 
 
 # -- the file per process ------------------------------------------------------------------------------------------

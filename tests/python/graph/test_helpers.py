@@ -30,7 +30,7 @@ def test_the_current_signatures():
 
 def test_ge(tmp_path):
     switch = tmp_path / "fusion_switch.json"
-    switch.write_text("{}")
+    switch.write_text('{"Switch": {"GraphFusion": {"ALL": "on"}}}')
     config = get_ge_dump_config(str(tmp_path / "dump"), "input", str(switch), [0, 2, "4-6"], ["Add_1", "Mul"])
     folder = str(tmp_path / "dump" / "msit_ge_dump")
     assert os.path.isdir(folder)

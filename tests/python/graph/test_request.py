@@ -365,7 +365,7 @@ OFF = {"ALL": "off"}
         ),
         ({"Switch": {"GraphFusion": OFF}}, "partition"),
         ({"Switch": {"GraphFusion": {"ALL": "on"}, "UBFusion": OFF}}, "partition"),
-        ({}, "partition"),
+        ({"Switch": {}}, "partition"),
     ],
 )
 def test_both_groups_off_mean_the_unfused_run(tmp_path, switch, engine):
@@ -386,7 +386,9 @@ def test_the_older_form_of_the_switch_file(tmp_path):
     assert engine_of(config) == "taps"
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"Switch": 1}', '{"Switch": {"GraphFusion": []}}', "hello", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"Switch": 1}', '{"Switch": {"GraphFusion": []}}', "hello", "[" * 100_000]
+)
 def test_a_file_that_is_no_switch_file(tmp_path, text):
     file = tmp_path / "fusion_switch.json"
     file.write_text(text)

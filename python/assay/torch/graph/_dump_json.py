@@ -84,8 +84,8 @@ def read_dump_json(path: str) -> Optional[DumpRequest]:
         ConfigurationError: every error of the file; ``.first`` is the one that the vendor's run time reports.
     """
     path = os.path.abspath(path)
-    document = _load(path)
-    problems = check_dump_json(document)
+    document, repeated = _load(path)
+    problems = check_dump_json(document) + repeated
     errors = [problem for problem in problems if problem.fatal]
     if errors:
         raise ConfigurationError(errors, path)
@@ -99,7 +99,8 @@ def read_dump_json(path: str) -> Optional[DumpRequest]:
     return _request(dump, path, [f"{path}: {problem}" for problem in problems])
 
 
-def _load(path: str) -> Any:
+def _load(path: str) -> tuple[Any, list[Problem]]:
+    """The parsed file, and a warning for each key that an object has twice."""
     try:
         size = os.path.getsize(path)
         if size > MAX_FILE_BYTES:
@@ -112,8 +113,20 @@ def _load(path: str) -> Any:
     deep = _too_deep(text)
     if deep:
         raise ConfigurationError([Problem("EP0004", "(file)", deep)], path)
+    repeated: list[Problem] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in made:
+                reason = "stands twice in one object; the last one counts."
+                repeated.append(Problem("EP0003", key, reason, original=False, fatal=False))
+            made[key] = value
+        return made
+
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_int=_short_int)
+        document = json.loads(text, object_pairs_hook=members, parse_constant=_no_constant, parse_int=_short_int)
+        return document, repeated
     except ValueError as error:
         advice = "Write JSON: double quotes, no comment, no comma before a closing bracket."
         raise ConfigurationError([Problem("EP0004", "(file)", f"is not JSON: {error}.", advice)], path) from None
@@ -125,7 +138,7 @@ def _no_constant(name: str) -> Any:
 
 def _short_int(digits: str) -> Any:
     # int() refuses more than 4300 digits with a message about Python; no key takes a number anyway.
-    return int(digits) if len(digits) < 20 else float(digits)
+    return int(digits) if len(digits) < 20 else float("inf")
 
 
 def _too_deep(text: str) -> str:

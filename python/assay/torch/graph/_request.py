@@ -8,7 +8,6 @@ Selection rules: docs/graph/dump-json.md. Importing this module does not import 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from bisect import bisect_right
@@ -33,7 +32,6 @@ __all__ = [
     "check_layer_text",
     "engine_of",
     "folder_problems",
-    "fusion_is_off",
     "resolve",
     "scoped_operators",
     "split_layers",
@@ -528,44 +526,32 @@ def _scene_of_environment() -> str:
     return "aic_err_norm_dump" if os.environ.get("NPU_COLLECT_PATH") else ""
 
 
-def fusion_is_off(path: str) -> bool:
-    """Whether a fusion switch file turns every pass of both groups off: GraphFusion ALL and UBFusion ALL.
+def engine_of(config: CompilerConfig) -> str:
+    """The engine that runs: ``config.execution.engine``, or "interpreter" where fusion is switched off altogether.
 
     Raises:
-        ConfigurationError: the file is neither the JSON form nor lines ``pass:on`` and ``pass:off``.
+        FusionSwitchError: the fusion switch file is none.
+        OSError: it cannot be read.
     """
-    item = "fusion_config.fusion_switch_file"
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError([Problem("EP0003", item, f"{path!r} cannot be read: {error}.")], path) from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    if lines and all(re.fullmatch(r"\s*[\w.-]+\s*:\s*(on|off)\s*", line) for line in lines):
-        return False  # the older form names single passes only
-    try:
-        switch = json.loads(text).get("Switch", {})
-        groups = [switch.get(group, {}) for group in ("GraphFusion", "UBFusion")]
-        return all(str(group.get("ALL", "on")).lower() == "off" for group in groups)
-    except (ValueError, AttributeError, RecursionError):
-        advice = 'Write {"Switch": {"GraphFusion": {"ALL": "off"}, "UBFusion": {"ALL": "off"}}}.'
-        raise ConfigurationError([Problem("EP0004", item, f"{path!r} is no switch file.", advice)], path) from None
+    from assay.torch.graph._fusion_switch import FusionSwitch
 
-
-def engine_of(config: CompilerConfig) -> str:
-    """The engine that runs: ``config.execution.engine``, or "interpreter" where fusion is switched off altogether."""
     file = config.fusion_config.fusion_switch_file.value
-    if file is not None and fusion_is_off(file):
+    if file is not None and FusionSwitch.load(file).turns_fusion_off:
         return "interpreter"
     return str(config.execution.engine.value)
 
 
 def _check_execution(config: CompilerConfig) -> list[Problem]:
+    from assay.torch.graph._fusion_switch import FusionSwitchError
+
+    item = "fusion_config.fusion_switch_file"
     problems: list[Problem] = []
     try:
         engine_of(config)
-    except ConfigurationError as error:
-        problems += error.problems
+    except FusionSwitchError as error:
+        problems += [Problem("EP0004", item, f"{error.path}: {reason}.", original=False) for reason in error.problems]
+    except OSError as error:
+        problems.append(Problem("EP0003", item, f"cannot be read: {error}.", original=False))
     execution: Any = config.execution
     if execution.fusion_groups.value is not None and execution.engine.value != "partition":
         reason = f"a function is given, and engine is {execution.engine.value!r}."
