@@ -130,7 +130,7 @@ class Backend:
         self.engine = _engine_of(config)
         self._fx_dump = bool(config.debug.data_dump.enabled)
         self._captured = bool(config.mode.raw != "max-autotune" and config.dump_config.enable_dump)
-        self._engine_graphs = _engine_graph_dump()
+        self._engine_graphs = _graph_text.EngineGraphDump.from_environment(with_data=self.request is not None)
         self._first_graph: dict[str, int] = {}  # of every code object that Dynamo compiled, for recompilations
         self.run = self._make_run()
         self._eager: Any = None
@@ -191,7 +191,6 @@ class Backend:
         if self.run is None and not self._wants_texts:
             return self._uninstrumented(gm, example_inputs)
         compilation = _describe_compilation(gm)
-        self._note_breaks()
         if self._level == 0:
             unboxed = self._instrument(gm, example_inputs, "dynamo", compilation)
             return lambda *args: unboxed(list(args))
@@ -234,6 +233,8 @@ class Backend:
     ) -> Compiled:
         """Makes the callable of one graph. It is boxed: called with the list of inputs, which it empties."""
         number = next_graph_number()
+        self._custom_pass("post_grad_custom_pre_pass", gm)
+        self._custom_pass("post_grad_custom_post_pass", gm)
         graph = build_graph(gm, f"graph_{number}")
         if logger.isEnabledFor(10):
             logger.debug("graph_%d (%s) as AOTAutograd gives it:\n%s", number, kind, gm.print_readable(False))
@@ -242,7 +243,11 @@ class Backend:
         if self.run is None:
             self._write_texts(graph, graph, number, entry)
             return plain
-        self.run.device = _device_of(example_inputs)
+        try:
+            self.run.open(_device_of(example_inputs))
+        except OSError as error:
+            logger.error("graph_%d is not captured: %s", number, error)
+            return plain
         request = self.request or DumpRequest(path="", entries=())
         plan = request.plan(graph)
         folder = GraphFolder(
@@ -250,7 +255,14 @@ class Backend:
             counter=str(self.config.execution.token_counter.raw),
             synchronous=bool(self.config.execution.synchronous),
         )  # fmt: skip
+        for operator in graph:
+            if operator.attributes.get("subgraph_name"):
+                entry.miss(operator.name, "what happens inside a higher-order operator is not seen")
         runner = self._runner(gm, example_inputs, graph, plan, folder, plain)
+        if request.operators:
+            from assay.torch.graph._eager_operators import hidden
+
+            runner = hidden(runner)
         if runner.graph is not graph:
             plan = request.plan(runner.graph)
         folder.use(runner.graph, plan)
@@ -262,6 +274,14 @@ class Backend:
             self.run.add(entry)
             self._write_options(runner.graph)
         return _door(folder, runner, request)
+
+    def _custom_pass(self, name: str, gm: fx.GraphModule) -> None:
+        """The user's pass over an Aten graph. There are no passes of ours for it to come before or after."""
+        function = getattr(self.config, name).raw
+        if function is not None:
+            function(gm.graph)
+            gm.graph.lint()
+            gm.recompile()
 
     def _runner(
         self,
@@ -345,14 +365,6 @@ class Backend:
         except OSError as error:
             logger.error("the options of %s cannot be written: %s", graph.name, error)
 
-    def _note_breaks(self) -> None:
-        if self.run is None:
-            return
-        from torch._dynamo.utils import counters
-
-        for reason, count in counters["graph_break"].items():
-            self.run.add_break(" ".join(str(reason).split()), int(count))
-
     def _write_texts(self, original: Graph, executed: Graph, number: int, entry: GraphEntry) -> None:
         """The texts the user asked for, and with a dump always a ``txt`` beside it: comparisons need it."""
         group = self.config.debug.graph_dump
@@ -406,11 +418,6 @@ def _engine_of(config: CompilerConfig) -> str:
         if FusionSwitch.load(switch).turns_fusion_off:
             return "interpreter"
     return engine
-
-
-def _engine_graph_dump() -> Any:
-    made = getattr(_graph_text, "EngineGraphDump", None)
-    return None if made is None else made.from_environment(os.environ)
 
 
 def _device_of(example_inputs: Sequence[Any]) -> str:

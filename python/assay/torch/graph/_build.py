@@ -197,9 +197,11 @@ class _Builder:
         value: Any = self._module
         for part in str(node.target).split("."):
             value = getattr(value, part, None)
+        if not isinstance(value, torch.Tensor):
+            return  # the body of a higher-order operator
         operator = Operator(name=self._names.take("Const"), type="Const", key=node)
         operator.output_desc.append(_describe("y", value, meta=True))
-        if isinstance(value, torch.Tensor) and (array := _small_array(value)) is not None:
+        if (array := _small_array(value)) is not None:
             operator.attributes["value"] = array
         operator.fx_line = f"{node.name} = self.{node.target}"
         self._add(operator, node)
@@ -253,6 +255,11 @@ class _Builder:
             desc.attributes["_fx_tensor_name"] = fx_tensor_name(node, index)
             operator.output_desc.append(desc)
         operator.attributes.update(_attributes(node))
+        bodies = [
+            str(used.target) for used in node.all_input_nodes if used.op == "get_attr" and used not in self._edges
+        ]
+        if bodies:
+            operator.attributes["subgraph_name"] = bodies
         operator.attributes["_input_name_key"] = list(names)
         operator.attributes["_input_name_value"] = list(range(len(names)))
         operator.attributes["_output_name_key"] = list(result_names)

@@ -15,6 +15,7 @@ import atexit
 import itertools
 import json
 import os
+import sys
 import threading
 import time
 import weakref
@@ -162,7 +163,7 @@ class RunFolder:
         self._writer: Any = None
         self._root = ""
         self._entries: list[GraphEntry] = []
-        self._breaks: dict[str, int] = {}
+        self._breaks_before = _graph_breaks()
         self._written = 0.0
         self._closed = False
         self.time = ""
@@ -189,6 +190,15 @@ class RunFolder:
     @property
     def entries(self) -> list[GraphEntry]:
         return list(self._entries)
+
+    def open(self, device: str) -> None:
+        """Makes the folder and the writer, when they are not there yet. Graphs run on `device`, such as "cuda:0".
+
+        Raises:
+            OSError: the folder cannot be made.
+        """
+        self.device = device
+        self._open()
 
     def _open(self) -> None:
         with self._lock:
@@ -224,11 +234,6 @@ class RunFolder:
             self._entries.append(entry)
         self.write_index()
 
-    def add_break(self, reason: str, count: int) -> None:
-        """Counts graph breaks that left no graph of their own."""
-        with self._lock:
-            self._breaks[reason] = max(count, self._breaks.get(reason, 0))
-
     def step_ended(self) -> None:
         """Rewrites ``graphs.json`` when it is out of date."""
         if time.monotonic() - self._written >= _REWRITE_SECONDS:
@@ -250,7 +255,11 @@ class RunFolder:
                 **self._properties,
                 "complete": complete,
                 "writer": self._writer.stats() if self._writer is not None else {},
-                "breaks": [{"reason": reason, "count": count} for reason, count in self._breaks.items()],
+                "breaks": [
+                    {"reason": reason, "count": count - self._breaks_before.get(reason, 0)}
+                    for reason, count in _graph_breaks().items()
+                    if count > self._breaks_before.get(reason, 0)
+                ],
                 "graphs": [entry.as_json() for entry in self._entries],
             }
             path = os.path.join(self._root, "graphs.json")
@@ -283,6 +292,15 @@ class RunFolder:
                 "%d files of the dump in %s could not be written; the first: %s",
                 stats["failed"], self._root, stats.get("first_error", ""),
             )  # fmt: skip
+
+
+def _graph_breaks() -> dict[str, int]:
+    """Dynamo's count of graph breaks in this process by reason, those that left no graph included."""
+    module = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(module, "counters", {})
+    return {
+        " ".join(str(reason).split()): int(count) for reason, count in dict(counters.get("graph_break", {})).items()
+    }
 
 
 def _close_at_exit(run: RunFolder) -> None:
@@ -418,7 +436,7 @@ class GraphFolder:
             self.entry.miss(operator.name, reason)
             return
         call = _Call(operator, kept_inputs, kept_outputs, step, mask, more)
-        if all(tensor.device.type == "cpu" for tensor in tensors):
+        if all(map(_on_host, tensors)):
             self._write(call)
             return
         self._send(call)
@@ -519,6 +537,10 @@ def _kept(side: str, tensors: Sequence[Optional[torch.Tensor]], mask: OperandMas
     if not mask.left_out:
         return list(tensors)
     return [None if (side, index) in mask.left_out else tensor for index, tensor in enumerate(tensors)]
+
+
+def _on_host(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
 
 
 def refusal(tensor: torch.Tensor) -> str:
