@@ -535,31 +535,50 @@ ANYTHING = st.recursive(
     ),
     max_leaves=6,
 )
-TEXTS = st.lists(st.sampled_from(["Add", "Mul_1", "input0", "output1", "x", ""]), max_size=3)
-LISTED = st.fixed_dictionaries(
+NAMES = st.lists(st.sampled_from(["Add", "Mul_1", "M*", "x"]), min_size=1, max_size=3)
+BLACKLIST = st.lists(st.fixed_dictionaries({"name": st.just("Add"), "pos": st.just(["input0", "x"])}), max_size=2)
+LEGAL_ITEM = st.fixed_dictionaries(
     {},
     optional={
-        "model_name": st.sampled_from(["graph_1", ""]) | ANYTHING,
-        "layer": TEXTS | ANYTHING,
-        "watcher_nodes": TEXTS | ANYTHING,
-        "opname_range": st.just([{"begin": "Add", "end": "Mul_1"}]) | ANYTHING,
-        "optype_blacklist": st.just([{"name": "Add", "pos": ["input0"]}]) | ANYTHING,
-        "opname_blacklist": ANYTHING,
+        "model_name": st.just("graph_1"),
+        "layer": NAMES,
+        "watcher_nodes": NAMES,
+        "opname_range": st.just([{"begin": "Add", "end": "Mul_1"}]),
+        "optype_blacklist": BLACKLIST,
+        "opname_blacklist": BLACKLIST,
     },
 )
-DUMPS = st.fixed_dictionaries(
-    {},
+LEGAL = st.fixed_dictionaries(
+    {"dump_path": st.just(".")},
     optional={
-        **{key: WORDS | ANYTHING for key in STRING_KEYS},
-        "dump_path": st.just(".") | ANYTHING,
-        "dump_stats": st.just(["Max", "L2norm"]) | ANYTHING,
-        "dump_list": st.lists(LISTED | ANYTHING, max_size=2) | ANYTHING,
+        "dump_mode": st.sampled_from(["input", "output", "all"]),
+        "dump_op_switch": st.sampled_from(["on", "off"]),
+        "dump_debug": st.sampled_from(["on", "off"]),
+        "dump_scene": st.sampled_from(["watcher", "lite_exception"]),
+        "dump_data": st.sampled_from(["tensor", "stats"]),
+        "dump_level": st.sampled_from(["op", "op", "all"]),
+        "dump_step": st.sampled_from(["", "0|2-3", "3-3", "1-"]),
+        "dump_stats": st.sampled_from([["Max"], []]),
+        "dump_list": st.lists(LEGAL_ITEM, max_size=2),
     },
 )
+
+
+@st.composite
+def dumps(draw):
+    """A dump object of legal values, some of them in conflict, or one with anything in one place."""
+    dump = draw(LEGAL)
+    if draw(st.booleans()):
+        target = dump
+        if dump.get("dump_list") and draw(st.booleans()):
+            target = dump["dump_list"][0]
+        key = draw(st.sampled_from(sorted(target) or ["dump_mode"]))
+        target[key] = draw(ANYTHING)
+    return dump
 
 
 @settings(max_examples=300, deadline=None)
-@given(DUMPS)
+@given(dumps())
 def test_any_dump_object_is_refused_with_places_or_gives_a_request_that_plans(dump):
     problems = check_dump_json({"dump": dump})
     for problem in problems:
