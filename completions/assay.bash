@@ -23,7 +23,8 @@ _assay_options() {
         --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --own-error
         -gp -mp -cl -st -mf -alg -o -r -l -w -j -h" ;;
     show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
-    convert) echo "--help --format --name --member --step --rank --dtype --force -h" ;;
+    convert) echo "--help --format --name --member --step --rank --dtype --input --op-name --op-type --force -h" ;;
+    overflow) echo "--help --dump-path --output --top-n -d -out -n -h" ;;
     doctor) echo "--help --json --timeout -h" ;;
     logitscmp) echo "--help --golden-path --my-path --cosine-similarity --kl-divergence --l1-norm --dtype --output-dir
         --log-level -gp -mp -cs -kl -l1 -d -o -l -h" ;;
@@ -38,7 +39,7 @@ _assay_options() {
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "dump errcheck compare opcheck show convert doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
+        _assay_words "dump errcheck compare opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
             --version" "$word"
         return
     fi
@@ -57,7 +58,7 @@ _assay() {
     --format)
         case $command in
         opcheck | oo) _assay_words "xlsx csv json html" "$word" ;;
-        *) _assay_words "npy pth safetensors txt csv" "$word" ;;
+        *) _assay_words "npy pth safetensors txt csv bin cann statistics" "$word" ;;
         esac
         ;;
     --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;

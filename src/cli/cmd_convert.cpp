@@ -4,16 +4,34 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 
+#include "base/ascii.hpp"
 #include "base/atomic_file.hpp"
+#include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
+#include "base/thread_pool.hpp"
 #include "cli/command.hpp"
+#include "cli/convert/byte_budget.hpp"
+#include "cli/convert/dump_converter.hpp"
+#include "cli/convert/dump_file_name.hpp"
+#include "cli/convert/dump_writer.hpp"
+#include "cli/convert/graph_conversion.hpp"
+#include "cli/convert/numpy_tensor.hpp"
+#include "cli/convert/statistics_table.hpp"
+#include "cli/convert/text_tensor.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/record_selection.hpp"
 #include "cli/tensor_files.hpp"
+#include "formats/detect.hpp"
+#include "formats/npy.hpp"
+#include "run/folder.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -28,8 +46,13 @@ struct ConvertOptions {
   std::string steps;
   std::string ranks;
   std::string dtype;
+  std::string op_name;
+  std::string op_type;
+  std::vector<std::string> inputs;
   bool force = false;
 };
+
+constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;  // of all threads together
 
 Error usage(std::string message) { return {Errc::Usage, {}, std::nullopt, std::move(message)}; }
 
@@ -37,9 +60,26 @@ bool exists(const std::string& path) {
   struct stat info{};
   return ::lstat(path.c_str(), &info) == 0;
 }
-bool is_folder(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+
+/// The list of a dump file that a record is from, and its place there.
+struct DumpOperand {
+  std::string_view list;  // "inputs", "outputs", "buffers", "workspaces"
+  size_t index = 0;
+};
+
+std::optional<DumpOperand> dump_operand(const run::TensorRecord& record) {
+  if (!record.bytes) return std::nullopt;
+  const std::string_view member = record.bytes->member;
+  const size_t dot = std::min(member.find('.'), member.size());
+  if (!parse_number<size_t>(member.substr(std::min(dot + 1, member.size())))) return std::nullopt;
+  // The slot counts the operator's operands, the member those in the file.
+  const std::string_view slot = record.slot;
+  const auto index = parse_number<size_t>(slot.substr(slot.rfind('.') + 1));
+  if (!index) return std::nullopt;
+  for (const std::string_view list : {"inputs", "outputs", "buffers", "workspaces"}) {
+    if (member.substr(0, dot) == list) return DumpOperand{list, *index};
+  }
+  return std::nullopt;
 }
 
 /// One component of a path we create: separators and what leads upwards become '_'.
@@ -55,6 +95,27 @@ std::string safe_component(std::string_view text) {
       200;  // with suffix and temporary ending below the usual 255
   if (safe.size() > kMaxComponentBytes) safe.resize(kMaxComponentBytes);
   return safe;
+}
+
+/// Below OUT as the dump file lies below IN: "0/graph_1/1/0/Add.Add_1.12.3.1735786845123456.input.0.npy".
+std::string mirrored_path(const std::string& in, const run::TensorRecord& record,
+                          const DumpOperand& operand, std::string_view suffix) {
+  const std::string& file = record.bytes->file;
+  std::string path = run::base_name(file);
+  const std::string below = in + (in.ends_with('/') ? "" : "/");
+  if (file.starts_with(below)) path = file.substr(below.size());
+  const std::string number = std::to_string(operand.index);
+  if (operand.list == "inputs" || operand.list == "outputs") {
+    if (suffix != ".bin" || !record.shape || !record.dtype)
+      return operand_file_stem(path, operand.list == "inputs", operand.index) + std::string(suffix);
+    std::string format = record.memory_format.empty() ? "ND" : record.memory_format;
+    std::transform(format.begin(), format.end(), format.begin(),
+                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+    return operand_file_stem(path, operand.list == "inputs", operand.index) +
+           raw_file_ending(*record.shape, *record.dtype, format);
+  }
+  return path + (operand.list == "buffers" ? ".l1buffer." : ".space.") + number +
+         std::string(suffix);
 }
 
 /// Where a record goes below OUT: "a/b.npy" for a flat folder, "rank0/0/model.norm/output_0.npy" for a run.
@@ -98,13 +159,33 @@ Result<Tensor> load_as(const run::TensorRecord& record, const std::optional<DTyp
   return in_file(record.bytes->file, convert_dtype(tensor.view, *dtype));
 }
 
+/// What OUT becomes. Container formats besides those of single tensors.
+enum class Target : uint8_t { Tensors, Dump, Statistics };
+
 class Converter {
  public:
   explicit Converter(const ConvertOptions& options) : options_(options) {}
 
   int run() {
+    const InterruptGuard guard;
+    const int status = convert();
+    if (!interrupted()) return status;
+    report_error("interrupted; files under their names are complete");
+    return kInterrupted;
+  }
+
+ private:
+  int convert() {
+    if (options_.format.empty() && is_graph_conversion(options_.in, options_.out)) {
+      const Status written = write_graph();
+      return written ? kSame : report_error(written.error(), hint_);
+    }
+    if (const Status chosen = choose_target(); !chosen) return report_error(chosen.error(), hint_);
+    if (target_ == Target::Statistics) return write_statistics();
     if (const Status read = prepare(); !read) return report_error(read.error(), hint_);
-    const Status written = to_folder_ ? write_folder() : write_single();
+    const Status written = target_ == Target::Dump ? write_dump()
+                           : to_folder_            ? write_folder()
+                                                   : write_single();
     if (!written) return report_error(written.error(), hint_);
     if (failed_ > 0) {
       return report_error(std::to_string(failed_) + " of " + std::to_string(chosen_.size()) +
@@ -114,53 +195,81 @@ class Converter {
     return kSame;
   }
 
- private:
-  Status prepare() {
-    ASSAY_TRY(run_, run::open_run(options_.in));
-    RecordFilter filter;
-    filter.name = options_.name;
-    ASSAY_TRY(filter.steps, parse_number_set(options_.steps));
-    ASSAY_TRY(filter.ranks, parse_number_set(options_.ranks));
-    for (const size_t i : select_records(run_, filter)) {
-      const run::TensorRecord& record = run_.records[i];
-      if (!options_.member.empty() && record.slot != options_.member) continue;
-      if (!record.value.empty()) continue;  // Values have no bytes to convert.
-      chosen_.push_back(i);
-    }
-    if (chosen_.empty()) {
-      hint_ = "assay show " + options_.in + " --list names what there is";
-      return fail(Error{Errc::NotFound, options_.in, std::nullopt, "no tensor fits the request"});
-    }
-    if (!options_.dtype.empty()) {
-      dtype_ = dtype_from_name(options_.dtype);
-      if (!dtype_) return fail(usage("--dtype: unknown type '" + options_.dtype + "'"));
-    }
-    return choose_target();
+  Status write_graph() {
+    ASSAY_TRY_STATUS(check_target(options_.out));
+    ASSAY_TRY(const std::string content, converted_graph(options_.in, options_.out));
+    return write_file_atomically(options_.out, as_bytes(content));
   }
 
   Status choose_target() {
     const std::string suffix =
         options_.out.substr(std::min(options_.out.rfind('.'), options_.out.size()));
     const bool has_suffix = suffix.size() > 1 && suffix.find('/') == std::string::npos;
+    const bool is_statistics = run::base_name(options_.out) == "statistic.csv";
+    if (options_.format == "statistics" || (options_.format.empty() && is_statistics)) {
+      target_ = Target::Statistics;
+      return {};
+    }
+    if (options_.format == "cann") {
+      target_ = Target::Dump;
+      return {};
+    }
+    if (!options_.inputs.empty() || !options_.op_name.empty() || !options_.op_type.empty())
+      return fail(usage("--input, --op-name and --op-type take effect only with --format cann"));
     std::optional<TensorFileFormat> format;
     if (!options_.format.empty()) {
       format = tensor_file_format(options_.format);
       if (!format)
         return fail(usage("--format: '" + options_.format +
-                          "' is none of npy, pth, safetensors, txt, csv"));
+                          "' is none of npy, pth, safetensors, txt, csv, bin, cann, statistics"));
     } else if (has_suffix) {
       format = tensor_file_format(std::string_view(suffix).substr(1));
     }
-    const bool names_folder = options_.out.ends_with('/') || is_folder(options_.out);
-    const bool names_file =
-        has_suffix && tensor_file_format(std::string_view(suffix).substr(1)) && !names_folder;
-    to_folder_ = names_folder || (!names_file && chosen_.size() > 1);
+    names_folder_ = options_.out.ends_with('/') || run::is_folder(options_.out);
+    names_file_ =
+        has_suffix && tensor_file_format(std::string_view(suffix).substr(1)) && !names_folder_;
     if (!format) {
-      hint_ = "end OUT in .npy, .pth, .safetensors, .txt or .csv, or add --format npy";
+      hint_ = "end OUT in .npy, .pth, .safetensors, .txt, .csv or .bin, or add --format npy";
       return fail(usage("'" + options_.out + "' does not say which format to write"));
     }
     format_ = *format;
-    if (!to_folder_ && chosen_.size() > 1 && format_ != TensorFileFormat::Safetensors) {
+    return {};
+  }
+
+  Status prepare() {
+    if (!options_.dtype.empty()) {
+      dtype_ = dtype_from_name(options_.dtype);
+      if (!dtype_) return fail(usage("--dtype: unknown type '" + options_.dtype + "'"));
+    }
+    ASSAY_TRY_STATUS(open_input());
+    RecordFilter filter;
+    filter.name = options_.name;
+    ASSAY_TRY(filter.steps, parse_number_set(options_.steps));
+    ASSAY_TRY(filter.ranks, parse_number_set(options_.ranks));
+    size_t without_bytes = 0;
+    for (const size_t i : select_records(run_, filter)) {
+      const run::TensorRecord& record = run_.records[i];
+      if (!options_.member.empty() && record.slot != options_.member) continue;
+      if (!record.value.empty()) continue;  // Values have no bytes to convert.
+      if (!record.bytes && record.stats && record.problem.empty()) {
+        ++without_bytes;
+      } else {
+        chosen_.push_back(i);
+      }
+    }
+    if (without_bytes > 0) {
+      std::fprintf(stderr,
+                   "warning: %zu records hold statistics only and were left out; --format "
+                   "statistics puts them into one table\n",
+                   without_bytes);
+    }
+    if (chosen_.empty()) {
+      hint_ = "assay show " + options_.in + " --list names what there is";
+      return fail(Error{Errc::NotFound, options_.in, std::nullopt, "no tensor fits the request"});
+    }
+    to_folder_ = names_folder_ || (!names_file_ && chosen_.size() > 1);
+    const bool one_a_file = target_ == Target::Tensors && format_ != TensorFileFormat::Safetensors;
+    if (!to_folder_ && chosen_.size() > 1 && one_a_file) {
       hint_ =
           "choose one with --name, --member, --step, or write all into a folder: OUT/ --format " +
           std::string(suffix_of(format_).substr(1));
@@ -169,6 +278,41 @@ class Converter {
                 "holds " + std::to_string(chosen_.size()) + " tensors, one file takes one"});
     }
     return {};
+  }
+
+  /// A run, or a text that holds a tensor.
+  Status open_input() {
+    if (run::is_file(options_.in)) {
+      ASSAY_TRY(const MappedFile file, MappedFile::open(options_.in));
+      if (has_text_header(file.bytes())) {
+        ASSAY_TRY(text_tensor_, in_file(options_.in, read_text_tensor(file.bytes())));
+        run_.layout = "file";
+        run::TensorRecord record;
+        record.node = run::base_name(options_.in);
+        record.node.resize(std::min(record.node.rfind('.'), record.node.size()));
+        record.bytes.emplace().file = options_.in;
+        run_.records.push_back(std::move(record));
+        return {};
+      }
+      is_dump_file_ =
+          formats::detect_file(file.bytes(), options_.in) == formats::FileKind::CannDump;
+    }
+    ASSAY_TRY(run_, run::open_run(options_.in));
+    is_dump_tree_ = run_.layout == "ge-tree";
+    return {};
+  }
+
+  Result<Tensor> load(const run::TensorRecord& record) const {
+    if (!text_tensor_) return load_as(record, dtype_);
+    if (!dtype_ || *dtype_ == text_tensor_->view.dtype) return *text_tensor_;
+    return in_file(options_.in, convert_dtype(text_tensor_->view, *dtype_));
+  }
+
+  /// Types that NumPy's format has no name for become ones it has: int4 int8, complex32 complex64.
+  Result<Tensor> writable(const run::TensorRecord& record) const {
+    ASSAY_TRY(Tensor tensor, load(record));
+    if (format_ != TensorFileFormat::Npy || formats::npy_supports(tensor.view.dtype)) return tensor;
+    return numpy_tensor(tensor);
   }
 
   Status check_target(const std::string& path) {
@@ -180,14 +324,14 @@ class Converter {
   Status write_single() {
     ASSAY_TRY_STATUS(check_target(options_.out));
     if (format_ != TensorFileFormat::Safetensors) {
-      ASSAY_TRY(const Tensor tensor, load_as(run_.records[chosen_[0]], dtype_));
+      ASSAY_TRY(const Tensor tensor, writable(run_.records[chosen_[0]]));
       return write_tensor_file(options_.out, format_, tensor.view);
     }
     std::vector<Tensor> tensors;  // keeps the files mapped
     std::vector<std::pair<std::string, TensorView>> named;
     std::map<std::string, int> used;
     for (const size_t i : chosen_) {
-      ASSAY_TRY(Tensor tensor, load_as(run_.records[i], dtype_));
+      ASSAY_TRY(Tensor tensor, load(run_.records[i]));
       std::string tensor_name = name_in_container(run_.records[i]);
       const int occurrence = ++used[tensor_name];
       if (occurrence > 1) tensor_name += "#" + std::to_string(occurrence);
@@ -205,37 +349,171 @@ class Converter {
     return record.step_name + "/" + record_name(record);
   }
 
-  /// A tensor that cannot be converted is named, and the rest goes on.
-  Status write_folder() {
-    ASSAY_TRY_STATUS(make_directories(options_.out));
+  // ---- into a folder ----
+
+  struct Job {
+    size_t record = 0;
+    std::string path;
+    bool is_overflow = false;  // a debug file's payload, written as JSON
+  };
+
+  [[nodiscard]] std::string path_below_out(const run::TensorRecord& record,
+                                           std::string_view suffix) const {
+    const auto operand = dump_operand(record);
+    if ((is_dump_tree_ || is_dump_file_) && operand)
+      return mirrored_path(options_.in, record, *operand, suffix);
+    return relative_path(run_, record, suffix);
+  }
+
+  [[nodiscard]] bool is_overflow_report(const run::TensorRecord& record) const {
+    const auto operand = dump_operand(record);
+    return (is_dump_tree_ || is_dump_file_) && operand && operand->list == "outputs" &&
+           is_overflow_name(run::base_name(record.bytes->file));
+  }
+
+  /// Names first, one after the other, so that they do not depend on which thread is faster.
+  Result<std::vector<Job>> plan_folder() {
+    std::vector<Job> jobs;
     std::set<std::string> used;
+    const std::string out = options_.out + (options_.out.ends_with('/') ? "" : "/");
     for (const size_t i : chosen_) {
       const run::TensorRecord& record = run_.records[i];
-      std::string relative = relative_path(run_, record, suffix_of(format_));
-      for (int n = 2; !used.insert(relative).second; ++n) {
-        relative =
-            relative_path(run_, record, "_" + std::to_string(n) + std::string(suffix_of(format_)));
-      }
-      const std::string path = options_.out + (options_.out.ends_with('/') ? "" : "/") + relative;
-      ASSAY_TRY_STATUS(check_target(path));
-      ASSAY_TRY_STATUS(make_directories(path.substr(0, path.rfind('/'))));
-      const Result<Tensor> tensor = load_as(record, dtype_);
-      const Status written =
-          tensor ? write_tensor_file(path, format_, tensor->view) : Status(fail(tensor.error()));
-      if (written) continue;
-      if (written.error().code == Errc::NoSpace) return written;
+      Job job;
+      job.record = i;
+      job.is_overflow = is_overflow_report(record);
+      const std::string suffix(job.is_overflow ? ".json" : suffix_of(format_));
+      std::string relative = path_below_out(record, suffix);
+      for (int n = 2; !used.insert(relative).second; ++n)
+        relative = path_below_out(record, "_" + std::to_string(n) + suffix);
+      const size_t slash = relative.rfind('/') + 1;  // 0 without a folder
+      const std::string folder = out + relative.substr(0, slash);
+      ASSAY_TRY_STATUS(make_directories(folder));
+      ASSAY_TRY(const std::string name,
+                long_names_.fit(folder, relative.substr(slash),
+                                relative.substr(std::min(relative.rfind('.'), relative.size()))));
+      job.path = folder + name;
+      ASSAY_TRY_STATUS(check_target(job.path));
+      jobs.push_back(std::move(job));
+    }
+    return jobs;
+  }
+
+  Status write_job(const Job& job) {
+    const run::TensorRecord& record = run_.records[job.record];
+    const auto held =
+        record.dtype && record.shape
+            ? storage_bytes(*record.dtype,
+                            static_cast<uint64_t>(element_count(*record.shape).value_or(0)))
+            : std::nullopt;
+    const ByteBudget::Share share(budget_, held.value_or(0));
+    if (job.is_overflow) {
+      ASSAY_TRY(const Tensor payload, load_as(record, std::nullopt));
+      ASSAY_TRY(const std::string text,
+                in_file(record.bytes->file, overflow_json(payload.view.contiguous_bytes())));
+      return write_pieces_file(job.path, {as_bytes(text)});
+    }
+    ASSAY_TRY(const Tensor tensor, writable(record));
+    return write_tensor_file(job.path, format_, tensor.view);
+  }
+
+  /// A tensor that cannot be converted is named, and the rest goes on; a full disk ends it.
+  Status write_folder() {
+    ASSAY_TRY_STATUS(make_directories(options_.out));
+    ASSAY_TRY(const std::vector<Job> jobs, plan_folder());
+    std::vector<Status> results(jobs.size());
+    std::atomic<bool> disk_full{false};
+    parallel_for(jobs.size(), resolve_job_count(0), [&](size_t i) {
+      if (interrupted() || disk_full) return;
+      results[i] = write_job(jobs[i]);
+      if (!results[i] && results[i].error().code == Errc::NoSpace) disk_full = true;
+    });
+    if (interrupted()) return {};
+    for (const Status& result : results) {
+      if (result) continue;
+      if (result.error().code == Errc::NoSpace) return result;
       ++failed_;
-      std::fprintf(stderr, "warning: %s\n", printable(written.error().describe()).c_str());
+      std::fprintf(stderr, "warning: %s\n", printable(result.error().describe()).c_str());
     }
     return {};
+  }
+
+  // ---- into a dump file ----
+
+  /// Members and files that this program and the original's converter call inputs: "inputs.0", "a.input.0.npy".
+  [[nodiscard]] static bool is_named_input(const run::TensorRecord& record) {
+    if (record.role == run::Role::Input) return true;
+    const std::string_view name = record.slot.empty() ? record.node : record.slot;
+    const size_t dot = name.rfind('.');
+    if (dot == std::string_view::npos || !parse_number<size_t>(name.substr(dot + 1))) return false;
+    const std::string_view stem = name.substr(0, dot);
+    return stem == "inputs" || stem == "input" || stem.ends_with(".input");
+  }
+
+  Status write_dump() {
+    std::vector<Tensor> tensors;  // keeps the files mapped
+    DumpContent content;
+    for (const std::string& file : options_.inputs) {
+      run::TensorRecord record;
+      record.bytes.emplace().file = file;
+      ASSAY_TRY(Tensor tensor, load_as(record, dtype_));
+      content.inputs.push_back(tensor.view);
+      tensors.push_back(std::move(tensor));
+    }
+    for (const size_t i : chosen_) {
+      const run::TensorRecord& record = run_.records[i];
+      ASSAY_TRY(Tensor tensor, load(record));
+      (is_named_input(record) ? content.inputs : content.outputs).push_back(tensor.view);
+      tensors.push_back(std::move(tensor));
+    }
+    content.op_name = options_.op_name;
+    if (content.op_name.empty())
+      content.op_name =
+          run_.records[chosen_[0]].node.empty() ? "tensor" : run_.records[chosen_[0]].node;
+    content.time_us = now_us();
+    std::string path = options_.out;
+    if (path.ends_with('/') || run::is_folder(path)) {
+      ASSAY_TRY_STATUS(make_directories(path));
+      path = run::join_path(path,
+                            dump_file_name(options_.op_type.empty() ? "Tensor" : options_.op_type,
+                                           content.op_name, content.time_us));
+    }
+    ASSAY_TRY_STATUS(check_target(path));
+    return write_dump_file(path, content);
+  }
+
+  // ---- into a table ----
+
+  int write_statistics() {
+    if (const Status free = check_target(options_.out); !free)
+      return report_error(free.error(), hint_);
+    const Result<StatisticsTable> table = merge_statistics(options_.in);
+    if (!table) return report_error(table.error());
+    if (interrupted()) return kInterrupted;
+    for (const std::string& problem : table->problems)
+      std::fprintf(stderr, "warning: %s\n", printable(problem).c_str());
+    if (const Status written = write_file_atomically(options_.out, as_bytes(table->csv)); !written)
+      return report_error(written.error());
+    if (table->problems.empty()) return kSame;
+    return report_error(
+        std::to_string(table->problems.size()) +
+            " files, rows or operands have no statistics in the table",
+        "the other " + std::to_string(table->row_count) + " rows are in " + options_.out);
   }
 
   const ConvertOptions& options_;
   run::Run run_;
   std::vector<size_t> chosen_;
+  std::optional<Tensor> text_tensor_;  // when IN is a text; then the only record
   std::optional<DType> dtype_;
+  Target target_ = Target::Tensors;
   TensorFileFormat format_ = TensorFileFormat::Npy;
+  bool names_folder_ = false;
+  bool names_file_ = false;
   bool to_folder_ = false;
+  bool is_dump_file_ = false;
+  bool is_dump_tree_ = false;
+  LongNames long_names_{0666};
+  ByteBudget budget_{kMemoryBytes};
   size_t failed_ = 0;
   std::string hint_;
 };
@@ -244,14 +522,17 @@ class Converter {
 
 void add_convert_command(CLI::App& app, int& exit_status) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command =
-      app.add_subcommand("convert", "Writes tensors as npy, pth, safetensors, txt or csv");
-  command->add_option("IN", options->in, "Tensor file, folder of tensor files, or run")->required();
+  CLI::App* command = app.add_subcommand(
+      "convert", "Writes tensors as npy, pth, safetensors, txt, csv, bin or dump files");
+  command->add_option("IN", options->in, "Tensor file, dump file, folder of tensor files, or run")
+      ->required();
   command
       ->add_option("OUT", options->out,
                    "File whose suffix names the format, or a folder with --format")
       ->required();
-  command->add_option("--format", options->format, "npy, pth, safetensors, txt or csv");
+  command->add_option(
+      "--format", options->format,
+      "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table");
   command->add_option("--name", options->name,
                       "Node or tensor of a run, or a pattern, as for assay show");
   command->add_option("--member", options->member,
@@ -261,11 +542,21 @@ void add_convert_command(CLI::App& app, int& exit_status) {
   command->add_option(
       "--dtype", options->dtype,
       "Convert the values: float32, float64, float16, bfloat16, int64 ... int8, uint8");
+  command
+      ->add_option("--input", options->inputs, "With --format cann: a file that becomes an input")
+      ->allow_extra_args(false);
+  command->add_option("--op-name", options->op_name, "With --format cann: the operator's name");
+  command->add_option("--op-type", options->op_type,
+                      "With --format cann: its type, for the file's name");
   command->add_flag("--force", options->force, "Overwrite");
   command->footer(
       "Examples:\n  assay convert output.pth output.npy\n  assay convert golden norm.npy --name "
       "model.norm.output --step 0\n"
-      "  assay convert golden npy/ --format npy --dtype float32");
+      "  assay convert golden npy/ --format npy --dtype float32\n"
+      "  assay convert y.npy Add.Add_1.1.0.1760000000123456 --format cann --input x.npy\n\n"
+      "The grammar of the original's converter works, too: assay convert -d DUMP -out FOLDER -t "
+      "npy; see "
+      "assay convert -d x --help");
   command->callback([options, &exit_status] { exit_status = Converter(*options).run(); });
 }
 

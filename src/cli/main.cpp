@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/convert/cmd_overflow.hpp"
+#include "cli/convert/vendor_convert.hpp"
 #include "cli/dump/cmd_dump.hpp"
 #include "cli/legacy_flags.hpp"
 #include "cli/msit_main.hpp"
@@ -26,6 +28,9 @@ int main(int argc, char** argv) {
   const std::vector<std::string>& tools = tool_names();
   if (std::find(tools.begin(), tools.end(), command) != tools.end())
     return tool_main(command, "assay " + std::string(command), {argv + 2, argv + argc});
+  if (command == "convert" && is_vendor_convert({argv + 2, argv + argc}))
+    return vendor_convert_main("assay convert", {argv + 2, argv + argc});
+  if (command == "overflow") return overflow_main("assay overflow", {argv + 2, argv + argc});
   CLI::App app{
       "assay captures what every operator of an LLM inference produced and names the first wrong "
       "one.",
@@ -42,6 +47,7 @@ int main(int argc, char** argv) {
   add_compare_command(app, exit_status);
   add_show_command(app, exit_status);
   add_convert_command(app, exit_status);
+  app.add_subcommand("overflow", "Names the operators of an overflow dump that overflowed");
   add_doctor_command(app, exit_status);
   add_graph_command(app, exit_status);
   app.add_subcommand("opcheck", "Recomputes captured operations in fp64 and judges their outputs");

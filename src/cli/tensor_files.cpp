@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <memory>
 
 #include "base/atomic_file.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/tensor_text.hpp"
 #include "formats/crc32.hpp"
 #include "formats/npy.hpp"
@@ -28,13 +30,26 @@ constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
 
 using Sink = std::function<Status(ByteSpan)>;
 
+/// "{path}.tmp{pid}"; where that is longer than a name may be, a short name in the same folder.
+std::string temporary_name(const std::string& path) {
+  constexpr size_t kMaxNameBytes = 255;
+  static std::atomic<uint64_t> next{0};
+  const std::string ending = ".tmp" + std::to_string(::getpid());
+  const size_t name = path.rfind('/') + 1;  // 0 without a folder
+  if (path.size() - name + ending.size() <= kMaxNameBytes) return path + ending;
+  return path.substr(0, name) + "long_name_" + std::to_string(next++) + ending;
+}
+
 /// Runs `write` with a sink into a temporary file beside `path` and puts that file in its place.
-Status write_through_temporary(const std::string& path,
+Status write_through_temporary(const std::string& path, unsigned mode,
                                const std::function<Status(const Sink&)>& write) {
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const std::string temporary = temporary_name(path);
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (fd < 0) return fail(errno_error(errno, "create", path));
-  Status status = write([&](ByteSpan bytes) { return write_all(fd, bytes, path); });
+  Status status = write([&](ByteSpan bytes) -> Status {
+    if (interrupted()) return fail(Errc::Io, "interrupted");
+    return write_all(fd, bytes, path);
+  });
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
   if (status && ::rename(temporary.c_str(), path.c_str()) != 0) {
     status = fail(errno_error(errno, "rename into place", path));
@@ -211,6 +226,15 @@ Status store_value(DType dtype, std::vector<std::byte>* out, size_t index, doubl
     case DType::UInt8:
       store_integer<uint8_t>(out, index, value);
       return {};
+    case DType::UInt64:
+      store_integer<uint64_t>(out, index, value);
+      return {};
+    case DType::UInt32:
+      store_integer<uint32_t>(out, index, value);
+      return {};
+    case DType::UInt16:
+      store_integer<uint16_t>(out, index, value);
+      return {};
     default:
       return fail(Errc::Unsupported, "cannot convert to " + std::string(name(dtype)));
   }
@@ -224,6 +248,7 @@ std::optional<TensorFileFormat> tensor_file_format(std::string_view name) {
   if (name == "safetensors") return TensorFileFormat::Safetensors;
   if (name == "txt") return TensorFileFormat::Txt;
   if (name == "csv") return TensorFileFormat::Csv;
+  if (name == "bin") return TensorFileFormat::Bin;
   return std::nullopt;
 }
 
@@ -239,23 +264,45 @@ std::string_view suffix_of(TensorFileFormat format) {
       return ".txt";
     case TensorFileFormat::Csv:
       return ".csv";
+    case TensorFileFormat::Bin:
+      return ".bin";
   }
   return "";
 }
 
-Status write_tensor_file(const std::string& path, TensorFileFormat format, const TensorView& view) {
+Result<std::vector<std::byte>> element_bytes(const TensorView& view) {
+  std::vector<std::byte> bytes;
+  ASSAY_TRY_STATUS(write_payload(view, [&](ByteSpan block) -> Status {
+    bytes.insert(bytes.end(), block.begin(), block.end());
+    return {};
+  }));
+  return bytes;
+}
+
+std::string text_header(DType dtype, const Dims& shape) {
+  std::string line = "# dtype=" + std::string(name(dtype)) + " shape=";
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    line += (axis > 0 ? "," : "") + std::to_string(shape[axis]);
+  return line + "\n";
+}
+
+Status write_tensor_file(const std::string& path, TensorFileFormat format, const TensorView& view,
+                         unsigned mode) {
   if (format == TensorFileFormat::Safetensors)
-    return write_safetensors_file(path, {{"tensor", view}});
-  return write_through_temporary(path, [&](const Sink& sink) -> Status {
+    return write_safetensors_file(path, {{"tensor", view}}, mode);
+  return write_through_temporary(path, mode, [&](const Sink& sink) -> Status {
     switch (format) {
       case TensorFileFormat::Npy:
         return write_npy_file(view, sink);
       case TensorFileFormat::Pth:
         return write_pth_file(path, view, sink);
       case TensorFileFormat::Txt:
+        ASSAY_TRY_STATUS(sink(as_bytes(text_header(view.dtype, view.shape))));
         return write_text_file(view, ' ', sink);
       case TensorFileFormat::Csv:
         return write_text_file(view, ',', sink);
+      case TensorFileFormat::Bin:
+        return write_payload(view, sink);
       case TensorFileFormat::Safetensors:
         break;
     }
@@ -264,7 +311,8 @@ Status write_tensor_file(const std::string& path, TensorFileFormat format, const
 }
 
 Status write_safetensors_file(const std::string& path,
-                              const std::vector<std::pair<std::string, TensorView>>& tensors) {
+                              const std::vector<std::pair<std::string, TensorView>>& tensors,
+                              unsigned mode) {
   std::vector<formats::SafetensorsHeaderEntry> entries;
   uint64_t offset = 0;
   for (const auto& [tensor_name, view] : tensors) {
@@ -275,10 +323,24 @@ Status write_safetensors_file(const std::string& path,
     entries.push_back({tensor_name, view.dtype, view.shape, offset, offset + *size});
     offset += *size;
   }
-  return write_through_temporary(path, [&](const Sink& sink) -> Status {
+  return write_through_temporary(path, mode, [&](const Sink& sink) -> Status {
     ASSAY_TRY(const std::string header, formats::safetensors_header(entries, {}));
     ASSAY_TRY_STATUS(sink(as_bytes(header)));
     for (const auto& [tensor_name, view] : tensors) ASSAY_TRY_STATUS(write_payload(view, sink));
+    return {};
+  });
+}
+
+Status write_pieces_file(const std::string& path, const std::vector<ByteSpan>& pieces,
+                         unsigned mode) {
+  return write_through_temporary(path, mode, [&](const Sink& sink) -> Status {
+    for (ByteSpan rest : pieces) {
+      while (!rest.empty()) {
+        const ByteSpan block = rest.first(std::min<uint64_t>(kBlockBytes, rest.size()));
+        ASSAY_TRY_STATUS(sink(block));
+        rest = rest.subspan(block.size());
+      }
+    }
     return {};
   });
 }

@@ -12,26 +12,41 @@
 
 namespace assay::cli {
 
-enum class TensorFileFormat : uint8_t { Npy, Pth, Safetensors, Txt, Csv };
-/// "npy", "pth" or "pt", "safetensors", "txt", "csv"
+enum class TensorFileFormat : uint8_t { Npy, Pth, Safetensors, Txt, Csv, Bin };
+/// "npy", "pth" or "pt", "safetensors", "txt", "csv", "bin"
 [[nodiscard]] std::optional<TensorFileFormat> tensor_file_format(std::string_view name);
 [[nodiscard]] std::string_view suffix_of(TensorFileFormat format);  // ".npy"
 
 /// Writes one tensor. Npy, Pth and Safetensors keep the element type and its bits (lazy conj and neg bits are
-/// applied); Txt and Csv have one line for each row of the last dimension, values as the shortest digits that read
-/// back to the same value. The file appears under its name when it is complete. Memory: one block of a few MB.
+/// applied); Bin is these bits alone. Txt and Csv have one line for each row of the last dimension, values as the
+/// shortest digits that read back to the same value; Txt has a line with type and shape in front
+/// (cli/convert/text_tensor.hpp reads it). The file appears under its name when it is complete; Ctrl-C under an
+/// InterruptGuard leaves none. Memory: one block of a few MB.
 ///
+/// mode      permission bits, subject to the umask
 /// errors    Unsupported: the format has no name for the dtype | NoSpace | Permission | NotFound | Io
 [[nodiscard]] Status write_tensor_file(const std::string& path, TensorFileFormat format,
-                                       const TensorView& view);
+                                       const TensorView& view, unsigned mode = 0666);
 
 /// Several tensors into one .safetensors file, in the given order.
 [[nodiscard]] Status write_safetensors_file(
-    const std::string& path, const std::vector<std::pair<std::string, TensorView>>& tensors);
+    const std::string& path, const std::vector<std::pair<std::string, TensorView>>& tensors,
+    unsigned mode = 0666);
+
+/// Pieces one after the other into one file, in the same way.
+[[nodiscard]] Status write_pieces_file(const std::string& path, const std::vector<ByteSpan>& pieces,
+                                       unsigned mode = 0666);
+
+/// The elements in C order, lazy bits applied. Memory: all of them.
+/// errors    Unsupported: packed values with gaps, lazily negated integers
+[[nodiscard]] Result<std::vector<std::byte>> element_bytes(const TensorView& view);
+
+/// The line in front of a Txt file: "# dtype=float32 shape=2,3"; the shape of a scalar is empty.
+[[nodiscard]] std::string text_header(DType dtype, const Dims& shape);
 
 /// The values as another type, rounded to nearest even; the bytes belong to the result. Complex, packed and Bits
 /// elements cannot be converted.
-/// errors    Unsupported
+/// errors    Unsupported | TooLarge
 [[nodiscard]] Result<Tensor> convert_dtype(const TensorView& view, DType dtype);
 
 }  // namespace assay::cli

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+// Behaviour: Ascend/msprobe: python/msprobe/msaccucmp/{msaccucmp.py,dump_data_conversion.py}
+#include "cli/convert/vendor_convert.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+
+#include "base/atomic_file.hpp"
+#include "base/numbers.hpp"
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+#include "cli/argparse.hpp"
+#include "cli/command.hpp"
+#include "cli/convert/dump_converter.hpp"
+#include "cli/convert/dump_file_name.hpp"
+#include "cli/convert/dump_writer.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/output.hpp"
+#include "cli/tensor_files.hpp"
+#include "run/folder.hpp"
+#include "run/run.hpp"
+
+namespace assay::cli {
+namespace {
+
+constexpr unsigned kFileMode = 0600;
+constexpr unsigned kFolderMode = 0750;
+constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
+constexpr int kMaxFolderDepth = 64;
+constexpr std::string_view kFailedList = "convert_failed_file_list.txt";
+
+int status(ConvertCode code) { return static_cast<int>(code); }
+
+void warn(const std::string& sentence) {
+  std::fprintf(stderr, "warning: %s\n", printable(sentence).c_str());
+}
+
+int refuse(ConvertCode code, const std::string& sentence, std::string_view hint = {}) {
+  report_error(printable(sentence), hint);
+  return status(code);
+}
+
+// ---- the files -------------------------------------------------------------------------------------------------------
+
+/// A file to convert, and the folder below OUT that its results go to.
+struct Source {
+  std::string path;
+  std::string folder;  // "" or "sub/folder"
+};
+
+/// The files of a folder that can be dumps, and those of the folders in it.
+void collect(const std::string& folder, const std::string& boundary, const std::string& inside,
+             int depth, std::vector<Source>* out) {
+  const Result<std::vector<run::FolderEntry>> entries = run::list_folder(folder, boundary);
+  if (!entries) return warn(entries.error().describe());
+  for (const run::FolderEntry& entry : *entries) {
+    switch (entry.kind) {
+      case run::FolderEntry::Kind::File:
+        if (may_be_dump(entry.name)) out->push_back({entry.path, inside});
+        break;
+      case run::FolderEntry::Kind::Folder:
+        if (entry.is_link) {
+          warn(entry.path + ": linked folders are not followed");
+        } else if (depth == kMaxFolderDepth) {
+          warn(entry.path + ": folders are nested deeper than 64");
+        } else {
+          collect(entry.path, boundary, inside + (inside.empty() ? "" : "/") + entry.name,
+                  depth + 1, out);
+        }
+        break;
+      case run::FolderEntry::Kind::Unusable:
+        warn(entry.path + ": " + entry.problem);
+        break;
+    }
+  }
+}
+
+/// Converts files in parallel, each with `convert_one`, and notes those that failed.
+class Batch {
+ public:
+  Batch(std::vector<Source> sources, std::string out, bool lists_failures)
+      : sources_(std::move(sources)), out_(std::move(out)), lists_failures_(lists_failures) {}
+
+  template <typename ConvertOne>
+  int run(ConvertOne convert_one) {
+    const InterruptGuard guard;
+    const std::string failed_list = run::join_path(out_, kFailedList);
+    if (lists_failures_) ::unlink(failed_list.c_str());  // of an earlier conversion
+    std::vector<DumpOutcome> outcomes(sources_.size());
+    parallel_for(sources_.size(), resolve_job_count(0), [&](size_t i) {
+      if (interrupted()) return;
+      outcomes[i] = one(sources_[i], convert_one);
+    });
+    if (interrupted()) {
+      report_error("interrupted; files under their names are complete");
+      return kInterrupted;
+    }
+    return report(outcomes, failed_list);
+  }
+
+ private:
+  template <typename ConvertOne>
+  DumpOutcome one(const Source& source, ConvertOne& convert_one) {
+    const std::string folder = source.folder.empty() ? out_ : run::join_path(out_, source.folder);
+    if (const Status made = make_directories(folder, kFolderMode); !made) {
+      DumpOutcome outcome;
+      outcome.problems.push_back({"", made.error(), ConvertCode::InvalidPath});
+      return outcome;
+    }
+    DumpOutcome outcome = convert_one(source.path, folder);
+    const std::lock_guard lock(printing_);
+    for (const std::string& warning : outcome.warnings) warn(source.path + ": " + warning);
+    for (const DumpProblem& problem : outcome.problems) warn(problem.error.describe());
+    return outcome;
+  }
+
+  int report(const std::vector<DumpOutcome>& outcomes, const std::string& failed_list) {
+    size_t written = 0;
+    size_t failed = 0;
+    ConvertCode code = ConvertCode::None;
+    std::string lines;
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      written += outcomes[i].files.size();
+      if (outcomes[i].problems.empty()) continue;
+      ++failed;
+      code = outcomes[i].code();
+      lines += sources_[i].path;
+      for (const DumpProblem& problem : outcomes[i].problems) {
+        if (!problem.operand.empty()) lines += "," + problem.operand;
+      }
+      lines += '\n';
+    }
+    std::fprintf(stderr, "%zu files written to %s\n", written, printable(out_).c_str());
+    if (failed == 0) return status(code);
+    std::string hint;
+    if (lists_failures_) {
+      if (const Status listed = write_file_atomically(failed_list, as_bytes(lines), kFileMode);
+          !listed)
+        warn(listed.error().describe());
+      hint = "they are listed in " + failed_list;
+    }
+    report_error(std::to_string(failed) + " of " + std::to_string(outcomes.size()) +
+                     " files could not be converted completely",
+                 hint);
+    return status(code);
+  }
+
+  const std::vector<Source> sources_;
+  const std::string out_;
+  const bool lists_failures_;
+  std::mutex printing_;
+};
+
+/// The files that -d names: one, several with commas between, or a folder.
+Result<std::vector<Source>> sources_of(const std::string& argument, bool* is_single) {
+  std::vector<Source> sources;
+  *is_single = false;
+  std::vector<std::string> paths;
+  if (run::is_file(argument) || run::is_folder(argument)) {
+    paths.push_back(argument);
+  } else {
+    for (const std::string_view path : split(argument, ',')) {
+      if (!path.empty()) paths.emplace_back(path);
+    }
+  }
+  for (const std::string& path : paths) {
+    if (run::is_folder(path)) {
+      collect(path, run::real_path(path), "", 0, &sources);
+    } else if (run::is_file(path)) {
+      sources.push_back({path, ""});
+      *is_single = paths.size() == 1;
+    } else {
+      return fail(Error{Errc::NotFound, path, std::nullopt, "there is no such file or folder"});
+    }
+  }
+  return sources;
+}
+
+// ---- convert -d ------------------------------------------------------------------------------------------------------
+
+Grammar convert_grammar(const std::string& program) {
+  Grammar grammar;
+  grammar.program = program;
+  grammar.description =
+      "Converts dump files of CANN's graph engine, with the options of the original's converter.";
+  grammar.arguments = {
+      help_argument(),
+      {"--dump-file", "-d", Takes::One, "DUMP",
+       "a dump file, several with commas between, or a folder", true},
+      {"--output", "-out", Takes::One, "FOLDER", "where the results go (the current folder)"},
+      {"--type",
+       "-t",
+       Takes::One,
+       "",
+       "kind of the results (npy)",
+       false,
+       {"npy", "bin", "msnpy", "pt"}},
+      {"--version",
+       "-v",
+       Takes::One,
+       "",
+       "ignored: the file's bytes tell its version",
+       false,
+       {"0", "1", "2"}},
+      {"--format", "-f", Takes::One, "FORMAT", "memory format of the results: NCHW, NHWC, ND ..."},
+      {"--shape", "-s", Takes::One, "SHAPE",
+       "shape in that format: 1,3,224,224; one file, with -f"},
+      {"--output-tensor", "-o", Takes::One, "INDEX", "only this output; one file, with -f"},
+      {"--input-tensor", "-i", Takes::One, "INDEX", "only this input; one file, with -f"},
+      {"--custom-script-path", "-c", Takes::One, "FOLDER",
+       "folder with format_convert/convert_{FROM}_to_{TO}.py; with -f"},
+  };
+  grammar.example = "-d dump/20250102030405/0/graph_1/1/0 -out npy -t npy";
+  return grammar;
+}
+
+Result<Dims> parse_shape(const std::string& text) {
+  Dims shape;
+  for (const std::string_view part : split(text, ',')) {
+    const auto size = parse_number<int64_t>(part);
+    if (!size || *size <= 0)
+      return fail(Errc::Usage, "-s: '" + text + "' is no shape such as 1,3,224,224");
+    shape.push_back(*size);
+  }
+  return shape;
+}
+
+/// What the options say about layout, for one file or several.
+Result<DumpConversion> conversion_of(const ParsedArguments& arguments, bool is_single) {
+  DumpConversion conversion;
+  const std::string type = arguments.text("--type", "npy");
+  if (type == "bin") conversion.target = DumpTarget::Bin;
+  if (type == "msnpy") conversion.target = DumpTarget::Msnpy;
+  if (type == "pt") conversion.target = DumpTarget::Pt;
+  if (!arguments.given("--format")) {
+    for (const auto& [name, option] :
+         {std::pair("--output-tensor", "-o"), std::pair("--input-tensor", "-i"),
+          std::pair("--shape", "-s"), std::pair("--custom-script-path", "-c")}) {
+      if (arguments.given(name))
+        return fail(Errc::Usage, std::string(option) + " takes effect only together with -f");
+    }
+    return conversion;
+  }
+  Layout layout;
+  const std::string format = arguments.text("--format");
+  const auto number = cann_format_from_name(format);
+  if (!number) return fail(Errc::Usage, "-f: '" + format + "' is no memory format");
+  layout.format = *number;
+  if (arguments.given("--custom-script-path")) {
+    conversion.script_folder = run::real_path(arguments.text("--custom-script-path"));
+    if (!run::is_folder(conversion.script_folder))
+      return fail(Error{Errc::NotFound, arguments.text("--custom-script-path"), std::nullopt,
+                        "is no folder"});
+    if (!run::is_folder(conversion.script_folder + "/format_convert"))
+      warn(conversion.script_folder + ": there is no folder format_convert in it");
+  }
+  if (is_single) {
+    if (arguments.given("--shape")) {
+      ASSAY_TRY(layout.shape, parse_shape(arguments.text("--shape")));
+    }
+    for (const bool is_input : {true, false}) {
+      const char* const name = is_input ? "--input-tensor" : "--output-tensor";
+      if (!arguments.given(name)) continue;
+      const auto index = parse_number<size_t>(arguments.text(name));
+      if (!index)
+        return fail(Errc::Usage, std::string(is_input ? "-i" : "-o") + " takes a number from 0 on");
+      conversion.operand = DumpConversion::Operand{is_input, *index};
+    }
+  } else if (arguments.given("--shape") || arguments.given("--output-tensor") ||
+             arguments.given("--input-tensor")) {
+    warn("-s, -o and -i are meant for one file and are ignored");
+  }
+  conversion.layout = std::move(layout);
+  return conversion;
+}
+
+int convert_dumps(const std::string& program, const std::vector<std::string>& words) {
+  const Grammar grammar = convert_grammar(program);
+  const Result<ParsedArguments> arguments = parse_arguments(grammar, words);
+  if (!arguments) return argparse_error(grammar, arguments.error().message);
+  if (arguments->given("--help")) {
+    std::fputs(help_text(grammar).c_str(), stdout);
+    return kSame;
+  }
+  if (arguments->given("--output-tensor") && arguments->given("--input-tensor"))
+    return argparse_error(
+        grammar, "argument --input-tensor/-i: not allowed with argument --output-tensor/-o");
+
+  bool is_single = false;
+  const std::string dump = arguments->text("--dump-file");
+  Result<std::vector<Source>> sources = sources_of(dump, &is_single);
+  if (!sources) return refuse(ConvertCode::InvalidPath, sources.error().describe());
+  const Result<DumpConversion> conversion = conversion_of(*arguments, is_single);
+  if (!conversion) {
+    const bool is_path = conversion.error().code == Errc::NotFound;
+    return refuse(is_path ? ConvertCode::InvalidPath : ConvertCode::InvalidParameter,
+                  conversion.error().describe());
+  }
+  if (sources->empty()) {
+    const bool is_empty =
+        run::is_folder(dump) &&
+        run::list_folder(dump, "").value_or(std::vector<run::FolderEntry>()).empty();
+    return refuse(is_empty ? ConvertCode::InvalidParameter : ConvertCode::NoDumpFile,
+                  dump + ": holds no dump files");
+  }
+  const std::string out = arguments->text("--output", ".");
+  if (const Status made = make_directories(out.empty() ? "." : out, kFolderMode); !made)
+    return refuse(ConvertCode::InvalidPath, made.error().describe());
+
+  LongNames names(kFileMode);
+  ByteBudget budget(kMemoryBytes);
+  const DumpConverter converter(*conversion, &names, &budget);
+  return Batch(*std::move(sources), out.empty() ? "." : out, !is_single)
+      .run([&](const std::string& path, const std::string& folder) {
+        return converter.convert(path, folder);
+      });
+}
+
+// ---- convert -target -------------------------------------------------------------------------------------------------
+
+Grammar older_grammar(const std::string& program) {
+  Grammar grammar;
+  grammar.program = program;
+  grammar.description =
+      "Converts between dump files and numpy files, with the options of the original's first "
+      "converter.";
+  grammar.arguments = {
+      help_argument(),
+      {"-target", "", Takes::One, "", "what is made", true, {"numpy", "dump"}},
+      {"-type",
+       "",
+       Takes::One,
+       "",
+       "how the files are named",
+       true,
+       {"caffe", "tf", "quant", "offline"}},
+      {"-i", "", Takes::One, "IN", "a file or a folder", true},
+      {"-o", "", Takes::One, "FOLDER", "where the results go", true},
+  };
+  grammar.example = "-target dump -type offline -i Add.Add_1.3.1760000000123456.0.npy -o dumps";
+  return grammar;
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// How a file is named after conversion: {name}.{output}.{time}.npy and {name}.{output}.{time}.pb for caffe and tf (.quant
+/// for quant), {type}.{name}.{task}.{time}.{output}.npy and {type}.{name}.{task}.{time} for offline.
+Result<std::string> older_stem(const std::string& file, bool to_numpy, const std::string& type) {
+  std::vector<std::string_view> parts = split(file, '.');
+  const auto joined = [&](size_t count) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i) text += (i > 0 ? "." : "") + std::string(parts[i]);
+    return text;
+  };
+  const size_t count = parts.size();
+  if (type == "offline") {
+    if (to_numpy) {
+      if (const auto name = parse_dump_file_name(file)) return name->op_name;
+      return fail(Errc::Usage, "is not named {type}.{name}.{task}.{time}");
+    }
+    const bool fits = count == 6 && parts[5] == "npy" && is_number(parts[2]) &&
+                      is_number(parts[3]) && is_number(parts[4]);
+    if (fits) return joined(4);
+    return fail(Errc::Usage, "is not named {type}.{name}.{task}.{time}.{output}.npy");
+  }
+  const std::string_view ending = to_numpy ? (type == "quant" ? "quant" : "pb") : "npy";
+  const bool fits = count >= 4 && parts[count - 1] == ending && is_number(parts[count - 2]) &&
+                    is_number(parts[count - 3]);
+  if (!fits) return fail(Errc::Usage, "is not named {name}.{output}.{time}." + std::string(ending));
+  return to_numpy ? joined(count - 2) : joined(count - 1) + (type == "quant" ? ".quant" : ".pb");
+}
+
+DumpOutcome numpy_to_dump(const std::string& path, const std::string& folder,
+                          const std::string& name) {
+  DumpOutcome outcome;
+  run::TensorRecord record;
+  record.bytes.emplace().file = path;
+  const Result<Tensor> tensor = run::load_tensor(record);
+  if (!tensor) {
+    outcome.problems.push_back({"", tensor.error(), ConvertCode::InvalidDumpData});
+    return outcome;
+  }
+  DumpContent content;
+  content.op_name = name;
+  content.outputs.push_back(tensor->view);
+  const std::string target = run::join_path(folder, name);
+  if (const Status written = write_dump_file(target, content, kFileMode); !written) {
+    outcome.problems.push_back({"", written.error(), ConvertCode::WriteFile});
+  } else {
+    outcome.files.push_back(target);
+  }
+  return outcome;
+}
+
+/// Dumps to arrays: the names have the operator's name in place of the file's.
+DumpOutcome dump_to_numpy(const DumpConverter& converter, const std::string& path,
+                          const std::string& folder, const std::string& stem, bool offline) {
+  DumpOutcome outcome = converter.convert(path, folder);
+  const std::string file = run::base_name(path);
+  for (std::string& written : outcome.files) {
+    const std::string old = run::base_name(written);
+    if (!old.starts_with(file)) continue;  // a long name
+    const std::string rest = offline ? old.substr(file.size()) : old.substr(old.rfind('.'));
+    const std::string renamed = run::join_path(folder, stem + rest);
+    if (::rename(written.c_str(), renamed.c_str()) != 0) {
+      outcome.problems.push_back(
+          {"", errno_error(errno, "rename", written), ConvertCode::WriteFile});
+    } else {
+      written = renamed;
+    }
+  }
+  return outcome;
+}
+
+int convert_older(const std::string& program, const std::vector<std::string>& words) {
+  const Grammar grammar = older_grammar(program);
+  const Result<ParsedArguments> arguments = parse_arguments(grammar, words);
+  if (!arguments) return argparse_error(grammar, arguments.error().message);
+  if (arguments->given("--help")) {
+    std::fputs(help_text(grammar).c_str(), stdout);
+    return kSame;
+  }
+  const std::string in = arguments->text("-i");
+  const std::string out = arguments->text("-o");
+  const std::string type = arguments->text("-type");
+  const bool to_numpy = arguments->text("-target") == "numpy";
+  std::vector<Source> sources;
+  const bool is_single = run::is_file(in);
+  if (is_single) {
+    sources.push_back({in, ""});
+  } else {
+    const auto entries = run::list_folder(in, run::real_path(in));
+    if (!entries) return refuse(ConvertCode::InvalidPath, entries.error().describe());
+    for (const run::FolderEntry& entry : *entries) {
+      if (entry.kind == run::FolderEntry::Kind::File && entry.name != "mapping.csv" &&
+          entry.name != kFailedList)
+        sources.push_back({entry.path, ""});
+    }
+  }
+  if (sources.empty()) return refuse(ConvertCode::NoDumpFile, in + ": holds no files");
+  if (const Status made = make_directories(out, kFolderMode); !made)
+    return refuse(ConvertCode::InvalidPath, made.error().describe());
+
+  LongNames names(kFileMode);
+  ByteBudget budget(kMemoryBytes);
+  const DumpConverter converter({}, &names, &budget);
+  return Batch(std::move(sources), out, !is_single)
+      .run([&](const std::string& path, const std::string& folder) {
+        const Result<std::string> stem =
+            in_file(path, older_stem(run::base_name(path), to_numpy, type));
+        if (!stem) {
+          DumpOutcome outcome;
+          outcome.problems.push_back({"", stem.error(), ConvertCode::DumpFile});
+          return outcome;
+        }
+        return to_numpy ? dump_to_numpy(converter, path, folder, *stem, type == "offline")
+                        : numpy_to_dump(path, folder, *stem);
+      });
+}
+
+bool is_option(const std::string& word, std::string_view option) {
+  return word == option || (word.starts_with(option) && word[option.size()] == '=');
+}
+
+}  // namespace
+
+bool is_vendor_convert(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return is_option(word, "-d") || is_option(word, "--dump_file") ||
+           is_option(word, "--dump-file") || is_option(word, "-target");
+  });
+}
+
+int vendor_convert_main(const std::string& program, const std::vector<std::string>& words) {
+  const bool older = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return is_option(word, "-target");
+  });
+  return older ? convert_older(program, words) : convert_dumps(program, words);
+}
+
+}  // namespace assay::cli
