@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.torch.graph import CompilerConfig
-from assay.torch.graph._dump_json import DumpOptionsFile, _request, check_dump_json, read_dump_json
+from assay.torch.graph._dump_json import _request, read_dump_json
+from assay.torch.graph._dump_json_checks import check_dump_json
+from assay.torch.graph._dump_options_file import DumpOptionsFile
 from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._request import ConfigurationError, ModelEntry, StepSet, resolve
 

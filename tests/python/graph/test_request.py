@@ -260,7 +260,7 @@ def test_an_end_before_the_begin_selects_nothing():
 
 
 def test_the_transition_table():
-    from assay.torch.graph._request import _next_state
+    from assay.torch.graph._plan import _next_state
 
     table = {
         "Init": ("Active", "Error", "Init"),

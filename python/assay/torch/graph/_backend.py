@@ -22,7 +22,7 @@ from torch import fx
 
 from assay.torch.graph import _graph_text, _options_dict
 from assay.torch.graph._build import build_graph, no_modes
-from assay.torch.graph._dump_json import DumpOptionsFile
+from assay.torch.graph._dump_options_file import DumpOptionsFile
 from assay.torch.graph._files import GraphEntry, GraphFolder, RunFolder, next_graph_number, step
 from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
 from assay.torch.graph._log import logger, tell

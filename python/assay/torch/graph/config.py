@@ -34,7 +34,7 @@ from assay.torch.graph._options import (
     Text,
     TextPattern,
 )
-from assay.torch.graph._request import LAYER_PATTERN, STEP_PATTERN, StepSet, check_layer_text
+from assay.torch.graph._steps import LAYER_PATTERN, STEP_PATTERN, StepSet, check_layer_text
 
 __all__ = ["CompilerConfig", "rank_and_world", "rank_folder", "without_effect"]
 
