@@ -409,6 +409,147 @@ def test_threads_run_one_graph_at_the_same_time(tmp_path: Path) -> None:
         assert torch.equal(dumps["Mul"].outputs[0].tensor, add_mul(x, x)), "operands of one run lie in one folder"
 
 
+# ---- what is not seen is named ---------------------------------------------------------------------------------------
+
+
+def test_the_body_of_a_higher_order_operator_is_named_as_unseen(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (x,)) + 1
+
+    backend = get_backend(dumping(tmp_path))
+    result = torch.compile(function, backend=backend)(torch.ones(2))
+    backend.close()
+    assert torch.equal(result, torch.ones(2).sin() + 1)
+    run = run_folder(tmp_path)
+    (graph,) = index_of(run)["graphs"]
+    assert [(miss["node"], miss["count"]) for miss in graph["missed"]] == [("Cond", 1)]
+    assert "higher-order" in graph["missed"][0]["reason"]
+    assert torch.equal(step_dumps(run, graph["graph"], 0)["Cond"].outputs[0].tensor, torch.ones(2).sin())
+
+
+def test_a_function_that_dynamo_does_not_compile_is_named_too(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x
+
+    backend = get_backend(dumping(tmp_path))
+    torch.compile(function, backend=backend)(torch.ones(2))
+    backend.close()
+    index = index_of(run_folder(tmp_path))
+    assert index["graphs"] == [] and [item["count"] for item in index["breaks"]] == [1]
+
+
+def test_tensors_without_plain_bytes_are_refused_with_a_reason() -> None:
+    class Marked(torch.Tensor):
+        pass
+
+    x = torch.ones(2).as_subclass(Marked)
+    assert "tensor subclass" in files.refusal(x)
+    assert files.refusal(torch.nn.Parameter(torch.ones(2))) == ""
+    assert "no data" in files.refusal(torch.ones(2, device="meta"))
+    assert "sparse_coo is not dense" in files.refusal(torch.ones(2).to_sparse())
+
+
+def test_breaks_are_counted_also_where_they_leave_no_graph(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()  # nothing before it: no graph of its own
+        return x.sin()
+
+    backend = get_backend(dumping(tmp_path))
+    torch.compile(function, backend=backend)(torch.ones(2))
+    backend.close()
+    index = index_of(run_folder(tmp_path))
+    assert len(index["graphs"]) == 1 and [item["count"] for item in index["breaks"]] == [1]
+    assert "graph_break" in index["breaks"][0]["reason"]
+
+
+def test_names_that_match_nothing_are_warned_about(tmp_path: Path) -> None:
+    backend = get_backend(dumping(tmp_path, dump_layer="Mull"))
+    with pytest.warns(UserWarning, match=r"'Mull' matches no operator of graph_\d+; nearest: Mul"):
+        torch.compile(add_mul, backend=backend)(torch.ones(2), torch.ones(2))
+    backend.close()
+    assert "nearest: Mul" in index_of(run_folder(tmp_path))["graphs"][0]["warnings"][0]
+
+
+def test_a_file_in_the_place_of_the_folder_stops_the_capture_and_not_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend = get_backend(dumping(tmp_path))
+    (tmp_path / "worldsize1_global_rank0").write_text("in the way")
+    assert torch.compile(add_mul, backend=backend)(torch.ones(2), torch.ones(2)).tolist() == [2.0, 2.0]
+    assert "is not captured" in capsys.readouterr().err
+
+
+def test_tensors_of_a_device_are_copied_aside_and_written_after_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of device tensors, on the CPU: it uses operations of every device only."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        y = x * 2
+        x.add_(1)  # what was copied aside stays what it was
+        return y
+
+    monkeypatch.setattr(files, "_on_host", lambda tensor: False)
+    backend = get_backend(dumping(tmp_path, execution_decomposition_level=0))
+    x = torch.tensor([1.0])
+    assert torch.compile(function, backend=backend)(x).tolist() == [4.0] and x.tolist() == [3.0]
+    backend.close()
+    run = run_folder(tmp_path)
+    dumps = step_dumps(run, first_graph(run), 0)
+    assert [o.tensor.item() for o in dumps["Add"].inputs + dumps["Add"].outputs] == [1.0, 1.0, 2.0]
+    assert [o.tensor.tolist() for o in dumps["Mul"].outputs] == [[4.0]]
+    assert [o.tensor.item() for o in dumps["Add_1"].inputs + dumps["Add_1"].outputs] == [2.0, 1.0, 3.0]
+
+
+# ---- texts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["txt", "pbtxt", "py"])
+def test_texts_alone_change_nothing_else(tmp_path: Path, suffix: str) -> None:
+    config = CompilerConfig()
+    config.debug.graph_dump.type = suffix
+    config.debug.graph_dump.path = str(tmp_path)
+    backend = get_backend(config)
+    assert torch.compile(add_mul, backend=backend)(torch.ones(2), torch.ones(2)).tolist() == [2.0, 2.0]
+    names = sorted(re.sub(r"\d+", "N", path.name) for path in tmp_path.iterdir())
+    stem = f"graph_N_rank_N_pid_N_ts_N.{suffix}"
+    assert names == [f"dynamo_optimized_{stem}", f"dynamo_original_{stem}"]
+    text = the_only(tmp_path, "dynamo_original*").read_text()
+    if suffix == "py":
+        assert "## FX Code: mul = torch.ops.aten.mul.Tensor(add, arg1_1)" in text
+        assert 'Mul_0 = ge.Mul(Add_0, arg1_1_0, node_name="Mul")' in text
+        assert re.search(r'^# File ".*test_backend.py", line \d+, in add_mul return \(x \+ y\) \* y$', text, re.M)
+    else:
+        assert 'name: "Mul"' in text
+
+
+def test_the_engine_graph_dump_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUMP_GE_GRAPH", "2")
+    monkeypatch.setenv("DUMP_GRAPH_FORMAT", "ge_proto")
+    monkeypatch.setenv("DUMP_GRAPH_PATH", str(tmp_path))
+    torch.compile(add_mul, backend=get_backend())(torch.ones(2), torch.ones(2))
+    names = [re.sub(r"\d{8}", "N", path.name) for path in tmp_path.glob("pid_*_deviceid_0/*")]
+    assert sorted(names) == ["ge_proto_N_Build.txt", "ge_proto_N_PreRunBegin.txt"]
+    assert 'name: "Mul"' in the_only(tmp_path, "*/*_Build.txt").read_text()
+
+
+def test_a_pass_of_the_user_changes_what_is_run_and_what_is_dumped(tmp_path: Path) -> None:
+    def doubled(graph: torch.fx.Graph) -> None:
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.add.Tensor:
+                node.target = torch.ops.aten.sub.Tensor
+
+    config = dumping(tmp_path)
+    config.post_grad_custom_pre_pass = doubled
+    backend = get_backend(config)
+    assert torch.compile(add_mul, backend=backend)(torch.ones(2), torch.ones(2)).tolist() == [0.0, 0.0]
+    backend.close()
+    run = run_folder(tmp_path)
+    assert "Sub" in step_dumps(run, first_graph(run), 0)
+
+
 # ---- options by name -------------------------------------------------------------------------------------------------
 
 

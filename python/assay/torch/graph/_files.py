@@ -169,6 +169,7 @@ class RunFolder:
         self.time = ""
         self.rank, self.world_size = 0, 1
         self.device = "cpu"
+        _close_at_exit(self)
 
     @property
     def writer(self) -> Any:
@@ -212,7 +213,6 @@ class RunFolder:
                 folder = os.path.join(folder, self.time)
             self._root = folder
             self._writer = _capture.GraphDump(queue_bytes=self._queue_bytes, drop=self._drop)
-            _close_at_exit(self)
 
     def _make_time_folder(self, folder: str) -> str:
         if self.world_size > 1:
@@ -233,6 +233,13 @@ class RunFolder:
         with self._lock:
             self._entries.append(entry)
         self.write_index()
+
+    def _new_breaks(self) -> list[dict[str, Any]]:
+        return [
+            {"reason": reason, "count": count - self._breaks_before.get(reason, 0)}
+            for reason, count in _graph_breaks().items()
+            if count > self._breaks_before.get(reason, 0)
+        ]
 
     def step_ended(self) -> None:
         """Rewrites ``graphs.json`` when it is out of date."""
@@ -255,11 +262,7 @@ class RunFolder:
                 **self._properties,
                 "complete": complete,
                 "writer": self._writer.stats() if self._writer is not None else {},
-                "breaks": [
-                    {"reason": reason, "count": count - self._breaks_before.get(reason, 0)}
-                    for reason, count in _graph_breaks().items()
-                    if count > self._breaks_before.get(reason, 0)
-                ],
+                "breaks": self._new_breaks(),
                 "graphs": [entry.as_json() for entry in self._entries],
             }
             path = os.path.join(self._root, "graphs.json")
@@ -278,12 +281,24 @@ class RunFolder:
             self.write_index()
 
     def close(self) -> None:
-        """Writes everything that is left and marks the run as complete. A second call does nothing."""
-        with self._lock:
-            if self._closed or self._writer is None or os.getpid() != self._pid:
-                self._closed = True
-                return
+        """Writes everything that is left and marks the run as complete. A second call does nothing.
+
+        A run without a graph leaves nothing, unless Dynamo broke every graph: then ``graphs.json`` says so.
+        """
+        if os.getpid() != self._pid:
             self._closed = True
+            return
+        with self._lock:
+            if self._closed:
+                return
+            if self._writer is None and self._new_breaks():
+                try:
+                    self._open()
+                except OSError as error:
+                    logger.error("%s: %s", self._path, error)
+            self._closed = True
+            if self._writer is None:
+                return
         self._writer.close()
         self.write_index(complete=True)
         stats = self._writer.stats()
