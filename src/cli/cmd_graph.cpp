@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `assay graph FILE`: a topology as ONNX or Model Explorer JSON, and what differs between two topologies.
+// `assay graph FILE`: a topology or a graph's text as ONNX or Model Explorer JSON, and what differs between two of them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include "cli/output.hpp"
 #include "cli/topology_files.hpp"
 #include "run/folder.hpp"
+#include "topology/ge_graph.hpp"
 #include "topology/graph_diff.hpp"
 #include "topology/model_explorer.hpp"
 #include "topology/onnx_export.hpp"
@@ -24,11 +25,12 @@ struct GraphOptions {
   std::string in;
   std::string out;
   int level = -1;
-  std::string style = "flat";
+  std::string style;  // empty: by the ending of `out`
   bool share_functions = false;
   bool compat_attributes = false;
   std::string csv = "auto";
-  std::string other;  // --diff
+  std::string groups;  // the text behind fusion
+  std::string other;   // --diff
   bool json = false;
 };
 
@@ -45,13 +47,24 @@ struct Style {
   std::string_view suffix;
 };
 constexpr Style kStyles[] = {{"flat", ".onnx"}, {"hierarchical", ".hier.onnx"}, {"me", ".me.json"}};
+constexpr Style kJson = {"json", ".graph.json"};  // of texts only, so not among "all"
 
 std::vector<Style> wanted_styles(const std::string& name) {
+  if (name == kJson.name) return {kJson};
   std::vector<Style> wanted;
   for (const Style& style : kStyles) {
     if (name == "all" || name == style.name) wanted.push_back(style);
   }
   return wanted;
+}
+
+/// The style whose files end as `out` does; "x.json" is Model Explorer's form of a topology, which is JSON already.
+std::string style_of(const std::string& out, bool is_text) {
+  for (const std::string_view name : {"hierarchical", "me"}) {
+    if (out.ends_with(wanted_styles(std::string(name)).front().suffix)) return std::string(name);
+  }
+  if (out.ends_with(".json")) return is_text ? "json" : "me";
+  return "flat";
 }
 
 struct Written {
@@ -84,7 +97,7 @@ class Converter {
   }
 
  private:
-  /// One file, or every JSON file of a folder and the folders below it.
+  /// One file, or every topology and text of a graph in a folder and the folders below it.
   Status find_files() {
     if (!run::is_folder(options_.in)) {
       files_.push_back(options_.in);
@@ -106,7 +119,9 @@ class Converter {
     }
     std::sort(files_.begin(), files_.end());
     if (files_.empty()) {
-      hint_ = "a dump keeps them in layer/<pid>, model/<pid>, or as model_tree.json";
+      hint_ =
+          "a dump keeps them in layer/<pid>, model/<pid>, as model_tree.json, or as "
+          "dynamo_original_graph_*.txt";
       return fail(Error{Errc::NotFound, options_.in, std::nullopt, "holds no topology file"});
     }
     return {};
@@ -114,14 +129,17 @@ class Converter {
 
   static bool is_topology_name(const std::string& name) {
     // What we and the capture write ourselves beside topologies.
-    if (name.ends_with(".me.json") || name == "manifest.json" || name == "op_param.json" ||
-        name.starts_with("probe_summary"))
+    if (name.ends_with(".me.json") || name.ends_with(kJson.suffix) || name == "manifest.json" ||
+        name == "graphs.json" || name == "op_param.json" || name.starts_with("probe_summary"))
       return false;
-    return name.ends_with(".json");
+    return name.ends_with(".json") || is_graph_text_name(name);
   }
 
   Status choose_target() {
-    styles_ = wanted_styles(options_.style);
+    const std::string style = options_.style.empty()
+                                  ? style_of(options_.out, !files_.front().ends_with(".json"))
+                                  : options_.style;
+    styles_ = wanted_styles(style);
     if (options_.out.empty()) return {};
     const bool is_one = files_.size() == 1 && styles_.size() == 1 && !run::is_folder(options_.in);
     to_folder_ = !is_one || options_.out.ends_with('/') || run::is_folder(options_.out);
@@ -145,7 +163,7 @@ class Converter {
   }
 
   Status add_shapes(const std::string& file, topology::Graph* graph) {
-    if (options_.csv == "none") return {};
+    if (options_.csv == "none" || graph->kind == topology::GraphKind::Engine) return {};
     if (options_.csv == "auto") {
       cache_.apply_beside(file, graph);
       return {};
@@ -168,10 +186,14 @@ class Converter {
   Status convert(const std::string& file) {
     ASSAY_TRY(topology::Graph graph, read_graph_file(file));
     ASSAY_TRY_STATUS(add_shapes(file, &graph));
+    if (!options_.groups.empty()) {
+      ASSAY_TRY(const topology::Graph fused, read_graph_file(options_.groups));
+      graph = topology::group_by_fusion(graph, fused);
+    }
     for (const Style& style : styles_) {
       Written written{
           .source = file, .path = target(file, style), .style = std::string(style.name)};
-      const std::string content = content_of(graph, style, document_of(file));
+      ASSAY_TRY(const std::string content, content_of(file, graph, style));
       const size_t slash = written.path.rfind('/');
       if (slash != std::string::npos && slash > 0)
         ASSAY_TRY_STATUS(make_directories(written.path.substr(0, slash)));
@@ -183,15 +205,17 @@ class Converter {
     return {};
   }
 
-  [[nodiscard]] std::string content_of(const topology::Graph& graph, const Style& style,
-                                       const std::string& document) const {
+  [[nodiscard]] Result<std::string> content_of(const std::string& file,
+                                               const topology::Graph& graph,
+                                               const Style& style) const {
+    if (style.name == kJson.name) return graph_text_json(file);
     if (style.name == "me") return topology::model_explorer_json(graph, options_.level);
     topology::OnnxOptions options;
     options.level = options_.level;
     options.hierarchical = style.name == "hierarchical";
     options.share_functions = options_.share_functions;
     options.compat_attributes = options_.compat_attributes;
-    options.document = document;
+    options.document = document_of(file);
     return topology::onnx_model(graph, options);
   }
 
@@ -313,9 +337,9 @@ int run_graph(const GraphOptions& options) {
 
 void add_graph_command(CLI::App& app, int& exit_status) {
   auto options = std::make_shared<GraphOptions>();
-  CLI::App* command =
-      app.add_subcommand("graph", "Turns a topology into ONNX or Model Explorer files");
-  command->add_option("file", options->in, "Topology JSON, or a folder of them")
+  CLI::App* command = app.add_subcommand(
+      "graph", "Turns a topology or a graph's text into ONNX or Model Explorer files");
+  command->add_option("file", options->in, "Topology JSON, text of a graph, or a folder of them")
       ->required()
       ->type_name("FILE");
   command->add_option("-o,--output", options->out,
@@ -324,8 +348,15 @@ void add_graph_command(CLI::App& app, int& exit_status) {
       ->add_option("--level", options->level,
                    "-1 all leaves, 0 one node, N graphs at depth N as one node")
       ->check(CLI::Range(-1, 1'000'000));
-  command->add_option("--style", options->style, "flat, hierarchical, me or all")
-      ->check(CLI::IsMember({"flat", "hierarchical", "me", "all"}));
+  command
+      ->add_option("--style,--format", options->style,
+                   "flat, hierarchical, me, json (of texts) or all; by the ending of -o, else flat")
+      ->transform(CLI::Transformer({{"model-explorer", "me"}, {"onnx", "flat"}}))
+      ->check(CLI::IsMember({"flat", "hierarchical", "me", "json", "all"}));
+  command
+      ->add_option("--groups", options->groups,
+                   "Text behind fusion: its fused operators become groups of FILE's operators")
+      ->type_name("FILE");
   command->add_flag("--share-functions", options->share_functions,
                     "Hierarchical: equal graphs share one function");
   command->add_flag("--compat-attributes", options->compat_attributes,
@@ -338,7 +369,9 @@ void add_graph_command(CLI::App& app, int& exit_status) {
   command->footer(
       "Examples:\n  assay graph dump/msit_dump_20260105_100000/layer/4711/Decoder_layer_0.json\n"
       "  assay graph model.json --style hierarchical --share-functions -o model.onnx\n"
-      "  assay graph golden.json --diff mine.json");
+      "  assay graph golden.json --diff mine.json\n"
+      "  assay graph dynamo_original_graph_1_rank_0_pid_77_ts_20250102030405678901.txt -o "
+      "graph.me.json");
   command->callback([options, &exit_status] { exit_status = run_graph(*options); });
 }
 

@@ -12,6 +12,7 @@
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
 #include "run/run.hpp"
+#include "topology/ge_graph.hpp"
 #include "topology/onnx_export.hpp"
 
 namespace assay::cli {
@@ -135,9 +136,28 @@ size_t untyped_count(const topology::Graph& graph, const topology::Wiring& wirin
 }
 
 std::string beside(const std::string& json_path, const std::string& suffix) {
-  constexpr std::string_view kEnding = ".json";
-  const bool has_ending = json_path.ends_with(kEnding);
-  return json_path.substr(0, json_path.size() - (has_ending ? kEnding.size() : 0)) + suffix;
+  for (const std::string_view ending : {".json", ".pbtxt", ".txt"}) {
+    if (json_path.ends_with(ending))
+      return json_path.substr(0, json_path.size() - ending.size()) + suffix;
+  }
+  return json_path + suffix;
+}
+
+Result<std::string> graph_text_json(const std::string& path) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  const std::string_view text = as_text(file.bytes());
+  if (!topology::is_graph_text(text))
+    return fail(
+        Error{Errc::Usage, path, std::nullopt, "is no text of a graph; its form stays as it is"});
+  return in_file(path, topology::ge_graph_json(text));
+}
+
+bool is_graph_text_name(const std::string& path) {
+  const std::string name = run::base_name(path);
+  if (name.ends_with(".pbtxt")) return true;
+  return name.ends_with(".txt") &&
+         (name.starts_with("dynamo_original_graph_") ||
+          name.starts_with("dynamo_optimized_graph_") || name.starts_with("ge_proto_"));
 }
 
 std::string document_of(const std::string& json_path) {

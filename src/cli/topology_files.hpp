@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topology files on disk: finding them, the lists of operations beside them, and writing what they become.
+// Topology files and texts of graphs on disk: finding them, the lists of operations beside them, and writing what they become.
 #pragma once
 #include <map>
 #include <optional>
@@ -35,7 +35,15 @@ class ShapeCache {
 /// Tensors of the nodes of a level that have no type.
 [[nodiscard]] size_t untyped_count(const topology::Graph& graph, const topology::Wiring& wiring);
 
-/// "X.json" -> "X" + suffix; a name without that ending keeps all of it.
+/// The text of a graph as JSON.
+/// errors   of reading the file | Usage (a topology file, which is JSON) | those of topology::ge_graph_json()
+[[nodiscard]] Result<std::string> graph_text_json(const std::string& path);
+
+/// Whether a file has the name of a graph's text: "dynamo_original_graph_1_....txt", "ge_proto_....txt",
+/// "ge_onnx_....pbtxt", or any name that ends in ".pbtxt".
+[[nodiscard]] bool is_graph_text_name(const std::string& path);
+
+/// "X.json" -> "X" + suffix, as of ".txt" and ".pbtxt"; a name without such an ending keeps all of it.
 [[nodiscard]] std::string beside(const std::string& json_path, const std::string& suffix);
 
 /// "layer file of process 4711", for the document's description; nothing that changes when a dump is moved.

@@ -169,13 +169,19 @@ void add_parameter(std::string name, Parameter::Value value, std::vector<Paramet
   out->push_back({std::move(name), std::move(value), std::move(text)});
 }
 
+/// The value of an AttrDef.
+Parameter::Value attribute_value(const TextDocument& document, Field definition) {
+  Parameter::Value value;
+  each(document, definition, [&](Field field) {
+    value = document.name(field) == "list" ? list_of(document, field) : value_of(document, field);
+  });
+  return value;
+}
+
 /// attr { key: "k" value { ... } }, of protobuf's map.
 void add_map_entry(const TextDocument& document, Field entry, const std::string& prefix,
                    std::vector<Parameter>* out) {
-  Parameter::Value value;
-  each(document, document.find(entry, "value"), [&](Field field) {
-    value = document.name(field) == "list" ? list_of(document, field) : value_of(document, field);
-  });
+  Parameter::Value value = attribute_value(document, document.find(entry, "value"));
   add_parameter(prefix + string_of(document, entry, "key"), std::move(value), out);
 }
 
@@ -295,6 +301,7 @@ class GraphReader {
 
   [[nodiscard]] Operator read_operator(Field field) const {
     Operator out;
+    const bool is_node_def = document_.find(field, "op") != TextDocument::kNone;
     each(document_, field, [&](Field member) {
       const std::string_view name = document_.name(member);
       const auto text = [&] { return repair_utf8(document_.string(member)); };
@@ -307,36 +314,36 @@ class GraphReader {
           add_parameter("stream_id", number_of(document_, member), &out.parameters);
         return;
       }
-      if (name == "attr") add_attribute(member, &out);
+      if (name == "attr" && is_node_def) add_node_def_attribute(member, &out);
+      if (name == "attr" && !is_node_def) add_map_entry(document_, member, "", &out.parameters);
       if (name == "attribute") add_onnx_attribute(document_, member, &out.parameters);
-      if (name == "input_desc") add_operand(member, "input", &out.parameters);
+      if (name == "input_desc") add_operand(document_, member, "input", &out.parameters);
       if (name == "output_desc") {
         out.outputs.push_back(type_of(document_, member));
-        add_operand(member, "output", &out.parameters);
+        add_operand(document_, member, "output", &out.parameters);
       }
     });
     return out;
   }
 
-  /// In a NodeDef operands are attributes "[o]y" whose value is the text of their descriptor.
-  void add_attribute(Field entry, Operator* out) const {
+  /// In a NodeDef the values are texts: of an AttrDef, and in "[o]y" of an operand's descriptor.
+  void add_node_def_attribute(Field entry, Operator* out) const {
     const std::string key = string_of(document_, entry, "key");
-    if (!key.starts_with("[i]") && !key.starts_with("[o]"))
-      return add_map_entry(document_, entry, "", &out->parameters);
     const std::string text = string_of(document_, document_.find(entry, "value"), "s");
-    const Result<TextDocument> descriptor = TextDocument::parse(text);
-    if (!descriptor) return add_map_entry(document_, entry, "", &out->parameters);
-    if (key.starts_with("[o]")) out->outputs.push_back(type_of(*descriptor, 0));
-    add_operand_of(*descriptor, 0, key.starts_with("[o]") ? "output" : "input", &out->parameters);
-  }
-
-  void add_operand(Field descriptor, const std::string& role, std::vector<Parameter>* out) const {
-    add_operand_of(document_, descriptor, role, out);
+    const Result<TextDocument> inner = TextDocument::parse(text);
+    if (!inner || inner->first(0) == TextDocument::kNone)
+      return add_map_entry(document_, entry, "", &out->parameters);
+    const std::string role = key.starts_with("[o]") ? "output" : "input";
+    if (key.starts_with("[i]") || key.starts_with("[o]")) {
+      if (role == "output") out->outputs.push_back(type_of(*inner, 0));
+      return add_operand(*inner, 0, role, &out->parameters);
+    }
+    add_parameter(key, attribute_value(*inner, 0), &out->parameters);
   }
 
   /// The attributes of an operand, and its layout where it is not the usual one.
-  static void add_operand_of(const TextDocument& document, Field descriptor,
-                             const std::string& role, std::vector<Parameter>* out) {
+  static void add_operand(const TextDocument& document, Field descriptor, const std::string& role,
+                          std::vector<Parameter>* out) {
     const std::string prefix = role + "." + string_of(document, descriptor, "name") + ".";
     const std::string layout = string_of(document, descriptor, "layout");
     if (!layout.empty() && layout != "ND") add_parameter(prefix + "layout", layout, out);

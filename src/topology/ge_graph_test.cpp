@@ -105,10 +105,13 @@ TEST(ReadGeGraph, GivesEachGraphOfAModelItsOwnTensors) {
 
 TEST(ReadGeGraph, ReadsTheFormOfGraphViewers) {
   const Graph graph = read(R"(node { name: "Add" op: "Add" input: "x" input: "^w"
+      attr { key: "axes" value { s: "list {\n  i: 1\n  i: 2\n}\n" } } attr { key: "pad" value { s: "SAME" } }
       attr { key: "[o]y" value { s: "name: \"y\"\ndtype: DT_FLOAT16\nshape {\n  dim: 4\n}\n" } } }
     node { name: "x" op: "Data" } node { name: "w" op: "Data" })");
   EXPECT_EQ(node_of(graph, "Add").inputs, (std::vector<std::string>{"x:0", "w:-1"}));
   EXPECT_EQ(type_text(graph.tensors.at("Add:0")), "float16[4]");
+  EXPECT_EQ(parameter(node_of(graph, "Add"), "axes"), "[1,2]");
+  EXPECT_EQ(parameter(node_of(graph, "Add"), "pad"), "SAME");
 }
 
 TEST(ReadGeGraph, ReadsTheFormOfOnnx) {
