@@ -258,6 +258,16 @@ def test_we_read_what_protobuf_writes(dump: Dump, tmp_path_factory: pytest.TempP
     assert without_values(lines) == lines_of(dump)  # and no warning
 
 
+def test_we_read_old_files_with_their_data_inside_the_header(tmp_path: Path) -> None:
+    header = DumpData(version="1.0", op_name="add")
+    header.input.add(data_type=1, format=2, data=struct.pack("<2f", 5, 6)).shape.dim.append(2)
+    header.output.add(data_type=7, format=2, data=struct.pack("<i", 11)).shape.SetInParent()
+    lines = read(header.SerializeToString(), tmp_path)
+    assert lines[2] == f"value\tfloat32\t2\t{struct.pack('<2f', 5, 6).hex()}"
+    assert lines[4] == f"value\tint32\t-\t{struct.pack('<i', 11).hex()}"
+    assert len(lines) == 5
+
+
 # ---- element types ----------------------------------------------------------------------------------------------
 
 WHOLE_BYTES = {
