@@ -23,7 +23,7 @@ from torch import fx
 from assay.torch.graph._build import Number, has_tensors, input_values, is_result_item, no_modes
 from assay.torch.graph._exception import ExceptionObserver
 from assay.torch.graph._files import GraphFolder
-from assay.torch.graph._fusion_groups import FusedKey, computed, default_groups, fuse, order_groups
+from assay.torch.graph._fusion_groups import POINTWISE, FusedKey, computed, default_groups, fuse, order_groups
 from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
 from assay.torch.graph._log import tell
 from assay.torch.graph._model import Graph, Operator
@@ -294,8 +294,8 @@ class _Unit:
 class PartitionRunner:
     """Groups of operators, each compiled by Inductor; the graph of the groups is interpreted.
 
-    Groups of the same code over the same shapes are compiled once. An operator that is a group of its own and that
-    Inductor would hand to a library (a product, attention) or not run at all (a view) is called as it is.
+    Groups of the same code over the same shapes are compiled once. An operator that is a group of its own is called as
+    it is when compiling it would change nothing: a product, attention, a view, one that works element by element.
     """
 
     def __init__(
@@ -465,20 +465,13 @@ class PartitionRunner:
                 self._units[index].released.append(node)
 
 
-# Libraries compute them, or nothing is computed: compiling one alone changes nothing but the time it takes.
-_CALLED_AS_THEY_ARE = frozenset(
+# Libraries compute them, or nothing is computed; element by element there is one way to do it. Compiled alone they
+# give what they give without, after seconds of compilation each.
+_CALLED_AS_THEY_ARE = POINTWISE | frozenset(
     (
         *("Addbmm", "Addmm", "AsStrided", "Baddbmm", "BatchMatMulV2", "BroadcastTo", "Conv2D", "FlashAttentionScore"),
-        *(
-            "FlashAttentionScoreGrad",
-            "Identity",
-            "MatMulV2",
-            "Reshape",
-            "Squeeze",
-            "StridedSlice",
-            "Transpose",
-            "Unsqueeze",
-        ),
+        *("FlashAttentionScoreGrad", "Identity", "MatMulV2", "Range", "Reshape", "Squeeze", "StridedSlice"),
+        *("Transpose", "Unsqueeze"),
     )
 )
 

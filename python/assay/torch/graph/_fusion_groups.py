@@ -16,7 +16,7 @@ from typing import Optional
 
 from assay.torch.graph._model import Graph, Operator
 
-__all__ = ["FUSED_TYPE", "FusedKey", "computed", "default_groups", "fuse", "order_groups"]
+__all__ = ["FUSED_TYPE", "POINTWISE", "FusedKey", "computed", "default_groups", "fuse", "order_groups"]
 
 FUSED_TYPE = "AutomaticBufferFusionOp"
 
@@ -26,7 +26,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 # One result element from one element of each operand.
-_POINTWISE = _set(
+POINTWISE = _set(
     "Abs Add Addcdiv Addcmul AxpyV2 BitwiseAnd BitwiseOr BitwiseXor Cast Ceil ClipByValueV2 Cos Elu Equal Erf Exp "
     "Expm1 Fill Floor FloorDiv FloorMod Gelu GeluGrad Greater GreaterEqual HardSwish Invert IsFinite IsInf "
     "IsNan LeakyRelu Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr MaskedFill Maximum Minimum Mul Neg "
@@ -63,12 +63,12 @@ def default_groups(operators: Sequence[Operator], alone: Collection[str] = ()) -
     groups: list[list[str]] = []
     run: list[Operator] = []
     for operator in [*operators, None]:
-        if operator is not None and operator.name not in alone and operator.type in _POINTWISE | _VIEWS:
+        if operator is not None and operator.name not in alone and operator.type in POINTWISE | _VIEWS:
             run.append(operator)
             continue
         for component in _components(run):
             core = _without_ends(component)
-            if sum(member.type in _POINTWISE for member in core) >= 2:
+            if sum(member.type in POINTWISE for member in core) >= 2:
                 groups.append([member.name for member in core])
         run = []
     return groups
@@ -98,11 +98,11 @@ def _without_ends(component: Sequence[Operator]) -> list[Operator]:
     core = {operator.name: operator for operator in component}
     after_computation: set[str] = set()
     for operator in component:
-        if operator.type in _POINTWISE or any(producer in after_computation for producer in _producers(operator)):
+        if operator.type in POINTWISE or any(producer in after_computation for producer in _producers(operator)):
             after_computation.add(operator.name)
     before_computation: set[str] = set()
     for operator in reversed(component):
-        if operator.type in _POINTWISE or operator.name in before_computation:
+        if operator.type in POINTWISE or operator.name in before_computation:
             before_computation.update((operator.name, *_producers(operator)))
     return [operator for name, operator in core.items() if name in after_computation and name in before_computation]
 
