@@ -89,6 +89,31 @@ void widen_bfloat16_in_place(std::span<std::byte> floats) {
   }
 }
 
+/// Memory for a copy, from the pool and back to it.
+class PooledBytes {
+ public:
+  PooledBytes() = default;
+  ~PooledBytes() {
+    if (buffer_.bytes != nullptr) pool_->give_back(std::move(buffer_));
+  }
+  PooledBytes(const PooledBytes&) = delete;
+  PooledBytes& operator=(const PooledBytes&) = delete;
+
+  /// False when there is no memory.
+  [[nodiscard]] bool take(const std::shared_ptr<BufferPool>& pool, uint64_t size_bytes) {
+    pool_ = pool;
+    buffer_ = pool->take(size_bytes);
+    size_bytes_ = size_bytes;
+    return buffer_.bytes != nullptr;
+  }
+  [[nodiscard]] std::span<std::byte> span() const { return {buffer_.bytes.get(), size_bytes_}; }
+
+ private:
+  std::shared_ptr<BufferPool> pool_;
+  BufferPool::Buffer buffer_;
+  uint64_t size_bytes_ = 0;
+};
+
 }  // namespace
 
 /// What is known of an operand between the look and the copy. Keeps the tensor alive.
@@ -120,14 +145,13 @@ struct GraphDump::Look {
 struct GraphDump::Job {
   std::string folder, name;
   CannDump dump;
-  std::unique_ptr<std::byte[]> payload;
-  uint64_t payload_size = 0;
+  PooledBytes payload;
   std::vector<TensorView> borrowed;
 
   [[nodiscard]] Status write(writer::GeTree& tree) const {
     ASSAY_TRY(const std::vector<std::byte> header, formats::cann_dump_header(dump));
     std::vector<FilePiece> pieces{{header}};
-    if (payload_size != 0) pieces.push_back({ByteSpan(payload.get(), payload_size)});
+    if (!payload.span().empty()) pieces.push_back({payload.span()});
     for (const TensorView& view : borrowed) {
       if (view.element_count() == 0) continue;
       pieces.push_back(is_plain(view) ? FilePiece{view.contiguous_bytes()} : FilePiece{{}, &view});
@@ -140,7 +164,8 @@ GraphDump::GraphDump(TensorAccess& access, writer::AsyncWriterOptions options)
     : access_(access),
       queue_bytes_(options.queue_bytes),
       writer_(std::make_unique<writer::AsyncWriter>(options)),
-      tree_(std::make_shared<writer::GeTree>()) {}
+      tree_(std::make_shared<writer::GeTree>()),
+      buffers_(std::make_shared<BufferPool>(options.queue_bytes)) {}
 
 GraphDump::~GraphDump() { close(); }
 
@@ -309,15 +334,11 @@ std::string GraphDump::submit_tensors(const GraphOperator& op, const std::vector
   const std::string path = op.folder + "/" + writer::ge_stored_name(job->name);
   if (!admit(total_bytes + kJobBytes)) return {};
   const bool copy = total_bytes <= queue_bytes_;
-  if (copy) {
-    job->payload.reset(new (std::nothrow) std::byte[total_bytes]);  // not zeroed: filled at once
-    if (job->payload == nullptr) {
-      (void)writer_->submit(total_bytes + kJobBytes, [path] {
-        return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
-      });
-      return {};
-    }
-    job->payload_size = total_bytes;
+  if (copy && !job->payload.take(buffers_, total_bytes)) {
+    (void)writer_->submit(total_bytes + kJobBytes, [path] {
+      return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
+    });
+    return {};
   }
   {
     const GilReleased released(copy && total_bytes >= kReleaseGilBytes);
@@ -327,7 +348,7 @@ std::string GraphDump::submit_tensors(const GraphOperator& op, const std::vector
       if (!look.readable) continue;
       CannTensor& tensor = look.operand->is_input ? dump.inputs[input++] : dump.outputs[output++];
       if (copy) {
-        const std::span<std::byte> target(job->payload.get() + at, look.size_bytes);
+        const std::span<std::byte> target = job->payload.span().subspan(at, look.size_bytes);
         copy_elements(look.view, target);
         tensor.data = target;
         at += look.size_bytes;
@@ -368,8 +389,7 @@ Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool wi
     PathParts path;
     std::string header;
     formats::PthPrologue prologue;
-    std::unique_ptr<std::byte[]> payload;
-    uint64_t size_bytes = 0;
+    PooledBytes payload;
   };
   const auto array = std::make_shared<Array>();
   array->path = parts;
@@ -391,11 +411,10 @@ Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool wi
     }
     array->header = std::move(*header);
   }
-  array->size_bytes = widen ? look.size_bytes * 2 : look.size_bytes;
-  const uint64_t held_bytes = array->size_bytes + kJobBytes;
+  const uint64_t stored_bytes = widen ? look.size_bytes * 2 : look.size_bytes;
+  const uint64_t held_bytes = stored_bytes + kJobBytes;
   if (!admit(held_bytes)) return {};
-  array->payload.reset(new (std::nothrow) std::byte[array->size_bytes]);
-  if (array->payload == nullptr) {
+  if (!array->payload.take(buffers_, stored_bytes)) {
     (void)writer_->submit(held_bytes, [path] {
       return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
     });
@@ -403,11 +422,11 @@ Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool wi
   }
   {
     const GilReleased released(look.size_bytes >= kReleaseGilBytes);
-    copy_elements(look.view, {array->payload.get(), look.size_bytes});
-    if (widen) widen_bfloat16_in_place({array->payload.get(), array->size_bytes});
+    copy_elements(look.view, array->payload.span().first(look.size_bytes));
+    if (widen) widen_bfloat16_in_place(array->payload.span());
   }
   (void)writer_->submit(held_bytes, [tree = tree_, array, pth]() -> Status {
-    const ByteSpan payload(array->payload.get(), array->size_bytes);
+    const ByteSpan payload = array->payload.span();
     std::string epilogue;
     if (pth) epilogue = formats::pth_epilogue(array->prologue, formats::crc32(payload));
     const FilePiece pieces[] = {{as_bytes(array->header)}, {payload}, {as_bytes(epilogue)}};

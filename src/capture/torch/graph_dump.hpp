@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/common/buffer_pool.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/cann_statistics.hpp"
@@ -96,6 +97,7 @@ class GraphDump {
   uint64_t queue_bytes_;
   std::unique_ptr<writer::AsyncWriter> writer_;
   std::shared_ptr<writer::GeTree> tree_;
+  std::shared_ptr<BufferPool> buffers_;
   std::map<std::tuple<std::string, std::string, std::string>, uint64_t> missed_;
   bool closed_ = false;
 };

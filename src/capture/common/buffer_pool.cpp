@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/atb/buffer_pool.hpp"
+#include "capture/common/buffer_pool.hpp"
 
 #include <exception>
 #include <iterator>
 #include <new>
 #include <utility>
 
-namespace assay::capture::atb {
+namespace assay::capture {
 
 BufferPool::Buffer BufferPool::take(uint64_t size_bytes) {
   const std::lock_guard lock(mutex_);
@@ -60,4 +60,4 @@ void BufferPool::shrink_to(uint64_t total_bytes) {
   }
 }
 
-}  // namespace assay::capture::atb
+}  // namespace assay::capture

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/atb/buffer_pool.hpp"
+#include "capture/common/buffer_pool.hpp"
 
 #include <gtest/gtest.h>
 
 #include <utility>
 
-namespace assay::capture::atb {
+namespace assay::capture {
 namespace {
 
 constexpr uint64_t kMegabyte = 1 << 20;
@@ -60,4 +60,4 @@ TEST(BufferPool, SaysNoWithoutMemory) {
 #endif
 
 }  // namespace
-}  // namespace assay::capture::atb
+}  // namespace assay::capture

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-namespace assay::capture::atb {
+namespace assay::capture {
 
 /// Any thread. Invariant: what lies idle here and what is in use together stay within the bound, as
 /// long as what is in use alone does; memory in use beyond it is not kept when it comes back.
@@ -44,4 +44,4 @@ class BufferPool {
   uint64_t used_bytes_ = 0;
 };
 
-}  // namespace assay::capture::atb
+}  // namespace assay::capture
