@@ -184,6 +184,9 @@ def _register_torchair(has_torch: bool) -> None:
         "CompilerConfig": graph.CompilerConfig,
         "get_npu_backend": graph.get_npu_backend,
         "logger": graph.logger,
+        "patch_for_hcom": _nothing_to_patch,
+        "register_fx_node_ge_converter": _keep_converter,
+        "use_internal_format_weight": _same_module,
     }
     _register("torchair", None, **front, __version__="0")
     _register("torchair.configs")
@@ -201,6 +204,20 @@ def _register_torchair(has_torch: bool) -> None:
     if has_torch:
         _add_module("torchair.scope", importlib.import_module(f"{_GRAPH}.scope"))
     _said.append("torchair")
+
+
+def _nothing_to_patch() -> None:
+    """Collectives of the vendor's hardware: torch's own are used."""
+
+
+def _keep_converter(operator: Any) -> Callable[[Any], Any]:
+    """A decorator for converters to the vendor's operators, which are not called here."""
+    return lambda converter: converter
+
+
+def _same_module(module: Any) -> Any:
+    """Weights in a storage format of the vendor's hardware: they keep the one they have."""
+    return module
 
 
 # ---- torch_npu -------------------------------------------------------------------------------------------------------

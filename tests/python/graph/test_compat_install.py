@@ -111,6 +111,19 @@ def test_the_device_functions_answer_for_this_machine():
     assert sys.modules["torch_npu"].npu_format_cast(tensor, 29) is tensor
 
 
+def test_calls_about_the_vendor_hardware_change_nothing():
+    assay.compat.install(quiet=True)
+    torchair = sys.modules["torchair"]
+    model = torch.nn.Linear(2, 2)
+    assert torchair.use_internal_format_weight(model) is model and torchair.patch_for_hcom() is None
+
+    @torchair.register_fx_node_ge_converter(torch.ops.aten.add.Tensor)
+    def convert(x):
+        return x + 1
+
+    assert convert(1) == 2
+
+
 def test_a_name_that_is_not_served_says_so():
     assay.compat.install(quiet=True)
     torchair = sys.modules["torchair"]
