@@ -456,6 +456,12 @@ def test_all_errors_at_once_and_the_first_is_the_original_one(tmp_path):
         assert str(problem) in str(caught.value)
 
 
+def test_what_has_no_counterpart_here_is_warned_about(check):
+    problems = check(dump_list=LIST, dump_level="kernel", dump_kernel_data="printf")
+    assert found(problems) == []
+    assert warned(problems) == [("EP0003", "dump_level"), ("EP0003", "dump_kernel_data")]
+
+
 # -- step 5: what arms a dump, and the request ---------------------------------------------------------------------
 
 

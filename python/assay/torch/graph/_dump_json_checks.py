@@ -201,6 +201,7 @@ class _Checker:
             self._original = False
             self._add("EP0001", "dump_list", "is missing or empty: nothing is watched.", fatal=False)
         self._warn_what_ge_refuses(scene, debug)
+        self._warn_what_has_no_counterpart()
 
     def _conflict(self, place: str, value: str, other: str) -> None:
         self._add("EP0005", place, f"{_shown(value)} cannot be combined with {other}.", "Leave one of them out.")
@@ -338,6 +339,13 @@ class _Checker:
                 self._add("EP0001", "dump_list", "GE takes a list of empty items for an empty one and dumps nothing.")
             elif not items:
                 self._add("EP0001", "dump_list", "is empty while dump_op_switch is off: GE refuses that.")
+
+    def _warn_what_has_no_counterpart(self) -> None:
+        if self._value("dump_level") == "kernel":
+            reason = "operators have no kernels of their own here; they are dumped as with 'op'."
+            self._add("EP0003", "dump_level", reason)
+        if self._has("dump_kernel_data"):
+            self._add("EP0003", "dump_kernel_data", "kernels print nothing here; it is not used.")
 
     def _warn_unknown_keys(self) -> None:
         self._fatal = self._original = False
