@@ -556,6 +556,7 @@ Result<Tensor> unpack(const CannTensor& tensor, const Packing& packing) {
 struct Untiling {
   Dims stored;                         // the stored shape, with axes that hold several ones split
   std::vector<std::vector<int>> axes;  // for each original axis its stored ones, outermost first
+  Dims original = {};                  // set when the choice is made
 };
 
 int64_t extent(const Untiling& untiling, size_t axis) {
@@ -696,7 +697,9 @@ std::optional<Untiling> choose_untiling(const CannTensor& tensor) {
       tensor.data_type == kUndefinedType || element_count(tensor.shape).value_or(0) == 0)
     return std::nullopt;
   for (Untiling& untiling : untilings(tensor, *tensor.original_shape)) {
-    if (fits(untiling, *tensor.original_shape)) return std::move(untiling);
+    if (!fits(untiling, *tensor.original_shape)) continue;
+    untiling.original = *tensor.original_shape;
+    return std::move(untiling);
   }
   return std::nullopt;
 }
@@ -765,8 +768,9 @@ void copy_untiled(const std::byte* stored, const std::vector<std::vector<int64_t
   }
 }
 
-/// Precondition: fits(untiling, original), and `view` holds the stored elements without gaps.
-Result<Tensor> untile(const TensorView& view, const Untiling& untiling, const Dims& original) {
+/// Precondition: the choice of choose_untiling(), and `view` holds the stored elements without gaps.
+Result<Tensor> untile(const TensorView& view, const Untiling& untiling) {
+  const Dims& original = untiling.original;
   const std::optional<int64_t> count = element_count(original);
   if (!count) return fail(Errc::TooLarge, "the original shape has too many elements");
   const size_t element_bytes = info(view.dtype).element_bits / 8;
@@ -833,7 +837,7 @@ Result<CannHeader> cann_header(const CannTensor& tensor) {
     header.shape = stored.shape;
   }
   header.tiled = !untiling && is_tiled(tensor.format);
-  if (untiling) header.shape = *tensor.original_shape;
+  if (untiling) header.shape = untiling->original;
   return header;
 }
 
@@ -846,7 +850,7 @@ Result<Tensor> cann_tensor(const CannTensor& tensor) {
   } else {
     ASSAY_TRY(stored.view, cann_stored_view(tensor));
   }
-  if (untiling) return untile(stored.view, *untiling, *tensor.original_shape);
+  if (untiling) return untile(stored.view, *untiling);
   return stored;
 }
 
