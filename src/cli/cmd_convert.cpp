@@ -259,7 +259,7 @@ class Converter {
     }
     if (without_bytes > 0) {
       std::fprintf(stderr,
-                   "warning: %zu records hold statistics only and were left out; --format "
+                   "warning: %zu of the records hold statistics only and were left out; --format "
                    "statistics puts them into one table\n",
                    without_bytes);
     }
@@ -273,6 +273,8 @@ class Converter {
       hint_ =
           "choose one with --name, --member, --step, or write all into a folder: OUT/ --format " +
           std::string(suffix_of(format_).substr(1));
+      if (is_dump_tree_ && format_ == TensorFileFormat::Csv)
+        hint_ = "--format statistics puts the statistics of all operators into one table";
       return fail(
           Error{Errc::Usage, options_.in, std::nullopt,
                 "holds " + std::to_string(chosen_.size()) + " tensors, one file takes one"});
@@ -496,7 +498,7 @@ class Converter {
     if (table->problems.empty()) return kSame;
     return report_error(
         std::to_string(table->problems.size()) +
-            " files, rows or operands have no statistics in the table",
+            " of the files, rows or operands have no statistics in the table",
         "the other " + std::to_string(table->row_count) + " rows are in " + options_.out);
   }
 

@@ -27,6 +27,7 @@ class Operand:
     format: int = ND
     original_shape: Optional[Sequence[int]] = None
     size: Optional[int] = None  # when it is not that of the data
+    arg_index: Optional[int] = None
 
     @classmethod
     def of(cls, array: np.ndarray, format: int = ND, original_shape=None) -> Operand:
@@ -46,14 +47,15 @@ class Dump:
         def shape(sizes) -> bytes:
             return content(1, b"".join(varint(size) for size in sizes)) if len(sizes) else b""
 
-        def operand(op: Operand, size_tag: int, original_tag: int) -> bytes:
+        def operand(op: Operand, size_tag: int, original_tag: int, index_tag: int) -> bytes:
             out = number(1, op.data_type) + number(2, op.format) + content(3, shape(op.shape))
             out += number(size_tag, len(op.data) if op.size is None else op.size)
-            return out + content(original_tag, shape(op.shape if op.original_shape is None else op.original_shape))
+            out += content(original_tag, shape(op.shape if op.original_shape is None else op.original_shape))
+            return out if op.arg_index is None else out + number(index_tag, op.arg_index)
 
         header = content(1, b"2.0") + number(2, 1760000000123456)
-        header += b"".join(content(3, operand(op, 6, 7)) for op in self.outputs)
-        header += b"".join(content(4, operand(op, 5, 6)) for op in self.inputs)
+        header += b"".join(content(3, operand(op, 6, 7, 12)) for op in self.outputs)
+        header += b"".join(content(4, operand(op, 5, 6, 10)) for op in self.inputs)
         header += b"".join(content(5, number(3, len(data))) for data in self.buffers)
         header += content(6, self.op_name.encode())
         for name, value in self.attributes.items():

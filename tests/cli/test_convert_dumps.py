@@ -69,8 +69,6 @@ def test_the_worked_example_gives_the_files_that_the_original_makes(assay, tmp_p
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 4)], ids=str)
 @pytest.mark.parametrize("kind", ["npy", "bin", "msnpy", "pt"])
 def test_every_type_of_numpy_comes_out_as_it_is(assay, tmp_path, dtype, shape, kind):
-    if kind == "pt" and dtype in ("uint16", "uint32", "uint64") and shape != (2, 3):
-        pytest.skip("one shape is enough for torch's youngest types")
     values = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
     (tmp_path / NAME).write_bytes(Dump("model/add", outputs=[Operand.of(values)]).encode())
     result = assay("convert", "-d", tmp_path / NAME, "-out", tmp_path / "out", "-t", kind)
@@ -363,6 +361,24 @@ def test_a_script_of_the_user_converts_formats(assay, tmp_path, monkeypatch):
     np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{NAME}.output.0.3x2.npy"), values.T * 2)
 
 
+def test_operands_that_were_left_out_keep_their_numbers(assay, tmp_path):
+    values = [np.float32([i]) for i in range(2)]
+    dump = Dump(
+        inputs=[Operand(1, (1,), values[0].tobytes(), arg_index=1)],
+        outputs=[Operand(1, (1,), values[1].tobytes(), arg_index=2)],
+        attributes={"assay_operand_index": "arg_index"},
+    )
+    (tmp_path / NAME).write_bytes(dump.encode())
+    expected = [f"{NAME}.input.1.npy", f"{NAME}.output.2.npy"]
+    assert assay("convert", "-d", tmp_path / NAME, "-out", tmp_path / "old").returncode == 0
+    assert names_below(tmp_path / "old") == expected
+    assert assay("convert", tmp_path / NAME, f"{tmp_path}/new/", "--format", "npy").returncode == 0
+    assert names_below(tmp_path / "new") == expected
+    options = ["-f", "ND", "-o", "2"]
+    assert assay("convert", "-d", tmp_path / NAME, "-out", tmp_path / "one", *options).returncode == 0
+    assert names_below(tmp_path / "one") == [f"{NAME}.output.2.1.npy"]
+
+
 # ---- the grammar before it -------------------------------------------------------------------------------------------
 
 
@@ -438,6 +454,20 @@ def test_a_run_becomes_a_tree_of_the_same_shape(assay, tmp_path, kind):
         assert torch.load(tmp_path / "out" / f"{stem}.output.1.pth").dtype == torch.bfloat16
 
 
+def test_reports_become_json_and_statistics_are_named_in_a_tree(assay, tmp_path):
+    folder = tree(tmp_path / "dump") / "0"
+    report = "Opdebug.Node_OpDebug.99.0.1760000000000005"
+    payload = Operand(4, (2048,), overflow_payload())
+    (folder / report).write_bytes(Dump("Node_OpDebug", outputs=[payload]).encode())
+    (folder / "Sub.Sub.3.0.1760000000000006.csv").write_text(CLASSIC)
+    result = assay("convert", tmp_path / "dump", f"{tmp_path}/out/", "--format", "npy", "--step", "0")
+    assert result.returncode == 0, result.stderr
+    assert "hold statistics only" in result.stderr
+    written = names_below(tmp_path / "out")
+    assert f"20250102030405/0/graph_1/1/0/{report}.output.0.json" in written
+    assert not any("Sub" in name for name in written) and len(written) == 2 * 3 + 1
+
+
 def test_records_can_be_chosen(assay, tmp_path):
     tree(tmp_path / "dump")
     result = assay("convert", tmp_path / "dump", f"{tmp_path}/out/", "--format", "npy", "--step", "1", "--name", "Mul")
@@ -491,6 +521,7 @@ def test_text_keeps_type_shape_and_every_value(assay, tmp_path, dtype, shape):
         ("# dtype=float32 shape=3\n1 2\n", "needs 3 values, there are 2"),
         ("# dtype=float32 shape=1\n1 2\n", "more values than the 1"),
         ("# dtype=int8 shape=1\n300\n", "'300' is no value of int8"),
+        ("# dtype=int8 shape=1\n\x1b[2J\n", "'?[2J' is no value of int8"),
         ("# dtype=float32 shape=9223372036854775807\n1\n", "needs more values"),
     ],
 )

@@ -12,6 +12,7 @@
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "cli/output.hpp"
 #include "cli/tensor_files.hpp"
 #include "tensor/convert.hpp"
 
@@ -29,6 +30,12 @@ struct TextHeader {
   size_t size_bytes = 0;  // with its line end
 };
 
+/// A piece of the file inside a sentence.
+std::string shown(std::string_view piece) {
+  constexpr size_t kMaxBytes = 80;
+  return "'" + printable(repair_utf8(piece.substr(0, kMaxBytes))) + "'";
+}
+
 Result<TextHeader> read_header(std::string_view text) {
   if (!text.starts_with(kMark))
     return fail(Errc::BadMagic, "does not begin with '# dtype=', as text that reads back does", 0);
@@ -40,7 +47,7 @@ Result<TextHeader> read_header(std::string_view text) {
   header.size_bytes = std::min(end + 1, text.size());
   const std::string_view dtype = text.substr(kMark.size(), shape - kMark.size());
   const auto known = dtype_from_name(dtype);
-  if (!known) return fail(Errc::Invalid, "unknown type '" + std::string(dtype) + "'", kMark.size());
+  if (!known) return fail(Errc::Invalid, "unknown type " + shown(dtype), kMark.size());
   header.dtype = *known;
   std::string_view sizes = text.substr(shape + kShapeMark.size(), end - shape - kShapeMark.size());
   if (sizes.ends_with('\r')) sizes.remove_suffix(1);
@@ -48,8 +55,7 @@ Result<TextHeader> read_header(std::string_view text) {
   for (const std::string_view part : split(sizes, ',')) {
     const auto size = parse_number<int64_t>(part);
     if (!size || *size < 0 || header.shape.size() == kMaxRank)
-      return fail(Errc::Invalid, "'" + std::string(sizes.substr(0, 80)) + "' is no shape",
-                  shape + kShapeMark.size());
+      return fail(Errc::Invalid, shown(sizes) + " is no shape", shape + kShapeMark.size());
     header.shape.push_back(*size);
   }
   return header;
@@ -206,9 +212,7 @@ Result<Tensor> read_text_tensor(ByteSpan file) {
       return fail(Errc::Truncated, "the shape needs " + std::to_string(*count) +
                                        " values, there are " + std::to_string(i));
     if (!reading->append(word, bytes.get()))
-      return fail(Errc::Invalid,
-                  "'" + std::string(word.substr(0, 40)) + "' is no value of " +
-                      std::string(name(header.dtype)),
+      return fail(Errc::Invalid, shown(word) + " is no value of " + std::string(name(header.dtype)),
                   words.offset());
   }
   if (!words.next().empty())
