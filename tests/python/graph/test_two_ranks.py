@@ -32,6 +32,7 @@ out = compiled(torch.full((3,), float(rank)))
 dist.all_reduce(out)
 assert out.tolist() == [4.0, 4.0, 4.0]  # 0 * 2 + 1 and 1 * 2 + 1
 backend.close()
+dist.barrier()  # nobody leaves while another one still talks to it
 dist.destroy_process_group()
 """
 
