@@ -623,6 +623,28 @@ def test_statistics_of_all_operators_become_one_table(assay, tmp_path):
     assert rows[0]["File"] == "0/Mul.Mul.11.3.1735786845123455"
 
 
+@pytest.mark.parametrize(
+    ("name", "task", "stream"),
+    [
+        ("Add.Add_1.12.3.1735786845123456", "12", "3"),
+        ("Add.Add_1.12.1735786845123456", "12", ""),  # before streams
+        ("Add.Add_1.77.12.3.1735786845123456", "12", "3"),  # with the number of the dump
+        ("Add.Add_1.12.3.1735786845123456.4.5.1.0", "12", "3"),  # of a fused task
+        ("Add.Add_1.77.12.3.1735786845123456.FFTSPLUS.5.1.0", "12", "3"),
+    ],
+)
+def test_names_of_all_versions_tell_operator_task_and_stream(assay, tmp_path, name, task, stream):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / f"{name}.csv").write_text(CLASSIC)
+    result = assay("convert", tmp_path / "d", tmp_path / "statistic.csv")
+    assert result.returncode == 0, result.stderr
+    with open(tmp_path / "statistic.csv", newline="") as file:
+        row = next(csv.DictReader(file))
+    assert [row[key] for key in ("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp")] == [
+        "Add", "Add_1", task, stream, "1735786845123456",
+    ]  # fmt: skip
+
+
 def test_statistics_go_on_past_what_cannot_be_read(assay, tmp_path):
     (tmp_path / "Add.Add_1.12.3.1735786845123456.csv").write_text(CLASSIC)
     (tmp_path / "Mul.Mul.11.3.1735786845123455.csv").write_text("a,b\n1,2\n")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 from dump_files import Dump, Operand, old_overflow_payload, overflow_payload
@@ -75,6 +77,17 @@ def test_the_same_task_of_another_graph_is_not_taken(assay, tmp_path):
     write(two, f"Opdebug.Node_OpDebug.9.3.{TIME + 2}", payload=overflow_payload())
     assert assay("overflow", "-d", tmp_path / "d", "-out", tmp_path / "out").returncode == 1
     assert "[Mul] Mul" in the_summary(tmp_path / "out")
+
+
+def test_context_and_thread_of_a_fused_task_tell_its_dumps_apart(assay, tmp_path):
+    dumps = tmp_path / "d"
+    payload = bytearray(overflow_payload())
+    struct.pack_into("<2Q", payload, 24 + 8 * 4, 5, 1)  # context and thread
+    write(dumps, f"Opdebug.Node_OpDebug.9.3.{TIME + 9}", payload=bytes(payload))
+    for thread in (0, 1):
+        write(dumps, f"Add.Add_thread{thread}.12.3.{TIME + thread}.4.5.{thread}.0", np.float32([thread]))
+    assert assay("overflow", "-d", dumps, "-out", tmp_path / "out").returncode == 1
+    assert "[Add] Add_thread1" in the_summary(tmp_path / "out")
 
 
 def test_without_reports_the_values_are_looked_at(assay, tmp_path):
