@@ -444,27 +444,133 @@ const std::vector<std::string>* members_of(const Node& node) {
   return nullptr;
 }
 
-/// What the members of a group take from outside and give to it.
-void set_interface(const std::vector<const Node*>& members,
-                   const std::map<std::string, size_t>& readers, Node* group) {
-  std::map<std::string, size_t> inside;
-  std::set<std::string> written;
-  for (const Node* member : members) {
-    written.insert(member->outputs.begin(), member->outputs.end());
-    for (const std::string& name : member->inputs) ++inside[name];
-  }
-  std::set<std::string> taken;
-  for (const Node* member : members) {
-    for (const std::string& name : member->inputs) {
-      if (!name.empty() && !written.contains(name) && taken.insert(name).second)
-        group->inputs.push_back(name);
+/// Rebuilds a graph with groups; descendants follow their ancestor without a gap, as Graph wants it.
+class Grouping {
+ public:
+  Grouping(const Graph& original, const Graph& fused) : original_(original), fused_(fused) {
+    for (const Node& node : original.nodes) {
+      if (node.is_graph) continue;
+      for (const std::string& name : node.inputs) ++readers_[name];
     }
-    for (const std::string& name : member->outputs) {
-      const auto all = readers.find(name);
-      if (all != readers.end() && all->second > inside[name]) group->outputs.push_back(name);
+    for (const std::string& name : original.root().outputs) ++readers_[name];
+    out_ = original;
+    out_.nodes.clear();
+  }
+
+  Graph run() && {
+    out_.nodes.push_back(original_.root());
+    out_.nodes[0].children.clear();
+    add_children(0, 0);
+    return std::move(out_);
+  }
+
+ private:
+  struct Group {
+    const Node* fused = nullptr;
+    std::vector<uint32_t> members;  // in the order of execution
+    bool is_written = false;
+  };
+
+  void add_children(uint32_t from, uint32_t to) {
+    std::vector<uint32_t> group_of(original_.nodes.size(), 0);  // place in `groups` + 1; 0 is none
+    std::vector<Group> groups = groups_in(from, &group_of);
+    for (const uint32_t child : original_.nodes[from].children) {
+      const Node& node = original_.nodes[child];
+      if (group_of[child] == 0) {
+        const uint32_t index = append(node, to);
+        if (node.is_graph) add_children(child, index);
+        continue;
+      }
+      // A group stands where its first member stood.
+      Group& group = groups[group_of[child] - 1];
+      if (std::exchange(group.is_written, true)) continue;
+      const uint32_t index = append(around(group), to);
+      for (const uint32_t member : group.members) append(original_.nodes[member], index);
     }
   }
-}
+
+  std::vector<Group> groups_in(uint32_t graph, std::vector<uint32_t>* group_of) {
+    std::unordered_map<std::string, uint32_t> by_name;
+    for (const uint32_t child : original_.nodes[graph].children) {
+      if (!original_.nodes[child].is_graph) by_name.emplace(original_.nodes[child].name, child);
+    }
+    std::vector<Group> groups;
+    if (by_name.empty()) return groups;
+    for (const Node& node : fused_.nodes) {
+      const std::vector<std::string>* names = members_of(node);
+      if (names == nullptr || names->size() < 2 || !stands_for(fused_.nodes[node.parent], graph))
+        continue;
+      Group group{&node, {}};
+      for (const std::string& name : *names) {
+        const auto member = by_name.find(name);
+        const bool is_known = member != by_name.end();
+        if (is_known && (*group_of)[member->second] == 0) {
+          (*group_of)[member->second] = static_cast<uint32_t>(groups.size() + 1);
+          group.members.push_back(member->second);
+        } else if (out_.notes.size() < kMaxNotes) {
+          out_.notes.push_back(node.name + ": its member " + name +
+                               (is_known ? " is in two groups" : " is not in the graph"));
+        }
+      }
+      if (group.members.size() < 2) {
+        for (const uint32_t member : group.members) (*group_of)[member] = 0;
+        continue;
+      }
+      std::sort(group.members.begin(), group.members.end());
+      groups.push_back(std::move(group));
+    }
+    return groups;
+  }
+
+  /// Names are per graph; a text with one graph needs no name to be found.
+  [[nodiscard]] bool stands_for(const Node& fused_graph, uint32_t graph) const {
+    return &fused_graph == &fused_.root() || graph == 0 ||
+           fused_graph.name == original_.nodes[graph].name;
+  }
+
+  /// The group as a graph, with what its members take from outside and give to it.
+  [[nodiscard]] Node around(const Group& group) const {
+    Node node;
+    node.name = group.fused->name;
+    node.type = group.fused->type;
+    node.parameters = group.fused->parameters;
+    node.is_graph = true;
+    std::map<std::string, size_t> inside;
+    std::set<std::string> written;
+    for (const uint32_t member : group.members) {
+      const Node& inner = original_.nodes[member];
+      written.insert(inner.outputs.begin(), inner.outputs.end());
+      for (const std::string& name : inner.inputs) ++inside[name];
+    }
+    std::set<std::string> taken;
+    for (const uint32_t member : group.members) {
+      for (const std::string& name : original_.nodes[member].inputs) {
+        if (!name.empty() && !written.contains(name) && taken.insert(name).second)
+          node.inputs.push_back(name);
+      }
+      for (const std::string& name : original_.nodes[member].outputs) {
+        const auto all = readers_.find(name);
+        if (all != readers_.end() && all->second > inside[name]) node.outputs.push_back(name);
+      }
+    }
+    return node;
+  }
+
+  uint32_t append(Node node, uint32_t parent) {
+    const auto index = static_cast<uint32_t>(out_.nodes.size());
+    node.parent = parent;
+    node.depth = out_.nodes[parent].depth + 1;
+    node.children.clear();
+    out_.nodes[parent].children.push_back(index);
+    out_.nodes.push_back(std::move(node));
+    return index;
+  }
+
+  const Graph& original_;
+  const Graph& fused_;
+  std::map<std::string, size_t> readers_;  // of each tensor, outputs of the whole among them
+  Graph out_;
+};
 
 }  // namespace
 
@@ -493,78 +599,7 @@ Result<Graph> read_ge_graph(std::string_view text) {
 }
 
 Graph group_by_fusion(const Graph& original, const Graph& fused) {
-  std::unordered_map<std::string, uint32_t> by_name;
-  std::map<std::string, size_t> readers;
-  for (const uint32_t child : original.root().children) {
-    by_name.emplace(original.nodes[child].name, child);
-    for (const std::string& name : original.nodes[child].inputs) ++readers[name];
-  }
-  for (const std::string& name : original.root().outputs) ++readers[name];
-
-  Graph out = original;
-  std::vector<uint32_t> group_of(original.nodes.size(), 0);  // 0: none; else place in `groups` + 1
-  struct Group {
-    const Node* fused;
-    std::vector<uint32_t> members;
-  };
-  std::vector<Group> groups;
-  for (const Node& node : fused.nodes) {
-    const std::vector<std::string>* names = members_of(node);
-    if (names == nullptr || names->size() < 2) continue;
-    Group group{&node, {}};
-    for (const std::string& name : *names) {
-      const auto member = by_name.find(name);
-      if (member == by_name.end() || group_of[member->second] != 0) {
-        if (out.notes.size() < kMaxNotes)
-          out.notes.push_back(
-              node.name + ": its member " + name +
-              (member == by_name.end() ? " is not in the graph" : " is in two groups"));
-        continue;
-      }
-      group_of[member->second] = static_cast<uint32_t>(groups.size() + 1);
-      group.members.push_back(member->second);
-    }
-    if (group.members.size() < 2) {
-      for (const uint32_t member : group.members) group_of[member] = 0;
-      continue;
-    }
-    std::sort(group.members.begin(), group.members.end());
-    groups.push_back(std::move(group));
-  }
-
-  // Groups stand where their first member stood; nodes of the original have no children of their own.
-  out.nodes.assign(1, original.root());
-  out.nodes[0].children.clear();
-  const auto append = [&](const Node& node, uint32_t parent) {
-    const auto index = static_cast<uint32_t>(out.nodes.size());
-    out.nodes.push_back(node);
-    out.nodes[index].parent = parent;
-    out.nodes[index].depth = out.nodes[parent].depth + 1;
-    out.nodes[parent].children.push_back(index);
-    return index;
-  };
-  std::vector<bool> done(groups.size());
-  for (const uint32_t child : original.root().children) {
-    const uint32_t place = group_of[child];
-    if (place == 0) {
-      append(original.nodes[child], 0);
-      continue;
-    }
-    if (done[place - 1]) continue;
-    done[place - 1] = true;
-    const Group& group = groups[place - 1];
-    std::vector<const Node*> members;
-    for (const uint32_t member : group.members) members.push_back(&original.nodes[member]);
-    Node around;
-    around.name = group.fused->name;
-    around.type = group.fused->type;
-    around.parameters = group.fused->parameters;
-    around.is_graph = true;
-    set_interface(members, readers, &around);
-    const uint32_t index = append(around, 0);
-    for (const Node* member : members) append(*member, index);
-  }
-  return out;
+  return Grouping(original, fused).run();
 }
 
 }  // namespace assay::topology

@@ -197,6 +197,21 @@ TEST(GroupByFusion, PutsTheMembersOfAFusedOperatorIntoAGraph) {
   EXPECT_NE(explorer.find("\"namespace\":\"graph_1/AddMul\""), std::string::npos);
 }
 
+TEST(GroupByFusion, KeepsTheGraphsOfAModelApart) {
+  constexpr std::string_view kModel = R"(name: "m"
+      graph { name: "a" op { name: "X" type: "T" output_desc { } } op { name: "Y" type: "T" input: "X:0" } }
+      graph { name: "b" op { name: "X" type: "T" output_desc { } } op { name: "Y" type: "T" input: "X:0" } })";
+  const Graph fused = read(R"(name: "m" graph { name: "a" op { name: "Z" type: "T" } }
+      graph { name: "b" op { name: "XY" type: "F"
+        attr { key: "_datadump_original_op_names" value { list { s: "X" s: "Y" } } } } })");
+  const Graph grouped = group_by_fusion(read(kModel), fused);
+  EXPECT_EQ(node_of(grouped, "a").children.size(), 2u);
+  const Node& second = node_of(grouped, "b");
+  ASSERT_EQ(second.children.size(), 1u);
+  EXPECT_EQ(grouped.nodes[second.children[0]].name, "XY");
+  EXPECT_EQ(wire_level(grouped, -1).nodes.size(), 4u);
+}
+
 TEST(GraphDiff, TellsTextsApart) {
   const Graph golden = read(kGraph);
   std::string other(kGraph);
