@@ -169,6 +169,10 @@ class Backend:
     def _wants_texts(self) -> bool:
         return bool(self.config.debug.graph_dump.enabled) or self._engine_graphs is not None
 
+    @property
+    def _summarises(self) -> bool:
+        return bool(self.config.debug.fx_summary.enabled) and self.config.mode.raw == "max-autotune"
+
     def flush(self) -> None:
         """Returns when everything captured so far is on disk."""
         if self.run is not None:
@@ -188,7 +192,7 @@ class Backend:
         from assay.torch.graph.scope import apply_scopes
 
         apply_scopes(gm)
-        if self.run is None and not self._wants_texts:
+        if self.run is None and not self._wants_texts and not self._summarises:
             return self._uninstrumented(gm, example_inputs)
         compilation = _describe_compilation(gm)
         if self._level == 0:
@@ -240,6 +244,10 @@ class Backend:
             logger.debug("graph_%d (%s) as AOTAutograd gives it:\n%s", number, kind, gm.print_readable(False))
         entry = self._entry(number, kind, compilation)
         plain = _boxed(gm.forward)
+        if self._summarises:
+            self._write_summary(gm, number)
+            if self.config.debug.fx_summary.skip_compile:
+                return plain
         if self.run is None:
             self._write_texts(graph, graph, number, entry)
             return plain
@@ -364,6 +372,18 @@ class Backend:
             self._options_file.add_graph(graph)
         except OSError as error:
             logger.error("the options of %s cannot be written: %s", graph.name, error)
+
+    def _write_summary(self, gm: fx.GraphModule, number: int) -> None:
+        from assay.torch.graph._fx_summary import write_summary
+
+        path = self.config.debug.fx_summary.full_path("summary")
+        try:
+            write_summary(gm, path)
+        except OSError as error:
+            logger.error("the summary of graph_%d cannot be written: %s", number, error)
+            return
+        if self.config.debug.fx_summary.skip_compile:
+            tell(f"graph_{number} is summarised in {path} and runs eagerly: fx_summary.skip_compile is on")
 
     def _write_texts(self, original: Graph, executed: Graph, number: int, entry: GraphEntry) -> None:
         """The texts the user asked for, and with a dump always a ``txt`` beside it: comparisons need it."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
-__all__ = ["OperatorNames", "formal_names", "ge_type", "pack_name"]
+__all__ = ["OperatorNames", "formal_names", "ge_type", "known_type", "pack_name"]
 
 # Aten name without overload -> GE type.
 _TYPES = {
@@ -257,15 +257,22 @@ def ge_type(name: str, namespace: str = "aten", alpha: Any = 1) -> str:
     """
     if name == "add" and not _is_one(alpha):
         return "AxpyV2"
-    if namespace in ("aten", "torch", "prims", "quantized_decomposed"):
-        known = _TYPES.get(name)
-        if known is None and name.endswith("_") and not name.endswith("__"):
-            known = _TYPES.get(name[:-1])
-        if known is not None:
-            return known
+    known = known_type(name, namespace)
+    if known is not None:
+        return known
     words = [word for word in _WORD.split(name.replace("_", " ")) if word]
     camel = "".join(word[0].upper() + word[1:] for word in words)
     return camel if camel and not camel[0].isdigit() else f"Op{camel}"
+
+
+def known_type(name: str, namespace: str = "aten") -> Optional[str]:
+    """The GE type that computes what an operator computes, in place or not; None when the table has none."""
+    if namespace not in ("aten", "torch", "prims", "quantized_decomposed"):
+        return None
+    known = _TYPES.get(name)
+    if known is None and name.endswith("_") and not name.endswith("__"):
+        known = _TYPES.get(name[:-1])
+    return known
 
 
 def _is_one(value: Any) -> bool:

@@ -430,6 +430,7 @@ _WITH_EFFECT = frozenset(
     | {f"dump_config.{name}" for name in DumpConfig()._names}
     | {f"debug.graph_dump.{name}" for name in GraphDump()._names}
     | {f"debug.data_dump.{name}" for name in DataDump()._names}
+    | {f"debug.fx_summary.{name}" for name in FxSummary()._names}
     | {f"execution.{name}" for name in ExecutionConfig()._names}
     | {"experimental_config.keep_inference_input_mutations"}
 )
@@ -437,7 +438,7 @@ _CAPTURED_GRAPH_ONLY = frozenset({"dump_config.data_dump_stage"})
 _MAX_AUTOTUNE_ONLY = frozenset(
     f"dump_config.{name}"
     for name in ("dump_mode", "quant_dumpable", "dump_step", "dump_layer", "dump_data", "dump_config_path")
-)
+) | {f"debug.fx_summary.{name}" for name in FxSummary()._names}
 
 
 def without_effect(config: CompilerConfig) -> list[str]:
