@@ -159,7 +159,7 @@ Result<Tensor> load_as(const run::TensorRecord& record, const std::optional<DTyp
   return in_file(record.bytes->file, convert_dtype(tensor.view, *dtype));
 }
 
-/// What OUT becomes. Container formats besides those of single tensors.
+/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, or a table.
 enum class Target : uint8_t { Tensors, Dump, Statistics };
 
 class Converter {

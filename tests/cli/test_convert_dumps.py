@@ -674,6 +674,53 @@ def test_a_graph_s_text_becomes_json_onnx_and_model_explorer(assay, tmp_path):
     assert result.returncode == 2 and text.name in result.stderr
 
 
+# ---- many and large ones ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_dumps_come_back_through_arrays(assay, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    (tmp_path / "dumps").mkdir()
+    expected = {}
+    for i in range(60):
+        sides = []
+        for _ in range(2):
+            shapes = [tuple(rng.integers(0, 5, rng.integers(0, 5))) for _ in range(rng.integers(0, 4))]
+            arrays = [
+                rng.integers(0, 2, shape).astype(rng.choice([d for d in NUMBERS if d != "bool"])) for shape in shapes
+            ]
+            sides.append(arrays)
+        name = f"Add.Add_{i}.{i}.0.{1760000000000000 + i}"
+        (tmp_path / "dumps" / name).write_bytes(
+            Dump(f"Add_{i}", *[[Operand.of(array) for array in side] for side in sides]).encode()
+        )
+        for side, arrays in zip(("input", "output"), sides):
+            expected.update({f"{name}.{side}.{k}.npy": array for k, array in enumerate(arrays)})
+    result = assay("convert", "-d", tmp_path / "dumps", "-out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert names_below(tmp_path / "out") == sorted(expected)
+    for name, array in expected.items():
+        loaded = np.load(tmp_path / "out" / name)
+        assert (loaded.dtype, loaded.shape) == (array.dtype, array.shape), name
+        np.testing.assert_array_equal(loaded, array, err_msg=name)
+
+
+def test_a_tensor_behind_five_gibibytes(assay, tmp_path):
+    size = 5 << 30
+    values = np.arange(3, dtype=np.float32)
+    last = Operand.of(values)
+    head = Dump(inputs=[Operand(4, (size,), b"", size=size)], outputs=[last]).encode()
+    head, tail = head[: -values.nbytes], head[-values.nbytes :]
+    with open(tmp_path / NAME, "wb") as file:
+        file.write(head)
+        file.seek(len(head) + size)  # sparse
+        file.write(tail)
+    result = assay("convert", "-d", tmp_path / NAME, "-out", tmp_path / "out", "-f", "ND", "-o", "0")
+    (tmp_path / NAME).unlink()
+    assert result.returncode == 0, result.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{NAME}.output.0.3.npy"), values)
+
+
 # ---- memory, interruption --------------------------------------------------------------------------------------------
 
 
