@@ -130,10 +130,16 @@ void add_head(const run::Run& run, Output* out) {
   if (weights > 0) line += ", " + std::to_string(weights) + (weights == 1 ? " weight" : " weights");
   if (!run.coverage.complete) line += ", INCOMPLETE";
   out->line(line);
-  for (const char* key : {"tool", "host.torch", "config.level", "config.data"}) {
+  for (const char* key : {"tool", "host.torch", "config.level", "config.data", "config.engine",
+                          "config.decomposition_level"}) {
     const auto found = run.properties.find(key);
     if (found != run.properties.end())
       out->line("  " + std::string(key) + ": " + printable(found->second));
+  }
+  constexpr std::string_view kGraphs = "graphs.";
+  for (const auto& [key, value] : run.properties) {
+    if (key.starts_with(kGraphs))
+      out->line("  " + printable(key.substr(kGraphs.size())) + ": " + printable(value));
   }
   if (run.coverage.planned > 0) {
     out->line("  captured " + std::to_string(run.coverage.captured) + " of " +
@@ -144,6 +150,7 @@ void add_head(const run::Run& run, Output* out) {
     out->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) + ": " +
               printable(missed.reason));
   }
+  for (const std::string& finding : run.findings) out->line("  found: " + printable(finding));
   for (const std::string& warning : run.warnings) out->line("  warning: " + printable(warning));
 }
 
@@ -234,7 +241,8 @@ void add_tree(const std::vector<Shown>& shown, char separator, Output* out) {
 // ---- lines and details ------------------------------------------------------------------------------------------
 
 bool shows_steps(const run::Run& run) {
-  return run.layout == "native" || run.layout == "torch-tree" || run.layout == "atb-tree";
+  return run.layout == "native" || run.layout == "torch-tree" || run.layout == "atb-tree" ||
+         run.layout == "ge-tree" || run.layout == "fx-tree" || run.layout == "captured-graph";
 }
 
 void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
@@ -388,6 +396,12 @@ void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out)
   comma = "";
   for (const std::string& warning : run.warnings) {
     out->add(comma + json_quote(warning));
+    comma = ",";
+  }
+  out->add("],\"findings\":[");
+  comma = "";
+  for (const std::string& finding : run.findings) {
+    out->add(comma + json_quote(finding));
     comma = ",";
   }
   out->add("],\"records\":[");

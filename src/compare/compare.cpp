@@ -468,6 +468,9 @@ class PairComparer {
     if (golden_stats) fill_statistics(*golden_stats, &row->golden);
     if (mine_stats) fill_statistics(*mine_stats, &row->mine);
     if (!golden_stats || !mine_stats) return;
+    // A table need not have the norm; an unknown one says nothing about the other side's.
+    if (std::isnan(golden_stats->l2_norm) || std::isnan(mine_stats->l2_norm))
+      row->golden.l2_norm = row->mine.l2_norm = NAN;
     const auto values = [](const SideSummary& side) {
       return SummaryValues{side.max, side.min, side.mean, side.l2_norm};
     };
@@ -715,6 +718,8 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   append_new(golden.warnings, &out.warnings);
   append_new(mine.warnings, &out.warnings);
+  for (const std::string& finding : golden.findings) out.notes.push_back("golden: " + finding);
+  for (const std::string& finding : mine.findings) out.notes.push_back("mine: " + finding);
 
   struct RowPlace {
     size_t sheet;
@@ -803,12 +808,29 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   return out;
 }
 
+/// True for a dump of graph mode that was told to store statistics instead of tensors. Other captures
+/// are compared by them only when asked: there the tensors may be elsewhere.
+bool has_only_statistics(const Run& run) {
+  bool any = false;
+  for (const TensorRecord& record : run.records) {
+    if (record.kind != run::RecordKind::Operand || !record.problem.empty()) continue;
+    if (record.bytes || !record.stats) return false;
+    any = true;
+  }
+  return any && run.layout == "ge-tree";
+}
+
 }  // namespace
 
 Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                 const CompareOptions& options) {
-  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, options));
-  return compare_planned(golden, mine, std::move(sheets), options);
+  CompareOptions chosen = options;
+  chosen.statistics |= has_only_statistics(golden) || has_only_statistics(mine);
+  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, chosen));
+  ASSAY_TRY(Comparison out, compare_planned(golden, mine, std::move(sheets), chosen));
+  if (chosen.statistics != options.statistics)
+    out.notes.emplace_back("a side holds statistics only: statistics are compared");
+  return out;
 }
 
 Result<Comparison> compare_manual(const run::ManualMapping& mapping,

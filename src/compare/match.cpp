@@ -14,6 +14,7 @@ using run::Run;
 using run::TensorRecord;
 
 bool is_tensor(const TensorRecord& record) {
+  if (record.kind != run::RecordKind::Operand) return false;
   return record.bytes || record.stats || record.digest || record.value.empty();
 }
 

@@ -385,6 +385,22 @@ TEST(GraphsJson, TellsPlannedCapturedAndMissed) {
             "inference, 120 operators, 2 of 2 planned, steps 0, 3");
 }
 
+TEST(GraphsJson, NamesBreaksWarningsAndWhatTheWriterLost) {
+  run::Run run;
+  const char* text = R"({"assay": "1", "complete": true, "world_size": 2, "rank": 1,
+    "breaks": [{"reason": "print", "count": 3}],
+    "writer": {"dropped": 4, "failed": 1, "first_error": "disk full"},
+    "graphs": [{"name": "graph_2", "kind": "backward", "parent": 1, "operators": 9, "planned": 9,
+                "dumped": 0, "steps": [], "warnings": ["no operator is called Add_9"]}]})";
+  EXPECT_TRUE(sources::read_graphs_json(text, &run).value());
+  EXPECT_EQ(run.findings, (Lines{"graph break (3 times): print"}));
+  EXPECT_EQ(run.properties.at("graphs.rank 1 graph_2"),
+            "backward, of graph_1, 9 operators, 0 of 9 planned, never dumped");
+  EXPECT_EQ(run.warnings, (Lines{"the capture dropped 4 files because writing was too slow",
+                                 "1 files could not be written; the first: disk full",
+                                 "rank 1 graph_2: no operator is called Add_9"}));
+}
+
 TEST(GraphsJson, SaysThatTheCaptureDidNotEnd) {
   run::Run run;
   EXPECT_TRUE(sources::read_graphs_json(R"({"assay": "1", "graphs": [], "complete": false})", &run)

@@ -151,6 +151,20 @@ std::optional<GraphValue> GeGraph::origin_of_output(std::string_view name, size_
   return value;
 }
 
+std::optional<std::vector<GraphValue>> GeGraph::values_of_inputs(std::string_view name) const {
+  const GraphOp* op = optimized_.find(name);
+  if (op == nullptr) return std::nullopt;
+  std::vector<GraphValue> values;
+  for (const std::string& edge : op->inputs) {
+    const auto [producer, output] = formats::split_graph_edge(edge);
+    if (!edge.empty() && output < 0) continue;  // a control edge
+    const auto before =
+        edge.empty() ? std::nullopt : origin_of_output(producer, static_cast<size_t>(output));
+    values.push_back(before ? *before : GraphValue{std::string(producer), output});
+  }
+  return values;
+}
+
 std::optional<FxValue> fx_value_of(const GraphOp& op, size_t output) {
   if (output >= op.output_desc.size()) return std::nullopt;
   const GraphAttribute* name = attribute(op.output_desc[output].attributes, "_fx_tensor_name");

@@ -60,6 +60,11 @@ class GeGraph {
   [[nodiscard]] OperatorOrigin decompose(std::string_view name,
                                          const std::set<std::string, std::less<>>& dumped) const;
 
+  /// The values before fusion that an operator takes, in the order of its inputs in the optimised graph;
+  /// an absent one has no name. Nothing where there is no such operator.
+  [[nodiscard]] std::optional<std::vector<GraphValue>> values_of_inputs(
+      std::string_view name) const;
+
   /// Which value before fusion an output is, by the metadata of the optimised graph.
   [[nodiscard]] std::optional<GraphValue> origin_of_output(std::string_view name,
                                                            size_t output) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/numbers.hpp"
 #include "formats/cann_dump.hpp"
 #include "run/container.hpp"
 
@@ -151,6 +152,33 @@ std::vector<GraphOperand> GraphMatcher::external_operands(
   return operands;
 }
 
+std::optional<std::vector<const GraphOperand*>> GraphMatcher::operands_of_inputs(
+    const Operands& op, const std::vector<GraphOperand>& operands) const {
+  const auto values = graph_.values_of_inputs(op.name);
+  if (!values) return std::nullopt;
+  std::vector<GraphValue> present;
+  for (const GraphValue& value : *values) {
+    if (!value.op.empty()) present.push_back(value);
+  }
+  const bool by_place = present.size() == op.inputs.size();
+  std::vector<const GraphOperand*> found;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    // Of inputs that were left out the others keep their indices.
+    const auto slot = parse_number<size_t>(mine_.records[op.inputs[i]].slot);
+    const size_t place = by_place ? i : slot.value_or(SIZE_MAX);
+    const std::vector<GraphValue>& list = by_place ? present : *values;
+    if (place >= list.size()) return std::nullopt;
+    const auto operand =
+        std::find_if(operands.begin(), operands.end(), [&](const GraphOperand& candidate) {
+          return candidate.producer == list[place].op &&
+                 candidate.producer_output == list[place].output;
+        });
+    if (operand == operands.end()) return std::nullopt;
+    found.push_back(&*operand);
+  }
+  return found;
+}
+
 OperandShape GraphMatcher::shape_of(const Run& run, size_t index) {
   const TensorRecord& record = run.records[index];
   if (&run == &mine_ || (record.dtype && record.shape)) return {record.dtype, record.shape};
@@ -176,10 +204,28 @@ bool GraphMatcher::is_scalar_argument(size_t index) {
          *shape.dtype == DType::Bool || *shape.dtype == DType::Complex128;
 }
 
-std::vector<size_t> GraphMatcher::tensor_inputs(const Operands& fx) {
+std::vector<size_t> GraphMatcher::tensor_inputs(const Operands& fx, size_t wanted) {
+  const auto is_list = [this](size_t i) {
+    const OperandShape shape = shape_of(golden_, i);
+    return shape.dtype == DType::Int64 && shape.shape && shape.shape->size() == 1;
+  };
   std::vector<size_t> inputs;
+  std::vector<size_t> without_lists;
+  std::vector<size_t> with_scalars;
   for (const size_t i : fx.inputs) {
-    if (!is_scalar_argument(i)) inputs.push_back(i);
+    const bool scalar = is_scalar_argument(i);
+    if (!scalar) inputs.push_back(i);
+    if (!scalar && !is_list(i)) without_lists.push_back(i);
+    if (!golden_shapes_[i].no_tensor) with_scalars.push_back(i);
+  }
+  for (const std::vector<size_t>* list : {&inputs, &without_lists, &with_scalars}) {
+    if (list->size() != wanted) continue;
+    if (list == &without_lists) {
+      for (const size_t i : inputs) {
+        if (is_list(i)) lists_.insert(i);
+      }
+    }
+    return *list;
   }
   return inputs;
 }
@@ -258,6 +304,14 @@ void GraphMatcher::explain(const Operands& op, const std::string& reason) {
   }
 }
 
+void GraphMatcher::explain_inside(const Operands& fused, const Operands& member) {
+  for (const auto* list : {&member.inputs, &member.outputs}) {
+    for (const size_t i : *list)
+      golden_why_.emplace(i,
+                          "inside the fused operator " + fused.name + ", which keeps it to itself");
+  }
+}
+
 void GraphMatcher::warn_missing_fx(const Operands& op, const std::string& fx) {
   warn("FX data missing, GE tensor name: " + op.name + ", FX tensor name: " + fx);
 }
@@ -267,9 +321,12 @@ void GraphMatcher::count_side(Side side, const Operators& operators, const std::
   for (const auto& [name, op] : operators) {
     for (const auto* list : {&op.inputs, &op.outputs}) {
       for (const size_t i : *list) {
-        if (is_mine ? skipped_.contains(i) : is_scalar_argument(i)) continue;
+        const bool used = (is_mine ? mine_used_ : golden_used_)[i];
+        const bool has_none =
+            is_mine ? skipped_.contains(i) : lists_.contains(i) || is_scalar_argument(i);
+        if (!used && has_none) continue;
         ++(is_mine ? out_.mine_candidates : out_.golden_candidates);
-        if ((is_mine ? mine_used_ : golden_used_)[i]) {
+        if (used) {
           ++(is_mine ? out_.mine_matched : out_.golden_matched);
           continue;
         }

@@ -59,13 +59,20 @@ class GraphMatcher {
   std::vector<GraphOperand> external_operands(
       const std::vector<const formats::GraphOp*>& members) const;
 
+  /// Which of `operands` each input of a fused operator is, by the optimised graph; nothing where that
+  /// does not tell of all of them.
+  std::optional<std::vector<const GraphOperand*>> operands_of_inputs(
+      const Operands& op, const std::vector<GraphOperand>& operands) const;
+
   /// Of golden's files without a header in the records; read once each.
   OperandShape shape_of(const run::Run& run, size_t index);
 
   /// True for an argument of an FX node that never was a tensor: numbers, texts and None have files, too.
   bool is_scalar_argument(size_t index);
 
-  std::vector<size_t> tensor_inputs(const Operands& fx);
+  /// The inputs of an FX node that are tensors, as far as `wanted`, how many the graph has, tells: a
+  /// tensor of rank 0 looks like a number, a list of numbers like a tensor.
+  std::vector<size_t> tensor_inputs(const Operands& fx, size_t wanted);
 
   void add(size_t golden, size_t mine, std::string_view reason, double confidence = 1);
 
@@ -81,6 +88,8 @@ class GraphMatcher {
   void match_own_input(const Operands& op);
 
   void explain(const Operands& op, const std::string& reason);
+  /// Of a member of a fused operator: what is not paired has no file on the other side.
+  void explain_inside(const Operands& fused, const Operands& member);
 
   void warn(std::string text) { out_.warnings.push_back(std::move(text)); }
   void warn_missing_fx(const Operands& op, const std::string& fx);
@@ -102,6 +111,9 @@ class GraphMatcher {
   // ---- GE fused against unfused: graph_matcher_ge.cpp ----
 
   void match_ge(const Operands& op, const Operators& golden);
+
+  void pair_by_slot(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
+                    std::string_view reason);
 
   void match_fused_inputs(const Operands& op, const OperatorOrigin& origin,
                           const Operators& golden);
@@ -160,6 +172,7 @@ class GraphMatcher {
   std::unordered_map<size_t, KnownShape> golden_shapes_;
   std::unordered_map<size_t, std::string> golden_why_;  // unmatched
   std::unordered_map<size_t, std::string> mine_why_;
+  std::set<size_t> lists_;    // of golden: arguments that are lists of numbers
   std::set<size_t> skipped_;  // of mine: constants, which have no counterpart to look for
 };
 

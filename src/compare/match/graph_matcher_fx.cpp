@@ -31,7 +31,9 @@ void GraphMatcher::match_fx_output(const Operands& op, const OperatorOrigin& ori
                             ? std::nullopt
                             : fx_value_of(*maker, static_cast<size_t>(value.output));
   if (!fx_value) {
-    mine_why_[op.outputs[i]] = "the graph names no FX value for it";
+    mine_why_[op.outputs[i]] = maker != nullptr && maker->type == "Data"
+                                   ? "an input of the graph: FX has it as inputs of its readers"
+                                   : "the graph names no FX value for it";
     return;
   }
   const Operands* node = node_of(*fx_value);
@@ -72,13 +74,29 @@ void GraphMatcher::match_fx_inputs(const Operands& op, const OperatorOrigin& ori
       counts_agree = false;
       continue;
     }
-    std::vector<size_t>& list = tensors[member] = tensor_inputs(*node);
-    if (first_tensors == nullptr) first_tensors = &list;
     size_t wanted = 0;
     for (const GraphOperand& operand : external_operands({member})) wanted += !operand.constant;
+    std::vector<size_t>& list = tensors[member] = tensor_inputs(*node, wanted);
+    if (member == origin.members.front()) first_tensors = &list;
+    if (origin.members.size() > 1) explain_inside(op, *node);
     counts_agree = counts_agree && wanted == list.size();
   }
   if (first_tensors == nullptr) return;
+  const auto identity = operands_of_inputs(op, operands);
+  if (counts_agree && identity && origin.members.size() > 1) {
+    std::vector<int64_t> golden;
+    std::vector<size_t> mine;
+    for (size_t i = 0; i < identity->size(); ++i) {
+      const GraphOperand& operand = *(*identity)[i];
+      if (operand.constant) {
+        skipped_.insert(op.inputs[i]);
+      } else {
+        golden.push_back(static_cast<int64_t>(tensors[operand.op][operand.data_place]));
+        mine.push_back(op.inputs[i]);
+      }
+    }
+    return pair_inputs(golden, mine, origin.rule);
+  }
   size_t constants = 0;
   for (const GraphOperand& operand : operands) constants += operand.constant;
   const bool with_constants = op.inputs.size() == operands.size();

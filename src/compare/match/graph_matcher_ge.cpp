@@ -12,6 +12,14 @@ namespace {
 
 constexpr std::string_view kFusedOpType = "AutomaticBufferFusionOp";
 
+/// True when the slots are not 0, 1, 2 ...: operands were left out and the others kept their indices.
+bool has_gap(const run::Run& run, const std::vector<size_t>& records) {
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (run.records[records[i]].slot != std::to_string(i)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void GraphMatcher::match_ge(const Operands& op, const Operators& golden) {
@@ -23,8 +31,12 @@ void GraphMatcher::match_ge(const Operands& op, const Operators& golden) {
                          origin.rule == "name decomposition");
   if (use_same) {
     const std::vector<size_t>& inputs = same->second.inputs;
-    pair_inputs({inputs.begin(), inputs.end()}, op.inputs, "equal names");
-    pair_in_order(same->second.outputs, op.outputs, "equal names");
+    if (has_gap(mine_, op.inputs) || has_gap(golden_, inputs)) {
+      pair_by_slot(inputs, op.inputs, "equal names");
+    } else {
+      pair_inputs({inputs.begin(), inputs.end()}, op.inputs, "equal names");
+    }
+    pair_by_slot(same->second.outputs, op.outputs, "equal names");
     return;
   }
   const bool is_fused =
@@ -41,14 +53,32 @@ void GraphMatcher::match_ge(const Operands& op, const Operators& golden) {
   explain(op, is_fused ? "its name cannot be taken apart" : "the operator is not in golden");
 }
 
+void GraphMatcher::pair_by_slot(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
+                                std::string_view reason) {
+  for (const size_t m : mine) {
+    for (const size_t g : golden) {
+      if (golden_.records[g].slot == mine_.records[m].slot) add(g, m, reason);
+    }
+  }
+}
+
 void GraphMatcher::match_fused_inputs(const Operands& op, const OperatorOrigin& origin,
                                       const Operators& golden) {
   for (const GraphOp* member : origin.members) {
     if (!golden.contains(member->name)) warn("No dump data for op: " + member->name + ".");
   }
+  for (const GraphOp* member : origin.members) {
+    const auto found = golden.find(member->name);
+    if (found != golden.end() && origin.members.size() > 1) explain_inside(op, found->second);
+  }
+  const std::vector<GraphOperand> operands = external_operands(origin.members);
   std::vector<int64_t> records;
-  for (const GraphOperand& operand : external_operands(origin.members))
-    records.push_back(golden_operand(operand, golden));
+  if (const auto identity = operands_of_inputs(op, operands)) {
+    for (const GraphOperand* operand : *identity)
+      records.push_back(golden_operand(*operand, golden));
+  } else {
+    for (const GraphOperand& operand : operands) records.push_back(golden_operand(operand, golden));
+  }
   pair_inputs(records, op.inputs, origin.rule);
 }
 

@@ -16,7 +16,7 @@ constexpr std::string_view kFusedOpType = "AutomaticBufferFusionOp";
 
 std::vector<size_t> GraphMatcher::by_file_name(std::vector<size_t> records) const {
   std::sort(records.begin(), records.end(), [this](size_t a, size_t b) {
-    return golden_.records[a].bytes->file < golden_.records[b].bytes->file;
+    return file_of(golden_.records[a]) < file_of(golden_.records[b]);
   });
   return records;
 }

@@ -28,6 +28,9 @@ using GraphTokens = std::map<int64_t, Operators>;
 /// Inputs and outputs of one graph on one rank; of a node that ran several times in a token, the first.
 [[nodiscard]] GraphTokens group_by_token(const run::Run& run, int rank, uint32_t graph);
 
+/// The file that tells of a record: with its bytes, or with its statistics only.
+[[nodiscard]] const std::string& file_of(const run::TensorRecord& record);
+
 /// "file,inputs,0": how the original names an operand of a dump file.
 [[nodiscard]] std::string operand_label(const run::TensorRecord& record);
 

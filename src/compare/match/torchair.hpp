@@ -18,7 +18,7 @@ struct GraphMatching {
 /// True when mine is a dump of GE with its graph text, so that these rules apply.
 [[nodiscard]] bool is_torchair_pair(const run::Run& golden, const run::Run& mine);
 
-/// errors  Usage ("No common rank data in golden_path and my_path.") | of reading the graph text
+/// errors  Usage ("No common rank data in golden_path and my_path.")
 [[nodiscard]] Result<std::vector<GraphMatching>> match_torchair(const run::Run& golden,
                                                                 const run::Run& mine,
                                                                 const MatchOptions& options);

@@ -49,10 +49,12 @@ std::string numbers_text(const json* list) {
 std::string summary_of(const json& graph) {
   std::string text = text_of(graph, "kind");
   const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (const std::string parent = text_of(graph, "parent"); !parent.empty()) add("of " + parent);
+  if (const uint64_t parent = count_of(graph, "parent"); parent > 0)
+    add("of graph_" + std::to_string(parent));
   add(std::to_string(count_of(graph, "operators")) + " operators");
-  add(std::to_string(count_of(graph, "dumped")) + " of " +
-      std::to_string(count_of(graph, "planned")) + " planned");
+  const uint64_t planned = count_of(graph, "planned");
+  add(std::to_string(count_of(graph, "dumped")) +
+      (planned > 0 ? " of " + std::to_string(planned) + " planned" : " dumped"));
   const std::string steps = numbers_text(member(graph, "steps"));
   add(steps.empty() ? "never dumped" : "steps " + steps);
   return text;
@@ -70,6 +72,13 @@ void add_graph(const json& graph, const std::string& prefix, Run* run) {
                             (place.empty() ? "" : ", " + place) +
                             (reason.empty() ? "" : ": " + reason));
   }
+  if (const json* warnings = member(graph, "warnings");
+      warnings != nullptr && warnings->is_array()) {
+    for (const json& warning : *warnings) {
+      if (warning.is_string())
+        run->warnings.push_back(prefix + name + ": " + warning.get<std::string>());
+    }
+  }
   const json* missed = member(graph, "missed");
   if (missed == nullptr || !missed->is_array()) return;
   for (const json& item : *missed) {
@@ -77,6 +86,28 @@ void add_graph(const json& graph, const std::string& prefix, Run* run) {
     run->coverage.missed.push_back({prefix + name + " " + text_of(item, "node"),
                                     text_of(item, "reason"), count_of(item, "count")});
   }
+}
+
+/// Breaks of which no graph is known: code that ran between two graphs, or none at all.
+void add_breaks(const json& breaks, Run* run) {
+  if (!breaks.is_array()) return;
+  for (const json& item : breaks) {
+    if (!item.is_object()) continue;
+    const uint64_t count = count_of(item, "count");
+    run->findings.push_back("graph break" +
+                            (count > 1 ? " (" + std::to_string(count) + " times)" : "") + ": " +
+                            text_of(item, "reason"));
+  }
+}
+
+void add_writer(const json& writer, Run* run) {
+  if (!writer.is_object()) return;
+  if (const uint64_t dropped = count_of(writer, "dropped"); dropped > 0)
+    run->warnings.push_back("the capture dropped " + std::to_string(dropped) +
+                            " files because writing was too slow");
+  if (const uint64_t failed = count_of(writer, "failed"); failed > 0)
+    run->warnings.push_back(std::to_string(failed) + " files could not be written; the first: " +
+                            text_of(writer, "first_error"));
 }
 
 }  // namespace
@@ -103,6 +134,8 @@ Result<bool> read_graphs_json(std::string_view text, Run* run) {
   const std::string prefix = count_of(document, "world_size") > 1
                                  ? "rank " + std::to_string(count_of(document, "rank")) + " "
                                  : "";
+  if (const json* breaks = member(document, "breaks")) add_breaks(*breaks, run);
+  if (const json* writer = member(document, "writer")) add_writer(*writer, run);
   for (const json& graph : *graphs) {
     if (graph.is_object()) add_graph(graph, prefix, run);
   }
