@@ -87,6 +87,9 @@ class DumpObserver(OperatorObserver):
         self._folder = folder
         self._step = threading.local()
 
+    def wants(self, operator: Operator) -> bool:
+        return self._folder.mask(operator) is not None
+
     def begin_step(self, step: int) -> None:
         self._step.number = step
 

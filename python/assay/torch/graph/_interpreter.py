@@ -38,6 +38,10 @@ class OperatorObserver:
     What an observer raises reaches the host program: an observer catches its own errors.
     """
 
+    def wants(self, operator: Operator) -> bool:
+        """Whether the other methods are called for `operator`. Asked once, before the first step that is dumped."""
+        return True
+
     def begin_step(self, step: int) -> None:
         """Before the first operator of a step that is dumped."""
 
@@ -117,19 +121,53 @@ class _Constant:
         return self._tensor
 
 
+class _Template:
+    """Arguments of a node, with a _Slot where the value of a node belongs."""
+
+    def __init__(self, arguments: Any) -> None:
+        self._arguments = arguments
+        self._constant = not _has_slot(arguments)
+        # The common case without a function call for each argument: nothing is nested.
+        self._flat: Optional[list[tuple[int, Any]]] = None
+        if isinstance(arguments, tuple) and all(isinstance(item, _Slot) or not _has_slot(item) for item in arguments):
+            self._flat = [(item.index, None) if isinstance(item, _Slot) else (-1, item) for item in arguments]
+
+    def filled(self, values: list[Any]) -> Any:
+        if self._constant:
+            return self._arguments
+        if self._flat is not None:
+            return tuple([item if index < 0 else values[index] for index, item in self._flat])
+        return fx.node.map_aggregate(self._arguments, lambda item: _resolve_one(item, values))
+
+
+def _has_slot(arguments: Any) -> bool:
+    found = False
+
+    def look(item: Any) -> Any:
+        nonlocal found
+        found = found or isinstance(item, _Slot)
+        return item
+
+    fx.node.map_aggregate(arguments, look)
+    return found
+
+
 @dataclass
 class _Instruction:
     index: int  # of the node: where its value goes
     op: str
     name: str  # of the node, for messages
     target: Any
-    args: Any  # templates: a _Slot stands for the value of a node
-    kwargs: Any
+    args: _Template
+    kwargs: _Template
     released: tuple[int, ...]  # values not used after this instruction
     operator: Optional[Operator]
     mutates: bool
     input_slots: tuple[Any, ...]  # one an input of the operator: a _Slot, a _Constant, None absent
     constants: tuple[_Constant, ...]  # its numbers
+
+
+Audience = list[tuple[OperatorObserver, ...]]  # who is shown an instruction, one entry each
 
 
 class Program:
@@ -168,8 +206,8 @@ class Program:
                     op=node.op,
                     name=node.name,
                     target=node.target,
-                    args=fx.node.map_arg(node.args, slots.__getitem__),
-                    kwargs=fx.node.map_arg(node.kwargs, slots.__getitem__),
+                    args=_Template(fx.node.map_arg(node.args, slots.__getitem__)),
+                    kwargs=_Template(fx.node.map_arg(node.kwargs, slots.__getitem__)),
                     released=tuple(released.get(index, ())) + (() if node in last_use else (index,)),
                     operator=operator,
                     mutates=_mutates(node),
@@ -178,12 +216,21 @@ class Program:
                 )
             )
 
-    def run(self, args: list[Any], observers: Sequence[OperatorObserver] = ()) -> Any:
+    def audience(self, observers: Sequence[OperatorObserver]) -> Audience:
+        """Asks every observer which operators it wants."""
+        return [
+            tuple(observer for observer in observers if step.operator is not None and _wants(observer, step))
+            for step in self._instructions
+        ]
+
+    def run(self, args: list[Any], audience: Optional[Audience] = None) -> Any:
         """Runs the graph on `args`, which is emptied, and returns what its output node returns."""
         values: list[Any] = [None] * self._size
         inputs = args[::-1]  # taken from the end, so that nothing here keeps an input alive
         args.clear()
+        nobody: tuple[OperatorObserver, ...] = ()
         for step in self._instructions:
+            observers = nobody if audience is None else audience[step.index]
             if step.op == "placeholder":
                 values[step.index] = value = inputs.pop()
                 if step.operator is not None and isinstance(value, torch.Tensor):
@@ -191,7 +238,7 @@ class Program:
                         observer.after(step.operator, [value], [value])
                 del value
             elif step.op == "output":
-                return fx.node.map_aggregate(step.args[0], lambda item: _resolve_one(item, values))
+                return step.args.filled(values)[0]
             elif step.op == "get_attr":
                 values[step.index] = _attribute(self._module, step.target)
                 if step.operator is not None and isinstance(values[step.index], torch.Tensor):
@@ -204,8 +251,8 @@ class Program:
         raise AssertionError("a graph without output node")
 
     def _call(self, step: _Instruction, values: list[Any], observers: Sequence[OperatorObserver]) -> Any:
-        args = _resolve(step.args, values)
-        kwargs = _resolve(step.kwargs, values)
+        args = step.args.filled(values)
+        kwargs = step.kwargs.filled(values)
         operator = step.operator
         if operator is None or not observers:
             return self._invoke(step, args, kwargs)
@@ -253,6 +300,7 @@ class InterpreterRunner:
         self.graph = graph
         self._program = Program(module, graph)
         self._observers = tuple(observers)
+        self._audience: Optional[Audience] = None
         self._plain = plain
 
     def plain(self, args: list[Any]) -> Any:
@@ -262,14 +310,18 @@ class InterpreterRunner:
         for observer in self._observers:
             observer.begin_step(step)
         try:
-            return self._program.run(args, self._observers)
+            if self._audience is None:
+                self._audience = self._program.audience(self._observers)
+            return self._program.run(args, self._audience)
         finally:
             for observer in self._observers:
                 observer.end_of_step()
 
 
-def _resolve(template: Any, values: list[Any]) -> Any:
-    return fx.node.map_aggregate(template, lambda item: _resolve_one(item, values))
+def _wants(observer: OperatorObserver, step: _Instruction) -> bool:
+    # A number is shown with its consumer.
+    operators = [step.operator, *(constant.operator for constant in step.constants)]
+    return any(observer.wants(operator) for operator in operators if operator is not None)
 
 
 def _resolve_one(item: Any, values: list[Any]) -> Any:
