@@ -19,9 +19,18 @@ from typing import Optional
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # a script's own folder would stand first; the modules are bench.*
 
-from bench import atb_probe, capture_overhead, compare_speed, kernels, opcheck_speed, report, write_path  # noqa: E402
+from bench import (  # noqa: E402
+    atb_probe,
+    capture_overhead,
+    compare_speed,
+    graph_mode,
+    kernels,
+    opcheck_speed,
+    report,
+    write_path,
+)
 
-SECTIONS = ("capture", "capture-cpu", "atb-probe", "kernels", "write", "compare", "opcheck")
+SECTIONS = ("capture", "capture-cpu", "atb-probe", "kernels", "write", "compare", "opcheck", "graph")
 
 
 def load(path: Path) -> dict[str, report.Section]:
@@ -58,7 +67,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
     parser.add_argument("--rivals", action="store_true", help="install and measure other people's tools as well")
     parser.add_argument("--quick", action="store_true", help="few samples and small data: does it run at all")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="only this section; may be repeated")
-    parser.add_argument("--model", action="append", help="capture: only this model; may be repeated")
+    parser.add_argument("--model", action="append", help="capture, graph: only this model; may be repeated")
     parser.add_argument("--publish", action="store_true", help="put the tables into docs/benchmarks.md")
     parser.add_argument("--no-run", action="store_true", help="only print (and publish) what results.json holds")
     parser.add_argument(
@@ -77,6 +86,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
         "write": lambda: write_path.run(options.build, options.quick),
         "compare": lambda: compare_speed.run(options.build, options.quick, options.assay, options.rivals),
         "opcheck": lambda: opcheck_speed.run(options.build, options.quick, options.assay),
+        "graph": lambda: graph_mode.run(options.build, options.quick, options.model),
     }
     failed = False
     for key in wanted:
@@ -87,7 +97,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
                 traceback.print_exc()
                 failed = True
                 continue
-            if key.startswith("capture") and options.model and key in sections:
+            if key.startswith(("capture", "graph")) and options.model and key in sections:
                 others = [row for row in sections[key].rows if row.name.split(":")[0] not in options.model]
                 section.rows = others + section.rows
             sections[key] = section

@@ -356,9 +356,10 @@ class PartitionRunner:
                 for observer in observers:
                     observer.after(self._operator_of[node], [value], [value])
         for node in self._constants:
-            values[node] = _attribute(self._module, str(node.target))
-            for observer in observers:
-                observer.after(self._operator_of[node], [], [values[node]])
+            values[node] = constant = _attribute(self._module, str(node.target))
+            if isinstance(constant, torch.Tensor):
+                for observer in observers:
+                    observer.after(self._operator_of[node], [], [constant])
         for unit in self._units:
             self._run_unit(unit, values, observers)
             for node in unit.released:
@@ -422,7 +423,9 @@ class PartitionRunner:
     ) -> tuple[list[fx.Node], fx.GraphModule]:
         """The nodes of one group as a module of their own. Names say nothing of the whole graph: equal groups agree."""
         inside = set(nodes)
-        reads = list(dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside))
+        used = list(dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside))
+        bodies = [node for node in used if self._is_body(node)]  # of a higher-order operator: code, not a value
+        reads = [node for node in used if node not in bodies]
         if with_symbols:
             # Inductor finds a size only among the inputs; a tensor of size 2*s does not tell s.
             for symbol in _free_symbols([*reads, *nodes]):
@@ -431,6 +434,7 @@ class PartitionRunner:
                     reads.append(node)
         graph = fx.Graph()
         twins: dict[fx.Node, fx.Node] = {}
+        twins.update((node, graph.get_attr(str(node.target))) for node in bodies)
         for index, node in enumerate(reads):
             twins[node] = graph.placeholder(f"in_{index}")
             twins[node].meta = {key: node.meta[key] for key in ("val", "example_value") if key in node.meta}
@@ -445,6 +449,9 @@ class PartitionRunner:
             twins[node].meta = {key: node.meta[key] for key in ("val", "example_value") if key in node.meta}
         graph.output(tuple(twins[node] for node in writes))
         return reads, fx.GraphModule(self._module, graph)
+
+    def _is_body(self, node: fx.Node) -> bool:
+        return node.op == "get_attr" and isinstance(_attribute(self._module, str(node.target)), torch.nn.Module)
 
     def _compile(self, module: fx.GraphModule) -> Compiled:
         kinds = [_signature(node.meta.get("val")) for node in module.graph.nodes]
