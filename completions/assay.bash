@@ -32,7 +32,7 @@ _assay_options() {
     bcanalyze) echo "--help --golden-path --my-path --log-level -gp -mp -l -h" ;;
     analyze) echo "--help --golden --test --log-level -g -t -l -h" ;;
     casefilter) echo "--help --input --metrics --output --log-level -i -m -o -l -h" ;;
-    graph) echo "--help --output --level --style --share-functions --compat-attributes --csv --diff --json -o -h" ;;
+    graph) echo "--help --output --level --style --format --groups --share-functions --compat-attributes --csv --diff --json -o -h" ;;
     esac
 }
 
