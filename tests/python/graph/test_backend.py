@@ -450,6 +450,27 @@ def test_tensors_without_plain_bytes_are_refused_with_a_reason() -> None:
     assert "sparse_coo is not dense" in files.refusal(torch.ones(2).to_sparse())
 
 
+def test_an_operand_without_bytes_is_left_out_and_named_and_the_others_are_stored(tmp_path: Path) -> None:
+    from assay.torch.graph._model import Graph, Operator
+    from assay.torch.graph._request import DumpRequest, OperandMask, Plan
+
+    operator = Operator("Add", "Add")
+    run_of = files.RunFolder(str(tmp_path), {})
+    run_of.open("cpu")
+    entry = files.GraphEntry(7, "graph_7", "inference")
+    plan = Plan({"Add": OperandMask(True, True)})
+    folder = files.GraphFolder(run_of, Graph("graph_7", [operator]), plan, DumpRequest(path=str(tmp_path)), entry)
+    run_of.add(entry)
+    folder.write_operator(operator, [torch.ones(2).to_sparse(), torch.ones(2)], [torch.ones(2)], step=9)
+    run_of.close()
+    run = run_folder(tmp_path)
+    add = step_dumps(run, 7, 9)["Add"]
+    assert len(add.inputs) == 1 and add.inputs[0].index == 1 and len(add.outputs) == 1
+    (missed,) = index_of(run)["graphs"][0]["missed"]
+    assert (missed["node"], missed["count"]) == ("Add", 1)
+    assert missed["reason"] == "input 0: layout sparse_coo is not dense"
+
+
 def test_breaks_are_counted_also_where_they_leave_no_graph(tmp_path: Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()  # nothing before it: no graph of its own

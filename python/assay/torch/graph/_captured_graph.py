@@ -63,7 +63,7 @@ class TensorSaver(OperatorObserver):
             folder.entry.miss(operator.name, reason)
             return
         path = os.path.join(folder.run.root, f"{self._prefix}{name}_device_{_device(tensor)}_{self._local.step}.pt")
-        folder.run.writer.write_bytes(path, _pt_bytes(tensor))
+        folder.run.writer.write_array(path, tensor.detach().cpu())
         folder.entry.dumped.add(operator.name)
         folder.entry.steps[self._local.step] = None
 

@@ -37,6 +37,7 @@ from assay.torch.graph.config import rank_and_world, rank_folder
 __all__ = ["GraphEntry", "GraphFolder", "RunFolder", "next_graph_number", "refusal", "step", "steps_taken"]
 
 _REWRITE_SECONDS = 1.0  # graphs.json is at most this much behind the files, also when the process is killed
+_AT_ONCE = 64  # graphs; rewriting everything for each of many is quadratic
 _MAX_MISSED = 1000  # entries of one graph; the rest is counted
 
 _graph_numbers = itertools.count(1)
@@ -102,12 +103,12 @@ class GraphEntry:
     missed: dict[tuple[str, str], int] = field(default_factory=dict)
     missed_more: int = 0
 
-    def miss(self, node: str, reason: str) -> None:
+    def miss(self, node: str, reason: str, count: int = 1) -> None:
         key = (node, reason)
         if key in self.missed or len(self.missed) < _MAX_MISSED:
-            self.missed[key] = self.missed.get(key, 0) + 1
+            self.missed[key] = self.missed.get(key, 0) + count
         else:
-            self.missed_more += 1
+            self.missed_more += count
 
     def as_json(self) -> dict[str, Any]:
         missed = [{"node": node, "reason": why, "count": count} for (node, why), count in list(self.missed.items())]
@@ -163,6 +164,7 @@ class RunFolder:
         self._writer: Any = None
         self._root = ""
         self._entries: list[GraphEntry] = []
+        self._outside = GraphEntry(0, "", "")  # what is missed outside of every graph
         self._breaks_before = _graph_breaks()
         self._written = 0.0
         self._closed = False
@@ -229,10 +231,23 @@ class RunFolder:
                 second += 1.0  # another run began in this second; its files are not ours
 
     def add(self, entry: GraphEntry) -> None:
-        """Makes a graph known, at once on disk."""
+        """Makes a graph known; on disk at once, or with many graphs within a second of steps."""
         with self._lock:
             self._entries.append(entry)
-        self.write_index()
+        if len(self._entries) <= _AT_ONCE:
+            self.write_index()
+        else:
+            self.step_ended()
+
+    def _note_missed(self) -> None:
+        """Takes over what the writer could not read; the folder tells the graph."""
+        if self._writer is None:
+            return
+        by_name = {entry.name: entry for entry in self._entries}
+        for folder, node, reason, count in self._writer.take_missed():
+            parts = os.path.relpath(folder, self._root).split(os.sep)
+            entry = next((by_name[part] for part in parts if part in by_name), self._outside)
+            entry.miss(node, reason, count)
 
     def _new_breaks(self) -> list[dict[str, Any]]:
         return [
@@ -252,6 +267,7 @@ class RunFolder:
             return
         with self._lock:
             self._written = time.monotonic()
+            self._note_missed()
             document = {
                 "assay": assay.__version__,
                 "torch": torch.__version__,
@@ -263,6 +279,7 @@ class RunFolder:
                 "complete": complete,
                 "writer": self._writer.stats() if self._writer is not None else {},
                 "breaks": self._new_breaks(),
+                "missed": self._outside.as_json()["missed"],
                 "graphs": [entry.as_json() for entry in self._entries],
             }
             path = os.path.join(self._root, "graphs.json")
@@ -441,20 +458,29 @@ class GraphFolder:
         mask = mask or self.mask(operator)
         if mask is None or not self.run.alive:
             return
-        kept_inputs = _kept("input", inputs, mask) if mask.inputs else []
-        kept_outputs = _kept("output", outputs, mask) if mask.outputs else []
+        kept_inputs = self._kept(operator, "input", inputs, mask) if mask.inputs else []
+        kept_outputs = self._kept(operator, "output", outputs, mask) if mask.outputs else []
         tensors = [tensor for tensor in (*kept_inputs, *kept_outputs) if tensor is not None]
         if not tensors:
-            return
-        reason = next((why for why in map(refusal, tensors) if why), "")
-        if reason:
-            self.entry.miss(operator.name, reason)
             return
         call = _Call(operator, kept_inputs, kept_outputs, step, mask, more)
         if all(map(_on_host, tensors)):
             self._write(call)
             return
         self._send(call)
+
+    def _kept(
+        self, operator: Operator, side: str, tensors: Sequence[Optional[torch.Tensor]], mask: OperandMask
+    ) -> list[Optional[torch.Tensor]]:
+        kept: list[Optional[torch.Tensor]] = []
+        for index, tensor in enumerate(tensors):
+            if tensor is not None and (side, index) in mask.left_out:
+                tensor = None
+            reason = "" if tensor is None else refusal(tensor)
+            if reason:
+                self.entry.miss(operator.name, f"{side} {index}: {reason}")
+            kept.append(None if reason else tensor)
+        return kept
 
     def end_of_step(self) -> None:
         """Writes what waits for a device; brings ``graphs.json`` up to date."""
@@ -467,7 +493,7 @@ class GraphFolder:
         more = dict(call.more)
         operator = call.operator
         try:
-            self.run.writer.write_operator(
+            path = self.run.writer.write_operator(
                 more.pop("folder", None) or self.step_path(call.step),
                 more.pop("op_type", operator.type),
                 more.pop("op_name", operator.name),
@@ -481,6 +507,9 @@ class GraphFolder:
             )
         except (ValueError, TypeError, RuntimeError, OSError, MemoryError) as error:
             self.entry.miss(operator.name, f"{type(error).__name__}: {error}")
+            return
+        if not path:
+            self.entry.miss(operator.name, "dropped: the queue was full, or nothing is written any more")
             return
         self.entry.dumped.add(operator.name)
         self.entry.steps[call.step] = None
@@ -546,12 +575,6 @@ class _Call:
         self.inputs = [None if mark is None else next(copies) for mark in self.inputs]
         self.outputs = [None if mark is None else next(copies) for mark in self.outputs]
         return self
-
-
-def _kept(side: str, tensors: Sequence[Optional[torch.Tensor]], mask: OperandMask) -> list[Optional[torch.Tensor]]:
-    if not mask.left_out:
-        return list(tensors)
-    return [None if (side, index) in mask.left_out else tensor for index, tensor in enumerate(tensors)]
 
 
 def _on_host(tensor: torch.Tensor) -> bool:
