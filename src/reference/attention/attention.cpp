@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <string>
 
 #include "base/thread_pool.hpp"
 #include "reference/attention/operand_rows.hpp"
 #include "reference/attention/softmax_row.hpp"
+#include "reference/blas.hpp"
 
 namespace assay::reference {
 namespace {
@@ -291,8 +291,7 @@ Status check_attention(const Attention& attention) {
 
 Result<Wide> attention(const Attention& attention, int jobs) {
   ASSAY_TRY_STATUS(check_attention(attention));
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });  // our threads are the only ones
+  prepare_blas();
   Wide out(attention.output_shape, 0.0);
   const auto kv_heads = static_cast<size_t>(attention.kv_heads);
   const size_t units = attention.sequences.size() * kv_heads;

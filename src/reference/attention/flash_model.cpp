@@ -5,11 +5,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 
 #include "base/thread_pool.hpp"
 #include "reference/attention/attention.hpp"
 #include "reference/attention/operand_rows.hpp"
+#include "reference/blas.hpp"
 #include "tensor/half.hpp"
 
 namespace assay::reference {
@@ -182,8 +182,7 @@ Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, in
     return fail(Errc::Unsupported,
                 "no kernel of type " + std::string(name(dtype)) + " is modelled");
   ASSAY_TRY_STATUS(check_attention(attention));
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });  // our threads are the only ones
+  prepare_blas();
   Wide out(attention.output_shape, 0.0);
   const auto kv_heads = static_cast<size_t>(attention.kv_heads);
   const int64_t group = attention.heads / attention.kv_heads;

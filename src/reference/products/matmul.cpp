@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
 #include <optional>
-#include <semaphore>
 #include <string>
 
 #include "base/simd.hpp"
 #include "base/thread_pool.hpp"
+#include "reference/blas.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/widen.hpp"
 
@@ -292,15 +291,9 @@ Block block_of(const TensorView& matrix, std::vector<double, NoInitAllocator<dou
   return {scratch.data(), static_cast<blasint>(view.shape[1]), columns_first};
 }
 
-// OpenBLAS has buffers for 128 calls at a time and complains on stderr beyond.
-constexpr int kMaxDgemmCalls = 64;
-std::counting_semaphore<kMaxDgemmCalls> dgemm_calls(kMaxDgemmCalls);
-
 void multiply_blocks(const TensorView& x, const TensorView& w, double* out, int64_t row_stride,
                      unsigned jobs) {
-  // A threaded OpenBLAS would start its own threads below ours.
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });
+  prepare_blas();
   const int64_t m = x.shape[0];
   const int64_t k = x.shape[1];
   const int64_t n = w.shape[1];
@@ -315,13 +308,11 @@ void multiply_blocks(const TensorView& x, const TensorView& w, double* out, int6
       const Block right =
           block_of(section(section(w, 0, start, depth), 1, first, columns), w_scratch);
       const Block left = block_of(section(x, 1, start, depth), x_scratch);
-      dgemm_calls.acquire();
       cblas_dgemm(CblasRowMajor, left.transposed ? CblasTrans : CblasNoTrans,
                   right.transposed ? CblasTrans : CblasNoTrans, static_cast<blasint>(m),
                   static_cast<blasint>(columns), static_cast<blasint>(depth), 1.0, left.values,
                   left.stride, right.values, right.stride, start == 0 ? 0.0 : 1.0, out + first,
                   static_cast<blasint>(row_stride));
-      dgemm_calls.release();
     }
   });
 }
