@@ -110,6 +110,8 @@ def test_the_filter_chooses_nodes(tmp_path: Path) -> None:
     torch.compile(lambda x: (x + 1 + 2) - 3, backend=backend)(torch.ones(2))
     backend.close()
     assert set(files_of(graph_folder(tmp_path) / "0")) == {"add_1-aten.add.Tensor", "sub-aten.sub.Tensor"}
+    (graph,) = index_of(graph_folder(tmp_path).parent)["graphs"]
+    assert graph["planned"] == graph["dumped"] == 2
 
 
 def test_an_input_that_is_overwritten_keeps_its_old_value(tmp_path: Path) -> None:
@@ -163,6 +165,8 @@ def test_results_of_every_node_as_pt(tmp_path: Path, mode: str) -> None:
     assert sorted(names) == sorted(f"{node}_device_0_{count}.pt" for node in nodes for count in (0, 1))
     assert names["getitem_device_0_0.pt"].tolist() == [5.0] and names["getitem_1_device_0_0.pt"].tolist() == [1]
     assert names["add_device_0_1.pt"].dtype == torch.bfloat16
+    (graph,) = index_of(folder)["graphs"]
+    assert graph["planned"] == graph["dumped"] == 3  # the input, topk, add
 
 
 def test_the_options_of_the_captured_graph_backend(tmp_path: Path) -> None:

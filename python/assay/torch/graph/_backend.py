@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from assay.torch.graph import _graph_text, _options_dict
-from assay.torch.graph._build import build_graph, no_modes
+from assay.torch.graph._build import build_graph, has_tensors, no_modes
 from assay.torch.graph._dump_options_file import DumpOptionsFile
 from assay.torch.graph._files import GraphEntry, GraphFolder, RunFolder, next_graph_number, step
 from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
@@ -277,6 +277,8 @@ class Backend:
         if runner.graph is not graph:
             plan = request.plan(runner.graph)
         folder.use(runner.graph, plan)
+        if self._fx_dump or self._captured:
+            entry.planned = sum(self._leaves_files(operator) for operator in graph)
         entry.warnings += plan.warnings
         for warning in plan.warnings:
             tell(warning)
@@ -285,6 +287,16 @@ class Backend:
             self.run.add(entry)
             self._write_options(runner.graph)
         return _door(folder, runner, request)
+
+    def _leaves_files(self, operator: Operator) -> bool:
+        """Of the FX dump and the captured-graph dump, which know nothing of plans."""
+        node = operator.key
+        if not isinstance(node, fx.Node) or node.op == "output":
+            return False
+        if self._captured:
+            return has_tensors(operator)
+        keep = self.config.debug.data_dump.filter.raw
+        return node.op.startswith("call_") and (keep is None or keep(node) is not None)
 
     def _custom_pass(self, name: str, gm: fx.GraphModule) -> None:
         """The user's pass over an Aten graph. There are no passes of ours for it to come before or after."""

@@ -47,7 +47,7 @@ class TensorSaver(OperatorObserver):
             return
         members = {user.args[1]: user.name for user in node.users if is_result_item(user)}
         for index, output in enumerate(outputs):
-            name = members.get(index) if members else node.name
+            name = members.get(index) if members else node.name if len(outputs) == 1 else f"{node.name}_{index}"
             if output is not None and name is not None:
                 self._save(operator, name, output)
 
