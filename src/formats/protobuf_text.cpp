@@ -69,6 +69,7 @@ Result<TextDocument> TextDocument::parse(std::string_view text) {
 
 TextDocument::Field TextDocument::find(Field message, std::string_view wanted) const {
   Field found = kNone;
+  if (message == kNone) return found;
   for (Field field = first(message); field != kNone; field = next(field)) {
     if (name(field) == wanted) found = field;
   }

@@ -312,7 +312,8 @@ class TextDocument {
   /// First field of a message, and the one after a given one; kNone at the end.
   [[nodiscard]] Field first(Field message) const { return items_[message].first; }
   [[nodiscard]] Field next(Field field) const { return items_[field].next; }
-  /// The last field of that name, kNone when there is none or `message` is no message.
+  /// The last field of that name, kNone when there is none or `message` is no message or
+  /// kNone.
   [[nodiscard]] Field find(Field message, std::string_view name) const;
 
   /// Where the value begins in the text.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -207,6 +208,33 @@ void add_onnx_attribute(const TextDocument& document, Field entry, std::vector<P
   add_parameter(string_of(document, entry, "name"), std::move(value), out);
 }
 
+/// The type of a ValueInfoProto. A tensor without known type or shape is written as one of type 0 without dimensions,
+/// so that this says nothing about its rank.
+TensorType onnx_type_of(const TextDocument& document, Field value_info) {
+  constexpr std::string_view kWords[] = {"",           "float32", "uint8",  "int8",   "uint16",
+                                         "int16",      "int32",   "int64",  "string", "bool",
+                                         "float16",    "float64", "uint32", "uint64", "complex64",
+                                         "complex128", "bfloat16"};
+  TensorType type;
+  const Field tensor = document.find(document.find(value_info, "type"), "tensor_type");
+  const Field number = document.find(tensor, "elem_type");
+  if (number == TextDocument::kNone) return type;
+  const int64_t element = document.integer(number).value_or(0);
+  if (element > 0 && element < static_cast<int64_t>(std::size(kWords)))
+    type.dtype = kWords[static_cast<size_t>(element)];
+  const Field shape = document.find(tensor, "shape");
+  if (type.dtype.empty() || shape == TextDocument::kNone) return type;
+  type.shape.emplace();
+  each(document, shape, [&](Field dim) {
+    const Field value = document.find(dim, "dim_value");
+    const std::optional<int64_t> length =
+        value == TextDocument::kNone ? std::nullopt : document.integer(value);
+    type.shape->push_back(length && *length >= 0 ? std::vector<int64_t>{*length}
+                                                 : std::vector<int64_t>{});
+  });
+  return type;
+}
+
 // ---- operators ----------------------------------------------------------------------------------------------------
 
 /// "Add:0" for "Add", "Add:-1" for "^Add": an edge of any of the forms as the engine writes it.
@@ -289,13 +317,17 @@ class GraphReader {
     return {};
   }
 
-  /// Tensors that ONNX declares for the graph as a whole.
-  void add_outside(Field field, const std::string& prefix, Node* graph) const {
+  /// Tensors that ONNX declares: those of the graph as a whole, and types of the others.
+  void add_outside(Field field, const std::string& prefix, Node* graph) {
     each(document_, field, [&](Field member) {
       if (document_.kind(member) != TextDocument::Kind::Message) return;
+      const std::string_view role = document_.name(member);
+      if (role != "input" && role != "output" && role != "value_info") return;
       const std::string name = prefix + string_of(document_, member, "name");
-      if (document_.name(member) == "input") graph->inputs.push_back(name);
-      if (document_.name(member) == "output") graph->outputs.push_back(name);
+      if (role == "input") graph->inputs.push_back(name);
+      if (role == "output") graph->outputs.push_back(name);
+      const TensorType type = onnx_type_of(document_, member);
+      if (!type.dtype.empty() || type.shape) graph_.tensors.try_emplace(name, type);
     });
   }
 

@@ -115,12 +115,15 @@ TEST(ReadGeGraph, ReadsTheFormOfGraphViewers) {
 }
 
 TEST(ReadGeGraph, ReadsTheFormOfOnnx) {
-  const Graph graph =
-      read(R"(ir_version: 7 graph { name: "g" input { name: "in" } output { name: "out" }
+  const Graph graph = read(
+      R"(ir_version: 7 graph { name: "g" input { name: "in" type { tensor_type { elem_type: 10 shape {
+        dim { dim_value: 3 } dim { dim_param: "?" } } } } } output { name: "out" }
       node { name: "a" op_type: "ge:Relu" input: "in" output: "t"
              attribute { name: "k" type: INT i: 3 } attribute { name: "v" ints: 1 ints: 2 } }
       node { name: "b" op_type: "ge:Abs" input: "t" output: "out" } })");
   EXPECT_EQ(graph.root().inputs, std::vector<std::string>{"in"});
+  EXPECT_EQ(type_text(graph.tensors.at("in")), "float16[3,?]");
+  EXPECT_EQ(graph.tensors.size(), 1u);
   EXPECT_EQ(node_of(graph, "b").inputs, std::vector<std::string>{"t"});
   EXPECT_EQ(node_of(graph, "a").type, "ge:Relu");
   EXPECT_EQ(parameter(node_of(graph, "a"), "v"), "[1,2]");

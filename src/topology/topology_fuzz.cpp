@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a report of ATB, as a topology file and as JSON; what is read is written in every form and compared.
+// Any bytes as a report of ATB, as a topology file, as a graph's text and as JSON; what is read is written in every form
+// and compared.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "topology/atb_json.hpp"
+#include "topology/ge_graph.hpp"
 #include "topology/graph.hpp"
 #include "topology/graph_diff.hpp"
 #include "topology/json_document.hpp"
@@ -77,11 +79,27 @@ void convert(const Graph& graph) {
   if (!graph_diff(graph, graph).differences.empty()) std::abort();
 }
 
+void convert_text(std::string_view text) {
+  const auto json = ge_graph_json(text);
+  if (json && !nlohmann::json::accept(*json) && !may_exceed_a_double(text)) std::abort();
+  const auto graph = read_ge_graph(text);
+  if (!graph) return;
+  if (!json) std::abort();
+  // With itself as the text behind fusion, operators become members of those that name them.
+  const Graph grouped = group_by_fusion(*graph, *graph);
+  size_t leaves = 0;
+  for (const Node& node : graph->nodes) leaves += !node.is_graph;
+  for (const Node& node : grouped.nodes) leaves -= !node.is_graph;
+  if (leaves != 0) std::abort();
+  convert(grouped);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   compare_parsers(text);
+  if (is_graph_text(text)) convert_text(text);
   if (const auto graph = read_graph(text)) {
     convert(*graph);
     if (const auto file = layer_file(graph->root().name, text)) {
