@@ -122,6 +122,38 @@ def test_prefill_and_decode(tmp_path: Path, dtype: torch.dtype, dynamic: bool) -
 
 
 @pytest.mark.slow
+def test_a_cache_that_the_graph_writes_into(tmp_path: Path) -> None:
+    """Static cache: the graph overwrites its inputs. Against aot_eager, since the model masks otherwise when eager."""
+    model = llama(torch.float32)
+
+    def generate_static(run: Any) -> list[torch.Tensor]:
+        cache = transformers.StaticCache(config=model.config, max_cache_len=16)
+        ids, logits = torch.arange(1, 9)[None], []
+        with torch.no_grad():
+            for _ in range(2):
+                out = run(input_ids=ids, past_key_values=cache, use_cache=True)
+                logits.append(out.logits.clone())
+                ids = out.logits[:, -1:].argmax(-1)
+        return logits
+
+    expected = generate_static(torch.compile(model, backend="aot_eager"))
+    for level in (0, 1):
+        torch._dynamo.reset()
+        path = tmp_path / str(level)
+        path.mkdir()
+        config = CompilerConfig()
+        config.dump_config.enable_dump = True
+        config.dump_config.dump_path = str(path)
+        config.execution.decomposition_level = level
+        backend = get_backend(config)
+        logits = generate_static(torch.compile(model, backend=backend))
+        backend.close()
+        assert [torch.equal(mine, plain) for mine, plain in zip(logits, expected)] == [True, True], level
+        graphs = index_of(run_folder(path))["graphs"]
+        assert all(graph["planned"] == graph["dumped"] > 150 and graph["missed"] == [] for graph in graphs)
+
+
+@pytest.mark.slow
 def test_training_step_has_the_same_gradients(tmp_path: Path) -> None:
     ids = torch.arange(1, 9)[None]
     gradients = []
