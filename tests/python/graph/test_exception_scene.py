@@ -42,11 +42,12 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Any:
     torch._dynamo.reset()
 
 
-def scene_backend(folder: Path, scene: str, **more: str) -> Any:
+def scene_backend(folder: Path, scene: str, engine: str = "interpreter", **more: str) -> Any:
     path = folder / "dump.json"
     path.write_text(json.dumps({"dump": {"dump_scene": scene, **more}}))
     config = CompilerConfig()
     config.dump_config.dump_config_path = str(path)
+    config.execution.engine = engine
     return get_backend(config)
 
 
@@ -73,6 +74,14 @@ def test_brief_scene_leaves_the_operands(tmp_path: Path, scene: str) -> None:
     assert read.inputs[0].tensor.tolist() == [2.0, 8.0]
     assert read.outputs == []
     assert b"RuntimeError: value 8.0 above 5.0" in path.read_bytes()  # dfx_message
+
+
+@pytest.mark.slow
+def test_operator_that_fails_between_fused_groups(tmp_path: Path) -> None:
+    run_into_the_error(scene_backend(tmp_path, "aic_err_brief_dump", "partition", dump_path=str(tmp_path)))
+    (path,) = (tmp_path / "extra-info" / "data-dump" / "0").iterdir()
+    assert "ragile" in read_dump(path).name
+    assert read_dump(path).inputs[0].tensor.tolist() == [2.0, 8.0]
 
 
 def test_norm_scene_adds_attributes_and_the_type(tmp_path: Path) -> None:
