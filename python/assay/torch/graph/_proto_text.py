@@ -152,19 +152,14 @@ class TextWriter:
         if value:
             self.word(field, str(value))
 
-    def integer(self, field: str, value: int) -> None:
-        if not -(2**63) <= value < 2**63:
-            raise ValueError(f"{value} does not fit 64 bits")
-        self.word(field, str(int(value)))
-
     def scalar(self, field: str, value: Any) -> None:
         """``field`` is the one of AttrDef or ListValue that belongs to the value's type."""
         if field in ("s", "bt"):
-            self.string(field, value)
+            self.string(field, str(value) if is_int(value) else value)
         elif field == "b":
             self.word(field, "true" if value else "false")
         elif field == "i":
-            self.integer(field, value)
+            self.word(field, str(int(value)))
         elif field == "f":
             self.word(field, float_text(float(value)))
         elif field == "t":
@@ -203,6 +198,8 @@ class TextWriter:
         fields = {_scalar_field(value) for value in values}
         if fields == {"i", "f"}:
             fields = {"f"}
+        if fields == {"i", "s"} and all(is_int(value) for value in values):
+            fields = {"s"}
         if len(fields) > 1:
             raise TypeError(f"a list of different kinds: {values!r}")
         self.open("list")
@@ -285,7 +282,8 @@ def _scalar_field(value: Any) -> str:
     if is_bool(value):
         return "b"
     if is_int(value):
-        return "i"
+        # Beyond 64 bits the digits are worth more than an error.
+        return "i" if -(2**63) <= value < 2**63 else "s"
     if is_float(value):
         return "f"
     if isinstance(value, np.ndarray):
