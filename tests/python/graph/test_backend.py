@@ -220,6 +220,20 @@ def test_the_token_counter_gives_prefill_and_decode_their_own_tokens(tmp_path: P
     assert [graph["steps"] for graph in graphs] == [[0], [1, 2]]
 
 
+def test_two_runs_in_one_token_share_a_folder_and_graphs_json_says_so(tmp_path: Path) -> None:
+    backend = get_backend(dumping(tmp_path))
+    compiled = torch.compile(lambda x: x.sin(), backend=backend)
+    step()
+    compiled(torch.ones(1))
+    compiled(torch.ones(1))
+    backend.close()
+    run = run_folder(tmp_path)
+    (graph,) = index_of(run)["graphs"]
+    assert graph["steps"] == [1] and graph["runs"] == 2
+    assert len(list(run.glob("0/*/*/1/Sin.Sin.*"))) == 2
+    assert "ran more than once in step 1" in graph["warnings"][0]
+
+
 def test_the_graph_counter_can_be_asked_for(tmp_path: Path) -> None:
     step()
     backend = get_backend(dumping(tmp_path, execution_token_counter="graph"))

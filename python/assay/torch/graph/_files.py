@@ -393,6 +393,8 @@ class GraphFolder:
         self._counter = counter
         self._synchronous = synchronous
         self._runs = itertools.count(0)
+        self._last_token = -1
+        self._warned_of_repeat = False
         self._local = threading.local()
         self._statistics = request.statistics if request.data == "stats" else None
         self.graph = graph
@@ -417,7 +419,14 @@ class GraphFolder:
             return run
         token = steps_taken()
         if token is None:
-            return run if self._counter == "auto" else 0
+            token = run if self._counter == "auto" else 0
+        elif token == self._last_token and not self._warned_of_repeat:
+            self._warned_of_repeat = True
+            self.entry.warnings.append(
+                f"{self.graph.name} ran more than once in step {token}: the files of these runs lie in one folder; "
+                'execution.token_counter = "graph" gives each run its own.'
+            )
+        self._last_token = token
         return token
 
     def step_path(self, step: int) -> str:
