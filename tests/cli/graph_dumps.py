@@ -48,8 +48,12 @@ def to_fractal_nz(array: np.ndarray, tile: int = 16) -> np.ndarray:
     return np.ascontiguousarray(filled.reshape(rows // tile, tile, columns // tile, tile).transpose(2, 0, 1, 3))
 
 
-def ge_dump(op_name, inputs, outputs, tiled=False, origins=()) -> bytes:
-    """origins: (name, output index) of each output before fusion."""
+def ge_dump(op_name, inputs, outputs, tiled=False, origins=(), indices=None) -> bytes:
+    """origins: (name, output index) of each output before fusion.
+
+    indices: of inputs, then outputs, among the operator's operands, when others were left out.
+    """
+    places = iter(indices or ())
 
     def fields(array, tags, origin=None):
         stored = to_fractal_nz(array) if tiled and array.ndim == 2 else np.ascontiguousarray(array)
@@ -58,18 +62,43 @@ def ge_dump(op_name, inputs, outputs, tiled=False, origins=()) -> bytes:
         if origin is not None:
             out += content(4, content(1, origin[0].encode()) + number(2, origin[1]))
         out += number(tags[0], stored.nbytes) + content(tags[1], shape_message(array.shape)) + number(tags[2], 4096)
+        if indices is not None:
+            out += number(tags[3], next(places))
         return out, stored.tobytes()
 
+    described_inputs = [fields(array, (5, 6, 8, 10)) for array in inputs]
     described_outputs = [
-        fields(array, (6, 7, 9), origins[i] if i < len(origins) else None) for i, array in enumerate(outputs)
+        fields(array, (6, 7, 9, 12), origins[i] if i < len(origins) else None) for i, array in enumerate(outputs)
     ]
-    described_inputs = [fields(array, (5, 6, 8)) for array in inputs]
     header = content(1, b"2.0")
     header += b"".join(content(3, head) for head, _ in described_outputs)
     header += b"".join(content(4, head) for head, _ in described_inputs)
     header += content(6, op_name.encode())
+    if indices is not None:
+        header += content(7, content(1, b"assay_operand_index") + content(2, b"arg_index"))
     payload = b"".join(data for _, data in described_inputs + described_outputs)
     return struct.pack("<Q", len(header)) + header + payload
+
+
+STATISTICS_HEADER = (
+    "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
+    "Nan Count,Negative Inf Count,Positive Inf Count\n"
+)
+
+
+def ge_statistics(inputs, outputs) -> str:
+    """The classic table of an operator's operands, six digits a number."""
+    rows = [STATISTICS_HEADER]
+    types = {"float32": "DT_FLOAT", "float16": "DT_FLOAT16", "int32": "DT_INT32", "int64": "DT_INT64"}
+    for role, arrays in (("Input", inputs), ("Output", outputs)):
+        for index, array in enumerate(arrays):
+            shape = "x".join(map(str, array.shape)) or "-"
+            values = array.astype(np.float64)
+            rows.append(
+                f"{role},{index},{array.nbytes},{types[str(array.dtype)]},ND,{shape},"
+                f"{values.max():.6g},{values.min():.6g},{values.mean():.6g},{array.size},0,0,0\n"
+            )
+    return "".join(rows)
 
 
 @dataclass
@@ -167,12 +196,14 @@ def ge_file_name(op: Op, place: int) -> str:
     return f"{op.type}.{op.name}.{place}.3.{GE_TIME + place}"
 
 
-def write_ge_token(folder, ops, tiled=False):
+def write_ge_token(folder, ops, tiled=False, statistics=False):
     """One token: a file for each operator, named in the order of execution."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for place, op in enumerate(ops):
-        if op.dumped:
+        if op.dumped and statistics:
+            (folder / f"{ge_file_name(op, place)}.csv").write_text(ge_statistics(op.inputs, op.outputs))
+        elif op.dumped:
             (folder / ge_file_name(op, place)).write_bytes(ge_dump(op.name, op.inputs, op.outputs, tiled))
     return folder
 

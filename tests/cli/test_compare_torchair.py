@@ -459,4 +459,4 @@ def test_a_dump_file_can_be_shown_and_converted(tmp_path):
     done = run("convert", file, tmp_path / "npy", "--format", "npy")
     assert done.returncode == 0, done.stderr
     add = next(op for op in graph(10) if op.name == "Add")
-    np.testing.assert_array_equal(np.load(tmp_path / "npy" / "outputs.0.npy"), add.outputs[0])
+    np.testing.assert_array_equal(np.load(tmp_path / "npy" / f"{file.name}.output.0.npy"), add.outputs[0])
