@@ -322,6 +322,41 @@ def test_dynamic_shapes_use_one_graph_and_files_have_the_real_shapes(tmp_path: P
     assert "dim: -1" in text and "size=[s" in text
 
 
+def test_arithmetic_on_sizes_is_in_the_text_and_leaves_no_file(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.new_zeros(x.shape[0] + 3) + x.sum()
+
+    backend = get_backend(dumping(tmp_path))
+    torch.compile(function, backend=backend, dynamic=True)(torch.ones(4))
+    backend.close()
+    run = run_folder(tmp_path)
+    (graph,) = index_of(run)["graphs"]
+    assert graph["planned"] == graph["dumped"] and graph["missed"] == []
+    names = set(step_dumps(run, graph["graph"], 0))
+    text = the_only(run, "dynamo_original*.txt").read_text()
+    sizes = re.findall(r'name: "(Add[_0-9]*)"\n  type: "Add"', text)
+    assert len(sizes) == 2 and len(names & set(sizes)) == 1, "one Add of tensors, one of sizes"
+
+
+def test_an_operator_that_only_reads_is_planned_where_inputs_are_dumped(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x[0] = 5.0  # at level 0 setitem, which returns nothing
+        return x * 1
+
+    for mode, expected in (("all", {"IndexPutV2", "Mul"}), ("output", {"Mul"})):
+        path = tmp_path / mode
+        path.mkdir()
+        torch._dynamo.reset()
+        backend = get_backend(dumping(path, dump_mode=mode, execution_decomposition_level=0))
+        assert torch.compile(function, backend=backend)(torch.ones(2)).tolist() == [5.0, 1.0]
+        backend.close()
+        run = run_folder(path)
+        (graph,) = index_of(run)["graphs"]
+        dumps = step_dumps(run, graph["graph"], 0)
+        assert {dump.type for dump in dumps.values()} == {"Data", *expected}
+        assert graph["planned"] == graph["dumped"] == len(dumps)
+
+
 def test_training_gives_a_forward_and_a_backward_graph(tmp_path: Path) -> None:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     backend = get_backend(dumping(tmp_path))

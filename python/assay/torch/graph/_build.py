@@ -116,6 +116,15 @@ def has_tensors(operator: Operator) -> bool:
     return not isinstance(key, fx.Node) or isinstance(operator.key, tuple) or _is_tensor(key)
 
 
+def reads_tensors(operator: Operator) -> bool:
+    """Whether an operator has a tensor, or a number in the place of one, among its inputs."""
+    if not isinstance(operator.key, fx.Node) or not operator.key.op.startswith("call_"):
+        return operator.type != "Data"
+    return any(
+        isinstance(value, Number) or _is_tensor(value) for value in input_values(operator.key) if value is not None
+    )
+
+
 def fx_tensor_name(node: fx.Node, index: int) -> str:
     """``add_1-aten.add.Tensor.OUTPUT.0``: what a GE output and an FX file have in common."""
     return f"{node.name}-{pack_name(node.target)[2]}.OUTPUT.{index}"
@@ -378,7 +387,7 @@ def _operand(
     elif value is None:
         if "Tensor" in kind:
             found.append((name, None))
-    elif isinstance(value, (bool, int, float, complex)) and _stands_for_tensor(name, kind, node):
+    elif isinstance(value, (bool, int, float, complex)) and not symbolic and _stands_for_tensor(name, kind, node):
         found.append((name, Number(value, _number_dtype(value, node))))
 
 

@@ -28,7 +28,7 @@ import torch
 import assay
 from assay import _capture
 from assay.torch._device import DevicePath
-from assay.torch.graph._build import has_tensors
+from assay.torch.graph._build import has_tensors, reads_tensors
 from assay.torch.graph._log import logger
 from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._request import DumpRequest, OperandMask, Plan
@@ -409,7 +409,11 @@ class GraphFolder:
         self._task_ids = {operator.name: index for index, operator in enumerate(graph, 1)}
         self.entry.operators = len(graph.operators)
         by_name = graph.by_name()
-        self.entry.planned = sum(name in by_name and has_tensors(by_name[name]) for name in plan.operands)
+        self.entry.planned = sum(
+            name in by_name
+            and ((mask.outputs and has_tensors(by_name[name])) or (mask.inputs and reads_tensors(by_name[name])))
+            for name, mask in plan.operands.items()
+        )
 
     def next_step(self) -> int:
         """Counts one run of the graph and returns the number of its step."""
