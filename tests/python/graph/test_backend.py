@@ -6,6 +6,7 @@ Oracle for the values: plain eager torch, operator by operator; for the files an
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -272,6 +273,17 @@ def test_a_closed_backend_lets_the_model_go_on(tmp_path: Path) -> None:
     backend.close()
     assert compiled(torch.ones(2), torch.ones(2)).tolist() == [2.0, 2.0]
     assert index_of(run_folder(tmp_path))["graphs"][0]["steps"] == [0]
+
+
+def test_a_backend_that_is_gone_has_closed_its_run(tmp_path: Path) -> None:
+    backend = get_backend(dumping(tmp_path))
+    torch.compile(add_mul, backend=backend)(torch.ones(2), torch.ones(2))
+    assert index_of(run_folder(tmp_path))["complete"] is False
+    del backend
+    torch._dynamo.reset()
+    gc.collect()
+    index = index_of(run_folder(tmp_path))
+    assert index["complete"] and index["graphs"][0]["dumped"] == 4
 
 
 # ---- several graphs --------------------------------------------------------------------------------------------------

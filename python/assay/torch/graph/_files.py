@@ -239,6 +239,11 @@ class RunFolder:
         else:
             self.step_ended()
 
+    def __del__(self) -> None:
+        # Nobody can add a graph any more: the backend and all that it compiled are gone.
+        if not getattr(self, "_closed", True):
+            self.close()
+
     def _note_missed(self) -> None:
         """Takes over what the writer could not read; the folder tells the graph."""
         if self._writer is None:
