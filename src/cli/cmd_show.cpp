@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -88,7 +89,9 @@ std::string type_and_shape(const run::TensorRecord& record) {
 
 std::string stats_text(const stats::TensorStats& stats) {
   std::string text = "min " + short_number(stats.min) + "  max " + short_number(stats.max) +
-                     "  mean " + short_number(stats.mean) + "  l2 " + short_number(stats.l2_norm);
+                     "  mean " + short_number(stats.mean);
+  // Tables of graph mode need not have the norm.
+  if (!std::isnan(stats.l2_norm)) text += "  l2 " + short_number(stats.l2_norm);
   if (stats.has_non_finite()) {
     text += "  nan " + std::to_string(stats.nan_count) + "  +inf " +
             std::to_string(stats.positive_inf_count) + "  -inf " +

@@ -808,29 +808,12 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   return out;
 }
 
-/// True for a dump of graph mode that was told to store statistics instead of tensors. Other captures
-/// are compared by them only when asked: there the tensors may be elsewhere.
-bool has_only_statistics(const Run& run) {
-  bool any = false;
-  for (const TensorRecord& record : run.records) {
-    if (record.kind != run::RecordKind::Operand || !record.problem.empty()) continue;
-    if (record.bytes || !record.stats) return false;
-    any = true;
-  }
-  return any && run.layout == "ge-tree";
-}
-
 }  // namespace
 
 Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                 const CompareOptions& options) {
-  CompareOptions chosen = options;
-  chosen.statistics |= has_only_statistics(golden) || has_only_statistics(mine);
-  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, chosen));
-  ASSAY_TRY(Comparison out, compare_planned(golden, mine, std::move(sheets), chosen));
-  if (chosen.statistics != options.statistics)
-    out.notes.emplace_back("a side holds statistics only: statistics are compared");
-  return out;
+  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, options));
+  return compare_planned(golden, mine, std::move(sheets), options);
 }
 
 Result<Comparison> compare_manual(const run::ManualMapping& mapping,

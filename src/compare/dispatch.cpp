@@ -18,10 +18,12 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// True when a side has statistics and no tensor at all, so that only statistics can be compared.
+// True when a side has statistics and no tensor at all, so that only statistics can be compared. A file
+// that cannot be read, and a device's report, are no tensors.
 bool has_statistics_only(const Run& run) {
   bool any = false;
   for (const run::TensorRecord& record : run.records) {
+    if (record.kind != run::RecordKind::Operand || !record.problem.empty()) continue;
     if (record.bytes) return false;
     any = any || record.stats.has_value();
   }

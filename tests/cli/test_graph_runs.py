@@ -87,6 +87,7 @@ def test_statistics_are_shown(tmp_path):
     (line,) = [line for line in lines if "MatMulV2 input 0" in line]
     assert "float32 [2, 3]" in line and "statistics only" in line
     assert f"max {x.max():.4g}"[:8] in line
+    assert " l2 " not in line  # the classic table does not have it
 
 
 # ---- what a run found by itself --------------------------------------------------------------------------------------
