@@ -32,6 +32,7 @@
 #include "formats/detect.hpp"
 #include "formats/npy.hpp"
 #include "run/folder.hpp"
+#include "run/ge_names.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -369,8 +370,9 @@ class Converter {
 
   [[nodiscard]] bool is_overflow_report(const run::TensorRecord& record) const {
     const auto operand = dump_operand(record);
-    return (is_dump_tree_ || is_dump_file_) && operand && operand->list == "outputs" &&
-           is_overflow_name(run::base_name(record.bytes->file));
+    if (!(is_dump_tree_ || is_dump_file_) || !operand || operand->list != "outputs") return false;
+    const auto name = run::parse_ge_file_name(run::base_name(record.bytes->file));
+    return name && name->kind == run::GeFileKind::Overflow;
   }
 
   /// Names first, one after the other, so that they do not depend on which thread is faster.

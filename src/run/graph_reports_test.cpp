@@ -5,8 +5,8 @@
 
 #include <cmath>
 
+#include "run/ge_names.hpp"
 #include "run/run.hpp"
-#include "run/sources/ge_names.hpp"
 #include "run/sources/graphs_json.hpp"
 #include "run/test_dump.hpp"
 #include "run/test_folder.hpp"
@@ -55,7 +55,7 @@ TEST(GeFileName, IsCountedFromItsTime) {
            {"Add.A.7.12.3.1735786845123456.FFTSPLUS.1.2.0", "Add", "A", 12, 3},  // the same, direct
            {"Add.A.12.3.1735786845123456.csv", "Add", "A", 12, 3},               // statistics
            {"Add.A_lxslice2.12.3.1735786845123456", "Add", "A_lxslice2", 12, 3}}) {  // slicing
-    const auto parsed = sources::parse_ge_file_name(c.name);
+    const auto parsed = parse_ge_file_name(c.name);
     ASSERT_TRUE(parsed.has_value()) << c.name;
     EXPECT_EQ(parsed->op_type, c.op_type) << c.name;
     EXPECT_EQ(parsed->op_name, c.op_name) << c.name;
@@ -66,12 +66,12 @@ TEST(GeFileName, IsCountedFromItsTime) {
 }
 
 TEST(GeFileName, KnowsExceptions) {
-  const auto brief = sources::parse_ge_file_name("exception_info.3.12.1735786845123456");
+  const auto brief = parse_ge_file_name("exception_info.3.12.1735786845123456");
   ASSERT_TRUE(brief.has_value());
-  EXPECT_EQ(brief->kind, sources::GeFileKind::Exception);
+  EXPECT_EQ(brief->kind, GeFileKind::Exception);
   EXPECT_EQ(brief->stream, 3u);
   EXPECT_EQ(brief->task, 12u);
-  const auto kernel = sources::parse_ge_file_name("te_add.fp16.3.12.0.5.1735786845123456", true);
+  const auto kernel = parse_ge_file_name("te_add.fp16.3.12.0.5.1735786845123456", true);
   ASSERT_TRUE(kernel.has_value());
   EXPECT_EQ(kernel->op_name, "te_add.fp16");
   EXPECT_EQ(kernel->task, 12u);
@@ -80,25 +80,24 @@ TEST(GeFileName, KnowsExceptions) {
 TEST(GeFileName, LeavesOtherFilesAlone) {
   for (const char* name : {"graphs.json", "mapping.csv", "statistic.csv", "a.npy", "stray", "x.pt",
                            "Add.A.1.1.1735786845000001.tmp77", "kernel.o"})
-    EXPECT_FALSE(sources::is_ge_dump_name(name)) << name;
+    EXPECT_FALSE(is_ge_dump_name(name)) << name;
 }
 
 TEST(LongNames, AreReadWithAndWithoutAHeader) {
   using Names = std::map<std::string, std::string>;
   // Of the vendor: everything behind the first comma is the name.
-  EXPECT_EQ(sources::read_long_names("123,Add.a,b.1.1.1735786845000001\r\n"),
+  EXPECT_EQ(read_long_names("123,Add.a,b.1.1.1735786845000001\r\n"),
             (Names{{"123", "Add.a,b.1.1.1735786845000001"}}));
-  EXPECT_EQ(
-      sources::read_long_names("file,name\nab12,\"Add.a,\"\"b.1.1.1735786845000001\"\ncd,Add.c\n"),
-      (Names{{"ab12", "Add.a,\"b.1.1.1735786845000001"}, {"cd", "Add.c"}}));
+  EXPECT_EQ(read_long_names("file,name\nab12,\"Add.a,\"\"b.1.1.1735786845000001\"\ncd,Add.c\n"),
+            (Names{{"ab12", "Add.a,\"b.1.1.1735786845000001"}, {"cd", "Add.c"}}));
 }
 
 TEST(LongNames, LeaveOutALineThatWasCut) {
   const std::string whole = "1,Add.a.1.1.1735786845000001\n2,Add.b.1.1.1735786845000002";
-  EXPECT_EQ(sources::read_long_names(whole).size(), 2u);  // only the line's end is missing
+  EXPECT_EQ(read_long_names(whole).size(), 2u);  // only the line's end is missing
   for (size_t length = 30; length < whole.size(); ++length)
-    EXPECT_FALSE(sources::read_long_names(whole.substr(0, length)).contains("2")) << length;
-  EXPECT_EQ(sources::read_long_names("file,name\n1,\"Add.a.1.1.17357").size(), 0u);
+    EXPECT_FALSE(read_long_names(whole.substr(0, length)).contains("2")) << length;
+  EXPECT_EQ(read_long_names("file,name\n1,\"Add.a.1.1.17357").size(), 0u);
 }
 
 // ---- statistics ----------------------------------------------------------------------------------

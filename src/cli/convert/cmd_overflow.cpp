@@ -24,6 +24,7 @@
 #include "formats/cann_dump.hpp"
 #include "formats/overflow_report.hpp"
 #include "run/folder.hpp"
+#include "run/ge_names.hpp"
 #include "stats/tensor_stats.hpp"
 
 namespace assay::cli {
@@ -41,7 +42,7 @@ constexpr uint64_t kNoThread = 65535;  // what the hardware reports for tasks wi
 struct DumpFile {
   std::string path;
   std::string folder;
-  DumpFileName name;
+  run::GeFileName name;
 };
 
 struct DumpFolder {
@@ -59,9 +60,9 @@ void collect(const std::string& folder, const std::string& boundary, int depth, 
     if (entry.kind == run::FolderEntry::Kind::Folder && !entry.is_link && depth < kMaxFolderDepth)
       collect(entry.path, boundary, depth + 1, out);
     if (entry.kind != run::FolderEntry::Kind::File || !may_be_dump(entry.name)) continue;
-    const auto name = parse_dump_file_name(entry.name);
-    if (!name || name->time.empty()) continue;
-    (is_overflow_name(entry.name) ? out->debug_files : out->dumps)
+    const auto name = run::parse_ge_file_name(entry.name);
+    if (!name || !name->task) continue;
+    (name->kind == run::GeFileKind::Overflow ? out->debug_files : out->dumps)
         .push_back({entry.path, folder, *name});
   }
 }
@@ -156,12 +157,12 @@ std::string operands_text(const DumpFile& dump) {
 }
 
 bool is_dump_of(const OverflowEntry& entry, const DumpFile& dump) {
-  if (dump.name.task_id != entry.task_id) return false;
-  if (dump.name.stream_id && *dump.name.stream_id != entry.stream_id) return false;
+  if (dump.name.task != entry.task_id) return false;
+  if (dump.name.stream && *dump.name.stream != entry.stream_id) return false;
   const auto fits = [](uint64_t reported, const std::optional<uint64_t>& named) {
     return reported == 0 || reported == kNoThread || !named || *named == reported;
   };
-  return fits(entry.context_id, dump.name.context_id) && fits(entry.thread_id, dump.name.thread_id);
+  return fits(entry.context_id, dump.name.context) && fits(entry.thread_id, dump.name.thread);
 }
 
 /// The earliest dump of the operator beside its debug file, else anywhere. `dumps` are in the order of their times.

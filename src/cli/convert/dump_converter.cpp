@@ -7,12 +7,12 @@
 #include "base/ascii.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
-#include "cli/convert/dump_file_name.hpp"
 #include "cli/convert/format_script.hpp"
 #include "cli/convert/numpy_tensor.hpp"
 #include "cli/tensor_files.hpp"
 #include "formats/overflow_report.hpp"
 #include "run/folder.hpp"
+#include "run/ge_names.hpp"
 
 namespace assay::cli {
 namespace {
@@ -149,7 +149,7 @@ class DumpConverter::File {
     outcome_.warnings = dump_.warnings;
     if (options_.operand) {
       one_operand(*options_.operand);
-    } else if (is_overflow_name(name_)) {
+    } else if (is_overflow_report()) {
       overflow_reports();
     } else {
       everything();
@@ -158,6 +158,11 @@ class DumpConverter::File {
   }
 
  private:
+  bool is_overflow_report() const {
+    const auto name = run::parse_ge_file_name(name_);
+    return name && name->kind == run::GeFileKind::Overflow;
+  }
+
   void problem(const std::string& operand, Error error, ConvertCode code) {
     if (error.path.empty()) error.path = path_;
     outcome_.problems.push_back({operand, std::move(error), code});
@@ -258,9 +263,9 @@ class DumpConverter::File {
     }
     *code = ConvertCode::InvalidDumpData;
     CannTensor described = stored;
-    const auto file_name = parse_dump_file_name(name_);
-    if (file_name && file_name->thread_id) {
-      if (const auto shape = thread_shape(dump_, *file_name->thread_id, is_input, index, stored))
+    const auto file_name = run::parse_ge_file_name(name_);
+    if (file_name && file_name->thread) {
+      if (const auto shape = thread_shape(dump_, *file_name->thread, is_input, index, stored))
         described.shape = *shape;
     }
     // A view of the stored elements; for types that have none, such as packed bits, what they unpack to.

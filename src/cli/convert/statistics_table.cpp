@@ -18,6 +18,7 @@
 #include "formats/cann_statistics.hpp"
 #include "formats/csv.hpp"
 #include "run/folder.hpp"
+#include "run/ge_names.hpp"
 #include "stats/tensor_stats.hpp"
 
 namespace assay::cli {
@@ -32,8 +33,7 @@ constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
 struct File {
   std::string path;
   std::string inside;  // path below the folder that was asked for
-  DumpFileName name;
-  bool is_statistics = false;
+  run::GeFileName name;
 };
 
 struct FileRows {
@@ -56,14 +56,11 @@ void collect(const std::string& folder, const std::string& boundary, const std::
       collect(entry.path, boundary, place, depth + 1, files, problems);
     if (entry.kind != run::FolderEntry::Kind::File) continue;
     const bool is_statistics = entry.name.ends_with(kStatisticsSuffix);
-    if (!is_statistics && (!may_be_dump(entry.name) || with_statistics.contains(entry.name) ||
-                           is_overflow_name(entry.name)))
+    if (!is_statistics && (!may_be_dump(entry.name) || with_statistics.contains(entry.name)))
       continue;
-    const std::string dump_name =
-        is_statistics ? entry.name.substr(0, entry.name.size() - kStatisticsSuffix.size())
-                      : entry.name;
-    const auto name = parse_dump_file_name(dump_name);
-    if (name && !name->time.empty()) files->push_back({entry.path, place, *name, is_statistics});
+    const auto name = run::parse_ge_file_name(entry.name);
+    if (name && name->task && name->kind != run::GeFileKind::Overflow)
+      files->push_back({entry.path, place, *name});
   }
 }
 
@@ -192,8 +189,8 @@ std::string table_text(const std::vector<File>& files, const std::vector<FileRow
     for (const CannStatisticsRow& row : read[i].rows) {
       cells = {harmless(file.name.op_type),
                harmless(file.name.op_name),
-               number_text(file.name.task_id),
-               number_text(file.name.stream_id),
+               number_text(file.name.task),
+               number_text(file.name.stream),
                file.name.time,
                row.is_input ? "input" : "output",
                std::to_string(row.index),
@@ -221,13 +218,10 @@ Result<StatisticsTable> merge_statistics(const std::string& path) {
     collect(path, run::real_path(path), "", 0, &files, &table.problems);
   } else {
     const std::string base = run::base_name(path);
-    const bool is_statistics = base.ends_with(kStatisticsSuffix);
-    const auto name = parse_dump_file_name(
-        is_statistics ? std::string_view(base).substr(0, base.size() - kStatisticsSuffix.size())
-                      : base);
+    const auto name = run::parse_ge_file_name(base);
     if (!run::is_file(path))
       return fail(Error{Errc::NotFound, path, std::nullopt, "there is no such file or folder"});
-    if (name) files.push_back({path, base, *name, is_statistics});
+    if (name) files.push_back({path, base, *name});
   }
   if (files.empty())
     return fail(
@@ -241,7 +235,7 @@ Result<StatisticsTable> merge_statistics(const std::string& path) {
   parallel_for(files.size(), resolve_job_count(0), [&](size_t i) {
     if (interrupted()) return;
     read[i] =
-        files[i].is_statistics ? read_rows(files[i].path) : compute_rows(files[i].path, &budget);
+        files[i].name.statistics ? read_rows(files[i].path) : compute_rows(files[i].path, &budget);
   });
   for (FileRows& file : read)
     std::move(file.problems.begin(), file.problems.end(), std::back_inserter(table.problems));

@@ -22,6 +22,7 @@
 #include "cli/output.hpp"
 #include "cli/tensor_files.hpp"
 #include "run/folder.hpp"
+#include "run/ge_names.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -361,7 +362,7 @@ Result<std::string> older_stem(const std::string& file, bool to_numpy, const std
   const size_t count = parts.size();
   if (type == "offline") {
     if (to_numpy) {
-      if (const auto name = parse_dump_file_name(file)) return name->op_name;
+      if (const auto name = run::parse_ge_file_name(file)) return name->op_name;
       return fail(Errc::Usage, "is not named {type}.{name}.{task}.{time}");
     }
     const bool fits = count == 6 && parts[5] == "npy" && is_number(parts[2]) &&

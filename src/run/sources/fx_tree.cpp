@@ -9,8 +9,8 @@
 #include <set>
 #include <tuple>
 
+#include "run/ge_names.hpp"
 #include "run/natural_sort.hpp"
-#include "run/sources/ge_names.hpp"
 #include "run/sources/graph_folders.hpp"
 #include "run/sources/graphs_json.hpp"
 #include "run/sources/sources.hpp"

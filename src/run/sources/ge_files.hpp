@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "run/ge_names.hpp"
 #include "run/run.hpp"
-#include "run/sources/ge_names.hpp"
 
 namespace assay::run::sources {
 

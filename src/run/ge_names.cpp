@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/sources/ge_names.hpp"
+#include "run/ge_names.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "formats/csv.hpp"
 #include "run/sources/graph_folders.hpp"
 
-namespace assay::run::sources {
+namespace assay::run {
 namespace {
 
 constexpr size_t kTimestampDigits = 16;  // microseconds since 1970
@@ -28,7 +28,7 @@ std::string join(const std::vector<std::string_view>& parts, size_t first, size_
 /// Index of the last part with 16 digits, not before `first`; nothing without one.
 std::optional<size_t> time_part(const std::vector<std::string_view>& parts, size_t first) {
   for (size_t i = parts.size(); i-- > first;) {
-    if (is_digits(parts[i]) && parts[i].size() == kTimestampDigits) return i;
+    if (sources::is_digits(parts[i]) && parts[i].size() == kTimestampDigits) return i;
   }
   return std::nullopt;
 }
@@ -69,7 +69,8 @@ std::optional<GeFileName> parse_ge_file_name(std::string_view name, bool in_exce
   size_t end = 0;  // of the operator's name
   if (time) {
     end = *time;
-    while (end > 2 && *time - end < kMaxNumbersBehindName && is_digits(parts[end - 1])) --end;
+    while (end > 2 && *time - end < kMaxNumbersBehindName && sources::is_digits(parts[end - 1]))
+      --end;
     if (end == *time) return std::nullopt;  // no task
     const size_t numbers = *time - end;
     out.task = parse_number<uint64_t>(parts[numbers == 1 ? end : *time - 2]);
@@ -77,6 +78,10 @@ std::optional<GeFileName> parse_ge_file_name(std::string_view name, bool in_exce
     if (numbers > 1) out.stream = parse_number<uint64_t>(parts[*time - 1]);
     out.time = parts[*time];
     out.slice = join(parts, *time + 1, parts.size());
+    if (parts.size() >= *time + 5) {
+      out.context = parse_number<uint64_t>(parts[*time + 2]);
+      out.thread = parse_number<uint64_t>(parts[*time + 3]);
+    }
   } else if (parts.size() >= 5) {
     end = parts.size() - 3;
     out.time = parts.back();
@@ -92,7 +97,7 @@ std::optional<GeFileName> parse_ge_file_name(std::string_view name, bool in_exce
 bool is_ge_dump_name(std::string_view name) {
   if (is_other_file(name) || is_unfinished_file(name)) return false;
   const auto parsed = parse_ge_file_name(name);
-  if (!parsed || !is_digits(parsed->time)) return false;
+  if (!parsed || !sources::is_digits(parsed->time)) return false;
   return name.ends_with(kReducedArrays) || parsed->time.size() == kTimestampDigits;
 }
 
@@ -109,7 +114,7 @@ bool is_other_file(std::string_view name) {
 bool is_unfinished_file(std::string_view name) {
   constexpr std::string_view kMark = ".tmp";
   const size_t mark = name.rfind(kMark);
-  return mark != std::string_view::npos && is_digits(name.substr(mark + kMark.size()));
+  return mark != std::string_view::npos && sources::is_digits(name.substr(mark + kMark.size()));
 }
 
 std::string sanitized(std::string name) {
@@ -147,4 +152,4 @@ std::map<std::string, std::string> read_long_names(std::string_view text) {
   return names;
 }
 
-}  // namespace assay::run::sources
+}  // namespace assay::run

@@ -9,7 +9,7 @@
 
 #include "base/result.hpp"
 
-namespace assay::run::sources {
+namespace assay::run {
 
 /// What a file of a dump is about.
 enum class GeFileKind : uint8_t {
@@ -27,7 +27,9 @@ struct GeFileName {
   std::optional<uint64_t> stream;
   bool has_dump_number = false;
   std::string slice;  // what stands behind the time: the thread of a fused task; empty otherwise
-  std::string time;   // as in the name: microseconds since 1970
+  std::optional<uint64_t> context;  // of a fused task
+  std::optional<uint64_t> thread;
+  std::string time;  // as in the name: microseconds since 1970
 };
 
 /// {type}.{name}.[{dump}.]{task}.[{stream}.]{time}[.{kind}.{context}.{thread}.{device}], counted from
@@ -61,4 +63,4 @@ inline constexpr std::string_view kReducedArrays = "_min_max.npz";
 /// comma. Lines that are cut off or have one cell are left out.
 [[nodiscard]] std::map<std::string, std::string> read_long_names(std::string_view text);
 
-}  // namespace assay::run::sources
+}  // namespace assay::run
