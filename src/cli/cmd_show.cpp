@@ -185,9 +185,14 @@ std::string summary_text(const NodeSummary& node, bool with_steps) {
   return text;
 }
 
+/// Names of graph mode have no parts, and belong to one graph: Add_1 of two graphs are two operators.
+bool is_graph_mode(const run::Run& run) {
+  return run.layout == "ge-tree" || run.layout == "fx-tree" || run.layout == "captured-graph";
+}
+
 /// One line a node, indented by its depth, nodes in the order of their first record.
-/// separator   between the parts of a node's name
-void add_tree(const std::vector<Shown>& shown, char separator, Output* out) {
+/// separator   between the parts of a node's name; nothing when names have no parts
+void add_tree(const std::vector<Shown>& shown, std::optional<char> separator, Output* out) {
   std::vector<std::string> order;
   std::map<std::string, NodeSummary> nodes;
   std::set<int64_t> steps;
@@ -215,8 +220,11 @@ void add_tree(const std::vector<Shown>& shown, char separator, Output* out) {
   for (const std::string& node_name : order) {
     // Parents come first, with a line even when they have no records: the indentation tells the truth.
     std::vector<std::string> missing;
-    for (size_t dot = node_name.rfind(separator); dot != std::string::npos && dot > 0;
-         dot = node_name.rfind(separator, dot - 1)) {
+    const auto last_separator = [&](size_t before) {
+      return separator ? node_name.rfind(*separator, before) : std::string::npos;
+    };
+    for (size_t dot = last_separator(std::string::npos); dot != std::string::npos && dot > 0;
+         dot = last_separator(dot - 1)) {
       const std::string parent = node_name.substr(0, dot);
       if (printed.contains(parent)) continue;
       missing.push_back(parent);
@@ -226,8 +234,11 @@ void add_tree(const std::vector<Shown>& shown, char separator, Output* out) {
     for (const std::string& line_name : missing) {
       if (!printed.insert(line_name).second) continue;
       const auto depth =
-          static_cast<size_t>(std::count(line_name.begin(), line_name.end(), separator));
-      const std::string last = line_name.substr(line_name.rfind(separator) + 1);
+          separator
+              ? static_cast<size_t>(std::count(line_name.begin(), line_name.end(), *separator))
+              : 0;
+      const std::string last =
+          separator ? line_name.substr(line_name.rfind(*separator) + 1) : line_name;
       std::string line(2 * depth, ' ');
       line += last.empty() ? "(model)" : printable(last);
       const auto found = nodes.find(line_name);
@@ -241,20 +252,36 @@ void add_tree(const std::vector<Shown>& shown, char separator, Output* out) {
   }
 }
 
+/// The operators of one graph after the other, with a heading where there are several.
+void add_graphs(const std::vector<Shown>& shown, Output* out) {
+  std::map<uint32_t, std::vector<Shown>> graphs;
+  for (const Shown& item : shown) graphs[item.record.graph].push_back(item);
+  for (const auto& [graph, items] : graphs) {
+    if (graphs.size() > 1) out->line("graph_" + std::to_string(graph + 1));
+    add_tree(items, std::nullopt, out);
+    if (out->closed()) return;
+  }
+}
+
 // ---- lines and details ------------------------------------------------------------------------------------------
 
 bool shows_steps(const run::Run& run) {
   return run.layout == "native" || run.layout == "torch-tree" || run.layout == "atb-tree" ||
-         run.layout == "ge-tree" || run.layout == "fx-tree" || run.layout == "captured-graph";
+         is_graph_mode(run);
 }
 
 void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
+  const bool several_graphs =
+      is_graph_mode(run) &&
+      std::any_of(run.records.begin(), run.records.end(),
+                  [&](const auto& record) { return record.graph != run.records.front().graph; });
   for (const Shown& item : shown) {
     const run::TensorRecord& record = item.record;
     std::string line;
     if (shows_steps(run)) {
       line = "step " + printable(record.step_name) + "  ";
       if (record.rank > 0) line += "rank " + std::to_string(record.rank) + "  ";
+      if (several_graphs) line += "graph_" + std::to_string(record.graph + 1) + "  ";
     }
     line += printable(record_label(run, record)) + "  ";
     if (!record.problem.empty()) {
@@ -464,7 +491,11 @@ int run_show(const ShowOptions& options) {
     if (wants_lines) {
       add_list(*run, shown, options.stats, &out);
     } else {
-      add_tree(shown, run->layout == "atb-tree" ? '/' : '.', &out);
+      if (is_graph_mode(*run)) {
+        add_graphs(shown, &out);
+      } else {
+        add_tree(shown, run->layout == "atb-tree" ? '/' : '.', &out);
+      }
     }
     if (options.values || options.histogram) {
       for (size_t i = 0; i < std::min(shown.size(), kMaxSeparateDetails) && !out.closed(); ++i) {

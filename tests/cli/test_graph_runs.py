@@ -110,6 +110,17 @@ def test_the_operator_that_changed_a_watched_output_is_named(tmp_path):
     assert set(distances(rows)) == {0.0}
 
 
+def test_operators_of_several_graphs_are_told_apart(tmp_path):
+    for number in (1, 2):
+        write_ge(tmp_path, lambda _: graph(), number)
+    tree = show(tmp_path).splitlines()
+    assert [line for line in tree if line.startswith("graph_")] == ["graph_1", "graph_2"]
+    assert sum(line.startswith("MatMulV2 ") for line in tree) == 2
+    lines = show(tmp_path, "--list")
+    assert "step 0  graph_1  MatMulV2 input 0" in lines
+    assert "step 0  graph_2  MatMulV2 input 0" in lines
+
+
 def test_coverage_and_graph_breaks_of_graphs_json_are_shown(tmp_path):
     root = write_ge(tmp_path / "dump", graph)
     entry = {
