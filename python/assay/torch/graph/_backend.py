@@ -23,7 +23,14 @@ from torch import fx
 from assay.torch.graph import _graph_text, _options_dict
 from assay.torch.graph._build import build_graph, has_tensors, no_modes
 from assay.torch.graph._dump_options_file import DumpOptionsFile
-from assay.torch.graph._files import GraphEntry, GraphFolder, RunFolder, next_graph_number, step
+from assay.torch.graph._files import (
+    GraphEntry,
+    GraphFolder,
+    RunFolder,
+    next_graph_number,
+    return_graph_number,
+    step,
+)
 from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
 from assay.torch.graph._log import logger, tell
 from assay.torch.graph._model import Graph, Operator
@@ -240,6 +247,17 @@ class Backend:
     ) -> Compiled:
         """Makes the callable of one graph. It is boxed: called with the list of inputs, which it empties."""
         number = next_graph_number()
+        try:
+            return self._instrument_as(number, gm, example_inputs, kind, compilation)
+        except BaseException:  # also Inductor's wish that Dynamo trace the function again
+            return_graph_number(number)
+            if self._first_graph.get(compilation.frame) == number:
+                del self._first_graph[compilation.frame]
+            raise
+
+    def _instrument_as(
+        self, number: int, gm: fx.GraphModule, example_inputs: Sequence[Any], kind: str, compilation: _Compilation
+    ) -> Compiled:
         self._custom_pass("post_grad_custom_pre_pass", gm)
         self._custom_pass("post_grad_custom_post_pass", gm)
         graph = build_graph(gm, f"graph_{number}")

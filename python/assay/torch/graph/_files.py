@@ -12,6 +12,7 @@ docs/formats/ge-tree.md.
 from __future__ import annotations
 
 import atexit
+import heapq
 import itertools
 import json
 import os
@@ -34,19 +35,37 @@ from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._request import DumpRequest, OperandMask, Plan
 from assay.torch.graph.config import rank_and_world, rank_folder
 
-__all__ = ["GraphEntry", "GraphFolder", "RunFolder", "next_graph_number", "refusal", "step", "steps_taken"]
+__all__ = [
+    "GraphEntry",
+    "GraphFolder",
+    "RunFolder",
+    "next_graph_number",
+    "refusal",
+    "return_graph_number",
+    "step",
+    "steps_taken",
+]
 
 _REWRITE_SECONDS = 1.0  # graphs.json is at most this much behind the files, also when the process is killed
 _AT_ONCE = 64  # graphs; rewriting everything for each of many is quadratic
 _MAX_MISSED = 1000  # entries of one graph; the rest is counted
 
 _graph_numbers = itertools.count(1)
+_returned_numbers: list[int] = []
+_numbers_lock = threading.Lock()
 _run_numbers = itertools.count(0)
 
 
 def next_graph_number() -> int:
     """N of the next ``graph_N``: from 1, process-wide; safe for threads."""
-    return next(_graph_numbers)
+    with _numbers_lock:
+        return heapq.heappop(_returned_numbers) if _returned_numbers else next(_graph_numbers)
+
+
+def return_graph_number(number: int) -> None:
+    """Gives a number back whose graph did not come to be: Dynamo traces the function again."""
+    with _numbers_lock:
+        heapq.heappush(_returned_numbers, number)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------

@@ -10,10 +10,12 @@ alone: an operator that overwrites memory would move. Design and limits: docs/gr
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator as operator_module
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Union
 
@@ -125,14 +127,47 @@ def _inductor(module: fx.GraphModule, inputs: list[Any], folder: GraphFolder) ->
     with torch.no_grad():
         examples = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
         try:
-            made: Callable[..., Any] = torch._inductor.standalone_compile(module, examples, dynamic_shapes="from_graph")
+            with _scalars_left_alone():
+                made: Callable[..., Any] = torch._inductor.standalone_compile(
+                    module, examples, dynamic_shapes="from_graph"
+                )
             return made
         except Exception as error:  # whatever a compiler raises: the host's run goes on without fusion
-            line = (str(error).splitlines() or [""])[0]
+            if _restarts_dynamo(error):
+                raise
+            line = (str(error).splitlines() or [type(error).__name__])[0]
             warning = f"Inductor cannot compile a part of {folder.graph.name}, which runs unfused: {line}"
             folder.entry.warnings.append(warning)
             tell(warning)
             return module
+
+
+@contextlib.contextmanager
+def _scalars_left_alone() -> Iterator[None]:
+    """Without torch's pass that turns symbolic floats into tensors: the whole graph has been through it.
+
+    In a part of a graph the pass takes the symbols of the other parts for floats that it has to fix, and demands that
+    Dynamo trace everything again - unless a cache already holds the part, so that graphs would differ from run to run.
+    """
+    name = "TENSORIFY_PYTHON_SCALARS"
+    before = os.environ.get(name)
+    os.environ[name] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _restarts_dynamo(error: Exception) -> bool:
+    """Whether it is no failure: Inductor learnt something, and Dynamo is to trace the function again knowing it."""
+    try:
+        from torch._dynamo.exc import RestartAnalysis
+    except ImportError:
+        return False
+    return isinstance(error, RestartAnalysis)
 
 
 def _copy_of(module: fx.GraphModule) -> fx.GraphModule:
