@@ -110,6 +110,22 @@ def test_the_operator_that_changed_a_watched_output_is_named(tmp_path):
     assert set(distances(rows)) == {0.0}
 
 
+def test_graph_inputs_that_were_numbered_anew_are_not_compared_by_name(tmp_path):
+    """One input more in front moves all the others: arg1_1 is w in golden and x in mine."""
+    x, w = np.ones((2, 3), np.float32), np.full((3, 3), 2, np.float32)
+    read = Op("MatMulV2", "MatMulV2", [], [x, w], [x @ w])
+    inputs = {"golden": [x, w], "mine": [np.ones((1,), np.float32), x, w]}
+    for side, arrays in inputs.items():
+        ops = [Op(f"arg{i}_1", "Data", [], [], [array]) for i, array in enumerate(arrays)]
+        write_ge(tmp_path / side, lambda _, ops=ops: [*ops, read])
+    compare(tmp_path / "golden", tmp_path / "mine", tmp_path / "out")
+    rows = read_csv(the_report(tmp_path / "out"))
+    assert [short(row["my_data_path"]) for row in rows] == [
+        ("MatMulV2", "inputs,0"), ("MatMulV2", "inputs,1"), ("MatMulV2", "outputs,0"),
+    ]  # fmt: skip
+    assert set(distances(rows)) == {0.0}
+
+
 def test_operators_of_several_graphs_are_told_apart(tmp_path):
     for number in (1, 2):
         write_ge(tmp_path, lambda _: graph(), number)

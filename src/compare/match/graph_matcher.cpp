@@ -67,7 +67,10 @@ void GraphMatcher::match_token(const Operators& golden, const Operators& mine) {
   if (!golden_is_fx_) {
     for (const auto& [name, op] : golden) all_names_.insert(name);
   }
-  if (!golden_is_fx_ && !options_.msit) find_renamed(golden);
+  if (!golden_is_fx_ && !options_.msit) {
+    find_renamed(golden);
+    graph_inputs_agree_ = same_graph_inputs(golden, mine);
+  }
   // Position in the graph, unknown operators first.
   std::vector<const Operands*> ops;
   for (const auto& [name, op] : mine) ops.push_back(&op);

@@ -110,6 +110,10 @@ class GraphMatcher {
 
   // ---- GE fused against unfused: graph_matcher_ge.cpp ----
 
+  /// Whether graph inputs of equal name are the same inputs: they are numbered anew in each compilation,
+  /// and one more in front of the others moves them all.
+  bool same_graph_inputs(const Operators& golden, const Operators& mine);
+
   void match_ge(const Operands& op, const Operators& golden);
 
   void pair_by_slot(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
@@ -166,6 +170,7 @@ class GraphMatcher {
   Matching out_;
   std::set<std::string, std::less<>> all_names_;               // of operators that have files
   std::map<std::pair<std::string, int64_t>, size_t> renamed_;  // values to records of golden
+  bool graph_inputs_agree_ = true;                             // of the token at hand
   std::vector<bool> golden_used_;
   std::vector<bool> mine_used_;
   std::pair<std::string, std::vector<GraphValue>> origins_of_file_;  // of the last file asked for
