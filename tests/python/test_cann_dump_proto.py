@@ -358,8 +358,8 @@ def test_a_cut_file_keeps_the_tensors_before_its_end(tmp_path: Path) -> None:
     lines = read(file_by_protobuf(ADD)[:-1], tmp_path)
     assert lines[2].startswith("value\tfloat32\t2\t")
     assert lines[4].startswith("value\tfloat32\t-\t")
-    assert lines[6].startswith("problem\tthe file ends before the tensor")
-    assert lines[7].startswith("warning\tthe header announces 20 bytes, the file has 19")
+    assert lines[6].split("\t")[0] == "problem" and "the file ends before the tensor" in lines[6]
+    assert lines[7].split("\t")[0] == "warning" and "the header announces 20 bytes, the file has 19" in lines[7]
 
 
 @settings(max_examples=40, deadline=None)

@@ -349,23 +349,9 @@ class Backend:
             from assay.torch.graph._captured_graph import TensorSaver
 
             return [TensorSaver(folder)]
-        request = folder.request
-        observers: list[OperatorObserver] = []
-        if request.scene == "overflow":
-            from assay.torch.graph._overflow import OverflowObserver
+        from assay.torch.graph._scenes import observers_of
 
-            observers.append(OverflowObserver(graph, plan, folder, request))
-        elif request.scene == "watcher":
-            from assay.torch.graph._watcher import WatcherObserver
-
-            observers.append(WatcherObserver(graph, plan, folder, request))
-        elif request.scene:
-            from assay.torch.graph._exception import ExceptionObserver
-
-            observers.append(ExceptionObserver(graph, plan, folder, request))
-        if plan.operands:
-            observers.append(DumpObserver(folder))
-        return observers
+        return observers_of(graph, plan, folder, DumpObserver(folder))
 
     # ---- what is known of a graph ------------------------------------------------------------------------------------
 

@@ -23,15 +23,14 @@ import torch
 from torch import fx
 
 from assay.torch.graph._build import Number, has_tensors, input_values, is_result_item, no_modes
-from assay.torch.graph._exception import ExceptionObserver
 from assay.torch.graph._files import GraphFolder
 from assay.torch.graph._fusion_groups import POINTWISE, FusedKey, computed, default_groups, fuse, order_groups
 from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
 from assay.torch.graph._log import tell
 from assay.torch.graph._model import Graph, Operator
-from assay.torch.graph._overflow import OverflowObserver, run_time_dtype
+from assay.torch.graph._overflow import run_time_dtype
 from assay.torch.graph._request import OperandMask, Plan
-from assay.torch.graph._watcher import WatcherObserver
+from assay.torch.graph._scenes import observers_of
 from assay.torch.graph.config import CompilerConfig
 
 __all__ = ["PartitionRunner", "TapsRunner", "compile_module", "make_runner"]
@@ -74,7 +73,7 @@ def make_runner(
         warning = f"{graph.name} runs on the interpreter: {why}."
         folder.entry.warnings.append(warning)
         tell(warning)
-        return InterpreterRunner(gm, graph, _observers(graph, plan, folder), gm.forward)
+        return InterpreterRunner(gm, graph, observers_of(graph, plan, folder, _GroupDumper(folder)), gm.forward)
     plain: Optional[Compiled] = None
     if folder.request.steps.ranges:
         # Compiled now and not with the first such step: the guards of the graph are made after this call.
@@ -366,7 +365,8 @@ class PartitionRunner:
         executed = {(op.members or [op.name])[0]: op for op in self.graph}
         self._units = [self._unit(executed[group[0].name], nodes) for group, nodes in zip(order, node_groups)]
         self._release_at_last_use()
-        self._observers = _observers(self.graph, folder.request.plan(self.graph), folder)
+        plan = folder.request.plan(self.graph)
+        self._observers = observers_of(self.graph, plan, folder, _GroupDumper(folder))
 
     def plain(self, args: list[Any]) -> Any:
         return self._plain(args) if self._plain is not None else self._run(args, [])
@@ -670,17 +670,3 @@ def _origins(operator: Operator, outputs: Tensors) -> dict[str, Any]:
         for desc, out in zip(operator.output_desc, outputs)
     ]
     return {"origins": origins, "attributes": [("_datadump_original_op_names", json.dumps(operator.members))]}
-
-
-def _observers(graph: Graph, plan: Plan, folder: GraphFolder) -> list[OperatorObserver]:
-    request = folder.request
-    observers: list[OperatorObserver] = []
-    if request.scene == "overflow":
-        observers.append(OverflowObserver(graph, plan, folder, request))
-    elif request.scene == "watcher":
-        observers.append(WatcherObserver(graph, plan, folder, request))
-    elif request.scene:
-        observers.append(ExceptionObserver(graph, plan, folder, request))
-    if plan.operands:
-        observers.append(_GroupDumper(folder))
-    return observers
