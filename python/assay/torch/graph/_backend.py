@@ -31,13 +31,13 @@ from assay.torch.graph._files import (
     return_graph_number,
     step,
 )
-from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
+from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner
 from assay.torch.graph._log import logger, tell
 from assay.torch.graph._model import Graph, Operator
 from assay.torch.graph._request import DumpRequest, Plan, resolve
 from assay.torch.graph.config import CompilerConfig, rank_and_world, without_effect
 
-__all__ = ["Backend", "DumpObserver", "backend", "get_backend", "step"]
+__all__ = ["Backend", "backend", "get_backend", "step"]
 
 Compiled = Callable[..., Any]
 
@@ -85,31 +85,6 @@ def backend(
             made = get_backend(config)
             _by_config.append((config, made))
     return made(gm, example_inputs)
-
-
-class DumpObserver(OperatorObserver):
-    """Hands the planned operands of every operator to the graph's folder."""
-
-    def __init__(self, folder: GraphFolder) -> None:
-        self._folder = folder
-        self._step = threading.local()
-
-    def wants(self, operator: Operator) -> bool:
-        return self._folder.mask(operator) is not None
-
-    def begin_step(self, step: int) -> None:
-        self._step.number = step
-
-    def copies_inputs(self, operator: Operator) -> bool:
-        mask = self._folder.mask(operator)
-        return mask is not None and mask.inputs
-
-    def after(self, operator: Operator, inputs: Tensors, outputs: Tensors) -> None:
-        if self._folder.mask(operator) is not None:
-            self._folder.write_operator(operator, inputs, outputs, self._step.number)
-
-    def end_of_step(self) -> None:
-        self._folder.end_of_step()
 
 
 @dataclass
@@ -351,7 +326,7 @@ class Backend:
             return [TensorSaver(folder)]
         from assay.torch.graph._scenes import observers_of
 
-        return observers_of(graph, plan, folder, DumpObserver(folder))
+        return observers_of(graph, plan, folder)
 
     # ---- what is known of a graph ------------------------------------------------------------------------------------
 

@@ -11,10 +11,8 @@ alone: an operator that overwrites memory would move. Design and limits: docs/gr
 from __future__ import annotations
 
 import contextlib
-import json
 import operator as operator_module
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Union
@@ -25,10 +23,9 @@ from torch import fx
 from assay.torch.graph._build import Number, has_tensors, input_values, is_result_item, no_modes
 from assay.torch.graph._files import GraphFolder
 from assay.torch.graph._fusion_groups import POINTWISE, FusedKey, computed, default_groups, fuse, order_groups
-from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner, Tensors
+from assay.torch.graph._interpreter import InterpreterRunner, OperatorObserver, Runner
 from assay.torch.graph._log import tell
 from assay.torch.graph._model import Graph, Operator
-from assay.torch.graph._overflow import run_time_dtype
 from assay.torch.graph._request import OperandMask, Plan
 from assay.torch.graph._scenes import observers_of
 from assay.torch.graph.config import CompilerConfig
@@ -73,7 +70,7 @@ def make_runner(
         warning = f"{graph.name} runs on the interpreter: {why}."
         folder.entry.warnings.append(warning)
         tell(warning)
-        return InterpreterRunner(gm, graph, observers_of(graph, plan, folder, _GroupDumper(folder)), gm.forward)
+        return InterpreterRunner(gm, graph, observers_of(graph, plan, folder), gm.forward)
     plain: Optional[Compiled] = None
     if folder.request.steps.ranges:
         # Compiled now and not with the first such step: the guards of the graph are made after this call.
@@ -366,7 +363,7 @@ class PartitionRunner:
         self._units = [self._unit(executed[group[0].name], nodes) for group, nodes in zip(order, node_groups)]
         self._release_at_last_use()
         plan = folder.request.plan(self.graph)
-        self._observers = observers_of(self.graph, plan, folder, _GroupDumper(folder))
+        self._observers = observers_of(self.graph, plan, folder)
 
     def plain(self, args: list[Any]) -> Any:
         return self._plain(args) if self._plain is not None else self._run(args, [])
@@ -629,44 +626,3 @@ def _signature(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return (str(value.dtype), str(tuple(value.shape)), str(value.stride()), str(value.device))
     return [_signature(item) for item in value] if isinstance(value, (list, tuple)) else str(value)
-
-
-# ---- observers -------------------------------------------------------------------------------------------------------
-
-
-class _GroupDumper(OperatorObserver):
-    """Hands the planned operands of every group to the graph's folder; outputs of a group name their origin."""
-
-    def __init__(self, folder: GraphFolder) -> None:
-        self._folder = folder
-        self._step = threading.local()
-
-    def begin_step(self, step: int) -> None:
-        self._step.number = step
-
-    def copies_inputs(self, operator: Operator) -> bool:
-        mask = self._folder.mask(operator)
-        return mask is not None and mask.inputs
-
-    def after(self, operator: Operator, inputs: Tensors, outputs: Tensors) -> None:
-        if self._folder.mask(operator) is not None:
-            self._folder.write_operator(operator, inputs, outputs, self._step.number, **_origins(operator, outputs))
-
-    def end_of_step(self) -> None:
-        self._folder.end_of_step()
-
-
-def _origins(operator: Operator, outputs: Tensors) -> dict[str, Any]:
-    if not operator.members:
-        return {}
-    origins = [
-        (
-            desc.attributes["_datadump_origin_name"],
-            desc.attributes["_datadump_origin_output_index"],
-            run_time_dtype(out.dtype),
-        )
-        if out is not None
-        else None
-        for desc, out in zip(operator.output_desc, outputs)
-    ]
-    return {"origins": origins, "attributes": [("_datadump_original_op_names", json.dumps(operator.members))]}
