@@ -25,9 +25,10 @@ ALLOWED: dict[str, set[str]] = {
     "run": _CORE | {"stats", "formats", "topology"},
     "compare": _CORE | {"stats", "formats", "topology", "reference", "run"},
     "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
-    "report": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck"},
-    "cli": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "report"},
-    "python": _CORE | {"stats", "formats", "topology", "reference", "run", "compare", "opcheck", "report"},
+    "locate": _CORE | {"stats", "formats", "topology", "reference", "run", "compare", "opcheck"},
+    "report": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "locate"},
+    "cli": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "locate", "report"},
+    "python": _CORE | {"stats", "formats", "topology", "reference", "run", "compare", "opcheck", "locate", "report"},
 }
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+)/', re.MULTILINE)
 

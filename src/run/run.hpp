@@ -61,6 +61,16 @@ struct TensorRecord {
   std::string stats_file;  // where the statistics are from, if they have a file of their own
   std::optional<stats::Digest> digest;
   std::string value;  // for non-tensor leaves: their text
+  // Operator level: which value this is.
+  /// Records of one rank with the same id are the same value: the same place in the same storage, shape, strides and
+  /// dtype, and nothing written to the storage in between. -1: not known.
+  int64_t value_id = -1;
+  int64_t storage_id = -1;      // of the storage that holds it; -1: not known
+  int64_t storage_offset = 0;   // elements from the start of the storage
+  int64_t storage_version = 0;  // writes to the storage so far
+  /// `order` of the output record (of an operator) that made an input's value; -1: no operator made it.
+  int64_t producer = -1;
+  std::string leaf;  // name of the parameter or buffer that the value is; "" for none
   /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that of
   /// the memory.
   std::string memory_format;
@@ -76,8 +86,13 @@ struct OperationRecord {
   std::string step_name;
   int64_t step = 0;
   std::string node;        // as in the tensor records
-  std::string op_type;     // "LinearOperation"
+  std::string op_type;     // "LinearOperation", "aten.mm.default"
   std::string parameters;  // JSON as the host wrote it; empty when there is none
+  // Operator level of a torch run:
+  std::string module;        // path of the innermost module in whose call it ran
+  uint32_t module_call = 0;  // number of that call within the step; `call` of its tensor records
+  uint64_t order = 0;        // place of its line among the records, before its inputs
+  std::vector<std::string> writes;  // arguments that the schema marks as written: "self", "out"
 };
 
 /// What was planned, captured and lost.

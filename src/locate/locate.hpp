@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first wrong operator of a run.   docs/localisation.md
+#pragma once
+#include <atomic>
+#include <functional>
+
+#include "locate/floors.hpp"
+#include "locate/own_error.hpp"
+#include "locate/walk.hpp"
+
+namespace assay::locate {
+
+struct LocateOptions {
+  bool own_error = true;  // --own-error off
+  /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
+  const FloorProfile* floors = nullptr;
+  /// Only what the named output depends on: a module path, "path:slot", or "token 3"; empty: everything.
+  std::string slice;
+  int jobs = 0;
+  uint64_t max_memory = uint64_t{2} << 30;
+  std::function<void(std::string_view stage, size_t done, size_t total)> progress;
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+enum class Outcome : uint8_t {
+  FirstWrong,  // candidates[0]
+  Clean,  // at least 95 % of the operators that produce floats were judged, all weights compared
+  CannotJudge,  // `reason` says why, `next` what to capture so that it can
+};
+[[nodiscard]] std::string_view outcome_name(
+    Outcome outcome);  // "first_wrong" "clean" "cannot_judge"
+
+struct Coverage {
+  size_t judged = 0;  // operators (or values, for levels below O) that were judged
+  size_t judgeable = 0;
+  size_t weights_compared = 0, weights = 0;
+  std::map<std::string, size_t> unjudged;  // reason -> count
+};
+
+/// The first token at which the two runs' logits choose differently.
+struct TokenDivergence {
+  int64_t step = -1;      // -1: none, or no logits
+  bool near_tie = false;  // the margin is within twice the difference of the logits
+  int64_t golden_token = -1, mine_token = -1;
+  double margin = NAN;      // top1 - top2 of golden
+  double difference = NAN;  // largest |delta logit| over the two ids
+};
+
+struct Verdict {
+  Outcome outcome = Outcome::CannotJudge;
+  std::vector<Finding> candidates;          // in mine's execution order; [0] is the verdict
+  std::vector<Finding> suspicions;          // refuted or undecidable, for people
+  std::vector<Finding> golden_findings;     // golden itself is not clean: said first
+  std::vector<CoarseGroup> systematic;      // coarse kernels, or a fault in all layers
+  Confidence confidence = Confidence::Low;  // of candidates[0], or of clean
+  CaptureLevel golden_level = CaptureLevel::Nothing, mine_level = CaptureLevel::Nothing;
+  char level = '-';  // how it was judged: O L M B N S
+  Coverage coverage;
+  std::string floor;  // "model" "measured" "exact"
+  TokenDivergence token;
+  std::vector<std::string> notes;  // "program differs here, cannot judge: ..."
+  std::string reason;              // of CannotJudge
+  std::string next;                // a command that would tell more; may be empty
+  // Every judged output, for the columns of the table: by index into mine's records.
+  struct RecordJudgement {
+    double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;
+    std::string own_source;  // "exact" "replay" "measured" "none"
+    std::string verdict;     // compare 8.3
+    std::string confidence;
+  };
+  std::map<size_t, RecordJudgement> records;
+};
+
+/// errors  Usage "interrupted" | Usage (the slice names nothing)
+[[nodiscard]] Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
+                                     const LocateOptions& options);
+
+}  // namespace assay::locate

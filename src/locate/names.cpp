@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of the enumerations and of places.
+#include <algorithm>
+#include <array>
+
+#include "locate/locate.hpp"
+
+namespace assay::locate {
+
+std::string_view level_name(CaptureLevel level) {
+  switch (level) {
+    case CaptureLevel::Operators:
+      return "operators";
+    case CaptureLevel::Leaves:
+      return "leaf modules";
+    case CaptureLevel::Modules:
+      return "module outputs";
+    case CaptureLevel::Layers:
+      return "layer outputs";
+    case CaptureLevel::Statistics:
+      return "statistics";
+    case CaptureLevel::Nothing:
+      break;
+  }
+  return "nothing";
+}
+
+char level_letter(CaptureLevel level) {
+  switch (level) {
+    case CaptureLevel::Operators:
+      return 'O';
+    case CaptureLevel::Leaves:
+      return 'L';
+    case CaptureLevel::Modules:
+      return 'M';
+    case CaptureLevel::Layers:
+      return 'B';
+    case CaptureLevel::Statistics:
+      return 'S';
+    case CaptureLevel::Nothing:
+      break;
+  }
+  return '-';
+}
+
+std::string_view kind_name(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::OwnError:
+      return "own_error";
+    case FindingKind::Weight:
+      return "weight";
+    case FindingKind::Attribute:
+      return "attribute";
+    case FindingKind::Constant:
+      return "constant";
+    case FindingKind::Topology:
+      return "topology";
+    case FindingKind::Edge:
+      return "edge";
+    case FindingKind::Gap:
+      return "gap";
+    case FindingKind::MeasuredFloor:
+      return "measured_floor";
+    case FindingKind::NanOrigin:
+      return "nan_origin";
+    case FindingKind::Structure:
+      return "structural";
+    case FindingKind::RankDivergence:
+      return "rank_divergence";
+  }
+  return "own_error";
+}
+
+std::string_view confidence_name(Confidence confidence) {
+  switch (confidence) {
+    case Confidence::High:
+      return "high";
+    case Confidence::Medium:
+      return "medium";
+    case Confidence::Low:
+      break;
+  }
+  return "low";
+}
+
+std::string_view outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::FirstWrong:
+      return "first_wrong";
+    case Outcome::Clean:
+      return "clean";
+    case Outcome::CannotJudge:
+      break;
+  }
+  return "cannot_judge";
+}
+
+bool is_transparent(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kTransparent = {
+      "aten._to_copy.", "aten.to.",         "aten.clone.", "aten.alias.",
+      "aten.detach.",   "aten.lift_fresh.", "aten.empty.", "aten.contiguous."};
+  return std::ranges::any_of(kTransparent,
+                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string layer_pattern(std::string_view module) {
+  std::string pattern;
+  for (size_t begin = 0; begin <= module.size();) {
+    const size_t end = std::min(module.find('.', begin), module.size());
+    const std::string_view part = module.substr(begin, end - begin);
+    if (begin > 0) pattern += '.';
+    const bool number =
+        !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    pattern += number ? std::string_view("*") : part;
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+}  // namespace assay::locate

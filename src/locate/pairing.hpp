@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which operator of mine is which of golden's, and the tests on pairs.   localisation 3
+#pragma once
+#include "locate/finding.hpp"
+
+namespace assay::locate {
+
+struct Pairing {
+  std::vector<size_t> golden_of;       // by operator of mine; kNone: no partner, or transparent
+  std::vector<size_t> mine_of;         // by operator of golden
+  std::vector<size_t> golden_call_of;  // by module call of mine; kNone: golden has no such call
+  std::vector<size_t> mine_call_of;    // by module call of golden
+  /// By operator of mine: both streams of its module call have equal names.
+  std::vector<bool> equal_stream;
+  bool same_shapes =
+      true;  // every paired module call has inputs and outputs of equal shapes: replay is possible
+  size_t paired = 0;    // operators of mine with partner, transparent ones not counted
+  size_t unpaired = 0;  // without
+};
+
+/// By (rank, step, module, call number); sequences of names that differ are aligned by longest matching blocks.
+[[nodiscard]] Pairing pair_programs(const Program& golden, const Program& mine);
+
+struct WeightDifference {
+  double half_ulp = 0;  // largest |m - g| in half ULP of mine's type
+  int64_t worst = -1;
+  double golden_value = 0, mine_value = 0;
+  bool shape_differs = false;
+  bool identical = false;
+};
+/// Element by element against one rounding; at most 1 after rounding to nearest, 2 after truncation. Limit 2.1.
+/// Values are compared in mine's type: U is one ULP of mine's element.
+[[nodiscard]] Result<WeightDifference> weight_difference(const TensorView& golden,
+                                                         const TensorView& mine);
+inline constexpr double kWeightLimit = 2.1;
+
+struct PairTests {
+  std::vector<Finding> findings;  // hard ones and suspicions, in mine's execution order
+  size_t weights_compared = 0;
+  size_t weights = 0;  // of mine
+  std::vector<std::string> notes;
+};
+
+/// Weight, attribute, constant, topology and edge tests. Levels below O run the weight test only.
+/// errors  Usage "interrupted"
+[[nodiscard]] Result<PairTests> test_pairs(const Program& golden, const Program& mine,
+                                           const Pairing& pairing,
+                                           const std::atomic<bool>* interrupted);
+
+}  // namespace assay::locate

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A captured run as a program: operators in execution order, the values between them, the module calls around them.
+//   localisation 1
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/aten/call.hpp"
+#include "run/run.hpp"
+
+namespace assay::locate {
+
+using ValueId = int64_t;
+inline constexpr ValueId kNoValue = -1;
+inline constexpr size_t kNone = static_cast<size_t>(-1);
+
+/// One tensor that goes into or comes out of an operator or a module call.
+struct Use {
+  std::string slot;  // "self", "tensors.0"; of modules "0", "kwargs.mask"; "" for a single output
+  size_t record = kNone;     // index into Run::records
+  ValueId value = kNoValue;  // unique over all ranks of the run; kNoValue: captured without ids
+  uint64_t time = 0;         // order of production of the record
+  /// Of inputs of operators and modules: who made the value. kNone: no operator did.
+  size_t producer = kNone;     // index into Program::operators
+  size_t producer_output = 0;  // index into its outputs
+  std::string leaf;  // named leaf: parameter or buffer. No producer and no name: anonymous leaf
+};
+
+struct Operator {
+  std::string node;    // "model.norm::aten.mul.Tensor.1"
+  std::string name;    // "aten.mul.Tensor"
+  std::string module;  // path of the innermost module; "" the root
+  uint32_t module_call = 0;
+  int rank = 0;
+  int64_t step = 0;
+  uint64_t time = 0;
+  /// Non-tensor arguments by schema name; tensor arguments are absent here: they are inputs, by slot.
+  std::map<std::string, reference::aten::Argument, std::less<>> attributes;
+  /// The shape of list arguments: "tensors" -> 3 with slots tensors.0 ...; a None inside a list has no input.
+  std::map<std::string, size_t, std::less<>> list_sizes;
+  std::vector<Use> inputs;   // in schema order
+  std::vector<Use> outputs;  // in schema order; TensorLists are spread
+  std::vector<std::string> writes;
+  std::string problem;  // why it cannot be replayed: an argument that was not understood
+};
+
+/// One call of one module: the boundary values of a run.
+struct ModuleCall {
+  std::string module;
+  std::string type;  // class name
+  uint32_t call = 0;
+  int rank = 0;
+  int64_t step = 0;
+  uint64_t begin = 0;  // time of its first input record; of outputs when inputs were not captured
+  uint64_t end = 0;    // time of its last output record
+  std::vector<Use> inputs;
+  std::vector<Use> outputs;
+  bool leaf = false;  // no captured module inside it
+};
+
+/// What was captured of a run; decides what can be judged.   localisation 5
+enum class CaptureLevel : uint8_t {
+  Operators,   // O: every operator with inputs and outputs
+  Leaves,      // L: inputs and outputs of leaf modules
+  Modules,     // M: outputs of all modules
+  Layers,      // B: outputs of decoder layers only
+  Statistics,  // S: no bytes at all
+  Nothing,
+};
+[[nodiscard]] std::string_view level_name(CaptureLevel level);  // "operators" ...
+[[nodiscard]] char level_letter(CaptureLevel level);            // 'O' 'L' 'M' 'B' 'S' '-'
+
+struct Program {
+  const run::Run* run = nullptr;  // outlives the program
+  CaptureLevel level = CaptureLevel::Nothing;
+  bool has_bytes = false;           // full data
+  std::vector<Operator> operators;  // by rank, then time
+  std::vector<ModuleCall> calls;    // by rank, then end
+  std::map<std::string, size_t>
+      leaves;  // name of a parameter or buffer -> a record with its bytes (or statistics)
+  std::map<std::string, DType> leaf_types;  // of topology where there are no records
+  std::vector<std::string> problems;        // sentences for coverage: what was left out and why
+};
+
+/// Builds the program of a run of any layout; a run without operator records has calls only.
+[[nodiscard]] Program make_program(const run::Run& run);
+
+/// The captured call with its operands mapped, ready for evaluate().
+/// errors  NotFound (an input without bytes, with its slot) | Invalid (Operator::problem) | of run::load_tensor()
+[[nodiscard]] Result<reference::aten::Call> load_call(const Program& program, const Operator& one);
+/// errors  NotFound | of run::load_tensor()
+[[nodiscard]] Result<Tensor> load_use(const Program& program, const Use& use);
+/// The call with the given operands, by slot, in place of captured ones.
+/// errors  Invalid (a slot is missing, Operator::problem)
+[[nodiscard]] Result<reference::aten::Call> make_call(
+    const Operator& one, const std::map<std::string, Tensor>& operands);
+
+/// Names that are left out of sequences: they differ legitimately between precisions (casts, clone, alias, detach,
+/// lift_fresh, empty).   localisation 3
+[[nodiscard]] bool is_transparent(std::string_view name);
+/// The module path with every number replaced by "*": "model.layers.*.mlp".
+[[nodiscard]] std::string layer_pattern(std::string_view module);
+
+}  // namespace assay::locate

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross substitution: golden's program replayed in fp64 on mine's values.   localisation 4, 5
+#pragma once
+#include <atomic>
+#include <functional>
+
+#include "locate/pairing.hpp"
+
+namespace assay::locate {
+
+/// One recorded value of mine that golden's program was replayed for.
+struct Step {
+  size_t call = kNone;  // index into mine's calls
+  size_t use = 0;       // index into its inputs or outputs
+  bool input = false;
+  double r = 0;            // |t - ref| / floor
+  double r_element = 0;    // largest element over its own limit
+  double err_own = 0;      // |t - ref| / |ref|
+  double noise_floor = 0;  // floor / |ref|
+  bool suspicious = false;
+  size_t operators = 0;  // that were replayed
+  std::string owner;     // module path
+  std::string reason;    // why it was not judged; empty when it was
+};
+
+struct WalkOptions {
+  CaptureLevel level =
+      CaptureLevel::Leaves;    // what of mine is walked over: Leaves, Modules, Layers
+  double r_limit = 2;          // Layers: 1.5
+  double r_element_limit = 3;  // Layers: 1.75
+  int jobs = 0;
+  uint64_t max_memory = uint64_t{2} << 30;
+  std::function<void(size_t done, size_t total)> progress;
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+struct Walk {
+  std::vector<Step> steps;           // in order of production
+  std::vector<Finding> findings;     // kind Gap or Edge, in that order
+  size_t judged = 0, judgeable = 0;  // values
+  size_t operators_covered = 0,
+         operators = 0;  // of golden, that produce floats: replayed for some value | all
+  std::map<std::string, size_t> unjudged;  // reason -> count
+};
+
+/// errors  Usage "interrupted" | Invalid (golden has no operators)
+[[nodiscard]] Result<Walk> walk(const Program& golden, const Program& mine, const Pairing& pairing,
+                                const WalkOptions& options);
+
+}  // namespace assay::locate
