@@ -54,11 +54,17 @@ struct EvaluateOptions {
 /// Operators that write into an argument (`add_`, `copy_`, `index_put_`, `out=`) return the argument's new value and
 /// leave the operand alone: what they return is what torch returns.
 ///
-/// returns  one tensor an output of the schema, in its order; TensorList outputs are spread
+/// returns  one tensor an output of the schema, in its order; TensorList outputs are spread. An output that nobody can
+///          predict (the seed of a fused attention, its debug mask, its sizes) is Tensor{}: is_predictable() is false
 /// errors   Unsupported ("no reference for aten.foo.bar", "random: ...", a dtype) | Invalid (operands that do not
 ///          fit: "aten.mm.default: 3 columns against 4 rows") | TooLarge
 [[nodiscard]] Result<std::vector<Tensor>> evaluate(const Call& call,
                                                    const EvaluateOptions& options = {});
+
+/// False for Tensor{}, which stands for an output without a reference: a 0-d tensor without bytes, as no real one is.
+[[nodiscard]] inline bool is_predictable(const Tensor& output) {
+  return output.owner != nullptr || !output.view.shape.empty() || !output.view.storage.empty();
+}
 
 /// What kind of arithmetic an overload is; decides how large the rounding error of a correct kernel may be.
 ///   localisation 2, table
