@@ -200,5 +200,47 @@ TEST(OpenNativeRun, DoesNotFollowLinksOutOfTheRun) {
   EXPECT_FALSE(load_tensor(run->records[0]));
 }
 
+TEST(OpenNativeRun, ReadsOperatorsAndWhoMadeWhichValue) {
+  // Given weights behind a step in the file, so that every record gets another number
+  const TestFolder folder;
+  folder.put("golden/manifest.json", kFinishedManifest);
+  folder.put(
+      "golden/rank0/records.jsonl",
+      record_line(
+          0,
+          R"("node":"::aten.neg.default.0","type":"aten.neg.default","kind":"operator","module":"","args":{"self":{"tensor":"self"}})") +
+          record_line(1, R"("node":"::aten.neg.default.0","role":"input","slot":"self","vid":0)") +
+          record_line(2, R"("node":"::aten.neg.default.0","role":"output","slot":"","vid":1)") +
+          record_line(
+              3,
+              R"("node":"::aten.exp.default.0","type":"aten.exp.default","kind":"operator","module":"")") +
+          record_line(
+              4, R"("node":"::aten.exp.default.0","role":"input","slot":"self","vid":1,"from":2)") +
+          record_line(5, R"("node":"::aten.exp.default.0","role":"output","slot":"","vid":2)") +
+          // An input made nothing, and nothing was made by a record that is still to come.
+          record_line(6, R"("node":"a","role":"input","slot":"0","vid":1,"from":4)") +
+          record_line(7, R"("node":"a","role":"input","slot":"1","vid":2,"from":9)") +
+          R"({"n":8,"step":-1,"node":"a","role":"weight","slot":"weight","leaf":"a.weight"})"
+          "\n");
+
+  const auto run = open_run(folder / "golden");
+
+  ASSERT_TRUE(run) << run.error().describe();
+  ASSERT_EQ(run->records.size(), 7u);
+  EXPECT_EQ(run->records[0].leaf, "a.weight");
+  ASSERT_EQ(run->operations.size(), 2u);
+  EXPECT_EQ(run->operations[0].op_type, "aten.neg.default");
+  EXPECT_EQ(run->operations[0].parameters, R"({"self":{"tensor":"self"}})");
+  EXPECT_EQ(run->operations[0].order, 1u);
+  EXPECT_EQ(run->operations[1].order, 3u);
+  EXPECT_EQ(run->records[3].slot, "self");
+  EXPECT_EQ(run->records[3].producer, 2);  // the output of neg
+  EXPECT_EQ(run->records[5].producer, -1);
+  EXPECT_EQ(run->records[6].producer, -1);
+  EXPECT_THAT(run->warnings,
+              ElementsAre(HasSubstr("line 7: the value is said to be from record 4"),
+                          HasSubstr("line 8: the value is said to be from record 9")));
+}
+
 }  // namespace
 }  // namespace assay::run

@@ -164,6 +164,79 @@ void check_consistency(TensorRecord* record) {
   record->bytes.reset();
 }
 
+/// Which value the tensor is: keys of the operator level.
+Status take_value_ids(const json& object, TensorRecord* record) {
+  ASSAY_TRY_STATUS(take_integer(object, "vid", 0, &record->value_id));
+  ASSAY_TRY_STATUS(take_integer(object, "storage", 0, &record->storage_id));
+  ASSAY_TRY_STATUS(take_integer(object, "storage_offset", 0, &record->storage_offset));
+  ASSAY_TRY_STATUS(take_integer(object, "version", 0, &record->storage_version));
+  ASSAY_TRY_STATUS(take_integer(object, "from", 0, &record->producer));
+  return take_text(object, "leaf", &record->leaf);
+}
+
+Status take_names(const json& object, const char* key, std::vector<std::string>* out) {
+  const json* value = find(object, key);
+  if (value == nullptr) return {};
+  if (!value->is_array()) return fail(wrong(key, "a list of strings"));
+  for (const json& item : *value) {
+    if (!item.is_string()) return fail(wrong(key, "a list of strings"));
+    out->push_back(item.get<std::string>());
+  }
+  return {};
+}
+
+/// Index behind the string that begins with the quote at `begin`. `text` is well-formed.
+size_t end_of_string(std::string_view text, size_t begin) {
+  size_t i = begin + 1;
+  while (text[i] != '"') i += text[i] == '\\' ? 2 : 1;
+  return i + 1;
+}
+
+/// The text of a top-level key's object, as it stands in the line: a parsed object forgets the order of
+/// its keys, which is the schema's. The last one wins, as it does with the parser. `line` is a
+/// well-formed JSON object.
+std::string_view object_text(std::string_view line, std::string_view key) {
+  std::string_view found;
+  std::string_view last_string;
+  size_t depth = 0;
+  size_t begin = std::string_view::npos;  // of the object that is being passed
+  for (size_t i = 0; i < line.size();) {
+    if (line[i] == '"') {
+      const size_t end = end_of_string(line, i);
+      if (depth == 1) last_string = line.substr(i + 1, end - i - 2);
+      i = end;
+      continue;
+    }
+    if (line[i] == '{' || line[i] == '[') {
+      if (++depth == 2 && line[i] == '{' && last_string == key) begin = i;
+    } else if (line[i] == '}' || line[i] == ']') {
+      if (--depth == 1 && begin != std::string_view::npos) {
+        found = line.substr(begin, i + 1 - begin);
+        begin = std::string_view::npos;
+      }
+    }
+    ++i;
+  }
+  return found;
+}
+
+Result<OperationRecord> take_operation(const json& object, std::string_view line,
+                                       const TensorRecord& place) {
+  OperationRecord operation;
+  operation.step_name = place.step_name;
+  operation.step = place.step;
+  operation.node = place.node;
+  operation.op_type = place.op_type;
+  operation.module_call = place.call;
+  ASSAY_TRY_STATUS(take_text(object, "module", &operation.module));
+  ASSAY_TRY_STATUS(take_names(object, "writes", &operation.writes));
+  if (const json* args = find(object, "args"); args != nullptr) {
+    if (!args->is_object()) return fail(wrong("args", "an object"));
+    operation.parameters = object_text(line, "args");
+  }
+  return operation;
+}
+
 }  // namespace
 
 size_t json_nesting(std::string_view text) {
@@ -229,6 +302,10 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
     record.value = value == object.end() ? "None" : value_text(*value);
     return result;
   }
+  if (kind == "operator") {
+    ASSAY_TRY(result.operation, take_operation(object, line, record));
+    return result;
+  }
   if (kind != "tensor" && kind != "skipped")
     return fail(Errc::Invalid, "unknown kind '" + kind + "'");
 
@@ -240,6 +317,7 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
   }
   ASSAY_TRY_STATUS(take_dims(object, "shape", &record.shape));
   ASSAY_TRY_STATUS(take_dims(object, "strides", &record.strides));
+  ASSAY_TRY_STATUS(take_value_ids(object, &record));
   ASSAY_TRY_STATUS(take_stats(object, &record.stats));
   std::string digest;
   ASSAY_TRY_STATUS(take_text(object, "digest", &digest));

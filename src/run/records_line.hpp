@@ -18,8 +18,10 @@ struct RecordsLine {
   int64_t number = 0;              // key `n`
   std::optional<int64_t> same_as;  // earlier record with the same bytes
   /// rank is left 0 and bytes.file is the bare file name. A record whose place in its file makes no
-  /// sense has `problem` and no bytes.
+  /// sense has `problem` and no bytes. `producer` is a number of the file, not held against it.
   TensorRecord record;
+  /// Of a line of kind `operator`, which is no tensor: `record` means nothing then.
+  std::optional<OperationRecord> operation;
 };
 
 /// Parses one line without its newline. Nothing in it is trusted; offsets are held against the file

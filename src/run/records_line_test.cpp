@@ -100,12 +100,67 @@ TEST(ParseRecordsLine, DoesNotFollowNamesOutOfTheFolder) {
   }
 }
 
+TEST(ParseRecordsLine, ReadsAnOperator) {
+  const auto line = parse_records_line(
+      R"({"n":4,"step":2,"node":"norm::aten.mean.dim.0","type":"aten.mean.dim","call":1,"order":7,"kind":"operator",)"
+      R"("module":"norm","args":{"self":{"tensor":"self"}, "keepdim":true,"dim":[-1],"note":"}\"{"},"writes":["out"]})");
+
+  ASSERT_TRUE(line) << line.error().describe();
+  EXPECT_EQ(line->number, 4);
+  ASSERT_TRUE(line->operation);
+  const OperationRecord& operation = *line->operation;
+  EXPECT_EQ(operation.step, 2);
+  EXPECT_EQ(operation.node, "norm::aten.mean.dim.0");
+  EXPECT_EQ(operation.op_type, "aten.mean.dim");
+  EXPECT_EQ(operation.module, "norm");
+  EXPECT_EQ(operation.module_call, 1u);
+  // In the order of the schema and letter by letter, brackets in strings and all.
+  EXPECT_EQ(operation.parameters,
+            R"({"self":{"tensor":"self"}, "keepdim":true,"dim":[-1],"note":"}\"{"})");
+  EXPECT_EQ(operation.writes, std::vector<std::string>{"out"});
+}
+
+TEST(ParseRecordsLine, ReadsWhichValueATensorIs) {
+  const auto line = parse_records_line(
+      R"({"n":5,"role":"input","slot":"self","vid":9,"storage":3,"storage_offset":64,"version":2,"from":4,"leaf":"norm.weight"})");
+  ASSERT_TRUE(line) << line.error().describe();
+  EXPECT_FALSE(line->operation);
+  const TensorRecord& record = line->record;
+  EXPECT_EQ(record.value_id, 9);
+  EXPECT_EQ(record.storage_id, 3);
+  EXPECT_EQ(record.storage_offset, 64);
+  EXPECT_EQ(record.storage_version, 2);
+  EXPECT_EQ(record.producer, 4);
+  EXPECT_EQ(record.leaf, "norm.weight");
+
+  const TensorRecord plain = parse_records_line(R"({"n":5})")->record;
+  EXPECT_EQ(plain.value_id, -1);
+  EXPECT_EQ(plain.storage_id, -1);
+  EXPECT_EQ(plain.producer, -1);
+}
+
 TEST(ParseRecordsLine, RejectsWhatIsNoRecord) {
-  for (const char* text :
-       {"", "[]", "{", R"({"n":-1})", R"({"n":"0"})", R"({"n":0,"role":"gradient"})",
-        R"({"n":0,"kind":"other"})", R"({"n":0,"offset":18446744073709551615,"file":"a"})",
-        R"({"n":0,"shape":[1.5]})", R"({"n":0,"shape":3})", R"({"n":0,"stats":[]})",
-        R"({"n":0,"digest":"zz"})", R"({"n":0,"call":4294967296})"}) {
+  for (const char* text : {"",
+                           "[]",
+                           "{",
+                           R"({"n":-1})",
+                           R"({"n":"0"})",
+                           R"({"n":0,"role":"gradient"})",
+                           R"({"n":0,"kind":"other"})",
+                           R"({"n":0,"offset":18446744073709551615,"file":"a"})",
+                           R"({"n":0,"shape":[1.5]})",
+                           R"({"n":0,"shape":3})",
+                           R"({"n":0,"stats":[]})",
+                           R"({"n":0,"digest":"zz"})",
+                           R"({"n":0,"call":4294967296})",
+                           R"({"n":0,"vid":-1})",
+                           R"({"n":0,"from":"3"})",
+                           R"({"n":0,"storage_offset":-4})",
+                           R"({"n":0,"leaf":7})",
+                           R"({"n":0,"kind":"operator","args":[]})",
+                           R"({"n":0,"kind":"operator","args":"{"})",
+                           R"({"n":0,"kind":"operator","writes":"self"})",
+                           R"({"n":0,"kind":"operator","writes":[1]})"}) {
     const auto line = parse_records_line(text);
     ASSERT_FALSE(line) << text;
     EXPECT_EQ(line.error().code, Errc::Invalid) << text;

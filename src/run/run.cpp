@@ -2,6 +2,7 @@
 #include "run/run.hpp"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "run/detect.hpp"
@@ -10,9 +11,34 @@
 namespace assay::run {
 namespace {
 
+using Place = std::pair<int, uint64_t>;  // rank, order
+
+/// Which record stood at a place before the records were numbered anew. The first of several.
+std::map<Place, uint64_t> places_of(const std::vector<TensorRecord>& records) {
+  std::map<Place, uint64_t> places;
+  for (size_t i = 0; i < records.size(); ++i)
+    places.emplace(Place(records[i].rank, records[i].order), i);
+  return places;
+}
+
+/// What names records by their order follows them to their new numbers.
+void renumber(const std::map<Place, uint64_t>& places, Run* run) {
+  for (TensorRecord& record : run->records) {
+    if (record.producer < 0) continue;
+    const auto found = places.find({record.rank, static_cast<uint64_t>(record.producer)});
+    record.producer = found == places.end() ? -1 : static_cast<int64_t>(found->second);
+  }
+  for (OperationRecord& operation : run->operations) {
+    // An operator stands before the first record behind its line.
+    const auto found = places.lower_bound({operation.rank, operation.order});
+    operation.order = found == places.end() ? run->records.size() : found->second;
+  }
+}
+
 /// Sorts by (rank, step, order, node, call, role, slot) and numbers the records in that order. Node
 /// and call only decide between records that the source gave one order.
-void sort_records(std::vector<TensorRecord>* records) {
+void sort_records(Run* run) {
+  std::vector<TensorRecord>* records = &run->records;
   std::stable_sort(
       records->begin(), records->end(), [](const TensorRecord& a, const TensorRecord& b) {
         const auto numbers = [](const TensorRecord& r) { return std::tuple(r.rank, r.step); };
@@ -24,6 +50,19 @@ void sort_records(std::vector<TensorRecord>* records) {
         if (place(a) != place(b)) return place(a) < place(b);
         return natural_less(a.slot, b.slot);
       });
+  const bool has_program =
+      std::ranges::any_of(run->operations,
+                          [](const OperationRecord& operation) { return operation.order > 0; }) ||
+      std::ranges::any_of(*records,
+                          [](const TensorRecord& record) { return record.producer >= 0; });
+  if (has_program) {
+    std::stable_sort(run->operations.begin(), run->operations.end(),
+                     [](const OperationRecord& a, const OperationRecord& b) {
+                       return std::tuple(a.rank, a.step, a.order) <
+                              std::tuple(b.rank, b.step, b.order);
+                     });
+    renumber(places_of(*records), run);
+  }
   uint64_t order = 0;
   for (TensorRecord& record : *records) record.order = order++;
 }
@@ -47,7 +86,7 @@ std::string_view role_name(Role role) {
 Result<Run> open_run(const std::string& path) {
   ASSAY_TRY(Run run, detect_and_read(path));
   run.path = path;
-  sort_records(&run.records);
+  sort_records(&run);
   return run;
 }
 

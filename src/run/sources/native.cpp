@@ -170,6 +170,13 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
       warnings.add(line_number, parsed.error().message);
       continue;
     }
+    if (parsed->operation) {
+      OperationRecord& operation = *parsed->operation;
+      operation.rank = folder.rank;
+      operation.order = static_cast<uint64_t>(parsed->number);
+      run->operations.push_back(std::move(operation));
+      continue;
+    }
     TensorRecord& record = parsed->record;
     record.rank = folder.rank;
     // Order of production: a module's outputs stand behind those of the modules inside it.
@@ -183,6 +190,15 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
       } else {
         record.bytes = run->records[original->second].bytes;
         if (!record.digest) record.digest = run->records[original->second].digest;
+      }
+    }
+    if (record.producer >= 0) {
+      const auto producer = by_number.find(record.producer);
+      if (producer == by_number.end() || run->records[producer->second].role != Role::Output) {
+        warnings.add(line_number, "the value is said to be from record " +
+                                      std::to_string(record.producer) +
+                                      ", which is no output before it");
+        record.producer = -1;
       }
     }
     if (!by_number.emplace(parsed->number, run->records.size()).second) {
