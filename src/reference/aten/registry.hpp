@@ -33,6 +33,9 @@ class Arguments {
   [[nodiscard]] Result<std::optional<DType>> dtype(std::string_view name = "dtype") const;
   /// True when the argument is a floating scalar (not an integer or bool one).
   [[nodiscard]] bool is_real_scalar(std::string_view name) const;
+  /// True when the argument is a scalar True or False.
+  [[nodiscard]] bool is_truth(std::string_view name) const;
+  [[nodiscard]] bool is_tensor(std::string_view name) const;
   /// Invalid: "aten.mm.default: <sentence>"
   [[nodiscard]] Error invalid(std::string_view sentence) const;
   [[nodiscard]] Error unsupported(std::string_view sentence) const;
@@ -51,8 +54,19 @@ struct Overload {
   bool view = false;
 };
 
+/// Another spelling of an overload: `multiply`, or one that writes into an argument.
+struct Variant {
+  std::string_view name;  // "aten.add_.Tensor"
+  std::string_view of;    // "aten.add.Tensor", a row of a family: same arguments
+  /// The argument that takes the results, whose element types become its own as far as floats, integers and truth
+  /// values differ: "self", "out"; "" for a mere synonym.
+  std::string_view written;
+};
+[[nodiscard]] std::span<const Variant> variants();  // sorted by name
+
 // One function a family; registry.cpp joins them.
 [[nodiscard]] std::span<const Overload> view_overloads();
+[[nodiscard]] std::span<const Overload> cast_overloads();
 [[nodiscard]] std::span<const Overload> creation_overloads();
 [[nodiscard]] std::span<const Overload> movement_overloads();
 [[nodiscard]] std::span<const Overload> indexing_overloads();

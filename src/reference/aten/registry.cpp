@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/aten/registry.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "reference/aten/values.hpp"
+
+namespace assay::reference::aten {
+namespace {
+
+/// What a name stands for.
+struct Entry {
+  std::string_view name;
+  const Overload* overload;
+  std::string_view written;  // as Variant::written
+};
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> joined = [] {
+    std::vector<Entry> rows;
+    for (const auto family :
+         {view_overloads(), cast_overloads(), creation_overloads(), movement_overloads(),
+          indexing_overloads(), elementwise_overloads(), comparison_overloads(),
+          reduction_overloads(), selection_overloads(), product_overloads(), softmax_overloads(),
+          norm_overloads(), attention_overloads()}) {
+      for (const Overload& overload : family) rows.push_back({overload.name, &overload, {}});
+    }
+    const auto by_name = [](const Entry& a, const Entry& b) { return a.name < b.name; };
+    std::sort(rows.begin(), rows.end(), by_name);
+    const size_t own = rows.size();
+    for (const Variant& variant : variants()) {
+      const auto end = rows.begin() + static_cast<std::ptrdiff_t>(own);
+      const Entry key{variant.of, nullptr, {}};
+      const auto found = std::lower_bound(rows.begin(), end, key, by_name);
+      ASSAY_CHECK(found != end && found->name == variant.of, "a variant of no row");
+      rows.push_back({variant.name, found->overload, variant.written});
+    }
+    std::sort(rows.begin(), rows.end(), by_name);
+    return rows;
+  }();
+  return joined;
+}
+
+const Entry* lookup(std::string_view name) {
+  const std::vector<Entry>& rows = entries();
+  const auto found = std::lower_bound(
+      rows.begin(), rows.end(), name,
+      [](const Entry& entry, std::string_view wanted) { return entry.name < wanted; });
+  return found == rows.end() || found->name != name ? nullptr : &*found;
+}
+
+/// Results as the argument takes them that they are written into.
+Status convert_to_written(const Arguments& arguments, std::string_view written,
+                          std::vector<Tensor>& results) {
+  if (!arguments.is_tensor(written)) return {};  // a list of outputs, or one that was not captured
+  ASSAY_TRY(const Tensor target, arguments.tensor(written));
+  for (Tensor& result : results) {
+    ASSAY_TRY(result, cast_to(result, target.view.dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Tensor>> evaluate(const Call& call, const EvaluateOptions& options) {
+  const Entry* entry = lookup(call.name);
+  if (entry == nullptr) return fail(Errc::Unsupported, "no reference for " + call.name);
+  const Arguments arguments(call);
+  try {
+    ASSAY_TRY(std::vector<Tensor> results, entry->overload->evaluate(arguments, options));
+    if (!entry->written.empty())
+      ASSAY_TRY_STATUS(convert_to_written(arguments, entry->written, results));
+    return results;
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::TooLarge, call.name + ": not enough memory");
+  }
+}
+
+OperatorClass class_of(std::string_view name) {
+  const Entry* entry = lookup(name);
+  return entry == nullptr ? OperatorClass::Unknown : entry->overload->kind;
+}
+
+bool is_view(std::string_view name) {
+  const Entry* entry = lookup(name);
+  return entry != nullptr && entry->overload->view;
+}
+
+std::vector<std::string_view> known_overloads() {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : entries()) names.push_back(entry.name);
+  return names;
+}
+
+}  // namespace assay::reference::aten
