@@ -3,6 +3,7 @@
 // docs/formats/atb-tree.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -125,6 +126,91 @@ TEST(AtbTree, OpensEveryVersionAtEveryLevel) {
       EXPECT_THAT(run.warnings, IsEmpty()) << path;
     }
   }
+}
+
+/// This process on one core while the object lives.
+class OneCore {
+ public:
+  OneCore() {
+    EXPECT_EQ(::sched_getaffinity(0, sizeof(before_), &before_), 0);
+    int core = 0;
+    while (!CPU_ISSET(core, &before_)) ++core;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+  }
+  ~OneCore() { ::sched_setaffinity(0, sizeof(before_), &before_); }
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+TEST(AtbTree, ReadsLayersSideBySideIntoExecutionOrder) {
+  const TestFolder folder;
+  std::vector<std::string> expected;
+  std::vector<std::string> nodes;  // with parameters
+  for (int layer = 0; layer < 30; ++layer) {
+    const std::string node = std::to_string(layer) + "_Layer";
+    const std::string inner = node + "/0_LinearOperation";
+    const std::string at = "tensors/0_7/0/";
+    folder.put(at + node + "/before/intensor0.bin", tensor_file({1}));
+    folder.put(at + inner + "/before/intensor0.bin", tensor_file({2}));
+    folder.put(at + inner + "/after/outtensor0.bin", layer == 17 ? "broken" : tensor_file({3}));
+    folder.put(at + inner + "/after/outtensor1.bin.tmp", "unfinished");
+    folder.put(at + inner + "/op_param.json", "{\"layer\":" + std::to_string(layer) + "}");
+    folder.put(at + node + "/after/outtensor0.bin", tensor_file({4}));
+    if (layer % 10 == 5) folder.put(at + node + "/no_number/x", "");
+    expected.push_back("0/0/" + node + " input 0");
+    expected.push_back("0/0/" + inner + " input 0");
+    expected.push_back("0/0/" + inner + " output 0" + (layer == 17 ? " !" : ""));
+    expected.push_back("0/0/" + node + " output 0");
+    nodes.push_back(inner);
+  }
+  const auto run = open(folder.path());
+  EXPECT_EQ(listing(run), expected);
+  ASSERT_EQ(run.operations.size(), nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    EXPECT_EQ(run.operations[i].node, nodes[i]);
+    EXPECT_EQ(run.operations[i].parameters, "{\"layer\":" + std::to_string(i) + "}");
+  }
+  EXPECT_THAT(run.warnings,
+              ElementsAre(HasSubstr("/5_Layer/no_number"), HasSubstr("/15_Layer/no_number"),
+                          HasSubstr("/25_Layer/no_number"), HasSubstr("30 unfinished files")));
+
+  const OneCore one_core;
+  const auto again = open(folder.path());
+  EXPECT_EQ(listing(again), expected);
+  EXPECT_EQ(again.warnings, run.warnings);
+}
+
+TEST(AtbTree, SaysWhatIsWrongWithAFileThatChangedSince) {
+  const TestFolder folder;
+  const std::string file = "tensors/0_7/0/0_Layer/after/outtensor0.bin";
+  const std::string content = tensor_file({1, 2, 3});
+  folder.put(file, content);
+  const TensorRecord record = open(folder.path()).records.at(0);
+  const auto reason = [&record] {
+    const Result<Tensor> tensor = load_tensor(record);
+    return tensor ? std::string("none") : tensor.error().describe();
+  };
+  EXPECT_EQ(reason(), "none");
+
+  folder.put(file, content.substr(0, content.size() - 1));
+  EXPECT_THAT(reason(), HasSubstr("the record says 12 bytes, the file ends at " +
+                                  std::to_string(content.size() - 1)));
+
+  std::filesystem::remove(folder / file);
+  EXPECT_THAT(reason(), HasSubstr(file));
+
+  folder.put_fifo(file);  // without a writer: reading it must not wait
+  EXPECT_THAT(reason(), HasSubstr("is not a regular file"));
+
+  std::filesystem::remove(folder / file);
+  folder.put_link(file, "/dev/zero");
+  EXPECT_THAT(reason(), HasSubstr("is not a regular file"));
 }
 
 TEST(AtbTree, RecordsSayWhatAndWhere) {
@@ -385,6 +471,23 @@ TEST(AtbTree, ResolvesReferencesOfMsprobe) {
                                         "0/0/0_Layer/1_B output 0 !"));
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(first_value(run.records[i]), 3) << i;
   EXPECT_THAT(run.records[4].problem, HasSubstr("0_7_outtensor0.bin"));
+}
+
+TEST(AtbTree, ResolvesReferencesBetweenFoldersThatAreReadByDifferentThreads) {
+  const TestFolder folder;
+  const std::string run_folder = "atb_dump_data/data/0_9/0/";
+  for (int layer = 0; layer < 20; ++layer) {
+    const std::string place = run_folder + std::to_string(layer) + "_Layer/before/intensor0.bin";
+    // The first layer refers to the last, and the others to the one behind the first.
+    const std::string target = layer == 0 ? "19_intensor0.bin" : "1_intensor0.bin";
+    const bool has_data = layer == 1 || layer == 19;
+    folder.put(place, has_data ? tensor_file({100.0f + static_cast<float>(layer)})
+                               : reference_file(target));
+  }
+  const auto run = open(folder / "atb_dump_data");
+  ASSERT_EQ(run.records.size(), 20u);
+  EXPECT_EQ(first_value(run.records[0]), 119);
+  for (size_t i = 1; i < 19; ++i) EXPECT_EQ(first_value(run.records[i]), 101) << i;
 }
 
 TEST(AtbTree, ReferencesInACircleAreNoTensor) {
