@@ -14,4 +14,5 @@ NB_MODULE(_opcheck, m) {
   assay::python::bind_selection(m);
   assay::python::bind_products(m);
   assay::python::bind_attention(m);
+  assay::python::bind_aten(m);
 }

@@ -9,6 +9,7 @@ computed. Results are new NumPy arrays: float64, or int64 where the result is in
 docs/opcheck.md.
 """
 
+from assay.reference._aten import *
 from assay.reference.attention import *
 from assay.reference.elementwise import *
 from assay.reference.movement import *

@@ -16,6 +16,7 @@ void bind_norms(nanobind::module_& m);
 void bind_selection(nanobind::module_& m);
 void bind_products(nanobind::module_& m);
 void bind_attention(nanobind::module_& m);
+void bind_aten(nanobind::module_& m);
 
 /// The result of a reference operator as an array, float64 or int64; raises for an error.
 template <typename T>

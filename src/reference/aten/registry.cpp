@@ -13,7 +13,8 @@ namespace {
 struct Entry {
   std::string_view name;
   const Overload* overload;
-  std::string_view written;  // as Variant::written
+  std::string_view written = {};  // as Variant::written
+  bool view = false;
 };
 
 const std::vector<Entry>& entries() {
@@ -24,17 +25,19 @@ const std::vector<Entry>& entries() {
           indexing_overloads(), elementwise_overloads(), comparison_overloads(),
           reduction_overloads(), selection_overloads(), product_overloads(), softmax_overloads(),
           norm_overloads(), attention_overloads()}) {
-      for (const Overload& overload : family) rows.push_back({overload.name, &overload, {}});
+      for (const Overload& overload : family)
+        rows.push_back({overload.name, &overload, {}, overload.view});
     }
     const auto by_name = [](const Entry& a, const Entry& b) { return a.name < b.name; };
     std::sort(rows.begin(), rows.end(), by_name);
     const size_t own = rows.size();
     for (const Variant& variant : variants()) {
+      // Variants are appended behind the sorted rows of the families.
       const auto end = rows.begin() + static_cast<std::ptrdiff_t>(own);
-      const Entry key{variant.of, nullptr, {}};
+      const Entry key{variant.of, nullptr};
       const auto found = std::lower_bound(rows.begin(), end, key, by_name);
       ASSAY_CHECK(found != end && found->name == variant.of, "a variant of no row");
-      rows.push_back({variant.name, found->overload, variant.written});
+      rows.push_back({variant.name, found->overload, variant.written, variant.view});
     }
     std::sort(rows.begin(), rows.end(), by_name);
     return rows;
@@ -84,7 +87,7 @@ OperatorClass class_of(std::string_view name) {
 
 bool is_view(std::string_view name) {
   const Entry* entry = lookup(name);
-  return entry != nullptr && entry->overload->view;
+  return entry != nullptr && entry->view;
 }
 
 std::vector<std::string_view> known_overloads() {

@@ -61,8 +61,9 @@ struct Variant {
   /// The argument that takes the results, whose element types become its own as far as floats, integers and truth
   /// values differ: "self", "out"; "" for a mere synonym.
   std::string_view written;
+  bool view = false;  // as Overload::view
 };
-[[nodiscard]] std::span<const Variant> variants();  // sorted by name
+[[nodiscard]] std::span<const Variant> variants();
 
 // One function a family; registry.cpp joins them.
 [[nodiscard]] std::span<const Overload> view_overloads();

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// assay.reference: operators of PyTorch by name.
+#include <nanobind/stl/string.h>
+
+#include "python/reference/bind.hpp"
+#include "reference/aten/call.hpp"
+#include "reference/movement/bytes.hpp"
+
+namespace nb = nanobind;
+
+namespace assay::python {
+namespace {
+
+using reference::aten::Argument;
+using reference::aten::ArgumentList;
+
+/// What python/assay/reference/_aten.py makes of an argument: numbers, text and None as they are; lists; and tuples
+/// ("tensor", array, name of the element type), ("dtype", name).
+Argument argument_of(nb::handle value) {
+  if (value.is_none()) return {};
+  if (nb::isinstance<nb::bool_>(value)) return {nb::cast<bool>(value)};
+  if (nb::isinstance<nb::int_>(value)) return {nb::cast<int64_t>(value)};
+  if (nb::isinstance<nb::float_>(value)) return {nb::cast<double>(value)};
+  if (nb::isinstance<nb::str>(value)) return {nb::cast<std::string>(value)};
+  if (nb::isinstance<nb::list>(value)) {
+    ArgumentList list;
+    for (const nb::handle item : nb::cast<nb::list>(value)) list.push_back(argument_of(item));
+    return {std::move(list)};
+  }
+  const auto marked = nb::cast<nb::tuple>(value);
+  if (nb::cast<std::string>(marked[0]) == "dtype") {
+    const auto name = nb::cast<std::string>(marked[1]);
+    return {reference::aten::DTypeArgument{dtype_from_name(name), name}};
+  }
+  return {borrowed_tensor(nb::make_tuple(marked[1], marked[2]))};
+}
+
+/// A copy: the result must not depend on whether the caller changes an operand.
+Result<Tensor> copied(const Tensor& tensor) {
+  ASSAY_TRY(const reference::NewTensor copy, reference::copy_of(tensor));
+  return copy.tensor();
+}
+
+nb::list evaluate(const std::string& name, const nb::dict& arguments, int jobs) {
+  reference::aten::Call call;
+  call.name = name;
+  for (const auto [key, value] : arguments)
+    call.arguments.emplace(nb::cast<std::string>(key), argument_of(value));
+  Result<std::vector<Tensor>> results = [&]() -> Result<std::vector<Tensor>> {
+    const nb::gil_scoped_release unlocked;
+    ASSAY_TRY(std::vector<Tensor> made, reference::aten::evaluate(call, {.jobs = jobs}));
+    for (Tensor& tensor : made) {
+      ASSAY_TRY(tensor, copied(tensor));
+    }
+    return made;
+  }();
+  nb::list arrays;
+  for (Tensor& tensor : value_or_raise(std::move(results))) {
+    const std::string dtype(assay::name(tensor.view.dtype));
+    arrays.append(nb::make_tuple(owned_array(std::move(tensor)), dtype));
+  }
+  return arrays;
+}
+
+nb::list overloads() {
+  nb::list rows;
+  for (const std::string_view name : reference::aten::known_overloads())
+    rows.append(nb::make_tuple(std::string(name),
+                               std::string(class_name(reference::aten::class_of(name))),
+                               reference::aten::is_view(name)));
+  return rows;
+}
+
+}  // namespace
+
+void bind_aten(nb::module_& m) {
+  m.def("aten", &evaluate);
+  m.def("aten_overloads", &overloads);
+}
+
+}  // namespace assay::python
