@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How large the rounding errors of a correct kernel are: the table of classes.   docs/localisation.md "Own error"
 #pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 
 #include "reference/aten/call.hpp"
@@ -21,6 +24,14 @@ struct FloatGrid {
   double unit = 0;        // u_d = 2^-(p + 1)
   double min_normal = 0;  // 2^E
 };
+/// 2^floor(log2 x) of a normal number x.
+[[nodiscard]] inline double power_below(double x) {
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & 0x7FF0000000000000u);
+}
+/// One unit in the last place of a value of that size. Precondition: size >= min_normal.
+[[nodiscard]] inline double ulp_at(double size, const FloatGrid& grid) {
+  return std::ldexp(power_below(size), -grid.fraction_bits);
+}
 /// Nothing for types that are no plain float formats.
 [[nodiscard]] std::optional<FloatGrid> grid_of(DType dtype);
 /// True when every value of `narrow` is one of `wide`.
