@@ -36,6 +36,18 @@ struct SideSummary {
 enum class Outcome : uint8_t { NotJudged, Pass, Fail };
 [[nodiscard]] std::string_view outcome_name(Outcome outcome);  // "" "pass" "fail"
 
+/// What was found out about the operator behind a row; columns of --verdict. Numbers that are not known are NaN.
+struct RowVerdict {
+  double err_in = NAN;         // relative L2 of all floating inputs together against golden's
+  double err_out = NAN;        // of this tensor
+  double err_own = NAN;        // of this tensor against the reference on mine's own inputs
+  double noise_floor = NAN;    // of err_own, as rounding explains it
+  double amplification = NAN;  // err_out / err_in
+  std::string own_source;      // "exact" "replay" "measured"; empty: no own error is known
+  std::string verdict;         // "own_error" "inherited" "noise" ...; docs/localisation.md
+  std::string confidence;      // "high" "medium" "low"
+};
+
 struct Row {
   int64_t token_id = 0;
   int64_t data_id = 0;  // unique over all sheets of a comparison
@@ -60,6 +72,7 @@ struct Row {
   std::string quantisation;        // "int8 per channel"; weights only
   std::optional<Ait02Metrics> ait02;   // of `--compat ait-0.2`
   std::vector<AlgorithmValue> custom;  // one an algorithm, in the order of CompareOptions
+  RowVerdict verdict;                  // when Comparison::has_verdicts
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
   bool filtered = false;
@@ -105,6 +118,7 @@ struct Comparison {
   bool msit = false;
   bool ait02 = false;                   // report of ait 0.2
   bool judged = false;                  // limits were given
+  bool has_verdicts = false;            // rows carry RowVerdict
   std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders

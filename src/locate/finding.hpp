@@ -38,8 +38,9 @@ struct Finding {
   std::string module;  // path; the owner
   std::string also;  // second place it may be: "attention core or output projection"; may be empty
   std::string node;  // operator node or module path
-  std::string op_type;  // "aten.mul.Tensor", "LlamaRMSNorm"
-  std::string slot;     // tensor, parameter or argument: "weight", "eps"
+  std::string op_type;           // "aten.mul.Tensor", "LlamaRMSNorm"
+  std::string module_type = {};  // class of `module`, where the run knows it
+  std::string slot;              // tensor, parameter or argument: "weight", "eps"
   uint64_t time =
       0;  // of the operator or module call in mine's execution order (weights: first consumer)
   size_t mine_operator = kNone;  // index into mine's operators

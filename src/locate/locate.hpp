@@ -35,6 +35,10 @@ struct Coverage {
   size_t judgeable = 0;
   size_t weights_compared = 0, weights = 0;
   std::map<std::string, size_t> unjudged;  // reason -> count
+  size_t operators = 0;                    // of mine
+  size_t paired = 0;                       // of them, with a partner in golden
+  size_t values = 0;  // levels L, M, B: values of mine that golden's program was replayed for
+  size_t unjudged_before = 0;  // operators before candidates[0] that were not judged
 };
 
 /// The first token at which the two runs' logits choose differently.
@@ -46,12 +50,29 @@ struct TokenDivergence {
   double difference = NAN;  // largest |delta logit| over the two ids
 };
 
+/// A value after the first wrong one, on the way to the output.
+struct ChainLink {
+  std::string module;
+  int64_t step = 0;
+  double err_out = NAN;  // relative L2 against golden's
+};
+
+/// Findings of one kind at the same place of several layers.
+struct Systematic {
+  std::string pattern;  // "model.layers.*.mlp aten.mm.default"
+  size_t members = 0;   // layers that have it
+  size_t layers = 0;    // layers that could
+  FindingKind kind = FindingKind::OwnError;
+};
+
 struct Verdict {
   Outcome outcome = Outcome::CannotJudge;
   std::vector<Finding> candidates;          // in mine's execution order; [0] is the verdict
   std::vector<Finding> suspicions;          // refuted or undecidable, for people
   std::vector<Finding> golden_findings;     // golden itself is not clean: said first
-  std::vector<CoarseGroup> systematic;      // coarse kernels, or a fault in all layers
+  std::vector<CoarseGroup> coarse;          // kernels that are coarse in all layers: information
+  std::vector<Systematic> systematic;       // the same finding in three layers or more
+  std::vector<ChainLink> chain;             // from candidates[0] to the output
   Confidence confidence = Confidence::Low;  // of candidates[0], or of clean
   CaptureLevel golden_level = CaptureLevel::Nothing, mine_level = CaptureLevel::Nothing;
   char level = '-';  // how it was judged: O L M B N S

@@ -72,6 +72,10 @@ const std::vector<std::string> kOurStatisticsColumns = {
 const std::vector<std::string> kOurLastColumns = {"node", "rank",   "matched_by", "confidence",
                                                   "note", "result", "exceeded"};
 
+const std::vector<std::string> kVerdictColumns = {
+    "err_in",      "err_out",       "err_own", "own_source",
+    "noise_floor", "amplification", "verdict", "verdict_confidence"};
+
 // The report of ait 0.2: four metrics, no operator types.
 const std::vector<std::string> kAit02Columns = {"token_id",
                                                 "data_id",
@@ -131,6 +135,17 @@ void append_our_last_columns(const Row& row, Cells* cells) {
   cells->push_back(Cell::of(row.note));
   cells->push_back(Cell::of(std::string(compare::outcome_name(row.outcome))));
   cells->push_back(Cell::of(row.exceeded));
+}
+
+void append_verdict_columns(const Row& row, Cells* cells) {
+  const compare::RowVerdict& verdict = row.verdict;
+  for (const double value : {verdict.err_in, verdict.err_out, verdict.err_own})
+    cells->push_back(Cell::of(value));
+  cells->push_back(Cell::of(verdict.own_source));
+  cells->push_back(Cell::of(verdict.noise_floor));
+  cells->push_back(Cell::of(verdict.amplification));
+  cells->push_back(Cell::of(verdict.verdict));
+  cells->push_back(Cell::of(verdict.confidence));
 }
 
 Cells ait02_cells(const Row& row) {
@@ -202,6 +217,7 @@ std::vector<std::string> columns_of(const Comparison& comparison) {
   if (statistics) columns.emplace_back("cmp_fail_reason");
   append(statistics ? kOurStatisticsColumns : kOurTensorColumns);
   append(kOurLastColumns);
+  if (comparison.has_verdicts) append(kVerdictColumns);
   return columns;
 }
 

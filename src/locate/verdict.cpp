@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/verdict.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace assay::locate {
+namespace {
+
+bool comes_before(const Finding& a, const Finding& b) {
+  return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
+}
+
+bool is_related(std::string_view a, std::string_view b) {
+  return is_inside(a, b) || is_inside(b, a);
+}
+
+// Which of several suspicions in one place says most about the cause.
+int priority(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::Weight:
+      return 0;
+    case FindingKind::Attribute:
+      return 1;
+    case FindingKind::Edge:
+      return 2;
+    case FindingKind::Constant:
+      return 3;
+    default:
+      return 4;
+  }
+}
+
+std::string plural(size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+class Composer {
+ public:
+  explicit Composer(const Stages& stages) : stages_(stages) {}
+
+  Verdict compose() {
+    describe_runs();
+    collect();
+    confirm_weights();
+    confirm_suspicions();
+    std::ranges::stable_sort(verdict_.candidates, comes_before);
+    drop_edges_behind_extras();
+    name_module_types();
+    find_systematic();
+    measure_coverage();
+    decide();
+    list_records();
+    return std::move(verdict_);
+  }
+
+ private:
+  bool wanted(const Finding& finding) const {
+    return !stages_.in_slice || stages_.in_slice(finding);
+  }
+
+  void describe_runs() {
+    verdict_.golden_level = stages_.golden->level;
+    verdict_.mine_level = stages_.mine->level;
+    verdict_.token = stages_.token;
+    if (stages_.own != nullptr) {
+      verdict_.level = level_letter(CaptureLevel::Operators);
+    } else if (stages_.walk != nullptr) {
+      verdict_.level = level_letter(stages_.mine->level);
+    } else if (stages_.floors != nullptr) {
+      verdict_.level = stages_.mine->has_bytes && stages_.golden->has_bytes ? 'N' : 'S';
+    }
+    verdict_.floor = stages_.own != nullptr || stages_.walk != nullptr ? "model"
+                     : stages_.floors != nullptr                       ? "measured"
+                     : stages_.identical_values > 0                    ? "exact"
+                                                                       : "";
+  }
+
+  void collect() {
+    const auto take = [&](const std::vector<Finding>& findings) {
+      for (const Finding& finding : findings) {
+        if (!wanted(finding)) continue;
+        (finding.hard ? verdict_.candidates : suspicions_).push_back(finding);
+      }
+    };
+    if (stages_.own != nullptr) {
+      take(stages_.own->findings);
+      verdict_.coarse = stages_.own->coarse;
+    }
+    if (stages_.tests != nullptr) {
+      take(stages_.tests->findings);
+      verdict_.notes = stages_.tests->notes;
+    }
+    take(stages_.more);
+    if (stages_.floors != nullptr) take(stages_.floors->findings);
+    if (stages_.golden_own != nullptr) verdict_.golden_findings = stages_.golden_own->findings;
+    if (stages_.walk != nullptr) {
+      for (const Finding& gap : stages_.walk->findings)
+        if (wanted(gap)) gaps_.push_back(gap);
+    }
+  }
+
+  // A constant folded into a weight changes both the program and the weight, and nothing else.   localisation 9
+  void confirm_weights() {
+    if (stages_.walk == nullptr) return;
+    const auto folded = [&](const Finding& weight) {
+      return weight.kind == FindingKind::Weight &&
+             std::ranges::any_of(suspicions_,
+                                 [&](const Finding& other) {
+                                   return other.kind == FindingKind::Topology &&
+                                          other.module == weight.module &&
+                                          other.rank == weight.rank;
+                                 }) &&
+             was_judged_behind(weight) && !has_gap_around(weight);
+    };
+    const auto refuted = std::ranges::stable_partition(
+        verdict_.candidates, [&](const Finding& f) { return !folded(f); });
+    for (Finding& weight : refuted) {
+      weight.hard = false;
+      verdict_.suspicions.push_back(std::move(weight));
+    }
+    verdict_.candidates.erase(refuted.begin(), refuted.end());
+  }
+
+  bool has_gap_around(const Finding& finding) const {
+    return std::ranges::any_of(gaps_, [&](const Finding& gap) {
+      return gap.rank == finding.rank && gap.step >= finding.step &&
+             is_related(gap.module, finding.module);
+    });
+  }
+
+  // The first value at a boundary behind the finding, in its module, one around it or one inside it, was judged.
+  bool was_judged_behind(const Finding& finding) const {
+    const Step* nearest = nullptr;
+    uint64_t nearest_time = 0;
+    for (const Step& step : stages_.walk->steps) {
+      const Use* use = use_of(step);
+      if (use == nullptr || use->time < finding.time) continue;
+      const ModuleCall& call = stages_.mine->calls[step.call];
+      if (call.rank != finding.rank || call.step != finding.step ||
+          !is_related(call.module, finding.module))
+        continue;
+      if (nearest != nullptr && nearest_time <= use->time) continue;
+      nearest = &step;
+      nearest_time = use->time;
+    }
+    return nearest != nullptr && nearest->reason.empty();
+  }
+
+  const Use* use_of(const Step& step) const {
+    if (step.call >= stages_.mine->calls.size()) return nullptr;
+    const ModuleCall& call = stages_.mine->calls[step.call];
+    const std::vector<Use>& uses = step.input ? call.inputs : call.outputs;
+    return step.use < uses.size() ? &uses[step.use] : nullptr;
+  }
+
+  // A hard finding inside the owner of a gap, made before it, is what the gap shows.
+  bool is_explained(const Finding& gap) const {
+    return std::ranges::any_of(verdict_.candidates, [&](const Finding& hard) {
+      const bool lasting = hard.kind == FindingKind::Weight || hard.kind == FindingKind::Attribute;
+      const bool earlier =
+          hard.step == gap.step ? hard.time <= gap.time : lasting && hard.step < gap.step;
+      return hard.rank == gap.rank && earlier && is_inside(hard.module, gap.module);
+    });
+  }
+
+  void confirm_suspicions() {
+    std::vector<bool> confirmed(suspicions_.size(), false);
+    std::vector<Finding> merged;
+    for (const Finding& gap : gaps_) {
+      if (is_explained(gap)) continue;
+      merged.push_back(with_cause(gap, &confirmed));
+    }
+    std::move(merged.begin(), merged.end(), std::back_inserter(verdict_.candidates));
+    for (size_t i = 0; i < suspicions_.size(); ++i) {
+      if (confirmed[i]) continue;
+      const Finding& suspicion = suspicions_[i];
+      if (stages_.walk == nullptr || !was_judged_behind(suspicion)) ++undecided_;
+      verdict_.suspicions.push_back(suspicion);
+    }
+  }
+
+  // The gap with the suspicion inside its owner that explains it best; it began where that one is.
+  Finding with_cause(const Finding& gap, std::vector<bool>* confirmed) const {
+    Finding result = gap;
+    const Finding* best = nullptr;
+    std::set<std::string_view> modules;
+    for (size_t i = 0; i < suspicions_.size(); ++i) {
+      const Finding& one = suspicions_[i];
+      if (one.rank != gap.rank || one.step != gap.step || one.time > gap.time ||
+          !is_inside(one.module, gap.module) || (*confirmed)[i])
+        continue;
+      (*confirmed)[i] = true;
+      modules.insert(one.module);
+      const bool behind_extra = best != nullptr && best->kind == FindingKind::Topology &&
+                                one.kind == FindingKind::Edge && best->module == one.module;
+      if (best == nullptr || (!behind_extra && priority(one.kind) < priority(best->kind)))
+        best = &one;
+    }
+    if (best == nullptr) return result;
+    result.time = std::min(result.time, best->time);
+    if (modules.size() == 1) result.module = best->module;
+    result.node = best->node;
+    result.op_type = best->op_type;
+    result.slot = best->slot;
+    result.mine_operator = best->mine_operator;
+    result.golden_operator = best->golden_operator;
+    if (!best->detail.empty()) result.detail = best->detail;
+    if (result.hypothesis.empty()) result.hypothesis = best->hypothesis;
+    if (result.confidence == Confidence::Low) result.confidence = Confidence::Medium;
+    return result;
+  }
+
+  // An operator too many changes who reads what behind it: that edge is the same fault.
+  void drop_edges_behind_extras() {
+    std::vector<Finding> kept;
+    for (Finding& finding : verdict_.candidates) {
+      const bool belongs = !kept.empty() && finding.kind == FindingKind::Edge &&
+                           kept.back().kind == FindingKind::Topology &&
+                           kept.back().module == finding.module;
+      if (!belongs) kept.push_back(std::move(finding));
+    }
+    verdict_.candidates = std::move(kept);
+  }
+
+  void name_module_types() {
+    std::map<std::string_view, std::string_view> types;
+    for (const ModuleCall& call : stages_.mine->calls) {
+      if (!call.type.empty()) types.emplace(call.module, call.type);
+    }
+    for (std::vector<Finding>* list :
+         {&verdict_.candidates, &verdict_.suspicions, &verdict_.golden_findings}) {
+      for (Finding& finding : *list) {
+        const auto found = types.find(finding.module);
+        if (finding.module_type.empty() && found != types.end())
+          finding.module_type = found->second;
+      }
+    }
+  }
+
+  void find_systematic() {
+    std::map<std::string, std::set<std::string_view>> layers;  // pattern -> modules that are called
+    for (const ModuleCall& call : stages_.mine->calls)
+      layers[layer_pattern(call.module)].insert(call.module);
+    for (const Operator& one : stages_.mine->operators)
+      layers[layer_pattern(one.module)].insert(one.module);
+    std::map<std::tuple<std::string, std::string, FindingKind>, std::set<std::string_view>> groups;
+    for (const Finding& finding : verdict_.candidates) {
+      const std::string pattern = layer_pattern(finding.module);
+      if (pattern == finding.module) continue;  // no layer number in it
+      const std::string what = finding.kind == FindingKind::Weight ? finding.slot : finding.op_type;
+      groups[{pattern, layer_pattern(what), finding.kind}].insert(finding.module);
+    }
+    for (const auto& [key, modules] : groups) {
+      if (modules.size() < kSystematicLayers) continue;
+      const auto& [pattern, what, kind] = key;
+      const auto found = layers.find(pattern);
+      const size_t all = found == layers.end() ? 0 : found->second.size();
+      verdict_.systematic.push_back({pattern + (what.empty() ? "" : " " + what), modules.size(),
+                                     std::max(all, modules.size()), kind});
+    }
+  }
+
+  void measure_coverage() {
+    Coverage& coverage = verdict_.coverage;
+    coverage.operators = stages_.mine->operators.size();
+    if (stages_.pairing != nullptr) coverage.paired = stages_.pairing->paired;
+    if (stages_.tests != nullptr) {
+      coverage.weights = stages_.tests->weights;
+      coverage.weights_compared = stages_.tests->weights_compared;
+    }
+    if (stages_.own != nullptr) {
+      coverage.judged = stages_.own->judged;
+      coverage.judgeable = stages_.own->judgeable;
+      coverage.unjudged = stages_.own->unjudged;
+      count_unjudged_before();
+    } else if (stages_.walk != nullptr) {
+      coverage.judged = stages_.walk->operators_covered;
+      coverage.judgeable = stages_.walk->operators;
+      coverage.values = stages_.walk->judged;
+      coverage.unjudged = stages_.walk->unjudged;
+    } else if (stages_.floors != nullptr) {
+      coverage.judged = stages_.floors->judged;
+      coverage.judgeable = stages_.floors->judgeable;
+      coverage.unjudged = stages_.floors->unjudged;
+    }
+  }
+
+  void count_unjudged_before() {
+    if (verdict_.candidates.empty()) return;
+    const Finding& first = verdict_.candidates.front();
+    std::set<size_t> operators;
+    for (const OwnError& output : stages_.own->outputs) {
+      if (output.state == OwnError::State::Judged || output.state == OwnError::State::Exact ||
+          output.state == OwnError::State::NotPredictable ||
+          output.op >= stages_.mine->operators.size())
+        continue;
+      const Operator& one = stages_.mine->operators[output.op];
+      if (one.rank == first.rank && std::tie(one.step, one.time) < std::tie(first.step, first.time))
+        operators.insert(output.op);
+    }
+    verdict_.coverage.unjudged_before = operators.size();
+  }
+
+  void decide() {
+    if (!verdict_.candidates.empty()) {
+      verdict_.outcome = Outcome::FirstWrong;
+      verdict_.confidence = verdict_.candidates.front().confidence;
+      if (undecided_ > 0) {
+        verdict_.notes.push_back("the program differs in " + plural(undecided_, "more place") +
+                                 ", cannot judge there: first in " +
+                                 first_place(verdict_.suspicions));
+      }
+      return;
+    }
+    if (verdict_.level == '-' && stages_.identical_values > 0) {
+      verdict_.outcome = Outcome::Clean;
+      verdict_.confidence = Confidence::High;
+      verdict_.coverage.values = stages_.identical_values;
+      return;
+    }
+    verdict_.reason = why_not_clean();
+    verdict_.outcome = verdict_.reason.empty() ? Outcome::Clean : Outcome::CannotJudge;
+    verdict_.confidence = clean_confidence();
+  }
+
+  Confidence clean_confidence() const {
+    if (verdict_.outcome != Outcome::Clean || verdict_.level == 'B' || verdict_.level == 'N' ||
+        verdict_.level == 'S')
+      return Confidence::Low;
+    if (verdict_.level != 'O') return Confidence::Medium;
+    const bool strict =
+        std::ranges::all_of(stages_.own->strict, [](const auto& type) { return type.second; });
+    return strict ? Confidence::High : Confidence::Medium;
+  }
+
+  // One clause; empty when all that section 6 asks for was done.
+  std::string why_not_clean() const {
+    const Coverage& coverage = verdict_.coverage;
+    if (verdict_.level == '-') return why_nothing_was_judged();
+    if (coverage.judgeable == 0) return "nothing that computes with floats was captured of mine";
+    if (undecided_ > 0) {
+      return "the programs differ in " + plural(undecided_, "place") +
+             " that golden's program could not be replayed for, first in " +
+             first_place(verdict_.suspicions);
+    }
+    const bool enough = static_cast<double>(coverage.judged) >=
+                        kCleanCoverage * static_cast<double>(coverage.judgeable);
+    const std::string unit =
+        verdict_.level == 'N' || verdict_.level == 'S' ? "values" : "operators";
+    if (!enough) {
+      return "no fault was found in " + std::to_string(coverage.judged) + " of " +
+             std::to_string(coverage.judgeable) + " " + unit + ", the others were not judged" +
+             reasons(coverage.unjudged);
+    }
+    if (stages_.golden->level != CaptureLevel::Operators && verdict_.level == 'O') {
+      return "all " + std::to_string(coverage.judged) +
+             " judged operators of mine are exact to rounding, but whether they are the right "
+             "ones, in the "
+             "right order, only a golden with operators can tell";
+    }
+    if (coverage.weights_compared < coverage.weights || coverage.weights == 0) {
+      return "no fault was found in " + std::to_string(coverage.judged) + " " + unit + ", but " +
+             (coverage.weights == 0
+                  ? "no weights of mine were captured"
+                  : "only " + std::to_string(coverage.weights_compared) + " of " +
+                        plural(coverage.weights, "weight") + " could be held against golden's");
+    }
+    return {};
+  }
+
+  std::string why_nothing_was_judged() const {
+    if (stages_.mine->level == CaptureLevel::Nothing) return "nothing of mine was captured";
+    if (stages_.golden->level == CaptureLevel::Nothing) return "nothing of golden was captured";
+    return "golden was captured without operators, and how far healthy runs differ was not "
+           "measured";
+  }
+
+  static std::string first_place(const std::vector<Finding>& findings) {
+    const auto first = std::ranges::min_element(findings, comes_before);
+    if (first == findings.end()) return "the root";
+    return (first->module.empty() ? std::string("the root") : first->module) +
+           (first->detail.empty() ? "" : ": " + first->detail);
+  }
+
+  static std::string reasons(const std::map<std::string, size_t>& unjudged) {
+    constexpr size_t kShown = 3;
+    std::vector<std::pair<std::string, size_t>> sorted(unjudged.begin(), unjudged.end());
+    std::ranges::stable_sort(sorted,
+                             [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::string text;
+    for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
+      text += (i == 0 ? " (" : ", ") + sorted[i].first + ": " + std::to_string(sorted[i].second);
+    if (sorted.size() > kShown) text += ", ...";
+    return text.empty() ? text : text + ")";
+  }
+
+  void list_records() {
+    if (stages_.own != nullptr) {
+      for (const OwnError& output : stages_.own->outputs) list_own_error(output);
+    } else if (stages_.walk != nullptr) {
+      for (const Step& step : stages_.walk->steps) list_step(step);
+    }
+    for (const Finding& finding : verdict_.candidates) {
+      if (finding.mine_record == kNone) continue;
+      Verdict::RecordJudgement& record = verdict_.records[finding.mine_record];
+      record.verdict = kind_name(finding.kind);
+      record.confidence = confidence_name(finding.confidence);
+    }
+  }
+
+  void list_own_error(const OwnError& output) {
+    const bool judged =
+        output.state == OwnError::State::Judged || output.state == OwnError::State::Exact;
+    if (!judged || output.op >= stages_.mine->operators.size()) return;
+    const Operator& one = stages_.mine->operators[output.op];
+    if (output.output >= one.outputs.size() || one.outputs[output.output].record == kNone) return;
+    Verdict::RecordJudgement& record = verdict_.records[one.outputs[output.output].record];
+    record.err_own = output.relative_l2;
+    record.noise_floor = output.floor_l2;
+    record.own_source = "exact";
+    record.verdict = "noise";
+    record.confidence = confidence_name(verdict_.confidence);
+  }
+
+  void list_step(const Step& step) {
+    const Use* use = use_of(step);
+    if (!step.reason.empty() || use == nullptr || use->record == kNone) return;
+    Verdict::RecordJudgement& record = verdict_.records[use->record];
+    record.err_own = step.err_own;
+    record.noise_floor = step.noise_floor;
+    record.own_source = "replay";
+    record.verdict = step.suspicious ? "own_error" : "noise";
+    record.confidence = confidence_name(Confidence::Medium);
+  }
+
+  const Stages& stages_;
+  Verdict verdict_;
+  std::vector<Finding> suspicions_;
+  std::vector<Finding> gaps_;
+  size_t undecided_ = 0;  // suspicions that no replay could confirm or refute
+};
+
+}  // namespace
+
+bool is_inside(std::string_view inner, std::string_view outer) {
+  if (outer.empty() || inner == outer) return true;
+  return inner.size() > outer.size() && inner.starts_with(outer) && inner[outer.size()] == '.';
+}
+
+Verdict compose_verdict(const Stages& stages) { return Composer(stages).compose(); }
+
+}  // namespace assay::locate

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what the stages found to one verdict.   localisation 6
+#pragma once
+#include <functional>
+
+#include "locate/locate.hpp"
+
+namespace assay::locate {
+
+/// What the stages of locate() left. nullptr: the stage did not run.
+struct Stages {
+  const Program* golden = nullptr;  // always there
+  const Program* mine = nullptr;    // always there
+  const Pairing* pairing = nullptr;
+  const OwnErrors* own = nullptr;         // of mine
+  const OwnErrors* golden_own = nullptr;  // of golden
+  const PairTests* tests = nullptr;
+  const Walk* walk = nullptr;
+  const FloorFindings* floors = nullptr;
+  /// NaN origins, diverging ranks and whatever else is a verdict by itself.
+  std::vector<Finding> more = {};
+  TokenDivergence token = {};
+  /// Values of both runs that were held against each other, when all of them are equal bit for bit; 0: they are not.
+  size_t identical_values = 0;
+  /// False for findings outside the slice that the user asked for; empty: everything counts.
+  std::function<bool(const Finding&)> in_slice = {};
+};
+
+/// Findings in mine's execution order, confirmed or refuted; outcome, confidence, coverage, notes.
+/// `chain`, `next` and errors against golden are left to locate().
+[[nodiscard]] Verdict compose_verdict(const Stages& stages);
+
+/// True when `inner` is the module `outer` or inside it; "" is the root and holds everything.
+[[nodiscard]] bool is_inside(std::string_view inner, std::string_view outer);
+
+/// Share of operators that must be judged before a run may be called clean.
+inline constexpr double kCleanCoverage = 0.95;
+/// The same finding in this many layers is one of the program, not of a layer.
+inline constexpr size_t kSystematicLayers = 3;
+
+}  // namespace assay::locate
