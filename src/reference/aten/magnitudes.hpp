@@ -39,11 +39,11 @@ struct MagnitudeOptions {
 [[nodiscard]] Result<Magnitudes> magnitudes(const Call& call, size_t output = 0,
                                             const MagnitudeOptions& options = {});
 
-/// Rows of a product's result, without computing the others: [rows, last].
+/// Rows of a product's result: [rows, last]. Where they are rows of an operand (mm, bmm, addmm, linear, matmul) the others
+/// are not computed.
 ///
 /// rows     as MagnitudeOptions::rows
-/// errors   Unsupported (not of class Product, or one whose rows cannot be had alone: convolution, einsum) |
-///          Invalid (rows out of range) | of evaluate()
+/// errors   Unsupported (not of class Product) | Invalid (rows out of range) | of evaluate()
 [[nodiscard]] Result<Wide> product_rows(const Call& call, std::span<const int64_t> rows,
                                         int jobs = 1);
 

@@ -202,13 +202,19 @@ std::optional<StreamKernels> stream_kernels(DType dtype) {
   }
 }
 
+void make_absolute(std::span<double> values) {
+  for (double& value : values) value = std::fabs(value);
+}
+
 /// Rows of a matrix, each in one piece: where they lie when no widening is needed, otherwise widened.
 class RowReader {
  public:
-  explicit RowReader(const TensorView& matrix)
-      : matrix_(matrix), kernels_(StreamKernels{dots_float64, add_scaled_float64, 8}) {
+  RowReader(const TensorView& matrix, bool absolute)
+      : matrix_(matrix),
+        kernels_(StreamKernels{dots_float64, add_scaled_float64, 8}),
+        absolute_(absolute) {
     const auto direct = stream_kernels(matrix.dtype);
-    if (direct && matrix.strides[1] == 1 && !matrix.negative) {
+    if (direct && matrix.strides[1] == 1 && !matrix.negative && !absolute) {
       kernels_ = *direct;
     } else {
       widened_.resize(static_cast<size_t>(matrix.shape[1]));
@@ -221,23 +227,25 @@ class RowReader {
       return matrix_.storage.data() +
              (matrix_.offset_elements + index * matrix_.strides[0]) * kernels_.bytes;
     read_values(section(matrix_, 0, index, 1), 0, matrix_.shape[1], widened_);
+    if (absolute_) make_absolute(widened_);
     return reinterpret_cast<const std::byte*>(widened_.data());
   }
 
  private:
   const TensorView& matrix_;
   StreamKernels kernels_;
+  bool absolute_;
   std::vector<double, NoInitAllocator<double>> widened_;
 };
 
 /// x: m <= kStreamedRows rows of doubles, each padded with zeros to `x_stride`, a multiple of 16.
 void stream_dots(const double* x, int64_t m, int64_t x_stride, const TensorView& w_rows,
-                 double* out, int64_t row_stride, unsigned jobs) {
+                 double* out, int64_t row_stride, unsigned jobs, bool absolute) {
   const int64_t n = w_rows.shape[0];
   const int64_t k = w_rows.shape[1];
   const auto tasks = static_cast<size_t>((n + kStreamedDots - 1) / kStreamedDots);
   parallel_for(tasks, jobs, [&](size_t task) {
-    RowReader reader(w_rows);
+    RowReader reader(w_rows, absolute);
     const int64_t first = static_cast<int64_t>(task) * kStreamedDots;
     for (int64_t j = first; j < std::min(n, first + kStreamedDots); ++j) {
       double sums[kStreamedRows];
@@ -248,7 +256,7 @@ void stream_dots(const double* x, int64_t m, int64_t x_stride, const TensorView&
 }
 
 void stream_scaled(const double* x, int64_t m, int64_t x_stride, const TensorView& w, double* out,
-                   int64_t row_stride, unsigned jobs) {
+                   int64_t row_stride, unsigned jobs, bool absolute) {
   const int64_t k = w.shape[0];
   const int64_t n = w.shape[1];
   const auto tasks = static_cast<size_t>((n + kStreamedColumns - 1) / kStreamedColumns);
@@ -256,7 +264,7 @@ void stream_scaled(const double* x, int64_t m, int64_t x_stride, const TensorVie
     const int64_t first = static_cast<int64_t>(task) * kStreamedColumns;
     const int64_t columns = std::min(kStreamedColumns, n - first);
     const TensorView part = section(w, 1, first, columns);
-    RowReader reader(part);
+    RowReader reader(part, absolute);
     std::vector<double> sums(static_cast<size_t>(kStreamedRows * kStreamedColumns), 0.0);
     for (int64_t i = 0; i < k; ++i)
       reader.kernels().add_scaled(m, x + i, x_stride, reader.row(i), columns, sums.data());
@@ -276,23 +284,26 @@ struct Block {
 
 /// The doubles of a matrix where they lie, or widened into `scratch`, along the dimension that is
 /// contiguous.
-Block block_of(const TensorView& matrix, std::vector<double, NoInitAllocator<double>>& scratch) {
+Block block_of(const TensorView& matrix, std::vector<double, NoInitAllocator<double>>& scratch,
+               bool absolute) {
   const bool columns_first = matrix.strides[1] != 1 && matrix.strides[0] == 1;
   const TensorView view = columns_first ? transposed(matrix) : matrix;
   constexpr int64_t kMaxStride = std::numeric_limits<blasint>::max();
-  if (view.dtype == DType::Float64 && view.strides[1] == 1 && !view.negative &&
+  if (view.dtype == DType::Float64 && view.strides[1] == 1 && !view.negative && !absolute &&
       view.strides[0] >= view.shape[1] && view.strides[0] <= kMaxStride &&
       reinterpret_cast<uintptr_t>(view.storage.data()) % alignof(double) == 0)
     return {reinterpret_cast<const double*>(view.storage.data()) + view.offset_elements,
             static_cast<blasint>(view.strides[0]), columns_first};
   const int64_t count = view.shape[0] * view.shape[1];
   if (static_cast<int64_t>(scratch.size()) < count) scratch.resize(static_cast<size_t>(count));
-  read_values(view, 0, count, std::span(scratch).first(static_cast<size_t>(count)));
+  const auto values = std::span(scratch).first(static_cast<size_t>(count));
+  read_values(view, 0, count, values);
+  if (absolute) make_absolute(values);
   return {scratch.data(), static_cast<blasint>(view.shape[1]), columns_first};
 }
 
 void multiply_blocks(const TensorView& x, const TensorView& w, double* out, int64_t row_stride,
-                     unsigned jobs) {
+                     unsigned jobs, bool absolute) {
   prepare_blas();
   const int64_t m = x.shape[0];
   const int64_t k = x.shape[1];
@@ -306,8 +317,8 @@ void multiply_blocks(const TensorView& x, const TensorView& w, double* out, int6
     for (int64_t start = 0; start < k; start += kBlockDepth) {
       const int64_t depth = std::min(kBlockDepth, k - start);
       const Block right =
-          block_of(section(section(w, 0, start, depth), 1, first, columns), w_scratch);
-      const Block left = block_of(section(x, 1, start, depth), x_scratch);
+          block_of(section(section(w, 0, start, depth), 1, first, columns), w_scratch, absolute);
+      const Block left = block_of(section(x, 1, start, depth), x_scratch, absolute);
       cblas_dgemm(CblasRowMajor, left.transposed ? CblasTrans : CblasNoTrans,
                   right.transposed ? CblasTrans : CblasNoTrans, static_cast<blasint>(m),
                   static_cast<blasint>(columns), static_cast<blasint>(depth), 1.0, left.values,
@@ -319,11 +330,11 @@ void multiply_blocks(const TensorView& x, const TensorView& w, double* out, int6
 
 /// Widens rows once for all blocks of w.
 void multiply_rows(const TensorView& x, const TensorView& w, double* out, int64_t row_stride,
-                   unsigned jobs) {
+                   unsigned jobs, bool absolute) {
   const int64_t m = x.shape[0];
   const int64_t k = x.shape[1];
   if (x.dtype == DType::Float64 && (x.strides[1] == 1 || x.strides[0] == 1))
-    return multiply_blocks(x, w, out, row_stride, jobs);
+    return multiply_blocks(x, w, out, row_stride, jobs, absolute);
   Wide rows(Dims{m, k});
   constexpr int64_t kRowsATask = 16;
   parallel_for(static_cast<size_t>((m + kRowsATask - 1) / kRowsATask), jobs, [&](size_t task) {
@@ -335,7 +346,7 @@ void multiply_rows(const TensorView& x, const TensorView& w, double* out, int64_
   });
   TensorView widened{DType::Float64, rows.shape, contiguous_strides(rows.shape), {}};
   widened.storage = std::as_bytes(std::span(rows.values));
-  multiply_blocks(widened, w, out, row_stride, jobs);
+  multiply_blocks(widened, w, out, row_stride, jobs, absolute);
 }
 
 std::string shapes(const TensorView& x, const TensorView& w, const MatmulOptions& options) {
@@ -454,7 +465,7 @@ TensorView section(TensorView view, size_t axis, int64_t first, int64_t count) {
 }
 
 void multiply_into(const TensorView& x, const TensorView& w, double* out, int64_t row_stride,
-                   int jobs) {
+                   int jobs, bool absolute) {
   const int64_t m = x.shape[0];
   const int64_t k = x.shape[1];
   const int64_t n = w.shape[1];
@@ -471,14 +482,16 @@ void multiply_into(const TensorView& x, const TensorView& w, double* out, int64_
       read_values(
           section(x, 0, i, 1), 0, k,
           std::span(rows).subspan(static_cast<size_t>(i * x_stride), static_cast<size_t>(k)));
+    if (absolute) make_absolute(rows);
     if (w.strides[0] == 1 && w.strides[1] != 1)
-      return stream_dots(rows.data(), m, x_stride, transposed(w), out, row_stride, threads);
-    return stream_scaled(rows.data(), m, x_stride, w, out, row_stride, threads);
+      return stream_dots(rows.data(), m, x_stride, transposed(w), out, row_stride, threads,
+                         absolute);
+    return stream_scaled(rows.data(), m, x_stride, w, out, row_stride, threads, absolute);
   }
   const int64_t block_rows = std::max(kMinBlockRows, kMaxWidenedX / k);
   for (int64_t first = 0; first < m; first += block_rows)
     multiply_rows(section(x, 0, first, std::min(block_rows, m - first)), w,
-                  out + first * row_stride, row_stride, threads);
+                  out + first * row_stride, row_stride, threads, absolute);
 }
 
 Result<Dims> matmul_shape(const TensorView& x_given, const TensorView& w_given,
@@ -500,7 +513,7 @@ Result<Wide> matmul(const TensorView& x_given, const TensorView& w_given,
   if (w.shape.size() == 2) {
     // One product instead of one a batch.
     if (const std::optional<TensorView> joined = as_matrix(x)) {
-      multiply_into(*joined, w, result.data(), n, options.jobs);
+      multiply_into(*joined, w, result.data(), n, options.jobs, options.absolute);
       return result;
     }
   }
@@ -511,7 +524,7 @@ Result<Wide> matmul(const TensorView& x_given, const TensorView& w_given,
   parallel_for(batch_count, inside ? 1 : resolve_job_count(options.jobs), [&](size_t index) {
     const auto batch = static_cast<int64_t>(index);
     multiply_into(matrix_of(x, batches, batch), matrix_of(w, batches, batch),
-                  result.data() + batch * m * n, n, inside ? options.jobs : 1);
+                  result.data() + batch * m * n, n, inside ? options.jobs : 1, options.absolute);
   });
   return result;
 }

@@ -10,6 +10,7 @@ struct MatmulOptions {
   bool transpose_w = false;  // w is [..., n, k], as layers of networks store it
   /// Threads; <= 0: one per core. Never changes a bit of the result.
   int jobs = 1;
+  bool absolute = false;  // |x| . |w|: the size of what a product adds up
 };
 
 /// x . w as NumPy's matmul has it, every product and sum in float64. Products of integers are exact as
@@ -38,7 +39,8 @@ struct MatmulOptions {
 
 /// One product of two matrices into memory of the caller, out[i * row_stride + j].
 /// Precondition: x [m, k] and w [k, n] are of real types, one value an element, and fit each other.
+/// absolute  of the magnitudes of their values
 void multiply_into(const TensorView& x, const TensorView& w, double* out, int64_t row_stride,
-                   int jobs);
+                   int jobs, bool absolute = false);
 
 }  // namespace assay::reference
