@@ -26,8 +26,8 @@ struct Step {
 struct WalkOptions {
   CaptureLevel level =
       CaptureLevel::Leaves;    // what of mine is walked over: Leaves, Modules, Layers
-  double r_limit = 2;          // Layers: 1.5
-  double r_element_limit = 3;  // Layers: 1.75
+  double r_limit = 0;          // 0: 2, at level Layers 1.5
+  double r_element_limit = 0;  // 0: 3, at level Layers 1.75
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;
   std::function<void(size_t done, size_t total)> progress;
@@ -36,13 +36,22 @@ struct WalkOptions {
 
 struct Walk {
   std::vector<Step> steps;           // in order of production
-  std::vector<Finding> findings;     // kind Gap or Edge, in that order
+  std::vector<Finding> findings;     // kind Gap or Edge, in that order; hard: they are confirmed
   size_t judged = 0, judgeable = 0;  // values
   size_t operators_covered = 0,
          operators = 0;  // of golden, that produce floats: replayed for some value | all
   std::map<std::string, size_t> unjudged;  // reason -> count
 };
 
+/// For every value of mine at the boundary of a module call: what golden's operators make of mine's values recorded before
+/// it, in fp64 and in a simulation of mine's rounding, and how far mine is from that (walk_measure.hpp). A value is
+/// judged on mine's own values, so nothing is inherited and every value is judged independently of the others.
+///
+/// level Leaves   inputs and outputs of all captured modules. An input that is a value recorded before must be equal to
+///                it, up to a cast (else an Edge finding). Level Operators is walked like this
+/// level Modules  outputs of all captured modules
+/// level Layers   outputs of `x.<number>` and of the root
+///
 /// errors  Usage "interrupted" | Invalid (golden has no operators)
 [[nodiscard]] Result<Walk> walk(const Program& golden, const Program& mine, const Pairing& pairing,
                                 const WalkOptions& options);

@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/replay.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "locate/owner.hpp"
+#include "locate/sim_rounding.hpp"
+#include "locate/walk_measure.hpp"
+#include "reference/aten/selection.hpp"
+#include "reference/wide.hpp"
+
+namespace assay::locate {
+namespace {
+
+using reference::aten::Argument;
+using reference::aten::Call;
+using reference::aten::OperatorClass;
+
+/// Tensors without producer of so many axes are caches, not constants, when the capture began after the first step.
+constexpr size_t kCacheAxes = 3;
+
+/// Operators whose results have shapes, or whose callers take branches, that depend on values.
+bool is_data_dependent(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kNames = {
+      "nonzero",  "masked_select", "unique",        "unique2",           "unique_dim",
+      "bincount", "argwhere",      "nonzero_numpy", "unique_consecutive"};
+  std::string_view base = base_name(name);
+  while (base.starts_with('_')) base.remove_prefix(1);
+  return std::ranges::find(kNames, base) != kNames.end() || name == "aten.where.default" ||
+         name == "aten.repeat_interleave.Tensor";
+}
+
+/// Operators that look at the shape and type of their operands and never at the values.
+bool needs_shapes_only(std::string_view name) {
+  const std::string_view base = base_name(name);
+  return reference::aten::class_of(name) == OperatorClass::Allocation || base.ends_with("_like") ||
+         base.starts_with("new_");
+}
+
+/// Zeros of any shape in eight bytes.
+Result<Tensor> zeros(const run::TensorRecord& record) {
+  static const std::array<std::byte, 16> kZero{};
+  if (!record.dtype || !record.shape) return fail(Errc::NotFound, "a tensor of unknown shape");
+  Dims strides = *record.shape;
+  std::fill_n(strides.data(), strides.size(), 0);
+  const DType dtype = is_float(*record.dtype) ? DType::Float64 : *record.dtype;
+  ASSAY_TRY(const TensorView view, make_view(dtype, *record.shape, strides, ByteSpan(kZero)));
+  return Tensor{view, std::shared_ptr<const void>(std::shared_ptr<void>(), kZero.data())};
+}
+
+Result<Tensor> as_float64(const Tensor& tensor) {
+  if (!is_float(tensor.view.dtype) || tensor.view.dtype == DType::Float64) return tensor;
+  ASSAY_TRY(reference::Wide wide, reference::widen(tensor.view));
+  return reference::to_tensor(std::move(wide));
+}
+
+bool is_narrower(DType a, DType b) {
+  const int bits_a = info(a).element_bits;
+  const int bits_b = info(b).element_bits;
+  if (bits_a != bits_b) return bits_a < bits_b;
+  const std::optional<FloatGrid> grid_a = float_grid(a);
+  const std::optional<FloatGrid> grid_b = float_grid(b);
+  return grid_a && grid_b && grid_a->fraction_bits < grid_b->fraction_bits;
+}
+
+uint64_t count_of(const run::TensorRecord& record) {
+  return record.shape ? static_cast<uint64_t>(element_count(*record.shape).value_or(0)) : 0;
+}
+
+bool shares_bytes(const Tensor& a, const Tensor& b) {
+  return a.view.storage.data() == b.view.storage.data() && a.view.shape == b.view.shape &&
+         a.view.strides == b.view.strides && a.view.offset_elements == b.view.offset_elements &&
+         a.view.dtype == b.view.dtype;
+}
+
+Error in_operator(const Operator& one, Error error) {
+  if (error.message.find(one.name) == std::string::npos)
+    error.message = one.name + ": " + error.message;
+  return error;
+}
+
+/// True when the places that a selection takes may be others for scores moved by the noise of the simulation: two
+/// neighbours among the sorted scores, down to the first one not taken, are closer than twice the largest noise.
+Result<bool> is_close_selection(const Call& call, const TensorView& exact,
+                                const TensorView& simulated) {
+  if (!is_float(exact.dtype) || exact.shape.empty() || !(exact.shape == simulated.shape))
+    return false;
+  const auto number = [&](std::string_view name, int64_t fallback) {
+    const auto found = call.arguments.find(name);
+    const auto* value =
+        found == call.arguments.end() ? nullptr : std::get_if<int64_t>(&found->second.value);
+    return value == nullptr ? fallback : *value;
+  };
+  ASSAY_TRY(const size_t axis, reference::axis_of(number("dim", -1), exact.shape.size()));
+  const int64_t length = exact.shape[axis];
+  const bool all = base_name(call.name) != "topk" && base_name(call.name) != "argmax" &&
+                   base_name(call.name) != "argmin" && base_name(call.name) != "max" &&
+                   base_name(call.name) != "min";
+  const int64_t taken = all ? length : std::min(length, number("k", 1) + 1);
+  const auto largest = call.arguments.find("largest");
+  const bool* flag =
+      largest == call.arguments.end() ? nullptr : std::get_if<bool>(&largest->second.value);
+  const bool smallest = (flag != nullptr && !*flag) || base_name(call.name).ends_with("min");
+  ASSAY_TRY(const reference::Wide a, reference::widen(exact));
+  ASSAY_TRY(const reference::Wide b, reference::widen(simulated));
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < exact.shape.size(); ++i) inner *= exact.shape[i];
+  if (length == 0 || inner == 0) return false;
+  std::vector<double> line(static_cast<size_t>(length));
+  for (int64_t row = 0; row < a.size() / length; ++row) {
+    const int64_t first = row / inner * inner * length + row % inner;
+    double noise = 0;
+    for (int64_t i = 0; i < length; ++i) {
+      const auto at = static_cast<size_t>(first + i * inner);
+      const double difference = std::abs(a.values[at] - b.values[at]);
+      if (difference > noise) noise = difference;
+      line[static_cast<size_t>(i)] = smallest ? -a.values[at] : a.values[at];
+    }
+    std::partial_sort(line.begin(), line.begin() + taken, line.end(), std::greater<>());
+    for (int64_t i = 0; i + 1 < taken; ++i) {
+      if (line[static_cast<size_t>(i)] - line[static_cast<size_t>(i + 1)] <= 2 * noise) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
+               uint64_t cache_bytes)
+    : golden_(golden),
+      mine_(mine),
+      state_(golden),
+      boundaries_(std::move(boundaries)),
+      cache_(std::make_unique<Cache>()) {
+  cache_->limit = cache_bytes;
+  std::vector<size_t> by_time(boundaries_.size());
+  for (size_t i = 0; i < by_time.size(); ++i) by_time[i] = i;
+  std::ranges::stable_sort(by_time, {}, [this](size_t i) { return boundaries_[i].time; });
+  for (const size_t i : by_time) {
+    if (boundaries_[i].golden != kNoValue) recorded_[boundaries_[i].golden].push_back(i);
+  }
+  for (const Operator& one : golden.operators) {
+    const auto [found, fresh] = first_step_.try_emplace(one.rank, one.step);
+    if (!fresh) found->second = std::min(found->second, one.step);
+  }
+  find_constant_operators();
+}
+
+void Replay::find_constant_operators() {
+  constant_.assign(golden_.operators.size(), false);
+  for (size_t op = 0; op < golden_.operators.size(); ++op) {
+    const Operator& one = golden_.operators[op];
+    constant_[op] = std::ranges::all_of(one.inputs, [&](const Use& use) {
+      if (recorded_.contains(use.value) || state_.is_assembled(use.value)) return false;
+      const size_t origin = state_.origin(use.value).op;
+      return origin == kNone || (origin < op && constant_[origin]);
+    });
+  }
+}
+
+size_t Replay::recorded(ValueId golden, size_t target) const {
+  const auto found = recorded_.find(golden);
+  if (found == recorded_.end()) return kNone;
+  const Boundary& wanted = boundaries_[target];
+  const ModuleCall& around = mine_.calls[wanted.call];
+  size_t best = kNone;
+  size_t best_depth = 0;
+  for (const size_t i : found->second) {
+    const Boundary& boundary = boundaries_[i];
+    if (boundary.time >= wanted.time) break;
+    if (best == kNone) best = i;
+    if (!boundary.input) continue;
+    const ModuleCall& call = mine_.calls[boundary.call];
+    const bool own = boundary.call == wanted.call && !wanted.input;
+    const bool encloses = boundary.call != wanted.call && call.rank == around.rank &&
+                          call.step == around.step && call.begin <= wanted.time &&
+                          wanted.time <= call.end && is_inside(around.module, call.module);
+    // Depths count from 1, so that an entered root is preferred to the first record.
+    const size_t depth = own || encloses ? call.module.size() + 1 : 0;
+    if (depth > best_depth) {
+      best = i;
+      best_depth = depth;
+    }
+  }
+  return best;
+}
+
+DType Replay::leaf_type(const std::string& leaf, DType computed) const {
+  if (const auto record = mine_.leaves.find(leaf); record != mine_.leaves.end()) {
+    if (record->second < mine_.run->records.size() && mine_.run->records[record->second].dtype)
+      return *mine_.run->records[record->second].dtype;
+  }
+  const auto type = mine_.leaf_types.find(leaf);
+  return type != mine_.leaf_types.end() ? type->second : computed;
+}
+
+// --- what has to run ----------------------------------------------------------------------------
+
+Result<Region> Replay::plan(size_t target) const {
+  using Source = Region::Value::Source;
+  const Boundary& wanted = boundaries_[target];
+  const std::vector<run::TensorRecord>& records = golden_.run->records;
+  Region region;
+  std::map<ValueId, size_t> index_of;
+  std::map<size_t, std::vector<size_t>> operands_of;  // by operator
+  std::vector<size_t> open_values;
+
+  const auto intern = [&](ValueId value, size_t record) {
+    // Inputs without ids are anonymous, each for itself.
+    const ValueId key = value != kNoValue ? value : -2 - static_cast<ValueId>(record);
+    const auto [found, fresh] = index_of.try_emplace(key, region.values.size());
+    if (fresh) {
+      Region::Value one;
+      one.value = value;
+      one.record = record;
+      region.values.push_back(std::move(one));
+      open_values.push_back(found->second);
+    }
+    return found->second;
+  };
+  intern(wanted.golden, wanted.golden_record);
+
+  std::optional<DType> narrowest;
+  const auto narrow_to = [&](const run::TensorRecord& record) {
+    if (record.dtype && is_float(*record.dtype) &&
+        (!narrowest || is_narrower(*record.dtype, *narrowest)))
+      narrowest = record.dtype;
+  };
+  const auto record_of = [&](const Boundary& boundary) -> const run::TensorRecord& {
+    const ModuleCall& call = mine_.calls[boundary.call];
+    return mine_.run->records[(boundary.input ? call.inputs : call.outputs)[boundary.use].record];
+  };
+  narrow_to(record_of(wanted));
+
+  while (!open_values.empty()) {
+    const size_t at = open_values.back();
+    open_values.pop_back();
+    const ValueId value = region.values[at].value;
+    const size_t known = value == kNoValue ? kNone : recorded(value, target);
+    if (known != kNone) {
+      region.values[at].source = Source::Recorded;
+      region.values[at].boundary = known;
+      const run::TensorRecord& record = record_of(boundaries_[known]);
+      narrow_to(record);
+      region.values[at].floating = record.dtype && is_float(*record.dtype);
+      continue;
+    }
+    const StorageState::Origin origin =
+        value == kNoValue ? StorageState::Origin{} : state_.origin(value);
+    if (origin.op != kNone) {
+      region.values[at].source = Source::Produced;
+      region.values[at].op = origin.op;  // becomes an index into region.operators below
+      region.values[at].output = origin.output;
+      const auto [found, fresh] = operands_of.try_emplace(origin.op);
+      if (!fresh) continue;
+      const Operator& one = golden_.operators[origin.op];
+      if (!one.problem.empty()) return fail(Errc::Invalid, one.name + ": " + one.problem);
+      const bool shapes = needs_shapes_only(one.name);
+      for (const Use& use : one.inputs)
+        found->second.push_back(shapes ? kNone : intern(use.value, use.record));
+      continue;
+    }
+    if (value != kNoValue && !state_.leaf(value).empty()) {
+      region.values[at].source = Source::Leaf;
+      region.values[at].record = state_.record(value);
+      continue;
+    }
+    if (value != kNoValue && state_.is_assembled(value)) {
+      ASSAY_TRY(region.values[at].assembly, state_.assembly(value));
+      region.values[at].source = Source::Assembled;
+      std::vector<size_t> parts;
+      for (const Part& part : region.values[at].assembly.parts)
+        parts.push_back(intern(part.value, state_.record(part.value)));
+      region.values[at].parts = std::move(parts);
+      continue;
+    }
+    region.values[at].source = Source::Anonymous;
+    if (value != kNoValue && state_.record(value) != kNone)
+      region.values[at].record = state_.record(value);
+    if (region.values[at].record < records.size()) {
+      const run::TensorRecord& record = records[region.values[at].record];
+      const auto first = first_step_.find(record.rank);
+      if (record.dtype && is_float(*record.dtype) && record.shape &&
+          record.shape->size() >= kCacheAxes && count_of(record) > 1 &&
+          first != first_step_.end() && first->second > 0)
+        region.from_before = true;
+    }
+  }
+
+  std::map<size_t, size_t> place_of;  // operator -> place in the region
+  for (auto& [op, operands] : operands_of) {
+    place_of.emplace(op, region.operators.size());
+    Region::Call call;
+    call.op = op;
+    call.operands = std::move(operands);
+    call.results.assign(golden_.operators[op].outputs.size(), kNone);
+    call.constant = constant_[op];
+    region.operators.push_back(std::move(call));
+    region.data_dependent = region.data_dependent || is_data_dependent(golden_.operators[op].name);
+  }
+  for (size_t at = 0; at < region.values.size(); ++at) {
+    Region::Value& value = region.values[at];
+    if (value.source != Source::Produced) continue;
+    value.op = place_of.at(value.op);
+    region.operators[value.op].results[value.output] = at;
+  }
+  // Operators run in golden's order, so whatever they read was made before.
+  const auto settle = [&](const auto& self, size_t at, size_t before) -> Status {
+    Region::Value& value = region.values[at];
+    if (value.source == Source::Produced && value.op >= before)
+      return fail(Errc::Invalid, "golden reads a value before it is made");
+    if (value.source == Source::Assembled) {
+      for (const size_t part : value.parts) {
+        ASSAY_TRY_STATUS(self(self, part, before));
+        value.floating = value.floating || region.values[part].floating;
+      }
+    }
+    return {};
+  };
+  for (size_t i = 0; i < region.operators.size(); ++i) {
+    Region::Call& call = region.operators[i];
+    for (const size_t operand : call.operands) {
+      if (operand == kNone) continue;
+      ASSAY_TRY_STATUS(settle(settle, operand, i));
+      call.floating = call.floating || region.values[operand].floating;
+    }
+    for (const size_t result : call.results) {
+      if (result != kNone) region.values[result].floating = call.floating;
+    }
+  }
+  ASSAY_TRY_STATUS(settle(settle, 0, region.operators.size()));
+  if (narrowest) region.dtype = *narrowest;
+
+  // What is alive at once, about: results stay until their last use.
+  std::vector<size_t> last_use(region.values.size(), 0);
+  for (size_t i = 0; i < region.operators.size(); ++i) {
+    for (const size_t operand : region.operators[i].operands) {
+      if (operand != kNone) last_use[operand] = i;
+    }
+  }
+  std::vector<int64_t> change(region.operators.size() + 1, 0);
+  for (size_t at = 0; at < region.values.size(); ++at) {
+    const Region::Value& value = region.values[at];
+    if (value.record >= records.size()) continue;
+    const auto count = static_cast<int64_t>(
+        std::min<uint64_t>(count_of(records[value.record]), uint64_t{1} << 40));
+    const size_t begin = value.source == Source::Produced ? value.op : last_use[at];
+    const bool view =
+        value.source == Source::Produced &&
+        reference::aten::is_view(golden_.operators[region.operators[value.op].op].name);
+    const int64_t bytes = value.source == Source::Recorded || view ? 0 : 16 * count;
+    change[begin] += bytes;
+    change[std::max(begin, last_use[at]) + (last_use[at] < region.operators.size() ? 1 : 0)] -=
+        bytes;
+  }
+  int64_t alive = 0;
+  int64_t peak = 0;
+  for (const int64_t bytes : change) peak = std::max(peak, alive += bytes);
+  region.bytes = static_cast<uint64_t>(peak) + 32 * count_of(record_of(wanted));
+  return region;
+}
+
+// --- running it ---------------------------------------------------------------------------------
+
+class Replay::Machine {
+ public:
+  Machine(const Replay& replay, const Region& region, LeafRounding rounding)
+      : replay_(replay),
+        region_(region),
+        rounding_(rounding),
+        values_(region.values.size()),
+        uses_(region.values.size(), 0),
+        runs_(region.operators.size(), false),
+        cached_(region.operators.size()) {}
+
+  Result<Replayed> run() {
+    find_needed();
+    for (size_t i = 0; i < region_.operators.size(); ++i) {
+      if (runs_[i]) ASSAY_TRY_STATUS(run_operator(i));
+    }
+    ASSAY_TRY(const Pair result, fetch(0));
+    Replayed replayed{result.reference, result.simulated, tie_, false};
+    if (region_.data_dependent) {
+      ASSAY_TRY(replayed.other_path, takes_other_path());
+    }
+    return replayed;
+  }
+
+ private:
+  using Source = Region::Value::Source;
+
+  void need(size_t at) {
+    ++uses_[at];
+    if (region_.values[at].source == Source::Produced) {
+      runs_[region_.values[at].op] = true;
+    } else if (region_.values[at].source == Source::Assembled && uses_[at] == 1) {
+      for (const size_t part : region_.values[at].parts) need(part);
+    }
+  }
+
+  /// Counts the uses of every value, without what only leads to results that are in the cache.
+  void find_needed() {
+    need(0);
+    for (size_t i = region_.operators.size(); i-- > 0;) {
+      if (!runs_[i]) continue;
+      const Region::Call& call = region_.operators[i];
+      if (call.constant) {
+        const std::scoped_lock lock(replay_.cache_->mutex);
+        const auto found = replay_.cache_->operators.find({call.op, region_.dtype, rounding_});
+        if (found != replay_.cache_->operators.end()) {
+          cached_[i] = found->second;
+          continue;
+        }
+      }
+      for (const size_t operand : call.operands) {
+        if (operand != kNone) need(operand);
+      }
+    }
+  }
+
+  Result<Tensor> load_leaf(const Region::Value& value) {
+    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+    if (value.record >= records.size())
+      return fail(Errc::NotFound, "a value that no operator made was not captured");
+    const run::TensorRecord& record = records[value.record];
+    const bool real = record.dtype && is_float(*record.dtype);
+    const bool named = value.source == Source::Leaf;
+    DType type = region_.dtype;
+    if (named && rounding_ == LeafRounding::OwnType)
+      type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
+    const bool rounds = real && rounding_ != LeafRounding::None && is_float(type) &&
+                        *record.dtype != type && is_narrower(type, *record.dtype);
+    if (rounds) {
+      const std::scoped_lock lock(replay_.cache_->mutex);
+      const auto found = replay_.cache_->leaves.find({value.record, type});
+      if (found != replay_.cache_->leaves.end()) return found->second;
+    }
+    Result<Tensor> loaded = run::load_tensor(record);
+    if (!loaded) {
+      if (loaded.error().code == Errc::NotFound)
+        return fail(Errc::NotFound,
+                    named ? "golden's " + replay_.state_.leaf(value.value) + " was not captured"
+                          : "a value that no operator made was not captured");
+      return loaded;
+    }
+    if (!rounds) return loaded;
+    ASSAY_TRY(Tensor rounded, round_within(*loaded, type));
+    const std::scoped_lock lock(replay_.cache_->mutex);
+    const uint64_t bytes = rounded.view.storage.size();
+    if (replay_.cache_->bytes + bytes <= replay_.cache_->limit &&
+        replay_.cache_->leaves.emplace(std::pair(value.record, type), rounded).second)
+      replay_.cache_->bytes += bytes;
+    return rounded;
+  }
+
+  Result<Pair> fetch(size_t at) {
+    const Region::Value& value = region_.values[at];
+    if (!values_[at]) {
+      Pair pair;
+      switch (value.source) {
+        case Source::Recorded: {
+          const Boundary& boundary = replay_.boundaries_[value.boundary];
+          const ModuleCall& call = replay_.mine_.calls[boundary.call];
+          ASSAY_TRY(
+              pair.reference,
+              load_use(replay_.mine_, (boundary.input ? call.inputs : call.outputs)[boundary.use]));
+          const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+          if (boundary.golden_record < records.size() && records[boundary.golden_record].shape &&
+              !(*records[boundary.golden_record].shape == pair.reference.view.shape))
+            return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
+          break;
+        }
+        case Source::Leaf:
+        case Source::Anonymous: {
+          ASSAY_TRY(pair.reference, load_leaf(value));
+          break;
+        }
+        case Source::Assembled: {
+          std::vector<Tensor> exact, simulated;
+          for (const size_t part : value.parts) {
+            ASSAY_TRY(const Pair piece, fetch(part));
+            exact.push_back(piece.reference);
+            simulated.push_back(piece.simulated);
+            pair.same = pair.same && piece.same;
+            release(part);
+          }
+          ASSAY_TRY(pair.reference, assemble(value.assembly, exact));
+          if (!pair.same) {
+            ASSAY_TRY(pair.simulated, assemble(value.assembly, simulated));
+          }
+          break;
+        }
+        case Source::Produced:
+          return fail(Errc::Invalid, "an operator returned fewer results than golden's record has");
+      }
+      if (pair.same) pair.simulated = pair.reference;
+      values_[at] = std::move(pair);
+    }
+    if (!reference::aten::is_predictable(values_[at]->reference))
+      return fail(Errc::Unsupported, "a result that nobody can predict is read");
+    return *values_[at];
+  }
+
+  void release(size_t at) {
+    if (uses_[at] > 0 && --uses_[at] == 0) values_[at].reset();
+  }
+
+  Status run_operator(size_t i) {
+    const Region::Call& call = region_.operators[i];
+    const Operator& one = replay_.golden_.operators[call.op];
+    std::vector<Pair> results;
+    if (!cached_[i].empty()) {
+      results = std::move(cached_[i]);
+    } else {
+      Result<std::vector<Pair>> made = evaluate_both(one, call);
+      if (!made) return fail(in_operator(one, made.error()));
+      results = *std::move(made);
+      if (call.constant) remember(call.op, one, results);
+    }
+    for (size_t k = 0; k < std::min(results.size(), call.results.size()); ++k) {
+      const size_t at = call.results[k];
+      if (at != kNone && uses_[at] > 0) values_[at] = results[k];
+    }
+    return {};
+  }
+
+  Result<std::vector<Pair>> evaluate_both(const Operator& one, const Region::Call& call) {
+    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+    std::vector<Pair> results;
+    if (reference::aten::class_of(one.name) == OperatorClass::Allocation) {
+      // Whatever lies there is written before it is read, or nobody could know it.
+      for (const Use& output : one.outputs) {
+        Pair pair;
+        if (output.record >= records.size())
+          return fail(Errc::NotFound, "a tensor of unknown shape");
+        ASSAY_TRY(pair.reference, zeros(records[output.record]));
+        pair.simulated = pair.reference;
+        results.push_back(std::move(pair));
+      }
+      return results;
+    }
+    std::map<std::string, Tensor> exact, simulated;
+    bool same = true;
+    for (size_t k = 0; k < one.inputs.size(); ++k) {
+      const Use& use = one.inputs[k];
+      Pair operand;
+      if (call.operands[k] == kNone) {
+        if (use.record >= records.size()) return fail(Errc::NotFound, "a tensor of unknown shape");
+        ASSAY_TRY(operand.reference, zeros(records[use.record]));
+        operand.simulated = operand.reference;
+      } else {
+        ASSAY_TRY(operand, fetch(call.operands[k]));
+      }
+      // What is written into keeps its element type, so a recorded 16-bit value would round the reference.
+      const std::string_view argument = std::string_view(use.slot).substr(0, use.slot.find('.'));
+      if (std::ranges::find(one.writes, argument) != one.writes.end()) {
+        ASSAY_TRY(operand.reference, as_float64(operand.reference));
+        ASSAY_TRY(operand.simulated, as_float64(operand.simulated));
+      }
+      same = same && operand.same;
+      exact.insert_or_assign(use.slot, std::move(operand.reference));
+      simulated.insert_or_assign(use.slot, std::move(operand.simulated));
+    }
+    for (const size_t operand : call.operands) {
+      if (operand != kNone) release(operand);
+    }
+    ASSAY_TRY(const Call exact_call, make_call(one, exact));
+    exact.clear();
+    ASSAY_TRY(std::vector<Tensor> references, reference::aten::evaluate(exact_call));
+    std::vector<Tensor> noisy;
+    if (!same) {
+      ASSAY_TRY(const Call simulated_call, make_call(one, simulated));
+      simulated.clear();
+      if (reference::aten::has_open_order(one.name) && !tie_) {
+        const Tensor* scores = scores_of(exact_call);
+        const Tensor* noisy_scores = scores_of(simulated_call);
+        if (scores != nullptr && noisy_scores != nullptr) {
+          ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, noisy_scores->view));
+        }
+      }
+      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, region_.dtype));
+    } else {
+      if (reference::aten::has_open_order(one.name) && !tie_) {
+        const Tensor* scores = scores_of(exact_call);
+        if (scores != nullptr) {
+          ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, scores->view));
+        }
+      }
+      ASSAY_TRY(noisy, simulate(exact_call, &references, region_.dtype));
+    }
+    if (noisy.size() != references.size())
+      return fail(Errc::Invalid, "other numbers of results with rounding than without");
+    for (size_t k = 0; k < references.size(); ++k) {
+      Pair pair{references[k], noisy[k], false};
+      pair.same = shares_bytes(pair.reference, pair.simulated);
+      results.push_back(std::move(pair));
+    }
+    return results;
+  }
+
+  static const Tensor* scores_of(const Call& call) {
+    const auto found = call.arguments.find("self");
+    return found == call.arguments.end() ? nullptr : std::get_if<Tensor>(&found->second.value);
+  }
+
+  /// Views cost nothing to make again, and would keep what they look at.
+  void remember(size_t op, const Operator& one, const std::vector<Pair>& results) {
+    if (reference::aten::is_view(one.name)) return;
+    uint64_t bytes = 0;
+    for (const Pair& pair : results)
+      bytes +=
+          pair.reference.view.storage.size() + (pair.same ? 0 : pair.simulated.view.storage.size());
+    const std::scoped_lock lock(replay_.cache_->mutex);
+    if (replay_.cache_->bytes + bytes > replay_.cache_->limit) return;
+    if (replay_.cache_->operators.emplace(std::tuple(op, region_.dtype, rounding_), results).second)
+      replay_.cache_->bytes += bytes;
+  }
+
+  /// Whether recorded integers are not golden's. Operators whose shapes depend on values, and loops over what they
+  /// found, would have been others.
+  Result<bool> takes_other_path() {
+    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+    for (const Region::Value& value : region_.values) {
+      if (value.source != Source::Recorded || value.floating) continue;
+      const Boundary& boundary = replay_.boundaries_[value.boundary];
+      if (boundary.golden_record >= records.size() || !records[boundary.golden_record].bytes)
+        continue;
+      ASSAY_TRY(const Tensor theirs, run::load_tensor(records[boundary.golden_record]));
+      const ModuleCall& call = replay_.mine_.calls[boundary.call];
+      ASSAY_TRY(
+          const Tensor ours,
+          load_use(replay_.mine_, (boundary.input ? call.inputs : call.outputs)[boundary.use]));
+      ASSAY_TRY(const Gap gap,
+                measure_gap(ours.view, theirs.view, theirs.view, DType::Float32, false));
+      if (gap.r > 0) return true;
+    }
+    return false;
+  }
+
+  const Replay& replay_;
+  const Region& region_;
+  LeafRounding rounding_;
+  std::vector<std::optional<Pair>> values_;
+  std::vector<uint32_t> uses_;
+  std::vector<bool> runs_;
+  std::vector<std::vector<Pair>> cached_;
+  bool tie_ = false;
+};
+
+Result<Replayed> Replay::run(const Region& region, LeafRounding rounding) const {
+  return Machine(*this, region, rounding).run();
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden's operators as a program that runs in fp64 on values of mine.   localisation 4, steps 1 to 3
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "locate/pairing.hpp"
+#include "locate/storage_state.hpp"
+
+namespace assay::locate {
+
+/// A value of mine at the boundary of a module call, and which value of golden it corresponds to.
+struct Boundary {
+  ValueId golden = kNoValue;
+  size_t golden_record = kNone;  // golden's record of it at the same place
+  size_t call = kNone;           // index into mine's calls
+  size_t use = 0;                // index into its inputs or outputs
+  bool input = false;
+  uint64_t time = 0;  // of mine's record
+};
+
+/// How golden's named float leaves are rounded before they meet mine's values.
+enum class LeafRounding : uint8_t {
+  OwnType,  // to the type that mine holds this leaf in; the type of the computation where that is not known
+  None,      // golden's values
+  Narrowest  // to the type of the computation, whatever mine holds it in: casts on the fly
+};
+
+/// What has to run for one value.
+struct Region {
+  struct Value {
+    enum class Source : uint8_t { Recorded, Leaf, Anonymous, Assembled, Produced };
+    Source source = Source::Anonymous;
+    ValueId value = kNoValue;
+    size_t boundary = kNone;  // Recorded: index into Replay's boundaries
+    size_t record = kNone;    // golden's record with its bytes; kNone: none
+    size_t op = kNone;        // Produced: index into `operators`
+    size_t output = 0;
+    Assembly assembly;          // Assembled
+    std::vector<size_t> parts;  // Assembled: indices into `values`
+    bool floating = false;      // depends on a floating value of mine
+  };
+  struct Call {
+    size_t op = kNone;  // index into golden's operators
+    std::vector<size_t>
+        operands;  // by input of the operator: index into `values`; kNone: only its shape counts
+    std::vector<size_t> results;  // by output: index into `values`; kNone: not read
+    bool floating = false;        // depends on a floating value of mine
+    bool constant = false;        // depends on no recorded value at all, whichever is asked for
+  };
+  std::vector<Value> values;    // [0] is what is asked for
+  std::vector<Call> operators;  // in golden's order
+  DType dtype =
+      DType::Float32;  // narrowest float type of the value asked for and the recorded ones used
+  bool data_dependent = false;  // holds operators whose shapes depend on values
+  bool from_before = false;     // needs a large value that was made before the capture began
+  uint64_t bytes = 0;           // of working tensors, about
+};
+
+struct Replayed {
+  Tensor reference;  // fp64, or integers
+  Tensor simulated;  // the same with the rounding of a kernel
+  /// A selection (top-k, arg max) in it is so close that rounding may decide it.
+  bool tie = false;
+  /// Integers that shapes depend on are not golden's: its operators may not be what mine had to run.
+  bool other_path = false;
+};
+
+/// Immutable after construction but for caches, which never change a result; threads may share it.
+class Replay {
+ public:
+  /// boundaries   all recorded values of mine
+  /// cache_bytes  for values that do not depend on mine's, and for rounded weights
+  Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
+         uint64_t cache_bytes);
+
+  [[nodiscard]] const std::vector<Boundary>& boundaries() const { return boundaries_; }
+  /// The recorded value of mine that stands for a value of golden when boundary `target` is judged: one that was
+  /// recorded before it; of several the one that entered the innermost module call around the target, otherwise the
+  /// first. kNone: none.
+  [[nodiscard]] size_t recorded(ValueId golden, size_t target) const;
+
+  /// errors  NotFound | Unsupported | Invalid: a sentence why golden's program cannot be run for this value
+  [[nodiscard]] Result<Region> plan(size_t target) const;
+  /// errors  of evaluate() and of loading, with the operator's node in the sentence
+  [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding) const;
+
+ private:
+  struct Pair {
+    Tensor reference;
+    Tensor simulated;
+    bool same = true;  // simulated is reference
+  };
+  class Machine;
+  void find_constant_operators();
+  [[nodiscard]] DType leaf_type(const std::string& leaf, DType computed) const;
+
+  const Program& golden_;
+  const Program& mine_;
+  StorageState state_;
+  std::vector<Boundary> boundaries_;
+  std::unordered_map<ValueId, std::vector<size_t>>
+      recorded_;                       // by golden's value, in order of time
+  std::vector<bool> constant_;         // by operator of golden
+  std::map<int, int64_t> first_step_;  // by rank, of golden
+
+  struct Cache {
+    std::mutex mutex;
+    uint64_t bytes = 0;
+    uint64_t limit = 0;
+    std::map<std::tuple<size_t, DType, LeafRounding>, std::vector<Pair>> operators;
+    std::map<std::pair<size_t, DType>, Tensor> leaves;
+  };
+  std::unique_ptr<Cache> cache_;
+};
+
+}  // namespace assay::locate

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/sim_rounding.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "locate/walk_measure.hpp"
+#include "reference/attention/attention.hpp"
+#include "reference/wide.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::locate {
+namespace {
+
+using reference::aten::Argument;
+using reference::aten::Call;
+using reference::aten::OperatorClass;
+
+/// Arguments whose type in a schema is Scalar, or Tensor with a number in place of one.
+bool has_scalar_argument(const Call& call) {
+  constexpr std::array<std::string_view, 7> kScalars = {"other",  "self", "value", "exponent",
+                                                        "scalar", "min",  "max"};
+  return std::ranges::any_of(kScalars, [&](std::string_view name) {
+    const auto found = call.arguments.find(name);
+    return found != call.arguments.end() && (std::holds_alternative<double>(found->second.value) ||
+                                             std::holds_alternative<int64_t>(found->second.value));
+  });
+}
+
+const Tensor* tensor_argument(const Call& call, std::string_view name) {
+  const auto found = call.arguments.find(name);
+  return found == call.arguments.end() ? nullptr : std::get_if<Tensor>(&found->second.value);
+}
+
+double real_argument(const Call& call, std::string_view name, double fallback) {
+  const auto found = call.arguments.find(name);
+  if (found == call.arguments.end()) return fallback;
+  if (const auto* real = std::get_if<double>(&found->second.value)) return *real;
+  if (const auto* integer = std::get_if<int64_t>(&found->second.value))
+    return static_cast<double>(*integer);
+  return fallback;
+}
+
+bool truth_argument(const Call& call, std::string_view name) {
+  const auto found = call.arguments.find(name);
+  const bool* truth =
+      found == call.arguments.end() ? nullptr : std::get_if<bool>(&found->second.value);
+  return truth != nullptr && *truth;
+}
+
+/// [batch, heads, rows, size] of a tensor with two to four dimensions.
+Result<TensorView> four_dimensions(const TensorView& view) {
+  if (view.shape.size() < 2 || view.shape.size() > 4)
+    return fail(Errc::Unsupported, "attention over " + std::to_string(view.shape.size()) + " axes");
+  TensorView result = view;
+  const size_t missing = 4 - view.shape.size();
+  result.shape.resize(4);
+  result.strides.resize(4);
+  for (size_t i = 0; i < 4; ++i) {
+    result.shape[i] = i < missing ? 1 : view.shape[i - missing];
+    result.strides[i] = i < missing ? 0 : view.strides[i - missing];
+  }
+  return result;
+}
+
+/// One batch entry as [rows, heads, size].
+TensorView sequence_rows(const TensorView& four, int64_t batch) {
+  TensorView rows = four;
+  rows.shape = Dims{four.shape[2], four.shape[1], four.shape[3]};
+  rows.strides = Dims{four.strides[2], four.strides[1], four.strides[3]};
+  rows.offset_elements += four.shape[0] == 1 ? 0 : batch * four.strides[0];
+  return rows;
+}
+
+/// The mask as what is added to scores: truth values become 0 and -inf.
+Result<Tensor> additive_mask(const Tensor& mask) {
+  if (mask.view.dtype != DType::Bool) return mask;
+  ASSAY_TRY(reference::Wide wide, reference::widen(mask.view));
+  for (double& value : wide.values) value = value != 0 ? 0.0 : -INFINITY;
+  return reference::to_tensor(std::move(wide));
+}
+
+Result<Tensor> simulate_attention(const Call& call, DType dtype) {
+  const Tensor* const operands[] = {tensor_argument(call, "query"), tensor_argument(call, "key"),
+                                    tensor_argument(call, "value")};
+  reference::Attention attention;
+  std::array<TensorView, 3> views;
+  for (size_t i = 0; i < 3; ++i) {
+    if (operands[i] == nullptr) return fail(Errc::Invalid, "attention without query, key or value");
+    ASSAY_TRY(Tensor rounded, round_within(*operands[i], dtype));
+    ASSAY_TRY(views[i], four_dimensions(rounded.view));
+    attention.owners.push_back(std::move(rounded));
+  }
+  const TensorView& query = views[0];
+  const TensorView& key = views[1];
+  const TensorView& value = views[2];
+  const int64_t batches = query.shape[0];
+  attention.heads = query.shape[1];
+  attention.kv_heads = key.shape[1];
+  attention.head_size = query.shape[3];
+  attention.value_size = value.shape[3];
+  if (attention.kv_heads == 0 || attention.head_size == 0 || key.shape[0] != value.shape[0] ||
+      (key.shape[0] != batches && key.shape[0] != 1))
+    return fail(Errc::Unsupported, "attention over operands of shapes that are not modelled");
+  attention.scale =
+      real_argument(call, "scale", 1.0 / std::sqrt(static_cast<double>(attention.head_size)));
+
+  const Tensor* mask = tensor_argument(call, "attn_mask");
+  if (mask == nullptr) mask = tensor_argument(call, "attn_bias");
+  TensorView mask_view;
+  if (mask != nullptr) {
+    ASSAY_TRY(Tensor added, additive_mask(*mask));
+    ASSAY_TRY(mask_view, four_dimensions(added.view));
+    attention.owners.push_back(std::move(added));
+    const Dims full{batches, attention.heads, query.shape[2], key.shape[2]};
+    for (size_t i = 0; i < 4; ++i) {
+      if (mask_view.shape[i] == full[i]) continue;
+      if (mask_view.shape[i] != 1) return fail(Errc::Invalid, "a mask that does not fit");
+      mask_view.shape[i] = full[i];
+      mask_view.strides[i] = 0;
+    }
+  }
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    reference::AttentionSequence one;
+    one.query = sequence_rows(query, batch);
+    one.keys.push_back(sequence_rows(key, batch));
+    one.values.push_back(sequence_rows(value, batch));
+    one.bias.causal = truth_argument(call, "is_causal");
+    if (mask != nullptr) {
+      TensorView dense = mask_view;
+      dense.shape = Dims{mask_view.shape[1], mask_view.shape[2], mask_view.shape[3]};
+      dense.strides = Dims{mask_view.strides[1], mask_view.strides[2], mask_view.strides[3]};
+      dense.offset_elements += batch * mask_view.strides[0];
+      one.bias.dense = dense;
+    }
+    one.output_offset = batch * attention.heads * query.shape[2] * attention.value_size;
+    attention.sequences.push_back(std::move(one));
+  }
+  attention.output_shape = operands[0]->view.shape;
+  attention.output_shape[attention.output_shape.size() - 1] = attention.value_size;
+  attention.output_row_stride = attention.value_size;
+  attention.output_head_stride = query.shape[2] * attention.value_size;
+  return reference::flash_attention_model(attention, dtype);
+}
+
+}  // namespace
+
+std::string_view base_name(std::string_view overload) {
+  if (const size_t dot = overload.find('.'); dot != std::string_view::npos)
+    overload.remove_prefix(dot + 1);
+  overload = overload.substr(0, overload.find('.'));
+  while (overload.ends_with('_')) overload.remove_suffix(1);
+  return overload;
+}
+
+bool keeps_wide(const Call& call) {
+  switch (reference::aten::class_of(call.name)) {
+    case OperatorClass::Cast:
+    case OperatorClass::Integer:
+    case OperatorClass::Allocation:
+      return true;
+    case OperatorClass::Product:
+    case OperatorClass::Attention:
+    case OperatorClass::Norm:
+      return false;
+    default:
+      break;
+  }
+  if (reference::aten::is_view(call.name) || is_transparent(call.name) || has_scalar_argument(call))
+    return true;
+  constexpr std::array<std::string_view, 10> kWide = {"pow", "mean",     "rsqrt", "var", "sub",
+                                                      "sin", "var_mean", "cos",   "neg", "copy"};
+  return std::ranges::find(kWide, base_name(call.name)) != kWide.end();
+}
+
+Result<Tensor> round_within(const Tensor& wide, DType dtype) {
+  if (!is_float(wide.view.dtype) || wide.view.dtype == dtype) return wide;
+  ASSAY_TRY(Tensor rounded, reference::narrow(wide.view, dtype));
+  // An overflow is as rare as a mask filled with another type's lowest value.
+  const int64_t count = rounded.view.element_count();
+  constexpr int64_t kBlock = 4096;
+  std::vector<double> block(static_cast<size_t>(std::min(count, kBlock)));
+  std::vector<double> source(block.size());
+  bool overflow = false;
+  for (int64_t first = 0; first < count && !overflow; first += kBlock) {
+    const auto length = static_cast<size_t>(std::min(kBlock, count - first));
+    read_values(rounded.view, first, static_cast<int64_t>(length), std::span(block).first(length));
+    if (std::none_of(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(length),
+                     [](double value) { return std::isinf(value); }))
+      continue;
+    read_values(wide.view, first, static_cast<int64_t>(length), std::span(source).first(length));
+    for (size_t i = 0; i < length; ++i)
+      overflow = overflow || (std::isinf(block[i]) && !std::isinf(source[i]));
+  }
+  if (!overflow) return rounded;
+  ASSAY_TRY(reference::Wide values, reference::widen(wide.view));
+  const std::optional<FloatGrid> grid = float_grid(dtype);
+  if (!grid) return rounded;
+  for (double& value : values.values) {
+    if (std::isfinite(value)) value = std::clamp(value, -grid->largest, grid->largest);
+  }
+  const Tensor clamped = reference::to_tensor(std::move(values));
+  return reference::narrow(clamped.view, dtype);
+}
+
+Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>* exact,
+                                     DType dtype) {
+  const bool modelled =
+      dtype == DType::BFloat16 || dtype == DType::Float16 || dtype == DType::Float32;
+  std::optional<Tensor> attention;
+  if (modelled && reference::aten::class_of(call.name) == OperatorClass::Attention) {
+    // What the model of a kernel does not know is rounded like any other operator.
+    if (Result<Tensor> made = simulate_attention(call, dtype)) attention = *std::move(made);
+  }
+  std::vector<Tensor> results;
+  if (exact != nullptr) {
+    results = *exact;
+  } else {
+    ASSAY_TRY(results, reference::aten::evaluate(call));
+  }
+  if (keeps_wide(call)) return results;
+  if (attention && !results.empty() && attention->view.shape == results[0].view.shape)
+    results[0] = *std::move(attention);
+  for (Tensor& result : results) {
+    if (!reference::aten::is_predictable(result)) continue;
+    ASSAY_TRY(result, round_within(result, dtype));
+  }
+  return results;
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators as a kernel of a 16- or 32-bit type computes them: the noise that a healthy run may have.   localisation 4, 3
+#pragma once
+#include <vector>
+
+#include "locate/program.hpp"
+
+namespace assay::locate {
+
+/// "add" of "aten.add_.Tensor"
+[[nodiscard]] std::string_view base_name(std::string_view overload);
+
+/// True for operators whose results models keep wide, so that the simulation does not round them: views, casts, pow,
+/// mean, rsqrt, var, sub, sin, cos, neg and operators with a scalar argument. Results that only move values are never
+/// rounded either: their operands were.
+[[nodiscard]] bool keeps_wide(const reference::aten::Call& call);
+
+/// Rounds to nearest even; finite values beyond the type's largest become the largest, not infinite: a mask is filled
+/// with the lowest value of its own type.
+/// errors  Unsupported (not a float type, packed types)
+[[nodiscard]] Result<Tensor> round_within(const Tensor& wide, DType dtype);
+
+/// The results of a call on operands of the simulation, rounded as a kernel of type `dtype` would.
+/// Fused attention: operands and the unnormalised probabilities are rounded, too.
+///
+/// exact    of evaluate(call) where the caller has them; nullptr: computed here
+/// dtype    Float16, BFloat16 or Float32; anything else: only results are rounded
+/// errors   of evaluate()
+[[nodiscard]] Result<std::vector<Tensor>> simulate(const reference::aten::Call& call,
+                                                   const std::vector<Tensor>* exact, DType dtype);
+
+}  // namespace assay::locate

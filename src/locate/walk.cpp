@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/walk.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "base/thread_pool.hpp"
+#include "locate/owner.hpp"
+#include "locate/replay.hpp"
+#include "locate/walk_measure.hpp"
+#include "reference/wide.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::locate {
+namespace {
+
+// localisation 4, step 5; 5, level B
+constexpr double kLimit = 2, kElementLimit = 3;
+constexpr double kLayerLimit = 1.5, kLayerElementLimit = 1.75;
+// localisation 6
+constexpr double kMediumRatio = 4, kMediumElementRatio = 6;
+
+const Use& use_of(const Program& program, const Boundary& boundary) {
+  const ModuleCall& call = program.calls[boundary.call];
+  return (boundary.input ? call.inputs : call.outputs)[boundary.use];
+}
+
+/// "model.layers.3", the outermost numbered modules, and the root.
+bool is_layer(std::string_view module) {
+  if (module.empty()) return true;
+  const std::string pattern = layer_pattern(module);
+  return (pattern == "*" || pattern.ends_with(".*")) && std::ranges::count(pattern, '*') == 1;
+}
+
+bool is_walked(CaptureLevel level, const ModuleCall& call, bool input) {
+  switch (level) {
+    case CaptureLevel::Modules:
+      return !input;
+    case CaptureLevel::Layers:
+      return !input && is_layer(call.module);
+    default:
+      return true;
+  }
+}
+
+/// Lets workers in while their working tensors fit; one alone may be larger than the limit.
+class MemoryGate {
+ public:
+  explicit MemoryGate(uint64_t limit) : limit_(limit) {}
+  void enter(uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    free_.wait(lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
+    used_ += bytes;
+  }
+  void leave(uint64_t bytes) {
+    {
+      const std::scoped_lock lock(mutex_);
+      used_ -= bytes;
+    }
+    free_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  uint64_t used_ = 0;
+  uint64_t limit_;
+};
+
+/// Relative L2 of two tensors of equal shape; NaN when they cannot be compared.
+double relative_l2(const TensorView& a, const TensorView& b) {
+  if (!(a.shape == b.shape) || !is_float(a.dtype) || !is_float(b.dtype)) return NAN;
+  const Result<reference::Wide> first = reference::widen(a);
+  const Result<reference::Wide> second = reference::widen(b);
+  if (!first || !second) return NAN;
+  double error = 0, energy = 0;
+  for (size_t i = 0; i < first->values.size(); ++i) {
+    const double difference = first->values[i] - second->values[i];
+    error += difference * difference;
+    energy += second->values[i] * second->values[i];
+  }
+  if (error == 0) return 0;
+  return energy > 0 ? std::sqrt(error / energy) : std::numeric_limits<double>::infinity();
+}
+
+/// Equal bit for bit after a cast to the narrower of both types.
+Result<bool> is_same_value(const Tensor& a, const Tensor& b) {
+  if (!(a.view.shape == b.view.shape)) return false;
+  const bool first_is_narrow = info(a.view.dtype).element_bits <= info(b.view.dtype).element_bits;
+  const Tensor& narrow = first_is_narrow ? a : b;
+  const Tensor& wide = first_is_narrow ? b : a;
+  if (is_float(narrow.view.dtype) != is_float(wide.view.dtype)) return false;
+  ASSAY_TRY(const Tensor cast, wide.view.dtype == narrow.view.dtype
+                                   ? Result<Tensor>(wide)
+                                   : reference::narrow(wide.view, narrow.view.dtype));
+  const auto element = static_cast<int64_t>(info(narrow.view.dtype).element_bits / 8);
+  if (element == 0) return fail(Errc::Unsupported, "packed values");
+  constexpr int64_t kBlock = 65536;
+  const int64_t count = narrow.view.element_count();
+  std::vector<std::byte> left(static_cast<size_t>(std::min(count, kBlock) * element));
+  std::vector<std::byte> right(left.size());
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t length = std::min(kBlock, count - first);
+    const auto bytes = static_cast<size_t>(length * element);
+    gather_bytes(narrow.view, first, length, std::span(left).first(bytes));
+    gather_bytes(cast.view, first, length, std::span(right).first(bytes));
+    if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(bytes), right.begin()))
+      return false;
+  }
+  return true;
+}
+
+bool same_place(const run::TensorRecord& a, const run::TensorRecord& b) {
+  return a.bytes && b.bytes && a.bytes->raw && b.bytes->raw && a.bytes->file == b.bytes->file &&
+         a.bytes->offset == b.bytes->offset && a.bytes->size_bytes == b.bytes->size_bytes &&
+         a.dtype == b.dtype && a.shape == b.shape;
+}
+
+class Walker {
+ public:
+  Walker(const Program& golden, const Program& mine, const Pairing& pairing,
+         const WalkOptions& options)
+      : golden_(golden),
+        mine_(mine),
+        pairing_(pairing),
+        options_(options),
+        limit_(options.r_limit > 0                     ? options.r_limit
+               : options.level == CaptureLevel::Layers ? kLayerLimit
+                                                       : kLimit),
+        element_limit_(options.r_element_limit > 0             ? options.r_element_limit
+                       : options.level == CaptureLevel::Layers ? kLayerElementLimit
+                                                               : kElementLimit),
+        replay_(golden, mine, find_boundaries(), options.max_memory / 4),
+        gate_(options.max_memory - options.max_memory / 4) {}
+
+  Result<Walk> run() {
+    const std::vector<Boundary>& boundaries = replay_.boundaries();
+    judged_.resize(boundaries.size());
+    std::mutex progress_mutex;
+    size_t done = 0;
+    parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t i) {
+      if (options_.interrupted != nullptr && options_.interrupted->load()) return;
+      judge(i);
+      if (options_.progress) {
+        const std::scoped_lock lock(progress_mutex);
+        options_.progress(++done, boundaries.size());
+      }
+    });
+    if (options_.interrupted != nullptr && options_.interrupted->load())
+      return fail(Errc::Usage, "interrupted");
+    return collect();
+  }
+
+ private:
+  struct Judged {
+    Step step;
+    std::optional<Finding> finding;
+    std::vector<size_t> operators;  // of golden, that were replayed
+  };
+
+  /// Mine's recorded values, in order of rank and production.
+  std::vector<Boundary> find_boundaries() {
+    std::vector<Boundary> boundaries;
+    for (size_t call = 0; call < mine_.calls.size(); ++call) {
+      for (const bool input : {true, false}) {
+        if (!is_walked(options_.level, mine_.calls[call], input)) continue;
+        const std::vector<Use>& uses = input ? mine_.calls[call].inputs : mine_.calls[call].outputs;
+        for (size_t i = 0; i < uses.size(); ++i) add_boundary(call, i, input, uses[i], &boundaries);
+      }
+    }
+    std::ranges::stable_sort(boundaries, [this](const Boundary& a, const Boundary& b) {
+      return std::pair(mine_.calls[a.call].rank, a.time) <
+             std::pair(mine_.calls[b.call].rank, b.time);
+    });
+    return boundaries;
+  }
+
+  void add_boundary(size_t call, size_t index, bool input, const Use& use,
+                    std::vector<Boundary>* boundaries) {
+    if (use.record >= mine_.run->records.size()) return;
+    Boundary boundary;
+    boundary.call = call;
+    boundary.use = index;
+    boundary.input = input;
+    boundary.time = use.time;
+    const size_t partner =
+        call < pairing_.golden_call_of.size() ? pairing_.golden_call_of[call] : kNone;
+    if (partner < golden_.calls.size() && mine_.run->records[use.record].bytes) {
+      const ModuleCall& theirs = golden_.calls[partner];
+      const std::vector<Use>& uses = input ? theirs.inputs : theirs.outputs;
+      const auto found = std::ranges::find(uses, use.slot, &Use::slot);
+      if (found != uses.end()) {
+        boundary.golden = found->value;
+        boundary.golden_record = found->record;
+      }
+    }
+    boundaries->push_back(boundary);
+  }
+
+  void judge(size_t i) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    Judged& judged = judged_[i];
+    judged.step.call = boundary.call;
+    judged.step.use = boundary.use;
+    judged.step.input = boundary.input;
+    judged.step.owner = mine_.calls[boundary.call].module;
+    if (Status status = judge_value(i, &judged); !status) {
+      judged.step.reason = status.error().message;
+      judged.step.suspicious = false;
+      judged.finding.reset();
+    }
+  }
+
+  Status judge_value(size_t i, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const Use& use = use_of(mine_, boundary);
+    const run::TensorRecord& record = mine_.run->records[use.record];
+    if (!record.bytes) return fail(Errc::NotFound, "not captured in full");
+    if (boundary.golden == kNoValue)
+      return fail(Errc::NotFound, "golden has no such value: program differs here, cannot judge");
+    if (boundary.golden_record < golden_.run->records.size()) {
+      const run::TensorRecord& theirs = golden_.run->records[boundary.golden_record];
+      if (theirs.shape && record.shape && !(*theirs.shape == *record.shape))
+        return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
+    }
+    const size_t before = replay_.recorded(boundary.golden, i);
+    if (before != kNone) return judge_handed_over(i, before, judged);
+    return judge_replayed(i, judged);
+  }
+
+  /// The value is one that was recorded before.
+  Status judge_handed_over(size_t i, size_t before, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const Use& use = use_of(mine_, boundary);
+    const Use& earlier = use_of(mine_, replay_.boundaries()[before]);
+    if (same_place(mine_.run->records[use.record], mine_.run->records[earlier.record])) return {};
+    ASSAY_TRY(const Tensor value, load_use(mine_, use));
+    ASSAY_TRY(const Tensor source, load_use(mine_, earlier));
+    if (!(value.view.shape == source.view.shape) ||
+        is_float(value.view.dtype) != is_float(source.view.dtype))
+      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
+    ASSAY_TRY(const bool same, is_same_value(value, source));
+    if (same) return {};
+    const DType narrower =
+        info(value.view.dtype).element_bits <= info(source.view.dtype).element_bits
+            ? value.view.dtype
+            : source.view.dtype;
+    ASSAY_TRY(const Gap gap, measure_gap(value.view, source.view, source.view, narrower, false));
+    set(gap, &judged->step);
+    // An input must be what was handed over; an output may be rounded once more on its way out.
+    judged->step.suspicious = boundary.input || gap.r > limit_ || gap.r_element > element_limit_;
+    if (!judged->step.suspicious) return {};
+    const std::string& from = mine_.calls[replay_.boundaries()[before].call].module;
+    const std::string& module = mine_.calls[boundary.call].module;
+    Finding finding = make_finding(i, *judged, {module, common_module({module, from})});
+    finding.kind = boundary.input ? FindingKind::Edge : FindingKind::Gap;
+    finding.err_in = 0;
+    finding.detail = std::string(boundary.input ? "input" : "output") + " is not the " +
+                     (replay_.boundaries()[before].input ? "input" : "output") + " of " +
+                     (from.empty() ? std::string("the model") : from) + " that it should be";
+    judged->finding = std::move(finding);
+    return {};
+  }
+
+  Status judge_replayed(size_t i, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    ASSAY_TRY(const Region region, replay_.plan(i));
+    judged->step.operators = region.operators.size();
+    const run::TensorRecord& record = mine_.run->records[use_of(mine_, boundary).record];
+    if (record.dtype && is_float(*record.dtype) && !float_grid(region.dtype))
+      return fail(Errc::Unsupported,
+                  "no wider reference than " + std::string(name(region.dtype)) + " to judge by");
+    gate_.enter(region.bytes);
+    const Status status = measure(i, region, judged);
+    gate_.leave(region.bytes);
+    ASSAY_TRY_STATUS(status);
+
+    std::vector<std::string_view> modules;
+    for (const Region::Call& call : region.operators) {
+      judged->operators.push_back(call.op);
+      if (call.floating) modules.push_back(golden_.operators[call.op].module);
+    }
+    Owner owner = name_owner(mine_.calls[boundary.call].module, boundary.input, modules);
+    judged->step.owner = owner.module;
+    if (!judged->step.suspicious) return {};
+    Finding finding = make_finding(i, *judged, std::move(owner));
+    finding.err_in = error_of_inputs(region);
+    finding.detail = detail_of(i, judged->step);
+    judged->finding = std::move(finding);
+    return {};
+  }
+
+  /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong, with leaves as golden
+  /// has them and with leaves rounded on the fly. The smallest error counts.
+  Status measure(size_t i, const Region& region, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    ASSAY_TRY(const Tensor value, load_use(mine_, use_of(mine_, boundary)));
+    const bool masks = std::ranges::none_of(region.operators, &Region::Call::floating) &&
+                       !region.values[0].floating;
+    Gap best;
+    bool tie = false, other_path = false, first = true;
+    for (const LeafRounding rounding :
+         {LeafRounding::OwnType, LeafRounding::None, LeafRounding::Narrowest}) {
+      if (!first && best.r <= limit_ && best.r_element <= element_limit_) break;
+      ASSAY_TRY(const Replayed replayed, replay_.run(region, rounding));
+      ASSAY_TRY(const Gap gap, measure_gap(value.view, replayed.reference.view,
+                                           replayed.simulated.view, region.dtype, masks));
+      if (first || excess(gap) < excess(best)) best = gap;
+      tie = tie || replayed.tie;
+      other_path = other_path || replayed.other_path;
+      first = false;
+    }
+    set(best, &judged->step);
+    judged->step.suspicious = best.r > limit_ || best.r_element > element_limit_;
+    if (!judged->step.suspicious) return {};
+    // Healthy reasons to be this far away, none of which golden's program can rule out.
+    if (tie)
+      return fail(Errc::Unsupported, "rounding decides a selection in it (top-k or arg max)");
+    if (other_path)
+      return fail(Errc::Unsupported, "golden's operators follow other indices than mine's");
+    if (region.from_before)
+      return fail(Errc::NotFound, "needs a value that was made before the capture began");
+    return {};
+  }
+
+  [[nodiscard]] double excess(const Gap& gap) const {
+    return std::max(gap.r / limit_, gap.r_element / element_limit_);
+  }
+
+  static void set(const Gap& gap, Step* step) {
+    step->r = gap.r;
+    step->r_element = gap.r_element;
+    step->err_own = gap.err_own;
+    step->noise_floor = gap.noise_floor;
+  }
+
+  Finding make_finding(size_t i, const Judged& judged, Owner owner) const {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const ModuleCall& call = mine_.calls[boundary.call];
+    const Use& use = use_of(mine_, boundary);
+    Finding finding;
+    finding.kind = FindingKind::Gap;
+    finding.confidence = judged.step.r > kMediumRatio || judged.step.r_element > kMediumElementRatio
+                             ? Confidence::Medium
+                             : Confidence::Low;
+    finding.rank = call.rank;
+    finding.step = call.step;
+    finding.module = std::move(owner.module);
+    if (owner.also != finding.module) finding.also = std::move(owner.also);
+    finding.node = call.module;
+    finding.op_type = call.type;
+    finding.slot = use.slot;
+    finding.time = use.time;
+    finding.mine_record = use.record;
+    finding.golden_record = boundary.golden_record;
+    finding.ratio = std::max(judged.step.r, judged.step.r_element);
+    finding.err_own = judged.step.err_own;
+    finding.noise_floor = judged.step.noise_floor;
+    finding.err_out = against_golden(boundary);
+    return finding;
+  }
+
+  /// Relative L2 against golden's own value at the same place.
+  [[nodiscard]] double against_golden(const Boundary& boundary) const {
+    if (boundary.golden_record >= golden_.run->records.size()) return NAN;
+    const Result<Tensor> ours = load_use(mine_, use_of(mine_, boundary));
+    const Result<Tensor> theirs = run::load_tensor(golden_.run->records[boundary.golden_record]);
+    return ours && theirs ? relative_l2(ours->view, theirs->view) : NAN;
+  }
+
+  [[nodiscard]] double error_of_inputs(const Region& region) const {
+    double worst = NAN;
+    for (const Region::Value& value : region.values) {
+      if (value.source != Region::Value::Source::Recorded) continue;
+      worst = std::fmax(worst, against_golden(replay_.boundaries()[value.boundary]));
+    }
+    return worst;
+  }
+
+  [[nodiscard]] std::string detail_of(size_t i, const Step& step) const {
+    const Boundary& boundary = replay_.boundaries()[i];
+    std::string detail = boundary.input ? "input" : "output";
+    if (const std::string& slot = use_of(mine_, boundary).slot; !slot.empty()) detail += " " + slot;
+    detail +=
+        " of " + (mine_.calls[boundary.call].module.empty() ? std::string("the model")
+                                                            : mine_.calls[boundary.call].module);
+    const size_t count = step.operators;
+    detail += " is not what golden's " + std::to_string(count) +
+              (count == 1 ? " operator makes" : " operators make") + " of the values before it";
+    return detail;
+  }
+
+  static bool produces_floats(const Program& program, const Operator& one) {
+    if (reference::aten::class_of(one.name) == reference::aten::OperatorClass::Allocation)
+      return false;
+    return std::ranges::any_of(one.outputs, [&](const Use& output) {
+      return output.record < program.run->records.size() &&
+             program.run->records[output.record].dtype &&
+             is_float(*program.run->records[output.record].dtype);
+    });
+  }
+
+  Walk collect() {
+    Walk walk;
+    std::set<size_t> covered;
+    for (Judged& judged : judged_) {
+      ++walk.judgeable;
+      if (judged.step.reason.empty()) {
+        ++walk.judged;
+        covered.insert(judged.operators.begin(), judged.operators.end());
+      } else {
+        ++walk.unjudged[judged.step.reason];
+      }
+      if (judged.finding) walk.findings.push_back(std::move(*judged.finding));
+      walk.steps.push_back(std::move(judged.step));
+    }
+    // Steps that mine did not capture are nobody's business here.
+    std::set<std::pair<int, int64_t>> captured;
+    for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
+    for (size_t op = 0; op < golden_.operators.size(); ++op) {
+      const Operator& one = golden_.operators[op];
+      if (!captured.contains({one.rank, one.step}) || !produces_floats(golden_, one)) continue;
+      ++walk.operators;
+      if (covered.contains(op)) ++walk.operators_covered;
+    }
+    return walk;
+  }
+
+  const Program& golden_;
+  const Program& mine_;
+  const Pairing& pairing_;
+  const WalkOptions& options_;
+  double limit_;
+  double element_limit_;
+  Replay replay_;
+  MemoryGate gate_;
+  std::vector<Judged> judged_;
+};
+
+}  // namespace
+
+Result<Walk> walk(const Program& golden, const Program& mine, const Pairing& pairing,
+                  const WalkOptions& options) {
+  if (golden.operators.empty())
+    return fail(Errc::Invalid, "golden was not captured at operator level: it is no program");
+  return Walker(golden, mine, pairing, options).run();
+}
+
+}  // namespace assay::locate

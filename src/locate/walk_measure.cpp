@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/walk_measure.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "reference/wide.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::locate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMaskFill = 1e4;  // localisation 3, constants
+
+double clamped(double value, double largest) {
+  return std::isnan(value) ? value : std::clamp(value, -largest, largest);
+}
+
+bool equal_integers(const TensorView& a, const TensorView& b, Status* status) {
+  const Result<reference::Whole> first = reference::whole(a);
+  const Result<reference::Whole> second = reference::whole(b);
+  if (!first || !second) {
+    *status = fail(!first ? first.error() : second.error());
+    return false;
+  }
+  return first->values == second->values;
+}
+
+}  // namespace
+
+std::optional<FloatGrid> float_grid(DType dtype) {
+  switch (dtype) {
+    case DType::BFloat16:
+      return FloatGrid{7, -126, 0x1.FEp127, 0x1p-126};
+    case DType::Float16:
+      return FloatGrid{10, -14, 65504, 0x1p-24};
+    case DType::Float32:
+      return FloatGrid{23, -126, 0x1.FFFFFEp127, 0x1p-126};
+    case DType::Float8E4M3FN:
+      return FloatGrid{3, -6, 448, 0x1p-9};
+    case DType::Float8E5M2:
+      return FloatGrid{2, -14, 57344, 0x1p-16};
+    default:
+      return std::nullopt;
+  }
+}
+
+double ulp(double magnitude, const FloatGrid& grid) {
+  int exponent = grid.smallest_exponent;
+  if (magnitude > 0 && std::isfinite(magnitude)) {
+    int above = 0;
+    std::frexp(magnitude, &above);  // magnitude in [2^(above - 1), 2^above)
+    exponent = std::max(exponent, above - 1);
+  }
+  return std::ldexp(1.0, exponent - grid.fraction_bits);
+}
+
+Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
+                        const TensorView& simulated, DType dtype, bool masks) {
+  if (!(mine.shape == reference.shape) || !(mine.shape == simulated.shape))
+    return fail(Errc::Invalid, "program differs here, cannot judge: shape " +
+                                   list_text(mine.shape.span()) + " against " +
+                                   list_text(reference.shape.span()));
+  Gap gap;
+  if (is_float(mine.dtype) != is_float(reference.dtype))
+    return fail(Errc::Invalid,
+                "program differs here, cannot judge: " + std::string(name(mine.dtype)) +
+                    " against " + std::string(name(reference.dtype)));
+  if (!is_float(mine.dtype)) {
+    Status status;
+    const bool equal = equal_integers(mine, reference, &status);
+    if (!status) return fail(status.error());
+    if (!equal) gap.r = gap.r_element = gap.err_own = kInfinity;
+    return gap;
+  }
+  const std::optional<FloatGrid> grid = float_grid(dtype);
+  if (!grid)
+    return fail(Errc::Unsupported,
+                "no wider reference than " + std::string(name(dtype)) + " to judge by");
+
+  ASSAY_TRY(reference::Wide t, reference::widen(mine));
+  ASSAY_TRY(reference::Wide ref, reference::widen(reference));
+  // Noise of the simulation, rounded to the type as the kernel's result is.
+  ASSAY_TRY(const Tensor rounded, reference::narrow(simulated, dtype));
+  ASSAY_TRY(reference::Wide noise, reference::widen(rounded.view));
+  const size_t count = t.values.size();
+  const size_t columns =
+      mine.shape.empty()
+          ? 1
+          : static_cast<size_t>(std::max<int64_t>(mine.shape[mine.shape.size() - 1], 1));
+  const size_t rows = count / columns;
+  const double smallest = std::ldexp(1.0, grid->smallest_exponent);
+
+  std::vector<double> row_noise(rows, 0.0);
+  std::vector<double> column_noise(columns, 0.0);
+  double error = 0, reference_energy = 0, noise_energy = 0, steps = 0;
+  bool nan_differs = false;
+  for (size_t i = 0; i < count; ++i) {
+    nan_differs = nan_differs || std::isnan(t.values[i]) != std::isnan(ref.values[i]);
+    double& m = t.values[i];
+    double& y = ref.values[i];
+    m = clamped(m, grid->largest);
+    y = clamped(y, grid->largest);
+    double& n = noise.values[i];
+    n = clamped(n, grid->largest) - y;
+    const bool skip = std::isnan(m) || std::isnan(y) ||
+                      (std::abs(m) < smallest && std::abs(y) < smallest) ||
+                      (masks && std::abs(m) > kMaskFill && std::abs(y) > kMaskFill &&
+                       std::signbit(m) == std::signbit(y));
+    if (skip) m = y = n = 0;
+    if (std::isnan(n)) n = 0;
+    const double unit = ulp(std::max(std::abs(m), std::abs(y)), *grid);
+    error += (m - y) * (m - y);
+    reference_energy += y * y;
+    noise_energy += n * n;
+    if (!skip) steps += unit * unit / 12;
+    row_noise[i / columns] += n * n;
+    column_noise[i % columns] += n * n;
+  }
+  if (nan_differs) {
+    gap.r = gap.r_element = gap.err_own = kInfinity;
+    return gap;
+  }
+  for (double& row : row_noise) row = std::sqrt(row / static_cast<double>(columns));
+  for (double& column : column_noise)
+    column = std::sqrt(column / static_cast<double>(std::max<size_t>(rows, 1)));
+  for (size_t i = 0; i < count; ++i) {
+    const double difference = std::abs(t.values[i] - ref.values[i]);
+    if (difference == 0) continue;
+    const double unit = ulp(std::max(std::abs(t.values[i]), std::abs(ref.values[i])), *grid);
+    const double allowed =
+        4 * std::max(row_noise[i / columns], column_noise[i % columns]) + unit / 2 + grid->tiny;
+    gap.r_element = std::max(gap.r_element, difference / allowed);
+  }
+  const double floor = std::sqrt(std::max(noise_energy, steps));
+  const double norm = std::sqrt(reference_energy);
+  error = std::sqrt(error);
+  if (error > 0) gap.r = floor > 0 ? error / floor : kInfinity;
+  if (norm > 0) {
+    gap.err_own = error / norm;
+    gap.noise_floor = floor / norm;
+  } else if (error > 0) {
+    gap.err_own = kInfinity;
+  }
+  return gap;
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a value of mine is from golden's function on mine's values, in units of what rounding explains.   localisation 4
+#pragma once
+#include <optional>
+
+#include "base/result.hpp"
+#include "tensor/tensor_view.hpp"
+
+namespace assay::locate {
+
+/// The grid of a storage type.   localisation 2
+struct FloatGrid {
+  int fraction_bits = 0;      // p
+  int smallest_exponent = 0;  // E: of the smallest normal number
+  double largest = 0;         // max_d
+  double tiny = 0;            // t_d
+};
+/// Nothing for types that are not judged: fp64 (no wider reference), integers, packed types.
+[[nodiscard]] std::optional<FloatGrid> float_grid(DType dtype);
+
+/// 2^(max(floor(log2 magnitude), E) - p): one ULP of a value of that magnitude.
+[[nodiscard]] double ulp(double magnitude, const FloatGrid& grid);
+
+struct Gap {
+  double r = 0;            // |t - ref| / floor
+  double r_element = 0;    // largest element over its own limit
+  double err_own = 0;      // |t - ref| / |ref|
+  double noise_floor = 0;  // floor / |ref|
+};
+
+/// floor = max(|round(sim) - ref|, sqrt(sum U_i^2 / 12))
+/// R     = |t - ref| / floor
+/// R_e   = max_i |t_i - ref_i| / (4 max(row_i, col_i) + U_i / 2 + t_d), row and col the rms of round(sim) - ref over
+///         the last axis and over all other axes
+/// t and ref are clamped to the largest value of the type; elements below its normal range on both sides are left out;
+/// a NaN on one side only makes both infinite. Values that are no floats are equal, or both are infinite.
+///
+/// mine      t, any type
+/// reference, simulated   the shape of t
+/// dtype     the type whose rounding the floor holds: the narrowest of t and what it was computed from
+/// masks     elements beyond 1e4 of the same sign on both sides count as equal: the fill of a mask is a matter of taste
+/// errors    Invalid ("program differs here, cannot judge": another shape or kind of type) | Unsupported (fp64)
+[[nodiscard]] Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
+                                      const TensorView& simulated, DType dtype, bool masks);
+
+}  // namespace assay::locate
