@@ -14,12 +14,6 @@ namespace {
 
 constexpr double kExactIntegers = 0x1p53;  // doubles hold all integers below
 
-/// "mm" of "aten.mm.dtype_out".
-std::string_view operator_of(std::string_view name) {
-  name.remove_prefix(std::min(name.size(), std::string_view("aten.").size()));
-  return name.substr(0, name.find('.'));
-}
-
 TensorView view_of(const Wide& values) {
   return {DType::Float64, values.shape, contiguous_strides(values.shape),
           std::as_bytes(std::span(values.values))};
@@ -348,7 +342,7 @@ Result<Values> multiply_integers(const Arguments& arguments, const Product& prod
     return fail(arguments.unsupported("of integers whose sums exceed 2^53"));
   const int64_t m = x.shape[x.shape.size() - 2];
   const int64_t n = w.shape[w.shape.size() - 1];
-  const DType out = operator_of(arguments.call().name) == "_int_mm" ? DType::Int32 : dtype;
+  const DType out = operation_of(arguments.call().name) == "_int_mm" ? DType::Int32 : dtype;
   for (int64_t i = 0; i < result.size(); ++i) {
     uint64_t sum = 0;
     if (fits) {
@@ -397,11 +391,18 @@ Result<Values> evaluate_grouped(const Arguments& arguments, const EvaluateOption
 
 }  // namespace
 
+std::string_view operation_of(std::string_view name) {
+  name.remove_prefix(std::min(name.size(), std::string_view("aten.").size()));
+  name = name.substr(0, name.find('.'));
+  if (name.ends_with('_')) name.remove_suffix(1);
+  return name;
+}
+
 Result<std::optional<Product>> product_of(const Arguments& arguments) {
   const std::string_view name = arguments.call().name;
   if (is_convolution(name) || is_grouped_product(name)) return std::optional<Product>();
-  if (operator_of(name) == "einsum") return einsum_product(arguments);
-  ASSAY_TRY(Product product, form_of(arguments, operator_of(name)));
+  if (operation_of(name) == "einsum") return einsum_product(arguments);
+  ASSAY_TRY(Product product, form_of(arguments, operation_of(name)));
   return std::optional(std::move(product));
 }
 

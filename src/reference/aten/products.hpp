@@ -5,6 +5,9 @@
 
 namespace assay::reference::aten {
 
+/// "addmm" of "aten.addmm.dtype_out" and of "aten.addmm_.default".
+[[nodiscard]] std::string_view operation_of(std::string_view name);
+
 /// result = alpha (x . w) scales... + beta bias, by matmul()'s rules, in `shape`.
 struct Product {
   Tensor x;                    // [..., m, k]
