@@ -83,6 +83,50 @@ void append_string(std::string& out, std::string_view key, std::string_view text
   out += '"';
 }
 
+// The operator of a record as part of its node: "model.norm::aten.mul.Tensor.1".
+[[nodiscard]] std::string node_name(const Record& record) {
+  std::string name = record.node->name;
+  if (record.operation != nullptr) {
+    name += "::";
+    name += *record.operation;
+    name += '.';
+    append_integer(name, record.operation_index);
+  }
+  return name;
+}
+
+void append_node(std::string& out, const Record& record) {
+  if (record.operation == nullptr) {
+    append_string(out, R"(,"node":)", record.node->name);
+    append_string(out, R"(,"type":)", record.node->type);
+  } else {
+    append_string(out, R"(,"node":)", node_name(record));
+    append_string(out, R"(,"type":)", *record.operation);
+  }
+}
+
+// What an operator line has behind `order`.
+void append_operator(std::string& out, const Record& record, std::string_view arguments) {
+  out += R"(,"kind":"operator")";
+  append_string(out, R"(,"module":)", record.node->name);
+  out += R"(,"args":)";
+  out += arguments;
+  if (record.writes != nullptr) {
+    out += R"(,"writes":)";
+    out += *record.writes;
+  }
+  out += "}\n";
+}
+
+void append_value_identity(std::string& out, const ValueIdentity& value) {
+  append_key(out, R"(,"vid":)", value.id);
+  append_key(out, R"(,"storage":)", value.storage);
+  if (value.storage_offset != 0) append_key(out, R"(,"storage_offset":)", value.storage_offset);
+  if (value.version != 0) append_key(out, R"(,"version":)", value.version);
+  if (value.producer >= 0) append_key(out, R"(,"from":)", value.producer);
+  if (value.leaf != nullptr) append_string(out, R"(,"leaf":)", *value.leaf);
+}
+
 }  // namespace
 
 void RecordBatch::set_dims(Record& record, std::span<const int64_t> shape,
@@ -104,10 +148,15 @@ void RecordBatch::set_text(Record& record, std::string_view content) {
 void append_record_line(std::string& out, const RecordBatch& batch, const Record& record) {
   append_key(out, R"({"n":)", record.number);
   append_key(out, R"(,"step":)", record.step);
-  append_string(out, R"(,"node":)", record.node->name);
-  append_string(out, R"(,"type":)", record.node->type);
+  append_node(out, record);
   if (record.call != 0) append_key(out, R"(,"call":)", record.call);
   append_key(out, R"(,"order":)", record.order);
+  const std::string_view text =
+      std::string_view(batch.text).substr(record.text_begin, record.text_size);
+  if (record.kind == RecordKind::Operator) {
+    append_operator(out, record, text);
+    return;
+  }
   out += R"(,"role":")";
   out += kRoleNames[static_cast<size_t>(record.role)];
   out += '"';
@@ -130,8 +179,7 @@ void append_record_line(std::string& out, const RecordBatch& batch, const Record
   if (record.same_as >= 0) append_key(out, R"(,"same_as":)", record.same_as);
   if (record.stats) append_stats(out, *record.stats);
   if (record.digest) append_string(out, R"(,"digest":)", stats::digest_text(*record.digest));
-  const std::string_view text =
-      std::string_view(batch.text).substr(record.text_begin, record.text_size);
+  if (record.value.id >= 0) append_value_identity(out, record.value);
   if (record.kind == RecordKind::Value) {
     out += R"(,"value":)";
     out += text;
@@ -144,7 +192,7 @@ std::string payload_name(const Record& record) {
   std::string name;
   append_integer(name, record.number);
   name += ':';
-  name += record.node->name;
+  name += node_name(record);
   name += '.';
   name += kRoleNames[static_cast<size_t>(record.role)];
   name += '.';
@@ -180,8 +228,10 @@ uint64_t header_entry_bound(const Record& record) {
     for (const char c : text) size += (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) ? 1u : 6u;
     return size;
   };
-  return kFixed + kPadEntry + quoted_size(record.node->name) + quoted_size(*record.slot) +
-         kDigits * static_cast<uint64_t>(record.ndim);
+  const uint64_t operation_size =
+      record.operation != nullptr ? quoted_size(*record.operation) + kDigits : 0;
+  return kFixed + kPadEntry + quoted_size(record.node->name) + operation_size +
+         quoted_size(*record.slot) + kDigits * static_cast<uint64_t>(record.ndim);
 }
 
 }  // namespace assay::writer

@@ -15,12 +15,23 @@
 namespace assay::writer {
 
 enum class RecordRole : uint8_t { Input, Output, Weight, Buffer };
-enum class RecordKind : uint8_t { Tensor, Value, Skipped };
+enum class RecordKind : uint8_t { Tensor, Value, Skipped, Operator };
 
 /// A node of the topology as records name it. Lives as long as the writer.
 struct RecordNode {
   std::string name;  // dotted path
   std::string type;
+};
+
+/// Which value a tensor is: operator level of docs/formats/native.md.
+struct ValueIdentity {
+  int64_t id = -1;
+  int64_t storage = -1;
+  int64_t storage_offset = 0;  // elements
+  int64_t version = 0;         // writes to the storage so far
+  int64_t producer = -1;       // number of the output record of the operator that made it
+  const std::string* leaf =
+      nullptr;  // lives as long as the writer; nullptr: no parameter or buffer
 };
 
 /// Where a payload is. Copied into the records that share it.
@@ -53,8 +64,15 @@ struct Record {
   int64_t same_as = -1;  // number of the record whose payload this one shares
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
+  ValueIdentity value;
+  /// Name and overload of an operator: the record is one of its call number `operation_index` within call `call` of
+  /// the module `node`. nullptr: the record is the module's own.
+  const std::string* operation = nullptr;
+  uint32_t operation_index = 0;
+  const std::string* writes =
+      nullptr;  // of operators: JSON list of the written arguments, or nullptr
   uint32_t text_begin =
-      0;  // into RecordBatch::text: the value as JSON, or the reason as plain text
+      0;  // into RecordBatch::text: the value or the arguments as JSON, or the reason as plain text
   uint32_t text_size = 0;
 };
 

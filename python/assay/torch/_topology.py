@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
 import torch
 
-__all__ = ["NodePlan", "Pattern", "class_name", "joined", "plan_nodes", "trees_of"]
+__all__ = ["NodePlan", "Pattern", "class_name", "joined", "leaves_of", "plan_nodes", "trees_of"]
 
 Pattern = Union[str, type]
 
@@ -31,6 +31,7 @@ class NodePlan:
         planned: whether its calls are to be recorded.
         via: how its calls are seen, or None when they cannot be.
         hidden: why nothing of it can be seen; empty when it can.
+        opaque: whether its calls run compiled code.
     """
 
     name: str
@@ -39,6 +40,7 @@ class NodePlan:
     planned: bool
     via: Optional[str]
     hidden: str = ""
+    opaque: bool = False
     aliases: list[str] = field(default_factory=list)
 
 
@@ -130,7 +132,9 @@ def plan_nodes(
         )
         plans.append(plan)
         by_id[id(module)] = plan
-        below = hidden or _hides_children(module)
+        hides = _hides_children(module)
+        plan.opaque = bool(hides)
+        below = hidden or hides
         for child_name, child in module._modules.items():
             if child is None:
                 continue
@@ -140,6 +144,14 @@ def plan_nodes(
     for model_name, model in models.items():
         visit(model, model_name, True, "")
     return plans
+
+
+def leaves_of(models: dict[str, torch.nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields the parameters, then the buffers of `models` by the names that records use for them, tied ones by each."""
+    for of_module in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers):
+        for model_name, model in models.items():
+            for name, tensor in of_module(model, remove_duplicate=False):
+                yield (f"{model_name}/{name}" if model_name else name), tensor
 
 
 def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:

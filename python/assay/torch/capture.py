@@ -34,6 +34,7 @@ Steps = Union[None, int, Iterable[int], Callable[[int], bool]]
 
 DEFAULT_QUEUE_BYTES = 64 << 20
 _DATA_LEVELS = ("full", "stats", "none")
+_LEVELS = ("module", "operator")
 _TOOL = f"assay {assay.__version__}"
 
 # Captures that are still open when the interpreter ends are closed then.
@@ -153,6 +154,7 @@ class Capture:
         *,
         steps: Steps,
         data: str,
+        level: str = "module",
         include: Union[Pattern, Sequence[Pattern], None],
         exclude: Union[Pattern, Sequence[Pattern], None],
         inputs: bool,
@@ -170,6 +172,8 @@ class Capture:
     ) -> None:
         if data not in _DATA_LEVELS:
             raise FormatError("Usage", f"data must be one of {', '.join(_DATA_LEVELS)}, got {data!r}")
+        if level not in _LEVELS:
+            raise FormatError("Usage", f"level must be one of {', '.join(_LEVELS)}, got {level!r}")
         if on_full not in ("wait", "drop"):
             raise FormatError("Usage", f"on_full must be 'wait' or 'drop', got {on_full!r}")
         if queue_bytes <= 0 or (disk_limit is not None and disk_limit < 0):
@@ -181,9 +185,10 @@ class Capture:
         self._removed = False
         self._folder = _Folder(self.path, beside=_beside)
         self._outermost = _outermost
+        self._operators = level == "operator"
         self._patterns = (_patterns(include), _patterns(exclude))
         self._config = {
-            "level": "module",
+            "level": level,
             "data": data,
             "steps": step_text,
             "include": [str(p) for p in _patterns(include)],
@@ -218,6 +223,7 @@ class Capture:
             disk_limit=disk_limit,
             threads=torch.get_num_threads(),
             outermost=_outermost,
+            operators=self._operators,
         )
         self._started = _capture.utc_now()
         self._calls: list[Any] = []
@@ -248,7 +254,12 @@ class Capture:
         topology = json.dumps(_topology.joined(self._trees, self._model_count))
         (self._folder.rank / "topology.json").write_text(topology)
         for plan in plans:
-            self._session.add_node(plan.name, _topology.class_name(plan.module), plan.is_root, plan.planned)
+            self._session.add_node(
+                plan.name, _topology.class_name(plan.module), plan.is_root, plan.planned, plan.opaque
+            )
+        if self._operators:
+            for name, tensor in _topology.leaves_of(named):
+                self._session.add_leaf(name, tensor)
         return nodes
 
     def _add_model(self, name: str, model: torch.nn.Module) -> None:
@@ -296,7 +307,8 @@ class Capture:
             plan = self._plans[number]
             # Any call may turn out to be an outermost one, and ours is cheaper than torch's own.
             may_be_step = plan.is_root or (self._outermost and plan.via == _topology.VIA_CALL_IMPL)
-            if plan.via is None or not (plan.planned or may_be_step):
+            # Operators are named after the innermost module, whether that one is wanted or not.
+            if plan.via is None or not (plan.planned or may_be_step or self._operators):
                 continue
             if plan.via == _topology.VIA_HOOKS:
                 before, after = self._session.module_hooks(number)
@@ -427,6 +439,7 @@ def capture(
     *,
     steps: Steps = None,
     data: str = "full",
+    level: str = "module",
     include: Union[Pattern, Sequence[Pattern], None] = None,
     exclude: Union[Pattern, Sequence[Pattern], None] = None,
     inputs: bool = True,
@@ -452,7 +465,10 @@ def capture(
             asked once a step.
         data: ``"full"``: statistics and all bytes; ``"stats"``: statistics only; ``"none"``: only what ran, with
             shapes and dtypes.
-        include: globs over dotted module paths (``"model.layers.*.mlp"``), classes, or a list of both.
+        level: ``"module"``: what modules receive and return; ``"operator"``: every dispatched operator as well, with
+            its arguments and with value ids that say which operator made which input: such a run can be replayed.
+        include: globs over dotted module paths (``"model.layers.*.mlp"``), classes, or a list of both. Of operators the
+            innermost module decides.
         exclude: the same, taken out again.
         inputs: whether arguments are recorded.
         outputs: whether results are recorded.
@@ -488,6 +504,7 @@ def capture(
         path,
         steps=steps,
         data=data,
+        level=level,
         include=include,
         exclude=exclude,
         inputs=inputs,

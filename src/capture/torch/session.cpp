@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "capture/common/host_threads.hpp"
+#include "capture/torch/operator_mode.hpp"
 #include "capture/torch/python_compat.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
@@ -38,8 +39,28 @@ struct ThreadState {
     const Session* session;
     std::shared_ptr<StepProgress> step;
   };
+  // A module call below a wanted step, at operator level.
+  struct Call {
+    const Session* session;
+    uint32_t node;
+    uint32_t call;
+    bool recorded;        // its operators are wanted
+    bool mode_is_on;      // the dispatch mode stands on this thread's stack during this call
+    bool changed_mode;    // and this call put it there, or took it away
+    int64_t modes_below;  // on the stack when it was put there
+    std::shared_ptr<StepProgress> step;
+    std::vector<uint32_t> operator_calls;  // so far, by number of the schema
+  };
   bool inside = false;
   std::vector<Root> roots;
+  std::vector<Call> calls;
+
+  [[nodiscard]] Call* innermost(const Session* session) {
+    for (size_t i = calls.size(); i-- > 0;) {
+      if (calls[i].session == session) return &calls[i];
+    }
+    return nullptr;
+  }
 };
 
 ThreadState& this_thread() {
@@ -57,6 +78,15 @@ class InsideOurCode {
 
 // A Python scalar as JSON: numbers as numbers (non-finite ones as the strings the format document names), everything
 // else as a string.
+// "self", "tensors.0"
+std::string slot_of(const OperatorSchema& schema, const BoundTensor& bound) {
+  std::string slot = bound.argument < schema.arguments.size()
+                         ? schema.arguments[bound.argument].text
+                         : std::to_string(bound.argument);
+  if (bound.index >= 0) slot += '.' + std::to_string(bound.index);
+  return slot;
+}
+
 std::string value_json(PyObject* value) {
   if (value == Py_None) return "null";
   if (PyBool_Check(value)) return value == Py_True ? "true" : "false";
@@ -107,6 +137,7 @@ struct Session::Unfetched {
   int64_t same_as_entry = -1;  // index of the entry whose bytes it shares
   std::optional<writer::PayloadLocation> payload;
   uint64_t number = 0;
+  std::string text;  // of records that only keep their place behind others
 };
 
 // Turns the leaves of one walk into records.
@@ -133,10 +164,13 @@ class Session::Recorder final : public LeafVisitor {
     }
     writer::Record record = draft(slot);
     describe(record);
+    Storage* storage = nullptr;
+    StoredValue* stored = nullptr;
+    if (session_.options_.operators && !unwrapping_) identify(tensor, record, storage, stored);
     if (look_.readable == Readable::Device || session_.options_.force_device) {
-      record_device(tensor, std::move(record));
+      record_device(tensor, std::move(record), stored);
     } else {
-      record_memory(tensor, std::move(record), slot);
+      record_memory(tensor, std::move(record), slot, storage, stored);
     }
   }
 
@@ -158,6 +192,21 @@ class Session::Recorder final : public LeafVisitor {
     look_.has_shape = false;
   }
 
+  /// Records from here on are those of an operator. `view`, `mutates`: what its schema says.
+  void set_operator(const std::string* name, uint32_t index, bool is_view, bool mutates) {
+    operation_ = name;
+    operation_index_ = index;
+    is_view_ = is_view;
+    mutates_ = mutates;
+  }
+  void begin_operator(std::string_view arguments, const std::string* writes) {
+    forget_look();
+    writer::Record record = draft("");
+    record.kind = writer::RecordKind::Operator;
+    record.writes = writes;
+    push(std::move(record), arguments);
+  }
+
  private:
   [[nodiscard]] writer::Record draft(std::string_view slot) {
     writer::Record record;
@@ -167,7 +216,28 @@ class Session::Recorder final : public LeafVisitor {
     record.order = order_;
     record.call = call_;
     record.role = role_;
+    record.operation = operation_;
+    record.operation_index = operation_index_;
     return record;
+  }
+
+  // Which value it is, and who made it. The first operator of a step that returns a value made it; one that returns
+  // what it was given did not.
+  void identify(PyObject* tensor, writer::Record& record, Storage*& storage, StoredValue*& stored) {
+    storage = session_.storages_.storage_of(tensor);
+    if (storage == nullptr) return;
+    StoredValue& value = session_.storages_.value_of(*storage, tensor, look_);
+    stored = &value;
+    const bool first_sight = value.seen_in != step_.step;
+    value.seen_in = step_.step;
+    made_here_ = first_sight && operation_ != nullptr && role_ == writer::RecordRole::Output;
+    record.value.id = value.id;
+    record.value.storage = storage->number;
+    record.value.storage_offset = value.storage_offset;
+    record.value.version = storage->version;
+    if (made_here_) return;
+    if (role_ != writer::RecordRole::Output) record.value.producer = value.producer;
+    if (value.producer == -1) record.value.leaf = session_.storages_.leaf_of(*storage, value);
   }
 
   // The sizes themselves follow with push(): until then the sink may start another batch.
@@ -191,13 +261,26 @@ class Session::Recorder final : public LeafVisitor {
   }
 
   uint64_t push(writer::Record record, std::string_view text = {}) {
+    const bool keeps_place = session_.options_.operators && !session_.unfetched_.empty() &&
+                             record.kind != writer::RecordKind::Tensor;
+    if (keeps_place) {  // behind device tensors whose numbers come with their bytes
+      Unfetched entry;
+      entry.shape = Dims(shape());
+      entry.strides = Dims(strides());
+      entry.step = shared_step_;
+      entry.text = text;
+      entry.record = std::move(record);
+      session_.unfetched_.push_back(std::move(entry));
+      return 0;
+    }
     ++step_.counts.records;
     if (record.kind == writer::RecordKind::Tensor) {
       ++step_.counts.tensors;
       ++node_.tensors;
     }
     if (record.first_copy) step_.counts.bytes += record.payload->size_bytes;
-    const bool known = record.has_shape && record.kind != writer::RecordKind::Value;
+    const bool known = record.has_shape && (record.kind == writer::RecordKind::Tensor ||
+                                            record.kind == writer::RecordKind::Skipped);
     return run_.push_record(std::move(record), known ? shape() : std::span<const int64_t>{},
                             known ? strides() : std::span<const int64_t>{}, text);
   }
@@ -218,17 +301,23 @@ class Session::Recorder final : public LeafVisitor {
     return true;
   }
 
-  void record_memory(PyObject* tensor, writer::Record record, std::string_view slot) {
+  void record_memory(PyObject* tensor, writer::Record record, std::string_view slot,
+                     Storage* storage, StoredValue* stored) {
     const bool contiguous = is_contiguous(look_);
     const bool dense = contiguous || is_dense(look_);
-    const bool inference = session_.access_.is_inference(tensor);
-    const int64_t version = inference ? -1 : session_.access_.version(tensor);
-    const bool trusted = version >= 0 && !session_.options_.verify;
-    const SeenTensor* seen =
-        trusted ? session_.identity_.find(tensor, look_, version, dense) : nullptr;
+    const int64_t version = version_of(tensor);
+    // Our own counter sees what a dispatch mode sees, also where torch has none.
+    const bool trusted = (version >= 0 || stored != nullptr) && !session_.options_.verify;
+    const SeenTensor* seen = nullptr;
+    if (trusted) {
+      seen = stored != nullptr ? known_bytes(*storage, *stored, version, dense)
+                               : session_.identity_.find(tensor, look_, version, dense);
+    }
     if (seen != nullptr && is_complete(*seen, contiguous)) {
       share(record, *seen);
-      push(std::move(record));
+      const bool made_here = made_here_;
+      const uint64_t number = push(std::move(record));
+      if (made_here) stored->producer = static_cast<int64_t>(number);
       return;
     }
     if (!session_.access_.storage_covers(tensor, look_)) {
@@ -276,12 +365,35 @@ class Session::Recorder final : public LeafVisitor {
     const bool remember = record.kind == writer::RecordKind::Tensor && twin == nullptr;
     fresh.payload = record.payload;
     fresh.record_number = push(std::move(record), lost);
+    if (stored != nullptr && made_here_)
+      stored->producer = static_cast<int64_t>(fresh.record_number);
     if (!remember) return;
-    if (trusted) {
+    if (stored != nullptr && trusted) {
+      stored->bytes = std::make_unique<SeenTensor>(std::move(fresh));
+    } else if (trusted) {
       session_.identity_.insert(tensor, std::move(fresh));
     } else if (full) {
       session_.by_digest_[*fresh.digest].push_back(std::move(fresh));
     }
+  }
+
+  // torch's version counter, -1 where it has none or where it is not final yet: autograd counts a write, and links a
+  // view to its base, only after the operator has returned.
+  [[nodiscard]] int64_t version_of(PyObject* tensor) {
+    const bool unfinished =
+        operation_ != nullptr && role_ == writer::RecordRole::Output && (is_view_ || mutates_);
+    if (unfinished || session_.access_.is_inference(tensor)) return -1;
+    return session_.access_.version(tensor);
+  }
+
+  // Bytes of this storage that were read at its present version. Where both have one, torch's counter must agree, too:
+  // it sees writes by code that was not dispatched on this thread.
+  [[nodiscard]] const SeenTensor* known_bytes(const Storage& storage, const StoredValue& stored,
+                                              int64_t version, bool dense) const {
+    const SeenTensor* seen = session_.storages_.known_bytes(storage, stored, look_, dense);
+    const bool contradicted =
+        seen != nullptr && version >= 0 && seen->version >= 0 && seen->version != version;
+    return contradicted ? nullptr : seen;
   }
 
   // Whether a hit answers everything asked for; a transposed alias shares statistics but not the payload.
@@ -336,7 +448,11 @@ class Session::Recorder final : public LeafVisitor {
     return nullptr;
   }
 
-  void record_device(PyObject* tensor, writer::Record record) {
+  void record_device(PyObject* tensor, writer::Record record, StoredValue* stored) {
+    if (stored != nullptr && made_here_) {
+      // A place in the list until the fetch gives it a number.
+      stored->producer = -2 - static_cast<int64_t>(session_.unfetched_.size());
+    }
     const bool inference = session_.access_.is_inference(tensor);
     const int64_t version = inference ? -1 : session_.access_.version(tensor);
     const bool contiguous = is_contiguous(look_);
@@ -395,6 +511,11 @@ class Session::Recorder final : public LeafVisitor {
   uint64_t order_;
   uint32_t call_;
   writer::RecordRole role_;
+  const std::string* operation_ = nullptr;
+  uint32_t operation_index_ = 0;
+  bool is_view_ = false;
+  bool mutates_ = false;
+  bool made_here_ = false;  // the tensor at hand is what this operator makes
   bool unwrapping_ = false;
   TensorLook look_;
 };
@@ -405,16 +526,20 @@ Session::Session(SessionOptions options, TensorAccess& access,
       access_(access),
       walker_(access),
       identity_(access),
+      storages_(access),
       run_(std::move(run)),
+      operators_(*run_),
       generation_(writer::fork_generation()) {
   walker_.set_caches(options.caches);
 }
 
 Session::~Session() = default;
 
-uint32_t Session::add_node(std::string name, std::string type, bool is_root, bool wanted) {
+uint32_t Session::add_node(std::string name, std::string type, bool is_root, bool wanted,
+                           bool opaque) {
   const Lock lock(*this);
-  nodes_.push_back({run_->add_node(std::move(name), std::move(type)), is_root, wanted, 0, 0, 0});
+  nodes_.push_back(
+      {run_->add_node(std::move(name), std::move(type)), is_root, wanted, opaque, 0, 0, 0});
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 
@@ -502,14 +627,19 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
       }
     }
     std::shared_ptr<StepProgress> step = step_of_this_thread();
-    if (!step->wanted || !node.wanted) return frame.counts_step;
+    if (!step->wanted || !(node.wanted || options_.operators)) return frame.counts_step;
     const int64_t begin_ns = frame.counts_step ? frame.begin_ns : now_ns();
-    frame.step = step;
     const InsideOurCode guard;
     const Lock lock(*this);
-    frame.order = step->order++;
     if (step->calls.size() < nodes_.size()) step->calls.resize(nodes_.size(), 0);
     frame.call = step->calls[number]++;
+    if (options_.operators) {
+      if (frame.counts_step) storages_.begin_step(step->step);
+      enter_module(number, step, frame);
+    }
+    if (!node.wanted) return true;
+    frame.step = step;
+    frame.order = step->order++;
     ++node.executed;
     open_step_file(step->step);
     if (options_.inputs) {
@@ -528,6 +658,7 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
 
 void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept {
   try {
+    if (frame.entered) leave_module(frame);
     if (frame.step != nullptr && live()) {
       const int64_t begin_ns = now_ns();
       const InsideOurCode guard;
@@ -572,11 +703,169 @@ void Session::finish_step(const std::shared_ptr<StepProgress>& step) {
     file_step_ = -2;
     identity_.clear_step();
     by_digest_.clear();
+    if (options_.operators) storages_.end_step();
   }
   step->added_ns += now_ns() - begin_ns;
   step->counts.added_ms = milliseconds(step->added_ns);
   if (!step->finished) finished_.push_back(step);
   step->finished = true;
+}
+
+// --- operators
+
+// Puts the dispatch mode on this thread's stack when the call is the first one that wants it there, and takes it away
+// for the time of a call that torch compiles.
+void Session::enter_module(uint32_t number, const std::shared_ptr<StepProgress>& step,
+                           CallFrame& frame) {
+  ThreadState& thread = this_thread();
+  const auto* around = thread.innermost(this);
+  const SessionNode& node = nodes_[number];
+  ThreadState::Call call{this, number, frame.call, node.wanted, !node.opaque, false, 0, step, {}};
+  const bool was_on = around != nullptr && around->mode_is_on;
+  if (was_on) call.modes_below = around->modes_below;
+  if (call.mode_is_on && !was_on) {
+    call.modes_below = dispatch_stack_size();
+    call.changed_mode = push_dispatch_mode(options_.mode);
+    call.mode_is_on = call.changed_mode;
+  } else if (!call.mode_is_on && was_on) {
+    call.changed_mode = pop_dispatch_mode(options_.mode);
+  }
+  thread.calls.push_back(std::move(call));
+  frame.entered = true;
+}
+
+void Session::leave_module(CallFrame& frame) noexcept {
+  frame.entered = false;
+  ThreadState& thread = this_thread();
+  for (size_t i = thread.calls.size(); i-- > 0;) {
+    if (thread.calls[i].session != this) continue;
+    const bool changed = thread.calls[i].changed_mode;
+    const bool was_on = thread.calls[i].mode_is_on;
+    thread.calls.erase(thread.calls.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!changed) return;
+    const bool done = was_on ? pop_dispatch_mode(options_.mode) : push_dispatch_mode(options_.mode);
+    if (!done && !was_on) fail_for_good("the dispatch mode could not be put back");
+    return;
+  }
+}
+
+PyObject* Session::operator_target(PyObject* function) noexcept {
+  try {
+    const Lock lock(*this);
+    return new_ref(operators_.of(function).target);
+  } catch (const std::exception& exception) {
+    fail_for_good(exception.what());
+    return new_ref(function);
+  }
+}
+
+bool Session::begin_operator(PyObject* function, PyObject* args, PyObject* kwargs,
+                             OperatorFrame& frame) noexcept {
+  ThreadState& thread = this_thread();
+  if (thread.inside || !live()) return false;
+  ThreadState::Call* call = thread.innermost(this);
+  // A mode that stands below ours and was not there before is a tracer's: nothing is computed.
+  if (call == nullptr || !call->mode_is_on || dispatch_stack_size() != call->modes_below)
+    return false;
+  try {
+    const int64_t begin_ns = now_ns();
+    const InsideOurCode guard;
+    const Lock lock(*this);
+    const OperatorSchema& schema = operators_.of(function);
+    if (!call->recorded) return schema.is_mutable;
+    if (call->operator_calls.size() <= schema.number)
+      call->operator_calls.resize(schema.number + 1, 0);
+    frame.step = call->step;
+    frame.node = call->node;
+    frame.call = call->call;
+    frame.index = call->operator_calls[schema.number]++;
+    frame.order = call->step->order++;
+    open_step_file(call->step->step);
+    record_operator(schema, args, kwargs, frame);
+    frame.step->added_ns += now_ns() - begin_ns;
+    return true;
+  } catch (const std::exception& exception) {
+    fail_for_good(exception.what());
+  }
+  return false;
+}
+
+// The operator's line and its inputs.
+void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                              const OperatorFrame& frame) {
+  arguments_json_.clear();
+  bound_tensors_.clear();
+  bind_arguments(schema, args, kwargs, access_, arguments_json_, bound_tensors_);
+  Recorder recorder(*this, nodes_[frame.node], *frame.step, frame.step, frame.order, frame.call,
+                    writer::RecordRole::Input);
+  recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
+  recorder.begin_operator(arguments_json_, schema.writes);
+  if (!options_.inputs) return;
+  std::string slot;
+  for (const BoundTensor& bound : bound_tensors_) {
+    slot = slot_of(schema, bound);
+    recorder.tensor(bound.tensor, slot);
+  }
+}
+
+void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs) {
+  const auto note = [this](PyObject* tensor) {
+    Storage* storage = access_.is_tensor(tensor) ? storages_.storage_of(tensor) : nullptr;
+    if (storage != nullptr) storages_.wrote(*storage);
+  };
+  for (size_t i = 0; i < schema.arguments.size(); ++i) {
+    if (!schema.arguments[i].written) continue;
+    PyObject* value = static_cast<Py_ssize_t>(i) < PyTuple_GET_SIZE(args)
+                          ? PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(i))
+                      : kwargs != nullptr && PyDict_Check(kwargs)
+                          ? PyDict_GetItemWithError(kwargs, schema.arguments[i].name)
+                          : nullptr;
+    if (value == nullptr) continue;
+    if (!PyList_Check(value) && !PyTuple_Check(value)) {
+      note(value);
+      continue;
+    }
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k)
+      note(PySequence_Fast_GET_ITEM(value, k));
+  }
+}
+
+void Session::end_operator(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* result,
+                           OperatorFrame& frame) noexcept {
+  if (!live()) return;
+  try {
+    const int64_t begin_ns = now_ns();
+    const InsideOurCode guard;
+    const Lock lock(*this);
+    const OperatorSchema& schema = operators_.of(function);
+    // Also when it raised: it may have come as far as writing.
+    if (schema.is_mutable) note_writes(schema, args, kwargs);
+    if (frame.step == nullptr) return;
+    Recorder recorder(*this, nodes_[frame.node], *frame.step, frame.step, frame.order, frame.call,
+                      writer::RecordRole::Output);
+    recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
+    if (result == nullptr) {
+      recorder.forget_look();
+      recorder.skip("", "the call raised");
+    } else if (options_.outputs) {
+      walker_.walk_value(result, "", recorder);
+    }
+    frame.step->added_ns += now_ns() - begin_ns;
+  } catch (const std::exception& exception) {
+    fail_for_good(exception.what());
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+}
+
+void Session::add_leaf(PyObject* tensor, std::string_view name) noexcept {
+  if (!access_.is_tensor(tensor)) return;
+  try {
+    const InsideOurCode guard;
+    const Lock lock(*this);
+    storages_.add_leaf(tensor, run_->intern(name));
+  } catch (const std::exception& exception) {
+    fail_for_good(exception.what());
+  }
 }
 
 // One synchronisation for everything that is on its way from the device.
@@ -587,16 +876,20 @@ void Session::fetch_device_results() {
                           : PyList_New(0);
   PyErr_Clear();
   Py_ssize_t next = 0;
+  // Producers are places in this list as long as their numbers are not known.
+  const auto number_of_place = [this](int64_t producer) {
+    return static_cast<int64_t>(unfetched_[static_cast<size_t>(-2 - producer)].number);
+  };
   for (Unfetched& entry : unfetched_) {
     writer::Record& record = entry.record;
-    const bool skipped = record.kind == writer::RecordKind::Skipped;
+    if (record.value.producer <= -2) record.value.producer = number_of_place(record.value.producer);
     if (entry.same_as_entry >= 0) {
       const Unfetched& first = unfetched_[static_cast<size_t>(entry.same_as_entry)];
       record.same_as = static_cast<int64_t>(first.number);
       record.payload = first.payload;
       record.stats = first.record.stats;
       record.kind = first.record.kind;
-    } else if (!skipped && options_.data != DataLevel::None) {
+    } else if (record.kind == writer::RecordKind::Tensor && options_.data != DataLevel::None) {
       PyObject* item =
           results != nullptr && PyList_Check(results) && next < PyList_GET_SIZE(results)
               ? PyList_GET_ITEM(results, next++)
@@ -607,10 +900,13 @@ void Session::fetch_device_results() {
     if (record.kind == writer::RecordKind::Tensor) ++entry.step->counts.tensors;
     if (record.first_copy) entry.step->counts.bytes += record.payload->size_bytes;
     entry.payload = record.payload;
-    const bool lost = record.kind == writer::RecordKind::Skipped;
-    entry.number = run_->push_record(record, entry.shape.span(), entry.strides.span(),
-                                     lost ? "the device refused the copy" : "");
+    if (record.kind == writer::RecordKind::Skipped && entry.text.empty())
+      entry.text = "the device refused the copy";
+    entry.number = run_->push_record(record, entry.shape.span(), entry.strides.span(), entry.text);
   }
+  storages_.each_value([&](StoredValue& value) {
+    if (value.producer <= -2) value.producer = number_of_place(value.producer);
+  });
   Py_XDECREF(results);
   PyErr_Clear();
   unfetched_.clear();

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "capture/torch/identity.hpp"
+#include "capture/torch/operator_schema.hpp"
+#include "capture/torch/storage_table.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "capture/torch/walker.hpp"
 #include "writer/layouts/native_run.hpp"
@@ -33,10 +35,12 @@ struct SessionOptions {
   /// Every call outside any other is a step, whichever node it is of, and step n holds the n-th such call of each node:
   /// the rule for scripts that do not say which module is the model.
   bool outermost = false;
+  bool operators = false;  // record every dispatched operator, too
   PyObject* wanted =
       nullptr;  // callable step -> bool, or nullptr for every step; owned by the Python object
   PyObject* device =
       nullptr;  // assay.torch._device.DevicePath, or nullptr; owned by the Python object
+  PyObject* mode = nullptr;  // with `operators`: the dispatch mode; owned by the Python object
 };
 
 /// What one step has produced so far.
@@ -56,13 +60,24 @@ struct CallFrame {
   uint64_t order = 0;
   uint32_t call = 0;
   bool counts_step = false;  // the outermost root call of this thread
+  bool entered = false;      // stands on the thread's stack of module calls (operator level)
   int64_t begin_ns = 0;
+};
+
+/// One operator between begin_operator() and end_operator().
+struct OperatorFrame {
+  std::shared_ptr<StepProgress> step;  // null: not recorded, only its writes are noted
+  uint32_t node = 0;
+  uint32_t call = 0;   // of the node
+  uint32_t index = 0;  // how many times it was called before within that call
+  uint64_t order = 0;
 };
 
 struct SessionNode {
   const writer::RecordNode* text = nullptr;
   bool is_root = false;
-  bool wanted = true;  // false: a root that only counts steps
+  bool wanted = true;   // false: a root that only counts steps
+  bool opaque = false;  // compiled: torch must not meet a dispatch mode inside
   uint64_t executed = 0;
   int64_t steps = 0;     // calls that began a step
   uint64_t tensors = 0;  // recorded
@@ -78,13 +93,25 @@ class Session {
   Session(SessionOptions options, TensorAccess& access, std::unique_ptr<writer::NativeRun> run);
   ~Session();
 
-  [[nodiscard]] uint32_t add_node(std::string name, std::string type, bool is_root, bool wanted);
+  [[nodiscard]] uint32_t add_node(std::string name, std::string type, bool is_root, bool wanted,
+                                  bool opaque);
 
   /// Called before and after a module runs. begin() is false when the call is none of our business: then end() must not
   /// be called. `result` is nullptr when the call raised.
   [[nodiscard]] bool begin(uint32_t node, PyObject* args, PyObject* kwargs,
                            CallFrame& frame) noexcept;
   void end(uint32_t node, PyObject* result, CallFrame& frame) noexcept;
+
+  /// Called by the dispatch mode before and after every operator; begin_operator() is false when the operator is none
+  /// of our business: then end_operator() must not be called. `result` is nullptr when it raised.
+  [[nodiscard]] bool begin_operator(PyObject* function, PyObject* args, PyObject* kwargs,
+                                    OperatorFrame& frame) noexcept;
+  void end_operator(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* result,
+                    OperatorFrame& frame) noexcept;
+  /// What runs an operator of torch: cached, new reference.
+  [[nodiscard]] PyObject* operator_target(PyObject* function) noexcept;
+  /// Names the storage of a parameter or buffer.
+  void add_leaf(PyObject* tensor, std::string_view name) noexcept;
 
   /// One relaxed test: false when capture is off for good (disk full, closed, forked child).
   [[nodiscard]] bool live() const noexcept;
@@ -117,6 +144,11 @@ class Session {
   [[nodiscard]] std::shared_ptr<StepProgress> next_step(SessionNode& node);
   [[nodiscard]] std::shared_ptr<StepProgress> step_of_this_thread();
   void open_step_file(int64_t step);
+  void enter_module(uint32_t node, const std::shared_ptr<StepProgress>& step, CallFrame& frame);
+  void leave_module(CallFrame& frame) noexcept;
+  void note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs);
+  void record_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                       const OperatorFrame& frame);
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
   void take_device_result(PyObject* item, Unfetched& entry);
@@ -126,8 +158,12 @@ class Session {
   TensorAccess& access_;
   Walker walker_;
   IdentityTable identity_;
+  StorageTable storages_;  // in place of identity_ at operator level
   std::map<stats::Digest, std::vector<SeenTensor>> by_digest_;
   std::unique_ptr<writer::NativeRun> run_;
+  OperatorSchemas operators_;
+  std::string arguments_json_;              // of the operator being recorded
+  std::vector<BoundTensor> bound_tensors_;  // the same
   uint32_t generation_;
   std::mutex mutex_;
   std::deque<SessionNode> nodes_;  // stays in place: models may be added while others run

@@ -13,6 +13,7 @@ struct SessionObject {
       session;  // nullptr after close() failed to create it; otherwise alive as long as the object
   PyObject* wanted;
   PyObject* device;
+  PyObject* mode;  // the dispatch mode of an operator-level capture, or nullptr
 };
 
 /// The heap types, created when the module is imported.

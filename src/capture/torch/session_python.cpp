@@ -5,6 +5,7 @@
 #include "base/atomic_file.hpp"
 #include "capture/common/host_threads.hpp"
 #include "capture/torch/extension.hpp"
+#include "capture/torch/operator_mode.hpp"
 #include "capture/torch/python_compat.hpp"
 #include "capture/torch/session_object.hpp"
 
@@ -38,22 +39,22 @@ void raise_error(const Error& error) {
 Session& session_of(PyObject* self) { return *reinterpret_cast<SessionObject*>(self)->session; }
 
 PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* keywords[] = {"folder",     "data",         "inputs",      "outputs",
-                                   "caches",     "digest",       "verify",      "wanted",
-                                   "device",     "force_device", "queue_bytes", "drop",
-                                   "disk_limit", "threads",      "outermost",   nullptr};
+  static const char* keywords[] = {"folder",      "data",   "inputs",     "outputs", "caches",
+                                   "digest",      "verify", "wanted",     "device",  "force_device",
+                                   "queue_bytes", "drop",   "disk_limit", "threads", "outermost",
+                                   "operators",   nullptr};
   const char* folder = nullptr;
   const char* data = "full";
   int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
-      threads = 1, outermost = 0;
+      threads = 1, outermost = 0, operators = 0;
   PyObject* wanted = Py_None;
   PyObject* device = Py_None;
   unsigned long long queue_bytes = 64ull << 20;
   PyObject* disk_limit = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$spppppOOpKpOip", const_cast<char**>(keywords),
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$spppppOOpKpOipp", const_cast<char**>(keywords),
                                    &folder, &data, &inputs, &outputs, &caches, &digest, &verify,
                                    &wanted, &device, &force_device, &queue_bytes, &drop,
-                                   &disk_limit, &threads, &outermost)) {
+                                   &disk_limit, &threads, &outermost, &operators)) {
     return nullptr;
   }
   TensorAccess* access = TensorAccess::get();
@@ -69,8 +70,18 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   options.verify = verify != 0;
   options.force_device = force_device != 0;
   options.outermost = outermost != 0;
+  options.operators = operators != 0;
   options.wanted = wanted != Py_None ? wanted : nullptr;
   options.device = device != Py_None ? device : nullptr;
+
+  if (options.operators && !StorageTable::works(*access)) {
+    raise_error({Errc::Unsupported, "", std::nullopt,
+                 "level \"operator\" needs a torch that keeps one object for each storage (2.1)"});
+    return nullptr;
+  }
+  PyObject* const mode = options.operators ? new_operator_mode() : nullptr;
+  if (options.operators && mode == nullptr) return nullptr;
+  options.mode = mode;
 
   writer::NativeRunOptions run_options;
   run_options.folder = folder;
@@ -95,7 +106,9 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (self == nullptr) return nullptr;
   self->wanted = options.wanted != nullptr ? new_ref(options.wanted) : nullptr;
   self->device = options.device != nullptr ? new_ref(options.device) : nullptr;
+  self->mode = mode;
   self->session = new Session(options, *access, std::move(*run));
+  if (mode != nullptr) set_mode_session(mode, self->session);
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -122,11 +135,14 @@ void session_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   auto* self = reinterpret_cast<SessionObject*>(object);
+  // A mode that somebody keeps passes operators on from here.
+  if (self->mode != nullptr) set_mode_session(self->mode, nullptr);
   if (self->session != nullptr) {
     self->session->close();
     delete self->session;
     self->session = nullptr;
   }
+  Py_CLEAR(self->mode);
   (void)session_clear(object);
   type->tp_free(object);
   Py_DECREF(type);
@@ -135,9 +151,18 @@ void session_dealloc(PyObject* object) {
 PyObject* session_add_node(PyObject* self, PyObject* args) {
   const char* name = nullptr;
   const char* type = nullptr;
-  int is_root = 0, wanted = 1;
-  if (!PyArg_ParseTuple(args, "sspp", &name, &type, &is_root, &wanted)) return nullptr;
-  return PyLong_FromUnsignedLong(session_of(self).add_node(name, type, is_root != 0, wanted != 0));
+  int is_root = 0, wanted = 1, opaque = 0;
+  if (!PyArg_ParseTuple(args, "sspp|p", &name, &type, &is_root, &wanted, &opaque)) return nullptr;
+  return PyLong_FromUnsignedLong(
+      session_of(self).add_node(name, type, is_root != 0, wanted != 0, opaque != 0));
+}
+
+PyObject* session_add_leaf(PyObject* self, PyObject* args) {
+  const char* name = nullptr;
+  PyObject* tensor = nullptr;
+  if (!PyArg_ParseTuple(args, "sO", &name, &tensor)) return nullptr;
+  session_of(self).add_leaf(tensor, name);
+  Py_RETURN_NONE;
 }
 
 // weights(list of (node, slot, tensor, is_buffer))
@@ -243,7 +268,10 @@ PyObject* session_tallies(PyObject* self, PyObject*) {
 PyObject* session_live(PyObject* self, void*) { return PyBool_FromLong(session_of(self).live()); }
 
 PyMethodDef session_methods[] = {
-    {"add_node", session_add_node, METH_VARARGS, "add_node(name, type, is_root, wanted) -> int"},
+    {"add_node", session_add_node, METH_VARARGS,
+     "add_node(name, type, is_root, wanted, opaque) -> int"},
+    {"add_leaf", session_add_leaf, METH_VARARGS,
+     "add_leaf(name, tensor): a parameter or buffer, for operator-level captures"},
     {"module_call", session_module_call, METH_VARARGS,
      "module_call(module, node) -> ModuleCall, not yet installed"},
     {"module_hooks", session_module_hooks, METH_VARARGS,

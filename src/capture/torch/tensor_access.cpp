@@ -494,6 +494,15 @@ bool TensorAccess::storage_covers(PyObject* object, const TensorLook& look) {
   return needed && *needed <= static_cast<uint64_t>(size);
 }
 
+PyObject* TensorAccess::storage_object(PyObject* object) {
+  const ErrorIndicatorKept kept;
+  return impl_->untyped_storage.get(object);
+}
+int64_t TensorAccess::storage_offset(PyObject* object) {
+  const ErrorIndicatorKept kept;
+  return impl_->storage_offset.integer(object, 0);
+}
+
 void TensorAccess::use_exchange_table(bool use) {
   impl_->use_table = use && impl_->table != nullptr;
 }

@@ -87,6 +87,11 @@ class TensorAccess {
   /// 200 ns: ask once for each distinct tensor before its bytes are read.
   [[nodiscard]] bool storage_covers(PyObject* object, const TensorLook& look);
 
+  /// torch's Python object for the storage, new reference; nullptr when the tensor has none. 40 ns.
+  [[nodiscard]] PyObject* storage_object(PyObject* object);
+  /// Elements between the start of the storage and the first element; 0 when torch refuses.
+  [[nodiscard]] int64_t storage_offset(PyObject* object);
+
   /// False: every look goes through attributes. For tests of the fall-back; true needs torch 2.10.
   void use_exchange_table(bool use);
   [[nodiscard]] bool has_exchange_table() const;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/torch/operator_mode.hpp"
+
+#include <vector>
+
+#include "capture/torch/extension.hpp"
+#include "capture/torch/python_compat.hpp"
+
+namespace assay::capture {
+namespace {
+
+PyTypeObject* mode_type = nullptr;
+
+struct OperatorMode {
+  PyObject_HEAD Session* session;
+};
+
+// torch's functions for the stack of modes, fetched once and kept.
+struct StackFunctions {
+  PyObject* size = nullptr;
+  PyObject* at = nullptr;
+  PyObject* push = nullptr;
+  PyObject* pop = nullptr;
+};
+StackFunctions functions;
+
+bool load_stack_functions() {
+  if (functions.pop != nullptr) return true;
+  PyObject* torch = PyImport_ImportModule("torch._C");
+  if (torch == nullptr) return false;
+  functions.size = PyObject_GetAttrString(torch, "_len_torch_dispatch_stack");
+  functions.at =
+      functions.size != nullptr ? PyObject_GetAttrString(torch, "_get_dispatch_stack_at") : nullptr;
+  functions.push = functions.at != nullptr
+                       ? PyObject_GetAttrString(torch, "_push_on_torch_dispatch_stack")
+                       : nullptr;
+  functions.pop = functions.push != nullptr
+                      ? PyObject_GetAttrString(torch, "_pop_torch_dispatch_stack")
+                      : nullptr;
+  Py_DECREF(torch);
+  return functions.pop != nullptr;
+}
+
+// Puts the error indicator aside: the stack is also changed while an exception of the model is on its way.
+class ErrorAside {
+ public:
+  ErrorAside() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  ~ErrorAside() { PyErr_Restore(type_, value_, traceback_); }
+  ErrorAside(const ErrorAside&) = delete;
+  ErrorAside& operator=(const ErrorAside&) = delete;
+
+ private:
+  PyObject* type_ = nullptr;
+  PyObject* value_ = nullptr;
+  PyObject* traceback_ = nullptr;
+};
+
+PyObject* call_on(Session& session, PyObject* function, PyObject* args, PyObject* kwargs) {
+  PyObject* target = session.operator_target(function);
+  PyObject* result = PyObject_Call(target, args, kwargs);
+  Py_DECREF(target);
+  return result;
+}
+
+// __torch_dispatch__(function, types, args, kwargs)
+PyObject* dispatch(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  if (count < 3 || !PyTuple_Check(given[2])) {
+    PyErr_SetString(PyExc_TypeError, "__torch_dispatch__ takes a function, types, args and kwargs");
+    return nullptr;
+  }
+  PyObject* function = given[0];
+  PyObject* args = given[2];
+  PyObject* kwargs = count > 3 && given[3] != Py_None ? given[3] : nullptr;
+  Session* session = reinterpret_cast<OperatorMode*>(self)->session;
+  if (session == nullptr) return PyObject_Call(function, args, kwargs);
+  OperatorFrame frame;
+  if (!session->begin_operator(function, args, kwargs, frame))
+    return call_on(*session, function, args, kwargs);
+  PyObject* result = call_on(*session, function, args, kwargs);
+  if (result != nullptr) {
+    session->end_operator(function, args, kwargs, result, frame);
+  } else {
+    const ErrorAside aside;
+    session->end_operator(function, args, kwargs, nullptr, frame);
+  }
+  return result;
+}
+
+void mode_dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyObject* always(PyObject*, PyObject*) { Py_RETURN_TRUE; }
+PyObject* always_property(PyObject*, void*) { Py_RETURN_TRUE; }
+PyObject* never_property(PyObject*, PyObject*) { Py_RETURN_FALSE; }
+
+PyMethodDef mode_methods[] = {
+    {"__torch_dispatch__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch)),
+     METH_FASTCALL, nullptr},
+    // torch.compile neither gives up because of this mode nor shows it what its own code does.
+    {"ignore_compile_internals", always, METH_NOARGS, nullptr},
+    {"is_infra_mode", never_property, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef mode_properties[] = {
+    // Operators with functions among their arguments (flex_attention) come here like all others.
+    {"supports_higher_order_operators", always_property, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot mode_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(mode_dealloc)},
+                            {Py_tp_methods, mode_methods},
+                            {Py_tp_getset, mode_properties},
+                            {0, nullptr}};
+PyType_Spec mode_spec = {"assay._capture.OperatorMode", sizeof(OperatorMode), 0, Py_TPFLAGS_DEFAULT,
+                         mode_slots};
+
+const ExtensionPart part([](PyObject*) {
+  mode_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&mode_spec));
+  return mode_type != nullptr ? 0 : -1;
+});
+
+}  // namespace
+
+PyObject* new_operator_mode() {
+  if (!load_stack_functions()) return nullptr;
+  auto* mode = reinterpret_cast<OperatorMode*>(mode_type->tp_alloc(mode_type, 0));
+  if (mode != nullptr) mode->session = nullptr;
+  return reinterpret_cast<PyObject*>(mode);
+}
+
+void set_mode_session(PyObject* mode, Session* session) noexcept {
+  reinterpret_cast<OperatorMode*>(mode)->session = session;
+}
+
+int64_t dispatch_stack_size() noexcept {
+  PyObject* size = PyObject_CallNoArgs(functions.size);
+  const int64_t value = size != nullptr ? PyLong_AsLongLong(size) : -1;
+  Py_XDECREF(size);
+  PyErr_Clear();
+  return value;
+}
+
+bool push_dispatch_mode(PyObject* mode) noexcept {
+  const ErrorAside aside;
+  PyObject* done = PyObject_CallOneArg(functions.push, mode);
+  Py_XDECREF(done);
+  PyErr_Clear();
+  return done != nullptr;
+}
+
+bool pop_dispatch_mode(PyObject* mode) noexcept {
+  const ErrorAside aside;
+  const int64_t size = dispatch_stack_size();
+  bool present = false;
+  for (int64_t i = 0; i < size && !present; ++i) {
+    PyObject* found = PyObject_CallFunction(functions.at, "L", static_cast<long long>(i));
+    present = found == mode;
+    Py_XDECREF(found);
+    PyErr_Clear();
+  }
+  if (!present) return false;
+  // What stands above ours goes back in the same order.
+  std::vector<PyObject*> above;
+  bool found = false;
+  while (!found) {
+    PyObject* top = PyObject_CallOneArg(functions.pop, Py_None);
+    if (top == nullptr) break;
+    found = top == mode;
+    if (found) {
+      Py_DECREF(top);
+    } else {
+      above.push_back(top);
+    }
+  }
+  while (!above.empty()) {
+    PyObject* done = PyObject_CallOneArg(functions.push, above.back());
+    Py_XDECREF(done);
+    Py_DECREF(above.back());
+    above.pop_back();
+  }
+  PyErr_Clear();
+  return found;
+}
+
+}  // namespace assay::capture

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/torch/operator_schema.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/text.hpp"
+#include "capture/torch/python_compat.hpp"
+#include "capture/torch/tensor_access.hpp"
+
+namespace assay::capture {
+namespace {
+
+// A line of records.jsonl is at most 1 MiB for its readers.
+constexpr size_t kMaxArgumentsBytes = 512u << 10;
+constexpr Py_ssize_t kMaxListItems = 16384;
+constexpr Py_ssize_t kMaxTextBytes = 4096;
+constexpr int kMaxListDepth = 4;
+
+[[nodiscard]] std::string text_of(PyObject* object) {
+  PyObject* text = object != nullptr ? PyObject_Str(object) : nullptr;
+  const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
+  std::string result = utf8 != nullptr ? utf8 : "";
+  PyErr_Clear();
+  Py_XDECREF(text);
+  return result;
+}
+
+[[nodiscard]] PyObject* attribute(PyObject* object, const char* name) {
+  PyObject* value = object != nullptr ? PyObject_GetAttrString(object, name) : nullptr;
+  if (value == nullptr) PyErr_Clear();
+  return value;
+}
+
+[[nodiscard]] bool true_attribute(PyObject* object, const char* name) {
+  PyObject* value = attribute(object, name);
+  const int truth = value != nullptr ? PyObject_IsTrue(value) : 0;
+  if (truth < 0) PyErr_Clear();
+  Py_XDECREF(value);
+  return truth > 0;
+}
+
+void append_integer(std::string& out, long long value) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
+}
+
+void append_double(std::string& out, double value) {
+  if (std::isfinite(value)) {
+    out += python_repr(value);
+  } else {
+    out += std::isnan(value) ? R"({"float":"nan"})"
+           : value > 0       ? R"({"float":"inf"})"
+                             : R"({"float":"-inf"})";
+  }
+}
+
+void append_object(std::string& out, std::string_view kind, std::string_view text) {
+  out += "{\"";
+  out += kind;
+  out += "\":";
+  out += json_quote(text);
+  out += '}';
+}
+
+// Writes the arguments of one call.
+class ArgumentsWriter {
+ public:
+  ArgumentsWriter(const OperatorSchema& schema, TensorAccess& access, std::string& json,
+                  std::vector<BoundTensor>& tensors)
+      : schema_(schema), access_(access), json_(json), tensors_(tensors) {}
+
+  void begin() { json_ += '{'; }
+  void end() { json_ += '}'; }
+
+  void argument(uint32_t number, PyObject* value) {
+    if (json_.back() != '{') json_ += ',';
+    if (number < schema_.arguments.size()) {
+      json_ += schema_.arguments[number].json_key;
+    } else {  // more than the schema knows: a higher-order operator
+      json_ += '"';
+      append_integer(json_, number);
+      json_ += "\":";
+    }
+    write(value, number, -1, 0);
+  }
+
+  // A keyword argument that the schema does not name.
+  void foreign(PyObject* key, PyObject* value) {
+    if (json_.back() != '{') json_ += ',';
+    json_ += json_quote(text_of(key));
+    json_ += ':';
+    write(value, static_cast<uint32_t>(schema_.arguments.size()), -1, 0);
+  }
+
+ private:
+  void write(PyObject* value, uint32_t argument, int32_t index, int depth) {
+    if (access_.is_tensor(value)) {
+      tensor(value, argument, index);
+    } else if (value == Py_None) {
+      json_ += "null";
+    } else if (PyBool_Check(value)) {
+      json_ += value == Py_True ? "true" : "false";
+    } else if (PyLong_Check(value)) {
+      integer(value);
+    } else if (PyFloat_Check(value)) {
+      append_double(json_, PyFloat_AS_DOUBLE(value));
+    } else if (PyUnicode_Check(value)) {
+      text(value);
+    } else if (PyList_Check(value) || PyTuple_Check(value)) {
+      list(value, argument, depth);
+    } else if (PyComplex_Check(value)) {
+      json_ += R"({"complex":[)";
+      append_double(json_, PyComplex_RealAsDouble(value));
+      json_ += ',';
+      append_double(json_, PyComplex_ImagAsDouble(value));
+      json_ += "]}";
+    } else {
+      foreign_type(value);
+    }
+  }
+
+  void tensor(PyObject* value, uint32_t argument, int32_t index) {
+    tensors_.push_back({value, argument, index});
+    json_ += R"({"tensor":")";
+    if (argument < schema_.arguments.size()) {
+      json_ += schema_.arguments[argument].text;
+    } else {
+      append_integer(json_, argument);
+    }
+    if (index >= 0) {
+      json_ += '.';
+      append_integer(json_, index);
+    }
+    json_ += "\"}";
+  }
+
+  void integer(PyObject* value) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow == 0) {
+      append_integer(json_, number);
+    } else {
+      json_ += text_of(value);
+    }
+  }
+
+  void text(PyObject* value) {
+    Py_ssize_t size = 0;
+    const char* utf8 = PyUnicode_AsUTF8AndSize(value, &size);
+    if (utf8 == nullptr || size > kMaxTextBytes) {
+      PyErr_Clear();
+      append_object(json_, "other", "long text");
+    } else {
+      json_ += json_quote(std::string_view(utf8, static_cast<size_t>(size)));
+    }
+  }
+
+  // Tensors keep their place among all items; below the first list they have none of their own in the schema.
+  void list(PyObject* value, uint32_t argument, int depth) {
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
+    if (size > kMaxListItems || depth >= kMaxListDepth || json_.size() > kMaxArgumentsBytes) {
+      append_object(json_, "other", "list of " + std::to_string(size));
+      return;
+    }
+    json_ += '[';
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      if (i != 0) json_ += ',';
+      write(PySequence_Fast_GET_ITEM(value, i), argument, static_cast<int32_t>(i), depth + 1);
+    }
+    json_ += ']';
+  }
+
+  void foreign_type(PyObject* value) {
+    const std::string_view type = Py_TYPE(value)->tp_name;
+    for (const char* kind : {"dtype", "device", "layout", "memory_format"}) {
+      if (type.starts_with("torch.") && type.substr(6) == kind) {
+        const std::string name = text_of(value);
+        append_object(json_, kind, name.starts_with("torch.") ? name.substr(6) : name);
+        return;
+      }
+    }
+    // Not asked for its own text: that would run foreign code.
+    append_object(json_, "other", type.substr(type.rfind('.') + 1));
+  }
+
+  const OperatorSchema& schema_;
+  TensorAccess& access_;
+  std::string& json_;
+  std::vector<BoundTensor>& tensors_;
+};
+
+}  // namespace
+
+OperatorSchemas::~OperatorSchemas() {
+  for (auto& [function, schema] : known_) {
+    Py_CLEAR(schema->function);
+    Py_CLEAR(schema->target);
+    for (OperatorArgument& argument : schema->arguments) Py_CLEAR(argument.name);
+  }
+}
+
+const OperatorSchema& OperatorSchemas::of(PyObject* function) {
+  auto& known = known_[function];
+  if (known == nullptr) {
+    known = read(function);
+    known->number = static_cast<uint32_t>(known_.size() - 1);
+  }
+  return *known;
+}
+
+std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {
+  auto schema = std::make_unique<OperatorSchema>();
+  schema->function = new_ref(function);
+  schema->name = run_.intern(text_of(function));
+  PyObject* description = attribute(function, "_schema");
+  PyObject* target = description != nullptr ? attribute(function, "_op") : nullptr;
+  schema->target = target != nullptr ? target : new_ref(function);
+  schema->is_view = description != nullptr && true_attribute(function, "is_view");
+  schema->is_mutable = true_attribute(description, "is_mutable");
+  PyObject* arguments = attribute(description, "arguments");
+  Py_XDECREF(description);
+  const Py_ssize_t count =
+      arguments != nullptr && PyList_Check(arguments) ? PyList_GET_SIZE(arguments) : 0;
+  std::string writes;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyList_GET_ITEM(arguments, i);
+    OperatorArgument& argument = schema->arguments.emplace_back();
+    PyObject* name = attribute(item, "name");
+    argument.text = text_of(name);
+    Py_XDECREF(name);
+    argument.name = PyUnicode_InternFromString(argument.text.c_str());
+    argument.json_key = json_quote(argument.text) + ":";
+    PyObject* alias = attribute(item, "alias_info");
+    argument.written = alias != nullptr && alias != Py_None && true_attribute(alias, "is_write");
+    Py_XDECREF(alias);
+    if (argument.written) writes += (writes.empty() ? "[" : ",") + json_quote(argument.text);
+  }
+  Py_XDECREF(arguments);
+  if (!writes.empty()) schema->writes = run_.intern(writes + "]");
+  return schema;
+}
+
+void bind_arguments(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                    TensorAccess& access, std::string& json, std::vector<BoundTensor>& tensors) {
+  ArgumentsWriter writer(schema, access, json, tensors);
+  writer.begin();
+  const Py_ssize_t positional = PyTuple_Check(args) ? PyTuple_GET_SIZE(args) : 0;
+  for (Py_ssize_t i = 0; i < positional; ++i)
+    writer.argument(static_cast<uint32_t>(i), PyTuple_GET_ITEM(args, i));
+  if (kwargs != nullptr && PyDict_Check(kwargs) && PyDict_GET_SIZE(kwargs) != 0) {
+    for (size_t i = static_cast<size_t>(positional); i < schema.arguments.size(); ++i) {
+      PyObject* value = PyDict_GetItemWithError(kwargs, schema.arguments[i].name);
+      if (value != nullptr) writer.argument(static_cast<uint32_t>(i), value);
+      PyErr_Clear();
+    }
+    if (schema.arguments.empty()) {
+      Py_ssize_t position = 0;
+      PyObject *key = nullptr, *value = nullptr;
+      while (PyDict_Next(kwargs, &position, &key, &value)) writer.foreign(key, value);
+    }
+  }
+  writer.end();
+}
+
+}  // namespace assay::capture

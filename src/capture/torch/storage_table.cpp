@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/torch/storage_table.hpp"
+
+#include <algorithm>
+
+#include "capture/torch/python_compat.hpp"
+
+namespace assay::capture {
+namespace {
+
+// More values than these in one storage: those that the last two steps did not see are forgotten.
+constexpr size_t kManyValues = 64;
+
+[[nodiscard]] bool equal(const Dims& known, const int64_t* values, int count) {
+  return values != nullptr && known.size() == static_cast<size_t>(count) &&
+         std::equal(known.begin(), known.end(), values);
+}
+
+[[nodiscard]] bool is_value(const StoredValue& value, const TensorLook& look, int64_t offset) {
+  return value.storage_offset == offset && value.dtype == look.dtype &&
+         value.conjugate == look.conjugate && value.negative == look.negative &&
+         equal(value.shape, look.shape, look.ndim) && equal(value.strides, look.strides, look.ndim);
+}
+
+}  // namespace
+
+StorageTable::~StorageTable() { clear(); }
+
+bool StorageTable::works(TensorAccess& access) {
+  PyObject* torch = PyImport_ImportModule("torch");
+  PyObject* tensor = torch != nullptr ? PyObject_CallMethod(torch, "empty", "i", 1) : nullptr;
+  Py_XDECREF(torch);
+  PyObject* first = tensor != nullptr ? access.storage_object(tensor) : nullptr;
+  PyObject* weak = first != nullptr ? PyWeakref_NewRef(first, nullptr) : nullptr;
+  Py_XDECREF(first);
+  PyObject* kept = weak != nullptr ? weakref_get(weak) : nullptr;
+  PyObject* second = kept != nullptr ? access.storage_object(tensor) : nullptr;
+  const bool same = kept != nullptr && kept == second;
+  Py_XDECREF(kept);
+  Py_XDECREF(second);
+  Py_XDECREF(weak);
+  Py_XDECREF(tensor);
+  PyErr_Clear();
+  return same;
+}
+
+void StorageTable::drop(Storage& storage) {
+  Py_CLEAR(storage.weakref);
+  Py_CLEAR(storage.watched);
+}
+
+void StorageTable::clear() {
+  for (auto& [object, storage] : storages_) drop(*storage);
+  storages_.clear();
+}
+
+void StorageTable::forget_dead() {
+  for (auto at = storages_.begin(); at != storages_.end();) {
+    PyObject* object = weakref_get(at->second->weakref);
+    if (object == nullptr) {
+      drop(*at->second);
+      at = storages_.erase(at);
+    } else {
+      Py_DECREF(object);
+      ++at;
+    }
+  }
+  forget_at_ = std::max<size_t>(4096, 2 * storages_.size());
+}
+
+void StorageTable::end_step() {
+  forget_dead();
+  for (auto& [object, storage] : storages_) {
+    auto& values = storage->values;
+    if (values.size() > kManyValues)
+      std::erase_if(values, [this](const StoredValue& v) { return v.seen_in < step_ - 1; });
+    if (storage->leaves.empty()) {
+      for (StoredValue& value : values) value.bytes.reset();
+    }
+    PyObject* tensor = storage->watched != nullptr ? weakref_get(storage->watched) : nullptr;
+    storage->watched_version = -1;
+    if (tensor != nullptr && !access_.is_inference(tensor))
+      storage->watched_version = access_.version(tensor);
+    Py_XDECREF(tensor);
+  }
+}
+
+Storage* StorageTable::storage_of(PyObject* tensor) {
+  PyObject* object = access_.storage_object(tensor);
+  if (object == nullptr) return nullptr;
+  auto& known = storages_[object];
+  if (known != nullptr) {
+    PyObject* alive = weakref_get(known->weakref);
+    Py_XDECREF(alive);
+    if (alive != object) {  // another storage at the same address
+      drop(*known);
+      known.reset();
+    }
+  }
+  if (known == nullptr) {
+    PyObject* weak = PyWeakref_NewRef(object, nullptr);
+    Py_DECREF(object);
+    if (weak == nullptr) {
+      PyErr_Clear();
+      storages_.erase(object);
+      return nullptr;
+    }
+    known = std::make_unique<Storage>();
+    known->number = next_storage_++;
+    known->weakref = weak;
+    known->seen_in = step_;
+    Storage* fresh = known.get();
+    if (storages_.size() > forget_at_) forget_dead();  // `fresh` is alive: its tensor is
+    return fresh;
+  }
+  Py_DECREF(object);
+  Storage& storage = *known;
+  if (storage.seen_in != step_) {
+    storage.seen_in = step_;
+    PyObject* watched = storage.watched != nullptr ? weakref_get(storage.watched) : nullptr;
+    // The same tensor, hence the same counter: it moved, so somebody wrote between the steps.
+    if (watched != nullptr && storage.watched_version >= 0 &&
+        access_.version(watched) != storage.watched_version) {
+      new_version(storage);
+    }
+    Py_XDECREF(watched);
+  }
+  return &storage;
+}
+
+StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const TensorLook& look) {
+  const int64_t offset = access_.storage_offset(tensor);
+  for (StoredValue& value : storage.values) {
+    if (is_value(value, look, offset)) return value;
+  }
+  StoredValue& value = storage.values.emplace_back();
+  value.id = next_value_++;
+  value.storage_offset = offset;
+  value.dtype = look.dtype;
+  value.conjugate = look.conjugate;
+  value.negative = look.negative;
+  const auto ndim = static_cast<size_t>(look.ndim);
+  value.shape = Dims(std::span<const int64_t>(look.shape, ndim));
+  value.strides = Dims(std::span<const int64_t>(look.strides, ndim));
+  // Any tensor of the storage will do; one that lives long is better, and inputs of later steps are such.
+  if (storage.values.size() == 1) {
+    Py_XSETREF(storage.watched, PyWeakref_NewRef(tensor, nullptr));
+    PyErr_Clear();
+  }
+  return value;
+}
+
+const SeenTensor* StorageTable::known_bytes(const Storage& storage, const StoredValue& value,
+                                            const TensorLook& look, bool look_dense) const {
+  if (value.bytes != nullptr) return value.bytes.get();
+  if (!look_dense) return nullptr;
+  for (const StoredValue& other : storage.values) {
+    const SeenTensor* seen = other.bytes.get();
+    if (seen != nullptr && seen->dense && seen->data == look.data &&
+        seen->element_count == look.element_count && seen->dtype == look.dtype &&
+        seen->conjugate == look.conjugate && seen->negative == look.negative) {
+      return seen;
+    }
+  }
+  return nullptr;
+}
+
+void StorageTable::new_version(Storage& storage) {
+  ++storage.version;
+  storage.values.clear();
+}
+
+const std::string* StorageTable::leaf_of(const Storage& storage, const StoredValue& value) const {
+  if (storage.leaves.empty() || storage.written) return nullptr;
+  for (const Storage::Leaf& leaf : storage.leaves) {
+    if (leaf.storage_offset == value.storage_offset) return leaf.name;
+  }
+  return storage.leaves.front().name;
+}
+
+void StorageTable::add_leaf(PyObject* tensor, const std::string* name) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  storage->leaves.push_back({access_.storage_offset(tensor), name});
+}
+
+}  // namespace assay::capture

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which value a tensor is: storages with write counters of our own, and the values in them.   localisation 1
+//
+//   storage 7, version 2          version 3: somebody wrote, all values are new ones
+//     value 31: [0, 64)  shape [8, 8]    made by record 120
+//     value 32: [8, 16)  shape [8]       made by nobody we saw
+//
+// A storage is torch's own Python object for it: torch keeps one object for each storage, for as long as the storage
+// lives, so a weak reference to it that is still alive is an identity that no address is. Nothing is kept alive, and an
+// address that is handed out again never gets an old number. Views, and results that are their own argument again
+// (reshape, contiguous, to), have the same object.
+//
+// Versions count the writes that schemas declare. torch's counter is not used for that: inside a dispatch mode it is not
+// yet right for results of views and of writes. It is used where it is right to notice, between steps, writes that
+// nobody dispatched below a captured call.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/torch/identity.hpp"
+#include "capture/torch/tensor_access.hpp"
+#include "writer/record_batch.hpp"
+
+namespace assay::capture {
+
+/// One value in a storage at its present version.
+struct StoredValue {
+  int64_t id = 0;
+  int64_t storage_offset = 0;  // elements
+  DType dtype = DType::Float32;
+  bool conjugate = false;
+  bool negative = false;
+  Dims shape;
+  Dims strides;
+  int64_t producer = -1;  // record number of the output that made it; -1: no operator did
+  int64_t seen_in = -1;   // number of the step that saw it last
+  /// What is known of its bytes once they were read; not kept beyond the step unless the storage is a parameter's.
+  std::unique_ptr<SeenTensor> bytes;
+};
+
+/// A storage that was alive when it was last seen.
+struct Storage {
+  int64_t number = 0;
+  int64_t version = 0;
+  PyObject* weakref = nullptr;  // to the storage's object; owned by the table
+  int64_t seen_in = -1;
+  bool written =
+      false;  // by an operator that we saw: it is no longer the parameter or buffer that it was
+  struct Leaf {
+    int64_t storage_offset;
+    const std::string* name;
+  };
+  std::vector<Leaf>
+      leaves;  // parameters and buffers in it, in the order of named_parameters(), named_buffers()
+  std::vector<StoredValue> values;
+  /// The tensor seen last and torch's version counter of it when the step ended; nullptr when there is none.
+  PyObject* watched = nullptr;  // weak reference, owned
+  int64_t watched_version = -1;
+};
+
+/// Needs the GIL; leaves no exception set. References to storages and values hold until the next call.
+class StorageTable {
+ public:
+  explicit StorageTable(TensorAccess& access) : access_(access) {}
+  ~StorageTable();
+  StorageTable(const StorageTable&) = delete;
+  StorageTable& operator=(const StorageTable&) = delete;
+
+  /// Whether this torch keeps one Python object for each storage (2.1 and later): without it there are no identities.
+  [[nodiscard]] static bool works(TensorAccess& access);
+
+  void begin_step(int64_t step) { step_ = step; }
+  /// Notes versions of what is still alive, forgets what is not.
+  void end_step();
+  void clear();
+
+  /// The storage of a tensor, nullptr when it has none.
+  [[nodiscard]] Storage* storage_of(PyObject* tensor);
+  /// The value that `tensor` is now; a new one when it was not seen at this version.
+  [[nodiscard]] StoredValue& value_of(Storage& storage, PyObject* tensor, const TensorLook& look);
+  /// A value whose bytes are known and are those of `look`, perhaps in another shape.
+  [[nodiscard]] const SeenTensor* known_bytes(const Storage& storage, const StoredValue& value,
+                                              const TensorLook& look, bool look_dense) const;
+  /// The operator that is about to return has written it.
+  void wrote(Storage& storage) {
+    storage.written = true;
+    new_version(storage);
+  }
+  /// The parameter or buffer that an unwritten storage is.
+  [[nodiscard]] const std::string* leaf_of(const Storage& storage, const StoredValue& value) const;
+  void add_leaf(PyObject* tensor, const std::string* name);
+
+  /// Calls visit(StoredValue&) for every value.
+  template <typename Visit>
+  void each_value(Visit visit) {
+    for (auto& [object, storage] : storages_) {
+      for (StoredValue& value : storage->values) visit(value);
+    }
+  }
+
+ private:
+  void new_version(Storage& storage);
+  void drop(Storage& storage);
+  void forget_dead();
+
+  TensorAccess& access_;
+  std::unordered_map<PyObject*, std::unique_ptr<Storage>> storages_;
+  size_t forget_at_ = 4096;  // dead storages are looked for when the table has so many
+  int64_t next_storage_ = 0;
+  int64_t next_value_ = 0;
+  int64_t step_ = -1;
+};
+
+}  // namespace assay::capture
