@@ -271,6 +271,8 @@ Table build_table(const Comparison& comparison, const compare::Sheet& sheet, boo
     table.rows.push_back(comparison.ait02        ? ait02_cells(row)
                          : comparison.statistics ? statistics_cells(row, ours)
                                                  : tensor_cells(comparison, row, ours));
+    if (ours && comparison.has_verdicts && !comparison.ait02)
+      append_verdict_columns(row, &table.rows.back());
   }
   return table;
 }
