@@ -38,6 +38,7 @@ struct Finding {
   std::string module;  // path; the owner
   std::string also;  // second place it may be: "attention core or output projection"; may be empty
   std::string node;  // operator node or module path
+  std::string golden_node = {};  // its partner in golden, where there is one
   std::string op_type;           // "aten.mul.Tensor", "LlamaRMSNorm"
   std::string module_type = {};  // class of `module`, where the run knows it
   std::string slot;              // tensor, parameter or argument: "weight", "eps"

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of section 6: own errors, pair tests, replay of golden's program where it decides, one verdict.
+#include "locate/locate.hpp"
+
+#include <algorithm>
+
+#include "locate/locate_errors.hpp"
+#include "locate/locate_identical.hpp"
+#include "locate/next_command.hpp"
+#include "locate/slice.hpp"
+#include "locate/verdict.hpp"
+
+namespace assay::locate {
+namespace {
+
+class Locator {
+ public:
+  Locator(const run::Run& golden, const run::Run& mine, const LocateOptions& options)
+      : options_(options), golden_(make_program(golden)), mine_(make_program(mine)) {}
+
+  Result<Verdict> locate() {
+    if (!options_.slice.empty()) {
+      ASSAY_TRY(slice_, Slice::make(mine_, options_.slice));
+    }
+    if (options_.own_error) {
+      ASSAY_TRY(own_, find_own_errors(mine_, "own errors of mine"));
+      ASSAY_TRY(golden_own_, find_own_errors(golden_, "own errors of golden"));
+    }
+    pairing_ = pair_programs(golden_, mine_);
+    ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
+    if (needs_walk()) {
+      ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
+    }
+    if (!own_ && !walk_ && options_.floors != nullptr) {
+      ASSAY_TRY(floors_, judge_by_floors(*golden_.run, *mine_.run, *options_.floors, options_.jobs,
+                                         options_.interrupted));
+    }
+    Verdict verdict = compose_verdict(stages());
+    add_errors_against_golden(golden_, mine_, pairing_, &verdict);
+    verdict.next = next_command(verdict, *golden_.run, *mine_.run);
+    return verdict;
+  }
+
+ private:
+  Result<std::optional<OwnErrors>> find_own_errors(const Program& program,
+                                                   std::string_view stage) const {
+    OwnErrorOptions options;
+    options.jobs = options_.jobs;
+    options.max_memory = options_.max_memory / 2;
+    options.interrupted = options_.interrupted;
+    if (options_.progress) {
+      options.progress = [this, stage](size_t done, size_t total) {
+        options_.progress(stage, done, total);
+      };
+    }
+    if (program.level == CaptureLevel::Operators) return own_errors(program, options);
+    if (program.run->layout == "atb-tree") {
+      ASSAY_TRY(OwnErrors errors, own_errors_of_operations(*program.run, options));
+      if (errors.judged > 0) return errors;  // a dump without parameters says nothing
+    }
+    return std::optional<OwnErrors>();
+  }
+
+  // A mine without operators is judged by replaying golden's; one with operators only where the programs differ.
+  bool needs_walk() const {
+    if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
+      return false;
+    if (mine_.level != CaptureLevel::Operators) return true;
+    const bool suspicious =
+        std::ranges::any_of(tests_.findings, [](const Finding& finding) { return !finding.hard; });
+    return suspicious && pairing_.same_shapes;
+  }
+
+  WalkOptions walk_options() const {
+    WalkOptions options;
+    options.level = mine_.level;
+    options.jobs = options_.jobs;
+    options.max_memory = options_.max_memory;
+    options.interrupted = options_.interrupted;
+    if (options_.progress) {
+      options.progress = [this](size_t done, size_t total) {
+        options_.progress("replay of golden's program", done, total);
+      };
+    }
+    return options;
+  }
+
+  Stages stages() const {
+    Stages stages;
+    stages.golden = &golden_;
+    stages.mine = &mine_;
+    stages.pairing = &pairing_;
+    stages.tests = &tests_;
+    if (own_) stages.own = &*own_;
+    if (golden_own_) stages.golden_own = &*golden_own_;
+    if (walk_) stages.walk = &*walk_;
+    if (floors_) stages.floors = &*floors_;
+    if (!own_ && !walk_ && !floors_)
+      stages.identical_values = identical_values(*golden_.run, *mine_.run);
+    if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
+    return stages;
+  }
+
+  const LocateOptions& options_;
+  Program golden_;
+  Program mine_;
+  std::optional<Slice> slice_;
+  std::optional<OwnErrors> own_;
+  std::optional<OwnErrors> golden_own_;
+  Pairing pairing_;
+  PairTests tests_;
+  std::optional<Walk> walk_;
+  std::optional<FloorFindings> floors_;
+};
+
+}  // namespace
+
+Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
+  return Locator(golden, mine, options).locate();
+}
+
+}  // namespace assay::locate

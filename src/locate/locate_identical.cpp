@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/locate_identical.hpp"
+
+#include <map>
+#include <tuple>
+
+namespace assay::locate {
+namespace {
+
+using run::TensorRecord;
+using Place = std::tuple<int, int64_t, std::string_view, uint32_t, uint32_t, std::string_view>;
+
+bool is_output(const TensorRecord& record) {
+  return record.role == run::Role::Output && record.kind == run::RecordKind::Operand &&
+         record.value.empty();
+}
+
+Place place_of(const TensorRecord& record) {
+  return {record.rank, record.step, record.node, record.call, record.graph, record.slot};
+}
+
+std::optional<stats::Digest> digest_of(const TensorRecord& record) {
+  if (record.digest) return record.digest;
+  const Result<Tensor> tensor = run::load_tensor(record);
+  if (!tensor) return std::nullopt;
+  return stats::digest(tensor->view);
+}
+
+bool is_equal(const TensorRecord& golden, const TensorRecord& mine) {
+  TensorRecord g = golden;
+  TensorRecord m = mine;
+  if (!run::load_header(g) || !run::load_header(m)) return false;
+  if (g.dtype != m.dtype || g.shape != m.shape) return false;
+  const std::optional<stats::Digest> of_golden = digest_of(g);
+  return of_golden && of_golden == digest_of(m);
+}
+
+}  // namespace
+
+size_t identical_values(const run::Run& golden, const run::Run& mine) {
+  std::map<Place, const TensorRecord*> partners;
+  for (const TensorRecord& record : golden.records)
+    if (is_output(record)) partners.emplace(place_of(record), &record);
+  size_t count = 0;
+  for (const TensorRecord& record : mine.records) {
+    if (!is_output(record)) continue;
+    const auto partner = partners.find(place_of(record));
+    if (partner == partners.end() || !is_equal(*partner->second, record)) return 0;
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/verdict_json.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
+#include "locate/sentence.hpp"
+
+namespace assay::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using locate::Finding;
+using locate::Verdict;
+
+Json number(double value) {
+  if (std::isnan(value)) return nullptr;
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+// Names come from files and need not be UTF-8.
+std::string text(std::string_view raw) { return repair_utf8(raw); }
+
+Json text_or_null(std::string_view raw) {
+  if (raw.empty()) return nullptr;
+  return text(raw);
+}
+
+Json finding_json(const Finding& finding, const Verdict& verdict) {
+  const auto record = verdict.records.find(finding.mine_record);
+  Json json;
+  json["my"] = text(finding.node.empty() ? finding.module : finding.node);
+  json["golden"] = text_or_null(finding.golden_node);
+  json["module"] = text(finding.module);
+  json["also"] = text_or_null(finding.also);
+  json["module_type"] = text_or_null(finding.module_type);
+  json["op_type"] = text_or_null(finding.op_type);
+  json["slot"] = text_or_null(finding.slot);
+  json["step"] = finding.step;
+  json["rank"] = finding.rank;
+  json["verdict"] = kind_name(finding.kind);
+  json["ratio"] = number(finding.ratio);
+  json["e_in"] = number(finding.err_in);
+  json["e_out"] = number(finding.err_out);
+  json["e_own"] = number(finding.err_own);
+  json["own_source"] =
+      text_or_null(record == verdict.records.end() ? "" : record->second.own_source);
+  json["floor"] = number(finding.noise_floor);
+  json["amplification"] =
+      number(finding.err_in > 0 ? finding.err_out / finding.err_in : std::nan(""));
+  json["worst_ulp"] = number(finding.worst_ulp);
+  json["allowed_ulp"] = number(finding.allowed_ulp);
+  json["confidence"] = confidence_name(finding.confidence);
+  json["hypothesis"] = text_or_null(finding.hypothesis);
+  json["detail"] = text_or_null(finding.detail);
+  json["text"] = text(locate::place_of(finding) + ": " + locate::clause_of(finding));
+  return json;
+}
+
+Json findings_json(const std::vector<Finding>& findings, const Verdict& verdict) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) list.push_back(finding_json(finding, verdict));
+  return list;
+}
+
+Json coverage_json(const locate::Coverage& coverage) {
+  Json json = {{"my_ops", coverage.operators},
+               {"matched", coverage.paired},
+               {"judged", coverage.judged},
+               {"judgeable", coverage.judgeable},
+               {"values", coverage.values},
+               {"weights", coverage.weights},
+               {"weights_compared", coverage.weights_compared}};
+  json["unjudged"] = Json::object();
+  for (const auto& [reason, count] : coverage.unjudged) json["unjudged"][text(reason)] = count;
+  return json;
+}
+
+Json groups_json(const Verdict& verdict) {
+  Json list = Json::array();
+  for (const locate::Systematic& group : verdict.systematic) {
+    list.push_back({{"pattern", text(group.pattern)},
+                    {"verdict", kind_name(group.kind)},
+                    {"members", group.members},
+                    {"layers", group.layers}});
+  }
+  return list;
+}
+
+Json coarse_json(const Verdict& verdict) {
+  Json list = Json::array();
+  for (const locate::CoarseGroup& group : verdict.coarse) {
+    list.push_back({{"pattern", text(group.pattern)},
+                    {"members", group.members},
+                    {"median_z", number(group.median_z)},
+                    {"median_e2", number(group.median_e2)}});
+  }
+  return list;
+}
+
+Json chain_json(const Verdict& verdict) {
+  Json list = Json::array();
+  for (const locate::ChainLink& link : verdict.chain) {
+    list.push_back(
+        {{"my", text(link.module)}, {"step", link.step}, {"e_out", number(link.err_out)}});
+  }
+  return list;
+}
+
+Json token_json(const locate::TokenDivergence& token) {
+  if (token.step < 0) return nullptr;
+  return {{"step", token.step},
+          {"near_tie", token.near_tie},
+          {"golden_token", token.golden_token},
+          {"my_token", token.mine_token},
+          {"margin", number(token.margin)},
+          {"difference", number(token.difference)}};
+}
+
+Json notes_json(const Verdict& verdict) {
+  Json list = Json::array();
+  for (const std::string& note : verdict.notes) list.push_back(text(note));
+  return list;
+}
+
+}  // namespace
+
+std::string verdict_json(const Verdict& verdict) {
+  const bool wrong = !verdict.candidates.empty();
+  Json json;
+  json["version"] = 1;
+  json["outcome"] = outcome_name(verdict.outcome);
+  json["sentence"] = text(locate::sentence(verdict));
+  json["confidence"] = confidence_name(verdict.confidence);
+  json["token"] = wrong ? Json(verdict.candidates.front().step) : Json(nullptr);
+  json["level"] = verdict.level == '-' ? Json(nullptr) : Json(std::string(1, verdict.level));
+  json["golden_level"] = level_name(verdict.golden_level);
+  json["my_level"] = level_name(verdict.mine_level);
+  json["floor"] = text_or_null(verdict.floor);
+  json["coverage"] = coverage_json(verdict.coverage);
+  json["first_bad"] = wrong ? finding_json(verdict.candidates.front(), verdict) : Json(nullptr);
+  json["candidates"] = findings_json(verdict.candidates, verdict);
+  json["suspicions"] = findings_json(verdict.suspicions, verdict);
+  json["golden_findings"] = findings_json(verdict.golden_findings, verdict);
+  json["systematic"] = groups_json(verdict);
+  json["coarse"] = coarse_json(verdict);
+  json["chain"] = chain_json(verdict);
+  json["tokens"] = token_json(verdict.token);
+  json["notes"] = notes_json(verdict);
+  json["reason"] = text_or_null(verdict.reason);
+  json["next"] = text_or_null(verdict.next);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace assay::report

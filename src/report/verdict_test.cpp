@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
+#include "report/table.hpp"
+#include "report/verdict_json.hpp"
+#include "report/verdict_terminal.hpp"
+
+namespace assay::report {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+locate::Verdict wrong_weight() {
+  locate::Verdict verdict;
+  verdict.outcome = locate::Outcome::FirstWrong;
+  verdict.level = 'O';
+  verdict.floor = "model";
+  verdict.confidence = locate::Confidence::High;
+  locate::Finding finding;
+  finding.kind = locate::FindingKind::Weight;
+  finding.module = "model.layers.5.input_layernorm";
+  finding.module_type = "LlamaRMSNorm";
+  finding.slot = "weight";
+  finding.ratio = 15.36;
+  finding.err_in = 1e-3;
+  finding.err_out = 3e-2;
+  finding.hypothesis = "weight differs from golden by a constant factor 1.03";
+  finding.mine_record = 7;
+  verdict.candidates = {finding};
+  verdict.coverage.judged = verdict.coverage.judgeable = 512;
+  verdict.records[7].own_source = "exact";
+  return verdict;
+}
+
+TEST(VerdictJson, HasTheKeysOfTheDocument) {
+  const auto json = nlohmann::json::parse(verdict_json(wrong_weight()));
+  EXPECT_EQ(json["version"], 1);
+  EXPECT_EQ(json["outcome"], "first_wrong");
+  EXPECT_EQ(json["token"], 0);
+  EXPECT_EQ(json["level"], "O");
+  EXPECT_EQ(json["coverage"]["judged"], 512);
+  EXPECT_EQ(json["first_bad"]["module"], "model.layers.5.input_layernorm");
+  EXPECT_EQ(json["first_bad"]["verdict"], "weight");
+  EXPECT_EQ(json["first_bad"]["own_source"], "exact");
+  EXPECT_NEAR(json["first_bad"]["amplification"].get<double>(), 30, 1e-9);
+  EXPECT_TRUE(json["first_bad"]["e_own"].is_null());
+  EXPECT_EQ(json["candidates"].size(), 1u);
+  EXPECT_TRUE(json["tokens"].is_null());
+}
+
+TEST(VerdictJson, SaysInfinityAsAWordAndNeverBreaksOnBytes) {
+  locate::Verdict verdict = wrong_weight();
+  verdict.candidates[0].ratio = INFINITY;
+  verdict.candidates[0].module = "bad\xFFname";
+  const auto json = nlohmann::json::parse(verdict_json(verdict));
+  EXPECT_EQ(json["first_bad"]["ratio"], "Infinity");
+}
+
+TEST(VerdictText, EndsWithTheSentenceAndFitsSixtyColumns) {
+  const std::string text = verdict_text(wrong_weight(), {.width = 60, .files = {}});
+  EXPECT_THAT(text, StartsWith("first bad: model.layers.5.input_layernorm (LlamaRMSNorm,"));
+  EXPECT_THAT(text, EndsWith("confidence high\n"));
+  for (const std::string_view line : split(text, '\n')) EXPECT_LE(line.size(), 60u) << line;
+}
+
+TEST(VerdictText, KeepsACommandOnOneLine) {
+  locate::Verdict verdict;
+  verdict.reason =
+      "golden was captured without operators, and how far healthy runs differ was not measured";
+  verdict.next =
+      "assay dump --level operator -o golden-operators -- python a_program_with_a_long_name.py";
+  const std::string text = verdict_text(verdict, {.width = 60, .files = {}});
+  EXPECT_THAT(text, StartsWith("cannot judge: golden was captured"));
+  EXPECT_THAT(text, HasSubstr("\nnext: " + verdict.next + "\n"));
+}
+
+TEST(VerdictText, ControlCharactersOfNamesDoNotReachTheTerminal) {
+  locate::Verdict verdict = wrong_weight();
+  verdict.candidates[0].module = "evil\x1b[2J";
+  EXPECT_EQ(verdict_text(verdict, {.files = {}}).find('\x1b'), std::string::npos);
+}
+
+TEST(VerdictColumns, StandAtTheRightEndAndOnlyOnRequest) {
+  compare::Comparison comparison;
+  compare::Row row;
+  row.verdict.err_own = 0.25;
+  row.verdict.verdict = "own_error";
+  compare::Sheet sheet;
+  sheet.rows = {row};
+  EXPECT_EQ(build_table(comparison, sheet, false).columns.back(), "exceeded");
+  comparison.has_verdicts = true;
+  const Table table = build_table(comparison, sheet, false);
+  ASSERT_EQ(table.columns.size(), table.rows[0].size());
+  EXPECT_EQ(table.columns.back(), "verdict_confidence");
+  EXPECT_EQ(table.columns[table.columns.size() - 2], "verdict");
+  EXPECT_EQ(table.rows[0][table.columns.size() - 2].text, "own_error");
+  EXPECT_EQ(table.columns[table.columns.size() - 6], "err_own");
+  EXPECT_EQ(table.rows[0][table.columns.size() - 6].number, 0.25);
+}
+
+}  // namespace
+}  // namespace assay::report
