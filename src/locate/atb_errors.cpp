@@ -39,9 +39,9 @@ OwnError error_of(const OutputRow& row) {
   error.dtype = measures.dtype;
   error.worst = measures.worst_index;
   error.relative_l2 = measures.relative_l2;
-  const std::optional<FloatGrid> grid = grid_of(measures.dtype);
+  const std::optional<FloatGrid> grid = float_grid(measures.dtype);
   if (grid) {
-    error.floor_l2 = kRoundingL2 * grid->unit;
+    error.floor_l2 = kRoundingL2 * grid->roundoff();
     error.z = error.relative_l2 / error.floor_l2;
   }
   if (measures.pattern_mismatches > 0) error.e = error.e2 = kInfinity;
@@ -52,9 +52,9 @@ OwnError error_of(const OutputRow& row) {
   const double allowed = limit * std::max(1.0, golden);
   error.e = error.e2 = allowed > 0 ? distance / allowed : kInfinity;
   const double size = std::max(golden, std::fabs(row.worst.mine));
-  if (grid && size >= grid->min_normal) {
-    error.worst_ulp = distance / ulp_at(size, *grid);
-    error.allowed_ulp = allowed / ulp_at(size, *grid);
+  if (grid && size >= grid->smallest_normal()) {
+    error.worst_ulp = distance / grid->ulp(size);
+    error.allowed_ulp = allowed / grid->ulp(size);
   }
   return error;
 }

@@ -130,8 +130,8 @@ ErrorRow power_row(const Call& call, const FloatGrid& grid) {
   if (base && is_16_bit(base->view.dtype) && n > 2) {
     // n - 1 products, each rounded to the type of the base.
     ErrorRow row;
-    row.w_factor = (n - 2) * grid.unit;
-    row.v_factor = (n - 2) * kRoundingL2 * kRoundingL2 * grid.unit * grid.unit;
+    row.w_factor = (n - 2) * grid.roundoff();
+    row.v_factor = (n - 2) * kRoundingL2 * kRoundingL2 * grid.roundoff() * grid.roundoff();
     return row;
   }
   return row_of(ErrorScale::Result, 16 * kU);
@@ -202,47 +202,16 @@ ErrorModel none(std::string reason) {
 
 }  // namespace
 
-std::optional<FloatGrid> grid_of(DType dtype) {
-  const auto grid = [](int fraction_bits, int min_exponent, double max, double tiny) {
-    return FloatGrid{fraction_bits,
-                     min_exponent,
-                     max,
-                     tiny,
-                     std::ldexp(1.0, -fraction_bits - 1),
-                     std::ldexp(1.0, min_exponent)};
-  };
-  switch (dtype) {
-    case DType::Float64:
-      return grid(52, -1022, 0x1.fffffffffffffp1023, 0);
-    case DType::Float32:
-      return grid(23, -126, 0x1.fffffep127, 0x1p-126);
-    case DType::BFloat16:
-      return grid(7, -126, 0x1.fep127, 0x1p-126);
-    case DType::Float16:
-      return grid(10, -14, 65504, 0x1p-24);
-    // Below 16 bits subnormals are ordinary values, so nothing more than rounding is allowed.
-    case DType::Float8E4M3FN:
-      return grid(3, -6, 448, 0);
-    case DType::Float8E5M2:
-      return grid(2, -14, 57344, 0);
-    case DType::Float8E4M3FNUZ:
-      return grid(3, -7, 240, 0);
-    case DType::Float8E5M2FNUZ:
-      return grid(2, -15, 57344, 0);
-    default:
-      return std::nullopt;
-  }
-}
-
 bool holds_all_values(DType wide, DType narrow) {
   if (wide == narrow) return true;
-  const std::optional<FloatGrid> outer = grid_of(wide);
-  const std::optional<FloatGrid> inner = grid_of(narrow);
+  const std::optional<FloatGrid> outer = float_grid(wide);
+  const std::optional<FloatGrid> inner = float_grid(narrow);
   if (narrow == DType::Bool) return outer.has_value();
   if (!outer || !inner) return false;
   // The smallest subnormal of the narrow type must be a value of the wide one, too.
-  return outer->fraction_bits >= inner->fraction_bits && outer->max >= inner->max &&
-         outer->min_exponent - outer->fraction_bits <= inner->min_exponent - inner->fraction_bits;
+  return outer->fraction_bits >= inner->fraction_bits && outer->largest >= inner->largest &&
+         outer->smallest_exponent - outer->fraction_bits <=
+             inner->smallest_exponent - inner->fraction_bits;
 }
 
 ErrorModel error_model(const Call& call, size_t output, DType reference, DType mine) {
@@ -250,7 +219,7 @@ ErrorModel error_model(const Call& call, size_t output, DType reference, DType m
   ErrorModel model;
   model.kind = ErrorModel::Kind::Exact;
   if (kind == OperatorClass::Move || !is_float(mine)) return model;
-  const std::optional<FloatGrid> grid = grid_of(mine);
+  const std::optional<FloatGrid> grid = float_grid(mine);
   if (!grid) return none(std::string(name(mine)) + " results cannot be judged");
   // A result that keeps its type was not computed: casts to the same or a wider type.
   if (kind == OperatorClass::Cast && holds_all_values(mine, reference)) return model;

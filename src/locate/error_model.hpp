@@ -2,10 +2,10 @@
 // How large the rounding errors of a correct kernel are: the table of classes.   docs/localisation.md "Own error"
 #pragma once
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 
+#include "locate/float_grid.hpp"
 #include "reference/aten/call.hpp"
 
 namespace assay::locate {
@@ -15,25 +15,10 @@ inline constexpr double kAccumulatorRoundoff = 0x1p-24;
 /// Relative L2 error of one rounding in units of the unit roundoff, for spread-out values.   compare 8.4
 inline constexpr double kRoundingL2 = 0.425;
 
-/// Where the values of a float type stand: multiples of 2^(exponent - fraction_bits) below 2^(exponent + 1).
-struct FloatGrid {
-  int fraction_bits = 0;  // p: stored ones
-  int min_exponent = 0;   // E: of the smallest normal number
-  double max = 0;         // largest finite value
-  double tiny = 0;        // t_d: always allowed, for kernels that flush subnormals
-  double unit = 0;        // u_d = 2^-(p + 1)
-  double min_normal = 0;  // 2^E
-};
 /// 2^floor(log2 x) of a normal number x.
 [[nodiscard]] inline double power_below(double x) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & 0x7FF0000000000000u);
 }
-/// One unit in the last place of a value of that size. Precondition: size >= min_normal.
-[[nodiscard]] inline double ulp_at(double size, const FloatGrid& grid) {
-  return std::ldexp(power_below(size), -grid.fraction_bits);
-}
-/// Nothing for types that are no plain float formats.
-[[nodiscard]] std::optional<FloatGrid> grid_of(DType dtype);
 /// True when every value of `narrow` is one of `wide`.
 [[nodiscard]] bool holds_all_values(DType wide, DType narrow);
 

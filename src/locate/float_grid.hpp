@@ -14,6 +14,7 @@ struct FloatGrid {
   int fraction_bits = 23;
   int smallest_exponent = -126;
   double largest = 0;  // largest finite value
+  double tiny = 0;     // t_d: an error that is always allowed
 
   /// Distance of neighbouring values at x: 2^(max(floor(log2 |x|), E) - p). x is finite.
   [[nodiscard]] double ulp(double x) const {
@@ -23,6 +24,8 @@ struct FloatGrid {
                         fraction_bits);
   }
   [[nodiscard]] double smallest_normal() const { return power_of_two(smallest_exponent); }
+  /// u_d: half a ULP of 1.
+  [[nodiscard]] double roundoff() const { return power_of_two(-fraction_bits - 1); }
 
   [[nodiscard]] static double power_of_two(int exponent) {
     if (exponent < -1022)  // subnormal doubles, where float64 itself is the grid

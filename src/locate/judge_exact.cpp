@@ -88,7 +88,7 @@ Status judge_integers(const Call& call, const std::vector<Tensor>& outputs, size
 }
 
 Status judge_exact(const TensorView& reference, const TensorView& mine, OwnError* result) {
-  const std::optional<FloatGrid> grid = grid_of(mine.dtype);
+  const std::optional<FloatGrid> grid = float_grid(mine.dtype);
   if (!grid || values_per_element(reference.dtype) != 1)
     return fail(Errc::Unsupported, std::string(name(mine.dtype)) + " values differ");
   const bool rounds = !holds_all_values(mine.dtype, reference.dtype);
@@ -106,13 +106,13 @@ Status judge_exact(const TensorView& reference, const TensorView& mine, OwnError
     read_values(mine, first, length, std::span(found).first(size));
     for (size_t i = 0; i < size; ++i) {
       if (std::isnan(right[i]) && std::isnan(found[i])) continue;
-      const double y = std::clamp(right[i], -grid->max, grid->max);
-      const double m = std::clamp(found[i], -grid->max, grid->max);
+      const double y = std::clamp(right[i], -grid->largest, grid->largest);
+      const double m = std::clamp(found[i], -grid->largest, grid->largest);
       if (!std::isnan(y)) reference2 += y * y;
       if (m == y || (rounds && m == reference::round_to(y, mine.dtype))) continue;
       const double larger = std::max(std::fabs(y), std::fabs(m));
-      if (larger < grid->min_normal) continue;
-      const double ulp = ulp_at(larger, *grid);
+      if (larger < grid->smallest_normal()) continue;
+      const double ulp = grid->ulp(larger);
       const double error = std::fabs(m - y);
       // A scalar may be rounded twice on its way, by way of float: a tie to the other side.
       const bool representable = reference::round_to(y, mine.dtype) == y;

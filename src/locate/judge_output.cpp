@@ -66,7 +66,7 @@ Result<OwnError> judge_output(const Call& call, const std::vector<Tensor>& outpu
     ASSAY_TRY_STATUS(judge_exact(reference, mine, &result));
     return result;
   }
-  const std::optional<FloatGrid> grid = grid_of(mine.dtype);
+  const std::optional<FloatGrid> grid = float_grid(mine.dtype);
   ASSAY_TRY_STATUS(judge_rounded({call, output, reference, mine, model.row, *grid}, jobs, &result));
   return result;
 }
@@ -119,7 +119,7 @@ Result<OwnError> judge_product_rows(const Call& call, const TensorView& mine,
                 std::span(found.data() + i * last, static_cast<size_t>(last)));
   }
   const ErrorModel model = error_model(call, 0, DType::Float64, mine.dtype);
-  const std::optional<FloatGrid> grid = grid_of(mine.dtype);
+  const std::optional<FloatGrid> grid = float_grid(mine.dtype);
   if (model.kind != ErrorModel::Kind::Rounded || !grid)
     return fail(Errc::Unsupported, "not a product of floats");
   reference.shape = found.shape;

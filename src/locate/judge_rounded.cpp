@@ -42,9 +42,9 @@ struct Block {
 /// no error and nothing expected. Values are clamped to the range of the type first.
 ASSAY_CLONES void judge_values(const FloatGrid& grid, int64_t count, Block* block) {
   const double one_ulp = std::ldexp(1.0, -grid.fraction_bits);
-  const double max = grid.max;
-  const double min_normal = grid.min_normal;
-  const double unit = grid.unit;
+  const double max = grid.largest;
+  const double min_normal = grid.smallest_normal();
+  const double unit = grid.roundoff();
   const double tiny = grid.tiny;
   for (int64_t i = 0; i < count; ++i) {
     const double raw = block->reference[i];
@@ -260,7 +260,7 @@ class OutputJudge {
   void fill_allowed(int64_t first, int64_t in_row, int64_t count, const Terms* terms,
                     Block* block) const {
     for (int64_t i = 0; i < count; ++i)
-      block->terms[i] = std::min(std::fabs(block->reference[i]), grid_.max);
+      block->terms[i] = std::min(std::fabs(block->reference[i]), grid_.largest);
     if (terms == nullptr) {
       std::fill_n(block->v, count, 0.0);
       std::fill_n(block->w, count, 0.0);
@@ -294,7 +294,7 @@ class OutputJudge {
     double v_factor = row_.v_factor * growth * growth;
     if (row_.attention) {
       const double a = 4 * kAccumulatorRoundoff * (1 + terms->score_bound);
-      w_factor = grid_.unit + a;
+      w_factor = grid_.roundoff() + a;
       v_factor = a * a / 12;
     }
     for (int64_t i = 0; i < count; ++i) {
@@ -302,7 +302,7 @@ class OutputJudge {
       block->v[i] = v_factor * block->scale[i] * block->scale[i];
     }
     if (!row_.attention) return;
-    const double rounding = kRoundingL2 * kRoundingL2 * grid_.unit * grid_.unit;
+    const double rounding = kRoundingL2 * kRoundingL2 * grid_.roundoff() * grid_.roundoff();
     for (int64_t i = 0; i < count; ++i) block->v[i] += rounding * terms->variance[in_row + i];
   }
 
@@ -343,7 +343,7 @@ class OutputJudge {
     }
     result->worst = all.worst;
     if (all.worst >= 0) {
-      const double ulp = ulp_at(all.worst_size, grid_);
+      const double ulp = grid_.ulp(all.worst_size);
       result->worst_ulp = all.worst_error / ulp;
       result->allowed_ulp = kElementLimit * all.worst_allowed / ulp;
     }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "locate/float_grid.hpp"
 #include "locate/owner.hpp"
 #include "locate/sim_rounding.hpp"
 #include "locate/walk_measure.hpp"

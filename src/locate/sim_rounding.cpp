@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "locate/walk_measure.hpp"
+#include "locate/float_grid.hpp"
 #include "reference/attention/attention.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "locate/float_grid.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
@@ -31,33 +32,6 @@ bool equal_integers(const TensorView& a, const TensorView& b, Status* status) {
 
 }  // namespace
 
-std::optional<FloatGrid> float_grid(DType dtype) {
-  switch (dtype) {
-    case DType::BFloat16:
-      return FloatGrid{7, -126, 0x1.FEp127, 0x1p-126};
-    case DType::Float16:
-      return FloatGrid{10, -14, 65504, 0x1p-24};
-    case DType::Float32:
-      return FloatGrid{23, -126, 0x1.FFFFFEp127, 0x1p-126};
-    case DType::Float8E4M3FN:
-      return FloatGrid{3, -6, 448, 0x1p-9};
-    case DType::Float8E5M2:
-      return FloatGrid{2, -14, 57344, 0x1p-16};
-    default:
-      return std::nullopt;
-  }
-}
-
-double ulp(double magnitude, const FloatGrid& grid) {
-  int exponent = grid.smallest_exponent;
-  if (magnitude > 0 && std::isfinite(magnitude)) {
-    int above = 0;
-    std::frexp(magnitude, &above);  // magnitude in [2^(above - 1), 2^above)
-    exponent = std::max(exponent, above - 1);
-  }
-  return std::ldexp(1.0, exponent - grid.fraction_bits);
-}
-
 Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                         const TensorView& simulated, DType dtype, bool masks) {
   if (!(mine.shape == reference.shape) || !(mine.shape == simulated.shape))
@@ -77,7 +51,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
     return gap;
   }
   const std::optional<FloatGrid> grid = float_grid(dtype);
-  if (!grid)
+  if (!grid || dtype == DType::Float64)
     return fail(Errc::Unsupported,
                 "no wider reference than " + std::string(name(dtype)) + " to judge by");
 
@@ -92,7 +66,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
           ? 1
           : static_cast<size_t>(std::max<int64_t>(mine.shape[mine.shape.size() - 1], 1));
   const size_t rows = count / columns;
-  const double smallest = std::ldexp(1.0, grid->smallest_exponent);
+  const double smallest = grid->smallest_normal();
 
   std::vector<double> row_noise(rows, 0.0);
   std::vector<double> column_noise(columns, 0.0);
@@ -112,7 +86,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                        std::signbit(m) == std::signbit(y));
     if (skip) m = y = n = 0;
     if (std::isnan(n)) n = 0;
-    const double unit = ulp(std::max(std::abs(m), std::abs(y)), *grid);
+    const double unit = grid->ulp(std::max(std::abs(m), std::abs(y)));
     error += (m - y) * (m - y);
     reference_energy += y * y;
     noise_energy += n * n;
@@ -130,7 +104,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
   for (size_t i = 0; i < count; ++i) {
     const double difference = std::abs(t.values[i] - ref.values[i]);
     if (difference == 0) continue;
-    const double unit = ulp(std::max(std::abs(t.values[i]), std::abs(ref.values[i])), *grid);
+    const double unit = grid->ulp(std::max(std::abs(t.values[i]), std::abs(ref.values[i])));
     const double allowed =
         4 * std::max(row_noise[i / columns], column_noise[i % columns]) + unit / 2 + grid->tiny;
     gap.r_element = std::max(gap.r_element, difference / allowed);

@@ -8,19 +8,6 @@
 
 namespace assay::locate {
 
-/// The grid of a storage type.   localisation 2
-struct FloatGrid {
-  int fraction_bits = 0;      // p
-  int smallest_exponent = 0;  // E: of the smallest normal number
-  double largest = 0;         // max_d
-  double tiny = 0;            // t_d
-};
-/// Nothing for types that are not judged: fp64 (no wider reference), integers, packed types.
-[[nodiscard]] std::optional<FloatGrid> float_grid(DType dtype);
-
-/// 2^(max(floor(log2 magnitude), E) - p): one ULP of a value of that magnitude.
-[[nodiscard]] double ulp(double magnitude, const FloatGrid& grid);
-
 struct Gap {
   double r = 0;            // |t - ref| / floor
   double r_element = 0;    // largest element over its own limit
