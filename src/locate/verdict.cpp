@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "locate/owner.hpp"
+
 namespace assay::locate {
 namespace {
 
@@ -443,11 +445,6 @@ class Composer {
 };
 
 }  // namespace
-
-bool is_inside(std::string_view inner, std::string_view outer) {
-  if (outer.empty() || inner == outer) return true;
-  return inner.size() > outer.size() && inner.starts_with(outer) && inner[outer.size()] == '.';
-}
 
 Verdict compose_verdict(const Stages& stages) { return Composer(stages).compose(); }
 

@@ -30,9 +30,6 @@ struct Stages {
 /// `chain`, `next` and errors against golden are left to locate().
 [[nodiscard]] Verdict compose_verdict(const Stages& stages);
 
-/// True when `inner` is the module `outer` or inside it; "" is the root and holds everything.
-[[nodiscard]] bool is_inside(std::string_view inner, std::string_view outer);
-
 /// Share of operators that must be judged before a run may be called clean.
 inline constexpr double kCleanCoverage = 0.95;
 /// The same finding in this many layers is one of the program, not of a layer.

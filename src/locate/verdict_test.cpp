@@ -298,12 +298,5 @@ TEST(Verdict, JudgedOutputsAreListedByRecord) {
   EXPECT_EQ(verdict.records.at(11).own_source, "exact");
 }
 
-TEST(IsInside, IsAboutPathsNotLetters) {
-  EXPECT_TRUE(is_inside("layers.1.norm", "layers.1"));
-  EXPECT_FALSE(is_inside("layers.10.norm", "layers.1"));
-  EXPECT_TRUE(is_inside("anything", ""));
-  EXPECT_FALSE(is_inside("", "layers"));
-}
-
 }  // namespace
 }  // namespace assay::locate
