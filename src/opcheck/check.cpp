@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,10 +23,28 @@ constexpr uint64_t kWorkingBytesPerByte = 6;
 
 std::string tensor_name(const char* kind, size_t index) { return kind + std::to_string(index); }
 
+/// The tensors of a case as they were dumped. An operation asks for some of them several times, and an
+/// output is looked at again when it is judged; each is loaded once.
+class LoadedTensors {
+ public:
+  Result<Tensor> load(const run::TensorRecord& record) {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = tensors_.find(&record); known != tensors_.end()) return known->second;
+    Result<Tensor> loaded = run::load_tensor(record);
+    if (loaded) tensors_.emplace(&record, *loaded);
+    return loaded;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const run::TensorRecord*, Tensor> tensors_;
+};
+
 /// The tensors of an entry, converted as -pmode asks.
 class DumpedOperands final : public Operands {
  public:
-  DumpedOperands(const CaseTensors& tensors, PrecisionMode mode) : tensors_(tensors), mode_(mode) {}
+  DumpedOperands(const CaseTensors& tensors, PrecisionMode mode, LoadedTensors* loaded)
+      : tensors_(tensors), mode_(mode), loaded_(loaded) {}
 
   size_t input_count() const override { return tensors_.inputs.size(); }
   size_t output_count() const override { return tensors_.outputs.size(); }
@@ -72,7 +91,7 @@ class DumpedOperands final : public Operands {
     if (!record->bytes)
       return fail(Errc::NotFound,
                   what + " was dumped without its values (statistics or description only)");
-    Result<Tensor> loaded = run::load_tensor(*record);
+    Result<Tensor> loaded = loaded_->load(*record);
     if (!loaded) {
       loaded.error().message = what + ": " + loaded.error().message;
       return loaded;
@@ -88,6 +107,7 @@ class DumpedOperands final : public Operands {
 
   const CaseTensors& tensors_;
   const PrecisionMode mode_;
+  LoadedTensors* loaded_;
 };
 
 OutputRow failed_row(const Error& error) {
@@ -212,7 +232,7 @@ class Checker {
   }
 
   [[nodiscard]] std::unique_ptr<DumpedOperands> operands_of(const CaseEntry& entry) const {
-    return std::make_unique<DumpedOperands>(entry.tensors, options_.precision_mode);
+    return std::make_unique<DumpedOperands>(entry.tensors, options_.precision_mode, &loaded_);
   }
 
   void check_outputs(const CaseEntry& entry, const Evaluation& evaluation,
@@ -250,7 +270,7 @@ class Checker {
   }
 
   OutputRow check_output(const CaseEntry& entry, const Expectation& expectation) const {
-    const DumpedOperands operands(entry.tensors, options_.precision_mode);
+    const DumpedOperands operands(entry.tensors, options_.precision_mode, &loaded_);
     Result<Tensor> mine = expectation.mine       ? Result<Tensor>(*expectation.mine)
                           : expectation.in_place ? operands.input_after(expectation.index)
                                                  : operands.output(expectation.index);
@@ -368,6 +388,7 @@ class Checker {
   const CaseList& cases_;
   const CheckOptions& options_;
   std::mutex* custom_mutex_;
+  mutable LoadedTensors loaded_;                                   // of the case at hand
   mutable std::vector<std::unique_ptr<DumpedOperands>> operands_;  // of the case at hand
 };
 
