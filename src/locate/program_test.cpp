@@ -146,7 +146,7 @@ TEST(MakeProgram, SaysWhichArgumentItDoesNotUnderstand) {
   EXPECT_EQ(problem(R"({"a":{"complex":[1,2]}})"), "argument 'a' is a complex number [1,2]");
   EXPECT_EQ(problem(R"({"a":{"other":"ScriptObject"}})"), "argument 'a' is a ScriptObject");
   EXPECT_EQ(problem(R"({"a":{"tensor":"a"}})"), "the input 'a' was not captured");
-  EXPECT_EQ(problem(R"({"a":{"tensor":"b"}})"), "the input 'b' was not captured");
+  EXPECT_EQ(problem(R"({"a":{"tensor":"b"}})"), "argument 'a' names the tensor 'b'");
   EXPECT_EQ(problem(R"({"a":[{"tensor":"a.0"},3]})"),
             "argument 'a' mixes tensors with other values");
 }

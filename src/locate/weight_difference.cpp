@@ -8,7 +8,8 @@
 
 #include "base/thread_pool.hpp"
 #include "locate/float_grid.hpp"
-#include "locate/pairing.hpp"
+#include "locate/pair_tests.hpp"
+#include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -27,12 +28,19 @@ struct Worst {
 /// that was rounded.
 class Distance {
  public:
-  Distance(const FloatGrid& golden, const FloatGrid& mine)
+  /// largest   values beyond it count as it
+  Distance(const FloatGrid& golden, const FloatGrid& mine, double largest)
       : golden_(golden),
         mine_(mine),
-        largest_(std::min(golden.largest, mine.largest)),
+        largest_(std::min({golden.largest, mine.largest, largest})),
         smallest_(std::max(golden.smallest_normal(), mine.smallest_normal())),
         golden_is_coarser_(golden.fraction_bits < mine.fraction_bits) {}
+
+  /// A factor closer to 1 than one rounding of the coarser type explains nothing.
+  [[nodiscard]] bool is_beyond_rounding(double factor) const {
+    const int bits = std::min(golden_.fraction_bits, mine_.fraction_bits);
+    return std::abs(factor - 1) >= FloatGrid::power_of_two(-bits - 1);
+  }
 
   [[nodiscard]] double operator()(double golden, double mine) const {
     if (std::isnan(golden) || std::isnan(mine))
@@ -76,7 +84,9 @@ BlockRange range_of(size_t block, int64_t element_count) {
   return {first, std::min(kBlockElements, element_count - first)};
 }
 
-Worst worst_of_floats(const TensorView& golden, const TensorView& mine, const Distance& distance) {
+/// factor   golden's values count times it
+Worst worst_of_floats(const TensorView& golden, const TensorView& mine, const Distance& distance,
+                      double factor = 1) {
   const int64_t count = mine.element_count();
   const int values = values_per_element(mine.dtype);
   return worst_of_blocks(count, [&](size_t block) {
@@ -87,7 +97,7 @@ Worst worst_of_floats(const TensorView& golden, const TensorView& mine, const Di
     read_values(mine, range.first, range.count, m);
     Worst worst;
     for (size_t i = 0; i < m.size(); ++i) {
-      const double half_ulp = distance(g[i], m[i]);
+      const double half_ulp = distance(g[i] * factor, m[i]);
       if (half_ulp > worst.half_ulp)
         worst = {half_ulp, range.first * values + static_cast<int64_t>(i), g[i], m[i]};
     }
@@ -119,12 +129,8 @@ bool equal_bytes(const TensorView& golden, const TensorView& mine) {
   return a.data() == b.data() || std::memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-Result<Worst> worst_of(const TensorView& golden, const TensorView& mine) {
-  if (is_whole(golden.dtype) && is_whole(mine.dtype)) {
-    ASSAY_TRY(const reference::Whole g, reference::whole(golden));
-    ASSAY_TRY(const reference::Whole m, reference::whole(mine));
-    return worst_of_integers(g, m);
-  }
+/// errors  Unsupported: no floats with a grid
+Result<Distance> distance_of(const TensorView& golden, const TensorView& mine, double largest) {
   const std::optional<FloatGrid> golden_grid = float_grid(golden.dtype);
   const std::optional<FloatGrid> mine_grid = float_grid(mine.dtype);
   if (!golden_grid || !mine_grid ||
@@ -132,12 +138,21 @@ Result<Worst> worst_of(const TensorView& golden, const TensorView& mine) {
     return fail(Errc::Unsupported, std::string(name(mine.dtype)) + " against " +
                                        std::string(name(golden.dtype)) + " has no common grid");
   }
-  return worst_of_floats(golden, mine, Distance(*golden_grid, *mine_grid));
+  return Distance(*golden_grid, *mine_grid, largest);
 }
 
-}  // namespace
+Result<Worst> worst_of(const TensorView& golden, const TensorView& mine, double largest) {
+  if (is_whole(golden.dtype) && is_whole(mine.dtype)) {
+    ASSAY_TRY(const reference::Whole g, reference::whole(golden));
+    ASSAY_TRY(const reference::Whole m, reference::whole(mine));
+    return worst_of_integers(g, m);
+  }
+  ASSAY_TRY(const Distance distance, distance_of(golden, mine, largest));
+  return worst_of_floats(golden, mine, distance);
+}
 
-Result<WeightDifference> weight_difference(const TensorView& golden, const TensorView& mine) {
+Result<WeightDifference> difference_of(const TensorView& golden, const TensorView& mine,
+                                       double largest) {
   WeightDifference difference;
   if (!(golden.shape == mine.shape)) {
     difference.shape_differs = true;
@@ -148,13 +163,66 @@ Result<WeightDifference> weight_difference(const TensorView& golden, const Tenso
     difference.identical = true;
     return difference;
   }
-  ASSAY_TRY(const Worst worst, worst_of(golden, mine));
+  ASSAY_TRY(const Worst worst, worst_of(golden, mine, largest));
   if (worst.value < 0) return difference;
   difference.half_ulp = worst.half_ulp;
   difference.worst = worst.value / values_per_element(mine.dtype);
   difference.golden_value = worst.golden;
   difference.mine_value = worst.mine;
   return difference;
+}
+
+/// Sums over one block, then over blocks in their order.
+struct Products {
+  double golden_mine = 0;
+  double golden_golden = 0;
+};
+Products products_of(const TensorView& golden, const TensorView& mine) {
+  const int64_t count = mine.element_count();
+  const int values = values_per_element(mine.dtype);
+  const auto blocks = static_cast<size_t>((count + kBlockElements - 1) / kBlockElements);
+  std::vector<Products> found(blocks);
+  parallel_for(blocks, resolve_job_count(0), [&](size_t block) {
+    const BlockRange range = range_of(block, count);
+    std::vector<double> g(static_cast<size_t>(range.count * values));
+    std::vector<double> m(g.size());
+    read_values(golden, range.first, range.count, g);
+    read_values(mine, range.first, range.count, m);
+    for (size_t i = 0; i < m.size(); ++i) {
+      found[block].golden_mine += g[i] * m[i];
+      found[block].golden_golden += g[i] * g[i];
+    }
+  });
+  Products sum;
+  for (const Products& one : found) {
+    sum.golden_mine += one.golden_mine;
+    sum.golden_golden += one.golden_golden;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Result<WeightDifference> weight_difference(const TensorView& golden, const TensorView& mine) {
+  return difference_of(golden, mine, kInfinity);
+}
+
+Result<WeightDifference> constant_difference(const TensorView& golden, const TensorView& mine) {
+  return difference_of(golden, mine, kMaskValue);
+}
+
+std::optional<double> constant_factor(const TensorView& golden, const TensorView& mine) {
+  const Result<Distance> distance = distance_of(golden, mine, kInfinity);
+  if (!distance || !(golden.shape == mine.shape)) return std::nullopt;
+  const Products products = products_of(golden, mine);
+  const double factor = products.golden_mine / products.golden_golden;
+  if (!std::isfinite(factor) || !distance->is_beyond_rounding(factor)) return std::nullopt;
+  // Mine was rounded after the product, and golden's values before it when they came in mine's type: half an ULP and
+  // one of up to twice its size.
+  constexpr double kTwoRoundings = 3.1;
+  const Worst worst = worst_of_floats(golden, mine, *distance, factor);
+  if (!(worst.half_ulp <= kTwoRoundings)) return std::nullopt;
+  return factor;
 }
 
 }  // namespace assay::locate

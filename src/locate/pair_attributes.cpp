@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What paired operators were told besides tensors.   localisation 3, "attribute"
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "locate/pair_tests.hpp"
+#include "locate/program_arguments.hpp"
+
+namespace assay::locate {
+namespace {
+
+using reference::aten::Argument;
+using reference::aten::ArgumentList;
+using reference::aten::DTypeArgument;
+using reference::aten::HostArgument;
+
+constexpr double kRelative = 1e-6;
+
+std::optional<double> number_of(const Argument& argument) {
+  if (const auto* real = std::get_if<double>(&argument.value)) return *real;
+  if (const auto* whole = std::get_if<int64_t>(&argument.value)) return static_cast<double>(*whole);
+  return std::nullopt;
+}
+
+bool equal_reals(double golden, double mine) {
+  if (std::isnan(golden) || std::isnan(mine)) return std::isnan(golden) && std::isnan(mine);
+  if (golden == mine) return true;
+  // Masks are filled with the lowest value of a type, or with infinity.
+  if (std::min(std::abs(golden), std::abs(mine)) > kMaskValue)
+    return std::signbit(golden) == std::signbit(mine);
+  return std::abs(golden - mine) <= kRelative * std::max(std::abs(golden), std::abs(mine));
+}
+
+/// Types and places differ between precisions and machines.
+bool is_of_host(const Argument& argument) {
+  return std::holds_alternative<DTypeArgument>(argument.value) ||
+         std::holds_alternative<HostArgument>(argument.value);
+}
+
+/// What schemas commonly have as default, so that a program that says it and one that does not are the same.
+bool is_common_default(const Argument& argument) {
+  if (std::holds_alternative<std::monostate>(argument.value) || is_of_host(argument)) return true;
+  if (const auto* truth = std::get_if<bool>(&argument.value)) return !*truth;
+  if (const std::optional<double> number = number_of(argument)) return *number == 0 || *number == 1;
+  const auto* list = std::get_if<ArgumentList>(&argument.value);
+  return list != nullptr && list->empty();
+}
+
+/// Names of arguments of either side that are no tensor on the other.
+std::set<std::string_view> names_of(const Operator& golden, const Operator& mine) {
+  std::set<std::string_view> names;
+  for (const auto& [name, value] : golden.attributes) names.insert(name);
+  for (const auto& [name, value] : mine.attributes) names.insert(name);
+  for (const Use& use : golden.inputs) names.erase(use.slot);
+  for (const Use& use : mine.inputs) names.erase(use.slot);
+  return names;
+}
+
+}  // namespace
+
+bool equal_arguments(const Argument& golden, const Argument& mine, bool whole_numbers) {
+  if (is_of_host(golden) || is_of_host(mine)) return true;
+  const auto* golden_whole = std::get_if<int64_t>(&golden.value);
+  const auto* mine_whole = std::get_if<int64_t>(&mine.value);
+  if (golden_whole != nullptr && mine_whole != nullptr)
+    return !whole_numbers || *golden_whole == *mine_whole;
+  const std::optional<double> g = number_of(golden);
+  const std::optional<double> m = number_of(mine);
+  if (g && m) return equal_reals(*g, *m);
+  const auto* golden_list = std::get_if<ArgumentList>(&golden.value);
+  const auto* mine_list = std::get_if<ArgumentList>(&mine.value);
+  if (golden_list != nullptr && mine_list != nullptr) {
+    if (golden_list->size() != mine_list->size()) return !whole_numbers;
+    for (size_t i = 0; i < mine_list->size(); ++i) {
+      if (!equal_arguments((*golden_list)[i], (*mine_list)[i], whole_numbers)) return false;
+    }
+    return true;
+  }
+  if (!whole_numbers && (golden_whole != nullptr || mine_whole != nullptr)) return true;
+  if (golden.value.index() != mine.value.index()) return false;
+  if (const auto* truth = std::get_if<bool>(&golden.value))
+    return *truth == std::get<bool>(mine.value);
+  if (const auto* text = std::get_if<std::string>(&golden.value))
+    return *text == std::get<std::string>(mine.value);
+  return true;  // None
+}
+
+void test_attributes(const PairContext& pair, PairTests* tests) {
+  for (size_t i = 0; i < pair.mine.operators.size() && !pair.stopped(); ++i) {
+    const size_t partner = pair.pairing.golden_of[i];
+    if (partner == kNone) continue;
+    const Operator& golden = pair.golden.operators[partner];
+    const Operator& mine = pair.mine.operators[i];
+    for (const std::string_view name : names_of(golden, mine)) {
+      const auto theirs = golden.attributes.find(name);
+      const auto ours = mine.attributes.find(name);
+      const bool in_golden = theirs != golden.attributes.end();
+      const bool in_mine = ours != mine.attributes.end();
+      const bool equal =
+          in_golden && in_mine
+              ? equal_arguments(theirs->second, ours->second, pair.pairing.same_shapes)
+              : is_common_default(in_golden ? theirs->second : ours->second);
+      if (equal) continue;
+      Finding finding = finding_at(pair, FindingKind::Attribute, i, partner);
+      // Without a value on one side the default may be the same.
+      finding.hard = pair.pairing.equal_stream[i] && in_golden && in_mine;
+      finding.confidence = finding.hard ? Confidence::High : Confidence::Medium;
+      finding.slot = name;
+      finding.detail =
+          std::string(name) + ' ' + (in_mine ? argument_text(ours->second) : "not given") +
+          " against golden's " + (in_golden ? argument_text(theirs->second) : "default");
+      tests->findings.push_back(std::move(finding));
+    }
+  }
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters and buffers, name by name, else operand by operand.   localisation 3, "weight"
+#include <algorithm>
+#include <cstdio>
+#include <unordered_map>
+
+#include "base/thread_pool.hpp"
+#include "locate/pair_tests.hpp"
+
+namespace assay::locate {
+namespace {
+
+/// From here on one tensor occupies all cores by itself.
+constexpr int64_t kLargeElements = int64_t{1} << 22;
+constexpr size_t kNamesInNote = 5;
+
+struct WeightPair {
+  std::string_view name;
+  size_t golden = kNone;  // records
+  size_t mine = kNone;
+  Result<WeightDifference> difference = WeightDifference{};
+  std::string hypothesis;
+};
+
+std::string short_value(double value, int digits = 6) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  return text;
+}
+
+/// "[3, 5]" of a flat index.
+std::string place_text(int64_t flat, const Dims& shape) {
+  Dims place = shape;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const int64_t size = std::max<int64_t>(shape[axis], 1);
+    place[axis] = flat % size;
+    flat /= size;
+  }
+  return list_text(place.span());
+}
+
+class WeightTest {
+ public:
+  WeightTest(const PairContext& pair, PairTests* tests) : pair_(pair), tests_(tests) {
+    for (size_t i = 0; i < pair.mine.operators.size(); ++i) {
+      for (const Use& use : pair.mine.operators[i].inputs) {
+        if (!use.leaf.empty() && use.producer == kNone) consumers_[use.leaf].push_back(i);
+      }
+    }
+  }
+
+  void run() {
+    std::vector<WeightPair> pairs;
+    std::vector<std::string_view> lonely;
+    for (const auto& [name, record] : pair_.mine.leaves) {
+      const size_t golden = partner_of(name);
+      if (golden == kNone) {
+        lonely.push_back(name);
+      } else {
+        pairs.push_back({name, golden, record, WeightDifference{}, {}});
+      }
+    }
+    tests_->weights = pair_.mine.leaves.size();
+    compare_all(&pairs);
+    for (const WeightPair& one : pairs) report(one);
+    note("weights without a partner in golden: ", lonely);
+    note("weights that could not be compared: ", unreadable_);
+  }
+
+ private:
+  /// Golden's record of the same name; of another name that the paired operand has.
+  [[nodiscard]] size_t partner_of(const std::string& name) const {
+    if (const auto found = pair_.golden.leaves.find(name); found != pair_.golden.leaves.end())
+      return found->second;
+    const auto consumers = consumers_.find(name);
+    if (consumers == consumers_.end()) return kNone;
+    for (const size_t consumer : consumers->second) {
+      const size_t golden = pair_.pairing.golden_of[consumer];
+      if (golden == kNone) continue;
+      const std::string_view slot = slot_of(pair_.mine.operators[consumer], name);
+      for (const Use& use : pair_.golden.operators[golden].inputs) {
+        if (use.slot != slot || use.leaf.empty()) continue;
+        const auto found = pair_.golden.leaves.find(use.leaf);
+        if (found != pair_.golden.leaves.end()) return found->second;
+      }
+    }
+    return kNone;
+  }
+
+  static std::string_view slot_of(const Operator& one, const std::string& leaf) {
+    return std::ranges::find(one.inputs, leaf, &Use::leaf)->slot;
+  }
+
+  /// Large weights one after the other, each on all cores; then the small ones beside each other.
+  void compare_all(std::vector<WeightPair>* pairs) const {
+    std::vector<WeightPair*> small;
+    for (WeightPair& one : *pairs) {
+      const std::optional<Dims>& shape = pair_.mine.run->records[one.mine].shape;
+      if (shape && element_count(*shape).value_or(0) >= kLargeElements) {
+        if (!pair_.stopped()) compare(&one);
+      } else {
+        small.push_back(&one);
+      }
+    }
+    parallel_for(small.size(), resolve_job_count(0), [&](size_t i) {
+      if (!pair_.stopped()) compare(small[i]);
+    });
+  }
+
+  void compare(WeightPair* one) const {
+    const run::TensorRecord& golden = pair_.golden.run->records[one->golden];
+    const run::TensorRecord& mine = pair_.mine.run->records[one->mine];
+    if (golden.digest && mine.digest && *golden.digest == *mine.digest &&
+        golden.dtype == mine.dtype && golden.shape == mine.shape) {
+      one->difference = WeightDifference{.identical = true};
+      return;
+    }
+    one->difference = compare_bytes(golden, mine, &one->hypothesis);
+  }
+
+  static Result<WeightDifference> compare_bytes(const run::TensorRecord& golden,
+                                                const run::TensorRecord& mine,
+                                                std::string* hypothesis) {
+    ASSAY_TRY(const Tensor theirs, run::load_tensor(golden));
+    ASSAY_TRY(const Tensor ours, run::load_tensor(mine));
+    ASSAY_TRY(const WeightDifference difference, weight_difference(theirs.view, ours.view));
+    if (difference.half_ulp > kWeightLimit && !difference.shape_differs) {
+      if (const std::optional<double> factor = constant_factor(theirs.view, ours.view))
+        *hypothesis = "weight differs from golden by a constant factor " + short_value(*factor, 4);
+    }
+    return difference;
+  }
+
+  void report(const WeightPair& one) {
+    if (!one.difference) {
+      unreadable_.push_back(one.name);
+      return;
+    }
+    ++tests_->weights_compared;
+    const WeightDifference& difference = *one.difference;
+    if (!(difference.half_ulp > kWeightLimit)) return;
+    const auto consumers = consumers_.find(std::string(one.name));
+    const size_t consumer = consumers == consumers_.end() ? kNone : consumers->second.front();
+    Finding finding = finding_at(pair_, FindingKind::Weight, consumer,
+                                 consumer == kNone ? kNone : pair_.pairing.golden_of[consumer]);
+    const size_t dot = one.name.rfind('.');
+    finding.module = dot == std::string_view::npos ? "" : one.name.substr(0, dot);
+    finding.slot = dot == std::string_view::npos ? one.name : one.name.substr(dot + 1);
+    if (consumer == kNone) place_at_call(&finding, one);
+    finding.mine_record = one.mine;
+    finding.golden_record = one.golden;
+    finding.ratio = difference.half_ulp;
+    finding.worst_ulp = difference.half_ulp / 2;
+    finding.allowed_ulp = kWeightLimit / 2;
+    finding.hypothesis = one.hypothesis;
+    finding.detail = detail_of(one);
+    tests_->findings.push_back(std::move(finding));
+  }
+
+  /// Below the level of operators a weight takes part when its module, or the one around it, is first called.
+  void place_at_call(Finding* finding, const WeightPair& one) const {
+    const run::TensorRecord& record = pair_.mine.run->records[one.mine];
+    finding->rank = record.rank;
+    finding->node = finding->module;
+    finding->op_type = record.op_type;
+    finding->time = record.order;
+    for (std::string_view module = finding->module;;) {
+      const ModuleCall* first = nullptr;
+      for (const ModuleCall& call : pair_.mine.calls) {
+        if (call.module == module && (first == nullptr || call.begin < first->begin)) first = &call;
+      }
+      if (first != nullptr) {
+        finding->time = first->begin;
+        finding->step = first->step;
+        return;
+      }
+      if (module.empty()) return;
+      const size_t dot = module.rfind('.');
+      module = dot == std::string_view::npos ? std::string_view() : module.substr(0, dot);
+    }
+  }
+
+  [[nodiscard]] std::string detail_of(const WeightPair& one) const {
+    const WeightDifference& difference = *one.difference;
+    const std::optional<Dims>& theirs = pair_.golden.run->records[one.golden].shape;
+    const std::optional<Dims>& ours = pair_.mine.run->records[one.mine].shape;
+    if (difference.shape_differs && theirs && ours)
+      return "shape " + list_text(ours->span()) + " against golden's " + list_text(theirs->span());
+    return short_value(difference.mine_value) + " against golden's " +
+           short_value(difference.golden_value) +
+           (ours ? " at " + place_text(difference.worst, *ours) : "");
+  }
+
+  void note(const std::string& what, const std::vector<std::string_view>& names) {
+    if (names.empty()) return;
+    std::string text = std::to_string(names.size()) + ' ' + what;
+    for (size_t i = 0; i < std::min(names.size(), kNamesInNote); ++i)
+      text += (i > 0 ? ", " : "") + std::string(names[i]);
+    if (names.size() > kNamesInNote) text += " ...";
+    tests_->notes.push_back(std::move(text));
+  }
+
+  const PairContext& pair_;
+  PairTests* tests_;
+  std::unordered_map<std::string, std::vector<size_t>> consumers_;  // operators of mine, by leaf
+  std::vector<std::string_view> unreadable_;
+};
+
+}  // namespace
+
+void test_weights(const PairContext& pair, PairTests* tests) { WeightTest(pair, tests).run(); }
+
+}  // namespace assay::locate
