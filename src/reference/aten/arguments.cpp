@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/aten/registry.hpp"
+#include "reference/movement/bytes.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::reference::aten {
@@ -35,6 +36,15 @@ std::optional<double> as_real(const Argument& argument) {
   if (const auto* tensor = std::get_if<Tensor>(&argument.value)) return only_value(*tensor);
   if (const auto integer = as_integer(argument)) return static_cast<double>(*integer);
   return {};
+}
+
+/// The values that torch's lazy neg and conj bits stand for: moves copy bytes and would lose them.
+Result<Tensor> resolved(const Tensor& tensor) {
+  if (!tensor.view.negative && !(tensor.view.conjugate && is_complex(tensor.view.dtype)))
+    return tensor;
+  ASSAY_TRY(const NewTensor copy, copy_of(tensor));
+  apply_lazy_bits(tensor.view, {copy.data(), copy.bytes->values.size()});
+  return copy.tensor();
 }
 
 std::string missing(std::string_view name) {
@@ -82,7 +92,8 @@ Result<std::optional<Tensor>> Arguments::optional_tensor(std::string_view name) 
   if (argument == nullptr) return std::optional<Tensor>();
   const auto* tensor = std::get_if<Tensor>(&argument->value);
   if (tensor == nullptr) return fail(invalid(not_a(name, "tensor")));
-  return std::optional<Tensor>(*tensor);
+  ASSAY_TRY(Tensor values, resolved(*tensor));
+  return std::optional<Tensor>(std::move(values));
 }
 
 Result<std::vector<Tensor>> Arguments::tensors(std::string_view name) const {
@@ -101,7 +112,8 @@ Result<std::vector<std::optional<Tensor>>> Arguments::optional_tensors(
   if (argument == nullptr) return fail(invalid(missing(name)));
   std::vector<std::optional<Tensor>> tensors;
   if (const auto* single = std::get_if<Tensor>(&argument->value)) {
-    tensors.emplace_back(*single);
+    ASSAY_TRY(Tensor values, resolved(*single));
+    tensors.emplace_back(std::move(values));
     return tensors;
   }
   const auto* list = std::get_if<ArgumentList>(&argument->value);
@@ -113,7 +125,8 @@ Result<std::vector<std::optional<Tensor>>> Arguments::optional_tensors(
     }
     const auto* tensor = std::get_if<Tensor>(&entry.value);
     if (tensor == nullptr) return fail(invalid(not_a(name, "list of tensors")));
-    tensors.emplace_back(*tensor);
+    ASSAY_TRY(Tensor values, resolved(*tensor));
+    tensors.emplace_back(std::move(values));
   }
   return tensors;
 }

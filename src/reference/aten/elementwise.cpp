@@ -1,8 +1,368 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/aten/registry.hpp"
+// Arithmetic of tensors and numbers. Integers stay integers, of the type that torch gives the result, except in true
+// division; everything else is fp64.
+#include <cmath>
+#include <string>
+
+#include "reference/aten/elementwise_map.hpp"
 
 namespace assay::reference::aten {
+namespace {
 
-std::span<const Overload> elementwise_overloads() { return {}; }
+using Two = std::array<Operand, 2>;
+
+Result<Two> self_and_other(const Arguments& arguments, std::string_view first = "self",
+                           std::string_view second = "other") {
+  ASSAY_TRY(Operand self, operand(arguments, first));
+  ASSAY_TRY(Operand other, operand(arguments, second));
+  return Two{std::move(self), std::move(other)};
+}
+
+// ---- Sums and products --------------------------------------------------------------------------
+
+/// first + alpha second. Only alpha of floats may be one.
+Result<Values> scaled_sum(const Arguments& arguments, const Two& operands, double sign) {
+  ASSAY_TRY(const double alpha, arguments.real("alpha", 1.0));
+  const double factor = sign * alpha;
+  const auto whole_factor = static_cast<int64_t>(factor);
+  if (factor == 1)
+    return zip(arguments, operands, [](double a, double b) { return a + b; }, wrapping_add);
+  return zip(
+      arguments, operands, [=](double a, double b) { return a + factor * b; },
+      [=](int64_t a, int64_t b) { return wrapping_add(a, wrapping_multiply(whole_factor, b)); });
+}
+
+Result<Values> add(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  return scaled_sum(arguments, operands, 1);
+}
+Result<Values> sub(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  return scaled_sum(arguments, operands, -1);
+}
+Result<Values> rsub(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments, "other", "self"));
+  return scaled_sum(arguments, operands, -1);
+}
+
+Result<Values> mul(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  return zip(arguments, operands, [](double a, double b) { return a * b; }, wrapping_multiply);
+}
+
+/// self + value tensor1 tensor2, or tensor1 / tensor2.
+template <bool divide>
+Result<Values> add_scaled_pair(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(Operand self, operand(arguments, "self"));
+  ASSAY_TRY(Operand first, operand(arguments, "tensor1"));
+  ASSAY_TRY(Operand second, operand(arguments, "tensor2"));
+  ASSAY_TRY(const double value, arguments.real("value", 1.0));
+  const std::array<Operand, 3> operands{std::move(self), std::move(first), std::move(second)};
+  if (divide)
+    return single(arguments, zip_reals(operands, [=](double x, double a, double b) {
+                    return x + value * a / b;
+                  }));
+  const auto factor = static_cast<int64_t>(value);
+  return zip(
+      arguments, operands, [=](double x, double a, double b) { return x + value * a * b; },
+      [=](int64_t x, int64_t a, int64_t b) {
+        return wrapping_add(x, wrapping_multiply(factor, wrapping_multiply(a, b)));
+      });
+}
+
+/// self + weight (end - self), from the nearer end.
+Result<Values> lerp(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(Operand self, operand(arguments, "self"));
+  ASSAY_TRY(Operand end, operand(arguments, "end"));
+  ASSAY_TRY(Operand weight, operand(arguments, "weight"));
+  const std::array<Operand, 3> operands{std::move(self), std::move(end), std::move(weight)};
+  return single(arguments, zip_reals(operands, [](double a, double b, double w) {
+                  return std::fabs(w) < 0.5 ? a + w * (b - a) : b - (b - a) * (1 - w);
+                }));
+}
+
+// ---- Quotients and remainders -------------------------------------------------------------------
+
+/// floor(a / b) without the rounding of a / b.
+double floor_quotient(double a, double b) {
+  if (b == 0) return a / b;
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double whole = std::floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+/// The sign of the divisor, as Python's %.
+double real_remainder(double a, double b) {
+  const double rest = std::fmod(a, b);
+  return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+}
+
+// Integers: the divisor is not 0; the one quotient that overflows wraps.
+int64_t integer_quotient(int64_t a, int64_t b) {
+  return b == -1 ? wrapping_multiply(a, -1) : a / b;
+}
+int64_t integer_rest(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
+int64_t integer_floor_quotient(int64_t a, int64_t b) {
+  const int64_t rest = integer_rest(a, b);
+  return integer_quotient(a, b) - (rest != 0 && (b < 0) != (rest < 0) ? 1 : 0);
+}
+int64_t integer_remainder(int64_t a, int64_t b) {
+  const int64_t rest = integer_rest(a, b);
+  return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+}
+
+/// Integers divided by integers that must not be 0.
+template <typename Real, typename Integer>
+Result<Values> divided(const Arguments& arguments, const Two& operands, Real real,
+                       Integer integer) {
+  bool by_zero = false;
+  ASSAY_TRY(Values values, zip(arguments, operands, real, [&](int64_t a, int64_t b) {
+              by_zero |= b == 0;
+              return b == 0 ? 0 : integer(a, b);
+            }));
+  if (by_zero) return fail(arguments.invalid("an integer divided by 0"));
+  return values;
+}
+
+Result<Values> true_quotient(const Arguments& arguments, const Two& operands) {
+  return single(arguments, zip_reals(operands, [](double a, double b) { return a / b; }));
+}
+
+Result<Values> div(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  ASSAY_TRY(const std::string mode, arguments.text("rounding_mode", ""));
+  if (mode == "floor") return divided(arguments, operands, floor_quotient, integer_floor_quotient);
+  if (mode == "trunc")
+    return divided(
+        arguments, operands, [](double a, double b) { return std::trunc(a / b); },
+        integer_quotient);
+  if (!mode.empty()) return fail(arguments.unsupported("rounding mode " + mode));
+  return true_quotient(arguments, operands);
+}
+
+Result<Values> floor_divide(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  return divided(arguments, operands, floor_quotient, integer_floor_quotient);
+}
+
+Result<Values> remainder(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  return divided(arguments, operands, real_remainder, integer_remainder);
+}
+
+Result<Values> fmod(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  return divided(
+      arguments, operands, [](double a, double b) { return std::fmod(a, b); }, integer_rest);
+}
+
+// ---- Powers -------------------------------------------------------------------------------------
+
+int64_t integer_power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  int64_t power = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if ((exponent & 1) != 0) power = wrapping_multiply(power, base);
+    base = wrapping_multiply(base, base);
+  }
+  return power;
+}
+
+double real_power(double base, double exponent) { return std::pow(base, exponent); }
+
+/// Of one exponent for all, which torch computes by products and roots where it can.
+Result<Wide> fixed_power(const TensorView& base, double exponent) {
+  const auto of = [&](auto f) { return map_values(base, f); };
+  if (exponent == 0.5) return of([](double x) { return std::sqrt(x); });
+  if (exponent == 2) return of([](double x) { return x * x; });
+  if (exponent == 3) return of([](double x) { return x * x * x; });
+  if (exponent == -0.5) return of([](double x) { return 1 / std::sqrt(x); });
+  if (exponent == -1) return of([](double x) { return 1 / x; });
+  if (exponent == -2) return of([](double x) { return 1 / (x * x); });
+  return of([=](double x) { return std::pow(x, exponent); });
+}
+
+Result<Values> pow(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments, "self", "exponent"));
+  const Result<DType> type = result_type(operands);
+  if (!type) return fail(named(arguments, type.error()));
+  if (is_real(*type) && operands[1].number) {
+    ASSAY_TRY(const double exponent, arguments.real("exponent"));
+    return single(arguments, fixed_power(operands[0].tensor.view, exponent));
+  }
+  return zip(arguments, operands, real_power, integer_power);
+}
+
+Result<Values> float_power(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments, "self", "exponent"));
+  return single(arguments, zip_reals(operands, real_power));
+}
+
+// ---- The smaller and the larger -----------------------------------------------------------------
+
+// NaN wins.
+double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+int64_t smaller_integer(int64_t a, int64_t b) { return std::min(a, b); }
+int64_t larger_integer(int64_t a, int64_t b) { return std::max(a, b); }
+
+template <size_t N>
+Result<std::array<Operand, N>> exact(const Arguments& arguments,
+                                     const std::array<Operand, N>& operands) {
+  const Result<std::vector<Operand>> rounded = in_common_type(operands);
+  if (!rounded) return fail(named(arguments, rounded.error()));
+  std::array<Operand, N> result;
+  std::copy(rounded->begin(), rounded->end(), result.begin());
+  return result;
+}
+
+template <double (*real)(double, double), int64_t (*integer)(int64_t, int64_t)>
+Result<Values> chosen(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two given, self_and_other(arguments));
+  ASSAY_TRY(const Two operands, exact(arguments, given));
+  return zip(arguments, operands, real, integer);
+}
+
+double smaller_number(double a, double b) { return std::fmin(a, b); }
+double larger_number(double a, double b) { return std::fmax(a, b); }
+
+/// Bounds that are absent do nothing.
+Result<Values> clamped(const Arguments& arguments, std::string_view lower, std::string_view upper) {
+  ASSAY_TRY(Operand self, operand(arguments, "self"));
+  const bool has_lower = !lower.empty() && arguments.has(lower);
+  const bool has_upper = !upper.empty() && arguments.has(upper);
+  if (!has_lower && !has_upper) return single(self.tensor);
+  if (has_lower && has_upper) {
+    ASSAY_TRY(Operand low, operand(arguments, lower));
+    ASSAY_TRY(Operand high, operand(arguments, upper));
+    const std::array<Operand, 3> given{std::move(self), std::move(low), std::move(high)};
+    ASSAY_TRY(const auto operands, exact(arguments, given));
+    return zip(
+        arguments, operands, [](double x, double a, double b) { return smaller(larger(x, a), b); },
+        [](int64_t x, int64_t a, int64_t b) { return std::min(std::max(x, a), b); });
+  }
+  ASSAY_TRY(Operand bound, operand(arguments, has_lower ? lower : upper));
+  ASSAY_TRY(const Two operands, exact(arguments, Two{std::move(self), std::move(bound)}));
+  if (has_lower) return zip(arguments, operands, larger, larger_integer);
+  return zip(arguments, operands, smaller, smaller_integer);
+}
+
+Result<Values> clamp(const Arguments& arguments, const EvaluateOptions&) {
+  if (!arguments.has("min") && !arguments.has("max"))
+    return fail(arguments.invalid("neither min nor max"));
+  return clamped(arguments, "min", "max");
+}
+Result<Values> clamp_min(const Arguments& arguments, const EvaluateOptions&) {
+  return clamped(arguments, "min", "");
+}
+Result<Values> clamp_max(const Arguments& arguments, const EvaluateOptions&) {
+  return clamped(arguments, "", "max");
+}
+
+// ---- Functions of two values --------------------------------------------------------------------
+
+double log_of_sum(double a, double b) {
+  if (std::isinf(a) && a == b) return a;
+  const double top = larger(a, b);
+  return top + std::log1p(std::exp(-std::fabs(a - b)));
+}
+double log2_of_sum(double a, double b) {
+  if (std::isinf(a) && a == b) return a;
+  const double top = larger(a, b);
+  return top + std::log1p(std::exp2(-std::fabs(a - b))) / M_LN2;
+}
+double x_log_y(double x, double y) {
+  if (std::isnan(y)) return y;
+  return x == 0 ? 0 : x * std::log(y);
+}
+double angle(double y, double x) { return std::atan2(y, x); }
+double with_sign(double a, double b) { return std::copysign(a, b); }
+double length(double a, double b) { return std::hypot(a, b); }
+double step(double x, double at_zero) {
+  return x == 0 ? at_zero : x < 0 ? 0 : std::isnan(x) ? x : 1;
+}
+
+template <double (*f)(double, double)>
+Result<Values> function(const Arguments& arguments, const EvaluateOptions&) {
+  const std::string_view second = arguments.has("other") ? "other" : "values";
+  ASSAY_TRY(const Two operands, self_and_other(arguments, "self", second));
+  return single(arguments, zip_reals(operands, f));
+}
+
+constexpr Overload kElementwise[] = {
+    {"aten.add.Scalar", OperatorClass::Arithmetic, add},
+    {"aten.add.Tensor", OperatorClass::Arithmetic, add},
+    {"aten.addcdiv.default", OperatorClass::Fused, add_scaled_pair<true>},
+    {"aten.addcmul.default", OperatorClass::Fused, add_scaled_pair<false>},
+    {"aten.atan2.default", OperatorClass::Function, function<angle>},
+    {"aten.clamp.Tensor", OperatorClass::Move, clamp},
+    {"aten.clamp.default", OperatorClass::Move, clamp},
+    {"aten.clamp_max.Tensor", OperatorClass::Move, clamp_max},
+    {"aten.clamp_max.default", OperatorClass::Move, clamp_max},
+    {"aten.clamp_min.Tensor", OperatorClass::Move, clamp_min},
+    {"aten.clamp_min.default", OperatorClass::Move, clamp_min},
+    {"aten.copysign.Scalar", OperatorClass::Move, function<with_sign>},
+    {"aten.copysign.Tensor", OperatorClass::Move, function<with_sign>},
+    {"aten.div.Scalar", OperatorClass::Arithmetic, div},
+    {"aten.div.Scalar_mode", OperatorClass::Arithmetic, div},
+    {"aten.div.Tensor", OperatorClass::Arithmetic, div},
+    {"aten.div.Tensor_mode", OperatorClass::Arithmetic, div},
+    {"aten.float_power.Scalar", OperatorClass::Softmax, float_power},
+    {"aten.float_power.Tensor_Scalar", OperatorClass::Softmax, float_power},
+    {"aten.float_power.Tensor_Tensor", OperatorClass::Softmax, float_power},
+    {"aten.floor_divide.Scalar", OperatorClass::Arithmetic, floor_divide},
+    {"aten.floor_divide.default", OperatorClass::Arithmetic, floor_divide},
+    {"aten.fmax.default", OperatorClass::Move, chosen<larger_number, larger_integer>},
+    {"aten.fmin.default", OperatorClass::Move, chosen<smaller_number, smaller_integer>},
+    {"aten.fmod.Scalar", OperatorClass::Arithmetic, fmod},
+    {"aten.fmod.Tensor", OperatorClass::Arithmetic, fmod},
+    {"aten.heaviside.default", OperatorClass::Move, function<step>},
+    {"aten.hypot.default", OperatorClass::Function, function<length>},
+    {"aten.lerp.Scalar", OperatorClass::Fused, lerp},
+    {"aten.lerp.Tensor", OperatorClass::Fused, lerp},
+    {"aten.logaddexp.default", OperatorClass::Activation, function<log_of_sum>},
+    {"aten.logaddexp2.default", OperatorClass::Activation, function<log2_of_sum>},
+    {"aten.maximum.default", OperatorClass::Move, chosen<larger, larger_integer>},
+    {"aten.minimum.default", OperatorClass::Move, chosen<smaller, smaller_integer>},
+    {"aten.mul.Scalar", OperatorClass::Arithmetic, mul},
+    {"aten.mul.Tensor", OperatorClass::Arithmetic, mul},
+    {"aten.pow.Scalar", OperatorClass::Softmax, pow},
+    {"aten.pow.Tensor_Scalar", OperatorClass::Softmax, pow},
+    {"aten.pow.Tensor_Tensor", OperatorClass::Softmax, pow},
+    {"aten.remainder.Scalar", OperatorClass::Arithmetic, remainder},
+    {"aten.remainder.Scalar_Tensor", OperatorClass::Arithmetic, remainder},
+    {"aten.remainder.Tensor", OperatorClass::Arithmetic, remainder},
+    {"aten.rsub.Scalar", OperatorClass::Arithmetic, rsub},
+    {"aten.rsub.Tensor", OperatorClass::Arithmetic, rsub},
+    {"aten.sub.Scalar", OperatorClass::Arithmetic, sub},
+    {"aten.sub.Tensor", OperatorClass::Arithmetic, sub},
+    {"aten.true_divide.Scalar", OperatorClass::Arithmetic, div},
+    {"aten.true_divide.Tensor", OperatorClass::Arithmetic, div},
+    {"aten.xlogy.Scalar_Other", OperatorClass::Function, function<x_log_y>},
+    {"aten.xlogy.Scalar_Self", OperatorClass::Function, function<x_log_y>},
+    {"aten.xlogy.Tensor", OperatorClass::Function, function<x_log_y>},
+};
+
+}  // namespace
+
+Tensor truth_result(const Whole& values) {
+  Array<uint8_t> bytes(values.shape);
+  std::transform(values.values.begin(), values.values.end(), bytes.values.begin(),
+                 [](int64_t value) { return static_cast<uint8_t>(value != 0); });
+  return truth_tensor(std::move(bytes));
+}
+
+Tensor whole_result(Whole values, DType dtype) {
+  if (dtype == DType::Bool) return truth_result(values);
+  if (info(dtype).element_bits < 64) {
+    for (int64_t& value : values.values) value = wrap_to(value, dtype);
+  }
+  return to_tensor(std::move(values));
+}
+
+std::span<const Overload> elementwise_overloads() { return kElementwise; }
 
 }  // namespace assay::reference::aten

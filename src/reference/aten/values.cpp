@@ -136,6 +136,30 @@ Result<DType> result_type(std::span<const Operand> operands) {
   return type;
 }
 
+double number_in(double value, DType dtype) {
+  return is_real(dtype) ? round_to(value, dtype) : value;
+}
+
+Result<std::vector<Operand>> in_common_type(std::span<const Operand> operands) {
+  std::vector<Operand> result(operands.begin(), operands.end());
+  std::optional<DType> type;  // of the real tensors with dimensions, else of those of rank 0
+  for (const bool dimensions : {true, false}) {
+    for (const Operand& one : operands) {
+      const TensorView& view = one.tensor.view;
+      if (one.number || !is_real(view.dtype) || view.shape.empty() == dimensions) continue;
+      type = type ? common_type(*type, view.dtype) : view.dtype;
+    }
+    if (type) break;
+  }
+  if (!type || *type == DType::Float64) return result;
+  for (Operand& one : result) {
+    const TensorView& view = one.tensor.view;
+    if (!view.shape.empty() || !is_real(view.dtype) || view.dtype == *type) continue;
+    ASSAY_TRY(one.tensor, narrow(view, *type));
+  }
+  return result;
+}
+
 DType common_type(DType a, DType b) {
   if (a == b) return a;
   if (is_whole(a) && is_whole(b)) return common_integer(a, b);
@@ -151,6 +175,40 @@ DType common_type(DType a, DType b) {
 Result<Tensor> widened(const Tensor& tensor, DType dtype) {
   if (tensor.view.dtype == dtype) return tensor;
   return narrow(tensor.view, dtype);
+}
+
+Status join_types(Tensor& a, Tensor& b) {
+  const DType dtype = common_type(a.view.dtype, b.view.dtype);
+  ASSAY_TRY(a, widened(a, dtype));
+  ASSAY_TRY(b, widened(b, dtype));
+  return {};
+}
+
+Result<Tensor> value_in(const Tensor& value, DType dtype) {
+  if (value.view.element_count() != 1)
+    return fail(Errc::Invalid,
+                "a value of shape " + list_text(value.view.shape.span()) + " where one is needed");
+  Tensor one = value;
+  one.view.shape = {};
+  one.view.strides = {};
+  if (value.view.dtype == dtype) return one;
+  if (is_real(dtype)) return narrow(one.view, dtype);
+  if (!is_whole(dtype) || info(dtype).element_bits < 8)
+    return fail(Errc::Unsupported, "a value of type " + std::string(name(dtype)));
+  ASSAY_TRY(const Tensor integer, cast_to(one, dtype));
+  ASSAY_TRY(const Whole number, whole(integer.view));
+  const uint8_t element_bytes = info(dtype).element_bits / 8;
+  // Little-endian: the low bytes come first.
+  auto bytes = std::make_shared<int64_t>(number.values[0]);
+  ASSAY_TRY(const TensorView view,
+            make_view(dtype, {},
+                      ByteSpan(reinterpret_cast<const std::byte*>(bytes.get()), element_bytes)));
+  return Tensor{view, std::move(bytes)};
+}
+
+Result<Tensor> constant(const Tensor& value, const Dims& shape) {
+  ASSAY_TRY_STATUS(checked_count(shape));
+  return broadcast_to(value, shape);
 }
 
 Result<Tensor> cast_to(const Tensor& tensor, DType dtype) {
