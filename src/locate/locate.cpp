@@ -31,10 +31,6 @@ class Locator {
     if (needs_walk()) {
       ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
     }
-    if (!own_ && !walk_ && options_.floors != nullptr) {
-      ASSAY_TRY(floors_, judge_by_floors(*golden_.run, *mine_.run, *options_.floors, options_.jobs,
-                                         options_.interrupted));
-    }
     Verdict verdict = compose_verdict(stages());
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
     verdict.next = next_command(verdict, *golden_.run, *mine_.run);

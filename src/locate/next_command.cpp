@@ -62,6 +62,7 @@ std::string next_command(const Verdict& verdict, const run::Run& golden, const r
   const bool mine_has_program = verdict.mine_level == CaptureLevel::Operators;
   if (verdict.outcome == Outcome::FirstWrong) {
     if (mine_has_program || is_other_framework(mine)) return {};
+    if (verdict.confidence == Confidence::High) return {};
     return dump_command(mine, "mine-operators", suspects(verdict));
   }
   if (verdict.outcome == Outcome::Clean) return {};
