@@ -14,8 +14,11 @@
 #include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
 #include "compare/dispatch.hpp"
+#include "locate/row_verdicts.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
+#include "report/verdict_json.hpp"
+#include "report/verdict_terminal.hpp"
 
 namespace assay::cli {
 namespace {
@@ -24,15 +27,6 @@ constexpr uint64_t kMinMemory = uint64_t{32} << 20;
 
 Error usage_error(std::string message) {
   return {Errc::Usage, {}, std::nullopt, std::move(message)};
-}
-
-Status refuse_unavailable(const CompareRequest& request) {
-  const char* flag = request.verdict              ? "--verdict"
-                     : !request.floor_run.empty() ? "--floor-run"
-                     : !request.own_error.empty() ? "--own-error"
-                                                  : nullptr;
-  if (flag == nullptr) return {};
-  return fail(usage_error(std::string(flag) + " is not available yet"));
 }
 
 Result<std::string> read_text(const std::string& path) {
@@ -84,7 +78,7 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   return options;
 }
 
-int exit_status_of(const compare::Comparison& comparison, const CompareRequest& request) {
+int status_by_limits(const compare::Comparison& comparison, const CompareRequest& request) {
   if (request.exit_zero || !comparison.judged) return kSame;
   const compare::Comparison::Counts counts = comparison.counts();
   // Limits were given and nothing could be held against them: that is no pass.
@@ -93,8 +87,38 @@ int exit_status_of(const compare::Comparison& comparison, const CompareRequest& 
 
 }  // namespace
 
+namespace {
+
+// Two runs, not two files, checkpoints or named tensors: only those have a first operator.
+bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) {
+  return !outcome.two_files && !request.weight && outcome.comparison.golden_layout != "manual" &&
+         request.level != "logits";
+}
+
+// Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
+Status judge(const compare::ComparedPaths& compared, const CompareRequest& request,
+             const std::function<void(size_t, size_t)>& progress, CompareOutcome* outcome) {
+  if (!request.judge && !request.verdict) return {};
+  if (!has_programs(*outcome, request)) {
+    if (!request.verdict) return {};
+    return fail(usage_error("--verdict needs two runs, with operators or modules in an order"));
+  }
+  VerdictRequest options = request.verdict_options;
+  options.jobs = request.jobs;
+  Result<locate::Verdict> verdict =
+      find_verdict(compared.golden, compared.mine, options, progress, &outcome->notes);
+  if (!verdict) {
+    if (request.verdict || verdict.error().code == Errc::Usage) return fail(verdict.error());
+    outcome->notes.push_back("no verdict: " + verdict.error().describe());
+    return {};
+  }
+  outcome->verdict = *std::move(verdict);
+  return {};
+}
+
+}  // namespace
+
 Result<CompareOutcome> run_comparison(const CompareRequest& request) {
-  ASSAY_TRY_STATUS(refuse_unavailable(request));
   ASSAY_TRY(compare::CompareOptions options, comparison_options(request));
   CompareOutcome outcome;
   if (request.allow_pickle) {
@@ -109,20 +133,28 @@ Result<CompareOutcome> run_comparison(const CompareRequest& request) {
     options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
     ASSAY_TRY(compared, compare::compare_paths(request.golden_path, request.my_path,
                                                {request.level, request.weight}, options));
+    outcome.notes.insert(outcome.notes.end(), compared.notes.begin(), compared.notes.end());
+    outcome.two_files = compared.two_files;
+    outcome.comparison = std::move(compared.comparison);
+    ASSAY_TRY_STATUS(judge(compared, request, options.progress, &outcome));
   }
-  outcome.notes.insert(outcome.notes.end(), compared.notes.begin(), compared.notes.end());
-  outcome.two_files = compared.two_files;
-  outcome.comparison = std::move(compared.comparison);
+  const bool with_verdict = request.verdict && outcome.verdict;
+  if (with_verdict) locate::judge_rows(*outcome.verdict, compared.mine, &outcome.comparison);
   if (!outcome.two_files || request.output_given) {
-    ASSAY_TRY(outcome.files, report::write_files(outcome.comparison, compared.golden, compared.mine,
-                                                 {.folder = request.output,
-                                                  .timestamp = report::utc_timestamp(),
-                                                  .workbook = outcome.comparison.sheets.size() > 1,
-                                                  .jsonl = request.jsonl,
-                                                  .unmatched = request.unmatched,
-                                                  .summary = request.summary}));
+    ASSAY_TRY(outcome.files, report::write_files(
+                                 outcome.comparison, compared.golden, compared.mine,
+                                 {.folder = request.output,
+                                  .timestamp = report::utc_timestamp(),
+                                  .workbook = outcome.comparison.sheets.size() > 1,
+                                  .jsonl = request.jsonl,
+                                  .unmatched = request.unmatched,
+                                  .summary = request.summary,
+                                  .first_bad = with_verdict ? report::verdict_json(*outcome.verdict)
+                                                            : std::string()}));
   }
-  outcome.exit_status = exit_status_of(outcome.comparison, request);
+  outcome.exit_status = status_by_limits(outcome.comparison, request);
+  if (with_verdict && !request.exit_zero && outcome.exit_status == kSame)
+    outcome.exit_status = exit_status_of(*outcome.verdict);
   return outcome;
 }
 
@@ -196,9 +228,6 @@ Result<uint64_t> parse_bytes(std::string_view text) {
 namespace {
 
 std::string_view hint_for(const Error& error) {
-  if (error.message.find("not available yet") != std::string::npos) {
-    return "docs/commands/compare.md says what this version can do";
-  }
   if (error.message.find("must both be directory or file") != std::string::npos) {
     return "name two files, or two folders; a file inside a run can be given by its path";
   }
@@ -230,9 +259,10 @@ int run_command(const CompareRequest& request) {
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
                                          .files = outcome->files};
-  return print_report(outcome->two_files ? report::pair_report(outcome->comparison, terminal)
-                                         : report::terminal_report(outcome->comparison, terminal),
-                      outcome->exit_status);
+  std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)
+                                        : report::terminal_report(outcome->comparison, terminal);
+  if (outcome->verdict) text += "\n" + report::verdict_text(*outcome->verdict, terminal);
+  return print_report(text, outcome->exit_status);
 }
 
 void add_input_options(CLI::App& app, CompareRequest& request) {
@@ -321,15 +351,6 @@ void add_machine_options(CLI::App& app, CompareRequest& request, std::string& lo
       ->group(group);
 }
 
-// Known, so that they are not taken for typing errors; each is answered with one sentence.
-void add_later_options(CLI::App& app, CompareRequest& request) {
-  const char* group = "Not available yet";
-  app.add_flag("--verdict", request.verdict, "Name the first wrong operator")->group(group);
-  app.add_option("--floor-run", request.floor_run, "Second golden run: measured noise")
-      ->group(group);
-  app.add_option("--own-error", request.own_error, "auto exact inferred off")->group(group);
-}
-
 LogLevel log_level_of(const std::string& name) {
   if (name == "debug") return LogLevel::Debug;
   if (name == "warn" || name == "warning") return LogLevel::Warning;
@@ -351,11 +372,19 @@ void add_compare_command(CLI::App& app, int& exit_status) {
   add_limit_options(*command, parsed->request);
   CLI::Option* output = add_output_options(*command, parsed->request);
   add_machine_options(*command, parsed->request, parsed->log_level);
-  add_later_options(*command, parsed->request);
+  command
+      ->add_flag(
+          "--verdict", parsed->request.verdict,
+          "The verdict also as columns and as msit_cmp_first_bad_<UTC time>.json; exit status 1 "
+          "unless all is clean")
+      ->group("Verdict");
+  add_verdict_options(*command, parsed->request.verdict_options);
   command->footer(
       "Example:\n"
       "  assay compare golden/ mine/ -o report --rel-l2 0.01\n\n"
-      "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv) and prints the worst rows.\n"
+      "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
+      "the\n"
+      "first wrong operator.\n"
       "Exit status: 0 same or no limit given, 1 beyond a limit, 2 wrong options or input, 3 our "
       "fault.");
   command->callback([parsed, output, &exit_status] {
@@ -369,6 +398,7 @@ void add_compare_command(CLI::App& app, int& exit_status) {
       return;
     }
     request.output_given = output->count() > 0;
+    request.judge = request.compat == "none";
     set_log_level(log_level_of(parsed->log_level));
     exit_status = run_command(request);
   });

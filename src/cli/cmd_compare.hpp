@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cli/verdict_options.hpp"
 #include "compare/compare.hpp"
 
 namespace assay::cli {
@@ -44,10 +45,9 @@ struct CompareRequest {
   std::string op_mapping_file;
   bool weight = false;
 
-  // Parsed, and answered with "not available yet".
-  bool verdict = false;
-  std::string floor_run;
-  std::string own_error;
+  bool judge = false;    // name the first wrong operator
+  bool verdict = false;  // --verdict: its columns, its file and its exit status, too
+  VerdictRequest verdict_options;
 };
 
 /// What a comparison gave, before anybody prints it.
@@ -56,6 +56,7 @@ struct CompareOutcome {
   std::vector<std::string> files;  // written reports
   std::vector<std::string> notes;  // for the user, one sentence each
   bool two_files = false;          // golden and mine are one tensor file each
+  std::optional<locate::Verdict> verdict;
   int exit_status = 0;
 };
 

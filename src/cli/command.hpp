@@ -24,6 +24,7 @@ void add_show_command(CLI::App& app, int& exit_status);
 void add_convert_command(CLI::App& app, int& exit_status);
 void add_doctor_command(CLI::App& app, int& exit_status);
 void add_graph_command(CLI::App& app, int& exit_status);
+void add_locate_command(CLI::App& app, int& exit_status);
 
 /// Prints "error: <sentence>" and, when not empty, "hint: <sentence>" to stderr. Returns kUsageOrInput.
 int report_error(std::string_view message, std::string_view hint = {});

@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   app.add_subcommand("dump", "Runs a program and captures what its operators compute");
   app.add_subcommand("errcheck", "Runs a program and names the kernels that overflow");
   add_compare_command(app, exit_status);
+  add_locate_command(app, exit_status);
   add_show_command(app, exit_status);
   add_convert_command(app, exit_status);
   app.add_subcommand("overflow", "Names the operators of an overflow dump that overflowed");

@@ -18,6 +18,21 @@ bool is_tensor(const TensorRecord& record) {
   return record.bytes || record.stats || record.digest || record.value.empty();
 }
 
+namespace {
+
+// Tensors of dispatched operators in a native run: "model.norm::aten.mul.Tensor.1".   docs/formats/native.md
+bool is_operators(const Run& run, const TensorRecord& record) {
+  return run.layout == "native" && record.node.find("::") != std::string::npos;
+}
+
+size_t count_operators(const Run& run) {
+  if (run.operations.empty()) return 0;
+  return static_cast<size_t>(std::ranges::count_if(
+      run.records, [&](const TensorRecord& record) { return is_operators(run, record); }));
+}
+
+}  // namespace
+
 bool is_kernel(const TensorRecord& record) { return record.node.ends_with("Kernel"); }
 
 Matcher::Matcher(const Run& golden, const Run& mine, const MatchOptions& options)
@@ -34,11 +49,25 @@ Matcher::Matcher(const Run& golden, const Run& mine, const MatchOptions& options
   by_policy_ = levels_ && (options.level != Level::Api || options.msit);
 }
 
+// Operators that one side only has are not compared: they are many, and none of them can have a partner.
+void Matcher::group_tensors() {
+  const size_t of_golden = count_operators(golden_.run);
+  const size_t of_mine = count_operators(mine_.run);
+  const bool one_side = (of_golden > 0) != (of_mine > 0);
+  for (MatchSide* side : {&golden_, &mine_}) {
+    side->group([&](const TensorRecord& record) {
+      return is_tensor(record) && !(one_side && is_operators(side->run, record));
+    });
+  }
+  if (!one_side) return;
+  out_.notes.push_back(std::to_string(std::max(of_golden, of_mine)) +
+                       " tensors of operators are not compared: the other side has modules only");
+}
+
 Result<Matching> Matcher::match() {
   ASSAY_TRY_STATUS(match_explicit());
   ASSAY_TRY_STATUS(align_ranks());
-  golden_.group(is_tensor);
-  mine_.group(is_tensor);
+  group_tensors();
   ASSAY_TRY_STATUS(align_tokens());
   if (levels_) name_layer_types();
   for (const RankGroup& group : groups_) {

@@ -138,6 +138,8 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
     }
     ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", csv_text(table, !comparison.msit)));
   }
+  if (!options.first_bad.empty())
+    ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", options.first_bad));
   return written;
 }
 

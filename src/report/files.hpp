@@ -15,7 +15,8 @@ struct FileOptions {
   bool workbook = false;      // one xlsx with a sheet a level; otherwise one csv (first sheet)
   bool jsonl = false;
   bool unmatched = false;
-  bool summary = true;  // a last sheet of the workbook with coverage and the worst rows
+  bool summary = true;         // a last sheet of the workbook with coverage and the worst rows
+  std::string first_bad = {};  // content of msit_cmp_first_bad_{ts}.json; empty: none
 };
 
 /// Permission bits of report files.
@@ -29,7 +30,8 @@ inline constexpr unsigned kReportMode = 0640;
 
 /// Writes msit_cmp_report_{ts}.csv or .xlsx (statistics: statstics_cmp_report_{ts}.csv, the name
 /// scripts know, and beside it statistics_cmp_report_{ts}.csv unless the original is to be
-/// reproduced), and on request the same as .jsonl and msit_cmp_unmatched_{ts}.csv. Every file
+/// reproduced), and on request the same as .jsonl, msit_cmp_unmatched_{ts}.csv and
+/// msit_cmp_first_bad_{ts}.json. Every file
 /// appears whole or not at all, with mode 0640; a taken name gets "_1", "_2" ... before its ending.
 /// returns   the paths, the report first
 /// errors    Permission | NotFound | NoSpace | Io

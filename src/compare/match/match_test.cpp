@@ -283,6 +283,23 @@ TEST(MatchRuns, PairsInputsOfRunsThatAreNotStrictTrees) {
   EXPECT_EQ(matching->pairs.size(), 2u);
 }
 
+TEST(MatchRuns, OperatorsOfOneSideOnlyAreLeftOutWithANote) {
+  run::Run golden =
+      make_run({output("model.norm::aten.mul.Tensor.0"), output("model.norm")}, {}, "native");
+  golden.operations.emplace_back();
+  const run::Run mine = make_run({output("model.norm")}, {}, "native");
+  const auto matching = match_runs(golden, mine, {});
+  ASSERT_TRUE(matching.has_value());
+  EXPECT_EQ(matching->pairs.size(), 1u);
+  EXPECT_TRUE(matching->unmatched.empty());
+  ASSERT_EQ(matching->notes.size(), 1u);
+  EXPECT_EQ(matching->notes[0],
+            "1 tensors of operators are not compared: the other side has modules only");
+  const auto both = match_runs(golden, golden, {});
+  ASSERT_TRUE(both.has_value());
+  EXPECT_EQ(both->pairs.size(), 2u);
+}
+
 RC_GTEST_PROP(MatchRuns, GivesTheSamePairsWhateverTheOrderOfGoldensRecords, (unsigned seed)) {
   const run::Run mine = llama_run(12);
   run::Run golden = llama_run(12);

@@ -72,6 +72,8 @@ class Matcher {
   Result<Matching> match();
 
  private:
+  void group_tensors();
+
   // ---- alignment of ranks and tokens ----
 
   static std::set<int> ranks_of(const run::Run& run);

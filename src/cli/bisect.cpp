@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bisect.hpp"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+
+#include "base/atomic_file.hpp"
+#include "cli/dump/cmd_dump.hpp"
+#include "cli/interrupt.hpp"
+
+namespace assay::cli {
+namespace {
+
+bool exists(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+struct Capture {
+  std::string side;     // "golden", "mine"
+  std::string command;  // of the user
+  std::string folder;
+  std::string level;                      // "module", "operator"
+  std::vector<std::string> modules = {};  // patterns; empty: all
+};
+
+Status capture(const Capture& wanted) {
+  ASSAY_TRY(const std::vector<std::string> command, split_command(wanted.command));
+  if (command.empty()) return fail(Errc::Usage, "--" + wanted.side + " names no program to run");
+  std::vector<std::string> words = {"-o", wanted.folder, "--level", wanted.level};
+  for (const std::string& pattern : wanted.modules) {
+    words.emplace_back("--modules");
+    words.push_back(pattern);
+  }
+  words.emplace_back("--");
+  words.insert(words.end(), command.begin(), command.end());
+  std::fprintf(stderr, "locate: %s, %s level: %s\n", wanted.side.c_str(), wanted.level.c_str(),
+               wanted.command.c_str());
+  ASSAY_TRY_STATUS(make_directories(wanted.folder, 0750));
+  const int status = dump_main(DumpName::Assay, "assay dump", words);
+  if (status == kInterrupted) {
+    interrupted() = true;
+    return fail(Errc::Usage, "interrupted");
+  }
+  if (status == 0) return {};
+  return fail(Errc::Invalid, "the program of " + wanted.side + " ended with status " +
+                                 std::to_string(status) +
+                                 ", so its run is not one to judge: " + wanted.command);
+}
+
+Result<Bisected> judge_captured(const JudgeRuns& judge, const std::string& golden,
+                                const std::string& mine) {
+  Result<Bisected> judged = judge(golden, mine);
+  if (judged || judged.error().code == Errc::Usage) return judged;
+  return fail(Errc::Invalid,
+              "nothing that can be judged was captured; is the program one that "
+              "computes with PyTorch? " +
+                  judged.error().describe());
+}
+
+}  // namespace
+
+Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge) {
+  const std::string base = request.output + (request.output.ends_with('/') ? "" : "/");
+  const std::string golden = base + "golden";
+  const std::string coarse = base + "mine";
+  const std::string fine = base + "mine-operators";
+  for (const std::string& folder : {golden, coarse, fine}) {
+    if (exists(folder))
+      return fail(Error{Errc::Usage, folder, std::nullopt,
+                        "is there already; give another folder with -o"});
+  }
+  ASSAY_TRY_STATUS(capture({"golden", request.golden, golden, "operator"}));
+  ASSAY_TRY_STATUS(capture({"mine", request.mine, coarse, "module"}));
+  ASSAY_TRY(Bisected first, judge_captured(judge, golden, coarse));
+  if (first.verdict.outcome == locate::Outcome::Clean ||
+      first.verdict.mine_level == locate::CaptureLevel::Operators)
+    return first;
+
+  std::vector<std::string> suspects;
+  if (!first.verdict.candidates.empty()) {
+    const locate::Finding& suspect = first.verdict.candidates.front();
+    for (const std::string& module : {suspect.module, suspect.also})
+      if (!module.empty()) suspects.push_back(module + "*");
+  }
+  ASSAY_TRY_STATUS(capture({"mine", request.mine, fine, "operator", suspects}));
+  ASSAY_TRY(Bisected second, judge_captured(judge, golden, fine));
+  if (suspects.empty() || second.verdict.outcome == locate::Outcome::FirstWrong) {
+    second.notes.push_back("runs: " + golden + ", " + coarse + ", " + fine);
+    return second;
+  }
+  first.notes.push_back("its operators, captured once more, show no fault of their own: " +
+                        std::string(outcome_name(second.verdict.outcome)));
+  first.verdict.next.clear();
+  return first;
+}
+
+}  // namespace assay::cli

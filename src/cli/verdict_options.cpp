@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/verdict_options.hpp"
+
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.hpp"
+#include "cli/interrupt.hpp"
+
+namespace assay::cli {
+namespace {
+
+Error usage_error(std::string message) {
+  return {Errc::Usage, {}, std::nullopt, std::move(message)};
+}
+
+bool exists(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+Status check(const VerdictRequest& request) {
+  if (!request.floor_file.empty() || !request.floor_runs.empty())
+    return fail(usage_error("measured floors are not available yet"));
+  if (!request.floor_file.empty() && !request.floor_runs.empty())
+    return fail(
+        usage_error("--floor and --floor-run exclude each other: one profile judges a run"));
+  if (!request.save_floor.empty() && request.floor_runs.empty())
+    return fail(usage_error("--save-floor needs healthy pairs: --floor-run GOLDEN:MINE"));
+  return {};
+}
+
+}  // namespace
+
+Result<std::pair<std::string, std::string>> parse_floor_run(const std::string& text,
+                                                            const std::string& golden_path) {
+  if (exists(text)) return std::pair(golden_path, text);
+  for (size_t colon = text.find(':'); colon != std::string::npos;
+       colon = text.find(':', colon + 1)) {
+    const std::string first = text.substr(0, colon);
+    const std::string second = text.substr(colon + 1);
+    if (exists(first) && exists(second)) return std::pair(first, second);
+  }
+  return fail(
+      usage_error("--floor-run " + text +
+                  ": no such run; expected GOLDEN:MINE, two runs of another prompt that are "
+                  "known to be healthy"));
+}
+
+void add_verdict_options(CLI::App& app, VerdictRequest& request) {
+  const char* group = "Verdict";
+  app.add_option("--floor-run", request.floor_runs,
+                 "GOLDEN:MINE, healthy runs of another prompt: noise is measured; repeatable")
+      ->type_name("RUNS")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--save-floor", request.save_floor, "Keep what --floor-run measured in FILE")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--floor", request.floor_file, "Judge by a kept profile")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--own-error", request.own_error,
+                 "exact (the default): operators are recomputed in fp64; off: they are not")
+      ->check(CLI::IsMember({"auto", "exact", "inferred", "off"}))
+      ->group(group);
+  app.add_option("--slice", request.slice,
+                 "Only what this depends on: a module, MODULE:SLOT, or \"token N\"")
+      ->type_name("NAME")
+      ->group(group);
+}
+
+Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& mine,
+                                     const VerdictRequest& request,
+                                     const std::function<void(size_t, size_t)>& progress,
+                                     std::vector<std::string>* notes) {
+  ASSAY_TRY_STATUS(check(request));
+  locate::LocateOptions options;
+  options.own_error = request.own_error == "auto" || request.own_error == "exact";
+  if (request.own_error == "inferred") {
+    notes->push_back(
+        "--own-error inferred: an inferred own error is no ground for a verdict, so none is used "
+        "(docs/localisation.md)");
+  }
+  options.slice = request.slice;
+  options.jobs = request.jobs;
+  if (request.max_memory > 0) options.max_memory = request.max_memory;
+  options.interrupted = &interrupted();
+  if (progress) {
+    options.progress = [&progress](std::string_view, size_t done, size_t total) {
+      progress(done, total);
+    };
+  }
+  return locate::locate(golden, mine, options);
+}
+
+int exit_status_of(const locate::Verdict& verdict) {
+  return verdict.outcome == locate::Outcome::Clean ? kSame : kDiffers;
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `assay compare` and `assay locate` share: options of the verdict, and making one.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "locate/locate.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace assay::cli {
+
+/// The options as the user gave them; docs/commands/locate.md.
+struct VerdictRequest {
+  std::string own_error = "auto";       // auto exact inferred off
+  std::vector<std::string> floor_runs;  // "GOLDEN:MINE", or PATH: another run of golden's model
+  std::string floor_file;               // a stored profile to judge by
+  std::string save_floor;               // where the measured profile goes
+  std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
+  int jobs = 0;
+  uint64_t max_memory = 0;  // 0: the library's own
+};
+
+void add_verdict_options(CLI::App& app, VerdictRequest& request);
+
+/// Measures or reads the floors that were asked for, stores them, and finds the verdict.
+///
+/// golden_path   the other side of a --floor-run that names one run only
+/// notes         gets a sentence for everything that was decided for the user
+/// errors        Usage (options that exclude each other, an unknown slice, "interrupted") | of reading and writing
+[[nodiscard]] Result<locate::Verdict> find_verdict(
+    const run::Run& golden, const run::Run& mine, const VerdictRequest& request,
+    const std::function<void(size_t done, size_t total)>& progress,
+    std::vector<std::string>* notes);
+
+/// "G:M" -> (G, M): the colon is the one that leaves two names that exist; a path without partner goes with golden.
+/// errors  Usage
+[[nodiscard]] Result<std::pair<std::string, std::string>> parse_floor_run(
+    const std::string& text, const std::string& golden_path);
+
+/// 0 clean, 1 a wrong operator is named or nothing can be judged.
+[[nodiscard]] int exit_status_of(const locate::Verdict& verdict);
+
+}  // namespace assay::cli
