@@ -5,6 +5,7 @@
     with assay.capture(model, "golden", steps=[0, 1]):
         model.generate(**inputs, max_new_tokens=2)
     result = assay.compare("golden", "mine")
+    print(assay.locate("golden", "mine").sentence)
 
 Importing this package loads neither torch nor the native modules; each name is loaded when it is first used.
 """
@@ -19,6 +20,7 @@ from assay.errors import Error, FileError, FormatError
 if TYPE_CHECKING:
     from assay._check import OpcheckReport, opcheck
     from assay._compare import Comparison, compare
+    from assay._locate import Finding, Verdict, locate
     from assay._run import Record, Run, digest, open, read_tensor, stats
     from assay.topology import atb_json_to_onnx, graph_diff
     from assay.torch.capture import Capture, capture
@@ -29,14 +31,17 @@ __version__ = "0.1.0"
 _LAZY = {
     "Capture": "assay.torch.capture",
     "Comparison": "assay._compare",
+    "Finding": "assay._locate",
     "OpcheckReport": "assay._check",
     "Record": "assay._run",
     "Run": "assay._run",
+    "Verdict": "assay._locate",
     "atb_json_to_onnx": "assay.topology",
     "capture": "assay.torch.capture",
     "compare": "assay._compare",
     "digest": "assay._run",
     "graph_diff": "assay.topology",
+    "locate": "assay._locate",
     "opcheck": "assay._check",
     "open": "assay._run",
     "read_tensor": "assay._run",
@@ -48,16 +53,19 @@ __all__ = [
     "Comparison",
     "Error",
     "FileError",
+    "Finding",
     "FormatError",
     "OpcheckReport",
     "Record",
     "Run",
+    "Verdict",
     "__version__",
     "atb_json_to_onnx",
     "capture",
     "compare",
     "digest",
     "graph_diff",
+    "locate",
     "opcheck",
     "open",
     "read_tensor",

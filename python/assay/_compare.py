@@ -7,9 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _core
+
+if TYPE_CHECKING:
+    from assay._locate import Finding, Verdict
 
 __all__ = ["Comparison", "compare", "compare_arrays", "compare_data"]
 
@@ -31,9 +34,11 @@ TokenMap = Union[Mapping[int, int], Iterable[tuple[int, int]]]
 class Comparison:
     """What a comparison found. Plain data: it holds no file open."""
 
-    def __init__(self, native: _core._Comparison):
+    def __init__(self, native: _core._Comparison, paths: tuple[str, str] = ("", "")):
         self._native = native
         self._rows: Optional[list[Row]] = None
+        self._paths = paths
+        self._located: Optional[Verdict] = None
 
     @property
     def rows(self) -> list[Row]:
@@ -74,6 +79,20 @@ class Comparison:
     def warnings(self) -> list[str]:
         """What was wrong with the runs themselves, one sentence each."""
         return self._native.warnings
+
+    @property
+    def located(self) -> Verdict:
+        """The verdict on the two runs, found when it is first asked for: `assay.locate` of the same paths."""
+        if self._located is None:
+            from assay._locate import locate
+
+            self._located = locate(*self._paths)
+        return self._located
+
+    @property
+    def first_bad(self) -> Optional[Finding]:
+        """The first wrong operator of mine, None when none is named; ``located`` says why."""
+        return self.located.first_bad
 
     def worst(self, count: int = 10) -> list[Row]:
         """The rows with the largest error, worst first; rows without any difference are never among them."""
@@ -191,7 +210,7 @@ def compare(
         jobs=jobs,
         max_memory=max_memory,
     )
-    return Comparison(native)
+    return Comparison(native, (os.fspath(golden), os.fspath(mine)))
 
 
 def _column_name(function: Callable[[Any, Any], Any]) -> str:

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first wrong operator of a run. The work is native; this file only gives it names."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, Optional, Union
+
+# Native, without a stub: this file has its types.
+_opcheck: Any = importlib.import_module("assay._opcheck")
+
+__all__ = ["Finding", "Verdict", "locate"]
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class Finding:
+    """One place that a verdict names. Plain data; a number that is not known is None."""
+
+    def __init__(self, fields: dict[str, Any]):
+        self._fields = fields
+
+    @property
+    def module(self) -> str:
+        """Path of the module, ``""`` for the model itself."""
+        return str(self._fields["module"])
+
+    @property
+    def also(self) -> Optional[str]:
+        """A second module it may be, when what was captured cannot tell the two apart."""
+        return self._optional_text("also")
+
+    @property
+    def op_type(self) -> Optional[str]:
+        """The operator: ``"aten.mm.default"``, or a module class below operator level."""
+        return self._optional_text("op_type")
+
+    @property
+    def slot(self) -> Optional[str]:
+        """The tensor, parameter or argument that is wrong: ``"weight"``, ``"eps"``."""
+        return self._optional_text("slot")
+
+    @property
+    def step(self) -> int:
+        """Generation step, from 0."""
+        return int(self._fields["step"])
+
+    @property
+    def rank(self) -> int:
+        """Rank of the process."""
+        return int(self._fields["rank"])
+
+    @property
+    def kind(self) -> str:
+        """``"own_error"``, ``"weight"``, ``"attribute"``, ``"gap"`` ... ; docs/localisation.md lists them."""
+        return str(self._fields["verdict"])
+
+    @property
+    def ratio(self) -> Optional[float]:
+        """How many times what rounding explains."""
+        value = self._fields["ratio"]
+        return None if value is None else float(value)
+
+    @property
+    def confidence(self) -> str:
+        """``"high"``, ``"medium"`` or ``"low"``."""
+        return str(self._fields["confidence"])
+
+    @property
+    def hypothesis(self) -> Optional[str]:
+        """What explains the difference, where something does: ``"a constant factor 1.03"``."""
+        return self._optional_text("hypothesis")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field, by the keys of ``assay locate --json``."""
+        return copy.deepcopy(self._fields)
+
+    def _optional_text(self, key: str) -> Optional[str]:
+        value = self._fields[key]
+        return None if value is None else str(value)
+
+    def __str__(self) -> str:
+        return str(self._fields["text"])
+
+    def __repr__(self) -> str:
+        return f"<assay.Finding {self}>"
+
+
+class Verdict:
+    """What `locate` found. Plain data: it holds no file open."""
+
+    def __init__(self, fields: dict[str, Any], text: str):
+        self._fields = fields
+        self._text = text
+
+    @property
+    def outcome(self) -> str:
+        """``"first_wrong"``, ``"clean"`` or ``"cannot_judge"``."""
+        return str(self._fields["outcome"])
+
+    @property
+    def sentence(self) -> str:
+        """The verdict for a person."""
+        return str(self._fields["sentence"])
+
+    @property
+    def first_bad(self) -> Optional[Finding]:
+        """The first wrong operator in mine's execution order; None when none is named."""
+        first = self._fields["first_bad"]
+        return None if first is None else Finding(first)
+
+    @property
+    def candidates(self) -> list[Finding]:
+        """Everything that is wrong, in mine's execution order; ``first_bad`` is the first of them."""
+        return [Finding(fields) for fields in self._fields["candidates"]]
+
+    @property
+    def coverage(self) -> dict[str, Any]:
+        """``my_ops``, ``matched``, ``judged``, ``judgeable``, ``weights``, ``weights_compared``; ``unjudged``."""
+        return dict(self._fields["coverage"])
+
+    @property
+    def confidence(self) -> str:
+        """``"high"``, ``"medium"`` or ``"low"``; of ``first_bad``, or of ``clean``."""
+        return str(self._fields["confidence"])
+
+    @property
+    def next(self) -> Optional[str]:
+        """A command that would tell more, None when none would."""
+        command = self._fields["next"]
+        return None if command is None else str(command)
+
+    @property
+    def notes(self) -> list[str]:
+        """What else was found out, one sentence each."""
+        return [str(note) for note in self._fields["notes"]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as ``assay locate --json`` prints it."""
+        return copy.deepcopy(self._fields)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<assay.Verdict {self.sentence}>"
+
+
+def locate(
+    golden: PathLike,
+    mine: PathLike,
+    *,
+    own_error: bool = True,
+    floor_runs: Iterable[tuple[PathLike, PathLike]] = (),
+    floor: Optional[PathLike] = None,
+    save_floor: Optional[PathLike] = None,
+    slice: str = "",
+    jobs: int = 0,
+    max_memory: int = 0,
+) -> Verdict:
+    """Names the first operator of `mine` that is wrong, or says that all is rounding, or why it cannot judge.
+
+    Args:
+        golden: the reference run; best captured with ``level="operator"``, which on a CPU is enough to judge a run
+            of which only module outputs were captured.
+        mine: the run under test.
+        own_error: recompute every captured operator in fp64 from its own inputs.
+        floor_runs: pairs (golden, mine) of healthy runs of other prompts; noise is measured on them where golden's
+            program is not known. Five or more.
+        floor: a profile kept by `save_floor`, instead of `floor_runs`.
+        save_floor: keep what was measured in this file.
+        slice: only what this output depends on: a module, ``"module:slot"`` or ``"token 3"``.
+        jobs: threads; 0 means one a core.
+        max_memory: bytes of working tensors; 0 means 2 GiB.
+
+    Returns:
+        The verdict. The GIL is released meanwhile.
+
+    Raises:
+        assay.errors.Error: a path is no run, the slice names nothing, a profile is malformed.
+
+    Example:
+        >>> verdict = assay.locate("golden", "mine")  # doctest: +SKIP
+        >>> verdict.first_bad.module  # doctest: +SKIP
+        'model.layers.5.input_layernorm'
+    """
+    if floor is not None and floor_runs:
+        raise ValueError("floor and floor_runs exclude each other")
+    document, text = _opcheck._locate(
+        os.fspath(golden),
+        os.fspath(mine),
+        own_error,
+        [(os.fspath(first), os.fspath(second)) for first, second in floor_runs],
+        "" if floor is None else os.fspath(floor),
+        "" if save_floor is None else os.fspath(save_floor),
+        slice,
+        jobs,
+        max_memory,
+    )
+    return Verdict(json.loads(document), text)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// assay.locate(): the first wrong operator of a run.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "locate/locate.hpp"
+#include "python/module.hpp"
+#include "report/verdict_json.hpp"
+#include "report/verdict_terminal.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace assay::python {
+namespace {
+
+using PathPairs = std::vector<std::pair<std::string, std::string>>;
+
+struct Request {
+  std::string golden;
+  std::string mine;
+  bool own_error = true;
+  PathPairs floor_runs;
+  std::string floor;
+  std::string save_floor;
+  std::string slice;
+  int jobs = 0;
+  uint64_t max_memory = 0;
+};
+
+Result<locate::Verdict> find(const Request& request) {
+  ASSAY_TRY(const run::Run golden, run::open_run(request.golden));
+  ASSAY_TRY(const run::Run mine, run::open_run(request.mine));
+  locate::LocateOptions options;
+  options.own_error = request.own_error;
+  options.slice = request.slice;
+  options.jobs = request.jobs;
+  if (request.max_memory > 0) options.max_memory = request.max_memory;
+  if (!request.floor_runs.empty() || !request.floor.empty())
+    return fail(Errc::Usage, "measured floors are not available yet");
+  return locate::locate(golden, mine, options);
+}
+
+// (JSON, text of a screen of 100 columns)
+std::pair<nb::str, nb::str> locate_runs(const Request& request) {
+  const Result<locate::Verdict> found = [&] {
+    const nb::gil_scoped_release released;
+    return find(request);
+  }();
+  const locate::Verdict verdict = value_or_raise(found);
+  report::TerminalOptions screen;
+  screen.width = 100;
+  return {to_message(report::verdict_json(verdict)),
+          to_message(report::verdict_text(verdict, screen))};
+}
+
+}  // namespace
+
+void bind_verdict(nb::module_& m) {
+  m.def(
+      "_locate",
+      [](const std::string& golden, const std::string& mine, bool own_error,
+         const PathPairs& floor_runs, const std::string& floor, const std::string& save_floor,
+         const std::string& slice, int jobs, uint64_t max_memory) {
+        return locate_runs(
+            {golden, mine, own_error, floor_runs, floor, save_floor, slice, jobs, max_memory});
+      },
+      "golden"_a, "mine"_a, "own_error"_a, "floor_runs"_a, "floor"_a, "save_floor"_a, "slice"_a,
+      "jobs"_a, "max_memory"_a);
+}
+
+}  // namespace assay::python
