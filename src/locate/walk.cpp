@@ -271,7 +271,7 @@ class Walker {
     ASSAY_TRY(const Region region, replay_.plan(i));
     judged->step.operators = region.operators.size();
     const run::TensorRecord& record = mine_.run->records[use_of(mine_, boundary).record];
-    if (record.dtype && is_float(*record.dtype) && !float_grid(region.dtype))
+    if (record.dtype && is_float(*record.dtype) && !is_judged_type(region.dtype))
       return fail(Errc::Unsupported,
                   "no wider reference than " + std::string(name(region.dtype)) + " to judge by");
     gate_.enter(region.bytes);

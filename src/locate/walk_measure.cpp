@@ -32,6 +32,10 @@ bool equal_integers(const TensorView& a, const TensorView& b, Status* status) {
 
 }  // namespace
 
+bool is_judged_type(DType dtype) {
+  return is_float(dtype) && dtype != DType::Float64 && float_grid(dtype).has_value();
+}
+
 Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                         const TensorView& simulated, DType dtype, bool masks) {
   if (!(mine.shape == reference.shape) || !(mine.shape == simulated.shape))
@@ -51,7 +55,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
     return gap;
   }
   const std::optional<FloatGrid> grid = float_grid(dtype);
-  if (!grid || dtype == DType::Float64)
+  if (!grid || !is_judged_type(dtype))
     return fail(Errc::Unsupported,
                 "no wider reference than " + std::string(name(dtype)) + " to judge by");
 

@@ -8,6 +8,9 @@
 
 namespace assay::locate {
 
+/// False for fp64, which has no wider reference, and for types that are no floats.
+[[nodiscard]] bool is_judged_type(DType dtype);
+
 struct Gap {
   double r = 0;            // |t - ref| / floor
   double r_element = 0;    // largest element over its own limit
