@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures of the laboratory: one at operator level, and thinner ones made of it by leaving records out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+
+import assay
+
+LEVELS = ("O", "L", "M", "B")
+
+
+def capture(
+    model: torch.nn.Module,
+    tokens: torch.Tensor,
+    folder: Path,
+    *,
+    level: str = "operator",
+    beneath: Optional[contextlib.AbstractContextManager[Any]] = None,
+    cache: Any = None,
+    positions: Optional[torch.Tensor] = None,
+) -> Any:
+    """Runs the model once and captures it; returns what the fault's context gave.
+
+    The fault's mode is entered first: the capture's own lies above it.
+    """
+    if folder.exists():
+        shutil.rmtree(folder)
+    more: dict[str, Any] = {} if cache is None else {"past_key_values": cache, "use_cache": True}
+    if positions is not None:
+        more["position_ids"] = positions
+    fault = beneath or contextlib.nullcontext()
+    with torch.no_grad(), assay.capture(model, folder, level=level, weights=True), fault as mode:
+        model(input_ids=tokens, **({"use_cache": False} | more))
+    return mode
+
+
+def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
+    """A copy of a capture at operator level as a coarser one would have left it; step files are hard links.
+
+    level  "O" the run itself; "L" inputs and outputs of leaf modules and weights; "M" outputs of all modules; "B"
+           outputs of decoder layers
+    """
+    if level == "O":
+        return run
+    if folder.exists():
+        shutil.rmtree(folder)
+    (folder / "rank0").mkdir(parents=True)
+    for file in (run / "rank0").iterdir():
+        if file.name != "records.jsonl":
+            os.link(file, folder / "rank0" / file.name)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"]["level"] = "module"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    leaves = _leaf_modules(json.loads((run / "rank0" / "topology.json").read_text()))
+    with (
+        open(run / "rank0" / "records.jsonl", encoding="utf-8") as source,
+        open(folder / "rank0" / "records.jsonl", "w", encoding="utf-8") as target,
+    ):
+        for line in source:
+            record = json.loads(line)
+            if _kept(record, level, leaves, layer_prefix):
+                for key in ("vid", "storage", "storage_offset", "version", "from", "same_as"):
+                    record.pop(key, None)
+                target.write(json.dumps(record) + "\n")
+    return folder
+
+
+def _leaf_modules(node: dict[str, Any]) -> set[str]:
+    children = node.get("children", [])
+    if not children:
+        return {node["name"]}
+    return set().union(*(_leaf_modules(child) for child in children))
+
+
+def _kept(record: dict[str, Any], level: str, leaves: set[str], layer_prefix: str) -> bool:
+    node = record["node"]
+    if "::" in node:
+        return False
+    role = record.get("role")
+    if role in ("weight", "buffer"):
+        return level == "L"
+    if level == "L":
+        return node in leaves
+    if role != "output":
+        return False
+    if level == "M":
+        return True
+    return node.startswith(layer_prefix) and node[len(layer_prefix) :].isdigit()
