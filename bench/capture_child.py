@@ -21,9 +21,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import models, variants
+from bench import models, operator_capture, variants
 from bench.measure import MAX_WAIT_SHARE, Disturbance, NotAvailable, Series, load_average, shuffled
 from bench.scratch import scratch_folder
+
+GROUPS = {**variants.GROUPS, "operators": operator_capture.VARIANTS}
 
 
 def run(
@@ -41,7 +43,7 @@ def run(
     stepper = models.Stepper(spec, model)
     result: dict[str, Any] = {}
     active: list[tuple[variants.Variant, Any, Series]] = []
-    for make in variants.GROUPS[group]:
+    for make in GROUPS[group]:
         variant = make()
         result[variant.name] = entry = {"status": "measured", "samples": []}
         try:
@@ -98,7 +100,7 @@ def main() -> int:
     """Runs one group and writes its result as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=sorted(models.MODELS), required=True)
-    parser.add_argument("--group", choices=sorted(variants.GROUPS), required=True)
+    parser.add_argument("--group", choices=sorted(GROUPS), required=True)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--budget", type=float, default=120, help="seconds after which no round is started")
     parser.add_argument("--cpu", action="store_true", help="one thread, CPU time instead of wall time")

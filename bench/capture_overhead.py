@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -92,7 +93,14 @@ def run_child(
         return dict(json.loads(out.read_text()))
 
 
-def rows_of(spec: models.ModelSpec, group: str, child: dict[str, Any], seen: set[str], cpu: bool) -> list[Row]:
+def rows_of(
+    spec: models.ModelSpec,
+    group: str,
+    child: dict[str, Any],
+    seen: set[str],
+    cpu: bool,
+    goals: Mapping[str, Mapping[str, float]] = GOALS,
+) -> list[Row]:
     """Turns the samples of one child process into rows; the baseline of a second group gets the group's name."""
     series: dict[str, Series] = {}
     for name, entry in child["variants"].items():
@@ -116,7 +124,7 @@ def rows_of(spec: models.ModelSpec, group: str, child: dict[str, Any], seen: set
         returned = figures["returned_median"] / base["returned_median"]
         handed_over = figures["handed_over_median"] / base["handed_over_median"]
         minima = figures["handed_over_min"] / base["handed_over_min"]
-        goal = None if cpu else GOALS.get(name, {}).get(spec.name)
+        goal = None if cpu else goals.get(name, {}).get(spec.name)
         # A statistics run has nothing to hand over but its table: the same figure decides.
         kept = f"{figures['used']}" + (f" (-{figures['discarded']})" if figures["discarded"] else "")
         rows.append(

@@ -26,11 +26,23 @@ from bench import (  # noqa: E402
     graph_mode,
     kernels,
     opcheck_speed,
+    operator_capture,
     report,
     write_path,
 )
 
-SECTIONS = ("capture", "capture-cpu", "atb-probe", "kernels", "write", "compare", "opcheck", "graph")
+SECTIONS = (
+    "capture",
+    "capture-cpu",
+    "operators",
+    "operators-cpu",
+    "atb-probe",
+    "kernels",
+    "write",
+    "compare",
+    "opcheck",
+    "graph",
+)
 
 
 def load(path: Path) -> dict[str, report.Section]:
@@ -81,6 +93,8 @@ def main(arguments: Optional[list[str]] = None) -> int:
     runners: dict[str, Callable[[], report.Section]] = {
         "capture": lambda: capture_overhead.run(options.build, options.rivals, options.quick, options.model),
         "capture-cpu": lambda: capture_overhead.run(options.build, False, options.quick, options.model, cpu=True),
+        "operators": lambda: operator_capture.run(options.build, options.quick, options.model),
+        "operators-cpu": lambda: operator_capture.run(options.build, options.quick, options.model, cpu=True),
         "atb-probe": lambda: atb_probe.run(options.build, options.quick),
         "kernels": lambda: kernels.run(options.build, options.quick),
         "write": lambda: write_path.run(options.build, options.quick),
@@ -97,7 +111,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
                 traceback.print_exc()
                 failed = True
                 continue
-            if key.startswith(("capture", "graph")) and options.model and key in sections:
+            if key.startswith(("capture", "graph", "operators")) and options.model and key in sections:
                 others = [row for row in sections[key].rows if row.name.split(":")[0] not in options.model]
                 section.rows = others + section.rows
             sections[key] = section

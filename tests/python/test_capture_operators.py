@@ -25,7 +25,6 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import assay  # noqa: E402
 
 Record = dict[str, Any]
-FLOAT_NAMES = {math.inf: "inf", -math.inf: "-inf"}
 
 
 def records_of(run: Path) -> list[Record]:
@@ -180,7 +179,7 @@ def as_json(value: Any, slot: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_json(item, f"{slot}.{i}") for i, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        return {"float": FLOAT_NAMES[value]}
+        return {"float": str(value)}
     for kind in ("dtype", "device", "layout", "memory_format"):
         if isinstance(value, getattr(torch, kind)):
             return {kind: str(value).replace("torch.", "")}
@@ -268,3 +267,689 @@ def test_every_operator_of_a_model_is_what_an_independent_mode_saw(tmp_path: Pat
     check_against_oracle(tmp_path / "run", oracle)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["config"]["level"] == "operator" and manifest["complete"]
+
+
+class Program(nn.Module):
+    """A model that is one function of its inputs, with parameters to use."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.weight = nn.Parameter(torch.arange(9.0).reshape(3, 3))
+        self.register_buffer("table", torch.arange(3.0))
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(self, *inputs)
+
+
+def write_through_views(m: Program, x: torch.Tensor) -> Any:
+    y = x + 1
+    row = y.view(-1)[:3]
+    row.add_(2)  # writes y
+    torch.mul(y, 2, out=y)
+    y[1] = m.table
+    return y * m.weight, row.neg()
+
+
+def lists_and_tuples(m: Program, x: torch.Tensor) -> Any:
+    values, places = torch.topk(x, 2)
+    parts = x.split(1)
+    chosen = x[:, None, [0, 1]]
+    masked = x.masked_fill(x > 0, float("-inf"))
+    torch._foreach_add_([parts[0], parts[2]], 1.5)
+    half = torch.cat([values, values]).to(torch.bfloat16, memory_format=torch.preserve_format)
+    return half, places + chosen.shape[0], masked, torch.full((2,), float("nan")), torch.empty(0) + 1
+
+
+def reused_addresses(m: Program, x: torch.Tensor) -> Any:
+    for step in range(60):
+        x = (x * 1.01).sin() + step  # every intermediate is freed, its address handed out again
+    return x
+
+
+def the_same_twice(m: Program, x: torch.Tensor) -> Any:
+    same = x.contiguous().reshape(x.shape)  # x itself, or a view of it
+    return same.t() @ m.weight + m.weight.t() @ m.weight.t() + same
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "grad", "inference"])
+@pytest.mark.parametrize("function", [write_through_views, lists_and_tuples, reused_addresses, the_same_twice])
+def test_a_program_is_what_an_independent_mode_saw(tmp_path: Path, function: Any, mode: str) -> None:
+    torch.manual_seed(3)
+    x = torch.randn(3, 3)
+    model = Program(function)
+    with grad_mode(mode):
+        oracle, _ = both(model, tmp_path / "run", x)
+    check_against_oracle(tmp_path / "run", oracle)
+
+
+def capture_calls(run: Path, model: nn.Module, *inputs: Any, **options: Any) -> list[Call]:
+    with assay.capture(model, run, level="operator", **options):
+        model(*inputs)
+    return recorded_calls(run)
+
+
+def test_a_write_through_a_view_makes_new_values_of_one_storage(tmp_path: Path) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        y = x + 1
+        y.view(-1).add_(1)
+        return y * 2
+
+    with torch.no_grad():
+        add, view, write, mul = capture_calls(tmp_path / "run", Program(program), torch.zeros(2, 2))
+    (_, y), (_, flat), (_, written), (_, again) = add.outputs[0], view.outputs[0], write.outputs[0], mul.inputs[0]
+    assert [c.name for c in (add, view, write, mul)] == [
+        "aten.add.Tensor",
+        "aten.view.default",
+        "aten.add_.Tensor",
+        "aten.mul.Tensor",
+    ]
+    assert write.writes == ["self"] and write.inputs[0][1]["vid"] == flat["vid"]
+    assert write.inputs[0][1]["from"] == flat["n"] and view.inputs[0][1]["from"] == y["n"]
+    assert len({y["vid"], flat["vid"], written["vid"], again["vid"]}) == 4
+    assert len({y["storage"], flat["storage"], written["storage"], again["storage"]}) == 1
+    # y after the write: nobody returned that value, but its storage was written once.
+    assert "from" not in again and "leaf" not in again and again["version"] == written["version"] == 1
+    assert torch.equal(tensor_of(tmp_path / "run", again), torch.full((2, 2), 2.0))
+
+
+def test_leaves_are_named_after_the_first_of_tied_weights(tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(5, 3)
+            self.head = nn.Linear(3, 5, bias=False)
+            self.head.weight = self.embed.weight
+            self.register_buffer("scale", torch.tensor(2.0))
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.head(self.embed(ids)) * self.scale
+
+    with torch.no_grad():
+        calls = capture_calls(tmp_path / "run", Tied(), torch.tensor([1, 2]), weights=True)
+    leaves = {(c.name, slot): r.get("leaf") for c in calls for slot, r in c.inputs}
+    assert leaves[("aten.embedding.default", "weight")] == "embed.weight"
+    assert leaves[("aten.t.default", "self")] == "embed.weight"
+    assert leaves[("aten.mul.Tensor", "other")] == "scale"
+    assert leaves[("aten.embedding.default", "indices")] is None
+    weights = [r for r in records_of(tmp_path / "run") if r["step"] == -1]
+    assert {(r["node"], r["slot"], r["leaf"]) for r in weights} >= {("embed", "weight", "embed.weight")}
+    matmul = next(c for c in calls if c.name == "aten.mm.default")
+    assert (
+        dict(matmul.inputs)["mat2"]["from"] == next(c for c in calls if c.name == "aten.t.default").outputs[0][1]["n"]
+    )
+
+
+def test_a_written_buffer_is_no_leaf_any_more(tmp_path: Path) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        before = m.table + x
+        m.table.mul_(3)
+        return before + m.table
+
+    with torch.no_grad():
+        add, write, last = capture_calls(tmp_path / "run", Program(program), torch.ones(3))
+    assert add.inputs[0][1]["leaf"] == "table" == write.inputs[0][1]["leaf"]
+    assert "leaf" not in last.inputs[1][1] and last.inputs[1][1]["from"] == write.outputs[0][1]["n"]
+
+
+def test_a_module_called_twice_keeps_its_calls_apart(tmp_path: Path) -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(torch.relu(self.inner(x)))
+
+    with torch.no_grad():
+        calls = capture_calls(tmp_path / "run", Twice(), torch.ones(2, 3))
+    assert [(c.name, c.module, c.call, c.index) for c in calls] == [
+        ("aten.t.default", "inner", 0, 0),
+        ("aten.addmm.default", "inner", 0, 0),
+        ("aten.relu.default", "", 0, 0),
+        ("aten.t.default", "inner", 1, 0),
+        ("aten.addmm.default", "inner", 1, 0),
+    ]
+    assert calls[4].inputs[1][1]["from"] == calls[2].outputs[0][1]["n"]
+    # The second transposition returns a value that is there already: its maker is the first.
+    assert calls[4].inputs[2][1]["from"] == calls[0].outputs[0][1]["n"]
+
+
+def test_a_cache_that_grows_keeps_its_values_across_steps(tmp_path: Path) -> None:
+    model = tiny("llama")
+    with torch.no_grad():
+        expected = model(torch.arange(5)[None], use_cache=True)
+        expected = model(torch.tensor([[7]]), past_key_values=expected.past_key_values, use_cache=True).logits
+        with assay.capture(model, tmp_path / "run", level="operator"):
+            first = model(torch.arange(5)[None], use_cache=True)
+            second = model(torch.tensor([[7]]), past_key_values=first.past_key_values, use_cache=True)
+    assert same_bits(second.logits, expected)
+    records = {r["n"]: r for r in records_of(tmp_path / "run")}
+    grown = [
+        dict(c.inputs)
+        for c in recorded_calls(tmp_path / "run", 1)
+        if c.name == "aten.cat.default"
+        and c.module.endswith("self_attn")
+        and dict(c.inputs)["tensors.0"]["shape"][2] == 5
+    ]
+    assert len(grown) == 4  # keys and values of two layers
+    for inputs in grown:
+        made_by = records[inputs["tensors.0"]["from"]]
+        assert made_by["step"] == 0 and made_by["type"] == "aten.cat.default"
+        assert made_by["vid"] == inputs["tensors.0"]["vid"]
+    # The empty tensor that the first step's cat began with has no bytes, but is a value.
+    empty = [r for r in records.values() if r.get("shape") == [0]]
+    assert empty and all(r["bytes"] == 0 and "vid" in r for r in empty)
+
+
+class FixedCache(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = torch.zeros(4, 3)
+
+    def forward(self, place: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        self.cache.index_copy_(0, place, x)
+        return self.cache.sum(0)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_fixed_cache_is_one_storage_and_writes_between_steps_are_noticed(tmp_path: Path, reset: bool) -> None:
+    model = FixedCache()
+    with torch.no_grad(), assay.capture(model, tmp_path / "run", level="operator"):
+        model(torch.tensor([0]), torch.ones(1, 3))
+        if reset:
+            model.cache.zero_()  # outside of any captured call
+        model(torch.tensor([1]), torch.ones(1, 3))
+    (write0, _), (write1, sum1) = (recorded_calls(tmp_path / "run", step) for step in (0, 1))
+    before = dict(write1.inputs)["self"]
+    assert before["storage"] == dict(write0.inputs)["self"]["storage"]
+    assert before.get("from") == (None if reset else write0.outputs[0][1]["n"])
+    assert before["version"] == (2 if reset else 1)
+    assert torch.equal(tensor_of(tmp_path / "run", before)[0], torch.zeros(3) if reset else torch.ones(3))
+    assert sum1.inputs[0][1]["from"] == write1.outputs[0][1]["n"]
+
+
+# --- what is left out ---------------------------------------------------------------------------------------------
+
+
+def test_include_and_exclude_choose_operators_by_their_module(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
+    with torch.no_grad():
+        calls = capture_calls(tmp_path / "run", model, torch.ones(2, 3), include=["1", "1.*"], exclude="1.1")
+    assert {c.module for c in calls} == {"1.0"}
+    # The value comes from an operator that nobody recorded.
+    assert "from" not in calls[1].inputs[1][1] and calls[1].inputs[1][0] == "mat1"
+    assert {r["node"].split("::")[0] for r in records_of(tmp_path / "run")} == {"1", "1.0"}
+
+
+def test_writes_of_operators_that_are_left_out_count(tmp_path: Path) -> None:
+    class Writer(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.add_(1)
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.writer = Writer()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            self.writer(y)
+            return y * 3
+
+    with torch.inference_mode():
+        _, last = capture_calls(tmp_path / "run", Outer(), torch.ones(2), exclude="writer")
+    assert last.inputs[0][1]["version"] == 1 and "from" not in last.inputs[0][1]
+    assert torch.equal(tensor_of(tmp_path / "run", last.inputs[0][1]), torch.full((2,), 3.0))
+
+
+@pytest.mark.parametrize("data", ["stats", "none"])
+def test_without_bytes_edges_and_statistics_are_the_same(tmp_path: Path, data: str) -> None:
+    model = tiny("llama")
+    ids = torch.arange(6)[None]
+    with torch.no_grad():
+        full = capture_calls(tmp_path / "full", model, ids)
+        less = capture_calls(tmp_path / "less", model, ids, data=data)
+    assert [(c.name, c.module, c.args) for c in full] == [(c.name, c.module, c.args) for c in less]
+    numbers_full = {r["n"]: i for i, r in enumerate(records_of(tmp_path / "full"))}
+    numbers_less = {r["n"]: i for i, r in enumerate(records_of(tmp_path / "less"))}
+    for mine, other in zip(full, less):
+        for (_, left), (_, right) in zip(mine.inputs + mine.outputs, other.inputs + other.outputs):
+            assert left["shape"] == right["shape"] and "file" not in right
+            assert left["stats"] == right["stats"] if data == "stats" else "stats" not in right
+            assert numbers_full.get(left.get("from")) == numbers_less.get(right.get("from"))
+    assert not list((tmp_path / "less" / "rank0").glob("step*"))
+
+
+def test_inputs_and_outputs_can_be_left_out(tmp_path: Path) -> None:
+    model = Program(lambda m, x: (x + 1) * 2)
+    with torch.no_grad():
+        outputs = capture_calls(tmp_path / "outputs", model, torch.ones(2), inputs=False)
+        inputs = capture_calls(tmp_path / "inputs", model, torch.ones(2), outputs=False)
+    assert [len(c.inputs) for c in outputs] == [0, 0] and [len(c.outputs) for c in outputs] == [1, 1]
+    assert [len(c.inputs) for c in inputs] == [1, 1] and [len(c.outputs) for c in inputs] == [0, 0]
+
+
+def test_long_lists_and_foreign_objects_do_not_make_long_lines(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def program(m: Program, x: torch.Tensor) -> Any:
+        noise = torch.randn(4, generator=generator)
+        return x.new_zeros(1) + noise, torch.ops.aten.split_with_sizes(torch.zeros(70000), [1] * 70000)[0]
+
+    with torch.no_grad():
+        calls = capture_calls(tmp_path / "run", Program(program), torch.ones(4), data="none", outputs=False)
+    by_name = {c.name: c.args for c in calls}
+    assert by_name["aten.split_with_sizes.default"]["split_sizes"] == {"other": "list of 70000"}
+    assert any(args.get("generator") == {"other": "Generator"} for args in by_name.values())
+    lines = (tmp_path / "run" / "rank0" / "records.jsonl").read_text().splitlines()
+    assert max(map(len, lines)) < 1 << 20
+
+
+def test_skipped_tensors_have_a_reason(tmp_path: Path) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        return (x.to_sparse() * 2).to_dense(), torch.ones(3, device="meta") + 1
+
+    with torch.no_grad():
+        calls = capture_calls(tmp_path / "run", Program(program), torch.eye(3))
+    skipped = [r["reason"] for c in calls for _, r in c.inputs + c.outputs if r.get("kind") == "skipped"]
+    assert {"sparse or opaque layout", "meta tensor"} <= set(skipped)
+
+
+# --- the host does not notice -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "grad", "inference"])
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("data", ["full", "stats"])
+def test_logits_are_the_same_bits(tmp_path: Path, mode: str, autocast: bool, data: str) -> None:
+    model = tiny("llama", torch.float32 if autocast else torch.bfloat16)
+    ids = torch.arange(8)[None]
+    with grad_mode(mode), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        expected = model(ids).logits
+        with assay.capture(model, tmp_path / "run", level="operator", data=data):
+            result = model(ids).logits
+        after = model(ids).logits
+    assert same_bits(result, expected) and same_bits(after, expected)
+    assert result.requires_grad == (mode == "grad")
+    assert recorded_calls(tmp_path / "run")
+
+
+def test_gradients_are_the_same_bits(tmp_path: Path) -> None:
+    model = tiny("gpt2")
+    ids = torch.arange(8)[None]
+    model(ids).logits.sum().backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    with assay.capture(model, tmp_path / "run", level="operator"):
+        loss = model(ids).logits.sum()
+        loss.backward()
+    assert all(same_bits(p.grad, expected[name]) for name, p in model.named_parameters())
+    assert not any("backward" in c.name for c in recorded_calls(tmp_path / "run"))
+
+
+class Counting(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_modes_of_the_program_stay_where_they_were(tmp_path: Path) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        with inner:
+            y = x * 2
+        return y + 1
+
+    inner, outer = Counting(), Counting()
+    model = Program(program)
+    with torch.no_grad(), outer:
+        calls = capture_calls(tmp_path / "run", model, torch.ones(2))
+        assert torch._C._len_torch_dispatch_stack() == 1
+    assert [c.name for c in calls] == ["aten.mul.Tensor", "aten.add.Tensor"]
+    assert inner.names == ["aten.mul.Tensor"] and outer.names[-2:] == ["aten.mul.Tensor", "aten.add.Tensor"]
+
+
+def test_a_mode_that_the_model_forgets_stays_and_ours_goes(tmp_path: Path) -> None:
+    forgotten = Counting()
+
+    def program(m: Program, x: torch.Tensor) -> Any:
+        forgotten.__enter__()
+        return x * 2
+
+    with torch.no_grad(), assay.capture(model := Program(program), tmp_path / "run", level="operator"):
+        model(torch.ones(2))
+        assert torch._C._len_torch_dispatch_stack() == 1
+        torch.ones(2) + 1
+        forgotten.__exit__(None, None, None)
+    assert forgotten.names == ["aten.mul.Tensor", "aten.ones.default", "aten.add.Tensor"]
+    assert len(recorded_calls(tmp_path / "run")) == 1
+
+
+@pytest.mark.parametrize("where", ["operator", "module", "mode"])
+def test_exceptions_pass_and_leave_nothing_behind(tmp_path: Path, where: str) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        if not fails:
+            return x + 1
+        if where == "operator":
+            return torch.mm(x, torch.ones(7, 7))
+        with Counting() if where == "mode" else torch.no_grad():
+            x = x * 2
+            raise ValueError("no")
+
+    fails = True
+    model = Program(program)
+    with torch.no_grad(), assay.capture(model, tmp_path / "run", level="operator"):
+        with pytest.raises(RuntimeError if where == "operator" else ValueError):
+            model(torch.ones(3, 3))
+        assert torch._C._len_torch_dispatch_stack() == 0
+        fails = False
+        model(torch.ones(3, 3))
+    if where == "operator":
+        last = recorded_calls(tmp_path / "run", 0)[-1]
+        assert last.name == "aten.mm.default" and last.outputs[0][1]["reason"] == "the call raised"
+        assert [slot for slot, _ in last.inputs] == ["self", "mat2"]
+    assert [c.name for c in recorded_calls(tmp_path / "run", 1)] == ["aten.add.Tensor"]
+
+
+def test_a_nested_root_call_and_two_captures(tmp_path: Path) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        return x + 1 if depth.pop() else model(x * 2) * 3
+
+    depth = [True, False, True, False]
+    model = Program(program)
+    with torch.no_grad(), assay.capture(model, tmp_path / "one", level="operator"):
+        with assay.capture(model, tmp_path / "two", level="operator"):
+            model(torch.ones(2))
+        model(torch.ones(2))
+    expected = [("aten.mul.Tensor", 0, 0), ("aten.add.Tensor", 1, 0), ("aten.mul.Tensor", 0, 1)]
+    for run, steps in (("one", 2), ("two", 1)):
+        for step in range(steps):
+            calls = recorded_calls(tmp_path / run, step)
+            assert [(c.name, c.call, c.index) for c in calls] == expected
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_threads_of_a_model_are_captured_where_modules_run(tmp_path: Path) -> None:
+    import threading
+
+    class Threads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            results: list[Any] = [None, None]
+
+            def work(i: int) -> None:
+                with torch.no_grad():
+                    results[i] = self.parts[i](x)
+
+            threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return results[0] + results[1]
+
+    model = Threads()
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        expected = model(x)
+        with assay.capture(model, tmp_path / "run", level="operator"):
+            assert same_bits(model(x), expected)
+    operators = [r for r in records_of(tmp_path / "run") if r.get("kind") == "operator"]
+    assert sorted((r["module"], r["type"]) for r in operators) == [
+        ("", "aten.add.Tensor"),
+        ("parts.0", "aten.addmm.default"),
+        ("parts.0", "aten.t.default"),
+        ("parts.1", "aten.addmm.default"),
+        ("parts.1", "aten.t.default"),
+    ]
+
+
+def test_steps_that_are_not_wanted_run_without_the_mode(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def program(m: Program, x: torch.Tensor) -> Any:
+        sizes.append(torch._C._len_torch_dispatch_stack())
+        return x + 1
+
+    model = Program(program)
+    with torch.no_grad(), assay.capture(model, tmp_path / "run", level="operator", steps=[1]):
+        for _ in range(3):
+            model(torch.ones(2))
+    assert sizes == [0, 1, 0]
+    assert {r["step"] for r in records_of(tmp_path / "run")} == {1}
+
+
+def test_tracers_are_not_disturbed(tmp_path: Path) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
+
+    def program(m: Program, x: torch.Tensor) -> Any:
+        with FakeTensorMode():
+            shape = (torch.ones(3) @ torch.ones(3, 2)).shape
+        traced = make_fx(function)(x)
+        assert len(traced.graph.nodes) == 4
+        return traced(x) + shape[0]
+
+    model = Program(program)
+    x = torch.randn(3)
+    with torch.no_grad():
+        calls = capture_calls(tmp_path / "run", model, x)
+        assert [c.name for c in calls] == ["aten.sin.default", "aten.add.Tensor", "aten.add.Tensor"]
+        inner = Program(lambda m, x: function(x))
+        with assay.capture(inner, tmp_path / "traced", level="operator"):
+            assert same_bits(torch.jit.trace(inner, x)(x), function(x))
+            assert same_bits(torch.export.export(inner, (x,)).module()(x), function(x))
+    skipped = [r for r in records_of(tmp_path / "traced") if r.get("kind", "tensor") == "tensor"]
+    assert all("vid" in r for r in skipped)
+
+
+def test_function_transforms_compute_the_same(tmp_path: Path) -> None:
+    from torch.func import grad, vmap
+
+    def program(m: Program, x: torch.Tensor) -> Any:
+        return vmap(lambda row: (row * row).sum())(x), grad(lambda y: (y * y).sum())(x)
+
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        model = Program(program)
+        with assay.capture(model, tmp_path / "run", level="operator"):
+            rows, slope = model(x)
+    assert torch.allclose(rows, (x * x).sum(1)) and same_bits(slope, 2 * x)
+
+
+@pytest.mark.slow
+def test_compiled_parts_run_compiled_and_are_left_out(tmp_path: Path) -> None:
+    import torch._dynamo
+
+    @torch.compile
+    def fused(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ x) * 2 + 1
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.compile(nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
+            self.own = nn.Linear(3, 3)
+            self.own.compile()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return fused(x) + self.inner(x) + self.own(x)
+
+    torch.manual_seed(0)
+    model = Mixed()
+    x = torch.randn(3, 3)
+    frames = torch._dynamo.utils.counters["frames"]
+    with torch.no_grad():
+        torch._dynamo.reset()
+        frames.clear()
+        expected = model(x)
+        compiled = frames["ok"]
+        torch._dynamo.reset()
+        frames.clear()
+        for name in ("cold", "warm"):
+            with assay.capture(model, tmp_path / name, level="operator"):
+                assert same_bits(model(x), expected)
+            calls = recorded_calls(tmp_path / name)
+            assert [c.name for c in calls] == ["aten.add.Tensor", "aten.add.Tensor"]
+        assert frames["ok"] == compiled > 1  # and nothing was compiled anew
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_compiled_write_to_an_inference_tensor_makes_a_new_value(tmp_path: Path) -> None:
+    class Hidden(nn.Module):  # what torch.compile leaves: a callable that nobody looks into
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x.numpy()[:] = 5
+            return x
+
+    hidden = Hidden()
+    hidden._compiled_call_impl = hidden._call_impl
+    model = nn.Sequential()
+    model.append(hidden)
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden = hidden
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            self.hidden(y)
+            return y * 2
+
+    with torch.inference_mode():
+        add, mul = capture_calls(tmp_path / "run", Outer(), torch.ones(2))
+    assert mul.inputs[0][1]["vid"] != add.outputs[0][1]["vid"]
+    assert torch.equal(tensor_of(tmp_path / "run", mul.inputs[0][1]), torch.full((2,), 5.0))
+
+
+@pytest.mark.parametrize("option", ["digest", "verify"])
+def test_digests_and_distrust_work_at_operator_level(tmp_path: Path, option: str) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        y = x + 1
+        y.numpy()[0] = 9  # nobody counts this write
+        return y * 2
+
+    with torch.no_grad():
+        add, *_, mul = capture_calls(tmp_path / "run", Program(program), torch.ones(2), **{option: True})
+    assert all("digest" in r for c in (add, mul) for _, r in c.inputs + c.outputs)
+    if option == "verify":
+        assert tensor_of(tmp_path / "run", mul.inputs[0][1]).tolist() == [9, 2]
+
+
+def test_device_tensors_take_the_device_path_with_their_edges(tmp_path: Path) -> None:
+    model = Program(lambda m, x: ((x + 1).t() @ m.weight).topk(2)[0])
+    x = torch.randn(3, 3)
+    from assay.torch.capture import Capture
+
+    def run(path: Path, device: bool) -> list[Call]:
+        capture = Capture(
+            model,
+            path,
+            steps=None,
+            data="full",
+            level="operator",
+            include=None,
+            exclude=None,
+            inputs=True,
+            outputs=True,
+            weights=False,
+            caches=False,
+            digest=False,
+            queue_bytes=8 << 20,
+            on_full="wait",
+            disk_limit=None,
+            verify=False,
+            _force_device=device,
+        )
+        with torch.no_grad(), capture:
+            model(x)
+        return recorded_calls(path)
+
+    on_device, plain = run(tmp_path / "device", True), run(tmp_path / "plain", False)
+    assert [(c.name, c.args) for c in on_device] == [(c.name, c.args) for c in plain]
+    makers = [{r["n"]: i for i, c in enumerate(calls) for _, r in c.outputs} for calls in (on_device, plain)]
+    for left, right in zip(on_device, plain):
+        for (slot, a), (other, b) in zip(left.inputs + left.outputs, right.inputs + right.outputs):
+            assert slot == other and a["vid"] == b["vid"] and a.get("leaf") == b.get("leaf")
+            assert same_bits(tensor_of(tmp_path / "device", a), tensor_of(tmp_path / "plain", b))
+            assert makers[0].get(a.get("from")) == makers[1].get(b.get("from"))
+
+
+def test_a_forked_child_computes_without_the_parents_capture(tmp_path: Path) -> None:
+    import os
+
+    def program(m: Program, x: torch.Tensor) -> Any:
+        y = x + 1
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if torch.equal(y * 2, torch.full((2,), 4.0)) else 1)
+        status.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        return y * 3
+
+    status: list[int] = []
+    with torch.no_grad():
+        calls = capture_calls(tmp_path / "run", Program(program), torch.ones(2))
+    assert status == [0] and [c.name for c in calls] == ["aten.add.Tensor", "aten.mul.Tensor"]
+
+
+def test_a_killed_process_leaves_a_run_that_opens(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    program = f"""
+import os, signal, torch, assay
+from torch import nn
+class Killed(nn.Module):
+    def forward(self, x):
+        for i in range(2000):
+            x = (x * 1.001).sin()
+            if i == 1500:
+                handle.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+model = Killed()
+with torch.no_grad():
+    handle = assay.capture(model, {str(tmp_path / "run")!r}, level="operator")
+    model(torch.ones(1000))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == -9, done.stderr
+    calls = recorded_calls(tmp_path / "run")
+    assert len(calls) >= 3000
+    assert calls[100].inputs[0][1]["from"] == calls[99].outputs[0][1]["n"]
+    assert torch.equal(tensor_of(tmp_path / "run", calls[1].outputs[0][1]), (torch.ones(1000) * 1.001).sin())
+    run = assay.open(tmp_path / "run")
+    assert len(run.records) > 3000
+
+
+def test_memory_does_not_grow_with_the_values_seen(tmp_path: Path) -> None:
+    import gc
+    import weakref
+
+    alive: list[Any] = []
+
+    def program(m: Program, x: torch.Tensor) -> Any:
+        for _ in range(50):
+            x = x + 1
+            alive.append(weakref.ref(x))
+        return x.sum()
+
+    with torch.no_grad(), assay.capture(model := Program(program), tmp_path / "run", level="operator", data="stats"):
+        model(torch.ones(10))
+        gc.collect()
+        assert not any(reference() is not None for reference in alive)
+
+
+@pytest.mark.parametrize("level", ["operators", "", None])
+def test_unknown_levels_are_refused(tmp_path: Path, level: Any) -> None:
+    with pytest.raises(assay.FormatError, match="level must be one of module, operator"):
+        assay.capture(nn.Linear(1, 1), tmp_path / "run", level=level)

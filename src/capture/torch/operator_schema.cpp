@@ -192,21 +192,20 @@ class ArgumentsWriter {
 
 }  // namespace
 
-OperatorSchemas::~OperatorSchemas() {
-  for (auto& [function, schema] : known_) {
-    Py_CLEAR(schema->function);
-    Py_CLEAR(schema->target);
-    for (OperatorArgument& argument : schema->arguments) Py_CLEAR(argument.name);
-  }
+OperatorSchema::~OperatorSchema() {
+  Py_CLEAR(function);
+  Py_CLEAR(target);
+  for (OperatorArgument& argument : arguments) Py_CLEAR(argument.name);
 }
 
 const OperatorSchema& OperatorSchemas::of(PyObject* function) {
-  auto& known = known_[function];
-  if (known == nullptr) {
-    known = read(function);
-    known->number = static_cast<uint32_t>(known_.size() - 1);
-  }
-  return *known;
+  const auto found = known_.find(function);
+  if (found != known_.end()) return *found->second;
+  std::unique_ptr<OperatorSchema> fresh = read(function);
+  // Reading runs torch's code, and with it perhaps another thread that was faster.
+  const auto [place, first] = known_.try_emplace(function, std::move(fresh));
+  if (first) place->second->number = static_cast<uint32_t>(known_.size() - 1);
+  return *place->second;
 }
 
 std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {

@@ -23,6 +23,11 @@ struct OperatorArgument {
 };
 
 struct OperatorSchema {
+  OperatorSchema() = default;
+  ~OperatorSchema();  // needs the GIL
+  OperatorSchema(const OperatorSchema&) = delete;
+  OperatorSchema& operator=(const OperatorSchema&) = delete;
+
   PyObject* function = nullptr;  // torch's object; owned, so that its address stays its own
   PyObject* target = nullptr;    // what runs it: function._op, which saves a Python frame; owned
   uint32_t number = 0;           // from 0, in order of first sight
@@ -34,15 +39,11 @@ struct OperatorSchema {
       nullptr;  // JSON list of the written arguments, nullptr when there is none
 };
 
-/// Needs the GIL; leaves no exception set.
+/// Needs the GIL and nothing else; leaves no exception set.
 class OperatorSchemas {
  public:
   /// run   keeps the texts; outlives this
   explicit OperatorSchemas(writer::NativeRun& run) : run_(run) {}
-  ~OperatorSchemas();
-  OperatorSchemas(const OperatorSchemas&) = delete;
-  OperatorSchemas& operator=(const OperatorSchemas&) = delete;
-
   /// An OpOverload or a higher-order operator; of the latter the arguments have no names but their numbers.
   [[nodiscard]] const OperatorSchema& of(PyObject* function);
 

@@ -224,7 +224,7 @@ class Session::Recorder final : public LeafVisitor {
   // Which value it is, and who made it. The first operator of a step that returns a value made it; one that returns
   // what it was given did not.
   void identify(PyObject* tensor, writer::Record& record, Storage*& storage, StoredValue*& stored) {
-    storage = session_.storages_.storage_of(tensor);
+    storage = session_.storages_.storage_of(tensor, is_settled());
     if (storage == nullptr) return;
     StoredValue& value = session_.storages_.value_of(*storage, tensor, look_);
     stored = &value;
@@ -377,12 +377,14 @@ class Session::Recorder final : public LeafVisitor {
     }
   }
 
-  // torch's version counter, -1 where it has none or where it is not final yet: autograd counts a write, and links a
-  // view to its base, only after the operator has returned.
+  // Whether torch's version counters are final: autograd counts a write, and links a view to its base, only after the
+  // operator has returned.
+  [[nodiscard]] bool is_settled() const {
+    return operation_ == nullptr || role_ != writer::RecordRole::Output || !(is_view_ || mutates_);
+  }
+  // torch's version counter, -1 where it has none or is not final.
   [[nodiscard]] int64_t version_of(PyObject* tensor) {
-    const bool unfinished =
-        operation_ != nullptr && role_ == writer::RecordRole::Output && (is_view_ || mutates_);
-    if (unfinished || session_.access_.is_inference(tensor)) return -1;
+    if (!is_settled() || session_.access_.is_inference(tensor)) return -1;
     return session_.access_.version(tensor);
   }
 
@@ -741,6 +743,7 @@ void Session::leave_module(CallFrame& frame) noexcept {
     if (thread.calls[i].session != this) continue;
     const bool changed = thread.calls[i].changed_mode;
     const bool was_on = thread.calls[i].mode_is_on;
+    if (!was_on) storages_.distrust();
     thread.calls.erase(thread.calls.begin() + static_cast<std::ptrdiff_t>(i));
     if (!changed) return;
     const bool done = was_on ? pop_dispatch_mode(options_.mode) : push_dispatch_mode(options_.mode);
@@ -751,7 +754,7 @@ void Session::leave_module(CallFrame& frame) noexcept {
 
 PyObject* Session::operator_target(PyObject* function) noexcept {
   try {
-    const Lock lock(*this);
+    // Without the lock: a mode of functions may run operators while we look at a tensor.
     return new_ref(operators_.of(function).target);
   } catch (const std::exception& exception) {
     fail_for_good(exception.what());
@@ -768,6 +771,12 @@ bool Session::begin_operator(PyObject* function, PyObject* args, PyObject* kwarg
   if (call == nullptr || !call->mode_is_on || dispatch_stack_size() != call->modes_below)
     return false;
   try {
+    if (compiled_code_.is_calling()) {
+      // Kernels around this operator write where nobody sees it.
+      const Lock lock(*this);
+      storages_.distrust();
+      return false;
+    }
     const int64_t begin_ns = now_ns();
     const InsideOurCode guard;
     const Lock lock(*this);
@@ -810,7 +819,7 @@ void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyOb
 
 void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs) {
   const auto note = [this](PyObject* tensor) {
-    Storage* storage = access_.is_tensor(tensor) ? storages_.storage_of(tensor) : nullptr;
+    Storage* storage = access_.is_tensor(tensor) ? storages_.storage_of(tensor, false) : nullptr;
     if (storage != nullptr) storages_.wrote(*storage);
   };
   for (size_t i = 0; i < schema.arguments.size(); ++i) {

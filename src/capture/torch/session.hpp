@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/torch/compiled_code.hpp"
 #include "capture/torch/identity.hpp"
 #include "capture/torch/operator_schema.hpp"
 #include "capture/torch/storage_table.hpp"
@@ -162,6 +163,7 @@ class Session {
   std::map<stats::Digest, std::vector<SeenTensor>> by_digest_;
   std::unique_ptr<writer::NativeRun> run_;
   OperatorSchemas operators_;
+  CompiledCode compiled_code_;
   std::string arguments_json_;              // of the operator being recorded
   std::vector<BoundTensor> bound_tensors_;  // the same
   uint32_t generation_;

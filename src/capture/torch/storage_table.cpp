@@ -74,18 +74,38 @@ void StorageTable::end_step() {
     auto& values = storage->values;
     if (values.size() > kManyValues)
       std::erase_if(values, [this](const StoredValue& v) { return v.seen_in < step_ - 1; });
-    if (storage->leaves.empty()) {
-      for (StoredValue& value : values) value.bytes.reset();
-    }
-    PyObject* tensor = storage->watched != nullptr ? weakref_get(storage->watched) : nullptr;
-    storage->watched_version = -1;
-    if (tensor != nullptr && !access_.is_inference(tensor))
-      storage->watched_version = access_.version(tensor);
-    Py_XDECREF(tensor);
+    if (!storage->leaves.empty()) continue;
+    for (StoredValue& value : values) value.bytes.reset();
   }
 }
 
-Storage* StorageTable::storage_of(PyObject* tensor) {
+void StorageTable::distrust() {
+  for (auto& [object, storage] : storages_) {
+    if (storage->unwatched && storage->leaves.empty()) new_version(*storage);
+  }
+}
+
+// Takes notice of writes that nobody declared.
+void StorageTable::watch(Storage& storage, PyObject* tensor) {
+  if (storage.unwatched) return;
+  PyObject* watched = storage.watched != nullptr ? weakref_get(storage.watched) : nullptr;
+  if (watched == nullptr) {
+    if (access_.is_inference(tensor)) {
+      storage.unwatched = true;
+      return;
+    }
+    Py_XSETREF(storage.watched, PyWeakref_NewRef(tensor, nullptr));
+    PyErr_Clear();
+    storage.watched_version = access_.version(tensor);
+    return;
+  }
+  const int64_t version = access_.version(watched);
+  if (storage.watched_version >= 0 && version != storage.watched_version) new_version(storage);
+  storage.watched_version = version;
+  Py_DECREF(watched);
+}
+
+Storage* StorageTable::storage_of(PyObject* tensor, bool settled) {
   PyObject* object = access_.storage_object(tensor);
   if (object == nullptr) return nullptr;
   auto& known = storages_[object];
@@ -97,35 +117,24 @@ Storage* StorageTable::storage_of(PyObject* tensor) {
       known.reset();
     }
   }
-  if (known == nullptr) {
+  Storage* storage = known.get();
+  if (storage == nullptr) {
     PyObject* weak = PyWeakref_NewRef(object, nullptr);
-    Py_DECREF(object);
     if (weak == nullptr) {
       PyErr_Clear();
       storages_.erase(object);
+      Py_DECREF(object);
       return nullptr;
     }
     known = std::make_unique<Storage>();
-    known->number = next_storage_++;
-    known->weakref = weak;
-    known->seen_in = step_;
-    Storage* fresh = known.get();
-    if (storages_.size() > forget_at_) forget_dead();  // `fresh` is alive: its tensor is
-    return fresh;
+    storage = known.get();
+    storage->number = next_storage_++;
+    storage->weakref = weak;
+    if (storages_.size() > forget_at_) forget_dead();  // this one is alive: its tensor is
   }
   Py_DECREF(object);
-  Storage& storage = *known;
-  if (storage.seen_in != step_) {
-    storage.seen_in = step_;
-    PyObject* watched = storage.watched != nullptr ? weakref_get(storage.watched) : nullptr;
-    // The same tensor, hence the same counter: it moved, so somebody wrote between the steps.
-    if (watched != nullptr && storage.watched_version >= 0 &&
-        access_.version(watched) != storage.watched_version) {
-      new_version(storage);
-    }
-    Py_XDECREF(watched);
-  }
-  return &storage;
+  if (settled) watch(*storage, tensor);
+  return storage;
 }
 
 StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const TensorLook& look) {
@@ -142,11 +151,6 @@ StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const Te
   const auto ndim = static_cast<size_t>(look.ndim);
   value.shape = Dims(std::span<const int64_t>(look.shape, ndim));
   value.strides = Dims(std::span<const int64_t>(look.strides, ndim));
-  // Any tensor of the storage will do; one that lives long is better, and inputs of later steps are such.
-  if (storage.values.size() == 1) {
-    Py_XSETREF(storage.watched, PyWeakref_NewRef(tensor, nullptr));
-    PyErr_Clear();
-  }
   return value;
 }
 
@@ -167,6 +171,7 @@ const SeenTensor* StorageTable::known_bytes(const Storage& storage, const Stored
 
 void StorageTable::new_version(Storage& storage) {
   ++storage.version;
+  storage.watched_version = -1;
   storage.values.clear();
 }
 
@@ -179,7 +184,7 @@ const std::string* StorageTable::leaf_of(const Storage& storage, const StoredVal
 }
 
 void StorageTable::add_leaf(PyObject* tensor, const std::string* name) {
-  Storage* storage = storage_of(tensor);
+  Storage* storage = storage_of(tensor, true);
   if (storage == nullptr) return;
   storage->leaves.push_back({access_.storage_offset(tensor), name});
 }

@@ -11,8 +11,9 @@
 // (reshape, contiguous, to), have the same object.
 //
 // Versions count the writes that schemas declare. torch's counter is not used for that: inside a dispatch mode it is not
-// yet right for results of views and of writes. It is used where it is right to notice, between steps, writes that
-// nobody dispatched below a captured call.
+// yet right for results of views and of writes. Where it is right, it tells of the writes that no operator declared to
+// us: between steps, in compiled code, on other threads. For that one tensor of each storage is watched, because
+// different tensors of one storage may have different counters (x and x.data).
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -61,9 +62,10 @@ struct Storage {
   std::vector<Leaf>
       leaves;  // parameters and buffers in it, in the order of named_parameters(), named_buffers()
   std::vector<StoredValue> values;
-  /// The tensor seen last and torch's version counter of it when the step ended; nullptr when there is none.
-  PyObject* watched = nullptr;  // weak reference, owned
-  int64_t watched_version = -1;
+  /// A tensor of it, and torch's version counter of that tensor after the last write that we know of.
+  PyObject* watched = nullptr;   // weak reference, owned; nullptr: nothing to watch
+  int64_t watched_version = -1;  // -1: not known, to be taken at the next settled look
+  bool unwatched = false;        // its tensors have no counters (inference mode)
 };
 
 /// Needs the GIL; leaves no exception set. References to storages and values hold until the next call.
@@ -78,12 +80,15 @@ class StorageTable {
   [[nodiscard]] static bool works(TensorAccess& access);
 
   void begin_step(int64_t step) { step_ = step; }
-  /// Notes versions of what is still alive, forgets what is not.
+  /// Forgets what is no longer alive and the bytes of what may change between steps.
   void end_step();
+  /// Code has run that writes without telling (compiled code): values whose storage cannot be watched are new ones.
+  void distrust();
   void clear();
 
-  /// The storage of a tensor, nullptr when it has none.
-  [[nodiscard]] Storage* storage_of(PyObject* tensor);
+  /// The storage of a tensor, nullptr when it has none. `settled`: torch's counters are final, as they are before an
+  /// operator and around modules, but not in results of an operator that has not returned to autograd.
+  [[nodiscard]] Storage* storage_of(PyObject* tensor, bool settled);
   /// The value that `tensor` is now; a new one when it was not seen at this version.
   [[nodiscard]] StoredValue& value_of(Storage& storage, PyObject* tensor, const TensorLook& look);
   /// A value whose bytes are known and are those of `look`, perhaps in another shape.
@@ -108,6 +113,7 @@ class StorageTable {
 
  private:
   void new_version(Storage& storage);
+  void watch(Storage& storage, PyObject* tensor);
   void drop(Storage& storage);
   void forget_dead();
 
