@@ -11,7 +11,7 @@ _assay_options() {
     dump | dd) echo "--help --exec --type --only-save-desc --save-operation-ids --execute-range --save-operation-child
         --save-time --operation-name --save-tiling --save-tensor-part --output --device-id --log-level
         --enable-symlink --config-path --queue --drop-when-full --sync --filter-rows --probe-library --compat
-        --steps --modules --statistics --layout --host
+        --steps --modules --statistics --layout --level --weights --host
         -sd -ids -er -child -time -opname -tiling -stp -o -device -l -seed -symlink -config -h" ;;
     opcheck | oo) echo "--help --input --csv-path --output --operation-ids --operation-name --precision-metric --device-id
         --atb-rerun --custom-algorithms --precision-mode --jobs --optimization-identify --log-level --standard --format
@@ -20,8 +20,11 @@ _assay_options() {
     errcheck) echo "--help --exec --type --output --exit --log-level --probe-library -o -l -h" ;;
     compare) echo "--help --golden-path --my-path --cmp-level --token-map --ranks --rank --map --stats --atol --rtol --cos
         --rel-l2 --thresholds --exit-zero --output --jsonl --unmatched --compat --jobs --max-memory --log-level
-        --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --own-error
+        --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --save-floor --floor
+        --own-error --slice
         -gp -mp -cl -st -mf -alg -o -r -l -w -j -h" ;;
+    locate) echo "--help --golden --mine --output --floor-run --save-floor --floor --own-error --slice --json --exit-zero
+        --jobs --max-memory -o -j -h" ;;
     show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
     convert) echo "--help --format --name --member --step --rank --dtype --input --op-name --op-type --force -h" ;;
     overflow) echo "--help --dump-path --output --top-n -d -out -n -h" ;;
@@ -39,14 +42,20 @@ _assay_options() {
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "dump errcheck compare opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
+        _assay_words "dump errcheck compare locate opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
             --version" "$word"
         return
     fi
     case $previous in
     --cmp-level | -cl) _assay_words "layer module api logits" "$word" ;;
+    --own-error) _assay_words "auto exact inferred off" "$word" ;;
     --compat) _assay_words "none msit ait-0.2" "$word" ;;
     --type) _assay_words "model layer op kernel tensor cpu_profiling onnx stats" "$word" ;;
+    --level)
+        case $command in
+        dump | dd) _assay_words "module operator" "$word" ;;
+        esac
+        ;;
     --layout) _assay_words "native strict" "$word" ;;
     --host) _assay_words "auto atb torch" "$word" ;;
     --log-level | -l) _assay_words "debug info warning error fatal critical" "$word" ;;
@@ -88,7 +97,7 @@ _assay_msit() {
             if [[ $word == -* && ${COMP_WORDS[2]} != @(compare|cc) ]]; then
                 # Our own additions for PyTorch are not options of the old commands.
                 local options=" $(echo $(_assay_options "${COMP_WORDS[2]}")) " ours
-                for ours in --steps --modules --statistics --layout --host; do
+                for ours in --steps --modules --statistics --layout --level --weights --host; do
                     options=${options//" $ours "/ }
                 done
                 _assay_words "$options" "$word"

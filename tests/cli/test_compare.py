@@ -405,7 +405,7 @@ def test_wrong_arguments_are_one_sentence_and_status_2(tmp_path):
         ([golden, golden, "-w"], "No .safetensors files found in the directory."),
         ([golden, golden, "-alg", "a.py"], "custom_compare_algorithm should be in format"),
         ([golden, golden, "-mf", file], "Invalid op_mapping file"),
-        ([golden, golden, "--verdict"], "--verdict is not available yet"),
+        ([file, file, "--verdict"], "--verdict needs two runs"),
         ([golden, golden, "--thresholds", file], "is not JSON"),
         ([golden, golden, "-cl", "token"], "token"),
     ]:

@@ -32,7 +32,8 @@ TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
 
 
 @pytest.mark.parametrize(
-    "command", ["dump", "errcheck", "compare", "opcheck", "show", "convert", "overflow", "doctor", "graph", *TOOLS]
+    "command",
+    ["dump", "errcheck", "compare", "locate", "opcheck", "show", "convert", "overflow", "doctor", "graph", *TOOLS],
 )
 def test_every_option_of_the_help_is_completed(command):
     text = run(command, "--help").stdout.split("Example")[0].split("\nexample:")[0]

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`assay compare` ends with the verdict; --verdict gives it as columns, file and exit status."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import openpyxl
+import pytest
+import torch
+from assay_command import read_csv, run, the_report
+from operator_runs import write_run
+
+COLUMNS = [
+    "err_in",
+    "err_out",
+    "err_own",
+    "own_source",
+    "noise_floor",
+    "amplification",
+    "verdict",
+    "verdict_confidence",
+]
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    """The reference: float32, with operators."""
+    return write_run(tmp_path_factory.mktemp("golden") / "run", dtype=torch.float32)
+
+
+def test_the_sentence_is_the_last_thing_on_the_screen(golden, tmp_path):
+    mine = write_run(tmp_path / "mine", gains={1: 1.03}, level="module")
+    done = run("compare", golden, mine, "-o", tmp_path / "report")
+    assert done.returncode == 0, done  # nothing was asked of it
+    table, sentence = done.stdout.split("\nfirst bad: ")
+    assert "report: " in table
+    assert " ".join(sentence.split()).endswith("confidence high")
+    assert sentence.startswith("blocks.1.norm (ScaleNorm, step 0): weight differs from")
+    assert max(map(len, done.stdout.splitlines())) <= 80 + len(str(tmp_path))
+    assert not list((tmp_path / "report").glob("*.json"))
+    assert list((tmp_path / "report").glob("*.xlsx"))
+
+
+def test_operators_of_one_side_do_not_drown_the_table(golden, tmp_path):
+    mine = write_run(tmp_path / "mine", level="module")
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "r", "--unmatched")
+    assert "40 tensors of operators are not compared" not in done.stderr
+    assert "tensors of operators are not compared: the other side has modules only" in done.stdout
+    assert "matched 100.0 % of the tensors" in done.stdout
+    rows = read_csv(the_report(tmp_path / "r"))
+    assert rows
+    assert not any("::" in row["node"] for row in rows)
+
+
+@pytest.mark.parametrize(("plan", "status"), [({}, 0), ({"gains": {1: 1.03}}, 1), ({"unknown": True}, 1)])
+def test_verdict_decides_the_exit_status(golden, tmp_path, plan, status):
+    mine = write_run(tmp_path / "mine", **plan)
+    assert run("compare", golden, mine, "-o", tmp_path / "a", "--verdict").returncode == status
+    assert run("compare", golden, mine, "-o", tmp_path / "b").returncode == 0
+    assert run("compare", golden, mine, "-o", tmp_path / "c", "--verdict", "--exit-zero").returncode == 0
+
+
+def test_verdict_columns_stand_at_the_right_end(golden, tmp_path):
+    mine = write_run(tmp_path / "mine", kernels={"blocks.1.proj": lambda t: t * 1.03})
+    done = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "r", "--verdict", "--jsonl")
+    assert done.returncode == 1
+    rows = read_csv(the_report(tmp_path / "r"))
+    assert list(rows[0])[-len(COLUMNS) :] == COLUMNS
+    of_node = {row["node"]: row for row in rows}
+    wrong = of_node["blocks.1.proj::aten.mm.default.0 output"]
+    assert wrong["verdict"] == "own_error"
+    assert wrong["own_source"] == "exact"
+    assert float(wrong["err_own"]) == pytest.approx(0.03, rel=0.1)
+    assert float(wrong["err_own"]) > 5 * float(wrong["noise_floor"])
+    right = of_node["blocks.2.proj::aten.mm.default.0 output"]
+    assert right["verdict"] == "inherited"
+    assert float(right["err_own"]) < 2 * float(right["noise_floor"])
+    assert float(right["err_in"]) == pytest.approx(float(right["err_out"]), rel=0.5)
+    before = of_node["blocks.0.proj::aten.mm.default.0 output"]
+    assert before["verdict"] == "noise"
+    lines = [json.loads(line) for line in the_report(tmp_path / "r", "msit_cmp_report_*.jsonl").open()]
+    assert [line["verdict"] for line in lines] == [row["verdict"] or None for row in rows]
+
+
+def test_verdict_columns_are_in_the_workbook_and_the_file_beside_it(golden, tmp_path):
+    mine = write_run(tmp_path / "mine", gains={1: 1.03}, level="module")
+    assert run("compare", golden, mine, "-o", tmp_path / "r", "--verdict").returncode == 1
+    book = openpyxl.load_workbook(the_report(tmp_path / "r", "*.xlsx"))
+    header = [cell.value for cell in book["api"][1]]
+    assert header[-len(COLUMNS) :] == COLUMNS
+    first_bad = json.loads(the_report(tmp_path / "r", "msit_cmp_first_bad_*.json").read_text())
+    assert first_bad["first_bad"]["module"] == "blocks.1.norm"
+    assert first_bad == json.loads(run("locate", golden, mine, "--json").stdout)
+
+
+def test_old_reports_and_pairs_of_files_have_no_verdict(golden, tmp_path):
+    mine = write_run(tmp_path / "mine", gains={1: 1.03}, level="module")
+    done = run("compare", golden, mine, "-o", tmp_path / "r", "--compat", "msit")
+    assert "first bad" not in done.stdout
+    np.save(tmp_path / "a.npy", np.ones(3))
+    done = run("compare", tmp_path / "a.npy", tmp_path / "a.npy")
+    assert done.returncode == 0
+    assert "clean" not in done.stdout
+
+
+def test_a_slice_that_names_nothing_is_an_error(golden, tmp_path):
+    done = run("compare", golden, golden, "-o", tmp_path / "r", "--slice", "nothing")
+    assert done.returncode == 2
+    assert "--slice nothing" in done.stderr
+    assert not (tmp_path / "r").exists()
