@@ -17,29 +17,45 @@ import assay
 LEVELS = ("O", "L", "M", "B")
 
 
+def _empty(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
 def capture(
     model: torch.nn.Module,
     tokens: torch.Tensor,
     folder: Path,
-    *,
-    level: str = "operator",
     beneath: Optional[contextlib.AbstractContextManager[Any]] = None,
-    cache: Any = None,
-    positions: Optional[torch.Tensor] = None,
-) -> Any:
-    """Runs the model once and captures it; returns what the fault's context gave.
+) -> None:
+    """Runs the model once and captures it at operator level.
 
-    The fault's mode is entered first: the capture's own lies above it.
+    The fault's mode is entered before the model is called: the capture's own lies above it.
     """
-    if folder.exists():
-        shutil.rmtree(folder)
-    more: dict[str, Any] = {} if cache is None else {"past_key_values": cache, "use_cache": True}
-    if positions is not None:
-        more["position_ids"] = positions
+    _empty(folder)
     fault = beneath or contextlib.nullcontext()
-    with torch.no_grad(), assay.capture(model, folder, level=level, weights=True), fault as mode:
-        model(input_ids=tokens, **({"use_cache": False} | more))
-    return mode
+    with torch.no_grad(), assay.capture(model, folder, level="operator", weights=True), fault:
+        model(input_ids=tokens, use_cache=False)
+
+
+def capture_chunks(model: torch.nn.Module, tokens: torch.Tensor, folder: Path) -> None:
+    """The same in two chunks through a key/value cache: two steps."""
+    _empty(folder)
+    half = tokens.shape[1] // 2
+    with torch.no_grad(), assay.capture(model, folder, level="operator", weights=True):
+        first = model(input_ids=tokens[:, :half], use_cache=True)
+        model(input_ids=tokens[:, half:], past_key_values=first.past_key_values, use_cache=True)
+
+
+def capture_compiled(model: torch.nn.Module, tokens: torch.Tensor, folder: Path, layer: str, count: int) -> None:
+    """The same with every decoder layer compiled; only what the layers return is seen."""
+    _empty(folder)
+    for number in range(count):
+        model.get_submodule(layer.format(number)).compile()
+    with torch.no_grad():
+        model(input_ids=tokens, use_cache=False)  # compiles
+        with assay.capture(model, folder, weights=True):
+            model(input_ids=tokens, use_cache=False)
 
 
 def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,9 +20,27 @@ from bench.faults.families import FAMILIES, LAYERS, build, narrowed, prompt
 LENGTHS = (17, 8, 48, 97, 33)
 
 
+# Healthy pairs: how mine differs from golden, which is the fp32 model with fused attention unless said otherwise.
+PAIRS = {
+    "precision": "mine in 16 bits",
+    "fp64": "golden in fp64, mine in 16 bits",
+    "threads": "mine in fp32 with two threads",
+    "mkldnn": "mine in 16 bits with another library for products",
+    "batch": "mine is row 0 of a batch of 4",
+    "decomposed": "mine with attention of several operators",
+    "fused": "golden with attention of several operators, mine with the fused one",
+    "chunked": "mine fills its cache in two chunks",
+    "compiled": "mine with every decoder layer compiled by inductor",
+}
+
+
 @dataclass(frozen=True)
 class Case:
-    """One fault at one place, or (kind "") a healthy pair."""
+    """One fault at one place, or (kind "") a healthy pair.
+
+    Attributes:
+        pair: how mine differs from golden besides the fault, a key of PAIRS.
+    """
 
     family: str
     seed: int
@@ -30,6 +50,7 @@ class Case:
     strength: float = 1.0
     dtype: str = "bfloat16"
     coarse: bool = False
+    pair: str = "precision"
 
     @property
     def name(self) -> str:
@@ -37,6 +58,8 @@ class Case:
         parts = [self.family, str(self.seed), self.dtype]
         if self.kind:
             parts += [self.kind, self.form, f"layer{self.layer}", f"{self.strength:g}"]
+        if self.pair != "precision":
+            parts.append(self.pair)
         return "-".join([*parts, "coarse"] if self.coarse else parts)
 
 
@@ -90,58 +113,54 @@ class Laboratory:
         self._folder = folder
         self._levels = levels
         self._keep = keep
-        self._models: dict[tuple[str, int], torch.nn.Module] = {}
-        self._goldens: dict[tuple[str, int], Path] = {}
-        self._golden_outputs: dict[tuple[str, int], Any] = {}
+        self._models: dict[tuple[str, int, str], torch.nn.Module] = {}
+        self._goldens: dict[tuple[str, int, str], Path] = {}
+        self._golden_outputs: dict[Path, Any] = {}
 
-    def model(self, family: str, seed: int) -> torch.nn.Module:
+    def model(self, family: str, seed: int, attention: str = "sdpa") -> torch.nn.Module:
         """The fp32 model."""
-        key = (family, seed)
+        key = (family, seed, attention)
         if key not in self._models:
-            self._models[key] = build(family, seed)
+            self._models[key] = build(family, seed, attention)
         return self._models[key]
 
     def tokens(self, seed: int) -> torch.Tensor:
         """The prompt of a seed."""
         return prompt(seed, LENGTHS[seed % len(LENGTHS)])
 
-    def golden(self, family: str, seed: int) -> Path:
-        """The capture of the fp32 model at operator level."""
-        key = (family, seed)
+    def golden(self, family: str, seed: int, pair: str = "precision") -> Path:
+        """The capture of golden at operator level."""
+        kind = pair if pair in ("fp64", "fused") else "precision"
+        key = (family, seed, kind)
         if key not in self._goldens:
-            path = self._folder / f"golden-{family}-{seed}"
-            captures.capture(self.model(family, seed), self.tokens(seed), path)
+            path = self._folder / f"golden-{family}-{seed}-{kind}"
+            model = self.model(family, seed, "eager" if kind == "fused" else "sdpa")
+            if kind == "fp64":
+                model = narrowed(model, torch.float64)
+            captures.capture(model, self.tokens(seed), path)
             self._goldens[key] = path
-            self._golden_outputs[key] = thresholds.outputs(path)
+            self._golden_outputs[path] = thresholds.outputs(path)
         return self._goldens[key]
 
     def run(self, case: Case) -> Iterator[Result]:
         """Plants, captures and judges; one result a level."""
-        golden = self.golden(case.family, case.seed)
-        family = FAMILIES[case.family]
-        model = narrowed(self.model(case.family, case.seed), getattr(torch, case.dtype))
-        if case.coarse:
-            below = kernels.Kernels(model, "", kernels.coarse)
-        place = ""
+        golden = self.golden(case.family, case.seed, case.pair)
         mine = self._folder / case.name
-        beneath: Any = None
+        place = ""
         if case.kind:
-            kind = faults.KINDS[case.kind]
-            site = faults.Site(model, family, case.layer, case.strength, case.form == "hidden")
-            place = kind.place(site)
-            beneath = kind.plant(site)
+            place = faults.KINDS[case.kind].place(self._site(case, self.model(case.family, case.seed)))
         try:
-            if case.coarse:
-                with below:
-                    captures.capture(model, self.tokens(case.seed), mine, beneath=beneath)
-            else:
-                captures.capture(model, self.tokens(case.seed), mine, beneath=beneath)
+            self._capture(case, mine)
         except faults.NoFault as why:
             yield Result(case, "", place, f"not planted: {why}")
             return
-        rivals = thresholds.first_beyond(self._golden_outputs[case.family, case.seed], thresholds.outputs(mine))
-        prefix = family.layer.format("")
+        rivals = thresholds.first_beyond(self._golden_outputs[golden], thresholds.outputs(mine))
+        prefix = FAMILIES[case.family].layer.format("")
         for level in self._levels:
+            if level == "B" and case.kind and not place.startswith(prefix):
+                continue  # no layer is wrong
+            if case.pair == "compiled" and level != "B":
+                continue  # what is inside a compiled layer is not captured
             thin = captures.thinned(mine, level, self._folder / f"{case.name}-{level}", prefix)
             yield self._judged(case, level, place, golden, thin, rivals)
             if thin != mine and not self._keep:
@@ -149,11 +168,36 @@ class Laboratory:
         if not self._keep:
             shutil.rmtree(mine)
 
+    def _site(self, case: Case, model: torch.nn.Module) -> faults.Site:
+        return faults.Site(model, FAMILIES[case.family], case.layer, case.strength, case.form == "hidden")
+
+    def _capture(self, case: Case, folder: Path) -> None:
+        """Captures mine."""
+        dtype = torch.float32 if case.pair == "threads" else getattr(torch, case.dtype)
+        attention = "eager" if case.pair == "decomposed" else "sdpa"
+        model = narrowed(self.model(case.family, case.seed, attention), dtype)
+        tokens = self.tokens(case.seed)
+        with contextlib.ExitStack() as around:
+            if case.coarse:
+                around.enter_context(kernels.Kernels(model, "", kernels.coarse))
+            if case.pair == "threads":
+                around.callback(torch.set_num_threads, torch.get_num_threads())
+                torch.set_num_threads(2)
+            if case.pair == "mkldnn":
+                around.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            if case.pair == "batch":
+                tokens = torch.cat([tokens, prompt(case.seed + 500, tokens.shape[1], 3)])
+            if case.pair == "compiled":
+                captures.capture_compiled(model, tokens, folder, FAMILIES[case.family].layer, LAYERS)
+            elif case.pair == "chunked":
+                captures.capture_chunks(model, tokens, folder)
+            else:
+                beneath = faults.KINDS[case.kind].plant(self._site(case, model)) if case.kind else None
+                captures.capture(model, tokens, folder, beneath=beneath)
+
     def _judged(
         self, case: Case, level: str, place: str, golden: Path, mine: Path, rivals: dict[str, Optional[str]]
     ) -> Result:
-        import time
-
         begin = time.perf_counter()
         verdict = assay.locate(golden, mine)
         seconds = time.perf_counter() - begin
@@ -195,12 +239,16 @@ def fault_cases(
                             yield Case(family, seed, name, form, layer, strength, coarse=coarse)
 
 
-def healthy_cases(families: tuple[str, ...], seeds: tuple[int, ...], coarse: bool = False) -> Iterator[Case]:
-    """fp32 against bf16 and fp16 of the same model."""
+def healthy_cases(
+    families: tuple[str, ...], seeds: tuple[int, ...], pairs: tuple[str, ...], coarse: bool = False
+) -> Iterator[Case]:
+    """Every kind of healthy pair; bf16 and fp16 where precision is the difference."""
     for family in families:
         for seed in seeds:
-            for dtype in ("bfloat16", "float16") if not coarse else ("bfloat16",):
-                yield Case(family, seed, dtype=dtype, coarse=coarse)
+            for pair in ("precision",) if coarse else pairs:
+                both = pair == "precision" and not coarse
+                for dtype in ("bfloat16", "float16") if both else ("bfloat16",):
+                    yield Case(family, seed, dtype=dtype, coarse=coarse, pair=pair)
 
 
 assert max(faults.LAYER_CHOICES) < LAYERS

@@ -41,6 +41,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--levels", type=_list, default=captures.LEVELS)
     parser.add_argument("--forms", type=_list, default=("visible", "hidden"))
     parser.add_argument("--seeds", type=_list, default=("0",))
+    parser.add_argument("--pairs", type=_list, default=tuple(pair for pair in lab.PAIRS if pair != "compiled"))
     parser.add_argument("--strengths", type=_list, default=("1", "0.5"))
     parser.add_argument("--coarse", action="store_true", help="mine runs on emulated coarse kernels")
     parser.add_argument("--healthy", action="store_true", help="healthy pairs only")
@@ -66,7 +67,7 @@ def _cases(options: argparse.Namespace) -> list[lab.Case]:
     seeds = tuple(int(seed) for seed in options.seeds)
     found: list[lab.Case] = []
     if not options.faulty:
-        found += lab.healthy_cases(options.families, seeds, options.coarse)
+        found += lab.healthy_cases(options.families, seeds, options.pairs, options.coarse)
     if not options.healthy:
         strengths = tuple(float(strength) for strength in options.strengths)
         found += lab.fault_cases(options.families, seeds, options.kinds, strengths, options.forms, options.coarse)
@@ -151,18 +152,17 @@ def report(results: list[dict[str, Any]]) -> None:
         top3.append(_percent(sum(r["top3"] for r in at), len(at)))
     if faulty:
         _table("right at the first place", ["kind", "group", "cases", *levels], [*rows, total, top3])
-    alarms = [["false alarms", *[_alarms(healthy, level) for level in levels]]]
-    alarms.append(["called clean", *[_outcomes(healthy, level, "clean") for level in levels]])
+    rows = []
+    for pair in [p for p in lab.PAIRS if any(r["case"]["pair"] == p for r in healthy)]:
+        of_pair = [r for r in healthy if r["case"]["pair"] == pair]
+        rows.append([pair, *[_outcomes(of_pair, level, "first_wrong") for level in levels]])
+        rows.append(["  called clean", *[_outcomes(of_pair, level, "clean") for level in levels]])
     if healthy:
-        _table("healthy pairs", ["", *levels], alarms)
+        _table("healthy pairs: false alarms", ["", *levels], rows)
     _rivals(faulty, healthy)
     seconds = sorted(r["seconds"] for r in judged)
     if seconds:
         print(f"\n{len(judged)} verdicts, median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s")
-
-
-def _alarms(healthy: list[dict[str, Any]], level: str) -> str:
-    return _outcomes(healthy, level, "first_wrong")
 
 
 def _outcomes(healthy: list[dict[str, Any]], level: str, outcome: str) -> str:
@@ -173,7 +173,7 @@ def _outcomes(healthy: list[dict[str, Any]], level: str, outcome: str) -> str:
 def _rivals(faulty: list[dict[str, Any]], healthy: list[dict[str, Any]]) -> None:
     """Module outputs judged by a limit: the same captures, each once."""
     once = list({r["name"]: r for r in faulty}.values())
-    well = list({r["name"]: r for r in healthy}.values())
+    well = list({r["name"]: r for r in healthy if r["case"]["pair"] in ("precision", "fp64")}.values())
     rows = []
     for name in thresholds.LIMITS:
         right = sum(r["rivals"][name] is not None and lab.inside(r["place"], r["rivals"][name], "M") for r in once)
