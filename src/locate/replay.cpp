@@ -157,8 +157,8 @@ void Replay::find_constant_operators() {
     const Operator& one = golden_.operators[op];
     constant_[op] = std::ranges::all_of(one.inputs, [&](const Use& use) {
       if (recorded_.contains(use.value) || state_.is_assembled(use.value)) return false;
-      const size_t origin = state_.origin(use.value).op;
-      return origin == kNone || (origin < op && constant_[origin]);
+      const size_t origin = state_.origin(use.value, op).op;
+      return origin == kNone || constant_[origin];
     });
   }
 }
@@ -168,26 +168,32 @@ size_t Replay::recorded(ValueId golden, size_t target) const {
   if (found == recorded_.end()) return kNone;
   const Boundary& wanted = boundaries_[target];
   const ModuleCall& around = mine_.calls[wanted.call];
-  size_t best = kNone;
-  size_t best_depth = 0;
+  size_t first = kNone;
+  size_t output = kNone;    // the last that came out of a module
+  size_t entering = kNone;  // what entered the innermost call around the target
+  size_t depth = 0;
   for (const size_t i : found->second) {
     const Boundary& boundary = boundaries_[i];
     if (boundary.time >= wanted.time) break;
-    if (best == kNone) best = i;
-    if (!boundary.input) continue;
+    if (first == kNone) first = i;
+    if (!boundary.input) {
+      output = i;
+      continue;
+    }
     const ModuleCall& call = mine_.calls[boundary.call];
     const bool own = boundary.call == wanted.call && !wanted.input;
     const bool encloses = boundary.call != wanted.call && call.rank == around.rank &&
                           call.step == around.step && call.begin <= wanted.time &&
                           wanted.time <= call.end && is_inside(around.module, call.module);
-    // Depths count from 1, so that an entered root is preferred to the first record.
-    const size_t depth = own || encloses ? call.module.size() + 1 : 0;
-    if (depth > best_depth) {
-      best = i;
-      best_depth = depth;
+    // Depths count from 1, so that the root counts, too.
+    if ((own || encloses) && call.module.size() + 1 > depth) {
+      entering = i;
+      depth = call.module.size() + 1;
     }
   }
-  return best;
+  if (output == kNone && entering == kNone) return first;
+  if (output == kNone || entering == kNone) return output == kNone ? entering : output;
+  return boundaries_[output].time > boundaries_[entering].time ? output : entering;
 }
 
 DType Replay::leaf_type(const std::string& leaf, DType computed) const {
@@ -199,6 +205,16 @@ DType Replay::leaf_type(const std::string& leaf, DType computed) const {
   return type != mine_.leaf_types.end() ? type->second : computed;
 }
 
+/// The operators of a rank that ran in front of a record, as the index of the first one behind it.
+size_t Replay::operators_before(size_t record) const {
+  if (record >= golden_.run->records.size()) return golden_.operators.size();
+  const run::TensorRecord& read = golden_.run->records[record];
+  const auto behind =
+      std::ranges::lower_bound(golden_.operators, std::pair(read.rank, read.order), {},
+                               [](const Operator& one) { return std::pair(one.rank, one.time); });
+  return static_cast<size_t>(behind - golden_.operators.begin());
+}
+
 // --- what has to run ----------------------------------------------------------------------------
 
 Result<Region> Replay::plan(size_t target) const {
@@ -206,24 +222,31 @@ Result<Region> Replay::plan(size_t target) const {
   const Boundary& wanted = boundaries_[target];
   const std::vector<run::TensorRecord>& records = golden_.run->records;
   Region region;
-  std::map<ValueId, size_t> index_of;
-  std::map<size_t, std::vector<size_t>> operands_of;  // by operator
-  std::vector<size_t> open_values;
+  std::map<std::pair<ValueId, size_t>, size_t> index_of;  // by value and who made it
+  std::map<size_t, std::vector<size_t>> operands_of;      // by operator
+  std::vector<std::pair<size_t, size_t>> open_values;     // with the operator that reads it
 
-  const auto intern = [&](ValueId value, size_t record) {
+  // before: index of the operator that reads the value. Of a view that several made each takes its own.
+  const auto intern = [&](ValueId value, size_t record, size_t before) {
+    const StorageState::Origin origin =
+        value == kNoValue ? StorageState::Origin{} : state_.origin(value, before);
     // Inputs without ids are anonymous, each for itself.
     const ValueId key = value != kNoValue ? value : -2 - static_cast<ValueId>(record);
-    const auto [found, fresh] = index_of.try_emplace(key, region.values.size());
+    const auto [found, fresh] =
+        index_of.try_emplace(std::pair(key, origin.op), region.values.size());
     if (fresh) {
       Region::Value one;
       one.value = value;
       one.record = record;
+      one.op = origin.op;
+      one.output = origin.output;
       region.values.push_back(std::move(one));
-      open_values.push_back(found->second);
+      open_values.push_back({found->second, before});
     }
     return found->second;
   };
-  intern(wanted.golden, wanted.golden_record);
+  const size_t end = operators_before(wanted.golden_record);
+  intern(wanted.golden, wanted.golden_record, end);
 
   std::optional<DType> narrowest;
   const auto narrow_to = [&](const run::TensorRecord& record) {
@@ -238,7 +261,7 @@ Result<Region> Replay::plan(size_t target) const {
   narrow_to(record_of(wanted));
 
   while (!open_values.empty()) {
-    const size_t at = open_values.back();
+    const auto [at, reader] = open_values.back();
     open_values.pop_back();
     const ValueId value = region.values[at].value;
     const size_t known = value == kNoValue ? kNone : recorded(value, target);
@@ -250,19 +273,15 @@ Result<Region> Replay::plan(size_t target) const {
       region.values[at].floating = record.dtype && is_float(*record.dtype);
       continue;
     }
-    const StorageState::Origin origin =
-        value == kNoValue ? StorageState::Origin{} : state_.origin(value);
-    if (origin.op != kNone) {
+    if (const size_t maker = region.values[at].op; maker != kNone) {
       region.values[at].source = Source::Produced;
-      region.values[at].op = origin.op;  // becomes an index into region.operators below
-      region.values[at].output = origin.output;
-      const auto [found, fresh] = operands_of.try_emplace(origin.op);
+      const auto [found, fresh] = operands_of.try_emplace(maker);
       if (!fresh) continue;
-      const Operator& one = golden_.operators[origin.op];
+      const Operator& one = golden_.operators[maker];
       if (!one.problem.empty()) return fail(Errc::Invalid, one.name + ": " + one.problem);
       const bool shapes = needs_shapes_only(one.name);
       for (const Use& use : one.inputs)
-        found->second.push_back(shapes ? kNone : intern(use.value, use.record));
+        found->second.push_back(shapes ? kNone : intern(use.value, use.record, maker));
       continue;
     }
     if (value != kNoValue && !state_.leaf(value).empty()) {
@@ -275,7 +294,7 @@ Result<Region> Replay::plan(size_t target) const {
       region.values[at].source = Source::Assembled;
       std::vector<size_t> parts;
       for (const Part& part : region.values[at].assembly.parts)
-        parts.push_back(intern(part.value, state_.record(part.value)));
+        parts.push_back(intern(part.value, state_.record(part.value), reader));
       region.values[at].parts = std::move(parts);
       continue;
     }

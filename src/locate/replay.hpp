@@ -80,9 +80,10 @@ class Replay {
          uint64_t cache_bytes);
 
   [[nodiscard]] const std::vector<Boundary>& boundaries() const { return boundaries_; }
+  [[nodiscard]] const StorageState& values() const { return state_; }
   /// The recorded value of mine that stands for a value of golden when boundary `target` is judged: one that was
-  /// recorded before it; of several the one that entered the innermost module call around the target, otherwise the
-  /// first. kNone: none.
+  /// recorded before it. Of several the later of the last module output and of what entered the innermost module call
+  /// around the target; a module's input alone says nothing about what its neighbours read. kNone: none.
   [[nodiscard]] size_t recorded(ValueId golden, size_t target) const;
 
   /// errors  NotFound | Unsupported | Invalid: a sentence why golden's program cannot be run for this value
@@ -98,6 +99,7 @@ class Replay {
   };
   class Machine;
   void find_constant_operators();
+  [[nodiscard]] size_t operators_before(size_t record) const;
   [[nodiscard]] DType leaf_type(const std::string& leaf, DType computed) const;
 
   const Program& golden_;

@@ -130,16 +130,17 @@ void StorageState::add(const Use& use, bool output, size_t op, size_t index) {
   }
   if (known.record == kNone && record.bytes) known.record = use.record;
   if (known.leaf.empty()) known.leaf = use.leaf;
-  if (record.storage_id < 0) {
-    if (output && fresh) known.origin = {op, index};
-    return;
+  if (output) {
+    const std::vector<Use>& read = program_.operators[op].inputs;
+    if (std::ranges::find(read, use.value, &Use::value) == read.end())
+      known.makers.push_back({op, index});
   }
+  if (record.storage_id < 0) return;
   Storage& storage = storages_[storage_key(record)];
   if (!output || !fresh) {
     if (fresh) storage.captured.push_back(use.value);
     return;
   }
-  known.origin = {op, index};
   // A view of an input changes nothing; everything else put its bytes there.
   int64_t before = record.storage_version;
   bool view = false;
@@ -153,9 +154,18 @@ void StorageState::add(const Use& use, bool output, size_t op, size_t index) {
   if (!view) storage.writers.push_back({use.value, use.record, before, record.storage_version});
 }
 
-StorageState::Origin StorageState::origin(ValueId value) const {
+StorageState::Origin StorageState::origin(ValueId value, size_t before) const {
   const auto found = values_.find(value);
-  return found == values_.end() ? Origin{} : found->second.origin;
+  if (found == values_.end()) return {};
+  const std::vector<Origin>& makers = found->second.makers;
+  const auto behind = std::ranges::lower_bound(makers, before, {}, &Origin::op);
+  return behind == makers.begin() ? Origin{} : *std::prev(behind);
+}
+
+bool StorageState::is_made(ValueId value, Origin origin) const {
+  const auto found = values_.find(value);
+  return found != values_.end() &&
+         std::ranges::find(found->second.makers, origin) != found->second.makers.end();
 }
 
 size_t StorageState::record(ValueId value) const {
@@ -171,7 +181,7 @@ const std::string& StorageState::leaf(ValueId value) const {
 
 bool StorageState::is_assembled(ValueId value) const {
   const auto found = values_.find(value);
-  if (found == values_.end() || found->second.origin.op != kNone || !found->second.leaf.empty() ||
+  if (found == values_.end() || !found->second.makers.empty() || !found->second.leaf.empty() ||
       found->second.first_record == kNone)
     return false;
   const run::TensorRecord& record = program_.run->records[found->second.first_record];

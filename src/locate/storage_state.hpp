@@ -36,9 +36,13 @@ class StorageState {
   struct Origin {
     size_t op = kNone;  // index into Program::operators
     size_t output = 0;
+    friend bool operator==(const Origin&, const Origin&) = default;
   };
-  /// Who made the value first; operators that return what they were given made nothing. kNone: no operator did.
-  [[nodiscard]] Origin origin(ValueId value) const;
+  /// Who made the value: of several operators (a view made once more is the same value) the last in front of operator
+  /// `before`. Operators that return what they were given made nothing. kNone: no operator did.
+  [[nodiscard]] Origin origin(ValueId value, size_t before = kNone) const;
+  /// True when the operator's output is a value that it made.
+  [[nodiscard]] bool is_made(ValueId value, Origin origin) const;
   /// A record with the bytes of the value as captured, as input or output; kNone when there is none.
   [[nodiscard]] size_t record(ValueId value) const;
   /// Name of the parameter or buffer that the value is; "" for none.
@@ -54,7 +58,7 @@ class StorageState {
 
  private:
   struct Known {
-    Origin origin;
+    std::vector<Origin> makers;   // in order
     size_t record = kNone;        // with bytes
     size_t first_record = kNone;  // any
     uint64_t time = 0;            // first seen

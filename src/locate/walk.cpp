@@ -394,14 +394,20 @@ class Walker {
     return detail;
   }
 
-  static bool produces_floats(const Program& program, const Operator& one) {
+  /// Operators that make a floating value; those that return what they were given make nothing.
+  [[nodiscard]] bool produces_floats(size_t op) const {
+    const Operator& one = golden_.operators[op];
     if (reference::aten::class_of(one.name) == reference::aten::OperatorClass::Allocation)
       return false;
-    return std::ranges::any_of(one.outputs, [&](const Use& output) {
-      return output.record < program.run->records.size() &&
-             program.run->records[output.record].dtype &&
-             is_float(*program.run->records[output.record].dtype);
-    });
+    for (size_t i = 0; i < one.outputs.size(); ++i) {
+      const Use& output = one.outputs[i];
+      if (output.record >= golden_.run->records.size()) continue;
+      const run::TensorRecord& record = golden_.run->records[output.record];
+      if (record.dtype && is_float(*record.dtype) &&
+          (output.value == kNoValue || replay_.values().is_made(output.value, {op, i})))
+        return true;
+    }
+    return false;
   }
 
   Walk collect() {
@@ -423,7 +429,7 @@ class Walker {
     for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
     for (size_t op = 0; op < golden_.operators.size(); ++op) {
       const Operator& one = golden_.operators[op];
-      if (!captured.contains({one.rank, one.step}) || !produces_floats(golden_, one)) continue;
+      if (!captured.contains({one.rank, one.step}) || !produces_floats(op)) continue;
       ++walk.operators;
       if (covered.contains(op)) ++walk.operators_covered;
     }
