@@ -39,7 +39,7 @@ def _argument(value: Any) -> Any:
     return ("tensor", *_as_raw(value))
 
 
-def aten(name: str, /, *, jobs: int = 1, **arguments: Any) -> list[np.ndarray]:
+def aten(name: str, /, *, jobs: int = 1, **arguments: Any) -> list[Any]:
     """The results of one call of an operator of PyTorch, without torch.
 
     Args:
@@ -49,7 +49,8 @@ def aten(name: str, /, *, jobs: int = 1, **arguments: Any) -> list[np.ndarray]:
             dtypes those of NumPy or torch. Absent arguments have their default.
 
     Returns:
-        One array an output. Moves keep the element type; other reals are float64, integers int64.
+        One array an output; None for one that nobody can predict (a seed). Moves keep the element type; other reals
+        are float64, integers int64.
 
     Raises:
         assay.Error: no reference for the overload, random values, operands that do not fit.
@@ -62,7 +63,11 @@ def aten(name: str, /, *, jobs: int = 1, **arguments: Any) -> list[np.ndarray]:
     """
     given = {key: _argument(value) for key, value in arguments.items()}
     results = []
-    for array, dtype in _opcheck.aten(name, given, jobs):
+    for result in _opcheck.aten(name, given, jobs):
+        if result is None:
+            results.append(None)
+            continue
+        array, dtype = result
         special = _ml_dtype(dtype)
         results.append(array if special is None else array.view(special))
     return results

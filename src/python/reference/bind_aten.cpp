@@ -50,12 +50,17 @@ nb::list evaluate(const std::string& name, const nb::dict& arguments, int jobs) 
     const nb::gil_scoped_release unlocked;
     ASSAY_TRY(std::vector<Tensor> made, reference::aten::evaluate(call, {.jobs = jobs}));
     for (Tensor& tensor : made) {
+      if (!reference::aten::is_predictable(tensor)) continue;
       ASSAY_TRY(tensor, copied(tensor));
     }
     return made;
   }();
   nb::list arrays;
   for (Tensor& tensor : value_or_raise(std::move(results))) {
+    if (!reference::aten::is_predictable(tensor)) {
+      arrays.append(nb::none());
+      continue;
+    }
     const std::string dtype(assay::name(tensor.view.dtype));
     arrays.append(nb::make_tuple(owned_array(std::move(tensor)), dtype));
   }

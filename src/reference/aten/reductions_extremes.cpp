@@ -288,7 +288,13 @@ Result<Values> evaluate_cummin(const Arguments& arguments, const EvaluateOptions
 /// all, or any: of bytes a byte, otherwise a truth value.
 Result<Values> truth_of_rows(const Arguments& arguments, bool all) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  ASSAY_TRY(const Rows rows, argument_rows(arguments));
+  ASSAY_TRY(const auto dims, arguments.optional_integers("dim"));
+  ASSAY_TRY(Rows rows, argument_rows(arguments));
+  if (dims && dims->empty()) {  // no dimension, unlike elsewhere: each value by itself
+    rows.shape = self.view.shape;
+    rows.count = self.view.element_count();
+    rows.length = 1;
+  }
   Array<uint8_t> truth(rows.shape);
   ASSAY_TRY_STATUS(for_each_row<double>(rows, [&](int64_t row, std::span<double> values) {
     const auto is_true = [](double value) { return value != 0; };

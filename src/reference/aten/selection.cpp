@@ -191,8 +191,8 @@ Result<Values> search(const Arguments& arguments, const Search& given) {
         const int64_t middle = low + (high - low) / 2;
         const int64_t at = order.empty() ? middle : order[static_cast<size_t>(first + middle)];
         const auto one = sorted->data()[first + at];
-        // As torch compares: a NaN is behind every number.
-        const bool before = given.right ? !is_less(value, one) : is_less(one, value);
+        // torch's comparisons: with a NaN on either side the search goes on behind it.
+        const bool before = given.right ? !(one > value) : !(one >= value);
         (before ? low : high) = before ? middle + 1 : middle;
       }
       result.data()[i] = low;

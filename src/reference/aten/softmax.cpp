@@ -1,8 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference/aten/registry.hpp"
+#include <algorithm>
+#include <cmath>
+
+#include "reference/aten/reductions_rows.hpp"
+#include "reference/aten/softmax_rows.hpp"
+#include "reference/attention/softmax_row.hpp"
 
 namespace assay::reference::aten {
+namespace {
 
-std::span<const Overload> softmax_overloads() { return {}; }
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// f(values) of every row along `dim`, in place.
+template <typename F>
+Result<Values> along(const Arguments& arguments, F f) {
+  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
+  ASSAY_TRY(const int64_t dim, arguments.integer("dim"));
+  ASSAY_TRY(const size_t at, axis(arguments, dim, self.view.shape.size()));
+  ASSAY_TRY(const Rows rows, rows_along(arguments, self, dim, true));
+  Wide result(rows.view.shape);
+  ASSAY_TRY_STATUS(for_each_row<double>(rows, [&](int64_t row, std::span<double> values) {
+    f(values);
+    std::copy(values.begin(), values.end(), result.data() + row * rows.length);
+  }));
+  return single(rows_back(to_tensor(std::move(result)), rows, at, rows.length));
+}
+
+int64_t length_of(std::span<const double> values) { return static_cast<int64_t>(values.size()); }
+
+/// Rows without a number above -inf are NaN, as 0 / 0 is; `safe`: 0.
+void softmax_of(std::span<double> values, bool safe) {
+  const double largest = row_maximum(values.data(), length_of(values));
+  if (safe &&
+      std::all_of(values.begin(), values.end(), [](double value) { return value == -kInfinity; })) {
+    std::fill(values.begin(), values.end(), 0.0);
+    return;
+  }
+  const double sum = exponentials(values.data(), length_of(values), largest);
+  for (double& value : values) value /= sum;
+}
+
+Result<Values> evaluate_softmax(const Arguments& arguments, const EvaluateOptions&) {
+  return along(arguments, [](std::span<double> values) { softmax_of(values, false); });
+}
+Result<Values> evaluate_safe_softmax(const Arguments& arguments, const EvaluateOptions&) {
+  return along(arguments, [](std::span<double> values) { softmax_of(values, true); });
+}
+
+Result<Values> evaluate_log_softmax(const Arguments& arguments, const EvaluateOptions&) {
+  return along(arguments, [](std::span<double> values) {
+    const LogSum sum = log_sum_of(values);
+    for (double& value : values) value = value - sum.largest - sum.log;
+  });
+}
+
+Result<Values> evaluate_logsumexp(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Rows rows, argument_rows(arguments));
+  Wide result(rows.shape);
+  ASSAY_TRY_STATUS(for_each_row<double>(rows, [&](int64_t row, std::span<double> values) {
+    result.data()[row] = log_sum_exp(values);
+  }));
+  return single(to_tensor(std::move(result)));
+}
+
+/// The running logarithm keeps the largest value so far and the sum of exponentials against it.
+Result<Values> evaluate_logcumsumexp(const Arguments& arguments, const EvaluateOptions&) {
+  return along(arguments, [](std::span<double> values) {
+    double largest = -kInfinity;
+    double sum = 0;
+    for (double& value : values) {
+      if (value > largest) {
+        sum = sum == 0 ? 0 : sum * std::exp(largest - value);
+        largest = value;
+      }
+      if (std::isnan(value) || std::isnan(sum))
+        sum = std::nan("");
+      else if (value != -kInfinity)
+        sum += std::isinf(largest) ? 1 : std::exp(value - largest);
+      value = sum == 0 ? -kInfinity : largest + std::log(sum);
+      if (std::isnan(sum)) value = sum;
+    }
+  });
+}
+
+}  // namespace
+
+LogSum log_sum_of(std::span<const double> values) {
+  const double largest = row_maximum(values.data(), length_of(values));
+  std::vector<double> copy(values.begin(), values.end());
+  return {largest, std::log(exponentials(copy.data(), length_of(copy), largest))};
+}
+
+double log_sum_exp(std::span<const double> values) {
+  const LogSum sum = log_sum_of(values);
+  if (!std::isinf(sum.largest)) return sum.largest + sum.log;
+  const bool has_nan =
+      std::any_of(values.begin(), values.end(), [](double value) { return std::isnan(value); });
+  return has_nan ? std::nan("") : sum.largest;
+}
+
+std::span<const Overload> softmax_overloads() {
+  constexpr auto kSoftmax = OperatorClass::Softmax;
+  static constexpr Overload kTable[] = {
+      {"aten._log_softmax.default", kSoftmax, evaluate_log_softmax},
+      {"aten._safe_softmax.default", kSoftmax, evaluate_safe_softmax},
+      {"aten._softmax.default", kSoftmax, evaluate_softmax},
+      {"aten.log_softmax.int", kSoftmax, evaluate_log_softmax},
+      {"aten.logcumsumexp.default", kSoftmax, evaluate_logcumsumexp},
+      {"aten.logsumexp.default", kSoftmax, evaluate_logsumexp},
+      {"aten.softmax.int", kSoftmax, evaluate_softmax},
+      {"aten.special_log_softmax.default", kSoftmax, evaluate_log_softmax},
+      {"aten.special_logsumexp.default", kSoftmax, evaluate_logsumexp},
+      {"aten.special_softmax.default", kSoftmax, evaluate_softmax},
+  };
+  return kTable;
+}
 
 }  // namespace assay::reference::aten

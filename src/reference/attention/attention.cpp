@@ -139,9 +139,10 @@ void finish_scores(const Attention& attention, const AttentionSequence& one, int
 
 /// Turns scores into weights (numerators of the softmax, perhaps rounded) and returns their sum
 /// before rounding: 0 when every score is -Inf, NaN when one is NaN.
-double make_weights(const Attention& attention, int64_t head, std::span<double> scores) {
+double make_weights(const Attention& attention, int64_t head, std::span<double> scores,
+                    double& largest) {
   const auto columns = static_cast<int64_t>(scores.size());
-  const double largest = row_maximum(scores.data(), columns);
+  largest = row_maximum(scores.data(), columns);
   if (std::isinf(largest) && largest < 0) {
     const bool broken =
         std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); });
@@ -181,9 +182,90 @@ struct Workspace {
   std::vector<double, NoInitAllocator<double>> keys, values, query, scores, result, scratch;
 };
 
+/// Where the terms of a sequence begin.
+struct TermsPlace {
+  AttentionTerms* terms = nullptr;  // none are wanted
+  int64_t first_line = 0;
+  int64_t first_weight = 0;
+};
+
+/// result [stacked, dv] = weights [stacked, used] . values; precondition: columns is the length of rows of weights
+void weigh(Workspace& work, blasint stacked, int64_t used, int64_t columns, int64_t dv) {
+  if (used == 0) {
+    std::fill_n(work.result.data(), stacked * dv, 0.0);
+    return;
+  }
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, stacked, static_cast<blasint>(dv),
+              static_cast<blasint>(used), 1.0, work.scores.data(), static_cast<blasint>(columns),
+              work.values.data(), static_cast<blasint>(dv), 0.0, work.result.data(),
+              static_cast<blasint>(dv));
+}
+
+/// One block of query rows of all heads of a kv head.
+struct Lines {
+  int64_t kv_head, group, first, rows;
+  [[nodiscard]] int64_t head(int64_t line) const { return kv_head * group + line / rows; }
+  [[nodiscard]] int64_t row(int64_t line) const { return first + line % rows; }
+};
+
+/// out = result * factor(line), where each line belongs
+template <typename Factor>
+void put_lines(const Attention& attention, const AttentionSequence& one, const Lines& lines,
+               const Workspace& work, double* out, Factor factor_of) {
+  const int64_t dv = attention.value_size;
+  for (int64_t line = 0; line < lines.group * lines.rows; ++line) {
+    const double factor = factor_of(line);
+    const double* from = work.result.data() + line * dv;
+    double* to = out + one.output_offset + lines.row(line) * attention.output_row_stride +
+                 lines.head(line) * attention.output_head_stride;
+    for (int64_t c = 0; c < dv; ++c) to[c] = factor == 0 ? 0.0 : from[c] * factor;
+  }
+}
+
+/// The terms of a block, from its weights (numerators of the softmax), which it changes.
+void put_terms(const Attention& attention, const AttentionSequence& one, const Lines& lines,
+               const TermsPlace& place, std::span<const double> sums,
+               std::span<const double> largest, int64_t columns, int64_t used, Workspace& work) {
+  AttentionTerms& terms = *place.terms;
+  const int64_t m = one.query.shape[0];
+  const int64_t n = row_count(one.keys);
+  const auto stacked = static_cast<int64_t>(sums.size());
+  for (int64_t line = 0; line < stacked; ++line) {
+    const auto at = static_cast<size_t>(line);
+    const int64_t number = lines.head(line) * m + lines.row(line);
+    terms.log_sums.data()[place.first_line + number] =
+        sums[at] == 0 ? -INFINITY : largest[at] + std::log(sums[at]);
+    if (!terms.with_weights || sums[at] == 0) continue;
+    const double* weights = work.scores.data() + line * columns;
+    double* to = terms.weights.data() + place.first_weight + number * n;
+    for (int64_t c = 0; c < columns; ++c) to[c] = weights[c] / sums[at];
+  }
+  if (!terms.with_magnitudes) return;
+  const int64_t dv = attention.value_size;
+  const std::vector<double> values(work.values.begin(), work.values.end());
+  const auto count = static_cast<size_t>(n * dv);
+  for (size_t i = 0; i < count; ++i) work.values[i] = std::fabs(values[i]);
+  weigh(work, static_cast<blasint>(stacked), used, columns, dv);
+  put_lines(attention, one, lines, work, terms.absolute.data(), [&](int64_t line) {
+    const double sum = sums[static_cast<size_t>(line)];
+    return sum == 0 ? 0.0 : 1.0 / sum;
+  });
+  for (size_t i = 0; i < count; ++i) work.values[i] = values[i] * values[i];
+  for (int64_t i = 0; i < stacked * columns; ++i) {
+    double& weight = work.scores[static_cast<size_t>(i)];
+    weight *= weight;
+  }
+  weigh(work, static_cast<blasint>(stacked), used, columns, dv);
+  put_lines(attention, one, lines, work, terms.squared.data(), [&](int64_t line) {
+    const double sum = sums[static_cast<size_t>(line)];
+    return sum == 0 ? 0.0 : 1.0 / (sum * sum);
+  });
+  std::copy(values.begin(), values.end(), work.values.begin());
+}
+
 /// All query heads of one kv head in one sequence.
 void attend_group(const Attention& attention, const AttentionSequence& one, int64_t kv_head,
-                  Workspace& work, double* out) {
+                  const TermsPlace& place, Workspace& work, double* out) {
   const int64_t m = one.query.shape[0];
   const int64_t n = row_count(one.keys);
   const int64_t d = attention.head_size;
@@ -219,38 +301,55 @@ void attend_group(const Attention& attention, const AttentionSequence& one, int6
                 static_cast<blasint>(columns));
     if (d == 0) std::fill(work.scores.begin(), work.scores.end(), 0.0);
 
+    const Lines lines{kv_head, group, first, rows};
     std::vector<double> sums(static_cast<size_t>(stacked));
+    std::vector<double> largest(static_cast<size_t>(stacked));
     int64_t used = 0;  // columns behind which all weights are 0
     for (int64_t line = 0; line < stacked; ++line) {
-      const int64_t head = kv_head * group + line / rows;
+      const int64_t head = lines.head(line);
       const std::span<double> scores(work.scores.data() + line * columns,
                                      static_cast<size_t>(columns));
-      finish_scores(attention, one, head, first + line % rows, scores, work.scratch);
-      sums[static_cast<size_t>(line)] = make_weights(attention, head, scores);
+      finish_scores(attention, one, head, lines.row(line), scores, work.scratch);
+      sums[static_cast<size_t>(line)] =
+          make_weights(attention, head, scores, largest[static_cast<size_t>(line)]);
       int64_t last = columns;
       while (last > used && scores[static_cast<size_t>(last - 1)] == 0) --last;
       used = last;
     }
-    if (used == 0) {
-      std::fill_n(work.result.data(), stacked * dv, 0.0);
-    } else {
-      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, stacked, static_cast<blasint>(dv),
-                  static_cast<blasint>(used), 1.0, work.scores.data(),
-                  static_cast<blasint>(columns), work.values.data(), static_cast<blasint>(dv), 0.0,
-                  work.result.data(), static_cast<blasint>(dv));
-    }
-    for (int64_t line = 0; line < stacked; ++line) {
-      const int64_t head = kv_head * group + line / rows;
+    weigh(work, stacked, used, columns, dv);
+    put_lines(attention, one, lines, work, out, [&](int64_t line) {
+      const int64_t head = lines.head(line);
       const double sum = sums[static_cast<size_t>(line)];
       double factor = sum == 0 ? 0.0 : weight_unit(attention, head) / sum;
       if (!attention.value_scale.empty())
         factor *= attention.value_scale[static_cast<size_t>(head)];
-      const double* from = work.result.data() + line * dv;
-      double* to = out + one.output_offset + (first + line % rows) * attention.output_row_stride +
-                   head * attention.output_head_stride;
-      for (int64_t c = 0; c < dv; ++c) to[c] = sum == 0 ? 0.0 : from[c] * factor;
-    }
+      return factor;
+    });
+    if (place.terms != nullptr)
+      put_terms(attention, one, lines, place, sums, largest, columns, used, work);
   }
+}
+
+/// Makes room for the terms of all sequences.
+Result<std::vector<TermsPlace>> prepare_terms(const Attention& attention, AttentionTerms& terms) {
+  std::vector<TermsPlace> places;
+  int64_t lines = 0;
+  int64_t weights = 0;
+  for (const AttentionSequence& one : attention.sequences) {
+    places.push_back({&terms, lines, weights});
+    const Dims shape{attention.heads, one.query.shape[0], row_count(one.keys)};
+    ASSAY_TRY(const int64_t count, checked_count(shape));
+    lines += attention.heads * one.query.shape[0];
+    weights += terms.with_weights ? count : 0;
+    ASSAY_TRY_STATUS(checked_count(Dims{std::max(lines, weights)}));
+  }
+  terms.log_sums = Wide(Dims{lines}, -INFINITY);
+  terms.weights.assign(static_cast<size_t>(weights), 0.0);
+  if (terms.with_magnitudes) {
+    terms.absolute = Wide(attention.output_shape, 0.0);
+    terms.squared = Wide(attention.output_shape, 0.0);
+  }
+  return places;
 }
 
 }  // namespace
@@ -289,15 +388,20 @@ Status check_attention(const Attention& attention) {
   return check_dequant(attention.value_dequant_offset, attention.value_size, "vOffset");
 }
 
-Result<Wide> attention(const Attention& attention, int jobs) {
+Result<Wide> attention(const Attention& attention, int jobs, AttentionTerms* terms) {
   ASSAY_TRY_STATUS(check_attention(attention));
   prepare_blas();
   Wide out(attention.output_shape, 0.0);
   const auto kv_heads = static_cast<size_t>(attention.kv_heads);
   const size_t units = attention.sequences.size() * kv_heads;
+  std::vector<TermsPlace> places(attention.sequences.size());
+  if (terms != nullptr) {
+    ASSAY_TRY(places, prepare_terms(attention, *terms));
+  }
   const auto run = [&](size_t unit, Workspace& work) {
-    attend_group(attention, attention.sequences[unit / kv_heads],
-                 static_cast<int64_t>(unit % kv_heads), work, out.data());
+    const size_t sequence = unit / kv_heads;
+    attend_group(attention, attention.sequences[sequence], static_cast<int64_t>(unit % kv_heads),
+                 places[sequence], work, out.data());
   };
   if (jobs == 1) {
     Workspace work;

@@ -81,6 +81,17 @@ struct Attention {
 ///         beyond 2^29 values)
 [[nodiscard]] Status check_attention(const Attention& attention);
 
+/// What the scores of an attention tell beside its result. Line l of head h in sequence i is number
+/// (lines of the sequences before) + h m + l.
+struct AttentionTerms {
+  bool with_magnitudes = false;
+  bool with_weights = false;
+  Wide log_sums;  // log(sum over the keys of e^s) of each line; -Inf where all scores are
+  std::vector<double>
+      weights;  // with_weights: softmax(s), the n keys of each line; lines one after the other
+  Wide absolute, squared;  // with_magnitudes: softmax(s) |V|, softmax(s)^2 V^2; output_shape
+};
+
 /// For each sequence and head:
 ///
 ///   s = (Q K^T) * query_scale [* score_scale[h]] [+ column_bias]
@@ -91,10 +102,12 @@ struct Attention {
 /// Rows that no sequence writes are 0. One unit of work is one sequence and kv head: the result does
 /// not depend on jobs.
 ///
+/// terms    nullptr, or where the rest goes; precondition: without rounding of weights and scales of values
 /// returns  output_shape
 /// source   opcheck 8.11
-/// errors   of check_attention() | Unsupported (types without real values)
-[[nodiscard]] Result<Wide> attention(const Attention& attention, int jobs = 1);
+/// errors   of check_attention() | Unsupported (types without real values) | TooLarge (weights)
+[[nodiscard]] Result<Wide> attention(const Attention& attention, int jobs = 1,
+                                     AttentionTerms* terms = nullptr);
 
 /// The same as a kernel of type `dtype` computes it: blocks of 128 keys with running maximum and sum,
 /// scores and sums in fp32, weights rounded to `dtype` before they meet the values (or to int8, see
