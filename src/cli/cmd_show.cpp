@@ -131,6 +131,9 @@ void add_head(const run::Run& run, Output* out) {
     line += ", steps " + numbers_text(steps);
   if (ranks.size() > 1) line += ", ranks " + numbers_text(ranks);
   if (weights > 0) line += ", " + std::to_string(weights) + (weights == 1 ? " weight" : " weights");
+  if (run.layout == "native" && !run.operations.empty())
+    line += ", " + std::to_string(run.operations.size()) +
+            (run.operations.size() == 1 ? " operator" : " operators");
   if (!run.coverage.complete) line += ", INCOMPLETE";
   out->line(line);
   for (const char* key : {"tool", "host.torch", "config.level", "config.data", "config.engine",
@@ -190,6 +193,40 @@ bool is_graph_mode(const run::Run& run) {
   return run.layout == "ge-tree" || run.layout == "fx-tree" || run.layout == "captured-graph";
 }
 
+/// An operator of a module stands behind its path: model.norm::aten.mul.Tensor.1.
+constexpr std::string_view kOperatorMark = "::";
+
+/// How a node's name shows where it is in the tree.
+class NodeNames {
+ public:
+  /// separator   between the parts of a name; nothing when names have no parts
+  explicit NodeNames(std::optional<char> separator) : separator_(separator) {}
+
+  /// The nodes around one, outermost first.
+  [[nodiscard]] std::vector<std::string> parents_of(const std::string& node) const {
+    std::vector<std::string> parents;
+    if (!separator_) return parents;
+    const size_t mark = node.find(kOperatorMark);
+    if (mark != std::string::npos && mark > 0) parents.push_back(node.substr(0, mark));
+    for (size_t dot = node.rfind(*separator_, mark); dot != std::string::npos && dot > 0;
+         dot = node.rfind(*separator_, dot - 1)) {
+      parents.push_back(node.substr(0, dot));
+    }
+    std::reverse(parents.begin(), parents.end());
+    return parents;
+  }
+
+  [[nodiscard]] std::string last_part(const std::string& node) const {
+    if (!separator_) return node;
+    if (const size_t mark = node.find(kOperatorMark); mark != std::string::npos)
+      return node.substr(mark + kOperatorMark.size());
+    return node.substr(node.rfind(*separator_) + 1);
+  }
+
+ private:
+  std::optional<char> separator_;
+};
+
 /// One line a node, indented by its depth, nodes in the order of their first record.
 /// separator   between the parts of a node's name; nothing when names have no parts
 void add_tree(const std::vector<Shown>& shown, std::optional<char> separator, Output* out) {
@@ -216,29 +253,16 @@ void add_tree(const std::vector<Shown>& shown, std::optional<char> separator, Ou
       steps.insert(record.step);
     }
   }
+  const NodeNames names(separator);
   std::set<std::string> printed;
   for (const std::string& node_name : order) {
     // Parents come first, with a line even when they have no records: the indentation tells the truth.
-    std::vector<std::string> missing;
-    const auto last_separator = [&](size_t before) {
-      return separator ? node_name.rfind(*separator, before) : std::string::npos;
-    };
-    for (size_t dot = last_separator(std::string::npos); dot != std::string::npos && dot > 0;
-         dot = last_separator(dot - 1)) {
-      const std::string parent = node_name.substr(0, dot);
-      if (printed.contains(parent)) continue;
-      missing.push_back(parent);
-    }
-    std::reverse(missing.begin(), missing.end());
+    std::vector<std::string> missing = names.parents_of(node_name);
     missing.push_back(node_name);
-    for (const std::string& line_name : missing) {
+    for (size_t depth = 0; depth < missing.size(); ++depth) {
+      const std::string& line_name = missing[depth];
       if (!printed.insert(line_name).second) continue;
-      const auto depth =
-          separator
-              ? static_cast<size_t>(std::count(line_name.begin(), line_name.end(), *separator))
-              : 0;
-      const std::string last =
-          separator ? line_name.substr(line_name.rfind(*separator) + 1) : line_name;
+      const std::string last = names.last_part(line_name);
       std::string line(2 * depth, ' ');
       line += last.empty() ? "(model)" : printable(last);
       const auto found = nodes.find(line_name);

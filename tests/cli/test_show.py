@@ -52,6 +52,29 @@ def test_prints_the_tree_in_execution_order(assay, torch_dump):
     ]
 
 
+def test_operators_stand_below_their_module(assay, tmp_path):
+    rank = tmp_path / "run" / "rank0"
+    rank.mkdir(parents=True)
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"format": "assay-run", "version": 1, "complete": True}))
+    add = {"node": "norm::aten.add.Tensor.0", "type": "aten.add.Tensor"}
+    lines = [
+        {**add, "kind": "operator", "module": "norm", "args": {"self": {"tensor": "self"}, "other": 1e-6}},
+        {**add, "role": "input", "slot": "self", "dtype": "float32", "shape": [3]},
+        {**add, "role": "output", "slot": "", "dtype": "float32", "shape": [3]},
+        {"node": "norm", "type": "RMSNorm", "role": "output", "slot": "", "dtype": "float32", "shape": [3]},
+    ]
+    (rank / "records.jsonl").write_text(
+        "".join(json.dumps({"n": n, "step": 0, **line}) + "\n" for n, line in enumerate(lines))
+    )
+    result = assay("show", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        f"{tmp_path / 'run'}: native, 3 records, steps 0, 1 operator",
+        "norm                                RMSNorm: 1 tensor, float32",
+        "  aten.add.Tensor.0                 aten.add.Tensor: 2 tensors, float32",
+    ]
+
+
 def test_lists_the_records_that_a_pattern_and_a_step_choose(assay, torch_dump):
     result = assay("show", torch_dump, "root.*", "--step", "1", "--stats")
     assert result.returncode == 0, result.stderr
