@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/aten/attention.hpp"
+#include "reference/aten/norms.hpp"
 #include "reference/aten/products.hpp"
 #include "reference/aten/reductions_rows.hpp"
+#include "reference/aten/softmax_rows.hpp"
+#include "reference/attention/operand_rows.hpp"
 #include "reference/norms/rows.hpp"
 
 namespace assay::reference::aten {
@@ -197,6 +201,155 @@ Result<Magnitudes> of_reduction(const Arguments& arguments, size_t output,
   return magnitudes;
 }
 
+// ---- Softmax, norms, attention -----------------------------------------------------------------
+
+/// Logarithms are differences, whose terms may be much larger than they: |x - max| + |log(sum)|, |max| + |log(sum)|.
+Result<Magnitudes> of_logarithm(const Arguments& arguments, size_t output,
+                                const MagnitudeOptions& options) {
+  const std::string_view operation = operation_of(arguments.call().name);
+  const bool of_each = operation.find("log_softmax") != std::string_view::npos;
+  if (output != 0 || (!of_each && operation.find("logsumexp") == std::string_view::npos))
+    return fail(without(arguments, output));
+  Magnitudes magnitudes;
+  if (!of_each) {
+    ASSAY_TRY(const Rows rows, argument_rows(arguments));
+    Wide values(rows.shape);
+    ASSAY_TRY_STATUS(for_each_row<double>(rows, [&](int64_t row, std::span<double> from) {
+      const LogSum sum = log_sum_of(from);
+      values.data()[row] = std::fabs(sum.largest) + std::fabs(sum.log);
+    }));
+    ASSAY_TRY(magnitudes.c, rows_only(arguments, std::move(values), options.rows));
+    return magnitudes;
+  }
+  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
+  ASSAY_TRY(const int64_t dim, arguments.integer("dim"));
+  ASSAY_TRY(const size_t at, axis(arguments, dim, self.view.shape.size()));
+  ASSAY_TRY(const Rows rows, rows_along(arguments, self, dim, true));
+  Wide values(rows.view.shape);
+  ASSAY_TRY_STATUS(for_each_row<double>(rows, [&](int64_t row, std::span<double> from) {
+    const LogSum sum = log_sum_of(from);
+    double* out = values.data() + row * rows.length;
+    for (size_t i = 0; i < from.size(); ++i)
+      out[i] = std::fabs(from[i] - sum.largest) + std::fabs(sum.log);
+  }));
+  ASSAY_TRY(Wide ordered,
+            widen(rows_back(to_tensor(std::move(values)), rows, at, rows.length).view));
+  ASSAY_TRY(magnitudes.c, rows_only(arguments, std::move(ordered), options.rows));
+  return magnitudes;
+}
+
+/// What an output of a norm is.
+enum class NormOutput : uint8_t { Result, Mean, ReciprocalDeviation };
+
+std::optional<NormOutput> norm_output(std::string_view operation, size_t output) {
+  if (output == 0) return NormOutput::Result;
+  if (operation == "_fused_rms_norm")
+    return output == 1 ? std::optional(NormOutput::ReciprocalDeviation) : std::nullopt;
+  if (output == 1) return NormOutput::Mean;
+  return output == 2 ? std::optional(NormOutput::ReciprocalDeviation) : std::nullopt;
+}
+
+Result<Magnitudes> of_norm(const Arguments& arguments, size_t output,
+                           const MagnitudeOptions& options) {
+  const auto what = norm_output(operation_of(arguments.call().name), output);
+  if (!what) return fail(without(arguments, output));
+  ASSAY_TRY(const Norm norm, norm_of(arguments));
+  const bool whole_result = *what == NormOutput::Result;
+  if (!whole_result && !norm.mean.empty()) return fail(without(arguments, output));
+  Wide values(whole_result ? norm.rows.shape : norm.statistics_shape);
+  ASSAY_TRY_STATUS(for_each_norm_row(norm, [&](int64_t row, std::span<double> from) {
+    const auto [mean, rstd] = row_statistics(norm, row, from);
+    double size = 0;
+    for (const double value : from) size += std::fabs(value);
+    size /= static_cast<double>(norm.length);
+    if (*what == NormOutput::Mean) {
+      values.data()[row] = size;
+      return;
+    }
+    if (*what == NormOutput::ReciprocalDeviation) {
+      // d rstd / rstd is half of d var / (var + eps); without a mean to take off var is a sum of squares.
+      const double variance = norm.centred ? of_variance(from, 0, false)
+                                           : row_sum_of_squares(from.data(), norm.length, 0.0) /
+                                                 static_cast<double>(norm.length);
+      values.data()[row] = rstd * (1 + variance * rstd * rstd / 2);
+      return;
+    }
+    const double centre = norm.mean.empty() ? size : std::fabs(mean);
+    double* out = values.data() + row * norm.length;
+    const int64_t first = norm.first_weight(row);
+    for (int64_t i = 0; i < norm.length; ++i) {
+      const auto at = static_cast<size_t>(first + i / norm.span);
+      const double weight = norm.weight.empty() ? 1.0 : std::fabs(norm.weight[at]);
+      const double bias = norm.bias.empty() ? 0.0 : std::fabs(norm.bias[at]);
+      out[i] = (std::fabs(from[static_cast<size_t>(i)]) + centre) * rstd * weight + bias;
+    }
+  }));
+  Magnitudes magnitudes;
+  if (*what == NormOutput::Mean) magnitudes.terms = static_cast<double>(norm.length);
+  if (whole_result) {
+    ASSAY_TRY(values, widen(norm_result(norm, std::move(values)).view));
+  }
+  ASSAY_TRY(magnitudes.c, rows_only(arguments, std::move(values), options.rows));
+  return magnitudes;
+}
+
+/// The largest Euclidean norm of the rows of one head of [rows, heads, size].
+double largest_length(const TensorView& view, int64_t head) {
+  const int64_t size = view.shape[2];
+  std::vector<double> row(static_cast<size_t>(size));
+  double largest = 0;
+  for (int64_t i = 0; i < view.shape[0]; ++i) {
+    read_head_rows(view, head, i, 1, row.data());
+    largest = std::fmax(largest, row_sum_of_squares(row.data(), size, 0.0));
+  }
+  return std::sqrt(largest);
+}
+
+/// scale max|q| max|k| of every head of every sequence.
+std::vector<double> score_bounds(const Attention& attention) {
+  std::vector<double> bounds;
+  const int64_t group = attention.heads / attention.kv_heads;
+  for (const AttentionSequence& one : attention.sequences) {
+    for (int64_t head = 0; head < attention.heads; ++head) {
+      double key = 0;
+      for (const KeyValueRows& part : one.keys)
+        key = std::fmax(key, largest_length(part, head / group));
+      bounds.push_back(std::fabs(attention.scale) * largest_length(one.query, head) * key);
+    }
+  }
+  return bounds;
+}
+
+Result<Magnitudes> of_attention(const Arguments& arguments, size_t output,
+                                const MagnitudeOptions& options) {
+  ASSAY_TRY(const AttentionCall call, attention_of(arguments));
+  AttentionTerms terms;
+  terms.with_magnitudes = output == 0;
+  ASSAY_TRY(const Wide result, attention(call.attention, options.jobs, &terms));
+  const std::vector<double> bounds = score_bounds(call.attention);
+  const size_t rank = call.lines_shape.size();
+  const int64_t m = call.lines_shape[rank - 1];
+  Magnitudes magnitudes;
+  if (output != 0) {
+    const bool is_log_sum = output == 1 && arguments.call().name.find("flash") != std::string::npos;
+    if (!is_log_sum) return fail(without(arguments, output));
+    Wide sums = std::move(terms.log_sums);
+    sums.shape = call.lines_shape;
+    for (int64_t line = 0; line < sums.size(); ++line)
+      sums.data()[line] = std::fabs(sums.data()[line]) + bounds[static_cast<size_t>(line / m)];
+    ASSAY_TRY(magnitudes.c, rows_only(arguments, std::move(sums), options.rows));
+    return magnitudes;
+  }
+  const int64_t rows = terms.log_sums.size();
+  Wide row_bounds(Dims{rows, 1});
+  for (int64_t row = 0; row < rows; ++row)
+    row_bounds.data()[row] = bounds[static_cast<size_t>(call.line_of_row(row) / m)];
+  ASSAY_TRY(magnitudes.c, rows_only(arguments, std::move(terms.absolute), options.rows));
+  ASSAY_TRY(magnitudes.variance, rows_only(arguments, std::move(terms.squared), options.rows));
+  ASSAY_TRY(magnitudes.score_bound, rows_only(arguments, std::move(row_bounds), options.rows));
+  return magnitudes;
+}
+
 Result<Magnitudes> of_class(const Arguments& arguments, size_t output,
                             const MagnitudeOptions& options) {
   switch (class_of(arguments.call().name)) {
@@ -205,6 +358,12 @@ Result<Magnitudes> of_class(const Arguments& arguments, size_t output,
       return of_product(arguments, options);
     case OperatorClass::Reduction:
       return of_reduction(arguments, output, options);
+    case OperatorClass::Softmax:
+      return of_logarithm(arguments, output, options);
+    case OperatorClass::Norm:
+      return of_norm(arguments, output, options);
+    case OperatorClass::Attention:
+      return of_attention(arguments, output, options);
     default:
       return fail(without(arguments, output));
   }
