@@ -246,6 +246,8 @@ def healthy_cases(
     for family in families:
         for seed in seeds:
             for pair in ("precision",) if coarse else pairs:
+                if pair == "fp64" and family == "mixtral":
+                    continue  # its grouped product has no fp64 kernel
                 both = pair == "precision" and not coarse
                 for dtype in ("bfloat16", "float16") if both else ("bfloat16",):
                     yield Case(family, seed, dtype=dtype, coarse=coarse, pair=pair)

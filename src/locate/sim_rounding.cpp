@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "locate/float_grid.hpp"
+#include "reference/aten/magnitudes.hpp"
 #include "reference/attention/attention.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
@@ -145,6 +146,73 @@ Result<Tensor> simulate_attention(const Call& call, DType dtype) {
   return reference::flash_attention_model(attention, dtype);
 }
 
+/// A number in [-1/2, 1/2) that looks random and depends on its arguments only.
+double jitter(uint64_t seed, size_t index) {
+  uint64_t x = seed + 0x9E3779B97F4A7C15ull * (static_cast<uint64_t>(index) + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53 - 0.5;
+}
+
+/// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its class may err, so that
+/// the variance is v_i of the own error.   localisation 2, table
+/// Only a storage type as fine as the accumulator shows it.
+Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
+  constexpr double kUnit = 0x1p-24;
+  const OperatorClass kind = reference::aten::class_of(call.name);
+  double relative = 0;  // of |y|, where no sum bounds the error
+  switch (kind) {
+    case OperatorClass::Function:
+    case OperatorClass::Trigonometric:
+      relative = 4 * kUnit;
+      break;
+    case OperatorClass::Softmax:
+    case OperatorClass::Activation:
+      relative = 16 * kUnit;
+      break;
+    case OperatorClass::Product:
+    case OperatorClass::Reduction:
+    case OperatorClass::Norm:
+    case OperatorClass::Attention:
+      break;
+    default:
+      return {};
+  }
+  for (size_t output = 0; output < results->size(); ++output) {
+    Tensor& result = (*results)[output];
+    if (!reference::aten::is_predictable(result) || !is_float(result.view.dtype)) continue;
+    ASSAY_TRY(reference::Wide values, reference::widen(result.view));
+    const uint64_t seed = static_cast<uint64_t>(values.size()) * 31 + output;
+    if (relative > 0) {
+      const double least = kind == OperatorClass::Trigonometric ? relative : 0;
+      for (size_t i = 0; i < values.values.size(); ++i) {
+        double& value = values.values[i];
+        if (std::isfinite(value))
+          value += std::max(least, relative * std::abs(value)) * jitter(seed, i);
+      }
+    } else {
+      // A class without bound for this output (indices, log of a sum) is left as it is.
+      const Result<reference::aten::Magnitudes> sums = reference::aten::magnitudes(call, output);
+      if (!sums || sums->c.values.size() != values.values.size()) continue;
+      const int64_t columns = values.shape.empty() ? 1 : values.shape[values.shape.size() - 1];
+      const double factor =
+          kind == OperatorClass::Norm ? 16 * kUnit : std::sqrt(std::max(1.0, sums->terms)) * kUnit;
+      for (size_t i = 0; i < values.values.size(); ++i) {
+        double bound = factor * sums->c.values[i];
+        if (kind == OperatorClass::Attention && columns > 0) {
+          const size_t row = i / static_cast<size_t>(columns);
+          const double scores =
+              row < sums->score_bound.values.size() ? sums->score_bound.values[row] : 0;
+          bound = 4 * kUnit * (1 + scores) * sums->c.values[i];
+        }
+        if (std::isfinite(bound)) values.values[i] += bound * jitter(seed, i);
+      }
+    }
+    result = reference::to_tensor(std::move(values));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view base_name(std::string_view overload) {
@@ -207,8 +275,7 @@ Result<Tensor> round_within(const Tensor& wide, DType dtype) {
 
 Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>* exact,
                                      DType dtype) {
-  const bool modelled =
-      dtype == DType::BFloat16 || dtype == DType::Float16 || dtype == DType::Float32;
+  const bool modelled = dtype == DType::BFloat16 || dtype == DType::Float16;
   std::optional<Tensor> attention;
   if (modelled && reference::aten::class_of(call.name) == OperatorClass::Attention) {
     // What the model of a kernel does not know is rounded like any other operator.
@@ -219,6 +286,14 @@ Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>
     results = *exact;
   } else {
     ASSAY_TRY(results, reference::aten::evaluate(call));
+  }
+  if (dtype == DType::Float32) {
+    ASSAY_TRY_STATUS(add_accumulation_noise(call, &results));
+    for (Tensor& result : results) {
+      if (!reference::aten::is_predictable(result)) continue;
+      ASSAY_TRY(result, round_within(result, dtype));
+    }
+    return results;
   }
   if (keeps_wide(call)) return results;
   if (attention && !results.empty() && attention->view.shape == results[0].view.shape)

@@ -21,7 +21,9 @@ namespace assay::locate {
 [[nodiscard]] Result<Tensor> round_within(const Tensor& wide, DType dtype);
 
 /// The results of a call on operands of the simulation, rounded as a kernel of type `dtype` would.
-/// Fused attention: operands and the unnormalised probabilities are rounded, too.
+/// Fused attention: operands and the unnormalised probabilities are rounded, too. In fp32 nothing is kept wider, and what
+/// an accumulator of fp32 errs is as large as the rounding: every element of a sum is moved at random within v_i of the own
+/// error's table, the same way each time.
 ///
 /// exact    of evaluate(call) where the caller has them; nullptr: computed here
 /// dtype    Float16, BFloat16 or Float32; anything else: only results are rounded
