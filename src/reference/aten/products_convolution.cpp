@@ -15,6 +15,7 @@ namespace assay::reference::aten {
 namespace {
 
 constexpr size_t kMaxSpatial = 3;
+constexpr int64_t kMaxResult = int64_t{1} << 31;       // values: paddings may ask for any number
 constexpr int64_t kColumnsAtATime = int64_t{1} << 22;  // values gathered at once: 32 MB
 
 /// One entry a spatial dimension; those beyond `spatial` are as of size 1.
@@ -261,7 +262,10 @@ Result<Wide> convolve(const Arguments& arguments, int jobs, bool absolute) {
   }
   Dims shape{geometry.batch, geometry.channels_out};
   for (size_t i = 0; i < geometry.spatial; ++i) shape.push_back(geometry.out[i]);
-  ASSAY_TRY_STATUS(checked_count(shape));
+  ASSAY_TRY(const int64_t count, checked_count(shape));
+  if (count > kMaxResult)
+    return fail(Errc::TooLarge,
+                arguments.invalid("a result of shape " + list_text(shape.span())).message);
   ASSAY_TRY_STATUS(checked_count(Dims{geometry.in_of_group(), Geometry::volume(geometry.kernel)}));
   Wide result(shape);
   const int64_t positions = Geometry::volume(geometry.out);
