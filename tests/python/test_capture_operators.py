@@ -673,6 +673,44 @@ def test_a_nested_root_call_and_two_captures(tmp_path: Path) -> None:
     assert torch._C._len_torch_dispatch_stack() == 0
 
 
+def test_modules_that_need_ordinary_hooks_and_lazy_parameters(tmp_path: Path) -> None:
+    class OwnCall(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lazy = nn.LazyLinear(2)
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return super().__call__(*args, **kwargs)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.lazy(x) + 1
+
+    model = OwnCall()
+    with torch.no_grad(), assay.capture(model, tmp_path / "run", level="operator"):
+        model(torch.ones(1, 3))
+        model(torch.ones(1, 3))
+        assert torch._C._len_torch_dispatch_stack() == 0
+    second = recorded_calls(tmp_path / "run", 1)
+    assert [(c.name, c.module) for c in second] == [
+        ("aten.t.default", "lazy"),
+        ("aten.addmm.default", "lazy"),
+        ("aten.add.Tensor", ""),
+    ]
+
+
+def test_operators_with_functions_among_their_arguments_pass(tmp_path: Path) -> None:
+    def program(m: Program, x: torch.Tensor) -> Any:
+        return torch.ops.higher_order.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+
+    model = Program(program)
+    x = torch.ones(2)
+    with torch.no_grad(), assay.capture(model, tmp_path / "run", level="operator"):
+        assert torch.equal(model(x), x + 1)
+    calls = recorded_calls(tmp_path / "run")
+    assert [c.name for c in calls] == ["aten.sum.default", "aten.gt.Scalar", "cond"]
+    assert calls[2].args["1"] == {"other": "function"} and calls[2].inputs[1][0] == "3.0"
+
+
 def test_threads_of_a_model_are_captured_where_modules_run(tmp_path: Path) -> None:
     import threading
 

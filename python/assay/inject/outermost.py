@@ -42,6 +42,8 @@ class Settings:
     Attributes:
         output: folder of the run (native), or the folder that the dump's own folder is made in (strict).
         layout: "native" or "strict".
+        level: "module" or "operator" (native).
+        weights: whether parameters and buffers are recorded (native).
         steps: text of the steps to record, "" for all: see :func:`parse_steps`.
         modules: globs over dotted module paths, empty for all; a leading "root." is accepted.
         statistics: whether statistics are wanted; together with `full` both are.
@@ -52,6 +54,8 @@ class Settings:
 
     output: str
     layout: str = "native"
+    level: str = "module"
+    weights: bool = False
     steps: str = ""
     modules: tuple[str, ...] = ()
     statistics: bool = False
@@ -67,10 +71,14 @@ class Settings:
             raise ValueError("ASSAY_TORCH_DUMP names no output folder")
         if given.get("layout", "native") not in ("native", "strict"):
             raise ValueError(f"ASSAY_TORCH_DUMP: layout {given['layout']!r} is neither native nor strict")
+        if given.get("level", "module") not in ("module", "operator"):
+            raise ValueError(f"ASSAY_TORCH_DUMP: level {given['level']!r} is neither module nor operator")
         seed = given.get("seed")
         settings = Settings(
             output=os.path.abspath(given["output"]),
             layout=given.get("layout", "native"),
+            level=given.get("level", "module"),
+            weights=bool(given.get("weights")),
             steps=str(given.get("steps") or ""),
             modules=tuple(str(entry) for entry in given.get("modules") or ()),
             statistics=bool(given.get("statistics")),
@@ -293,11 +301,12 @@ class Injection:
                 self.settings.output,
                 steps=wanted.tokens() if few and wanted is not None else wanted,
                 data="full" if self.settings.full else "stats" if self.settings.statistics else "none",
+                level=self.settings.level,
                 include=self._include() or None,
                 exclude=None,
                 inputs=True,
                 outputs=True,
-                weights=False,
+                weights=self.settings.weights,
                 caches=False,
                 digest=False,
                 queue_bytes=64 << 20,

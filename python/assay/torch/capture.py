@@ -233,7 +233,7 @@ class Capture:
             self._plan(named)
             self._write_manifest(finished=None)
             if weights:
-                self._record_weights()
+                self._record_weights(range(len(self._plans)))
             self._install(range(len(self._plans)))
         except BaseException:
             self.remove()
@@ -265,6 +265,8 @@ class Capture:
     def _add_model(self, name: str, model: torch.nn.Module) -> None:
         """Captures one more model of a script that does not say which ones it has."""
         nodes = self._plan({name: model})
+        if self._config["weights"]:
+            self._record_weights(nodes)
         self._install(nodes)
         self._say_what_is_hidden(self._plans[nodes.start :])
         self._release_modules(nodes)
@@ -292,9 +294,10 @@ class Capture:
 
         return put_back
 
-    def _record_weights(self) -> None:
+    def _record_weights(self, nodes: range) -> None:
         entries: list[tuple[int, str, torch.Tensor, bool]] = []
-        for number, plan in enumerate(self._plans):
+        for number in nodes:
+            plan = self._plans[number]
             if not plan.planned and _topology._has_forward(plan.module):
                 continue  # left out by include or exclude
             entries += [(number, n, p, False) for n, p in plan.module.named_parameters(recurse=False)]

@@ -80,6 +80,8 @@ std::string torch_settings(const DumpRequest& request, const DumpPlaces& places)
   const bool statistics = request.wants_statistics();
   const bool full = request.has_type("tensor") && !statistics && !request.description_only;
   return "{\"output\":" + json_quote(places.output) + ",\"layout\":" + json_quote(request.layout) +
+         ",\"level\":" + json_quote(request.level) +
+         ",\"weights\":" + (request.weights ? "true" : "false") +
          ",\"steps\":" + json_quote(steps_of_range(request.range)) + ",\"modules\":[" + modules +
          "],\"statistics\":" + (statistics ? "true" : "false") +
          ",\"full\":" + (full ? "true" : "false") +

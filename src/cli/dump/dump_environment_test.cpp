@@ -86,10 +86,13 @@ TEST(DumpEnvironment, ThePyTorchSideGetsTheSameChoice) {
   request.types = {"tensor", "model"};
   request.range = "0,0,2,4";
   request.modules = {"model.*.mlp"};
-  EXPECT_EQ(
-      variables(request)["ASSAY_TORCH_DUMP"],
-      "{\"output\":\"/d\",\"layout\":\"native\",\"steps\":\"0,2-4\",\"modules\":[\"model.*.mlp\"],"
-      "\"statistics\":false,\"full\":true,\"report_dir\":\"/d/4711\",\"seed\":null}");
+  request.level = "operator";
+  request.weights = true;
+  EXPECT_EQ(variables(request)["ASSAY_TORCH_DUMP"],
+            "{\"output\":\"/"
+            "d\",\"layout\":\"native\",\"level\":\"operator\",\"weights\":true,\"steps\":\"0,2-4\","
+            "\"modules\":[\"model.*.mlp\"],"
+            "\"statistics\":false,\"full\":true,\"report_dir\":\"/d/4711\",\"seed\":null}");
 }
 
 TEST(DumpEnvironment, WithoutLibrariesNothingIsPreloaded) {

@@ -365,6 +365,15 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           "PyTorch: folder layout, default native.",
           false,
           {"native", "strict"}},
+         {"--level",
+          "",
+          Takes::One,
+          "",
+          "PyTorch: inputs and outputs of modules, or of every operator inside them, too; default "
+          "module.",
+          false,
+          {"module", "operator"}},
+         {"--weights", "", Takes::Nothing, "", "PyTorch: parameters and buffers, too."},
          {"--host",
           "",
           Takes::One,
@@ -419,6 +428,12 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
 
   request.host = name == DumpName::Assay ? parsed.text("--host", "auto") : "atb";
   request.layout = parsed.text("--layout", "native");
+  request.level = parsed.text("--level", "module");
+  request.weights = parsed.given("--weights");
+  if (request.layout == "strict" && (request.level == "operator" || request.weights)) {
+    return fail(Errc::Usage, std::string("argument --layout strict: not allowed with argument ") +
+                                 (request.weights ? "--weights" : "--level operator"));
+  }
   if (const auto* modules = parsed.find("--modules")) request.modules = *modules;
   request.probe_library = parsed.text("--probe-library");
   request.queue_bytes = static_cast<uint64_t>(integer(parsed.text("--queue", "256")).value_or(256))

@@ -38,6 +38,8 @@ struct DumpRequest {
   // Ours.
   std::string host = "auto";              // auto, atb, torch
   std::string layout = "native";          // of PyTorch programs: native, strict
+  std::string level = "module";           // of PyTorch programs: module, operator
+  bool weights = false;                   // of PyTorch programs, native layout
   std::vector<std::string> modules = {};  // patterns of module paths
   std::string probe_library;              // empty: our own
   uint64_t queue_bytes = 256ull << 20;

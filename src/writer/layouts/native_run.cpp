@@ -26,6 +26,9 @@ constexpr uint64_t kTypicalLineBytes = 400;
 // Lines go out at the latest after so many records, so that a statistics-only step of any length
 // stays bounded.
 constexpr size_t kMostBatchedRecords = 4096;
+// With an open file they wait for their bytes, which go out in whole blocks. So many small or shared tensors end the
+// file early, and the step goes on in the next.
+constexpr size_t kMostWaitingRecords = 32768;
 
 // A copy of contiguous bytes in pieces, for stats::BlockRunner.
 struct CopyPieces {
@@ -384,6 +387,7 @@ uint64_t NativeRun::push_record(Record record, std::span<const int64_t> shape,
   ++counters_.records;
   // Only without an open file: then no line waits for bytes in a partial block.
   if (batch_->records.size() >= kMostBatchedRecords && open_ == nullptr) submit_lines();
+  if (batch_->records.size() >= kMostWaitingRecords) end_file();
   return next_number_ - 1;
 }
 

@@ -108,6 +108,68 @@ TEST(NativeRun, WritesWhatItWasGivenAcrossBlocksAndArenaTurns) {
             R"({"n":0,"step":0,"node":"layer","type":"Linear","order":0,"ro)");
 }
 
+TEST(NativeRun, WritesOperatorsAndTheValuesBetweenThem) {
+  TemporaryFolder folder;
+  auto run = start({.folder = folder.path(), .arena_bytes = 0});
+  Record line;
+  line.kind = RecordKind::Operator;
+  line.node = run->add_node("model.norm", "Norm");
+  line.slot = run->intern("");
+  line.call = 2;
+  line.order = 7;
+  line.operation = run->intern("aten.mul_.Tensor");
+  line.operation_index = 1;
+  line.writes = run->intern(R"(["self"])");
+  Record input = line;
+  run->push_record(std::move(line), {}, {}, R"({"self":{"tensor":"self"},"other":2})");
+  input.kind = RecordKind::Tensor;
+  input.writes = nullptr;
+  input.role = RecordRole::Input;
+  input.slot = run->intern("self");
+  input.dtype_name = "float32";
+  input.has_shape = true;
+  input.value = {.id = 5, .storage = 3, .storage_offset = 8, .version = 1, .producer = 0};
+  Record output = input;
+  const std::vector<int64_t> shape = {4};
+  run->push_record(std::move(input), shape, {});
+  output.role = RecordRole::Output;
+  output.slot = run->intern("");
+  output.value = {.id = 6, .storage = 3, .leaf = run->intern("model.norm.weight")};
+  run->push_record(std::move(output), shape, {});
+  run->close();
+  // Keys and their order: docs/formats/native.md, "Operator level".
+  const std::string node = R"("step":0,"node":"model.norm::aten.mul_.Tensor.1",)";
+  const std::string call = R"("type":"aten.mul_.Tensor","call":2,"order":7,)";
+  EXPECT_EQ(lines_of(folder.path()),
+            (std::vector<std::string>{
+                R"({"n":0,)" + node + call + R"("kind":"operator","module":"model.norm",)" +
+                    R"("args":{"self":{"tensor":"self"},"other":2},"writes":["self"]})",
+                R"({"n":1,)" + node + call + R"("role":"input","slot":"self","dtype":"float32",)" +
+                    R"("shape":[4],"vid":5,"storage":3,"storage_offset":8,"version":1,"from":0})",
+                R"({"n":2,)" + node + call + R"("role":"output","slot":"","dtype":"float32",)" +
+                    R"("shape":[4],"vid":6,"storage":3,"leaf":"model.norm.weight"})"}));
+}
+
+// Lines wait for the bytes before them; without new bytes they must not wait for ever.
+TEST(NativeRun, EndsAFileWhenTooManyRecordsWait) {
+  TemporaryFolder folder;
+  auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
+  const RecordNode* node = run->add_node("layer", "Linear");
+  run->begin_file("step-000000", 4);
+  ASSERT_TRUE(add(*run, node, ramp(10, 1)).has_value());
+  Record value;
+  value.node = node;
+  value.slot = run->intern("0");
+  value.kind = RecordKind::Value;
+  for (int i = 0; i < 40'000; ++i) run->push_record(Record(value), {}, {}, "1");
+  const auto second = add(*run, node, ramp(10, 2));
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(*second->file, "step-000000-1.safetensors");
+  run->close();
+  EXPECT_EQ(lines_of(folder.path()).size(), 40'002u);
+  EXPECT_EQ(read_floats(folder.path() + "/" + *second->file, second->offset, 10), ramp(10, 2));
+}
+
 TEST(NativeRun, WritesTailsOfAnySizeWhole) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
