@@ -32,10 +32,10 @@ SYNONYMS = {
     "unbind_copy": "unbind", "unfold_copy": "unfold", "unsafe_chunk": "chunk", "unsafe_split": "split",
     "unsafe_split_with_sizes": "split_with_sizes", "unsqueeze_copy": "unsqueeze", "view_copy": "view",
     "__iand__": "__and__", "__ior__": "__or__", "__ixor__": "__xor__", "__ilshift__": "__lshift__",
-    "__irshift__": "__rshift__", "_unsafe_index": "index", "_unsafe_index_put": "index_put", "_stack": "stack",
+    "__irshift__": "__rshift__", "_unsafe_index": "index", "_unsafe_index_put": "index_put",
     "_index_put_impl_": "index_put_", "bitwise_left_shift": "__lshift__", "bitwise_right_shift": "__rshift__",
     "special_softmax": "softmax", "special_log_softmax": "log_softmax", "special_logsumexp": "logsumexp",
-    "sgn": "sign", "matrix_H": "adjoint", "data": "alias", "_efficientzerotensor": "zeros",
+    "sgn": "sign", "matrix_H": "adjoint", "data": "alias",
 }  # fmt: skip
 # Overloads whose arguments have other names or types, which the evaluator reads all the same.
 OVERLOADS = {

@@ -113,29 +113,28 @@ Result<Values> test(const Arguments& arguments, const EvaluateOptions&) {
   return tested(arguments, predicate);
 }
 
-/// The bits of integers; of truth values their logic.
+/// The bits of integers; of truth values their logic. `last` is the shift that leaves nothing, or the sign.
 template <typename Bits>
 Result<Values> combined_bits(const Arguments& arguments, Bits bits) {
   ASSAY_TRY(const Two operands, both(arguments));
   const Result<DType> type = result_type(operands);
   if (!type) return fail(named(arguments, type.error()));
   if (is_real(*type)) return fail(arguments.invalid("operands that are no integers"));
-  Result<Whole> values = zip_integers(operands, [&](int64_t a, int64_t b) {
-    return bits(a, b, static_cast<int64_t>(info(*type).element_bits));
-  });
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  return single(whole_result(*std::move(values), *type));
+  const int64_t width = info(*type).element_bits;
+  const int64_t last = info(*type).kind == DTypeKind::SignedInt ? width - 1 : width;
+  return zip(
+      arguments, operands, [](double, double) { return 0.0; },
+      [=](int64_t a, int64_t b) { return bits(a, b, last); });
 }
 
 int64_t and_bits(int64_t a, int64_t b, int64_t) { return a & b; }
 int64_t or_bits(int64_t a, int64_t b, int64_t) { return a | b; }
 int64_t xor_bits(int64_t a, int64_t b, int64_t) { return a ^ b; }
-// Shifts by less than 0 or by the width and more leave nothing, or the sign.
-int64_t shift_left(int64_t a, int64_t b, int64_t width) {
-  return b < 0 || b >= width ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+int64_t shift_left(int64_t a, int64_t b, int64_t last) {
+  return b < 0 || b > last ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
 }
-int64_t shift_right(int64_t a, int64_t b, int64_t width) {
-  return a >> (b < 0 || b >= width ? width - 1 : b);
+int64_t shift_right(int64_t a, int64_t b, int64_t last) {
+  return a >> (b < 0 || b > last ? last : b);
 }
 
 template <int64_t (*bits)(int64_t, int64_t, int64_t)>

@@ -281,9 +281,7 @@ double x_log_y(double x, double y) {
 double angle(double y, double x) { return std::atan2(y, x); }
 double with_sign(double a, double b) { return std::copysign(a, b); }
 double length(double a, double b) { return std::hypot(a, b); }
-double step(double x, double at_zero) {
-  return x == 0 ? at_zero : x < 0 ? 0 : std::isnan(x) ? x : 1;
-}
+double step(double x, double at_zero) { return x == 0 ? at_zero : x > 0 ? 1 : 0; }
 
 template <double (*f)(double, double)>
 Result<Values> function(const Arguments& arguments, const EvaluateOptions&) {

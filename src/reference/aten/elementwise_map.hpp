@@ -73,7 +73,11 @@ template <typename Real, typename Integer, size_t N>
   const Result<DType> type = result_type(operands);
   if (!type) return fail(named(arguments, type.error()));
   if (is_real(*type)) return single(arguments, zip_reals(operands, real));
-  Result<Whole> values = zip_integers(operands, integer);
+  // Numbers are first put into the type of the result, which may be narrower.
+  const bool narrower = *type != DType::Bool && info(*type).element_bits < 64;
+  Result<Whole> values =
+      narrower ? zip_integers(operands, [&](auto... x) { return integer(wrap_to(x, *type)...); })
+               : zip_integers(operands, integer);
   if (!values) return fail(named(arguments, std::move(values).error()));
   return single(whole_result(*std::move(values), *type));
 }

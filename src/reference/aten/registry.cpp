@@ -53,14 +53,13 @@ const Entry* lookup(std::string_view name) {
   return found == rows.end() || found->name != name ? nullptr : &*found;
 }
 
-/// Results as the argument takes them that they are written into.
+/// The first result as the argument takes it that it is written into.
 Status convert_to_written(const Arguments& arguments, std::string_view written,
                           std::vector<Tensor>& results) {
-  if (!arguments.is_tensor(written)) return {};  // a list of outputs, or one that was not captured
+  // A list of outputs, or one that was not captured: nothing to convert to.
+  if (!arguments.is_tensor(written) || results.empty()) return {};
   ASSAY_TRY(const Tensor target, arguments.tensor(written));
-  for (Tensor& result : results) {
-    ASSAY_TRY(result, cast_to(result, target.view.dtype));
-  }
+  ASSAY_TRY(results.front(), cast_to(results.front(), target.view.dtype));
   return {};
 }
 

@@ -275,7 +275,7 @@ Result<Values> broadcast_tensors(const Arguments& arguments, const EvaluateOptio
   return results;
 }
 
-/// Tensor i along axis i of the grid of all; "xy" exchanges the first two.
+/// Tensor i along axis i of the grid of all; with "xy" the first two stand along each other's axis.
 Result<Values> meshgrid(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Values tensors, arguments.tensors("tensors"));
   ASSAY_TRY(const std::string indexing, arguments.text("indexing", "ij"));
@@ -293,7 +293,6 @@ Result<Values> meshgrid(const Arguments& arguments, const EvaluateOptions&) {
     for (size_t j = 0; j < alone.size(); ++j) alone[j] = i == j ? shape[j] : 1;
     ASSAY_TRY(const Tensor line, viewed(tensors[i], alone));
     ASSAY_TRY(Tensor whole, broadcast_to(line, shape));
-    if (exchange) exchange_axes(whole.view, 0, 1);
     results.push_back(std::move(whole));
   }
   if (exchange) std::swap(results[0], results[1]);
@@ -480,7 +479,6 @@ Result<Values> as_strided(const Arguments& arguments, const EvaluateOptions&) {
 }
 
 constexpr Overload kViews[] = {
-    {"aten._conj.default", OperatorClass::Move, same_if_real, true},
     {"aten._reshape_alias.default", OperatorClass::Move, view, true},
     {"aten._unsafe_view.default", OperatorClass::Move, view, true},
     {"aten.adjoint.default", OperatorClass::Move, matrix_transpose, true},
