@@ -30,11 +30,11 @@ def capture(
 ) -> None:
     """Runs the model once and captures it at operator level.
 
-    The fault's mode is entered before the model is called: the capture's own lies above it.
+    The fault is planted first: weights are recorded as they are then, and the capture's mode lies above the fault's.
     """
     _empty(folder)
     fault = beneath or contextlib.nullcontext()
-    with torch.no_grad(), assay.capture(model, folder, level="operator", weights=True), fault:
+    with torch.no_grad(), fault, assay.capture(model, folder, level="operator", weights=True):
         model(input_ids=tokens, use_cache=False)
 
 
