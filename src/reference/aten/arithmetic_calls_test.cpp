@@ -147,7 +147,7 @@ TEST(ArithmeticCalls, WithAnyArgumentsGiveResultsOrErrors) {
   std::mt19937 random(7);
   size_t refused = 0, computed = 0;
   for (const Overload& row : all_rows()) {
-    for (int round = 0; round < 150; ++round) {
+    for (int round = 0; round < 50; ++round) {
       Call call;
       call.name = row.name;
       for (const char* name : kNames)
@@ -166,7 +166,7 @@ TEST(ArithmeticCalls, WithAnyArgumentsGiveResultsOrErrors) {
     }
   }
   EXPECT_GT(refused, 1000u);
-  EXPECT_GT(computed, 500u);
+  EXPECT_GT(computed, 200u);
 }
 
 TEST(ArithmeticCalls, HaveTheSameBitsForAnyNumberOfThreads) {

@@ -203,24 +203,33 @@ Result<Magnitudes> of_reduction(const Arguments& arguments, size_t output,
 
 // ---- Softmax, norms, attention -----------------------------------------------------------------
 
-/// Logarithms are differences, whose terms may be much larger than they: |x - max| + |log(sum)|, |max| + |log(sum)|.
-Result<Magnitudes> of_logarithm(const Arguments& arguments, size_t output,
-                                const MagnitudeOptions& options) {
+/// The sum of exponentials is rounded relative to itself, so that its logarithm has an absolute error of the size of 1:
+///   logsumexp    |max| + |log sum| + 1
+///   log_softmax  |x - max| + |log sum| + 1
+///   softmax      |y| (1 + |x - max| / 16): a rounded difference turns into a relative error of its exponential
+double log_magnitude(double first, const LogSum& sum) {
+  const double size = std::fabs(first) + std::fabs(sum.log) + 1;
+  return std::isfinite(size) ? size : 0;  // of -inf nothing is rounded
+}
+
+Result<Magnitudes> of_softmax(const Arguments& arguments, size_t output,
+                              const MagnitudeOptions& options) {
   const std::string_view operation = operation_of(arguments.call().name);
-  const bool of_each = operation.find("log_softmax") != std::string_view::npos;
-  if (output != 0 || (!of_each && operation.find("logsumexp") == std::string_view::npos))
-    return fail(without(arguments, output));
+  const bool is_log = operation.find("log_softmax") != std::string_view::npos;
+  if (output != 0) return fail(without(arguments, output));
   Magnitudes magnitudes;
-  if (!of_each) {
+  if (operation == "logsumexp" || operation == "special_logsumexp") {
     ASSAY_TRY(const Rows rows, argument_rows(arguments));
     Wide values(rows.shape);
     ASSAY_TRY_STATUS(for_each_row<double>(rows, [&](int64_t row, std::span<double> from) {
       const LogSum sum = log_sum_of(from);
-      values.data()[row] = std::fabs(sum.largest) + std::fabs(sum.log);
+      values.data()[row] = log_magnitude(sum.largest, sum);
     }));
     ASSAY_TRY(magnitudes.c, rows_only(arguments, std::move(values), options.rows));
     return magnitudes;
   }
+  if (!is_log && operation.find("softmax") == std::string_view::npos)
+    return fail(without(arguments, output));
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const int64_t dim, arguments.integer("dim"));
   ASSAY_TRY(const size_t at, axis(arguments, dim, self.view.shape.size()));
@@ -229,8 +238,13 @@ Result<Magnitudes> of_logarithm(const Arguments& arguments, size_t output,
   ASSAY_TRY_STATUS(for_each_row<double>(rows, [&](int64_t row, std::span<double> from) {
     const LogSum sum = log_sum_of(from);
     double* out = values.data() + row * rows.length;
-    for (size_t i = 0; i < from.size(); ++i)
-      out[i] = std::fabs(from[i] - sum.largest) + std::fabs(sum.log);
+    for (size_t i = 0; i < from.size(); ++i) {
+      const double distance = from[i] - sum.largest;
+      const double y = std::exp(distance - sum.log);
+      // What vanished has no error, however far away it was.
+      const double share = y > 0 ? y * (1 + std::fabs(distance) / 16) : 0;
+      out[i] = is_log ? log_magnitude(distance, sum) : share;
+    }
   }));
   ASSAY_TRY(Wide ordered,
             widen(rows_back(to_tensor(std::move(values)), rows, at, rows.length).view));
@@ -359,7 +373,7 @@ Result<Magnitudes> of_class(const Arguments& arguments, size_t output,
     case OperatorClass::Reduction:
       return of_reduction(arguments, output, options);
     case OperatorClass::Softmax:
-      return of_logarithm(arguments, output, options);
+      return of_softmax(arguments, output, options);
     case OperatorClass::Norm:
       return of_norm(arguments, output, options);
     case OperatorClass::Attention:

@@ -168,14 +168,19 @@ TEST(Magnitudes, OfKernelsWithHeadsBehindRowsFollowTheirOwnLayout) {
   }
 }
 
-TEST(Magnitudes, OfLogarithmsAreThoseOfWhatIsSubtracted) {
-  const Tensor x = tensor_of({1, 2}, {100, 100});
-  const Call each = call_of("aten._log_softmax.default",
-                            {{"self", {x}}, {"dim", {int64_t{1}}}, {"half_to_float", {false}}});
-  EXPECT_EQ(values_of(magnitudes(each).value().c),
-            (std::vector<double>{std::log(2.0), std::log(2.0)}));
-  const Call sum = call_of("aten.logsumexp.default", {{"self", {x}}, {"dim", list_of({1})}});
-  EXPECT_EQ(values_of(magnitudes(sum).value().c), (std::vector<double>{100 + std::log(2.0)}));
+TEST(Magnitudes, OfSoftmaxCountTheDifferencesThatAreRounded) {
+  const Tensor x = tensor_of({1, 2}, {100, 68});
+  const double log_sum = std::log1p(std::exp(-32.0));
+  const auto of = [&](const std::string& name, Argument dim) {
+    return values_of(magnitudes(call_of(name, {{"self", {x}}, {"dim", dim}})).value().c);
+  };
+  const std::vector<double> each = of("aten.log_softmax.int", {int64_t{1}});
+  EXPECT_NEAR(each[0], 1 + log_sum, 1e-15);
+  EXPECT_NEAR(each[1], 33 + log_sum, 1e-13);
+  EXPECT_NEAR(of("aten.logsumexp.default", list_of({1}))[0], 101 + log_sum, 1e-13);
+  const std::vector<double> share = of("aten.softmax.int", {int64_t{1}});
+  EXPECT_NEAR(share[0], 1, 1e-13);
+  EXPECT_NEAR(share[1], 3 * std::exp(-32.0), 1e-26);
 }
 
 TEST(Magnitudes, RefuseWhatHasNoneAndRowsThatAreNotThere) {

@@ -229,8 +229,10 @@ std::span<const Overload> norm_overloads() {
   static constexpr Overload kTable[] = {
       {"aten._batch_norm_no_update.default", kNorm, evaluate_batch_norm},
       {"aten._batch_norm_with_update.default", kNorm, evaluate_batch_norm},
+      {"aten._batch_norm_with_update.out", kNorm, evaluate_batch_norm},
       {"aten._fused_rms_norm.default", kNorm, evaluate_fused_rms_norm},
       {"aten._native_batch_norm_legit.default", kNorm, evaluate_batch_norm},
+      {"aten._native_batch_norm_legit.out", kNorm, evaluate_batch_norm},
       {"aten._native_batch_norm_legit.no_stats", kNorm, evaluate_batch_norm},
       {"aten._native_batch_norm_legit_no_training.default", kNorm, evaluate_batch_norm},
       {"aten.batch_norm.default", kNorm, evaluate_norm},

@@ -67,7 +67,10 @@ Result<Values> sorted_rows(const Arguments& arguments, const Tensor& self, int64
                   return first || (!second && a < b);
                 };
                 const auto end = places.begin() + static_cast<std::ptrdiff_t>(k);
-                std::partial_sort(places.begin(), end, places.end(), comes_first);
+                if (k == rows.length)
+                  std::sort(places.begin(), places.end(), comes_first);
+                else
+                  std::partial_sort(places.begin(), end, places.end(), comes_first);
                 for (int64_t i = 0; i < k; ++i) {
                   indices.data()[row * k + i] = places[static_cast<size_t>(i)];
                   sorted.data()[row * k + i] =
