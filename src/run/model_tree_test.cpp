@@ -135,5 +135,20 @@ TEST(LayersOfType, DoesNotSearchInsideALayer) {
   EXPECT_EQ(layers[1]->name, "b");
 }
 
+TEST(ReadModelTree, TakesTheTypesOfParameters) {
+  const auto tree = topology::read_model_tree(
+      R"({"name":"","type":"M","parameters":[],"children":[{"name":"a","type":"Linear",)"
+      R"("parameters":[{"name":"weight","dtype":"bfloat16","shape":[2,{"name":"no"}]},{"name":"bias","dtype":"float32"},)"
+      R"({"name":"half"},[{"name":"deep","dtype":"int8"}],"text"],)"
+      R"("children":[{"name":"a.b","type":"X","dtype":"int8"}]}]})");
+  ASSERT_TRUE(tree) << tree.error().describe();
+  EXPECT_TRUE(tree->parameter_types.empty());
+  using Types = std::map<std::string, std::string>;
+  EXPECT_EQ(tree->children[0].parameter_types,
+            (Types{{"weight", "bfloat16"}, {"bias", "float32"}}));
+  EXPECT_TRUE(tree->children[0].children[0].parameter_types.empty());
+  EXPECT_EQ(tree->children[0].children[0].name, "a.b");
+}
+
 }  // namespace
 }  // namespace assay::run

@@ -32,14 +32,20 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       if (key_ == Key::Name) open_.back().name = std::move(value);
       if (key_ == Key::Type) open_.back().type = std::move(value);
     }
+    if (in_parameter()) {
+      if (parameter_key_ == "name") parameter_name_ = std::move(value);
+      if (parameter_key_ == "dtype") parameter_type_ = std::move(value);
+    }
     return scalar();
   }
   bool key(string_t& name) override {
+    if (in_parameter()) parameter_key_ = name;
     if (skip_depth_ > 0) return true;
     key_ = name == "name"         ? Key::Name
            : name == "type"       ? Key::Type
            : name == "children"   ? Key::Children
            : name == "exec_order" ? Key::ExecOrder
+           : name == "parameters" ? Key::Parameters
                                   : Key::Other;
     return true;
   }
@@ -54,6 +60,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool end_object() override {
+    if (in_parameter() && !parameter_name_.empty() && !parameter_type_.empty()) {
+      open_.back().parameter_types.emplace(std::exchange(parameter_name_, {}),
+                                           std::exchange(parameter_type_, {}));
+    }
     if (skip_depth_ > 0) return leave();
     ModuleNode node = std::move(open_.back());
     open_.pop_back();
@@ -72,9 +82,11 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       in_children_ = true;
       return true;
     }
+    if (skip_depth_ == 0 && !open_.empty() && key_ == Key::Parameters) in_parameters_ = true;
     return skip();
   }
   bool end_array() override {
+    if (skip_depth_ == 1) in_parameters_ = false;
     if (skip_depth_ > 0) return leave();
     in_children_ = false;
     key_ = Key::Other;
@@ -87,7 +99,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Key : uint8_t { Other, Name, Type, Children, ExecOrder };
+  enum class Key : uint8_t { Other, Name, Type, Children, ExecOrder, Parameters };
+
+  /// Directly inside an object of the list "parameters", which is skipped like all we do not know.
+  [[nodiscard]] bool in_parameter() const { return in_parameters_ && skip_depth_ == 2; }
 
   bool scalar() {
     if (skip_depth_ == 0) key_ = Key::Other;
@@ -113,6 +128,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   Key key_ = Key::Other;
   size_t skip_depth_ = 0;
   size_t node_count_ = 0;
+  bool in_parameters_ = false;
+  std::string parameter_key_;
+  std::string parameter_name_;
+  std::string parameter_type_;
 };
 
 }  // namespace

@@ -23,10 +23,12 @@ struct ModuleNode {
   std::vector<ModuleNode> children;
   std::optional<int64_t> exec_order = {};  // when the writer recorded one; -1 was never executed
   std::map<std::string, std::string> parameters = {};  // of an operation: flattened name and text
+  /// Of a module's own parameters and buffers, where the writer lists them: "weight" -> "bfloat16".
+  std::map<std::string, std::string> parameter_types = {};
 };
 
 /// Reads {"name": str, "type": str, "children": [...]} recursively; "exec_order" is taken where it
-/// stands, other keys are skipped. Only the first JSON value counts: the oldest writer did not
+/// stands, and "parameters": [{"name": str, "dtype": str}]; other keys are skipped. Only the first JSON value counts: the oldest writer did not
 /// truncate the file, so that the tail of a longer earlier tree can follow. errors    Invalid with
 /// the byte offset: no JSON, cut off, or the value is no object | TooLarge: a limit above
 [[nodiscard]] Result<ModuleNode> read_model_tree(std::string_view text);
