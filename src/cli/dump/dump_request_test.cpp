@@ -110,6 +110,22 @@ TEST(DumpRequest, NamesMayBeShortenedGluedAndAttached) {
   EXPECT_EQ(refusal({"-s"}).substr(0, 35), "ambiguous option: -s could match -s");
 }
 
+TEST(DumpRequest, OperatorsAndWeightsNeedTheNativeLayout) {
+  const auto request = ask({"--exec", "p", "--level", "operator", "--weights"}, DumpName::Assay);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->level, "operator");
+  EXPECT_TRUE(request->weights);
+  EXPECT_EQ(ask({"--exec", "p"}, DumpName::Assay)->level, "module");
+  const auto strict = [](Words more) {
+    Words words = {"--exec", "p", "--layout", "strict"};
+    words.insert(words.end(), more.begin(), more.end());
+    return ask(words, DumpName::Assay).error();
+  };
+  EXPECT_EQ(strict({"--level", "operator"}).message,
+            "argument --layout strict: not allowed with argument --level operator");
+  EXPECT_EQ(strict({"--weights"}).code, Errc::Usage);
+}
+
 TEST(DumpRequest, SeedAloneIs2024) {
   EXPECT_EQ(ask({"--exec", "p", "-seed"})->seed, 2024);
   EXPECT_EQ(ask({"--exec", "p", "-seed", "-3"})->seed, -3);
