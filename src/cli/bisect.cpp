@@ -28,7 +28,9 @@ struct Capture {
 Status capture(const Capture& wanted) {
   ASSAY_TRY(const std::vector<std::string> command, split_command(wanted.command));
   if (command.empty()) return fail(Errc::Usage, "--" + wanted.side + " names no program to run");
-  std::vector<std::string> words = {"-o", wanted.folder, "--level", wanted.level};
+  std::vector<std::string> words = {"-o",    wanted.folder, "--host",
+                                    "torch", "--level",     wanted.level};
+  if (wanted.level == "module") words.emplace_back("--weights");
   for (const std::string& pattern : wanted.modules) {
     words.emplace_back("--modules");
     words.push_back(pattern);
