@@ -8,6 +8,7 @@ NB_MODULE(_opcheck, m) {
   m.doc() = "Native half of assay.reference and assay.opcheck: operators recomputed in fp64.";
   assay::python::bind_errors(m);
   assay::python::bind_opcheck(m);
+  assay::python::bind_locate(m);
   assay::python::bind_verdict(m);
   assay::python::bind_movement(m);
   assay::python::bind_elementwise(m);

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Naming the first wrong operator.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+
+#include "locate/own_error.hpp"
+#include "python/module.hpp"
+#include "run/run.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace assay::python {
+namespace {
+
+std::string_view state_name(locate::OwnError::State state) {
+  using State = locate::OwnError::State;
+  switch (state) {
+    case State::Judged:
+      return "judged";
+    case State::Exact:
+      return "exact";
+    case State::NoReference:
+      return "no_reference";
+    case State::NotCaptured:
+      return "not_captured";
+    case State::NotPredictable:
+      return "not_predictable";
+    case State::Failed:
+      break;
+  }
+  return "failed";
+}
+
+nb::dict output_dict(const locate::Program& program, const locate::OwnError& error) {
+  nb::dict row;
+  if (error.op < program.operators.size()) {
+    const locate::Operator& one = program.operators[error.op];
+    row["operator"] = one.name;
+    row["node"] = one.node;
+    row["module"] = one.module;
+    row["rank"] = one.rank;
+    row["step"] = one.step;
+  }
+  row["output"] = error.output;
+  const std::string_view state = state_name(error.state);
+  row["state"] = nb::str(state.data(), state.size());
+  const std::string_view dtype = name(error.dtype);
+  row["dtype"] = nb::str(dtype.data(), dtype.size());
+  row["z"] = error.z;
+  row["e"] = error.e;
+  row["e2"] = error.e2;
+  row["zr"] = error.zr;
+  row["worst"] = error.worst;
+  row["worst_ulp"] = error.worst_ulp;
+  row["allowed_ulp"] = error.allowed_ulp;
+  row["relative_l2"] = error.relative_l2;
+  row["floor_l2"] = error.floor_l2;
+  row["sampled"] = error.sampled;
+  row["reason"] = error.reason;
+  return row;
+}
+
+nb::dict finding_dict(const locate::Finding& finding) {
+  nb::dict row;
+  row["module"] = finding.module;
+  row["operator"] = finding.op_type;
+  row["node"] = finding.node;
+  row["step"] = finding.step;
+  row["ratio"] = finding.ratio;
+  row["confidence"] = std::string(locate::confidence_name(finding.confidence));
+  row["detail"] = finding.detail;
+  return row;
+}
+
+struct JudgedRun {
+  run::Run run;
+  locate::Program program;  // of `run`, which must not move
+  locate::OwnErrors errors;
+};
+
+Result<std::unique_ptr<JudgedRun>> judge(const std::string& path,
+                                         const locate::OwnErrorOptions& options) {
+  auto judged = std::make_unique<JudgedRun>();
+  ASSAY_TRY(judged->run, run::open_run(path));
+  judged->program = locate::make_program(judged->run);
+  ASSAY_TRY(judged->errors, locate::own_errors(judged->program, options));
+  return judged;
+}
+
+/// "outputs": one dict an output of an operator; "findings", "coarse", "strict", "unjudged": what they say together.
+/// errors  of open_run()
+nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint64_t sample_above) {
+  locate::OwnErrorOptions options;
+  options.jobs = jobs;
+  options.max_memory = max_memory;
+  options.sample_above = sample_above;
+  Result<std::unique_ptr<JudgedRun>> judged = [&] {
+    const nb::gil_scoped_release without_gil;
+    return judge(path, options);
+  }();
+  const std::unique_ptr<JudgedRun> all = value_or_raise(std::move(judged));
+  const locate::Program& program = all->program;
+  const locate::OwnErrors& errors = all->errors;
+  nb::dict result;
+  nb::list outputs;
+  for (const locate::OwnError& error : errors.outputs) outputs.append(output_dict(program, error));
+  result["outputs"] = outputs;
+  nb::list findings;
+  for (const locate::Finding& finding : errors.findings) findings.append(finding_dict(finding));
+  result["findings"] = findings;
+  nb::dict strict;
+  for (const auto& [dtype, is_strict] : errors.strict)
+    strict[std::string(name(dtype)).c_str()] = is_strict;
+  result["strict"] = strict;
+  nb::list coarse;
+  for (const locate::CoarseGroup& group : errors.coarse) {
+    nb::dict row;
+    row["pattern"] = group.pattern;
+    row["members"] = group.members;
+    row["median_z"] = group.median_z;
+    row["median_e2"] = group.median_e2;
+    coarse.append(row);
+  }
+  result["coarse"] = coarse;
+  result["judged"] = errors.judged;
+  result["judgeable"] = errors.judgeable;
+  nb::dict unjudged;
+  for (const auto& [reason, count] : errors.unjudged) unjudged[reason.c_str()] = count;
+  result["unjudged"] = unjudged;
+  return result;
+}
+
+}  // namespace
+
+void bind_locate(nb::module_& m) {
+  m.def("_own_errors", &own_errors, "path"_a, "jobs"_a = 0, "max_memory"_a = uint64_t{1} << 30,
+        "sample_above"_a = 0,
+        "Own errors of all operators of a run, and which of them are faults.");
+}
+
+}  // namespace assay::python
