@@ -48,6 +48,7 @@ class Builder {
     add_operators();
     add_records();
     connect();
+    if (run_.topology && has_modules(run_)) add_leaf_types(*run_.topology);
     std::ranges::stable_sort(program_.calls, [](const ModuleCall& a, const ModuleCall& b) {
       return std::tuple(a.rank, a.end) < std::tuple(b.rank, b.end);
     });
@@ -199,6 +200,15 @@ class Builder {
       return std::tuple(one.bytes.has_value(), one.role != Role::Input, size);
     };
     if (rank_of(index) > rank_of(found->second)) found->second = index;
+  }
+
+  void add_leaf_types(const run::TopologyNode& node) {
+    const std::string module = module_path(node.name);
+    for (const auto& [name, type] : node.parameter_types) {
+      if (const std::optional<DType> dtype = dtype_from_name(type))
+        program_.leaf_types.emplace(module.empty() ? name : module + '.' + name, *dtype);
+    }
+    for (const run::TopologyNode& child : node.children) add_leaf_types(child);
   }
 
   /// From the producers of records to operators.

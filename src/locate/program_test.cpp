@@ -257,6 +257,19 @@ TEST(CaptureLevel, DoesNotTakeAListOfLinearModulesForLayers) {
   EXPECT_EQ(made.program().level, CaptureLevel::Leaves);
 }
 
+TEST(MakeProgram, KnowsTheTypesOfParametersThatWereNotCaptured) {
+  TestRun made;
+  run::TopologyNode norm{"model.norm", "RMSNorm", {}};
+  norm.parameter_types = {{"weight", "bfloat16"}, {"odd", "float33"}};
+  run::TopologyNode root{"", "Model", {norm}};
+  root.parameter_types = {{"scale", "float32"}};
+  made.run().topology = root;
+  const Program program = made.program();
+  EXPECT_EQ(program.leaf_types,
+            (std::map<std::string, DType>{{"model.norm.weight", DType::BFloat16},
+                                          {"scale", DType::Float32}}));
+}
+
 TEST(MakeProgram, ReadsModuleCallsOfTheTorchDump) {
   TestRun made;
   const Value x = made.value(DType::Float32, {1}, {1});
