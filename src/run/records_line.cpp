@@ -233,6 +233,9 @@ Result<OperationRecord> take_operation(const json& object, std::string_view line
   if (const json* args = find(object, "args"); args != nullptr) {
     if (!args->is_object()) return fail(wrong("args", "an object"));
     operation.parameters = object_text(line, "args");
+    // A key written with escapes is found by the parser only.
+    if (operation.parameters.empty())
+      operation.parameters = args->dump(-1, ' ', false, json::error_handler_t::replace);
   }
   return operation;
 }

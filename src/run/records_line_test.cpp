@@ -120,6 +120,17 @@ TEST(ParseRecordsLine, ReadsAnOperator) {
   EXPECT_EQ(operation.writes, std::vector<std::string>{"out"});
 }
 
+TEST(ParseRecordsLine, TakesTheArgumentsThatTheParserTakes) {
+  const auto parameters = [](const std::string& keys) {
+    return parse_records_line("{\"n\":0,\"kind\":\"operator\"," + keys + "}")
+        ->operation->parameters;
+  };
+  EXPECT_EQ(parameters(R"("\u0061rgs":{"dim":1})"), R"({"dim":1})");
+  EXPECT_EQ(parameters(R"("args":{"dim":1},"args":{"dim":2})"), R"({"dim":2})");
+  EXPECT_EQ(parameters(R"("node":"args","other":{"args":{"dim":1}},"args":{})"), "{}");
+  EXPECT_EQ(parameters(R"("other":{"args":{"dim":1}})"), "");
+}
+
 TEST(ParseRecordsLine, ReadsWhichValueATensorIs) {
   const auto line = parse_records_line(
       R"({"n":5,"role":"input","slot":"self","vid":9,"storage":3,"storage_offset":64,"version":2,"from":4,"leaf":"norm.weight"})");
