@@ -28,7 +28,9 @@ Record = dict[str, Any]
 
 
 def records_of(run: Path) -> list[Record]:
-    return [json.loads(line) for line in (run / "rank0" / "records.jsonl").read_text().splitlines()]
+    text = (run / "rank0" / "records.jsonl").read_text()
+    # A line is complete when it ends with a newline; a killed process may leave one that is not.
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def tensor_of(run: Path, record: Record) -> torch.Tensor:

@@ -792,6 +792,7 @@ bool Session::begin_operator(PyObject* function, PyObject* args, PyObject* kwarg
     open_step_file(call->step->step);
     record_operator(schema, args, kwargs, frame);
     frame.step->added_ns += now_ns() - begin_ns;
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
     return true;
   } catch (const std::exception& exception) {
     fail_for_good(exception.what());
