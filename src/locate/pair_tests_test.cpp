@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "locate/pair_tests.hpp"
@@ -228,6 +229,25 @@ TEST(AttributeRule, LeavesWholeNumbersOutBetweenRunsOfOtherShapes) {
   EXPECT_EQ(tests_of(sliced(2, R"({"scale":2.0})"), sliced(3, R"({"scale":3.0})")).findings.size(),
             1u);
   EXPECT_EQ(tests_of(sliced(2, R"({"end":2})"), sliced(2, R"({"end":3})")).findings.size(), 1u);
+}
+
+TEST(AttributeRule, LeavesWholeNumbersOutWhereRoutingGaveOtherShapes) {
+  // The module boundaries have equal shapes, but an expert got two tokens in golden and three in mine
+  const auto routed = [](int64_t tokens, const std::string& arguments) {
+    return [=](TestRun* run, DType dtype) {
+      const Value x = run->value(dtype, {4}, {1, 2, 3, 4});
+      run->module_input("experts", "0", x);
+      const Value chosen =
+          run->value(dtype, {tokens}, std::vector<double>(static_cast<size_t>(tokens), 1));
+      run->op("experts", "aten.view.default", {{"self", chosen}}, arguments, chosen);
+      run->module_output("experts", x);
+    };
+  };
+  const auto count = [](const PairTests& tests) {
+    return std::ranges::count(tests.findings, FindingKind::Attribute, &Finding::kind);
+  };
+  EXPECT_EQ(count(tests_of(routed(2, R"({"size":[2,1]})"), routed(3, R"({"size":[3,1]})"))), 0);
+  EXPECT_EQ(count(tests_of(routed(2, R"({"size":[2,1]})"), routed(2, R"({"size":[1,2]})"))), 1);
 }
 
 TEST(AttributeRule, OnlySuspectsAnArgumentThatOneSideDoesNotGive) {
