@@ -128,6 +128,47 @@ Result<bool> is_close_selection(const Call& call, const TensorView& exact,
   return false;
 }
 
+bool sorts_in_open_order(const Call& call) {
+  const std::string_view base = base_name(call.name);
+  const auto stable = call.arguments.find("stable");
+  const bool* promised =
+      stable == call.arguments.end() ? nullptr : std::get_if<bool>(&stable->second.value);
+  return (base == "sort" || base == "argsort") && (promised == nullptr || !*promised);
+}
+
+/// Places of a sort with those of equal values in the opposite order; nothing when all values differ.
+Result<std::optional<Tensor>> turn_ties_round(const Call& call, const Tensor& self,
+                                              const Tensor& places) {
+  if (self.view.shape.empty() || !(self.view.shape == places.view.shape)) return std::nullopt;
+  const auto dim = call.arguments.find("dim");
+  const auto* number =
+      dim == call.arguments.end() ? nullptr : std::get_if<int64_t>(&dim->second.value);
+  ASSAY_TRY(const size_t axis,
+            reference::axis_of(number == nullptr ? -1 : *number, self.view.shape.size()));
+  ASSAY_TRY(const reference::Wide values, reference::widen(self.view));
+  ASSAY_TRY(reference::Whole order, reference::whole(places.view));
+  const int64_t length = self.view.shape[axis];
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < self.view.shape.size(); ++i) inner *= self.view.shape[i];
+  bool ties = false;
+  for (int64_t row = 0; length > 0 && inner > 0 && row < values.size() / length; ++row) {
+    const int64_t first = row / inner * inner * length + row % inner;
+    const auto place = [&](int64_t i) -> int64_t& {
+      return order.values[static_cast<size_t>(first + i * inner)];
+    };
+    const auto value = [&](int64_t i) {
+      return values.values[static_cast<size_t>(first + place(i) * inner)];
+    };
+    for (int64_t begin = 0, end = 0; begin < length; begin = end) {
+      for (end = begin + 1; end < length && value(end) == value(begin);) ++end;
+      ties = ties || end - begin > 1;
+      for (int64_t a = begin, b = end - 1; a < b; ++a, --b) std::swap(place(a), place(b));
+    }
+  }
+  if (!ties) return std::nullopt;
+  return reference::to_tensor(std::move(order));
+}
+
 }  // namespace
 
 Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
@@ -163,7 +204,7 @@ void Replay::find_constant_operators() {
   }
 }
 
-size_t Replay::recorded(ValueId golden, size_t target) const {
+size_t Replay::recorded(ValueId golden, size_t target, const std::vector<bool>& unusable) const {
   const auto found = recorded_.find(golden);
   if (found == recorded_.end()) return kNone;
   const Boundary& wanted = boundaries_[target];
@@ -175,6 +216,7 @@ size_t Replay::recorded(ValueId golden, size_t target) const {
   for (const size_t i : found->second) {
     const Boundary& boundary = boundaries_[i];
     if (boundary.time >= wanted.time) break;
+    if (i < unusable.size() && unusable[i]) continue;
     if (first == kNone) first = i;
     if (!boundary.input) {
       output = i;
@@ -217,7 +259,7 @@ size_t Replay::operators_before(size_t record) const {
 
 // --- what has to run ----------------------------------------------------------------------------
 
-Result<Region> Replay::plan(size_t target) const {
+Result<Region> Replay::plan(size_t target, const std::vector<bool>& unusable) const {
   using Source = Region::Value::Source;
   const Boundary& wanted = boundaries_[target];
   const std::vector<run::TensorRecord>& records = golden_.run->records;
@@ -264,7 +306,7 @@ Result<Region> Replay::plan(size_t target) const {
     const auto [at, reader] = open_values.back();
     open_values.pop_back();
     const ValueId value = region.values[at].value;
-    const size_t known = value == kNoValue ? kNone : recorded(value, target);
+    const size_t known = value == kNoValue ? kNone : recorded(value, target, unusable);
     if (known != kNone) {
       region.values[at].source = Source::Recorded;
       region.values[at].boundary = known;
@@ -388,10 +430,11 @@ Result<Region> Replay::plan(size_t target) const {
 
 class Replay::Machine {
  public:
-  Machine(const Replay& replay, const Region& region, LeafRounding rounding)
+  Machine(const Replay& replay, const Region& region, LeafRounding rounding, TieOrder order)
       : replay_(replay),
         region_(region),
         rounding_(rounding),
+        order_(order),
         values_(region.values.size()),
         uses_(region.values.size(), 0),
         runs_(region.operators.size(), false),
@@ -403,7 +446,7 @@ class Replay::Machine {
       if (runs_[i]) ASSAY_TRY_STATUS(run_operator(i));
     }
     ASSAY_TRY(const Pair result, fetch(0));
-    Replayed replayed{result.reference, result.simulated, tie_, false};
+    Replayed replayed{result.reference, result.simulated, tie_, order_open_, false};
     if (region_.data_dependent) {
       ASSAY_TRY(replayed.other_path, takes_other_path());
     }
@@ -591,6 +634,9 @@ class Replay::Machine {
     ASSAY_TRY(const Call exact_call, make_call(one, exact));
     exact.clear();
     ASSAY_TRY(std::vector<Tensor> references, reference::aten::evaluate(exact_call));
+    if (sorts_in_open_order(exact_call)) {
+      ASSAY_TRY_STATUS(order_ties(one, exact_call, &references));
+    }
     std::vector<Tensor> noisy;
     if (!same) {
       ASSAY_TRY(const Call simulated_call, make_call(one, simulated));
@@ -604,7 +650,7 @@ class Replay::Machine {
       }
       ASSAY_TRY(noisy, simulate(simulated_call, nullptr, region_.dtype));
     } else {
-      if (reference::aten::has_open_order(one.name) && !tie_) {
+      if (reference::aten::has_open_order(one.name) && !tie_ && !sorts_in_open_order(exact_call)) {
         const Tensor* scores = scores_of(exact_call);
         if (scores != nullptr) {
           ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, scores->view));
@@ -620,6 +666,29 @@ class Replay::Machine {
       results.push_back(std::move(pair));
     }
     return results;
+  }
+
+  /// Puts the places of equal values in golden's order, if that is one for these values, or turns them round.
+  Status order_ties(const Operator& one, const Call& call, std::vector<Tensor>* results) {
+    const Tensor* self = scores_of(call);
+    if (self == nullptr || results->empty()) return {};
+    ASSAY_TRY(const std::optional<Tensor> turned, turn_ties_round(call, *self, results->back()));
+    if (!turned) return {};
+    order_open_ = true;
+    if (order_ == TieOrder::Reversed) {
+      results->back() = *turned;
+      return {};
+    }
+    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+    const size_t output = results->size() - 1;
+    if (output >= one.outputs.size() || one.outputs[output].record >= records.size()) return {};
+    const run::TensorRecord& record = records[one.outputs[output].record];
+    if (!record.bytes || !record.shape || !(*record.shape == results->back().view.shape)) return {};
+    ASSAY_TRY(Tensor captured, run::load_tensor(record));
+    ASSAY_TRY(const bool fits,
+              reference::aten::indices_select_same_values(call, *results, output, captured.view));
+    if (fits) results->back() = std::move(captured);
+    return {};
   }
 
   static const Tensor* scores_of(const Call& call) {
@@ -664,15 +733,17 @@ class Replay::Machine {
   const Replay& replay_;
   const Region& region_;
   LeafRounding rounding_;
+  TieOrder order_;
   std::vector<std::optional<Pair>> values_;
   std::vector<uint32_t> uses_;
   std::vector<bool> runs_;
   std::vector<std::vector<Pair>> cached_;
   bool tie_ = false;
+  bool order_open_ = false;
 };
 
-Result<Replayed> Replay::run(const Region& region, LeafRounding rounding) const {
-  return Machine(*this, region, rounding).run();
+Result<Replayed> Replay::run(const Region& region, LeafRounding rounding, TieOrder order) const {
+  return Machine(*this, region, rounding, order).run();
 }
 
 }  // namespace assay::locate

@@ -27,8 +27,14 @@ struct Boundary {
 /// How golden's named float leaves are rounded before they meet mine's values.
 enum class LeafRounding : uint8_t {
   OwnType,  // to the type that mine holds this leaf in; the type of the computation where that is not known
-  None,      // golden's values
-  Narrowest  // to the type of the computation, whatever mine holds it in: casts on the fly
+  None,       // golden's values
+  Narrowest,  // to the type of the computation, whatever mine holds it in: casts on the fly
+};
+
+/// In which order equal values leave a sort that promises none.
+enum class TieOrder : uint8_t {
+  Captured,  // as golden's did, where golden sorted the same values; otherwise by place
+  Reversed,  // the other way round: a result that stays the same does not depend on the order
 };
 
 /// What has to run for one value.
@@ -67,6 +73,8 @@ struct Replayed {
   Tensor simulated;  // the same with the rounding of a kernel
   /// A selection (top-k, arg max) in it is so close that rounding may decide it.
   bool tie = false;
+  /// It went through the order of equal values in a sort, which is open.
+  bool order_open = false;
   /// Integers that shapes depend on are not golden's: its operators may not be what mine had to run.
   bool other_path = false;
 };
@@ -84,12 +92,16 @@ class Replay {
   /// The recorded value of mine that stands for a value of golden when boundary `target` is judged: one that was
   /// recorded before it. Of several the later of the last module output and of what entered the innermost module call
   /// around the target; a module's input alone says nothing about what its neighbours read. kNone: none.
-  [[nodiscard]] size_t recorded(ValueId golden, size_t target) const;
+  ///
+  /// unusable  by boundary: values of mine that stand for nothing of golden's; empty: none
+  [[nodiscard]] size_t recorded(ValueId golden, size_t target,
+                                const std::vector<bool>& unusable = {}) const;
 
   /// errors  NotFound | Unsupported | Invalid: a sentence why golden's program cannot be run for this value
-  [[nodiscard]] Result<Region> plan(size_t target) const;
+  [[nodiscard]] Result<Region> plan(size_t target, const std::vector<bool>& unusable = {}) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
-  [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding) const;
+  [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding,
+                                     TieOrder order = TieOrder::Captured) const;
 
  private:
   struct Pair {

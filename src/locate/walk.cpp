@@ -144,7 +144,7 @@ class Walker {
     size_t done = 0;
     parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t i) {
       if (options_.interrupted != nullptr && options_.interrupted->load()) return;
-      judge(i);
+      judge(i, {});
       if (options_.progress) {
         const std::scoped_lock lock(progress_mutex);
         options_.progress(++done, boundaries.size());
@@ -152,6 +152,7 @@ class Walker {
     });
     if (options_.interrupted != nullptr && options_.interrupted->load())
       return fail(Errc::Usage, "interrupted");
+    judge_around_open_orders();
     return collect();
   }
 
@@ -160,6 +161,8 @@ class Walker {
     Step step;
     std::optional<Finding> finding;
     std::vector<size_t> operators;  // of golden, that were replayed
+    std::vector<size_t> recorded;   // boundaries it was judged on
+    bool order_open = false;        // in an order of its own: says nothing about golden's values
   };
 
   /// Mine's recorded values, in order of rank and production.
@@ -201,21 +204,41 @@ class Walker {
     boundaries->push_back(boundary);
   }
 
-  void judge(size_t i) {
+  /// Values behind the order of equal values in a sort may be in another order than golden's, and so may what is made of
+  /// them, until the order is undone. What looks wrong on their account is judged without them.
+  void judge_around_open_orders() {
+    std::vector<bool> unusable(judged_.size(), false);
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      unusable[i] = judged_[i].order_open;
+      const bool built_on =
+          std::ranges::any_of(judged_[i].recorded, [&](size_t other) { return unusable[other]; });
+      if (!built_on) continue;
+      if (judged_[i].finding || judged_[i].order_open) {
+        judge(i, unusable);
+        unusable[i] = judged_[i].order_open;
+      } else {
+        unusable[i] = true;
+      }
+    }
+  }
+
+  /// unusable  values of mine that nothing may be judged on
+  void judge(size_t i, const std::vector<bool>& unusable) {
     const Boundary& boundary = replay_.boundaries()[i];
     Judged& judged = judged_[i];
+    judged = {};
     judged.step.call = boundary.call;
     judged.step.use = boundary.use;
     judged.step.input = boundary.input;
     judged.step.owner = mine_.calls[boundary.call].module;
-    if (Status status = judge_value(i, &judged); !status) {
+    if (Status status = judge_value(i, unusable, &judged); !status) {
       judged.step.reason = status.error().message;
       judged.step.suspicious = false;
       judged.finding.reset();
     }
   }
 
-  Status judge_value(size_t i, Judged* judged) {
+  Status judge_value(size_t i, const std::vector<bool>& unusable, Judged* judged) {
     const Boundary& boundary = replay_.boundaries()[i];
     const Use& use = use_of(mine_, boundary);
     const run::TensorRecord& record = mine_.run->records[use.record];
@@ -227,9 +250,10 @@ class Walker {
       if (theirs.shape && record.shape && !(*theirs.shape == *record.shape))
         return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
     }
-    const size_t before = replay_.recorded(boundary.golden, i);
-    if (before != kNone) return judge_handed_over(i, before, judged);
-    return judge_replayed(i, judged);
+    const size_t before = replay_.recorded(boundary.golden, i, unusable);
+    if (before == kNone) return judge_replayed(i, unusable, judged);
+    judged->recorded.push_back(before);
+    return judge_handed_over(i, before, judged);
   }
 
   /// The value is one that was recorded before.
@@ -266,9 +290,13 @@ class Walker {
     return {};
   }
 
-  Status judge_replayed(size_t i, Judged* judged) {
+  Status judge_replayed(size_t i, const std::vector<bool>& unusable, Judged* judged) {
     const Boundary& boundary = replay_.boundaries()[i];
-    ASSAY_TRY(const Region region, replay_.plan(i));
+    ASSAY_TRY(const Region region, replay_.plan(i, unusable));
+    for (const Region::Value& value : region.values) {
+      if (value.source == Region::Value::Source::Recorded)
+        judged->recorded.push_back(value.boundary);
+    }
     judged->step.operators = region.operators.size();
     const run::TensorRecord& record = mine_.run->records[use_of(mine_, boundary).record];
     if (record.dtype && is_float(*record.dtype) && !is_judged_type(region.dtype))
@@ -302,7 +330,7 @@ class Walker {
     const bool masks = std::ranges::none_of(region.operators, &Region::Call::floating) &&
                        !region.values[0].floating;
     Gap best;
-    bool tie = false, other_path = false, first = true;
+    bool tie = false, other_path = false, order_open = false, first = true;
     for (const LeafRounding rounding :
          {LeafRounding::OwnType, LeafRounding::None, LeafRounding::Narrowest}) {
       if (!first && best.r <= limit_ && best.r_element <= element_limit_) break;
@@ -312,11 +340,17 @@ class Walker {
       if (first || excess(gap) < excess(best)) best = gap;
       tie = tie || replayed.tie;
       other_path = other_path || replayed.other_path;
+      order_open = order_open || replayed.order_open;
       first = false;
     }
     set(best, &judged->step);
     judged->step.suspicious = best.r > limit_ || best.r_element > element_limit_;
     if (!judged->step.suspicious) return {};
+    if (order_open) {
+      ASSAY_TRY(judged->order_open, depends_on_order(region));
+      if (judged->order_open)
+        return fail(Errc::Unsupported, "depends on the order of equal values in a sort");
+    }
     // Healthy reasons to be this far away, none of which golden's program can rule out.
     if (tie)
       return fail(Errc::Unsupported, "rounding decides a selection in it (top-k or arg max)");
@@ -325,6 +359,17 @@ class Walker {
     if (region.from_before)
       return fail(Errc::NotFound, "needs a value that was made before the capture began");
     return {};
+  }
+
+  [[nodiscard]] Result<bool> depends_on_order(const Region& region) const {
+    ASSAY_TRY(const Replayed one, replay_.run(region, LeafRounding::OwnType));
+    ASSAY_TRY(const Replayed other, replay_.run(region, LeafRounding::OwnType, TieOrder::Reversed));
+    if (!is_float(one.reference.view.dtype)) {
+      ASSAY_TRY(const bool same, is_same_value(one.reference, other.reference));
+      return !same;
+    }
+    constexpr double kSumsInAnotherOrder = 1e-9;  // of fp64
+    return !(relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
   }
 
   [[nodiscard]] double excess(const Gap& gap) const {
