@@ -13,8 +13,9 @@ using reference::aten::Call;
 using reference::aten::OperatorClass;
 
 constexpr double kU = kAccumulatorRoundoff;
-/// Fused attention takes exponentials of 20 ULP (fexp_u20 of PyTorch's CPU kernels): measured 38 u.
-constexpr double kLogSumExp = 64 * kU;
+/// Of 16-bit operands fused kernels take exponentials that are good enough for 16-bit results; the sums of these come out
+/// in Float32. PyTorch 2.13 on a CPU: 5.4e-5 off at most, 1.8e-5 on average, for BFloat16 and Float16 alike.
+constexpr double kFastLogSumExp = 0x1p-13;
 
 ErrorRow row_of(ErrorScale scale, double w_factor) {
   return {.scale = scale, .w_factor = w_factor, .v_factor = w_factor * w_factor / 12};
@@ -185,7 +186,10 @@ std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t out
         return sums_row();  // the mean
       return terms_row(k16, k16 * k16 / 12, false);
     case OperatorClass::Attention: {
-      if (output != 0) return terms_row(kLogSumExp, kLogSumExp * kLogSumExp / 12, false);
+      const std::optional<Tensor> query = tensor_of(call, "query");
+      if (output != 0 && query && is_16_bit(query->view.dtype))
+        return row_of(ErrorScale::One, kFastLogSumExp);
+      if (output != 0) return terms_row(k16, k16 * k16 / 12, false);
       ErrorRow row = terms_row(0, 0, false);
       row.attention = true;
       return row;

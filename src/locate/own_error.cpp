@@ -140,6 +140,7 @@ class OwnErrorJob {
         errors->push_back(unjudged(op, use, why...));
     };
     using State = OwnError::State;
+    if (one.problem.ends_with("was not captured")) return give_up(State::NotCaptured, one.problem);
     if (!one.problem.empty()) return give_up(State::Failed, one.problem);
     switch (reference::aten::class_of(one.name)) {
       case OperatorClass::Unknown:
