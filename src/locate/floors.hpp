@@ -1,40 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 // Noise measured on healthy pairs, for runs whose golden is no program (levels N and S).   localisation 5
 #pragma once
+#include <atomic>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "locate/finding.hpp"
 
 namespace assay::locate {
 
-/// The largest healthy value of each component at one place.
-struct Floor {
-  std::string key;                 // "model.layers.0.mlp call 0 output 0"
-  std::vector<double> components;  // N: relative L2, peak. S: l2, mean, max, min
-};
+/// Fewer healthy pairs than this say little about the spread: their threshold is never below kUsualThreshold.
+inline constexpr size_t kEnoughPairs = 5;
+/// T of level N on the families that the method was set on.
+inline constexpr double kUsualThreshold = 2.14;
+/// T over the largest leave-one-out ratio.
+inline constexpr double kThresholdMargin = 1.1;
+/// T of level S.
+inline constexpr double kStatisticsThreshold = 8.6;
+/// No floor is below this share of one rounding.
+inline constexpr double kSmallestFloor = 0.25;
+/// Statistics of a parameter differ by more than this many roundings only when the parameter does.
+inline constexpr double kWeightStatisticsLimit = 1.5;
 
 /// What healthy runs differ by. A file that a team can commit.   docs/formats/floor-profile.md
 struct FloorProfile {
   bool statistics = false;  // S; otherwise N
   size_t pairs = 0;         // healthy pairs it was measured on
   double threshold = 0;     // T: 1.1 times the largest leave-one-out ratio (N), 8.6 (S)
-  std::map<std::string, std::vector<double>> floors;  // by place
+  /// By place, "model.layers.0.mlp call 0 step 0 output": the largest healthy value of each component.
+  /// N: relative L2, peak. S: l2, mean, max, min
+  std::map<std::string, std::vector<double>> floors;
 };
 
+/// True when one of the runs has no bytes, so that only statistics can be held against each other.
+[[nodiscard]] bool has_only_statistics(const run::Run& golden, const run::Run& mine);
+
 /// golden, mine  of each healthy pair: the same model and programs, other prompts; at least 5 for a verdict
-/// errors        Usage (no pair; runs with nothing in common)
+/// statistics    level S, from statistics alone; tensors with bytes are reduced to theirs
+/// errors        Usage (no pair; runs with nothing in common; interrupted)
 [[nodiscard]] Result<FloorProfile> measure_floors(
     const std::vector<std::pair<const run::Run*, const run::Run*>>& healthy, bool statistics,
     int jobs, const std::atomic<bool>* interrupted);
+/// errors  of write_file_atomically() | Invalid (a profile that read_profile() would refuse)
 [[nodiscard]] Status write_profile(const std::string& path, const FloorProfile& profile);
-/// errors  of the file | Invalid (with the place in it)
+/// errors  of the file | Invalid (with the place in it) | Unsupported (a newer version) | TooLarge
 [[nodiscard]] Result<FloorProfile> read_profile(const std::string& path);
 
 struct FloorFindings {
-  std::vector<Finding> findings;  // first record beyond the floor, and the others
-  size_t judged = 0, judgeable = 0;
+  bool statistics = false;
+  /// The first record beyond its floor, of each rank; shapes that differ; at level S weights.
+  std::vector<Finding> findings;
+  size_t judged = 0, judgeable = 0;  // records of mine
   std::map<std::string, size_t> unjudged;
+  size_t weights = 0, weights_compared = 0;  // level S: by their statistics
+  std::vector<std::string> notes;
+  /// Every judged record of mine.
+  struct Judgement {
+    double err_out = NAN;  // relative L2; S: relative difference of the L2 norms
+    double floor = NAN;    // of the same
+    double ratio = 0;      // largest of the components over their floors
+    bool beyond = false;
+  };
+  std::map<size_t, Judgement> records;
 };
+
+struct FloorOptions {
+  int jobs = 0;
+  const std::atomic<bool>* interrupted = nullptr;
+  /// Records of mine that were judged more sharply: they count as judged and are not looked at.
+  const std::set<size_t>* judged_already = nullptr;
+};
+
+/// errors  Usage "interrupted"
 [[nodiscard]] Result<FloorFindings> judge_by_floors(const run::Run& golden, const run::Run& mine,
-                                                    const FloorProfile& profile, int jobs,
-                                                    const std::atomic<bool>* interrupted);
+                                                    const FloorProfile& profile,
+                                                    const FloorOptions& options);
 
 }  // namespace assay::locate

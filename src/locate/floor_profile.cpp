@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file of a floor profile: docs/formats/floor-profile.md
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "base/atomic_file.hpp"
+#include "base/mapped_file.hpp"
+#include "locate/floors.hpp"
+
+namespace assay::locate {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kFormat = "assay floor profile";
+constexpr int64_t kVersion = 1;
+constexpr size_t kMaxFileBytes = size_t{1} << 28;
+constexpr uint64_t kMaxPairs = 1000000;
+constexpr std::array<std::string_view, 2> kValueComponents = {"relative_l2", "peak"};
+constexpr std::array<std::string_view, 4> kStatisticsComponents = {"l2", "mean", "max", "min"};
+
+std::span<const std::string_view> components_of(bool statistics) {
+  return statistics ? std::span<const std::string_view>(kStatisticsComponents)
+                    : std::span<const std::string_view>(kValueComponents);
+}
+
+/// The shortest text that reads back as the same number.
+std::string number_text(double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
+
+/// Quoted; bytes of names that are no UTF-8 become U+FFFD.
+std::string string_text(std::string_view text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool is_positive(double value) { return std::isfinite(value) && value > 0; }
+
+template <typename List, typename Text>
+std::string list_text(const List& list, const Text& text) {
+  std::string result = "[";
+  for (const auto& one : list) result += (result.size() > 1 ? ", " : "") + text(one);
+  return result + "]";
+}
+
+Error invalid(std::string message) { return {Errc::Invalid, {}, std::nullopt, std::move(message)}; }
+
+/// The first thing that makes a profile useless.
+Status check(const FloorProfile& profile) {
+  if (profile.pairs == 0 || profile.pairs > kMaxPairs)
+    return fail(invalid("pairs: expected a number of healthy pairs, at least 1"));
+  if (!is_positive(profile.threshold))
+    return fail(invalid("threshold: expected a positive number"));
+  const size_t count = components_of(profile.statistics).size();
+  for (const auto& [place, floor] : profile.floors) {
+    if (floor.size() != count || !std::ranges::all_of(floor, is_positive)) {
+      return fail(invalid("floors: \"" + place + "\": expected " + std::to_string(count) +
+                          " positive numbers"));
+    }
+  }
+  return {};
+}
+
+Result<Json> parse(std::string_view text) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {  // the parser's own way to say where
+    const auto* syntax = dynamic_cast<const Json::parse_error*>(&error);
+    Error result = invalid("no JSON");
+    if (syntax != nullptr) result.offset = syntax->byte > 0 ? syntax->byte - 1 : 0;
+    return fail(result);
+  }
+}
+
+Result<FloorProfile> from_json(const Json& json) {
+  if (!json.is_object() || json.value("format", Json()) != Json(kFormat)) {
+    return fail(Errc::Invalid,
+                "no floor profile: expected \"format\": \"" + std::string(kFormat) + "\"");
+  }
+  const Json version = json.value("version", Json());
+  if (!version.is_number_integer()) return fail(invalid("version: expected a number"));
+  if (version != Json(kVersion))
+    return fail(Errc::Unsupported, "version " + version.dump() + " of the profile is not known");
+  FloorProfile profile;
+  const Json level = json.value("level", Json());
+  if (level != Json("N") && level != Json("S"))
+    return fail(invalid("level: expected \"N\" or \"S\""));
+  profile.statistics = level == Json("S");
+  const Json pairs = json.value("pairs", Json());
+  if (pairs.is_number_unsigned()) profile.pairs = pairs.get<size_t>();
+  const Json threshold = json.value("threshold", Json());
+  if (threshold.is_number()) profile.threshold = threshold.get<double>();
+  const Json floors = json.value("floors", Json());
+  if (!floors.is_object()) return fail(invalid("floors: expected an object"));
+  for (const auto& [place, values] : floors.items()) {
+    std::vector<double>& floor = profile.floors[place];
+    if (!values.is_array()) continue;  // check() names it
+    for (const Json& value : values) floor.push_back(value.is_number() ? value.get<double>() : NAN);
+  }
+  ASSAY_TRY_STATUS(check(profile));
+  return profile;
+}
+
+}  // namespace
+
+Status write_profile(const std::string& path, const FloorProfile& profile) {
+  ASSAY_TRY_STATUS(in_file(path, check(profile)));
+  std::string text =
+      "{\n  \"format\": " + string_text(kFormat) + ",\n  \"version\": " + std::to_string(kVersion) +
+      ",\n  \"level\": " + (profile.statistics ? "\"S\"" : "\"N\"") +
+      ",\n  \"pairs\": " + std::to_string(profile.pairs) +
+      ",\n  \"threshold\": " + number_text(profile.threshold) +
+      ",\n  \"components\": " + list_text(components_of(profile.statistics), string_text) +
+      ",\n  \"floors\": {";
+  std::string_view separator = "\n";
+  for (const auto& [place, floor] : profile.floors) {
+    text += separator;
+    text += "    " + string_text(place) + ": " + list_text(floor, number_text);
+    separator = ",\n";
+  }
+  text += "\n  }\n}\n";
+  return write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+Result<FloorProfile> read_profile(const std::string& path) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  const ByteSpan bytes = file.bytes();
+  if (bytes.size() > kMaxFileBytes)
+    return in_file<FloorProfile>(path, fail(Errc::TooLarge, "a floor profile has at most 256 MiB"));
+  ASSAY_TRY(const Json json,
+            in_file(path, parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));
+  return in_file(path, from_json(json));
+}
+
+}  // namespace assay::locate

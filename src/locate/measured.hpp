@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the values of two runs are apart, record by record: what floors are made of and held against.
+//   localisation 5, N and S
+#pragma once
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "locate/program.hpp"
+
+namespace assay::locate {
+
+/// One input or output that both runs have.
+struct Measured {
+  size_t golden_record = kNone;
+  size_t mine_record = kNone;
+  std::string place;  // "model.layers.0.mlp call 0 step 0 output"
+  /// N: relative L2, peak. S: l2, mean, max, min. Infinite where NaN or infinities stand at different places.
+  std::vector<double> components;
+  double one_rounding = 0;  // relative L2 that one rounding of mine's storage type leaves
+  bool shape_differs = false;
+  std::string reason;  // why there are no components
+};
+
+/// The name of a place in both runs and in profiles: path, call, step, role and slot.
+[[nodiscard]] std::string place_of(const run::Run& run, const run::TensorRecord& record);
+/// The path as modules have it: the strict torch dump puts `root` in front.
+[[nodiscard]] std::string path_of(const run::Run& run, const std::string& node);
+/// A captured input or output whose values count.
+[[nodiscard]] bool is_operand(const run::TensorRecord& record);
+
+/// Every floating input and output of mine, in its order (rank, execution). `reason` says what has no partner.
+///
+/// statistics  compare statistics only; those of tensors without any are computed
+/// errors      Usage "interrupted"
+[[nodiscard]] Result<std::vector<Measured>> measure_records(const run::Run& golden,
+                                                            const run::Run& mine, bool statistics,
+                                                            int jobs,
+                                                            const std::atomic<bool>* interrupted);
+
+/// relative L2 = |m - g| / |g| and peak = max |m - g| sqrt(N) / |g|, over positions where both are finite; infinite
+/// where one is and the other is not. Precondition: equal element counts.
+[[nodiscard]] std::vector<double> value_components(const TensorView& golden,
+                                                   const TensorView& mine);
+/// |dl2| / l2 sqrt(N) 0.3, |dmean| sqrt(N) / l2, |dmax| / max|g|, |dmin| / max|g|; infinite where the counts of NaN or
+/// infinities differ.
+[[nodiscard]] std::vector<double> statistics_components(const stats::TensorStats& golden,
+                                                        const stats::TensorStats& mine);
+/// Of a record, or of its bytes.
+/// errors  of run::load_tensor()
+[[nodiscard]] Result<stats::TensorStats> statistics_of(const run::TensorRecord& record);
+/// 0.425 u of the coarser of two types; of float32 where a type is not known or has no fraction.
+[[nodiscard]] double rounding_of(const std::optional<DType>& golden,
+                                 const std::optional<DType>& mine);
+
+}  // namespace assay::locate
