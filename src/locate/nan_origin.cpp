@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/nan_origin.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/thread_pool.hpp"
+#include "locate/measured.hpp"
+
+namespace assay::locate {
+namespace {
+
+using run::Role;
+using run::TensorRecord;
+
+/// Masks are filled with the lowest value of a type; a narrower type has infinity there.
+constexpr double kMaskValue = -1e30;
+
+struct Counts {
+  int64_t nan = 0;
+  int64_t positive_inf = 0;
+  int64_t negative_inf = 0;
+  double min = NAN;
+
+  [[nodiscard]] bool any() const { return nan + positive_inf + negative_inf > 0; }
+};
+
+std::optional<Counts> counts_of(const TensorRecord& record) {
+  if (record.dtype && !is_float(*record.dtype)) return Counts{};
+  const Result<stats::TensorStats> stats = statistics_of(record);
+  if (!stats) return std::nullopt;
+  return Counts{stats->nan_count, stats->positive_inf_count, stats->negative_inf_count, stats->min};
+}
+
+/// What mine has too much; without golden only NaN can be told from what should be.
+bool is_wrong(const Counts& mine, const std::optional<Counts>& golden) {
+  if (!golden) return mine.nan > 0;
+  if (mine.nan > 0 && golden->nan == 0) return true;
+  if (mine.positive_inf > 0 && golden->positive_inf == 0) return true;
+  return mine.negative_inf > 0 && golden->negative_inf == 0 && !(golden->min <= kMaskValue);
+}
+
+/// Of one execution of one node.
+struct Execution {
+  std::vector<size_t> inputs, outputs;  // records
+  uint64_t begin = 0, end = 0;
+};
+using ExecutionKey =
+    std::tuple<int, int64_t, std::string_view, uint32_t, std::string_view, uint32_t>;
+
+class NanSearch {
+ public:
+  NanSearch(const run::Run& golden, const run::Run& mine) : golden_(golden), mine_(mine) {}
+
+  Result<NanOrigins> search(int jobs, const std::atomic<bool>* interrupted) {
+    const auto stopped = [&] { return interrupted != nullptr && interrupted->load(); };
+    std::vector<size_t> outputs;
+    for (size_t i = 0; i < mine_.records.size(); ++i) {
+      const TensorRecord& record = mine_.records[i];
+      if (is_operand(record) && record.role == Role::Output) outputs.push_back(i);
+    }
+    std::vector<std::optional<Counts>> counts(outputs.size());
+    parallel_for(outputs.size(), resolve_job_count(jobs), [&](size_t i) {
+      if (!stopped()) counts[i] = counts_of(mine_.records[outputs[i]]);
+    });
+    if (stopped()) return fail(Errc::Usage, "interrupted");
+    std::vector<std::pair<size_t, Counts>> suspects;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (counts[i] && counts[i]->any()) suspects.emplace_back(outputs[i], *counts[i]);
+    if (!suspects.empty()) judge(suspects);
+    return std::move(found_);
+  }
+
+ private:
+  void judge(const std::vector<std::pair<size_t, Counts>>& suspects) {
+    index_runs();
+    for (const auto& [record, counts] : suspects) {
+      const std::optional<Counts> golden = golden_counts(mine_.records[record]);
+      if (!is_wrong(counts, golden)) continue;
+      if (has_wrong_input(record) || lies_around_origin(record)) {
+        found_.inherited.push_back(record);
+      } else {
+        add(record, counts, golden);
+      }
+    }
+  }
+
+  void index_runs() {
+    for (size_t i = 0; i < mine_.records.size(); ++i) {
+      const TensorRecord& record = mine_.records[i];
+      if (!is_operand(record) || (record.role != Role::Input && record.role != Role::Output))
+        continue;
+      const auto [found, is_new] = executions_.try_emplace(key_of(record));
+      Execution& one = found->second;
+      if (is_new) one.begin = record.order;
+      one.begin = std::min(one.begin, record.order);
+      one.end = std::max(one.end, record.order);
+      (record.role == Role::Input ? one.inputs : one.outputs).push_back(i);
+    }
+    for (const TensorRecord& record : golden_.records)
+      if (is_operand(record)) partners_.emplace(place_of(golden_, record), &record);
+  }
+
+  static ExecutionKey key_of(const TensorRecord& record) {
+    return {record.rank, record.step, record.step_name, record.graph, record.node, record.call};
+  }
+
+  std::optional<Counts> golden_counts(const TensorRecord& record) const {
+    const auto partner = partners_.find(place_of(mine_, record));
+    return partner == partners_.end() ? std::nullopt : counts_of(*partner->second);
+  }
+
+  /// An input with NaN, or with infinities that golden's does not have. An infinity that belongs there is no excuse.
+  bool has_wrong_input(size_t output) const {
+    const Execution& one = executions_.at(key_of(mine_.records[output]));
+    return std::ranges::any_of(one.inputs, [&](size_t input) {
+      const std::optional<Counts> counts = counts_of(mine_.records[input]);
+      return counts && counts->any() && is_wrong(*counts, golden_counts(mine_.records[input]));
+    });
+  }
+
+  /// A module whose inner operator made the NaN did not make it itself.
+  bool lies_around_origin(size_t output) const {
+    const Execution& one = executions_.at(key_of(mine_.records[output]));
+    const int rank = mine_.records[output].rank;
+    return std::ranges::any_of(found_.findings, [&](const Finding& origin) {
+      return origin.rank == rank && origin.step == mine_.records[output].step &&
+             origin.time >= one.begin && origin.time <= one.end;
+    });
+  }
+
+  void add(size_t index, const Counts& counts, const std::optional<Counts>& golden) {
+    const TensorRecord& record = mine_.records[index];
+    const Execution& one = executions_.at(key_of(record));
+    const std::string path = path_of(mine_, record.node);
+    const size_t mark = path.find("::");
+    const bool is_operation = mark != std::string::npos || mine_.layout == "atb-tree";
+    Finding finding;
+    finding.kind = FindingKind::NanOrigin;
+    finding.hard = true;
+    finding.confidence = Confidence::High;
+    finding.rank = record.rank;
+    finding.step = record.step;
+    finding.module = mine_.layout == "atb-tree"
+                         ? path.substr(0, std::min(path.rfind('/'), path.size()))
+                         : path.substr(0, std::min(mark, path.size()));
+    finding.node = record.node;
+    (is_operation ? finding.op_type : finding.module_type) = record.op_type;
+    finding.slot = record.slot;
+    finding.time = record.order;
+    finding.mine_record = index;
+    finding.detail = what(counts) + (one.inputs.empty() ? " in its output" : made_of(one)) +
+                     (golden ? " where golden has none" : "") + weights_with_nan(record);
+    found_.findings.push_back(std::move(finding));
+  }
+
+  static std::string what(const Counts& counts) {
+    const int64_t infinities = counts.positive_inf + counts.negative_inf;
+    std::string text;
+    if (counts.nan > 0) text = std::to_string(counts.nan) + " NaN";
+    if (infinities > 0)
+      text += (text.empty() ? "" : " and ") + std::to_string(infinities) +
+              (infinities == 1 ? " infinity" : " infinities");
+    return text;
+  }
+
+  std::string made_of(const Execution& one) const {
+    const bool finite = std::ranges::none_of(one.inputs, [&](size_t input) {
+      const std::optional<Counts> counts = counts_of(mine_.records[input]);
+      return counts && counts->any();
+    });
+    return finite ? " out of finite inputs" : " out of inputs whose infinities belong there";
+  }
+
+  /// Parameters are no inputs of a module, but they are where such a value can come from.
+  std::string weights_with_nan(const TensorRecord& output) const {
+    for (const TensorRecord& record : mine_.records) {
+      if (record.role != Role::Weight && record.role != Role::Buffer) continue;
+      if (record.node != output.node || record.rank != output.rank || !is_operand(record)) continue;
+      const std::optional<Counts> counts = counts_of(record);
+      if (counts && counts->any()) return "; " + record.slot + " holds " + what(*counts);
+    }
+    return {};
+  }
+
+  const run::Run& golden_;
+  const run::Run& mine_;
+  std::map<ExecutionKey, Execution> executions_;
+  std::unordered_map<std::string, const TensorRecord*> partners_;
+  NanOrigins found_;
+};
+
+}  // namespace
+
+Result<NanOrigins> find_nan_origins(const run::Run& golden, const run::Run& mine, int jobs,
+                                    const std::atomic<bool>* interrupted) {
+  return NanSearch(golden, mine).search(jobs, interrupted);
+}
+
+}  // namespace assay::locate
