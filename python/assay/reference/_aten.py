@@ -62,7 +62,7 @@ def aten(name: str, /, *, jobs: int = 1, **arguments: Any) -> list[Any]:
         [3.0, 6.0]
     """
     given = {key: _argument(value) for key, value in arguments.items()}
-    results = []
+    results: list[np.ndarray | None] = []
     for result in _opcheck.aten(name, given, jobs):
         if result is None:
             results.append(None)
