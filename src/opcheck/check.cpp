@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "base/memory_budget.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "reference/wide.hpp"
@@ -122,33 +122,6 @@ void add_note(const std::string& note, OutputRow* row) {
   if (!row->note.empty()) row->note += "; ";
   row->note += note;
 }
-
-/// Working memory of all cases in flight. Cases get their share in order, so that none starves; one that
-/// is larger than the whole budget runs alone.
-class MemoryBudget {
- public:
-  explicit MemoryBudget(uint64_t bytes) : bytes_(std::max<uint64_t>(bytes, 1)) {}
-
-  void acquire(size_t ticket, uint64_t bytes) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return ticket == next_ && (used_ == 0 || used_ + bytes <= bytes_); });
-    used_ += bytes;
-    ++next_;
-    wake_.notify_all();
-  }
-  void release(uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    used_ -= bytes;
-    wake_.notify_all();
-  }
-
- private:
-  const uint64_t bytes_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  uint64_t used_ = 0;
-  size_t next_ = 0;
-};
 
 /// One case from its tensors to its rows.
 class Checker {
