@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "locate/own_error.hpp"
+#include "locate/walk.hpp"
 #include "python/module.hpp"
 #include "run/run.hpp"
 
@@ -135,9 +136,83 @@ nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint
   return result;
 }
 
+struct WalkedRuns {
+  run::Run golden, mine;
+  locate::Program golden_program, mine_program;  // of the runs, which must not move
+  locate::Walk walk;
+};
+
+Result<std::unique_ptr<WalkedRuns>> walk_runs(const std::string& golden, const std::string& mine,
+                                              const locate::WalkOptions& options) {
+  auto walked = std::make_unique<WalkedRuns>();
+  ASSAY_TRY(walked->golden, run::open_run(golden));
+  ASSAY_TRY(walked->mine, run::open_run(mine));
+  walked->golden_program = locate::make_program(walked->golden);
+  walked->mine_program = locate::make_program(walked->mine);
+  const locate::Pairing pairing =
+      locate::pair_programs(walked->golden_program, walked->mine_program);
+  ASSAY_TRY(walked->walk,
+            locate::walk(walked->golden_program, walked->mine_program, pairing, options));
+  return walked;
+}
+
+/// "steps": one dict a recorded value of mine; "findings" and how much was judged.
+/// level   "L", "M" or "B"
+/// errors  of open_run() and walk()
+nb::dict walk(const std::string& golden, const std::string& mine, const std::string& level,
+              int jobs, uint64_t max_memory) {
+  locate::WalkOptions options;
+  options.level = level == "B"   ? locate::CaptureLevel::Layers
+                  : level == "M" ? locate::CaptureLevel::Modules
+                                 : locate::CaptureLevel::Leaves;
+  options.jobs = jobs;
+  options.max_memory = max_memory;
+  Result<std::unique_ptr<WalkedRuns>> walked = [&] {
+    const nb::gil_scoped_release without_gil;
+    return walk_runs(golden, mine, options);
+  }();
+  const std::unique_ptr<WalkedRuns> all = value_or_raise(std::move(walked));
+  nb::dict result;
+  nb::list steps;
+  for (const locate::Step& step : all->walk.steps) {
+    const locate::ModuleCall& call = all->mine_program.calls[step.call];
+    nb::dict row;
+    row["module"] = call.module;
+    row["step"] = call.step;
+    row["input"] = step.input;
+    row["slot"] = (step.input ? call.inputs : call.outputs)[step.use].slot;
+    row["r"] = step.r;
+    row["r_element"] = step.r_element;
+    row["operators"] = step.operators;
+    row["owner"] = step.owner;
+    row["reason"] = step.reason;
+    steps.append(row);
+  }
+  result["steps"] = steps;
+  nb::list findings;
+  for (const locate::Finding& finding : all->walk.findings) {
+    nb::dict row = finding_dict(finding);
+    row["kind"] = std::string(locate::kind_name(finding.kind));
+    row["also"] = finding.also;
+    findings.append(row);
+  }
+  result["findings"] = findings;
+  result["judged"] = all->walk.judged;
+  result["judgeable"] = all->walk.judgeable;
+  result["operators_covered"] = all->walk.operators_covered;
+  result["operators"] = all->walk.operators;
+  nb::dict unjudged;
+  for (const auto& [reason, count] : all->walk.unjudged) unjudged[reason.c_str()] = count;
+  result["unjudged"] = unjudged;
+  return result;
+}
+
 }  // namespace
 
 void bind_locate(nb::module_& m) {
+  m.def("_walk", &walk, "golden"_a, "mine"_a, "level"_a, "jobs"_a = 0,
+        "max_memory"_a = uint64_t{2} << 30,
+        "Golden's operators replayed on mine's values, and where mine is not what they make.");
   m.def("_own_errors", &own_errors, "path"_a, "jobs"_a = 0, "max_memory"_a = uint64_t{1} << 30,
         "sample_above"_a = 0,
         "Own errors of all operators of a run, and which of them are faults.");
