@@ -85,7 +85,8 @@ def shares(schema: torch._C.FunctionSchema) -> bool:
 
 
 def main() -> None:
-    text = "".join(path.read_text() for path in sorted(FOLDER.glob("*.cpp")) if path.name != "variants.cpp")
+    sources = [path for path in sorted(FOLDER.glob("*.cpp")) if not path.name.endswith(("variants.cpp", "_test.cpp"))]
+    text = "".join(path.read_text() for path in sources)
     rows = set(re.findall(r'\{"(aten\.[A-Za-z0-9_]+\.[A-Za-z0-9_]+)"', text))
     known = dict.fromkeys(rows)
     variants: dict[str, tuple[str, str, bool]] = {}

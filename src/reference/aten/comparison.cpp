@@ -26,8 +26,11 @@ Result<Values> compared(const Arguments& arguments, const Two& given, Compare co
   if (!common) return fail(named(arguments, common.error()));
   const Two operands{(*common)[0], (*common)[1]};
   if (!is_real(*type)) {
-    const Result<Whole> values = zip_integers(
-        operands, [&](int64_t a, int64_t b) { return static_cast<int64_t>(compare(a, b)); });
+    // In the common type, which may be too narrow for a number.
+    const DType common_integer = *type == DType::Bool ? DType::Int64 : *type;
+    const Result<Whole> values = zip_integers(operands, [&](int64_t a, int64_t b) {
+      return static_cast<int64_t>(compare(wrap_to(a, common_integer), wrap_to(b, common_integer)));
+    });
     if (!values) return fail(named(arguments, values.error()));
     return single(truth_result(*values));
   }

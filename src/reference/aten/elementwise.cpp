@@ -47,6 +47,11 @@ Result<Values> rsub(const Arguments& arguments, const EvaluateOptions&) {
 
 Result<Values> mul(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two operands, self_and_other(arguments));
+  const auto is_complex_operand = [](const Operand& one) {
+    return is_complex(one.tensor.view.dtype);
+  };
+  if (std::any_of(operands.begin(), operands.end(), is_complex_operand))
+    return single(arguments, complex_product(operands[0].tensor, operands[1].tensor));
   return zip(arguments, operands, [](double a, double b) { return a * b; }, wrapping_multiply);
 }
 

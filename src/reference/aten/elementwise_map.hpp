@@ -58,6 +58,10 @@ template <typename F, size_t N>
 /// Truth values 0 and 1 as a Bool tensor.
 [[nodiscard]] Tensor truth_result(const Whole& values);
 
+/// a b in Complex128, where at least one is complex.
+/// errors  Invalid (shapes) | TooLarge
+[[nodiscard]] Result<Tensor> complex_product(const Tensor& a, const Tensor& b);
+
 /// Sums and products of 64-bit integers wrap as the machine's do.
 [[nodiscard]] inline int64_t wrapping_add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));

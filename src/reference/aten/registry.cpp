@@ -20,11 +20,12 @@ struct Entry {
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> joined = [] {
     std::vector<Entry> rows;
-    for (const auto family : {view_overloads(), cast_overloads(), creation_overloads(),
-                              movement_overloads(), indexing_overloads(), elementwise_overloads(),
-                              function_overloads(), activation_overloads(), comparison_overloads(),
-                              reduction_overloads(), selection_overloads(), product_overloads(),
-                              softmax_overloads(), norm_overloads(), attention_overloads()}) {
+    for (const auto family :
+         {view_overloads(), cast_overloads(), creation_overloads(), movement_overloads(),
+          indexing_overloads(), elementwise_overloads(), function_overloads(),
+          activation_overloads(), complex_overloads(), comparison_overloads(),
+          reduction_overloads(), selection_overloads(), product_overloads(), softmax_overloads(),
+          norm_overloads(), attention_overloads()}) {
       for (const Overload& overload : family)
         rows.push_back({overload.name, &overload, {}, overload.view});
     }

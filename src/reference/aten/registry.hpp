@@ -74,6 +74,7 @@ struct Variant {
 [[nodiscard]] std::span<const Overload> elementwise_overloads();
 [[nodiscard]] std::span<const Overload> function_overloads();
 [[nodiscard]] std::span<const Overload> activation_overloads();
+[[nodiscard]] std::span<const Overload> complex_overloads();
 [[nodiscard]] std::span<const Overload> comparison_overloads();
 [[nodiscard]] std::span<const Overload> reduction_overloads();
 [[nodiscard]] std::span<const Overload> selection_overloads();

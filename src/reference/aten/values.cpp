@@ -213,7 +213,7 @@ Result<Tensor> constant(const Tensor& value, const Dims& shape) {
 
 Result<Tensor> cast_to(const Tensor& tensor, DType dtype) {
   const DType from = tensor.view.dtype;
-  if (from == dtype) return tensor;
+  if (from == dtype || (is_complex(from) && is_complex(dtype))) return tensor;
   if ((!is_whole(from) && !is_real(from)) || (!is_whole(dtype) && !is_real(dtype)))
     return fail(Errc::Unsupported, "no reference for a cast from " + std::string(name(from)) +
                                        " to " + std::string(name(dtype)));

@@ -493,6 +493,7 @@ constexpr Variant kVariants[] = {
     {"aten.outer.out", "aten.outer.default", "out"},
     {"aten.permute_copy.default", "aten.permute.default", ""},
     {"aten.permute_copy.out", "aten.permute.default", "out"},
+    {"aten.polar.out", "aten.polar.default", "out"},
     {"aten.positive.default", "aten.alias.default", "", true},
     {"aten.pow.Scalar_out", "aten.pow.Scalar", "out"},
     {"aten.pow.Tensor_Scalar_out", "aten.pow.Tensor_Scalar", "out"},
