@@ -109,10 +109,9 @@ bool is_one_of(std::string_view type, std::initializer_list<std::string_view> na
 
 std::vector<LeafFunction> leaf_functions(std::string_view type) {
   std::vector<LeafFunction> functions;
-  if (type == "Linear") {
+  if (type == "Linear" || type == "Conv1D") {  // both names are used for either order
     functions.push_back({"", linear});
-  } else if (type == "Conv1D") {
-    functions.push_back({"", transposed_linear});
+    functions.push_back({"weight [in, out]", transposed_linear});
   } else if (type == "Embedding") {
     functions.push_back({"", embedding});
   } else if (type == "LayerNorm") {

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/floors.hpp"
+
+#include <fstream>
+#include <limits>
+#include <memory>
+
+#include "locate/test_program.hpp"
+
+namespace assay::locate {
+namespace {
+
+using test::TestRun;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// A model `m` with the modules `m.a` and `m.b` behind each other; outputs are [3, 4] and its multiples, each with an
+/// error in its first element.
+struct Errors {
+  double a = 0;        // of the output of m.a
+  double b_input = 0;  // of what m makes of it
+  double b = 0;
+};
+std::unique_ptr<TestRun> make_run(const Errors& errors, DType dtype = DType::Float32) {
+  auto run = std::make_unique<TestRun>();
+  run->module_input("m", "0", run->value(dtype, {2}, {3, 4}));
+  run->module_input("m.a", "0", run->value(dtype, {2}, {3, 4}));
+  run->module_output("m.a", run->value(dtype, {2}, {3 + errors.a, 4}));
+  run->module_input("m.b", "0", run->value(dtype, {2}, {3 + errors.b_input, 4}));
+  run->module_output("m.b", run->value(dtype, {2}, {3 + errors.b, 4}));
+  run->module_output("m", run->value(dtype, {2}, {3 + errors.b, 4}));
+  return run;
+}
+
+/// Healthy pairs: golden without errors, mine with these.
+struct Healthy {
+  std::vector<std::unique_ptr<TestRun>> runs;
+  std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
+
+  explicit Healthy(const std::vector<Errors>& all, DType dtype = DType::Float32) {
+    for (const Errors& errors : all) {
+      runs.push_back(make_run({}));
+      runs.push_back(make_run(errors, dtype));
+      pairs.emplace_back(&runs[runs.size() - 2]->run(), &runs.back()->run());
+    }
+  }
+  [[nodiscard]] FloorProfile measure(bool statistics = false) const {
+    return measure_floors(pairs, statistics, 1, nullptr).value();
+  }
+};
+
+Healthy usual() {
+  return Healthy(
+      {{0.1, 0.1, 0.1}, {0.2, 0.2, 0.2}, {0.3, 0.3, 0.3}, {0.4, 0.4, 0.4}, {0.5, 0.5, 0.5}});
+}
+
+FloorFindings judge(const Errors& errors, const FloorProfile& profile,
+                    const FloorOptions& options = {.jobs = 1}) {
+  const auto golden = make_run({});
+  const auto mine = make_run(errors);
+  return judge_by_floors(golden->run(), mine->run(), profile, options).value();
+}
+
+TEST(MeasureFloors, TakesTheLargestHealthyDifferenceOfEachPlace) {
+  // Given an error of 0.5 in a vector of norm 5, and smaller ones in four other pairs
+  const FloorProfile profile = usual().measure();
+  // Then relative L2 = 0.5 / 5 and peak = 0.5 sqrt(2) / 5
+  const std::vector<double>& floor = profile.floors.at("m.a call 0 step 0 output");
+  ASSERT_EQ(floor.size(), 2u);
+  EXPECT_NEAR(floor[0], 0.1, 1e-7);
+  EXPECT_NEAR(floor[1], 0.1 * std::sqrt(2), 1e-7);
+  EXPECT_EQ(profile.pairs, 5u);
+  EXPECT_EQ(profile.floors.size(), 6u);
+}
+
+TEST(MeasureFloors, ThresholdIsALittleAboveTheLargestLeaveOneOutRatio) {
+  // Given a pair that is three times as far off as the largest of the others
+  const Healthy healthy(
+      {{0.1, 0, 0}, {0.5, 0, 0}, {0.2, 0, 0}, {0.1, 0, 0}, {0.1, 0, 0}, {1.5, 0, 0}});
+  // Then 1.5 / 0.5 = 3, and T = 1.1 * 3
+  EXPECT_NEAR(healthy.measure().threshold, 3.3, 1e-5);
+}
+
+TEST(MeasureFloors, RunsThatAreEqualHaveAFloorOfAQuarterOfOneRounding) {
+  const Healthy healthy(std::vector<Errors>(5), DType::BFloat16);
+  const FloorProfile profile = healthy.measure();
+  EXPECT_DOUBLE_EQ(profile.floors.at("m.b call 0 step 0 output")[0], 0.25 * 0.425 * 0x1p-8);
+  EXPECT_DOUBLE_EQ(profile.threshold, 1.1);
+}
+
+TEST(MeasureFloors, FewPairsNeverHaveASharpThreshold) {
+  const Healthy healthy({{0.1, 0.1, 0.1}, {0.1, 0.1, 0.1}});
+  const FloorProfile profile = healthy.measure();
+  EXPECT_DOUBLE_EQ(profile.threshold, 2.14);
+  const FloorFindings found = judge({}, profile);
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_NE(found.notes[0].find("2 healthy pairs"), std::string::npos);
+}
+
+TEST(MeasureFloors, RefusesNothingAndRunsWithNothingInCommon) {
+  EXPECT_EQ(measure_floors({}, false, 1, nullptr).error().code, Errc::Usage);
+  const auto golden = make_run({});
+  TestRun other;
+  other.module_output("elsewhere", other.value(DType::Float32, {1}, {1}));
+  EXPECT_EQ(measure_floors({{&golden->run(), &other.run()}}, false, 1, nullptr).error().code,
+            Errc::Usage);
+}
+
+TEST(JudgeByFloors, AHealthyRunHasNoFindings) {
+  const FloorFindings found = judge({0.3, 0.4, 0.2}, usual().measure());
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_EQ(found.judged, 6u);
+  EXPECT_EQ(found.judgeable, 6u);
+}
+
+TEST(JudgeByFloors, NamesTheFirstRecordBeyondItsFloorAndNoneBehindIt) {
+  // T = 1.1 * 0.5 / 0.4, and an error of 1.5 is three times the floor
+  const FloorFindings found = judge({1.5, 1.5, 1.5}, usual().measure());
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].kind, FindingKind::MeasuredFloor);
+  EXPECT_EQ(found.findings[0].module, "m.a");
+  EXPECT_EQ(found.findings[0].confidence, Confidence::Low);
+  EXPECT_NEAR(found.findings[0].ratio, 3, 1e-5);
+  EXPECT_NEAR(found.findings[0].err_out, 0.3, 1e-6);
+}
+
+TEST(JudgeByFloors, AnInputWasMadeByTheModuleAroundIt) {
+  const FloorFindings found = judge({0.3, 1.5, 1.5}, usual().measure());
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "m");
+  EXPECT_EQ(found.findings[0].node, "m.b");
+}
+
+TEST(JudgeByFloors, NanWhereGoldenHasNoneIsBeyondEveryFloor) {
+  const FloorFindings found = judge({0, 0, NAN}, usual().measure());
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "m.b");
+  EXPECT_EQ(found.findings[0].ratio, kInfinity);
+}
+
+TEST(JudgeByFloors, AnotherShapeIsNamedAsSuch) {
+  const auto golden = make_run({});
+  TestRun mine;
+  mine.module_input("m", "0", mine.value(DType::Float32, {3}, {3, 4, 5}));
+  const FloorFindings found =
+      judge_by_floors(golden->run(), mine.run(), usual().measure(), {.jobs = 1}).value();
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].kind, FindingKind::Structure);
+}
+
+TEST(JudgeByFloors, PlacesThatHealthyRunsLackAreNotJudged) {
+  FloorProfile profile = usual().measure();
+  profile.floors.erase("m.a call 0 step 0 output");
+  const FloorFindings found = judge({1.5, 0, 0}, profile);
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_EQ(found.judged, 5u);
+  EXPECT_EQ(found.unjudged.at("healthy runs do not have it"), 1u);
+}
+
+TEST(JudgeByFloors, RecordsThatWereJudgedMoreSharplyAreLeftAlone) {
+  const std::set<size_t> sharper = {2};  // the output of m.a
+  const FloorFindings found =
+      judge({1.5, 0, 0}, usual().measure(), {.jobs = 1, .judged_already = &sharper});
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_EQ(found.judged, 6u);
+}
+
+TEST(JudgeByFloors, AnyNumberOfJobsGivesTheSame) {
+  const FloorProfile profile = usual().measure();
+  const FloorFindings one = judge({1.5, 1.5, 0.4}, profile, {.jobs = 1});
+  const FloorFindings many = judge({1.5, 1.5, 0.4}, profile, {.jobs = 7});
+  ASSERT_EQ(one.records.size(), many.records.size());
+  for (const auto& [record, judgement] : one.records)
+    EXPECT_EQ(judgement.ratio, many.records.at(record).ratio);
+}
+
+/// The same run as statistics alone: no bytes.
+run::Run statistics_of_run(TestRun& run) {
+  run::Run copy = run.run();
+  for (run::TensorRecord& record : copy.records) {
+    record.stats = stats::compute_stats(run::load_tensor(record)->view);
+    record.bytes.reset();
+  }
+  return copy;
+}
+
+TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
+  // Given floors of statistics: max moves from 4 to 4, mean and l2 move with the error
+  const FloorProfile profile = usual().measure(true);
+  EXPECT_DOUBLE_EQ(profile.threshold, 8.6);
+  const auto golden = make_run({});
+  const run::Run golden_statistics = statistics_of_run(*golden);
+  const auto judge_statistics = [&](const Errors& errors) {
+    const auto mine = make_run(errors);
+    const run::Run statistics = statistics_of_run(*mine);
+    EXPECT_TRUE(has_only_statistics(golden->run(), statistics));
+    return judge_by_floors(golden_statistics, statistics, profile, {.jobs = 1}).value();
+  };
+  // When mine is off by as much as healthy runs are, and by 20 times that
+  const FloorFindings healthy = judge_statistics({0.5, 0.5, 0.5});
+  const FloorFindings wrong = judge_statistics({0.5, 0.5, -10});
+  // Then
+  EXPECT_TRUE(healthy.findings.empty());
+  ASSERT_EQ(wrong.findings.size(), 1u);
+  EXPECT_EQ(wrong.findings[0].module, "m.b");
+  EXPECT_TRUE(wrong.statistics);
+}
+
+TEST(JudgeByFloors, StatisticsNameAWeight) {
+  const FloorProfile profile = usual().measure(true);
+  const auto with_weight = [](double value) {
+    auto run = make_run({}, DType::BFloat16);
+    run->weight("m.b", "weight", run->value(DType::BFloat16, {2}, {1, value}));
+    return run;
+  };
+  const auto golden = with_weight(1);
+  const auto same = with_weight(1);
+  const auto other = with_weight(1.0625);  // 8 ULP: |dl2| / l2 = 0.03, one rounding leaves 0.0017
+  const FloorFindings healthy =
+      judge_by_floors(golden->run(), same->run(), profile, {.jobs = 1}).value();
+  const FloorFindings wrong =
+      judge_by_floors(golden->run(), other->run(), profile, {.jobs = 1}).value();
+  EXPECT_TRUE(healthy.findings.empty());
+  EXPECT_EQ(healthy.weights_compared, 1u);
+  ASSERT_EQ(wrong.findings.size(), 1u);
+  EXPECT_EQ(wrong.findings[0].kind, FindingKind::Weight);
+  EXPECT_EQ(wrong.findings[0].module, "m.b");
+  EXPECT_EQ(wrong.findings[0].slot, "weight");
+}
+
+// ----- the file
+
+class FloorFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "assay_floor_XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    path_ = folder_ + "/floor.json";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Result<FloorProfile> read(const std::string& text) const {
+    std::ofstream(path_, std::ios::binary) << text;
+    return read_profile(path_);
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(FloorFile, WriteThenReadIsTheIdentity) {
+  FloorProfile profile = usual().measure();
+  profile.floors["odd \"name\" \\ call 0 step 0 input 1.2"] = {1e-300, 0.1 + 0.2};
+  ASSERT_TRUE(write_profile(path_, profile));
+  const FloorProfile read = read_profile(path_).value();
+  EXPECT_EQ(read.floors, profile.floors);
+  EXPECT_EQ(read.threshold, profile.threshold);
+  EXPECT_EQ(read.pairs, profile.pairs);
+  EXPECT_FALSE(read.statistics);
+}
+
+TEST_F(FloorFile, SaysWhatIsWrongWithAFile) {
+  const auto error_of = [&](const std::string& text) {
+    const Result<FloorProfile> profile = read(text);
+    EXPECT_FALSE(profile) << text;
+    return profile ? Error{} : profile.error();
+  };
+  const std::string head = R"({"format":"assay floor profile","version":1,"level":"N",)";
+  EXPECT_EQ(error_of("").code, Errc::Invalid);
+  EXPECT_EQ(error_of("{\"format\": ?").offset, 11u);
+  EXPECT_EQ(error_of("[]").code, Errc::Invalid);
+  EXPECT_EQ(error_of(std::string(100000, '[')).code, Errc::Invalid);
+  EXPECT_EQ(error_of(R"({"format":"assay floor profile","version":2})").code, Errc::Unsupported);
+  EXPECT_NE(error_of(head + R"("pairs":0,"threshold":2,"floors":{}})").message.find("pairs"),
+            std::string::npos);
+  EXPECT_NE(error_of(head + R"("pairs":-5,"threshold":2,"floors":{}})").message.find("pairs"),
+            std::string::npos);
+  EXPECT_NE(error_of(head + R"("pairs":5,"threshold":"2","floors":{}})").message.find("threshold"),
+            std::string::npos);
+  for (const char* floor :
+       {"[]", "[1]", "[1,2,3]", "[1,0]", "[1,-1]", "[1,\"2\"]", "3", "[1,1e999]"}) {
+    const Error error =
+        error_of(head + R"("pairs":5,"threshold":2,"floors":{"here":)" + floor + "}}");
+    EXPECT_EQ(error.code, Errc::Invalid) << floor;
+    EXPECT_EQ(error.path, path_) << floor;
+  }
+  EXPECT_EQ(read_profile(folder_ + "/none").error().code, Errc::NotFound);
+}
+
+}  // namespace
+}  // namespace assay::locate

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/nan_origin.hpp"
+
+#include <limits>
+
+#include "locate/test_program.hpp"
+
+namespace assay::locate {
+namespace {
+
+using test::TestRun;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Two modules behind each other.
+void fill(TestRun& run, double a, double b_input, double b, DType dtype = DType::Float32) {
+  run.module_input("a", "0", run.value(dtype, {2}, {1, 2}));
+  run.module_output("a", run.value(dtype, {2}, {1, a}));
+  run.module_input("b", "0", run.value(dtype, {2}, {1, b_input}));
+  run.module_output("b", run.value(dtype, {2}, {1, b}));
+}
+
+NanOrigins search(TestRun& golden, TestRun& mine) {
+  return find_nan_origins(golden.run(), mine.run(), 1, nullptr).value();
+}
+
+TEST(NanOrigin, IsTheFirstWithFiniteInputsAndTheRestInherits) {
+  TestRun golden;
+  fill(golden, 1, 1, 1);
+  TestRun mine;
+  fill(mine, NAN, NAN, NAN);
+  const NanOrigins found = search(golden, mine);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].kind, FindingKind::NanOrigin);
+  EXPECT_EQ(found.findings[0].module, "a");
+  EXPECT_TRUE(found.findings[0].hard);
+  EXPECT_EQ(found.findings[0].detail, "1 NaN out of finite inputs where golden has none");
+  EXPECT_EQ(found.inherited, std::vector<size_t>({3}));  // the output of b
+}
+
+TEST(NanOrigin, AnOverflowIsOne) {
+  TestRun golden;
+  fill(golden, 70000, 1, 1);
+  TestRun mine;
+  fill(mine, kInfinity, 1, 1, DType::Float16);
+  const NanOrigins found = search(golden, mine);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].detail, "1 infinity out of finite inputs where golden has none");
+}
+
+TEST(NanOrigin, WhatGoldenHasTooIsNone) {
+  TestRun golden;
+  fill(golden, NAN, NAN, -kInfinity);
+  TestRun mine;
+  fill(mine, NAN, NAN, -kInfinity);
+  EXPECT_TRUE(search(golden, mine).findings.empty());
+}
+
+TEST(NanOrigin, TheLowestValueOfAWiderTypeIsAMask) {
+  TestRun golden;
+  fill(golden, -3.4e38, 1, 1);
+  TestRun mine;
+  fill(mine, -kInfinity, 1, 1);
+  EXPECT_TRUE(search(golden, mine).findings.empty());
+}
+
+TEST(NanOrigin, NanOutOfInfinitiesThatBelongThereCounts) {
+  // Given a row that is masked altogether: golden's kernel gives zeros, mine's divides zero by zero
+  TestRun golden;
+  fill(golden, -kInfinity, -kInfinity, 0);
+  TestRun mine;
+  fill(mine, -kInfinity, -kInfinity, NAN);
+  const NanOrigins found = search(golden, mine);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "b");
+  EXPECT_EQ(found.findings[0].detail,
+            "1 NaN out of inputs whose infinities belong there where golden has none");
+}
+
+TEST(NanOrigin, WithoutGoldenOnlyNanCount) {
+  TestRun golden;
+  golden.module_output("elsewhere", golden.value(DType::Float32, {1}, {1}));
+  TestRun mine;
+  fill(mine, kInfinity, kInfinity, NAN);
+  const NanOrigins found = search(golden, mine);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "b");
+}
+
+TEST(NanOrigin, AModuleAroundTheOriginInherits) {
+  const auto fill_nested = [](TestRun& run, double value) {
+    run.module_input("m", "0", run.value(DType::Float32, {1}, {1}));
+    run.module_input("m.a", "0", run.value(DType::Float32, {1}, {1}));
+    run.module_output("m.a", run.value(DType::Float32, {1}, {value}));
+    run.module_output("m", run.value(DType::Float32, {1}, {value}));
+  };
+  TestRun golden;
+  fill_nested(golden, 1);
+  TestRun mine;
+  fill_nested(mine, NAN);
+  const NanOrigins found = search(golden, mine);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "m.a");
+  EXPECT_EQ(found.inherited.size(), 1u);
+}
+
+TEST(NanOrigin, StatisticsAreEnough) {
+  TestRun golden;
+  fill(golden, 1, 1, 1);
+  TestRun mine;
+  fill(mine, 1, 1, NAN);
+  for (TestRun* run : {&golden, &mine}) {
+    for (run::TensorRecord& record : run->run().records) {
+      record.stats = stats::compute_stats(run::load_tensor(record)->view);
+      record.bytes.reset();
+    }
+  }
+  const NanOrigins found = search(golden, mine);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "b");
+}
+
+TEST(NanOrigin, AnOperatorIsNamedWithItsModule) {
+  TestRun golden;
+  TestRun mine;
+  for (TestRun* run : {&golden, &mine}) {
+    const test::Value x = run->value(DType::Float32, {1}, {-1});
+    run->op("m", "aten.sqrt.default", {{"self", x}}, "{}",
+            run->value(DType::Float32, {1}, {run == &mine ? NAN : 1.0}));
+  }
+  const NanOrigins found = search(golden, mine);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "m");
+  EXPECT_EQ(found.findings[0].op_type, "aten.sqrt.default");
+}
+
+}  // namespace
+}  // namespace assay::locate
