@@ -171,8 +171,9 @@ std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t out
     case OperatorClass::Softmax: {
       const std::string_view packet = plain_packet_of(call.name);
       if (packet == "pow") return power_row(call, grid);
-      // Logarithms of sums are differences of larger terms.
-      if (packet.find("log") != std::string_view::npos)
+      // Logarithms of sums are differences of larger terms; an exponential passes on the rounding of x - max.
+      if (packet.find("log") != std::string_view::npos ||
+          packet.find("softmax") != std::string_view::npos)
         return terms_row(k16, k16 * k16 / 12, false);
       return row_of(ErrorScale::Result, k16);
     }
