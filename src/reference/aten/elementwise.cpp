@@ -203,6 +203,10 @@ Result<Values> pow(const Arguments& arguments, const EvaluateOptions&) {
 
 Result<Values> float_power(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two operands, self_and_other(arguments, "self", "exponent"));
+  if (operands[1].number) {
+    ASSAY_TRY(const double exponent, arguments.real("exponent"));
+    return single(arguments, fixed_power(operands[0].tensor.view, exponent));
+  }
   return single(arguments, zip_reals(operands, real_power));
 }
 

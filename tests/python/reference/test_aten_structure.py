@@ -23,7 +23,7 @@ from assay import reference
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "reference" / "aten"
 FAMILIES = [
     "views", "casts", "creation", "movement", "indexing", "elementwise", "elementwise_functions",
-    "elementwise_activations", "comparison",
+    "elementwise_activations", "elementwise_complex", "comparison",
 ]  # fmt: skip
 ROWS = {
     name for family in FAMILIES for name in re.findall(r'\{"(aten\.[\w.]+)",', (SOURCES / f"{family}.cpp").read_text())
@@ -1243,6 +1243,23 @@ def _(d):
     return dict(self=x, weight=d.tensor([1] * x.dim(), dtype=dtype))
 
 
+@case("polar.default")
+def _(d):
+    shape, dtype = d.shape(0, 3), d.pick([torch.float32, torch.float64])
+    return dict(abs=d.tensor(shape, dtype=dtype), angle=d.tensor(d.like(shape), dtype=dtype))
+
+
+@case("view_as_complex.default")
+def _(d):
+    x = d.values([*d.shape(0, 3, 1), 4], d.pick([torch.float32, torch.float64]))
+    return dict(self=d.pick([x[..., :2], x[..., 2:]]))
+
+
+@case("view_as_real.default")
+def _(d):
+    return dict(self=torch.view_as_complex(d.values([*d.shape(0, 3, 1), 2], torch.float32)))
+
+
 # ---- Comparison -------------------------------------------------------------------------------------------------
 
 
@@ -1378,6 +1395,9 @@ def check(found: list[np.ndarray], expected: list[Any], kind_of_operator: str) -
             continue
         theirs = torch.as_tensor(theirs)
         assert list(mine.shape) == list(theirs.shape)
+        if theirs.is_complex():
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=4e-15, atol=1e-15)
+            continue
         kind = {"b": "b", "i": "i", "u": "i"}.get(np.asarray(mine).dtype.kind, "f")
         assert kind == ("b" if theirs.dtype == torch.bool else "f" if theirs.dtype.is_floating_point else "i")
         if kind != "f":
@@ -1511,3 +1531,11 @@ def test_scalar_of_a_comparison_is_rounded_as_torch_does() -> None:
     x = torch.tensor([0.1, 0.2], dtype=torch.bfloat16)
     assert reference.aten("aten.eq.Scalar", self=x, other=0.1)[0].tolist() == torch.eq(x, 0.1).tolist()
     assert reference.aten("aten.clamp.default", self=x, min=0.15)[0].tolist() == torch.clamp(x, min=0.15).tolist()
+
+
+def test_complex_numbers_are_multiplied_as_rotary_positions_do() -> None:
+    x = torch.view_as_complex(torch.randn(2, 5, 3, 4, 2, generator=torch.Generator().manual_seed(0)))
+    angles = torch.polar(torch.ones(5, 1, 4), torch.arange(20.0).reshape(5, 1, 4))
+    found = reference.aten("aten.mul.Tensor", self=x, other=angles)[0]
+    expected = x.to(torch.complex128) * angles.to(torch.complex128)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-14)
