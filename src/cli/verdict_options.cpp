@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <deque>
 
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
+#include "locate/floors.hpp"
 
 namespace assay::cli {
 namespace {
@@ -21,14 +23,34 @@ bool exists(const std::string& path) {
 }
 
 Status check(const VerdictRequest& request) {
-  if (!request.floor_file.empty() || !request.floor_runs.empty())
-    return fail(usage_error("measured floors are not available yet"));
   if (!request.floor_file.empty() && !request.floor_runs.empty())
     return fail(
         usage_error("--floor and --floor-run exclude each other: one profile judges a run"));
   if (!request.save_floor.empty() && request.floor_runs.empty())
     return fail(usage_error("--save-floor needs healthy pairs: --floor-run GOLDEN:MINE"));
   return {};
+}
+
+Result<locate::FloorProfile> measure(const run::Run& golden, const run::Run& mine,
+                                     const VerdictRequest& request,
+                                     std::vector<std::string>* notes) {
+  std::deque<run::Run> opened;  // addresses stay
+  std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
+  for (const std::string& text : request.floor_runs) {
+    ASSAY_TRY(const auto paths, parse_floor_run(text, golden.path));
+    ASSAY_TRY(run::Run first, run::open_run(paths.first));
+    ASSAY_TRY(run::Run second, run::open_run(paths.second));
+    opened.push_back(std::move(first));
+    opened.push_back(std::move(second));
+    pairs.emplace_back(&opened[opened.size() - 2], &opened.back());
+  }
+  if (pairs.size() < locate::kEnoughPairs) {
+    notes->push_back("floors of " + std::to_string(pairs.size()) +
+                     (pairs.size() == 1 ? " healthy pair" : " healthy pairs") + "; " +
+                     std::to_string(locate::kEnoughPairs) + " or more are needed to trust them");
+  }
+  return locate::measure_floors(pairs, locate::has_only_statistics(golden, mine), request.jobs,
+                                &interrupted());
 }
 
 }  // namespace
@@ -92,6 +114,15 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
       progress(done, total);
     };
   }
+  std::optional<locate::FloorProfile> floors;
+  if (!request.floor_runs.empty()) {
+    ASSAY_TRY(floors, measure(golden, mine, request, notes));
+  } else if (!request.floor_file.empty()) {
+    ASSAY_TRY(floors, locate::read_profile(request.floor_file));
+  }
+  if (!request.save_floor.empty())
+    ASSAY_TRY_STATUS(locate::write_profile(request.save_floor, *floors));
+  if (floors) options.floors = &*floors;
   return locate::locate(golden, mine, options);
 }
 

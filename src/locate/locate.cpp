@@ -4,10 +4,15 @@
 
 #include <algorithm>
 
+#include "locate/leaf_modules.hpp"
 #include "locate/locate_errors.hpp"
+#include "locate/locate_hypotheses.hpp"
 #include "locate/locate_identical.hpp"
+#include "locate/nan_origin.hpp"
 #include "locate/next_command.hpp"
+#include "locate/rank_divergence.hpp"
 #include "locate/slice.hpp"
+#include "locate/token_divergence.hpp"
 #include "locate/verdict.hpp"
 
 namespace assay::locate {
@@ -31,8 +36,16 @@ class Locator {
     if (needs_walk()) {
       ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
     }
+    ASSAY_TRY_STATUS(judge_without_program());
+    ASSAY_TRY(nan_origins_,
+              find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted));
+    ASSAY_TRY(rank_divergence_,
+              find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));
     Verdict verdict = compose_verdict(stages());
+    for (const size_t record : nan_origins_.inherited)
+      verdict.records[record].verdict = "nan_inherited";
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
+    add_hypotheses(golden_, mine_, &verdict);
     verdict.next = next_command(verdict, *golden_.run, *mine_.run);
     return verdict;
   }
@@ -55,6 +68,25 @@ class Locator {
       if (errors.judged > 0) return errors;  // a dump without parameters says nothing
     }
     return std::optional<OwnErrors>();
+  }
+
+  // Modules of known classes need no golden; everything else is held against what healthy runs differ by.
+  Status judge_without_program() {
+    if (options_.own_error && !own_ && !walk_) {
+      OwnErrorOptions options;
+      options.jobs = options_.jobs;
+      options.max_memory = options_.max_memory / 2;
+      options.interrupted = options_.interrupted;
+      ASSAY_TRY(leaves_, judge_leaf_modules(mine_, options));
+    }
+    const bool has_program = golden_.level == CaptureLevel::Operators;
+    if (options_.floors != nullptr && !walk_ && !(own_ && has_program)) {
+      ASSAY_TRY(floors_, judge_by_floors(*golden_.run, *mine_.run, *options_.floors,
+                                         {.jobs = options_.jobs,
+                                          .interrupted = options_.interrupted,
+                                          .judged_already = &leaves_.records}));
+    }
+    return {};
   }
 
   // A mine without operators is judged by replaying golden's; one with operators only where the programs differ.
@@ -91,6 +123,11 @@ class Locator {
     if (golden_own_) stages.golden_own = &*golden_own_;
     if (walk_) stages.walk = &*walk_;
     if (floors_) stages.floors = &*floors_;
+    stages.more = nan_origins_.findings;
+    stages.more.insert(stages.more.end(), rank_divergence_.begin(), rank_divergence_.end());
+    stages.token = find_token_divergence(*golden_.run, *mine_.run);
+    stages.more.insert(stages.more.end(), leaves_.findings.begin(), leaves_.findings.end());
+    stages.more_coarse = leaves_.coarse;
     if (!own_ && !walk_ && !floors_)
       stages.identical_values = identical_values(*golden_.run, *mine_.run);
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
@@ -106,7 +143,10 @@ class Locator {
   Pairing pairing_;
   PairTests tests_;
   std::optional<Walk> walk_;
+  LeafErrors leaves_;
   std::optional<FloorFindings> floors_;
+  NanOrigins nan_origins_;
+  std::vector<Finding> rank_divergence_;
 };
 
 }  // namespace

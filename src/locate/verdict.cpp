@@ -2,6 +2,7 @@
 #include "locate/verdict.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -71,7 +72,7 @@ class Composer {
     } else if (stages_.walk != nullptr) {
       verdict_.level = level_letter(stages_.mine->level);
     } else if (stages_.floors != nullptr) {
-      verdict_.level = stages_.mine->has_bytes && stages_.golden->has_bytes ? 'N' : 'S';
+      verdict_.level = stages_.floors->statistics ? 'S' : 'N';
     }
     verdict_.floor = stages_.own != nullptr || stages_.walk != nullptr ? "model"
                      : stages_.floors != nullptr                       ? "measured"
@@ -95,12 +96,31 @@ class Composer {
       verdict_.notes = stages_.tests->notes;
     }
     take(stages_.more);
-    if (stages_.floors != nullptr) take(stages_.floors->findings);
+    verdict_.coarse.insert(verdict_.coarse.end(), stages_.more_coarse.begin(),
+                           stages_.more_coarse.end());
+    if (stages_.floors != nullptr) {
+      take(stages_.floors->findings);
+      verdict_.notes.insert(verdict_.notes.end(), stages_.floors->notes.begin(),
+                            stages_.floors->notes.end());
+    }
+    drop_own_errors_at_nan_origins();
     if (stages_.golden_own != nullptr) verdict_.golden_findings = stages_.golden_own->findings;
     if (stages_.walk != nullptr) {
       for (const Finding& gap : stages_.walk->findings)
         if (wanted(gap)) gaps_.push_back(gap);
     }
+  }
+
+  // An operator that makes NaN of finite inputs has an infinite own error: the same fault, said better.
+  void drop_own_errors_at_nan_origins() {
+    const auto is_same = [&](const Finding& own) {
+      return own.kind == FindingKind::OwnError && std::isinf(own.ratio) &&
+             std::ranges::any_of(verdict_.candidates, [&](const Finding& nan) {
+               return nan.kind == FindingKind::NanOrigin && nan.node == own.node &&
+                      nan.step == own.step && nan.rank == own.rank;
+             });
+    };
+    std::erase_if(verdict_.candidates, is_same);
   }
 
   // A constant folded into a weight changes both the program and the weight, and nothing else.   localisation 9
@@ -286,6 +306,9 @@ class Composer {
       coverage.judged = stages_.floors->judged;
       coverage.judgeable = stages_.floors->judgeable;
       coverage.unjudged = stages_.floors->unjudged;
+      coverage.weights = std::max(coverage.weights, stages_.floors->weights);
+      coverage.weights_compared =
+          std::max(coverage.weights_compared, stages_.floors->weights_compared);
     }
   }
 
@@ -373,10 +396,19 @@ class Composer {
   }
 
   std::string why_nothing_was_judged() const {
-    if (stages_.mine->level == CaptureLevel::Nothing) return "nothing of mine was captured";
-    if (stages_.golden->level == CaptureLevel::Nothing) return "nothing of golden was captured";
-    return "golden was captured without operators, and how far healthy runs differ was not "
-           "measured";
+    for (const auto& [name, program] :
+         {std::pair("golden", stages_.golden), std::pair("mine", stages_.mine)}) {
+      if (program->level != CaptureLevel::Nothing) continue;
+      const bool empty = program->run == nullptr || program->run->records.empty();
+      return empty ? "nothing of " + std::string(name) + " was captured"
+                   : std::string(name) +
+                         " holds no module calls and no operators with a reference (" +
+                         program->run->layout + ")";
+    }
+    const bool program = stages_.golden->level == CaptureLevel::Operators;
+    return std::string(program ? "mine holds statistics only"
+                               : "golden was captured without operators") +
+           ", and how far healthy runs differ was not measured";
   }
 
   static std::string first_place(const std::vector<Finding>& findings) {
@@ -403,6 +435,8 @@ class Composer {
       for (const OwnError& output : stages_.own->outputs) list_own_error(output);
     } else if (stages_.walk != nullptr) {
       for (const Step& step : stages_.walk->steps) list_step(step);
+    } else if (stages_.floors != nullptr) {
+      for (const auto& [index, judgement] : stages_.floors->records) list_floor(index, judgement);
     }
     for (const Finding& finding : verdict_.candidates) {
       if (finding.mine_record == kNone) continue;
@@ -435,6 +469,15 @@ class Composer {
     record.own_source = "replay";
     record.verdict = step.suspicious ? "own_error" : "noise";
     record.confidence = confidence_name(Confidence::Medium);
+  }
+
+  void list_floor(size_t index, const FloorFindings::Judgement& judgement) {
+    Verdict::RecordJudgement& record = verdict_.records[index];
+    record.err_out = judgement.err_out;
+    record.noise_floor = judgement.floor;
+    record.own_source = "measured";
+    record.verdict = judgement.beyond ? "inherited" : "noise";
+    record.confidence = confidence_name(Confidence::Low);
   }
 
   const Stages& stages_;

@@ -19,6 +19,8 @@ struct Stages {
   const FloorFindings* floors = nullptr;
   /// NaN origins, diverging ranks and whatever else is a verdict by itself.
   std::vector<Finding> more = {};
+  /// Coarse kernels of leaf modules.
+  std::vector<CoarseGroup> more_coarse = {};
   TokenDivergence token = {};
   /// Values of both runs that were held against each other, when all of them are equal bit for bit; 0: they are not.
   size_t identical_values = 0;

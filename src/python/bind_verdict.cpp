@@ -5,6 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
+#include <optional>
+
 #include "locate/locate.hpp"
 #include "python/module.hpp"
 #include "report/verdict_json.hpp"
@@ -30,6 +33,19 @@ struct Request {
   uint64_t max_memory = 0;
 };
 
+Result<locate::FloorProfile> measure(const PathPairs& paths, bool statistics, int jobs) {
+  std::deque<run::Run> opened;  // addresses stay
+  std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
+  for (const auto& [golden, mine] : paths) {
+    ASSAY_TRY(run::Run first, run::open_run(golden));
+    ASSAY_TRY(run::Run second, run::open_run(mine));
+    opened.push_back(std::move(first));
+    opened.push_back(std::move(second));
+    pairs.emplace_back(&opened[opened.size() - 2], &opened.back());
+  }
+  return locate::measure_floors(pairs, statistics, jobs, nullptr);
+}
+
 Result<locate::Verdict> find(const Request& request) {
   ASSAY_TRY(const run::Run golden, run::open_run(request.golden));
   ASSAY_TRY(const run::Run mine, run::open_run(request.mine));
@@ -38,8 +54,16 @@ Result<locate::Verdict> find(const Request& request) {
   options.slice = request.slice;
   options.jobs = request.jobs;
   if (request.max_memory > 0) options.max_memory = request.max_memory;
-  if (!request.floor_runs.empty() || !request.floor.empty())
-    return fail(Errc::Usage, "measured floors are not available yet");
+  std::optional<locate::FloorProfile> floors;
+  if (!request.floor_runs.empty()) {
+    ASSAY_TRY(floors,
+              measure(request.floor_runs, locate::has_only_statistics(golden, mine), request.jobs));
+    if (!request.save_floor.empty())
+      ASSAY_TRY_STATUS(locate::write_profile(request.save_floor, *floors));
+  } else if (!request.floor.empty()) {
+    ASSAY_TRY(floors, locate::read_profile(request.floor));
+  }
+  if (floors) options.floors = &*floors;
   return locate::locate(golden, mine, options);
 }
 

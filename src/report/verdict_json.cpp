@@ -28,8 +28,10 @@ Json text_or_null(std::string_view raw) {
   return text(raw);
 }
 
-Json finding_json(const Finding& finding, const Verdict& verdict) {
-  const auto record = verdict.records.find(finding.mine_record);
+// records   of the run that the finding is about
+Json finding_json(const Finding& finding,
+                  const std::map<size_t, Verdict::RecordJudgement>& records) {
+  const auto record = records.find(finding.mine_record);
   Json json;
   json["my"] = text(finding.node.empty() ? finding.module : finding.node);
   json["golden"] = text_or_null(finding.golden_node);
@@ -45,8 +47,7 @@ Json finding_json(const Finding& finding, const Verdict& verdict) {
   json["e_in"] = number(finding.err_in);
   json["e_out"] = number(finding.err_out);
   json["e_own"] = number(finding.err_own);
-  json["own_source"] =
-      text_or_null(record == verdict.records.end() ? "" : record->second.own_source);
+  json["own_source"] = text_or_null(record == records.end() ? "" : record->second.own_source);
   json["floor"] = number(finding.noise_floor);
   json["amplification"] =
       number(finding.err_in > 0 ? finding.err_out / finding.err_in : std::nan(""));
@@ -59,9 +60,10 @@ Json finding_json(const Finding& finding, const Verdict& verdict) {
   return json;
 }
 
-Json findings_json(const std::vector<Finding>& findings, const Verdict& verdict) {
+Json findings_json(const std::vector<Finding>& findings,
+                   const std::map<size_t, Verdict::RecordJudgement>& records) {
   Json list = Json::array();
-  for (const Finding& finding : findings) list.push_back(finding_json(finding, verdict));
+  for (const Finding& finding : findings) list.push_back(finding_json(finding, records));
   return list;
 }
 
@@ -140,10 +142,11 @@ std::string verdict_json(const Verdict& verdict) {
   json["my_level"] = level_name(verdict.mine_level);
   json["floor"] = text_or_null(verdict.floor);
   json["coverage"] = coverage_json(verdict.coverage);
-  json["first_bad"] = wrong ? finding_json(verdict.candidates.front(), verdict) : Json(nullptr);
-  json["candidates"] = findings_json(verdict.candidates, verdict);
-  json["suspicions"] = findings_json(verdict.suspicions, verdict);
-  json["golden_findings"] = findings_json(verdict.golden_findings, verdict);
+  json["first_bad"] =
+      wrong ? finding_json(verdict.candidates.front(), verdict.records) : Json(nullptr);
+  json["candidates"] = findings_json(verdict.candidates, verdict.records);
+  json["suspicions"] = findings_json(verdict.suspicions, verdict.records);
+  json["golden_findings"] = findings_json(verdict.golden_findings, {});
   json["systematic"] = groups_json(verdict);
   json["coarse"] = coarse_json(verdict);
   json["chain"] = chain_json(verdict);
