@@ -91,7 +91,7 @@ class Writer:
                 "type": "Block",
                 "children": [
                     {"name": f"blocks.{i}.norm", "type": "ScaleNorm", "children": []},
-                    {"name": f"blocks.{i}.proj", "type": "Linear", "children": []},
+                    {"name": f"blocks.{i}.proj", "type": "Projection", "children": []},
                 ],
             }
             for i in range(BLOCKS)
@@ -101,7 +101,7 @@ class Writer:
             "type": "Tiny",
             "children": [
                 {"name": "blocks", "type": "ModuleList", "children": blocks},
-                {"name": "head", "type": "Linear", "children": []},
+                {"name": "head", "type": "Projection", "children": []},
             ],
         }
         (self.folder / "topology.json").write_text(json.dumps(tree))
@@ -213,7 +213,7 @@ class Model:
             return self.operator(step, f"blocks.{i}.proj", "aten.mm.default", {"self": h, "mat2": weight})
 
         h = self.module(step, f"blocks.{i}.norm", "ScaleNorm", value, norm)
-        return self.module(step, f"blocks.{i}.proj", "Linear", value if self.plan.stale == i else h, proj)
+        return self.module(step, f"blocks.{i}.proj", "Projection", value if self.plan.stale == i else h, proj)
 
     def step(self, step: int) -> None:
         generator = torch.Generator().manual_seed(100 * self.plan.seed + step)
@@ -228,7 +228,7 @@ class Model:
             return self.module(
                 step,
                 "head",
-                "Linear",
+                "Projection",
                 value,
                 lambda x: self.operator(step, "head", "aten.mm.default", {"self": x, "mat2": head}),
             )
@@ -242,7 +242,7 @@ def write_run(folder: Path, program: tuple[str, ...] = ("python", "run.py"), **p
     if model.plan.weights:
         for name, leaf in model.leaves.items():
             node, slot = name.rsplit(".", 1)
-            kind = "ScaleNorm" if "norm" in node else "Linear"
+            kind = "ScaleNorm" if "norm" in node else "Projection"
             model.out.tensor(
                 leaf.tensor, step=-1, node=node, type=kind, order=0, role="weight", slot=slot, **model.keys(leaf)
             )

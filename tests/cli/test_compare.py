@@ -359,6 +359,10 @@ first beyond its limit, in execution order:
 
 differs: 2 of 41 pairs beyond the limits
 report: out/msit_cmp_report_T.csv
+
+cannot judge: golden was captured without operators, and how far healthy runs
+  differ was not measured
+next: assay dump --level operator -o golden-operators -- PROGRAM
 """
 
 

@@ -57,12 +57,12 @@ CASES = {
     "dense kernel": (
         {"kernels": {"blocks.1.proj": lambda t: t * 1.03}},
         1,
-        "first bad: blocks.1.proj (Linear: aten.mm.default, step 0): its own error is ",
+        "first bad: blocks.1.proj (Projection: aten.mm.default, step 0): its own error is ",
     ),
     "sparse kernel": (
         {"kernels": {"blocks.1.proj": one_element}},
         1,
-        "first bad: blocks.1.proj (Linear: aten.mm.default, step 0): its own error is ",
+        "first bad: blocks.1.proj (Projection: aten.mm.default, step 0): its own error is ",
     ),
     "wiring": ({"stale": 1}, 1, "first bad: blocks.1.proj"),
     "another program": ({"extra": 1}, 0, "clean: all 11 operators are exact to rounding"),
@@ -81,7 +81,7 @@ CASES = {
     "modules, kernel": (
         {"level": "module", "kernels": {"blocks.1.proj": lambda t: t * 1.03}},
         1,
-        "first bad: blocks.1.proj (Linear, step 0): golden's function of mine's own values gives something else",
+        "first bad: blocks.1.proj (Projection, step 0): golden's function of mine's own values gives something else",
     ),
     "modules, weight": (
         {"level": "module", "gains": {1: 1.03}},
@@ -128,7 +128,7 @@ def test_operators_of_mine_are_judged_without_golden_but_never_called_clean(tmp_
     done = run("locate", golden, write_run(tmp_path / "mine"))
     assert "only a golden with operators can tell" in sentence_of(done)
     done = run("locate", golden, write_run(tmp_path / "wrong", kernels={"blocks.2.proj": twice}))
-    assert sentence_of(done).startswith("first bad: blocks.2.proj (Linear: aten.mm.default, step 0): its own error")
+    assert sentence_of(done).startswith("first bad: blocks.2.proj (Projection: aten.mm.default, step 0): its own error")
 
 
 def test_equal_bits_need_no_program(tmp_path):
@@ -141,7 +141,7 @@ def test_equal_bits_need_no_program(tmp_path):
 def test_golden_that_is_wrong_itself_is_said_first(tmp_path):
     golden = write_run(tmp_path / "golden", dtype=torch.float32, kernels={"blocks.0.proj": twice})
     sentence = sentence_of(run("locate", golden, write_run(tmp_path / "mine")))
-    assert sentence.startswith("golden itself is not clean: blocks.0.proj (Linear: aten.mm.default, step 0): ")
+    assert sentence.startswith("golden itself is not clean: blocks.0.proj (Projection: aten.mm.default, step 0): ")
 
 
 def test_several_candidates_are_listed_in_order(golden, tmp_path):
