@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small Llama generates four tokens twice; the second time it is wrong. The two dumps are compared.
+"""A small Llama generates four tokens twice; the second time it is wrong. Assay names the first wrong operator.
 
-Golden: fp32. Mine: bf16 with a planted fault, the weight of one RMSNorm times 1.03. Both are captured through the
-three lines of the old API, in a process each, as a user of `msit_llm` would. Random weights, fixed seed, no download.
+Golden: fp32, captured operator by operator. Mine: bf16 with a planted fault, the weight of one RMSNorm times 1.03,
+captured module by module. A process each. Random weights, fixed seed, no download.
 
     python examples/demo.py [OUTPUT_FOLDER]
 """
@@ -42,12 +42,12 @@ def generate(side: str, folder: str) -> None:
         model = model.to(torch.bfloat16)
     prompt = torch.arange(1, 33).unsqueeze(0)
 
-    from msit_llm import DumpConfig, register_hook
+    import assay
 
-    register_hook(model, DumpConfig(dump_path=folder, token_range=[0, 1, 2, 3]))
-    with torch.no_grad():
+    level = "operator" if side == "golden" else "module"
+    with torch.no_grad(), assay.capture(model, folder, level=level, weights=True, steps=[0, 1, 2, 3]):
         tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=4, do_sample=False)
-    print(f"{side}: generated {tokens[0, 32:].tolist()}, dump in {folder}", flush=True)
+    print(f"{side}: generated {tokens[0, 32:].tolist()}, captured in {folder}", flush=True)
 
 
 def main() -> int:
