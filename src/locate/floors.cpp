@@ -105,6 +105,11 @@ class FloorJudge {
       }
     }
     if (profile_.statistics) judge_weights();
+    if (!profile_.statistics && profile_.threshold > kWidestThreshold && found_.findings.empty()) {
+      found_.judged -= found_.records.size();
+      found_.unjudged["healthy runs differ there by up to " + short_number(profile_.threshold) +
+                      "x their usual difference"] += found_.records.size();
+    }
     if (profile_.pairs < kEnoughPairs) {
       found_.notes.push_back("the floors were measured on " + std::to_string(profile_.pairs) +
                              " healthy pair" + (profile_.pairs == 1 ? "" : "s") + "; " +

@@ -18,6 +18,9 @@ inline constexpr size_t kEnoughPairs = 5;
 inline constexpr double kUsualThreshold = 2.14;
 /// T over the largest leave-one-out ratio.
 inline constexpr double kThresholdMargin = 1.1;
+/// From here on healthy pairs differ too much among themselves (a router that chose another expert) for a run within
+/// their floors to be called clean.
+inline constexpr double kWidestThreshold = 8.6;
 /// T of level S.
 inline constexpr double kStatisticsThreshold = 8.6;
 /// No floor is below this share of one rounding.

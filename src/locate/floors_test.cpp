@@ -148,6 +148,17 @@ TEST(JudgeByFloors, AnotherShapeIsNamedAsSuch) {
   EXPECT_EQ(found.findings[0].kind, FindingKind::Structure);
 }
 
+TEST(JudgeByFloors, HealthyRunsThatScatterJudgeNothing) {
+  // Given one healthy pair that is twenty times as far off as the others: T = 22
+  const FloorProfile profile =
+      Healthy({{0.1, 0, 0}, {0.1, 0, 0}, {0.1, 0, 0}, {0.1, 0, 0}, {2, 0, 0}}).measure();
+  EXPECT_NEAR(profile.threshold, 22, 1e-4);
+  const FloorFindings found = judge({}, profile);
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_EQ(found.judged, 0u);
+  EXPECT_EQ(found.unjudged.begin()->second, 6u);
+}
+
 TEST(JudgeByFloors, PlacesThatHealthyRunsLackAreNotJudged) {
   FloorProfile profile = usual().measure();
   profile.floors.erase("m.a call 0 step 0 output");

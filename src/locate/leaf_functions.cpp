@@ -121,7 +121,9 @@ std::vector<LeafFunction> leaf_functions(std::string_view type) {
     for (const double eps : kUsualEps) functions.push_back(rms_norm(eps, true));
   } else if (is_one_of(type, {"SiLU", "SiLUActivation"})) {
     functions.push_back(activation("aten.silu.default"));
-  } else if (is_one_of(type, {"GELU", "GELUActivation", "GELUTanh", "PytorchGELUTanh"})) {
+  } else if (is_one_of(type, {"GELUTanh", "PytorchGELUTanh"})) {
+    functions.push_back(activation("aten.gelu.default", "tanh"));
+  } else if (is_one_of(type, {"GELU", "GELUActivation"})) {
     functions.push_back(activation("aten.gelu.default", "none"));
     functions.push_back(activation("aten.gelu.default", "tanh"));
   } else if (type == "ReLU") {

@@ -167,19 +167,26 @@ class LeafJudge {
 
   void choose(const std::string& type, const std::vector<const LeafCall*>& trials,
               std::vector<LeafFunction>* functions) {
+    // Two kinds of GELU may be told apart by single elements only; whether it is one of them at all, by all elements.
     std::vector<double> medians(functions->size());
+    std::vector<double> dense(functions->size());
     parallel_for(functions->size(), resolve_job_count(options_.jobs), [&](size_t i) {
       std::vector<double> errors;
+      std::vector<double> of_all;
       for (const LeafCall* leaf : trials) {
         const OwnError error = judge_one(*leaf, (*functions)[i], 1);
-        errors.push_back(error.state == State::Failed ? std::numeric_limits<double>::infinity()
+        of_all.push_back(error.state == State::Failed ? std::numeric_limits<double>::infinity()
                                                       : error.z);
+        errors.push_back(error.state == State::Failed ? std::numeric_limits<double>::infinity()
+                                                      : std::max(error.z, error.e));
       }
       std::ranges::sort(errors);
+      std::ranges::sort(of_all);
       medians[i] = errors[errors.size() / 2];
+      dense[i] = of_all[of_all.size() / 2];
     });
     const size_t best = static_cast<size_t>(std::ranges::min_element(medians) - medians.begin());
-    if (medians[best] > kOtherFunction) {
+    if (dense[best] > kOtherFunction) {
       unknown_.insert(type);
     } else {
       *functions = {(*functions)[best]};
