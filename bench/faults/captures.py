@@ -14,7 +14,11 @@ import torch
 
 import assay
 
-LEVELS = ("O", "L", "M", "B")
+LEVELS = ("O", "L", "M", "B", "N", "S")
+
+
+_OPERATOR_KEYS = ("vid", "storage", "storage_offset", "version", "from", "same_as")
+_PAYLOAD_KEYS = ("file", "offset", "bytes")
 
 
 def _empty(folder: Path) -> None:
@@ -62,7 +66,7 @@ def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
     """A copy of a capture at operator level as a coarser one would have left it; step files are hard links.
 
     level  "O" the run itself; "L" inputs and outputs of leaf modules and weights; "M" outputs of all modules; "B"
-           outputs of decoder layers
+           outputs of decoder layers; "N" inputs and outputs of all modules; "S" statistics of these and of weights
     """
     if level == "O":
         return run
@@ -83,7 +87,7 @@ def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
         for line in source:
             record = json.loads(line)
             if _kept(record, level, leaves, layer_prefix):
-                for key in ("vid", "storage", "storage_offset", "version", "from", "same_as"):
+                for key in _OPERATOR_KEYS if level != "S" else _OPERATOR_KEYS + _PAYLOAD_KEYS:
                     record.pop(key, None)
                 target.write(json.dumps(record) + "\n")
     return folder
@@ -102,7 +106,9 @@ def _kept(record: dict[str, Any], level: str, leaves: set[str], layer_prefix: st
         return False
     role = record.get("role")
     if role in ("weight", "buffer"):
-        return level == "L"
+        return level in ("L", "S")
+    if level in ("N", "S"):
+        return True
     if level == "L":
         return node in leaves
     if role != "output":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model families of the laboratory: small Hugging Face models with random weights, and what their modules are called.
 
-All have 6 layers of width 128 and a vocabulary of 1024. `llama`, `qwen2` and `gpt2` are the families that the limits of
-docs/localisation.md were set on; the others are only ever tested.
+All have 6 layers of width 128 (or as asked for) and a vocabulary of 1024. `llama`, `qwen2` and `gpt2` are the families
+that the limits of docs/localisation.md were set on; the others are only ever tested.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Family:
     """One architecture.
 
     Attributes:
-        config: makes its configuration, given the attention implementation.
+        config: makes its configuration, given the attention implementation and the width.
         layer: path of a decoder layer, with "{}" for its number.
         norms: norm modules within a layer.
         linears: modules with one matrix each, within a layer.
@@ -36,7 +36,7 @@ class Family:
     """
 
     name: str
-    config: Callable[[str], Any]
+    config: Callable[[str, int], Any]
     layer: str
     norms: tuple[str, ...]
     linears: tuple[str, ...]
@@ -48,13 +48,14 @@ class Family:
     transposed: bool = False
 
 
-def _sizes(**more: Any) -> dict[str, Any]:
+def _sizes(width: int, **more: Any) -> dict[str, Any]:
+    heads = max(8, width // 64)
     return {
-        "hidden_size": WIDTH,
-        "intermediate_size": 344,
+        "hidden_size": width,
+        "intermediate_size": 344 if width == WIDTH else width,
         "num_hidden_layers": LAYERS,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads // 2,
         "vocab_size": VOCABULARY,
         "max_position_embeddings": 256,
         "pad_token_id": 0,
@@ -62,26 +63,27 @@ def _sizes(**more: Any) -> dict[str, Any]:
     }
 
 
-def _llama(attention: str) -> Any:
+def _llama(attention: str, width: int) -> Any:
     from transformers import LlamaConfig
 
-    return LlamaConfig(**_sizes(), attn_implementation=attention)
+    return LlamaConfig(**_sizes(width), attn_implementation=attention)
 
 
-def _qwen2(attention: str) -> Any:
+def _qwen2(attention: str, width: int) -> Any:
     from transformers import Qwen2Config
 
-    return Qwen2Config(**_sizes(), attn_implementation=attention)
+    return Qwen2Config(**_sizes(width), attn_implementation=attention)
 
 
-def _gpt2(attention: str) -> Any:
+def _gpt2(attention: str, width: int) -> Any:
     from transformers import GPT2Config
 
     return GPT2Config(
-        n_embd=WIDTH,
+        n_embd=width,
         n_layer=LAYERS,
-        n_head=8,
+        n_head=max(8, width // 64),
         n_positions=256,
+        n_inner=None if width == WIDTH else width,
         vocab_size=VOCABULARY,
         bos_token_id=0,
         eos_token_id=0,
@@ -89,30 +91,30 @@ def _gpt2(attention: str) -> Any:
     )
 
 
-def _mixtral(attention: str) -> Any:
+def _mixtral(attention: str, width: int) -> Any:
     from transformers import MixtralConfig
 
-    return MixtralConfig(
-        **_sizes(intermediate_size=176, num_local_experts=4, num_experts_per_tok=2), attn_implementation=attention
-    )
+    # Rows of its grouped products must be multiples of 16 bytes.
+    sizes = _sizes(width, intermediate_size=176 if width == WIDTH else width // 2)
+    return MixtralConfig(**sizes, num_local_experts=4, num_experts_per_tok=2, attn_implementation=attention)
 
 
-def _mistral(attention: str) -> Any:
+def _mistral(attention: str, width: int) -> Any:
     from transformers import MistralConfig
 
-    return MistralConfig(**_sizes(sliding_window=24), attn_implementation=attention)
+    return MistralConfig(**_sizes(width, sliding_window=24), attn_implementation=attention)
 
 
-def _gemma(attention: str) -> Any:
+def _gemma(attention: str, width: int) -> Any:
     from transformers import GemmaConfig
 
-    return GemmaConfig(**_sizes(head_dim=16), attn_implementation=attention)
+    return GemmaConfig(**_sizes(width, head_dim=width // max(8, width // 64)), attn_implementation=attention)
 
 
-def _neox(attention: str) -> Any:
+def _neox(attention: str, width: int) -> Any:
     from transformers import GPTNeoXConfig
 
-    sizes = _sizes()
+    sizes = _sizes(width)
     del sizes["num_key_value_heads"]
     return GPTNeoXConfig(**sizes, attn_implementation=attention)
 
@@ -128,7 +130,7 @@ _LLAMA_LINEARS = (
 )
 
 
-def _like_llama(name: str, config: Callable[[str], Any], biased: tuple[str, ...] = ()) -> Family:
+def _like_llama(name: str, config: Callable[[str, int], Any], biased: tuple[str, ...] = ()) -> Family:
     return Family(
         name,
         config,
@@ -191,7 +193,7 @@ FIT = ("llama", "qwen2", "gpt2")
 TEST = ("mixtral", "mistral", "gemma", "neox")
 
 
-def build(name: str, seed: int, attention: str = "sdpa") -> torch.nn.Module:
+def build(name: str, seed: int, attention: str = "sdpa", width: int = WIDTH) -> torch.nn.Module:
     """The fp32 model of a family, in eval mode, with weights that make every operator matter.
 
     The default initialisation leaves norms at one and biases at zero, where some faults do nothing: both are drawn.
@@ -199,7 +201,7 @@ def build(name: str, seed: int, attention: str = "sdpa") -> torch.nn.Module:
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(1000 + seed)
-    model = AutoModelForCausalLM.from_config(FAMILIES[name].config(attention)).eval()
+    model = AutoModelForCausalLM.from_config(FAMILIES[name].config(attention, width)).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for path, parameter in model.named_parameters():

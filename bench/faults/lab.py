@@ -15,9 +15,10 @@ import torch
 
 import assay
 from bench.faults import captures, faults, kernels, thresholds
-from bench.faults.families import FAMILIES, LAYERS, build, narrowed, prompt
+from bench.faults.families import FAMILIES, LAYERS, WIDTH, build, narrowed, prompt
 
 LENGTHS = (17, 8, 48, 97, 33)
+FLOOR_PAIRS = 5
 
 
 # Healthy pairs: how mine differs from golden, which is the fp32 model with fused attention unless said otherwise.
@@ -51,6 +52,7 @@ class Case:
     dtype: str = "bfloat16"
     coarse: bool = False
     pair: str = "precision"
+    width: int = WIDTH
 
     @property
     def name(self) -> str:
@@ -60,6 +62,8 @@ class Case:
             parts += [self.kind, self.form, f"layer{self.layer}", f"{self.strength:g}"]
         if self.pair != "precision":
             parts.append(self.pair)
+        if self.width != WIDTH:
+            parts.append(f"wide{self.width}")
         return "-".join([*parts, "coarse"] if self.coarse else parts)
 
 
@@ -107,9 +111,11 @@ class Laboratory:
 
     Args:
         folder: for captures; emptied case by case unless `keep`.
+        width: of the models; cases must have the same.
     """
 
-    def __init__(self, folder: Path, levels: tuple[str, ...], keep: bool = False) -> None:
+    def __init__(self, folder: Path, levels: tuple[str, ...], keep: bool = False, width: int = WIDTH) -> None:
+        self._width = width
         self._folder = folder
         self._levels = levels
         self._keep = keep
@@ -121,7 +127,7 @@ class Laboratory:
         """The fp32 model."""
         key = (family, seed, attention)
         if key not in self._models:
-            self._models[key] = build(family, seed, attention)
+            self._models[key] = build(family, seed, attention, self._width)
         return self._models[key]
 
     def tokens(self, seed: int) -> torch.Tensor:
@@ -162,11 +168,34 @@ class Laboratory:
             if case.pair == "compiled" and level != "B":
                 continue  # what is inside a compiled layer is not captured
             thin = captures.thinned(mine, level, self._folder / f"{case.name}-{level}", prefix)
-            yield self._judged(case, level, place, golden, thin, rivals)
+            if level in ("N", "S"):
+                right = captures.thinned(golden, level, self._folder / f"{golden.name}-{level}", prefix)
+                yield self._judged(case, level, place, right, thin, rivals, self.floor(case, level))
+            else:
+                yield self._judged(case, level, place, golden, thin, rivals)
             if thin != mine and not self._keep:
                 shutil.rmtree(thin)
         if not self._keep:
             shutil.rmtree(mine)
+
+    def floor(self, case: Case, level: str) -> Path:
+        """The profile of five healthy pairs of other prompts."""
+        profile = self._folder / f"floor-{case.family}-{case.seed}-{case.dtype}-{level}.json"
+        if profile.exists():
+            return profile
+        prefix = FAMILIES[case.family].layer.format("")
+        model = self.model(case.family, case.seed)
+        pairs = []
+        for number in range(FLOOR_PAIRS):
+            tokens = prompt(1000 + 10 * case.seed + number, LENGTHS[(case.seed + number) % len(LENGTHS)])
+            sides = []
+            for side, one in (("golden", model), ("mine", narrowed(model, getattr(torch, case.dtype)))):
+                whole = self._folder / f"{profile.stem}-{number}-{side}"
+                captures.capture(one, tokens, whole)
+                sides.append(captures.thinned(whole, level, whole.with_name(whole.name + "-thin"), prefix))
+            pairs.append((sides[0], sides[1]))
+        assay.locate(*pairs[0], floor_runs=pairs, save_floor=profile)
+        return profile
 
     def _site(self, case: Case, model: torch.nn.Module) -> faults.Site:
         return faults.Site(model, FAMILIES[case.family], case.layer, case.strength, case.form == "hidden")
@@ -196,10 +225,17 @@ class Laboratory:
                 captures.capture(model, tokens, folder, beneath=beneath)
 
     def _judged(
-        self, case: Case, level: str, place: str, golden: Path, mine: Path, rivals: dict[str, Optional[str]]
+        self,
+        case: Case,
+        level: str,
+        place: str,
+        golden: Path,
+        mine: Path,
+        rivals: dict[str, Optional[str]],
+        floor: Optional[Path] = None,
     ) -> Result:
         begin = time.perf_counter()
-        verdict = assay.locate(golden, mine)
+        verdict = assay.locate(golden, mine, floor=floor)
         seconds = time.perf_counter() - begin
         modules = [finding.module for finding in verdict.candidates]
         return Result(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import json
 import multiprocessing
 import sys
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
 
 from bench.faults import captures, faults, lab, thresholds  # noqa: E402
-from bench.faults.families import FAMILIES  # noqa: E402
+from bench.faults.families import FAMILIES, WIDTH  # noqa: E402
 
 Job = tuple[lab.Case, ...]
 
@@ -38,7 +39,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", type=_list, default=tuple(FAMILIES), help="comma-separated")
     parser.add_argument("--kinds", type=_list, default=tuple(faults.KINDS))
-    parser.add_argument("--levels", type=_list, default=captures.LEVELS)
+    parser.add_argument("--levels", type=_list, default=("O", "L", "M", "B"), help="of O, L, M, B, N, S")
     parser.add_argument("--forms", type=_list, default=("visible", "hidden"))
     parser.add_argument("--seeds", type=_list, default=("0",))
     parser.add_argument("--pairs", type=_list, default=tuple(pair for pair in lab.PAIRS if pair != "compiled"))
@@ -46,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--coarse", action="store_true", help="mine runs on emulated coarse kernels")
     parser.add_argument("--healthy", action="store_true", help="healthy pairs only")
     parser.add_argument("--faulty", action="store_true", help="faults only")
+    parser.add_argument("--width", type=int, default=WIDTH, help="of the models")
     parser.add_argument("--layers", type=_list, default=())
     parser.add_argument("--keep", type=Path, help="folder to keep every capture in")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -73,6 +75,8 @@ def _cases(options: argparse.Namespace) -> list[lab.Case]:
         found += lab.fault_cases(options.families, seeds, options.kinds, strengths, options.forms, options.coarse)
     if options.layers:
         found = [case for case in found if not case.kind or str(case.layer) in options.layers]
+    if options.width != WIDTH:
+        found = [dataclasses.replace(case, width=options.width) for case in found]
     return found[: options.limit or None]
 
 
@@ -94,7 +98,7 @@ def _work(job: Job) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="assay-faults-") as scratch:
         folder = _keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        laboratory = lab.Laboratory(folder, _levels, keep=_keep is not None)
+        laboratory = lab.Laboratory(folder, _levels, keep=_keep is not None, width=job[0].width)
         results = []
         for case in job:
             for result in laboratory.run(case):
@@ -112,7 +116,8 @@ def _say(result: lab.Result) -> None:
             f"! {case.name} [{result.level}]: planted in {result.place}; {result.sentence}\n"
             f"  bench/faults/run.py --families {case.family} --seeds {case.seed} --kinds {case.kind} "
             f"--forms {case.form} --strengths {case.strength:g} --layers {case.layer} --levels {result.level} --faulty"
-            f"{' --coarse' if case.coarse else ''} --keep FOLDER",
+            f"{' --coarse' if case.coarse else ''}{f' --width {case.width}' if case.width != WIDTH else ''}"
+            " --keep FOLDER",
             flush=True,
         )
     elif not case.kind and result.outcome == "first_wrong":

@@ -220,6 +220,38 @@ def test_a_planted_fault_is_the_only_failure(tmp_path, fault):
     check_planted(opcheck(root, tmp_path / "report", status=1), given)
 
 
+@pytest.fixture(scope="module")
+def goldens(tmp_path_factory) -> Callable[[tuple], Path]:
+    """The right run with the same options, made once."""
+    made: dict[tuple, Path] = {}
+
+    def golden(host: tuple) -> Path:
+        if host not in made:
+            made[host] = dump(tmp_path_factory.mktemp("golden") / "run", "--layers", 3, "--steps", 2, *host)
+        return made[host]
+
+    return golden
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_named_first(tmp_path, goldens, fault):
+    # Given a right and a wrong run
+    given = PLANTED[fault]
+    words = ["--layers", 3, "--steps", 2, "--fault", fault, "--fault-layer", given.layer, *given.host]
+    root = dump(tmp_path / "run", *words)
+    # When the first wrong operation is asked for, then it is the faulty one, or a kernel of it
+    done = run("locate", goldens(given.host), root, "--json")
+    assert done.returncode == 1, done.stderr
+    node = json.loads(done.stdout)["first_bad"]["my"]
+    assert given.operation + "/" in node + "/", json.loads(done.stdout)["sentence"]
+
+
+def test_a_right_run_is_not_accused(goldens, tmp_path):
+    again = dump(tmp_path / "run", "--layers", 3, "--steps", 2)
+    done = run("locate", goldens(()), again, "--json")
+    assert json.loads(done.stdout)["first_bad"] is None, done.stdout
+
+
 # In bf16 limits are two to eight times wider; these defects are beyond them all the same.
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", PLANTED)
