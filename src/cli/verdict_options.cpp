@@ -32,8 +32,7 @@ Status check(const VerdictRequest& request) {
 }
 
 Result<locate::FloorProfile> measure(const run::Run& golden, const run::Run& mine,
-                                     const VerdictRequest& request,
-                                     std::vector<std::string>* notes) {
+                                     const VerdictRequest& request) {
   std::deque<run::Run> opened;  // addresses stay
   std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
   for (const std::string& text : request.floor_runs) {
@@ -43,11 +42,6 @@ Result<locate::FloorProfile> measure(const run::Run& golden, const run::Run& min
     opened.push_back(std::move(first));
     opened.push_back(std::move(second));
     pairs.emplace_back(&opened[opened.size() - 2], &opened.back());
-  }
-  if (pairs.size() < locate::kEnoughPairs) {
-    notes->push_back("floors of " + std::to_string(pairs.size()) +
-                     (pairs.size() == 1 ? " healthy pair" : " healthy pairs") + "; " +
-                     std::to_string(locate::kEnoughPairs) + " or more are needed to trust them");
   }
   return locate::measure_floors(pairs, locate::has_only_statistics(golden, mine), request.jobs,
                                 &interrupted());
@@ -116,7 +110,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
   }
   std::optional<locate::FloorProfile> floors;
   if (!request.floor_runs.empty()) {
-    ASSAY_TRY(floors, measure(golden, mine, request, notes));
+    ASSAY_TRY(floors, measure(golden, mine, request));
   } else if (!request.floor_file.empty()) {
     ASSAY_TRY(floors, locate::read_profile(request.floor_file));
   }

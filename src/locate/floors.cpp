@@ -65,9 +65,9 @@ double largest_left_out(const Places& places, size_t pairs) {
 
 double threshold_of(const Places& places, size_t pairs, bool statistics) {
   if (statistics) return kStatisticsThreshold;
-  // A pair that equals another bit for bit has ratio 0: a record at its own floor is healthy all the same.
-  const double measured = kThresholdMargin * std::max(largest_left_out(places, pairs), 1.0);
-  return pairs < kEnoughPairs ? std::max(measured, kUsualThreshold) : measured;
+  // Few pairs that happen to be alike say nothing about the next one: five prompts of a small GPT-2 gave 1.5, and the
+  // sixth, healthy, one reached 1.9.
+  return std::max(kThresholdMargin * largest_left_out(places, pairs), kUsualThreshold);
 }
 
 // ----- judging

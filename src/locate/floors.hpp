@@ -12,9 +12,9 @@
 
 namespace assay::locate {
 
-/// Fewer healthy pairs than this say little about the spread: their threshold is never below kUsualThreshold.
+/// Fewer healthy pairs than this say little about the spread: a note says so.
 inline constexpr size_t kEnoughPairs = 5;
-/// T of level N on the families that the method was set on.
+/// T of level N on the families that the method was set on; no measured T is below it.
 inline constexpr double kUsualThreshold = 2.14;
 /// T over the largest leave-one-out ratio.
 inline constexpr double kThresholdMargin = 1.1;
@@ -32,7 +32,7 @@ inline constexpr double kWeightStatisticsLimit = 1.5;
 struct FloorProfile {
   bool statistics = false;  // S; otherwise N
   size_t pairs = 0;         // healthy pairs it was measured on
-  double threshold = 0;     // T: 1.1 times the largest leave-one-out ratio (N), 8.6 (S)
+  double threshold = 0;  // T: 1.1 times the largest leave-one-out ratio, at least 2.14 (N), 8.6 (S)
   /// By place, "model.layers.0.mlp call 0 step 0 output": the largest healthy value of each component.
   /// N: relative L2, peak. S: l2, mean, max, min
   std::map<std::string, std::vector<double>> floors;

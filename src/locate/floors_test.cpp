@@ -85,7 +85,7 @@ TEST(MeasureFloors, RunsThatAreEqualHaveAFloorOfAQuarterOfOneRounding) {
   const Healthy healthy(std::vector<Errors>(5), DType::BFloat16);
   const FloorProfile profile = healthy.measure();
   EXPECT_DOUBLE_EQ(profile.floors.at("m.b call 0 step 0 output")[0], 0.25 * 0.425 * 0x1p-8);
-  EXPECT_DOUBLE_EQ(profile.threshold, 1.1);
+  EXPECT_DOUBLE_EQ(profile.threshold, 2.14);
 }
 
 TEST(MeasureFloors, FewPairsNeverHaveASharpThreshold) {
@@ -114,7 +114,7 @@ TEST(JudgeByFloors, AHealthyRunHasNoFindings) {
 }
 
 TEST(JudgeByFloors, NamesTheFirstRecordBeyondItsFloorAndNoneBehindIt) {
-  // T = 1.1 * 0.5 / 0.4, and an error of 1.5 is three times the floor
+  // T = 2.14, and an error of 1.5 is three times the floor
   const FloorFindings found = judge({1.5, 1.5, 1.5}, usual().measure());
   ASSERT_EQ(found.findings.size(), 1u);
   EXPECT_EQ(found.findings[0].kind, FindingKind::MeasuredFloor);
