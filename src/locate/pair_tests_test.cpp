@@ -250,6 +250,20 @@ TEST(AttributeRule, LeavesWholeNumbersOutWhereRoutingGaveOtherShapes) {
   EXPECT_EQ(count(tests_of(routed(2, R"({"size":[2,1]})"), routed(2, R"({"size":[1,2]})"))), 1);
 }
 
+TEST(AttributeRule, TakesMinusOneOfAViewForAnySize) {
+  // torch writes [1, 8, n] or [1, -1, n] as the strides of the operand have it
+  const auto viewed = [](const std::string& arguments) {
+    return [=](TestRun* run, DType dtype) {
+      const Value x = run->value(dtype, {2, 1}, {1, 2});
+      run->op("", "aten.view.default", {{"self", x}}, arguments, x);
+    };
+  };
+  EXPECT_THAT(tests_of(viewed(R"({"size":[2,1]})"), viewed(R"({"size":[-1,1]})")).findings,
+              IsEmpty());
+  EXPECT_EQ(tests_of(viewed(R"({"size":[2,1]})"), viewed(R"({"size":[-1,2]})")).findings.size(),
+            1u);
+}
+
 TEST(AttributeRule, OnlySuspectsAnArgumentThatOneSideDoesNotGive) {
   const auto attention = [](const std::string& arguments) {
     return [=](TestRun* run, DType dtype) {
