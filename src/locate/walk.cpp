@@ -182,6 +182,15 @@ class Walker {
     return boundaries;
   }
 
+  /// Both records hold reals, or both integers, or both truth values; true when a type is not known.
+  bool is_same_kind(size_t golden, size_t mine) const {
+    if (golden >= golden_.run->records.size()) return true;
+    const std::optional<DType>& theirs = golden_.run->records[golden].dtype;
+    const std::optional<DType>& ours = mine_.run->records[mine].dtype;
+    if (!theirs || !ours || *theirs == *ours) return true;
+    return is_float(*theirs) == is_float(*ours) && *theirs != DType::Bool && *ours != DType::Bool;
+  }
+
   void add_boundary(size_t call, size_t index, bool input, const Use& use,
                     std::vector<Boundary>* boundaries) {
     if (use.record >= mine_.run->records.size()) return;
@@ -196,7 +205,8 @@ class Walker {
       const ModuleCall& theirs = golden_.calls[partner];
       const std::vector<Use>& uses = input ? theirs.inputs : theirs.outputs;
       const auto found = std::ranges::find(uses, use.slot, &Use::slot);
-      if (found != uses.end()) {
+      // A mask of truth values and one that is added to scores are not the same value.
+      if (found != uses.end() && is_same_kind(found->record, use.record)) {
         boundary.golden = found->value;
         boundary.golden_record = found->record;
       }

@@ -30,7 +30,11 @@ FAULTS = [
     lab.Case("mixtral", 0, "heads-swapped", "visible", 4),
     lab.Case("mixtral", 0, "mask-row", "hidden", 1),
 ]
-HEALTHY = [lab.Case(family, 0, pair=pair) for family in ("llama", "gpt2", "mixtral") for pair in ("precision", "fused")]
+HEALTHY = [
+    *(lab.Case(family, 0, pair=pair) for family in ("llama", "gpt2", "mixtral") for pair in ("precision", "fused")),
+    # 48 tokens in a window of 24: one side has a mask of truth values, the other one that is added
+    lab.Case("mistral", 7, pair="decomposed"),
+]
 
 
 @pytest.fixture(scope="module")
