@@ -555,7 +555,8 @@ def test_skipped_tensors_have_a_reason(tmp_path: Path) -> None:
     with torch.no_grad():
         calls = capture_calls(tmp_path / "run", Program(program), torch.eye(3))
     skipped = [r["reason"] for c in calls for _, r in c.inputs + c.outputs if r.get("kind") == "skipped"]
-    assert {"sparse or opaque layout", "meta tensor"} <= set(skipped)
+    # The sentence about layouts depends on how tensors are read: torch's table of functions, or attributes.
+    assert "meta tensor" in skipped and any("sparse" in reason for reason in skipped), skipped
 
 
 # --- the host does not notice -------------------------------------------------------------------------------------

@@ -123,6 +123,9 @@ def allowed(kind: str, args: dict[str, Any], y: Any, unit: float) -> tuple[Any, 
         return (4 * U_ACC * size) ** 2 / 12, 4 * U_ACC * size
     if kind == "aten.cos.default" or kind == "aten.sin.default":
         return 0 * size + (4 * U_ACC) ** 2 / 12, 0 * size + 4 * U_ACC
+    if kind == "aten._softmax.default":
+        x = args["self"].double().numpy()
+        size = size * (1 + (x.max(axis=args["dim"], keepdims=True) - x) / 16)
     if kind in ("aten._softmax.default", "aten.tanh.default"):
         return (16 * U_ACC * size) ** 2 / 12, 16 * U_ACC * size
     if kind == "aten.silu.default":
