@@ -6,41 +6,11 @@
 #include <numeric>
 
 #include "reference/aten/reductions_rows.hpp"
+#include "reference/aten/row_order.hpp"
 #include "reference/movement/views.hpp"
 
 namespace assay::reference::aten {
 namespace {
-
-constexpr int64_t kMaxCounts = int64_t{1} << 30;  // of results whose size an argument says
-
-template <typename T>
-bool is_nan(T value) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::isnan(value);
-  else
-    return false;
-}
-
-/// torch's order: NaN above everything, equal to itself.
-template <typename T>
-bool is_less(T a, T b) {
-  if (is_nan(a)) return false;
-  return is_nan(b) || a < b;
-}
-
-/// Calls f with a T that holds the values of the type exactly.
-template <typename F>
-auto with_values(DType dtype, F f) {
-  return is_whole(dtype) ? f(int64_t{}) : f(double{});
-}
-
-/// A result in the kind of the operand: truth values stay that.
-Result<Tensor> like(const Arguments& arguments, Tensor values, DType dtype) {
-  if (dtype != DType::Bool) return values;
-  Result<Tensor> truth = cast_to(values, DType::Bool);
-  if (!truth) return fail(named(arguments, std::move(truth).error()));
-  return *std::move(truth);
-}
 
 Error nothing_to_choose(const Arguments& arguments) {
   return arguments.invalid("no values to choose from");
@@ -336,7 +306,7 @@ Result<Values> evaluate_bincount(const Arguments& arguments, const EvaluateOptio
     if (place < 0) return fail(arguments.invalid("a negative value"));
     length = std::max(length, place == std::numeric_limits<int64_t>::max() ? place : place + 1);
   }
-  if (length > kMaxCounts) return fail(Errc::TooLarge, arguments.invalid("too many bins").message);
+  if (length > kMaxMade) return fail(Errc::TooLarge, arguments.invalid("too many bins").message);
   if (!weights) {
     Whole counts(Dims{length}, 0);
     for (const int64_t place : places->values) ++counts.data()[place];
@@ -356,7 +326,7 @@ Result<Values> evaluate_histc(const Arguments& arguments, const EvaluateOptions&
   ASSAY_TRY(double low, arguments.real("min", 0.0));
   ASSAY_TRY(double high, arguments.real("max", 0.0));
   if (bins <= 0) return fail(arguments.invalid("no bins"));
-  if (bins > kMaxCounts) return fail(Errc::TooLarge, arguments.invalid("too many bins").message);
+  if (bins > kMaxMade) return fail(Errc::TooLarge, arguments.invalid("too many bins").message);
   Result<Wide> values = widen(self.view);
   if (!values) return fail(named(arguments, std::move(values).error()));
   if (low == high && values->size() != 0) {

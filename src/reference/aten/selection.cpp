@@ -6,40 +6,14 @@
 #include <numeric>
 
 #include "reference/aten/reductions_rows.hpp"
+#include "reference/aten/row_order.hpp"
 
 namespace assay::reference::aten {
 namespace {
 
-constexpr int64_t kMaxMade = int64_t{1} << 30;  // of results whose size an argument says
-
-template <typename T>
-bool is_nan(T value) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::isnan(value);
-  else
-    return false;
-}
-/// torch's order: NaN above everything.
-template <typename T>
-bool is_less(T a, T b) {
-  if (is_nan(a)) return false;
-  return is_nan(b) || a < b;
-}
 template <typename T>
 bool is_same(T a, T b) {
   return a == b || (is_nan(a) && is_nan(b));
-}
-
-template <typename F>
-auto with_values(DType dtype, F f) {
-  return is_whole(dtype) ? f(int64_t{}) : f(double{});
-}
-
-Result<Tensor> like(const Arguments& arguments, const Tensor& values, DType dtype) {
-  if (dtype != DType::Bool) return values;
-  Result<Tensor> truth = cast_to(values, DType::Bool);
-  if (!truth) return fail(named(arguments, std::move(truth).error()));
-  return *std::move(truth);
 }
 
 /// The first `count` of each row in order, with their places.
