@@ -29,4 +29,13 @@ std::optional<FloatGrid> float_grid(DType dtype) {
   }
 }
 
+bool is_narrower(DType a, DType b) {
+  const int bits_a = info(a).element_bits;
+  const int bits_b = info(b).element_bits;
+  if (bits_a != bits_b) return bits_a < bits_b;
+  const std::optional<FloatGrid> grid_a = float_grid(a);
+  const std::optional<FloatGrid> grid_b = float_grid(b);
+  return grid_a && grid_b && grid_a->fraction_bits < grid_b->fraction_bits;
+}
+
 }  // namespace assay::locate

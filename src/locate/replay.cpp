@@ -8,6 +8,7 @@
 
 #include "locate/float_grid.hpp"
 #include "locate/owner.hpp"
+#include "locate/replay_carried.hpp"
 #include "locate/sim_rounding.hpp"
 #include "locate/walk_measure.hpp"
 #include "reference/aten/selection.hpp"
@@ -19,27 +20,6 @@ namespace {
 using reference::aten::Argument;
 using reference::aten::Call;
 using reference::aten::OperatorClass;
-
-/// Tensors without producer of so many axes are caches, not constants, when the capture began after the first step.
-constexpr size_t kCacheAxes = 3;
-
-/// Operators whose results have shapes, or whose callers take branches, that depend on values.
-bool is_data_dependent(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kNames = {
-      "nonzero",  "masked_select", "unique",        "unique2",           "unique_dim",
-      "bincount", "argwhere",      "nonzero_numpy", "unique_consecutive"};
-  std::string_view base = base_name(name);
-  while (base.starts_with('_')) base.remove_prefix(1);
-  return std::ranges::find(kNames, base) != kNames.end() || name == "aten.where.default" ||
-         name == "aten.repeat_interleave.Tensor";
-}
-
-/// Operators that look at the shape and type of their operands and never at the values.
-bool needs_shapes_only(std::string_view name) {
-  const std::string_view base = base_name(name);
-  return reference::aten::class_of(name) == OperatorClass::Allocation || base.ends_with("_like") ||
-         base.starts_with("new_");
-}
 
 /// Zeros of any shape in eight bytes.
 Result<Tensor> zeros(const run::TensorRecord& record) {
@@ -56,19 +36,6 @@ Result<Tensor> as_float64(const Tensor& tensor) {
   if (!is_float(tensor.view.dtype) || tensor.view.dtype == DType::Float64) return tensor;
   ASSAY_TRY(reference::Wide wide, reference::widen(tensor.view));
   return reference::to_tensor(std::move(wide));
-}
-
-bool is_narrower(DType a, DType b) {
-  const int bits_a = info(a).element_bits;
-  const int bits_b = info(b).element_bits;
-  if (bits_a != bits_b) return bits_a < bits_b;
-  const std::optional<FloatGrid> grid_a = float_grid(a);
-  const std::optional<FloatGrid> grid_b = float_grid(b);
-  return grid_a && grid_b && grid_a->fraction_bits < grid_b->fraction_bits;
-}
-
-uint64_t count_of(const run::TensorRecord& record) {
-  return record.shape ? static_cast<uint64_t>(element_count(*record.shape).value_or(0)) : 0;
 }
 
 bool shares_bytes(const Tensor& a, const Tensor& b) {
@@ -177,7 +144,8 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
       mine_(mine),
       state_(golden),
       boundaries_(std::move(boundaries)),
-      cache_(std::make_unique<Cache>()) {
+      cache_(std::make_unique<Cache>()),
+      carrier_(std::make_unique<Carrier>(cache_bytes)) {
   cache_->limit = cache_bytes;
   std::vector<size_t> by_time(boundaries_.size());
   for (size_t i = 0; i < by_time.size(); ++i) by_time[i] = i;
@@ -191,6 +159,8 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
   }
   find_constant_operators();
 }
+
+Replay::~Replay() = default;
 
 void Replay::find_constant_operators() {
   constant_.assign(golden_.operators.size(), false);
@@ -238,6 +208,21 @@ size_t Replay::recorded(ValueId golden, size_t target, const std::vector<bool>& 
   return boundaries_[output].time > boundaries_[entering].time ? output : entering;
 }
 
+/// As everybody behind the end of that step sees it. What mine recorded later does not count: of what was recorded
+/// behind a module in its own step nobody sees anything else.
+size_t Replay::recorded_by(ValueId golden, int64_t step) const {
+  const auto found = recorded_.find(golden);
+  if (found == recorded_.end()) return kNone;
+  size_t first = kNone;
+  size_t output = kNone;
+  for (const size_t i : found->second) {
+    if (mine_.calls[boundaries_[i].call].step > step) continue;
+    if (first == kNone) first = i;
+    if (!boundaries_[i].input) output = i;
+  }
+  return output == kNone ? first : output;
+}
+
 DType Replay::leaf_type(const std::string& leaf, DType computed) const {
   if (const auto record = mine_.leaves.find(leaf); record != mine_.leaves.end()) {
     if (record->second < mine_.run->records.size() && mine_.run->records[record->second].dtype)
@@ -247,206 +232,33 @@ DType Replay::leaf_type(const std::string& leaf, DType computed) const {
   return type != mine_.leaf_types.end() ? type->second : computed;
 }
 
-/// The operators of a rank that ran in front of a record, as the index of the first one behind it.
-size_t Replay::operators_before(size_t record) const {
-  if (record >= golden_.run->records.size()) return golden_.operators.size();
-  const run::TensorRecord& read = golden_.run->records[record];
-  const auto behind =
-      std::ranges::lower_bound(golden_.operators, std::pair(read.rank, read.order), {},
-                               [](const Operator& one) { return std::pair(one.rank, one.time); });
-  return static_cast<size_t>(behind - golden_.operators.begin());
-}
-
-// --- what has to run ----------------------------------------------------------------------------
-
-Result<Region> Replay::plan(size_t target, const std::vector<bool>& unusable) const {
-  using Source = Region::Value::Source;
-  const Boundary& wanted = boundaries_[target];
-  const std::vector<run::TensorRecord>& records = golden_.run->records;
-  Region region;
-  std::map<std::pair<ValueId, size_t>, size_t> index_of;  // by value and who made it
-  std::map<size_t, std::vector<size_t>> operands_of;      // by operator
-  std::vector<std::pair<size_t, size_t>> open_values;     // with the operator that reads it
-
-  // before: index of the operator that reads the value. Of a view that several made each takes its own.
-  const auto intern = [&](ValueId value, size_t record, size_t before) {
-    const StorageState::Origin origin =
-        value == kNoValue ? StorageState::Origin{} : state_.origin(value, before);
-    // Inputs without ids are anonymous, each for itself.
-    const ValueId key = value != kNoValue ? value : -2 - static_cast<ValueId>(record);
-    const auto [found, fresh] =
-        index_of.try_emplace(std::pair(key, origin.op), region.values.size());
-    if (fresh) {
-      Region::Value one;
-      one.value = value;
-      one.record = record;
-      one.op = origin.op;
-      one.output = origin.output;
-      region.values.push_back(std::move(one));
-      open_values.push_back({found->second, before});
-    }
-    return found->second;
-  };
-  const size_t end = operators_before(wanted.golden_record);
-  intern(wanted.golden, wanted.golden_record, end);
-
-  std::optional<DType> narrowest;
-  const auto narrow_to = [&](const run::TensorRecord& record) {
-    if (record.dtype && is_float(*record.dtype) &&
-        (!narrowest || is_narrower(*record.dtype, *narrowest)))
-      narrowest = record.dtype;
-  };
-  const auto record_of = [&](const Boundary& boundary) -> const run::TensorRecord& {
-    const ModuleCall& call = mine_.calls[boundary.call];
-    return mine_.run->records[(boundary.input ? call.inputs : call.outputs)[boundary.use].record];
-  };
-  narrow_to(record_of(wanted));
-
-  while (!open_values.empty()) {
-    const auto [at, reader] = open_values.back();
-    open_values.pop_back();
-    const ValueId value = region.values[at].value;
-    const size_t known = value == kNoValue ? kNone : recorded(value, target, unusable);
-    if (known != kNone) {
-      region.values[at].source = Source::Recorded;
-      region.values[at].boundary = known;
-      const run::TensorRecord& record = record_of(boundaries_[known]);
-      narrow_to(record);
-      region.values[at].floating = record.dtype && is_float(*record.dtype);
-      continue;
-    }
-    if (const size_t maker = region.values[at].op; maker != kNone) {
-      region.values[at].source = Source::Produced;
-      const auto [found, fresh] = operands_of.try_emplace(maker);
-      if (!fresh) continue;
-      const Operator& one = golden_.operators[maker];
-      if (!one.problem.empty()) return fail(Errc::Invalid, one.name + ": " + one.problem);
-      const bool shapes = needs_shapes_only(one.name);
-      for (const Use& use : one.inputs)
-        found->second.push_back(shapes ? kNone : intern(use.value, use.record, maker));
-      continue;
-    }
-    if (value != kNoValue && !state_.leaf(value).empty()) {
-      region.values[at].source = Source::Leaf;
-      region.values[at].record = state_.record(value);
-      continue;
-    }
-    if (value != kNoValue && state_.is_assembled(value)) {
-      ASSAY_TRY(region.values[at].assembly, state_.assembly(value));
-      region.values[at].source = Source::Assembled;
-      std::vector<size_t> parts;
-      for (const Part& part : region.values[at].assembly.parts)
-        parts.push_back(intern(part.value, state_.record(part.value), reader));
-      region.values[at].parts = std::move(parts);
-      continue;
-    }
-    region.values[at].source = Source::Anonymous;
-    if (value != kNoValue && state_.record(value) != kNone)
-      region.values[at].record = state_.record(value);
-    if (region.values[at].record < records.size()) {
-      const run::TensorRecord& record = records[region.values[at].record];
-      const auto first = first_step_.find(record.rank);
-      if (record.dtype && is_float(*record.dtype) && record.shape &&
-          record.shape->size() >= kCacheAxes && count_of(record) > 1 &&
-          first != first_step_.end() && first->second > 0)
-        region.from_before = true;
-    }
-  }
-
-  std::map<size_t, size_t> place_of;  // operator -> place in the region
-  for (auto& [op, operands] : operands_of) {
-    place_of.emplace(op, region.operators.size());
-    Region::Call call;
-    call.op = op;
-    call.operands = std::move(operands);
-    call.results.assign(golden_.operators[op].outputs.size(), kNone);
-    call.constant = constant_[op];
-    region.operators.push_back(std::move(call));
-    region.data_dependent = region.data_dependent || is_data_dependent(golden_.operators[op].name);
-  }
-  for (size_t at = 0; at < region.values.size(); ++at) {
-    Region::Value& value = region.values[at];
-    if (value.source != Source::Produced) continue;
-    value.op = place_of.at(value.op);
-    region.operators[value.op].results[value.output] = at;
-  }
-  // Operators run in golden's order, so whatever they read was made before.
-  const auto settle = [&](const auto& self, size_t at, size_t before) -> Status {
-    Region::Value& value = region.values[at];
-    if (value.source == Source::Produced && value.op >= before)
-      return fail(Errc::Invalid, "golden reads a value before it is made");
-    if (value.source == Source::Assembled) {
-      for (const size_t part : value.parts) {
-        ASSAY_TRY_STATUS(self(self, part, before));
-        value.floating = value.floating || region.values[part].floating;
-      }
-    }
-    return {};
-  };
-  for (size_t i = 0; i < region.operators.size(); ++i) {
-    Region::Call& call = region.operators[i];
-    for (const size_t operand : call.operands) {
-      if (operand == kNone) continue;
-      ASSAY_TRY_STATUS(settle(settle, operand, i));
-      call.floating = call.floating || region.values[operand].floating;
-    }
-    for (const size_t result : call.results) {
-      if (result != kNone) region.values[result].floating = call.floating;
-    }
-  }
-  ASSAY_TRY_STATUS(settle(settle, 0, region.operators.size()));
-  if (narrowest) region.dtype = *narrowest;
-
-  // What is alive at once, about: results stay until their last use.
-  std::vector<size_t> last_use(region.values.size(), 0);
-  for (size_t i = 0; i < region.operators.size(); ++i) {
-    for (const size_t operand : region.operators[i].operands) {
-      if (operand != kNone) last_use[operand] = i;
-    }
-  }
-  std::vector<int64_t> change(region.operators.size() + 1, 0);
-  for (size_t at = 0; at < region.values.size(); ++at) {
-    const Region::Value& value = region.values[at];
-    if (value.record >= records.size()) continue;
-    const auto count = static_cast<int64_t>(
-        std::min<uint64_t>(count_of(records[value.record]), uint64_t{1} << 40));
-    const size_t begin = value.source == Source::Produced ? value.op : last_use[at];
-    const bool view =
-        value.source == Source::Produced &&
-        reference::aten::is_view(golden_.operators[region.operators[value.op].op].name);
-    const int64_t bytes = value.source == Source::Recorded || view ? 0 : 16 * count;
-    change[begin] += bytes;
-    change[std::max(begin, last_use[at]) + (last_use[at] < region.operators.size() ? 1 : 0)] -=
-        bytes;
-  }
-  int64_t alive = 0;
-  int64_t peak = 0;
-  for (const int64_t bytes : change) peak = std::max(peak, alive += bytes);
-  region.bytes = static_cast<uint64_t>(peak) + 32 * count_of(record_of(wanted));
-  return region;
-}
-
-// --- running it ---------------------------------------------------------------------------------
-
 class Replay::Machine {
  public:
-  Machine(const Replay& replay, const Region& region, LeafRounding rounding, TieOrder order)
+  /// earlier  values of earlier steps that are at hand; others are found or made
+  Machine(const Replay& replay, const Region& region, LeafRounding rounding, TieOrder order,
+          const CarriedValues* earlier)
       : replay_(replay),
         region_(region),
         rounding_(rounding),
         order_(order),
+        earlier_(earlier),
         values_(region.values.size()),
         uses_(region.values.size(), 0),
         runs_(region.operators.size(), false),
         cached_(region.operators.size()) {}
 
-  Result<Replayed> run() {
+  Result<CarriedValue> evaluate() {
     find_needed();
     for (size_t i = 0; i < region_.operators.size(); ++i) {
       if (runs_[i]) ASSAY_TRY_STATUS(run_operator(i));
     }
-    ASSAY_TRY(const Pair result, fetch(0));
-    Replayed replayed{result.reference, result.simulated, tie_, order_open_, false};
+    ASSAY_TRY(Pair result, fetch(0));
+    return CarriedValue{std::move(result), tie_, order_open_};
+  }
+
+  Result<Replayed> run() {
+    ASSAY_TRY(const CarriedValue result, evaluate());
+    Replayed replayed{result.pair.reference, result.pair.simulated, tie_, order_open_, false};
     if (region_.data_dependent) {
       ASSAY_TRY(replayed.other_path, takes_other_path());
     }
@@ -557,6 +369,10 @@ class Replay::Machine {
           }
           break;
         }
+        case Source::Carried: {
+          ASSAY_TRY(pair, of_earlier_step(value.carried));
+          break;
+        }
         case Source::Produced:
           return fail(Errc::Invalid, "an operator returned fewer results than golden's record has");
       }
@@ -566,6 +382,20 @@ class Replay::Machine {
     if (!reference::aten::is_predictable(values_[at]->reference))
       return fail(Errc::Unsupported, "a result that nobody can predict is read");
     return *values_[at];
+  }
+
+  Result<Pair> of_earlier_step(size_t number) {
+    CarriedValue made;
+    if (const auto found =
+            earlier_ == nullptr ? CarriedValues::const_iterator() : earlier_->find(number);
+        earlier_ != nullptr && found != earlier_->end()) {
+      made = found->second;
+    } else {
+      ASSAY_TRY(made, replay_.carried_value(number, {region_.dtype, rounding_, order_}));
+    }
+    tie_ = tie_ || made.tie;
+    order_open_ = order_open_ || made.order_open;
+    return made.pair;
   }
 
   void release(size_t at) {
@@ -734,6 +564,7 @@ class Replay::Machine {
   const Region& region_;
   LeafRounding rounding_;
   TieOrder order_;
+  const CarriedValues* earlier_;
   std::vector<std::optional<Pair>> values_;
   std::vector<uint32_t> uses_;
   std::vector<bool> runs_;
@@ -743,7 +574,14 @@ class Replay::Machine {
 };
 
 Result<Replayed> Replay::run(const Region& region, LeafRounding rounding, TieOrder order) const {
-  return Machine(*this, region, rounding, order).run();
+  return Machine(*this, region, rounding, order, nullptr).run();
+}
+
+Result<Replay::CarriedValue> Replay::run_carried(size_t number, const Mode& mode,
+                                                 const CarriedValues& earlier) const {
+  ASSAY_TRY(Region region, plan_carried(number));
+  region.dtype = mode.dtype;
+  return Machine(*this, region, mode.rounding, mode.order, &earlier).evaluate();
 }
 
 }  // namespace assay::locate

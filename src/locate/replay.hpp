@@ -40,7 +40,7 @@ enum class TieOrder : uint8_t {
 /// What has to run for one value.
 struct Region {
   struct Value {
-    enum class Source : uint8_t { Recorded, Leaf, Anonymous, Assembled, Produced };
+    enum class Source : uint8_t { Recorded, Leaf, Anonymous, Assembled, Produced, Carried };
     Source source = Source::Anonymous;
     ValueId value = kNoValue;
     size_t boundary = kNone;  // Recorded: index into Replay's boundaries
@@ -49,6 +49,7 @@ struct Region {
     size_t output = 0;
     Assembly assembly;          // Assembled
     std::vector<size_t> parts;  // Assembled: indices into `values`
+    size_t carried = kNone;     // Carried: its number, see Replay::carried()
     bool floating = false;      // depends on a floating value of mine
   };
   struct Call {
@@ -66,7 +67,22 @@ struct Region {
   bool data_dependent = false;  // holds operators whose shapes depend on values
   bool from_before = false;     // needs a large value that was made before the capture began
   uint64_t bytes = 0;           // of working tensors, about
+  std::vector<size_t> carried;  // distinct numbers of its Carried values
 };
+
+/// What is known of a value that golden made in an earlier step than the one that reads it, such as a key/value cache.
+struct Carried {
+  std::optional<DType> narrowest;  // of the recorded values behind it
+  bool floating = false;           // depends on a floating value of mine
+  bool data_dependent = false;
+  bool from_before = false;
+  std::vector<std::string_view> modules;  // of golden's operators that depend on a floating value
+  std::vector<size_t> operators;          // of golden, of its own step
+  std::vector<size_t> carried;            // numbers of the values of earlier steps behind it
+};
+
+/// Whether values of earlier steps are replayed once for all that read them, or anew.
+enum class Carry : uint8_t { Yes, No };
 
 struct Replayed {
   Tensor reference;  // fp64, or integers
@@ -83,9 +99,12 @@ struct Replayed {
 class Replay {
  public:
   /// boundaries   all recorded values of mine
-  /// cache_bytes  for values that do not depend on mine's, and for rounded weights
+  /// cache_bytes  for values that do not depend on mine's and for rounded weights; as much for values of earlier steps
   Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
          uint64_t cache_bytes);
+  ~Replay();
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
 
   [[nodiscard]] const std::vector<Boundary>& boundaries() const { return boundaries_; }
   [[nodiscard]] const StorageState& values() const { return state_; }
@@ -97,8 +116,15 @@ class Replay {
   [[nodiscard]] size_t recorded(ValueId golden, size_t target,
                                 const std::vector<bool>& unusable = {}) const;
 
+  /// With Carry::Yes the walk stops at values that golden made in earlier steps: their numbers stand in
+  /// Region::carried. Where these would not be the same for every reader (unusable values, shapes that depend on
+  /// values) it goes on as with Carry::No.
+  ///
   /// errors  NotFound | Unsupported | Invalid: a sentence why golden's program cannot be run for this value
-  [[nodiscard]] Result<Region> plan(size_t target, const std::vector<bool>& unusable = {}) const;
+  [[nodiscard]] Result<Region> plan(size_t target, const std::vector<bool>& unusable = {},
+                                    Carry carry = Carry::Yes) const;
+  /// Precondition: the number is from a Region or Carried of this object.
+  [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
   [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding,
                                      TieOrder order = TieOrder::Captured) const;
@@ -109,8 +135,38 @@ class Replay {
     Tensor simulated;
     bool same = true;  // simulated is reference
   };
+  /// What a replayed value of an earlier step hands on.
+  struct CarriedValue {
+    Pair pair;
+    bool tie = false;
+    bool order_open = false;
+  };
+  using CarriedValues = std::map<size_t, CarriedValue>;  // by number
+  /// How golden's program was run.
+  struct Mode {
+    DType dtype = DType::Float32;
+    LeafRounding rounding = LeafRounding::OwnType;
+    TieOrder order = TieOrder::Captured;
+    friend auto operator<=>(const Mode&, const Mode&) = default;
+  };
+  /// For whom a region is planned: a recorded value of mine, or everybody behind the end of a step.
+  struct Reader {
+    size_t target = kNone;  // index into boundaries
+    const std::vector<bool>* unusable = nullptr;
+    int64_t step = 0;
+    Carry carry = Carry::Yes;
+  };
   class Machine;
+  class Planner;
+  class Carrier;
   void find_constant_operators();
+  [[nodiscard]] size_t recorded_by(ValueId golden, int64_t step) const;
+  [[nodiscard]] Result<std::unique_ptr<Planner>> walk_carried(size_t number) const;
+  [[nodiscard]] Result<Region> plan_carried(size_t number) const;
+  [[nodiscard]] Status describe_carried(const std::vector<size_t>& numbers) const;
+  [[nodiscard]] Result<CarriedValue> carried_value(size_t number, const Mode& mode) const;
+  [[nodiscard]] Result<CarriedValue> run_carried(size_t number, const Mode& mode,
+                                                 const CarriedValues& earlier) const;
   [[nodiscard]] size_t operators_before(size_t record) const;
   [[nodiscard]] DType leaf_type(const std::string& leaf, DType computed) const;
 
@@ -131,6 +187,8 @@ class Replay {
     std::map<std::pair<size_t, DType>, Tensor> leaves;
   };
   std::unique_ptr<Cache> cache_;
+
+  std::unique_ptr<Carrier> carrier_;
 };
 
 }  // namespace assay::locate

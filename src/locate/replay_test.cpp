@@ -163,6 +163,84 @@ TEST(Replay, PutsACacheTogetherFromTheStepsThatWroteIt) {
   EXPECT_THAT(values_of(second.reference), ElementsAre(3, 6));
 }
 
+/// Steps that each append a row k w to a cache and multiply all of it, as a decoder does with its keys.
+void record_growing_cache(TestRun* run, int64_t steps, double scale, DType dtype) {
+  const Value w = run->leaf("w", DType::Float32, {2, 2}, {0, 1, 1, 0});
+  const Value ones = run->leaf("ones", DType::Float32, {2, 1}, {1, 1});
+  Value cache;
+  for (int64_t step = 0; step < steps; ++step) {
+    run->step = step;
+    const double x = scale * static_cast<double>(step + 1);
+    const Value k = run->value(dtype, {1, 2}, {x, 2 * x});
+    run->module_input("m", "0", k);
+    Value row = run->op("m", "aten.mm.default", {{"self", k}, {"mat2", w}}, std::string(kMm),
+                        run->value(dtype, {1, 2}, {2 * x, x}));
+    if (step > 0) {
+      const auto count = static_cast<size_t>(2 * (step + 1));
+      row = run->op("m", "aten.cat.default", {{"tensors.0", cache}, {"tensors.1", row}},
+                    R"({"tensors":[{"tensor":"tensors.0"},{"tensor":"tensors.1"}],"dim":0})",
+                    run->value(dtype, {step + 1, 2}, std::vector<double>(count)));
+    }
+    cache = row;
+    const Value y = run->op(
+        "m", "aten.mm.default", {{"self", cache}, {"mat2", ones}}, std::string(kMm),
+        run->value(dtype, {step + 1, 1}, std::vector<double>(static_cast<size_t>(step + 1))));
+    run->module_output("m", y);
+  }
+}
+
+TEST(Replay, RunsEachStepOfALongDecodeOnce) {
+  // Given  40 steps with a growing cache; of mine only inputs and outputs of the module
+  constexpr int64_t kSteps = 40;
+  TestRun golden_run, mine_run;
+  record_growing_cache(&golden_run, kSteps, 100, DType::Float32);
+  record_growing_cache(&mine_run, kSteps, 1, DType::BFloat16);
+  const Program golden = golden_run.program();
+  const Program mine = mine_run.program();
+  // One that can keep what it made, and one that keeps nothing and has to make all of it again.
+  for (const uint64_t cache_bytes : {uint64_t{1} << 20, uint64_t{0}}) {
+    const Replay replay(golden, mine, boundaries_of(golden, mine), cache_bytes);
+    for (size_t step = 0; step < kSteps; ++step) {
+      // When
+      const Region region = replay.plan(2 * step + 1).value();
+      const Replayed replayed = replay.run(region, LeafRounding::OwnType).value();
+      // Then  the program of the step itself runs, and row i of the result is the sum of mine's k_i: 3 (i + 1)
+      EXPECT_LE(region.operators.size(), 3u);
+      EXPECT_EQ(region.carried.size(), step > 0 ? 1u : 0u);
+      EXPECT_EQ(region.dtype, DType::BFloat16);
+      EXPECT_TRUE(region.values[0].floating);
+      std::vector<double> expected;
+      for (size_t i = 0; i <= step; ++i) expected.push_back(3.0 * static_cast<double>(i + 1));
+      EXPECT_EQ(values_of(replayed.reference), expected);
+      // Then  nothing is different from running the program of all steps for this one
+      const Region whole = replay.plan(2 * step + 1, {}, Carry::No).value();
+      EXPECT_EQ(whole.operators.size(), 2 * (step + 1));
+      const Replayed again = replay.run(whole, LeafRounding::OwnType).value();
+      EXPECT_EQ(values_of(again.reference), expected);
+      EXPECT_EQ(values_of(again.simulated), values_of(replayed.simulated));
+    }
+  }
+}
+
+TEST(Replay, ReadsAStepWhoseEarlierOnesMineDidNotCapture) {
+  // Given  mine's inputs of the first 30 of 40 steps are missing
+  constexpr int64_t kSteps = 40;
+  TestRun golden_run, mine_run;
+  record_growing_cache(&golden_run, kSteps, 64, DType::Float32);
+  record_growing_cache(&mine_run, kSteps, 1, DType::BFloat16);
+  const Program golden = golden_run.program();
+  const Program mine = mine_run.program();
+  std::vector<Boundary> boundaries = boundaries_of(golden, mine);
+  boundaries.erase(boundaries.begin(), boundaries.begin() + 60);
+  const Replay replay(golden, mine, std::move(boundaries), 0);
+  // When  the last step is replayed first
+  const Replayed replayed = replay.run(replay.plan(19).value(), LeafRounding::OwnType).value();
+  // Then  the first rows come from golden's own inputs, the others from mine's
+  std::vector<double> expected;
+  for (int i = 0; i < kSteps; ++i) expected.push_back((i < 30 ? 192.0 : 3.0) * (i + 1));
+  EXPECT_EQ(values_of(replayed.reference), expected);
+}
+
 TEST(Replay, RefusesAStorageThatSomebodyElseWrote) {
   // Given  a cache whose version says that three writes happened where two were seen
   TestRun golden_run, mine_run;

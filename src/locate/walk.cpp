@@ -161,7 +161,8 @@ class Walker {
     Step step;
     std::optional<Finding> finding;
     std::vector<size_t> operators;  // of golden, that were replayed
-    std::vector<size_t> recorded;   // boundaries it was judged on
+    std::vector<size_t> recorded;   // boundaries it was judged on, but for those behind `carried`
+    std::vector<size_t> carried;    // values of earlier steps, see Replay::carried()
     bool order_open = false;        // in an order of its own: says nothing about golden's values
   };
 
@@ -217,7 +218,9 @@ class Walker {
   /// Values behind the order of equal values in a sort may be in another order than golden's, and so may what is made of
   /// them, until the order is undone. What looks wrong on their account is judged without them.
   void judge_around_open_orders() {
+    if (std::ranges::none_of(judged_, &Judged::order_open)) return;
     std::vector<bool> unusable(judged_.size(), false);
+    for (size_t i = 0; i < judged_.size(); ++i) add_carried(i);
     for (size_t i = 0; i < judged_.size(); ++i) {
       unusable[i] = judged_[i].order_open;
       const bool built_on =
@@ -229,6 +232,18 @@ class Walker {
       } else {
         unusable[i] = true;
       }
+    }
+  }
+
+  /// Names the values of mine that a value was judged on by way of earlier steps, too.
+  void add_carried(size_t i) {
+    if (judged_[i].carried.empty()) return;
+    const Result<Region> whole = replay_.plan(i, {}, Carry::No);
+    if (!whole) return;  // it was planned before, with the same operators
+    judged_[i].recorded.clear();
+    for (const Region::Value& value : whole->values) {
+      if (value.source == Region::Value::Source::Recorded)
+        judged_[i].recorded.push_back(value.boundary);
     }
   }
 
@@ -307,6 +322,7 @@ class Walker {
       if (value.source == Region::Value::Source::Recorded)
         judged->recorded.push_back(value.boundary);
     }
+    judged->carried = region.carried;
     judged->step.operators = region.operators.size();
     const run::TensorRecord& record = mine_.run->records[use_of(mine_, boundary).record];
     if (record.dtype && is_float(*record.dtype) && !is_judged_type(region.dtype))
@@ -322,11 +338,17 @@ class Walker {
       judged->operators.push_back(call.op);
       if (call.floating) modules.push_back(golden_.operators[call.op].module);
     }
+    for (const size_t number : region.carried) {
+      const std::vector<std::string_view>& earlier = replay_.carried(number).modules;
+      modules.insert(modules.end(), earlier.begin(), earlier.end());
+    }
     Owner owner = name_owner(mine_.calls[boundary.call].module, boundary.input, modules);
     judged->step.owner = owner.module;
     if (!judged->step.suspicious) return {};
+    ASSAY_TRY(const Region whole, replay_.plan(i, unusable, Carry::No));
+    judged->step.operators = whole.operators.size();
     Finding finding = make_finding(i, *judged, std::move(owner));
-    finding.err_in = error_of_inputs(region);
+    finding.err_in = error_of_inputs(whole);
     finding.detail = detail_of(i, judged->step);
     judged->finding = std::move(finding);
     return {};
@@ -465,14 +487,29 @@ class Walker {
     return false;
   }
 
+  /// Adds the operators behind values of earlier steps.
+  void cover_carried(std::vector<size_t> numbers, std::set<size_t>* seen,
+                     std::set<size_t>* covered) const {
+    while (!numbers.empty()) {
+      const size_t number = numbers.back();
+      numbers.pop_back();
+      if (!seen->insert(number).second) continue;
+      const Carried& earlier = replay_.carried(number);
+      covered->insert(earlier.operators.begin(), earlier.operators.end());
+      numbers.insert(numbers.end(), earlier.carried.begin(), earlier.carried.end());
+    }
+  }
+
   Walk collect() {
     Walk walk;
     std::set<size_t> covered;
+    std::set<size_t> carried;
     for (Judged& judged : judged_) {
       ++walk.judgeable;
       if (judged.step.reason.empty()) {
         ++walk.judged;
         covered.insert(judged.operators.begin(), judged.operators.end());
+        cover_carried(judged.carried, &carried, &covered);
       } else {
         ++walk.unjudged[judged.step.reason];
       }

@@ -18,7 +18,7 @@ struct Step {
   double err_own = 0;      // |t - ref| / |ref|
   double noise_floor = 0;  // floor / |ref|
   bool suspicious = false;
-  size_t operators = 0;  // that were replayed
+  size_t operators = 0;  // that were replayed; of a suspicious one with those of earlier steps
   std::string owner;     // module path
   std::string reason;    // why it was not judged; empty when it was
 };
