@@ -3,9 +3,12 @@
 // writer thread. Keys and their meaning: docs/formats/native.md
 #pragma once
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "stats/digest.hpp"
@@ -87,10 +90,93 @@ struct RecordBatch {
   }
   void set_dims(Record& record, std::span<const int64_t> shape, std::span<const int64_t> strides);
   void set_text(Record& record, std::string_view content);
+  /// Forgets the records and keeps the memory.
+  void clear() {
+    records.clear();
+    dims.clear();
+    text.clear();
+  }
 };
 
-/// Appends one line with its newline.
-void append_record_line(std::string& out, const RecordBatch& batch, const Record& record);
+/// Text that grows at its end; a string whose appending is inlined.
+class RecordText {
+ public:
+  void clear() { next_ = bytes_.get(); }
+  [[nodiscard]] std::string_view text() const {
+    return {bytes_.get(), static_cast<size_t>(next_ - bytes_.get())};
+  }
+  RecordText& operator+=(std::string_view more) {
+    make_room(more.size());
+    std::memcpy(next_, more.data(), more.size());
+    next_ += more.size();
+    return *this;
+  }
+  RecordText& operator+=(char more) {
+    make_room(1);
+    *next_++ = more;
+    return *this;
+  }
+  /// A piece of its own text once more.
+  void append_copy(size_t begin, size_t size) {
+    make_room(size);
+    std::memcpy(next_, bytes_.get() + begin, size);
+    next_ += size;
+  }
+
+ private:
+  void make_room(size_t size) {
+    if (static_cast<size_t>(end_ - next_) < size) grow(size);
+  }
+  void grow(size_t size);
+
+  std::unique_ptr<char[]> bytes_;
+  char* next_ = nullptr;
+  char* end_ = nullptr;
+};
+
+/// The lines of records.jsonl. Remembers what neighbouring lines have in common, and statistics that lines repeat: the
+/// text is the same without, only slower.
+class RecordLines {
+ public:
+  /// Begins a text with the lines of `batch`, which must outlive the calls of append(). Numbers grow from batch to batch.
+  void begin(const RecordBatch& batch);
+  /// Appends the line of batch.records[index] with its newline; indices in order.
+  void append(size_t index);
+  [[nodiscard]] std::string_view text() const { return lines_.text(); }
+
+ private:
+  struct Call {
+    int64_t step = 0;
+    const RecordNode* node = nullptr;
+    const std::string* operation = nullptr;
+    uint32_t operation_index = 0;
+    uint32_t call = 0;
+    uint64_t order = 0;
+    bool known = false;
+    friend bool operator==(const Call&, const Call&) = default;
+  };
+  struct Place {
+    size_t begin = 0;
+    size_t size = 0;
+  };
+  struct EarlierStatistics {
+    stats::TensorStats stats;
+    std::string text;
+  };
+  static constexpr size_t kMostEarlierStatistics = 16384;
+
+  void append_call(const Record& record);
+  void append_statistics(size_t index);
+  [[nodiscard]] bool append_earlier_statistics(const Record& record);
+
+  const RecordBatch* batch_ = nullptr;
+  RecordText lines_;
+  Call call_;
+  RecordText call_text_;
+  std::vector<Place> stats_places_;  // in lines_, by index in the batch
+  std::unordered_map<int64_t, EarlierStatistics>
+      earlier_;  // by number of the record of an earlier batch
+};
 
 /// "<number>:<node>.<role>.<slot>", the tensor's name in the step file.
 [[nodiscard]] std::string payload_name(const Record& record);

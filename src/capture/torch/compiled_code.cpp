@@ -57,6 +57,15 @@ CompiledCode::Caller CompiledCode::caller_of(PyFrameObject* frame) {
 }
 
 bool CompiledCode::is_calling() {
+  // What Inductor wrote is loaded by this module of torch. As long as it is not there, and it comes with the first
+  // compilation, no frame needs to be looked at.
+  if (!may_exist_) {
+    static PyObject* loader = PyUnicode_InternFromString("torch._inductor.codecache");
+    may_exist_ =
+        loader == nullptr || PyDict_GetItemWithError(PyImport_GetModuleDict(), loader) != nullptr;
+    PyErr_Clear();
+    if (!may_exist_) return false;
+  }
   PyFrameObject* frame = PyEval_GetFrame();
   if (frame == nullptr) return false;
   Py_INCREF(frame);

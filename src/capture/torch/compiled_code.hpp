@@ -27,6 +27,7 @@ class CompiledCode {
  private:
   [[nodiscard]] Caller caller_of(PyFrameObject* frame);
 
+  bool may_exist_ = false;
   std::unordered_map<PyObject*, Caller> known_;  // by code object; references are owned
 };
 

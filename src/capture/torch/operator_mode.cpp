@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/torch/operator_mode.hpp"
 
+#include <cstring>
 #include <vector>
 
 #include "capture/torch/extension.hpp"
@@ -13,6 +14,8 @@ PyTypeObject* mode_type = nullptr;
 
 struct OperatorMode {
   PyObject_HEAD Session* session;
+  PyObject*
+      method;  // __torch_dispatch__ bound to this object, as long as there is a session: a reference cycle
 };
 
 // torch's functions for the stack of modes, fetched once and kept.
@@ -55,13 +58,6 @@ class ErrorAside {
   PyObject* traceback_ = nullptr;
 };
 
-PyObject* call_on(Session& session, PyObject* function, PyObject* args, PyObject* kwargs) {
-  PyObject* target = session.operator_target(function);
-  PyObject* result = PyObject_Call(target, args, kwargs);
-  Py_DECREF(target);
-  return result;
-}
-
 // __torch_dispatch__(function, types, args, kwargs)
 PyObject* dispatch(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   if (count < 3 || !PyTuple_Check(given[2])) {
@@ -73,21 +69,26 @@ PyObject* dispatch(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   PyObject* kwargs = count > 3 && given[3] != Py_None ? given[3] : nullptr;
   Session* session = reinterpret_cast<OperatorMode*>(self)->session;
   if (session == nullptr) return PyObject_Call(function, args, kwargs);
+  const OperatorSchema* schema = session->schema_of(function);
+  if (schema == nullptr) return PyObject_Call(function, args, kwargs);
+  PyObject* target = new_ref(schema->target);
   OperatorFrame frame;
-  if (!session->begin_operator(function, args, kwargs, frame))
-    return call_on(*session, function, args, kwargs);
-  PyObject* result = call_on(*session, function, args, kwargs);
+  const bool recorded = session->begin_operator(*schema, args, kwargs, frame);
+  PyObject* result = PyObject_Call(target, args, kwargs);
+  Py_DECREF(target);
+  if (!recorded) return result;
   if (result != nullptr) {
-    session->end_operator(function, args, kwargs, result, frame);
+    session->end_operator(*schema, args, kwargs, result, frame);
   } else {
     const ErrorAside aside;
-    session->end_operator(function, args, kwargs, nullptr, frame);
+    session->end_operator(*schema, args, kwargs, nullptr, frame);
   }
   return result;
 }
 
 void mode_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
+  Py_CLEAR(reinterpret_cast<OperatorMode*>(object)->method);
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -103,11 +104,26 @@ PyMethodDef mode_methods[] = {
     {"ignore_compile_internals", always, METH_NOARGS, nullptr},
     {"is_infra_mode", never_property, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
+
+// For every operator torch looks __torch_dispatch__ up twice, by a C string. The usual way makes a Python string of it,
+// searches the type with it and makes a bound method, 0.25 us each; here it is two comparisons.
+PyObject* mode_getattr(PyObject* self, char* name) {
+  PyObject* method = reinterpret_cast<OperatorMode*>(self)->method;
+  if (method != nullptr && std::strcmp(name, mode_methods[0].ml_name) == 0) return new_ref(method);
+  PyObject* text = PyUnicode_FromString(name);
+  if (text == nullptr) return nullptr;
+  PyObject* value = PyObject_GenericGetAttr(self, text);
+  Py_DECREF(text);
+  return value;
+}
+
 PyGetSetDef mode_properties[] = {
     // Operators with functions among their arguments (flex_attention) come here like all others.
     {"supports_higher_order_operators", always_property, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot mode_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(mode_dealloc)},
+                            {Py_tp_getattr, reinterpret_cast<void*>(mode_getattr)},
+                            {Py_tp_getattro, reinterpret_cast<void*>(PyObject_GenericGetAttr)},
                             {Py_tp_methods, mode_methods},
                             {Py_tp_getset, mode_properties},
                             {0, nullptr}};
@@ -124,12 +140,19 @@ const ExtensionPart part([](PyObject*) {
 PyObject* new_operator_mode() {
   if (!load_stack_functions()) return nullptr;
   auto* mode = reinterpret_cast<OperatorMode*>(mode_type->tp_alloc(mode_type, 0));
-  if (mode != nullptr) mode->session = nullptr;
+  if (mode != nullptr) mode->session = nullptr, mode->method = nullptr;
   return reinterpret_cast<PyObject*>(mode);
 }
 
-void set_mode_session(PyObject* mode, Session* session) noexcept {
-  reinterpret_cast<OperatorMode*>(mode)->session = session;
+void set_mode_session(PyObject* object, Session* session) noexcept {
+  auto* mode = reinterpret_cast<OperatorMode*>(object);
+  mode->session = session;
+  if (session == nullptr) {
+    Py_CLEAR(mode->method);
+  } else if (mode->method == nullptr) {
+    mode->method = PyCFunction_New(&mode_methods[0], object);
+    PyErr_Clear();
+  }
 }
 
 int64_t dispatch_stack_size() noexcept {

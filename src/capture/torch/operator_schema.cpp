@@ -229,6 +229,7 @@ std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {
     argument.text = text_of(name);
     Py_XDECREF(name);
     argument.name = PyUnicode_InternFromString(argument.text.c_str());
+    argument.slot = run_.intern(argument.text);
     argument.json_key = json_quote(argument.text) + ":";
     PyObject* alias = attribute(item, "alias_info");
     argument.written = alias != nullptr && alias != Py_None && true_attribute(alias, "is_write");

@@ -18,8 +18,9 @@ namespace assay::capture {
 struct OperatorArgument {
   PyObject* name = nullptr;  // interned; owned
   std::string text;
-  std::string json_key;  // with quotes and colon
-  bool written = false;  // marked (a!) in the schema
+  const std::string* slot = nullptr;  // the same, as records keep it
+  std::string json_key;               // with quotes and colon
+  bool written = false;               // marked (a!) in the schema
 };
 
 struct OperatorSchema {

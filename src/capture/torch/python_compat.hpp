@@ -23,4 +23,15 @@ inline PyObject* weakref_get(PyObject* weakref) {
 #endif
 }
 
+/// Whether a weak reference points at `object`, which the caller holds.
+inline bool weakref_is(PyObject* weakref, PyObject* object) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* found = weakref_get(weakref);
+  Py_XDECREF(found);
+  return found == object;
+#else
+  return PyWeakref_GET_OBJECT(weakref) == object;
+#endif
+}
+
 }  // namespace assay::capture

@@ -70,23 +70,29 @@ ThreadState& this_thread() {
 
 class InsideOurCode {
  public:
-  InsideOurCode() { this_thread().inside = true; }
-  ~InsideOurCode() { this_thread().inside = false; }
+  explicit InsideOurCode(ThreadState& thread = this_thread()) : thread_(thread) {
+    thread_.inside = true;
+  }
+  ~InsideOurCode() { thread_.inside = false; }
   InsideOurCode(const InsideOurCode&) = delete;
   InsideOurCode& operator=(const InsideOurCode&) = delete;
+
+ private:
+  ThreadState& thread_;
 };
+
+// "self", "tensors.0"
+const std::string* slot_of(const OperatorSchema& schema, const BoundTensor& bound,
+                           writer::NativeRun& run) {
+  const bool named = bound.argument < schema.arguments.size();
+  if (named && bound.index < 0) return schema.arguments[bound.argument].slot;
+  std::string slot = named ? schema.arguments[bound.argument].text : std::to_string(bound.argument);
+  if (bound.index >= 0) slot += '.' + std::to_string(bound.index);
+  return run.intern(slot);
+}
 
 // A Python scalar as JSON: numbers as numbers (non-finite ones as the strings the format document names), everything
 // else as a string.
-// "self", "tensors.0"
-std::string slot_of(const OperatorSchema& schema, const BoundTensor& bound) {
-  std::string slot = bound.argument < schema.arguments.size()
-                         ? schema.arguments[bound.argument].text
-                         : std::to_string(bound.argument);
-  if (bound.index >= 0) slot += '.' + std::to_string(bound.index);
-  return slot;
-}
-
 std::string value_json(PyObject* value) {
   if (value == Py_None) return "null";
   if (PyBool_Check(value)) return value == Py_True ? "true" : "false";
@@ -156,6 +162,10 @@ class Session::Recorder final : public LeafVisitor {
         role_(role) {}
 
   void tensor(PyObject* tensor, std::string_view slot) override {
+    this->tensor(tensor, run_.intern(slot));
+  }
+
+  void tensor(PyObject* tensor, const std::string* slot) {
     session_.access_.look(tensor, look_);
     if (look_.readable == Readable::Nothing) {
       if (unwrap(tensor, slot)) return;
@@ -164,28 +174,29 @@ class Session::Recorder final : public LeafVisitor {
     }
     writer::Record record = draft(slot);
     describe(record);
+    version_is_known_ = false;
     Storage* storage = nullptr;
     StoredValue* stored = nullptr;
     if (session_.options_.operators && !unwrapping_) identify(tensor, record, storage, stored);
     if (look_.readable == Readable::Device || session_.options_.force_device) {
       record_device(tensor, std::move(record), stored);
     } else {
-      record_memory(tensor, std::move(record), slot, storage, stored);
+      record_memory(tensor, record, slot, storage, stored);
     }
   }
 
   void value(PyObject* value, std::string_view slot) override {
-    writer::Record record = draft(slot);
+    writer::Record record = draft(run_.intern(slot));
     record.kind = writer::RecordKind::Value;
-    push(std::move(record), value_json(value));
+    push(record, value_json(value));
   }
 
-  void skip(std::string_view slot, std::string_view reason) {
+  void skip(const std::string* slot, std::string_view reason) {
     writer::Record record = draft(slot);
     record.kind = writer::RecordKind::Skipped;
     record.dtype_name = look_.dtype_name;
     set_rank(record);
-    push(std::move(record), reason);
+    push(record, reason);
   }
   void forget_look() {
     look_.dtype_name = nullptr;
@@ -201,18 +212,18 @@ class Session::Recorder final : public LeafVisitor {
   }
   void begin_operator(std::string_view arguments, const std::string* writes) {
     forget_look();
-    writer::Record record = draft("");
+    writer::Record record = draft(session_.no_slot_);
     record.kind = writer::RecordKind::Operator;
     record.writes = writes;
-    push(std::move(record), arguments);
+    push(record, arguments);
   }
 
  private:
-  [[nodiscard]] writer::Record draft(std::string_view slot) {
+  [[nodiscard]] writer::Record draft(const std::string* slot) const {
     writer::Record record;
     record.step = step_.step;
     record.node = node_.text;
-    record.slot = run_.intern(slot);
+    record.slot = slot;
     record.order = order_;
     record.call = call_;
     record.role = role_;
@@ -224,8 +235,12 @@ class Session::Recorder final : public LeafVisitor {
   // Which value it is, and who made it. The first operator of a step that returns a value made it; one that returns
   // what it was given did not.
   void identify(PyObject* tensor, writer::Record& record, Storage*& storage, StoredValue*& stored) {
-    storage = session_.storages_.storage_of(tensor, is_settled());
+    const StorageTable::Sight sight = session_.storages_.see(tensor, is_settled());
+    storage = sight.storage;
     if (storage == nullptr) return;
+    version_is_known_ = sight.version.has_value();
+    if (version_is_known_) version_ = *sight.version;
+    fresh_storage_ = sight.is_new;
     StoredValue& value = session_.storages_.value_of(*storage, tensor, look_);
     stored = &value;
     const bool first_sight = value.seen_in != step_.step;
@@ -260,7 +275,7 @@ class Session::Recorder final : public LeafVisitor {
     set_rank(record);
   }
 
-  uint64_t push(writer::Record record, std::string_view text = {}) {
+  uint64_t push(writer::Record& record, std::string_view text = {}) {
     const bool keeps_place = session_.options_.operators && !session_.unfetched_.empty() &&
                              record.kind != writer::RecordKind::Tensor;
     if (keeps_place) {  // behind device tensors whose numbers come with their bytes
@@ -269,7 +284,7 @@ class Session::Recorder final : public LeafVisitor {
       entry.strides = Dims(strides());
       entry.step = shared_step_;
       entry.text = text;
-      entry.record = std::move(record);
+      entry.record = record;
       session_.unfetched_.push_back(std::move(entry));
       return 0;
     }
@@ -281,12 +296,12 @@ class Session::Recorder final : public LeafVisitor {
     if (record.first_copy) step_.counts.bytes += record.payload->size_bytes;
     const bool known = record.has_shape && (record.kind == writer::RecordKind::Tensor ||
                                             record.kind == writer::RecordKind::Skipped);
-    return run_.push_record(std::move(record), known ? shape() : std::span<const int64_t>{},
+    return run_.push_record(record, known ? shape() : std::span<const int64_t>{},
                             known ? strides() : std::span<const int64_t>{}, text);
   }
 
   // DTensor and other wrappers: the local tensor is what this process computes with.
-  bool unwrap(PyObject* tensor, std::string_view slot) {
+  bool unwrap(PyObject* tensor, const std::string* slot) {
     if (unwrapping_) return false;
     PyObject* local = PyObject_GetAttrString(tensor, "_local_tensor");
     PyErr_Clear();
@@ -301,7 +316,7 @@ class Session::Recorder final : public LeafVisitor {
     return true;
   }
 
-  void record_memory(PyObject* tensor, writer::Record record, std::string_view slot,
+  void record_memory(PyObject* tensor, writer::Record& record, const std::string* slot,
                      Storage* storage, StoredValue* stored) {
     const bool contiguous = is_contiguous(look_);
     const bool dense = contiguous || is_dense(look_);
@@ -316,11 +331,11 @@ class Session::Recorder final : public LeafVisitor {
     if (seen != nullptr && is_complete(*seen, contiguous)) {
       share(record, *seen);
       const bool made_here = made_here_;
-      const uint64_t number = push(std::move(record));
+      const uint64_t number = push(record);
       if (made_here) stored->producer = static_cast<int64_t>(number);
       return;
     }
-    if (!session_.access_.storage_covers(tensor, look_)) {
+    if (!is_covered(tensor, storage, stored)) {
       skip(slot, "storage smaller than the shape");
       return;
     }
@@ -364,7 +379,7 @@ class Session::Recorder final : public LeafVisitor {
     if (session_.options_.digest || session_.options_.verify) record.digest = fresh.digest;
     const bool remember = record.kind == writer::RecordKind::Tensor && twin == nullptr;
     fresh.payload = record.payload;
-    fresh.record_number = push(std::move(record), lost);
+    fresh.record_number = push(record, lost);
     if (stored != nullptr && made_here_)
       stored->producer = static_cast<int64_t>(fresh.record_number);
     if (!remember) return;
@@ -384,8 +399,18 @@ class Session::Recorder final : public LeafVisitor {
   }
   // torch's version counter, -1 where it has none or is not final.
   [[nodiscard]] int64_t version_of(PyObject* tensor) {
+    if (version_is_known_) return version_;
     if (!is_settled() || session_.access_.is_inference(tensor)) return -1;
     return session_.access_.version(tensor);
+  }
+
+  // Whether the storage has all the bytes that shape and strides claim: it may have been resized below them.
+  [[nodiscard]] bool is_covered(PyObject* tensor, const Storage* storage,
+                                const StoredValue* stored) const {
+    if (storage == nullptr || !fresh_storage_)
+      return session_.access_.storage_covers(tensor, look_);
+    return look_.element_count == 0 ||
+           fits_storage(look_, stored->storage_offset, storage->first_size_bytes);
   }
 
   // Bytes of this storage that were read at its present version. Where both have one, torch's counter must agree, too:
@@ -519,6 +544,9 @@ class Session::Recorder final : public LeafVisitor {
   bool mutates_ = false;
   bool made_here_ = false;  // the tensor at hand is what this operator makes
   bool unwrapping_ = false;
+  bool fresh_storage_ = false;     // the tensor at hand is the first one seen of its storage
+  bool version_is_known_ = false;  // its version counter was read on the way
+  int64_t version_ = -1;
   TensorLook look_;
 };
 
@@ -531,6 +559,7 @@ Session::Session(SessionOptions options, TensorAccess& access,
       storages_(access),
       run_(std::move(run)),
       operators_(*run_),
+      no_slot_(run_->intern("")),
       generation_(writer::fork_generation()) {
   walker_.set_caches(options.caches);
 }
@@ -669,7 +698,7 @@ void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept 
                         writer::RecordRole::Output);
       if (result == nullptr) {
         recorder.forget_look();
-        recorder.skip("", "the call raised");
+        recorder.skip(no_slot_, "the call raised");
       } else if (options_.outputs) {
         walker_.walk_value(result, "", recorder);
       }
@@ -752,17 +781,17 @@ void Session::leave_module(CallFrame& frame) noexcept {
   }
 }
 
-PyObject* Session::operator_target(PyObject* function) noexcept {
+const OperatorSchema* Session::schema_of(PyObject* function) noexcept {
   try {
     // Without the lock: a mode of functions may run operators while we look at a tensor.
-    return new_ref(operators_.of(function).target);
+    return &operators_.of(function);
   } catch (const std::exception& exception) {
     fail_for_good(exception.what());
-    return new_ref(function);
+    return nullptr;
   }
 }
 
-bool Session::begin_operator(PyObject* function, PyObject* args, PyObject* kwargs,
+bool Session::begin_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                              OperatorFrame& frame) noexcept {
   ThreadState& thread = this_thread();
   if (thread.inside || !live()) return false;
@@ -777,11 +806,10 @@ bool Session::begin_operator(PyObject* function, PyObject* args, PyObject* kwarg
       storages_.distrust();
       return false;
     }
-    const int64_t begin_ns = now_ns();
-    const InsideOurCode guard;
-    const Lock lock(*this);
-    const OperatorSchema& schema = operators_.of(function);
     if (!call->recorded) return schema.is_mutable;
+    const int64_t begin_ns = now_ns();
+    const InsideOurCode guard(thread);
+    const Lock lock(*this);
     if (call->operator_calls.size() <= schema.number)
       call->operator_calls.resize(schema.number + 1, 0);
     frame.step = call->step;
@@ -811,16 +839,13 @@ void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyOb
   recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
   recorder.begin_operator(arguments_json_, schema.writes);
   if (!options_.inputs) return;
-  std::string slot;
-  for (const BoundTensor& bound : bound_tensors_) {
-    slot = slot_of(schema, bound);
-    recorder.tensor(bound.tensor, slot);
-  }
+  for (const BoundTensor& bound : bound_tensors_)
+    recorder.tensor(bound.tensor, slot_of(schema, bound, *run_));
 }
 
 void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs) {
   const auto note = [this](PyObject* tensor) {
-    Storage* storage = access_.is_tensor(tensor) ? storages_.storage_of(tensor, false) : nullptr;
+    Storage* storage = access_.is_tensor(tensor) ? storages_.see(tensor, false).storage : nullptr;
     if (storage != nullptr) storages_.wrote(*storage);
   };
   for (size_t i = 0; i < schema.arguments.size(); ++i) {
@@ -840,14 +865,13 @@ void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject
   }
 }
 
-void Session::end_operator(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* result,
-                           OperatorFrame& frame) noexcept {
+void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                           PyObject* result, OperatorFrame& frame) noexcept {
   if (!live()) return;
   try {
     const int64_t begin_ns = now_ns();
     const InsideOurCode guard;
     const Lock lock(*this);
-    const OperatorSchema& schema = operators_.of(function);
     // Also when it raised: it may have come as far as writing.
     if (schema.is_mutable) note_writes(schema, args, kwargs);
     if (frame.step == nullptr) return;
@@ -856,9 +880,13 @@ void Session::end_operator(PyObject* function, PyObject* args, PyObject* kwargs,
     recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
     if (result == nullptr) {
       recorder.forget_look();
-      recorder.skip("", "the call raised");
+      recorder.skip(no_slot_, "the call raised");
     } else if (options_.outputs) {
-      walker_.walk_value(result, "", recorder);
+      if (access_.is_tensor(result)) {
+        recorder.tensor(result, no_slot_);
+      } else {
+        walker_.walk_value(result, "", recorder);
+      }
     }
     frame.step->added_ns += now_ns() - begin_ns;
   } catch (const std::exception& exception) {

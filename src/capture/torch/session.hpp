@@ -103,14 +103,14 @@ class Session {
                            CallFrame& frame) noexcept;
   void end(uint32_t node, PyObject* result, CallFrame& frame) noexcept;
 
+  /// What is known of an operator of torch; nullptr when even that failed. Holds as long as the session.
+  [[nodiscard]] const OperatorSchema* schema_of(PyObject* function) noexcept;
   /// Called by the dispatch mode before and after every operator; begin_operator() is false when the operator is none
   /// of our business: then end_operator() must not be called. `result` is nullptr when it raised.
-  [[nodiscard]] bool begin_operator(PyObject* function, PyObject* args, PyObject* kwargs,
+  [[nodiscard]] bool begin_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
                                     OperatorFrame& frame) noexcept;
-  void end_operator(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* result,
-                    OperatorFrame& frame) noexcept;
-  /// What runs an operator of torch: cached, new reference.
-  [[nodiscard]] PyObject* operator_target(PyObject* function) noexcept;
+  void end_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                    PyObject* result, OperatorFrame& frame) noexcept;
   /// Names the storage of a parameter or buffer.
   void add_leaf(PyObject* tensor, std::string_view name) noexcept;
 
@@ -164,6 +164,7 @@ class Session {
   std::unique_ptr<writer::NativeRun> run_;
   OperatorSchemas operators_;
   CompiledCode compiled_code_;
+  const std::string* no_slot_;              // ""
   std::string arguments_json_;              // of the operator being recorded
   std::vector<BoundTensor> bound_tensors_;  // the same
   uint32_t generation_;

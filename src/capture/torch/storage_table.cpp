@@ -16,10 +16,10 @@ constexpr size_t kManyValues = 64;
          std::equal(known.begin(), known.end(), values);
 }
 
-[[nodiscard]] bool is_value(const StoredValue& value, const TensorLook& look, int64_t offset) {
-  return value.storage_offset == offset && value.dtype == look.dtype &&
-         value.conjugate == look.conjugate && value.negative == look.negative &&
-         equal(value.shape, look.shape, look.ndim) && equal(value.strides, look.strides, look.ndim);
+[[nodiscard]] bool is_value(const StoredValue& value, const TensorLook& look) {
+  return value.dtype == look.dtype && value.conjugate == look.conjugate &&
+         value.negative == look.negative && equal(value.shape, look.shape, look.ndim) &&
+         equal(value.strides, look.strides, look.ndim);
 }
 
 }  // namespace
@@ -85,66 +85,75 @@ void StorageTable::distrust() {
   }
 }
 
-// Takes notice of writes that nobody declared.
-void StorageTable::watch(Storage& storage, PyObject* tensor) {
-  if (storage.unwatched) return;
+// Takes notice of writes that nobody declared. Returns the tensor's counter when it had to be read.
+std::optional<int64_t> StorageTable::watch(Storage& storage, PyObject* tensor) {
+  if (storage.unwatched) return std::nullopt;
   PyObject* watched = storage.watched != nullptr ? weakref_get(storage.watched) : nullptr;
   if (watched == nullptr) {
     if (access_.is_inference(tensor)) {
       storage.unwatched = true;
-      return;
+      return -1;
     }
     Py_XSETREF(storage.watched, PyWeakref_NewRef(tensor, nullptr));
     PyErr_Clear();
     storage.watched_version = access_.version(tensor);
-    return;
+    return storage.watched_version;
   }
   const int64_t version = access_.version(watched);
   if (storage.watched_version >= 0 && version != storage.watched_version) new_version(storage);
   storage.watched_version = version;
   Py_DECREF(watched);
+  if (watched != tensor) return std::nullopt;
+  return version;
 }
 
-Storage* StorageTable::storage_of(PyObject* tensor, bool settled) {
+StorageTable::Sight StorageTable::see(PyObject* tensor, bool settled) {
+  Sight sight;
   PyObject* object = access_.storage_object(tensor);
-  if (object == nullptr) return nullptr;
+  if (object == nullptr) return sight;
   auto& known = storages_[object];
-  if (known != nullptr) {
-    PyObject* alive = weakref_get(known->weakref);
-    Py_XDECREF(alive);
-    if (alive != object) {  // another storage at the same address
-      drop(*known);
-      known.reset();
-    }
+  if (known != nullptr && !weakref_is(known->weakref, object)) {
+    // Another storage at the same address: the memory of what was known serves for it.
+    drop(*known);
+    std::vector<StoredValue> values = std::move(known->values);
+    values.clear();
+    *known = Storage{};
+    known->values = std::move(values);
   }
-  Storage* storage = known.get();
-  if (storage == nullptr) {
+  if (known == nullptr) known = std::make_unique<Storage>();
+  sight.storage = known.get();
+  if (sight.storage->weakref == nullptr) {
     PyObject* weak = PyWeakref_NewRef(object, nullptr);
     if (weak == nullptr) {
       PyErr_Clear();
       storages_.erase(object);
       Py_DECREF(object);
-      return nullptr;
+      return {};
     }
-    known = std::make_unique<Storage>();
-    storage = known.get();
-    storage->number = next_storage_++;
-    storage->weakref = weak;
+    sight.is_new = true;
+    sight.storage->number = next_storage_++;
+    sight.storage->weakref = weak;
+    sight.storage->first_size_bytes = access_.storage_size_bytes(object);
     if (storages_.size() > forget_at_) forget_dead();  // this one is alive: its tensor is
   }
   Py_DECREF(object);
-  if (settled) watch(*storage, tensor);
-  return storage;
+  if (settled) sight.version = watch(*sight.storage, tensor);
+  return sight;
 }
 
 StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const TensorLook& look) {
+  // The same address in the same storage is the same offset, which need not be asked for.
+  for (StoredValue& value : storage.values) {
+    if (value.data == look.data && is_value(value, look)) return value;
+  }
   const int64_t offset = access_.storage_offset(tensor);
   for (StoredValue& value : storage.values) {
-    if (is_value(value, look, offset)) return value;
+    if (value.storage_offset == offset && is_value(value, look)) return value;
   }
   StoredValue& value = storage.values.emplace_back();
   value.id = next_value_++;
   value.storage_offset = offset;
+  value.data = look.data;
   value.dtype = look.dtype;
   value.conjugate = look.conjugate;
   value.negative = look.negative;
@@ -184,7 +193,7 @@ const std::string* StorageTable::leaf_of(const Storage& storage, const StoredVal
 }
 
 void StorageTable::add_leaf(PyObject* tensor, const std::string* name) {
-  Storage* storage = storage_of(tensor, true);
+  Storage* storage = see(tensor, true).storage;
   if (storage == nullptr) return;
   storage->leaves.push_back({access_.storage_offset(tensor), name});
 }

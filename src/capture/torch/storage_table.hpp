@@ -36,6 +36,7 @@ namespace assay::capture {
 struct StoredValue {
   int64_t id = 0;
   int64_t storage_offset = 0;  // elements
+  const void* data = nullptr;  // where it lay when it was first seen
   DType dtype = DType::Float32;
   bool conjugate = false;
   bool negative = false;
@@ -51,7 +52,8 @@ struct StoredValue {
 struct Storage {
   int64_t number = 0;
   int64_t version = 0;
-  PyObject* weakref = nullptr;  // to the storage's object; owned by the table
+  PyObject* weakref = nullptr;   // to the storage's object; owned by the table
+  int64_t first_size_bytes = 0;  // when it was first seen; storages can be resized
   int64_t seen_in = -1;
   bool written =
       false;  // by an operator that we saw: it is no longer the parameter or buffer that it was
@@ -86,9 +88,15 @@ class StorageTable {
   void distrust();
   void clear();
 
-  /// The storage of a tensor, nullptr when it has none. `settled`: torch's counters are final, as they are before an
-  /// operator and around modules, but not in results of an operator that has not returned to autograd.
-  [[nodiscard]] Storage* storage_of(PyObject* tensor, bool settled);
+  struct Sight {
+    Storage* storage = nullptr;  // nullptr: the tensor has none
+    bool is_new = false;         // not seen before
+    std::optional<int64_t>
+        version;  // torch's counter of the tensor, when it had to be read; -1: it has none
+  };
+  /// The storage of a tensor. `settled`: torch's counters are final, as they are before an operator and around modules,
+  /// but not in results of an operator that has not returned to autograd.
+  [[nodiscard]] Sight see(PyObject* tensor, bool settled);
   /// The value that `tensor` is now; a new one when it was not seen at this version.
   [[nodiscard]] StoredValue& value_of(Storage& storage, PyObject* tensor, const TensorLook& look);
   /// A value whose bytes are known and are those of `look`, perhaps in another shape.
@@ -113,7 +121,7 @@ class StorageTable {
 
  private:
   void new_version(Storage& storage);
-  void watch(Storage& storage, PyObject* tensor);
+  [[nodiscard]] std::optional<int64_t> watch(Storage& storage, PyObject* tensor);
   void drop(Storage& storage);
   void forget_dead();
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "capture/torch/python_compat.hpp"
+
 namespace assay::capture {
 namespace {
 
@@ -156,7 +158,8 @@ struct TensorAccess::Impl {
   bool use_table = false;
   PyObject* strided = nullptr;  // torch.strided
   CachedMember version, is_inference, is_conj, is_neg, data_ptr, shape, stride, dtype, device,
-      layout, is_nested, storage_offset, untyped_storage;
+      layout, is_nested, storage_offset, untyped_storage, storage_nbytes;
+  PyTypeObject* storage_type = nullptr;  // whose member storage_nbytes is; a strong reference
   std::array<TypeCacheEntry, kTypeCacheSize> types{};
   std::vector<NamedDType> dtypes;
   // dtypes and layouts that the exchange table refuses with a C++ exception of some microseconds:
@@ -476,14 +479,26 @@ bool TensorAccess::storage_covers(PyObject* object, const TensorLook& look) {
   if (look.element_count == 0) return true;
   PyObject* storage = impl_->untyped_storage.get(object);
   if (storage == nullptr) return false;
-  static PyObject* nbytes_name = PyUnicode_InternFromString("nbytes");
-  PyObject* bytes = PyObject_CallMethodObjArgs(storage, nbytes_name, nullptr);
+  const int64_t size_bytes = storage_size_bytes(storage);
   Py_DECREF(storage);
-  if (bytes == nullptr) return false;
-  const int64_t size = PyLong_AsLongLong(bytes);
-  Py_DECREF(bytes);
-  int64_t last = impl_->storage_offset.integer(object, -1);
-  if (last < 0 || size < 0) return false;
+  return fits_storage(look, impl_->storage_offset.integer(object, -1), size_bytes);
+}
+
+int64_t TensorAccess::storage_size_bytes(PyObject* storage_object) {
+  const ErrorIndicatorKept kept;
+  // torch has one type for untyped storages; the method is found with the first of them.
+  if (Py_TYPE(storage_object) != impl_->storage_type) {
+    Py_XSETREF(impl_->storage_type, reinterpret_cast<PyTypeObject*>(new_ref(
+                                        reinterpret_cast<PyObject*>(Py_TYPE(storage_object)))));
+    impl_->storage_nbytes = CachedMember();
+    impl_->storage_nbytes.bind(reinterpret_cast<PyObject*>(impl_->storage_type), "nbytes");
+  }
+  return impl_->storage_nbytes.integer(storage_object, -1);
+}
+
+bool fits_storage(const TensorLook& look, int64_t storage_offset, int64_t size_bytes) {
+  int64_t last = storage_offset;
+  if (last < 0 || size_bytes < 0) return false;
   for (int i = 0; i < look.ndim; ++i) {
     int64_t reach = 0;
     if (mul_overflows(look.shape[i] - 1, look.strides[i], &reach) ||
@@ -491,7 +506,7 @@ bool TensorAccess::storage_covers(PyObject* object, const TensorLook& look) {
       return false;
   }
   const auto needed = storage_bytes(look.dtype, static_cast<uint64_t>(last) + 1);
-  return needed && *needed <= static_cast<uint64_t>(size);
+  return needed && *needed <= static_cast<uint64_t>(size_bytes);
 }
 
 PyObject* TensorAccess::storage_object(PyObject* object) {

@@ -57,6 +57,8 @@ struct TensorLook {
 
 /// Element count times element size; whole bytes. Precondition: dtype_name is set.
 [[nodiscard]] uint64_t payload_bytes(const TensorLook& look);
+/// Whether a storage of `size_bytes` has all the elements that shape and strides claim. Precondition: there are some.
+[[nodiscard]] bool fits_storage(const TensorLook& look, int64_t storage_offset, int64_t size_bytes);
 /// A view of the bytes as they lie in memory, with torch's lazy bits. Precondition:
 /// Readable::Memory.
 [[nodiscard]] TensorView view_of(const TensorLook& look);
@@ -89,6 +91,8 @@ class TensorAccess {
 
   /// torch's Python object for the storage, new reference; nullptr when the tensor has none. 40 ns.
   [[nodiscard]] PyObject* storage_object(PyObject* object);
+  /// Bytes of such an object; -1 when torch refuses.
+  [[nodiscard]] int64_t storage_size_bytes(PyObject* storage_object);
   /// Elements between the start of the storage and the first element; 0 when torch refuses.
   [[nodiscard]] int64_t storage_offset(PyObject* object);
 

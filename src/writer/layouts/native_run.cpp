@@ -23,6 +23,8 @@ constexpr uint64_t kSmallestHeader = 8 << 10;
 constexpr uint64_t kCopyPieceBytes = 256u << 10;  // of one thread in a parallel copy
 constexpr uint64_t kLineQueueBytes = 64ull << 20;
 constexpr uint64_t kTypicalLineBytes = 400;
+constexpr size_t kMostSpareBatches = 3;
+constexpr size_t kMostSpareRecords = 16384;
 // Lines go out at the latest after so many records, so that a statistics-only step of any length
 // stays bounded.
 constexpr size_t kMostBatchedRecords = 4096;
@@ -376,14 +378,14 @@ std::optional<PayloadLocation> NativeRun::append_payload(const TensorView& view,
 // --- records
 // ---------------------------------------------------------------------------------------------------
 
-uint64_t NativeRun::push_record(Record record, std::span<const int64_t> shape,
+uint64_t NativeRun::push_record(const Record& given, std::span<const int64_t> shape,
                                 std::span<const int64_t> strides, std::string_view text) {
   (void)within_budget(kTypicalLineBytes);  // a no stops what comes after this record
+  Record& record = batch_->records.emplace_back(given);
   record.number = next_number_++;
   // Only now: appending the payload may have sent the batch of before on its way.
   if (record.has_shape) batch_->set_dims(record, shape, strides);
   if (!text.empty()) batch_->set_text(record, text);
-  batch_->records.push_back(std::move(record));
   ++counters_.records;
   // Only without an open file: then no line waits for bytes in a partial block.
   if (batch_->records.size() >= kMostBatchedRecords && open_ == nullptr) submit_lines();
@@ -394,8 +396,7 @@ uint64_t NativeRun::push_record(Record record, std::span<const int64_t> shape,
 void NativeRun::submit_lines() {
   if (batch_->empty()) return;
   const std::shared_ptr<RecordBatch> batch = std::move(batch_);
-  batch_ = std::make_unique<RecordBatch>();
-  batch_->records.reserve(batch->records.size());
+  batch_ = spare_batch();
   const uint64_t size_bytes = batch->size_bytes();
   struct Admission {
     AsyncWriter* writer;
@@ -419,14 +420,33 @@ void NativeRun::submit_lines() {
         if (record.first_copy) file->add_entry(*batch, record);
       }
     }
-    return write_lines(*batch);
+    const Status status = write_lines(*batch);
+    keep_spare(*batch);
+    return status;
   });
 }
 
+// A batch of a step of decoding has a megabyte: fresh memory for each would cost the host its page faults.
+std::unique_ptr<RecordBatch> NativeRun::spare_batch() {
+  const std::lock_guard lock(mutex_);
+  if (spare_batches_.empty()) return std::make_unique<RecordBatch>();
+  auto batch = std::make_unique<RecordBatch>(std::move(spare_batches_.back()));
+  spare_batches_.pop_back();
+  return batch;
+}
+
+void NativeRun::keep_spare(RecordBatch& batch) {
+  const std::lock_guard lock(mutex_);
+  if (spare_batches_.size() >= kMostSpareBatches || batch.records.capacity() > kMostSpareRecords)
+    return;
+  batch.clear();
+  spare_batches_.push_back(std::move(batch));
+}
+
 Status NativeRun::write_lines(const RecordBatch& batch) {
-  lines_.clear();
-  for (const Record& record : batch.records) append_record_line(lines_, batch, record);
-  ByteSpan rest = as_bytes(lines_);
+  lines_.begin(batch);
+  for (size_t i = 0; i < batch.records.size(); ++i) lines_.append(i);
+  ByteSpan rest = as_bytes(lines_.text());
   while (!rest.empty()) {
     const ssize_t written = options_.io.write(records_fd_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;

@@ -89,7 +89,7 @@ class NativeRun {
                                                               stats::BlockRunner runner);
   /// Numbers the record and queues it with its sizes, strides (empty: unknown) and text (the value as JSON, or the
   /// reason). Returns its number.
-  uint64_t push_record(Record record, std::span<const int64_t> shape,
+  uint64_t push_record(const Record& record, std::span<const int64_t> shape,
                        std::span<const int64_t> strides, std::string_view text = {});
 
   /// Sends the pending lines and waits until everything is on disk (a partial block stays in the
@@ -122,6 +122,8 @@ class NativeRun {
   void submit_block(uint64_t begin, uint64_t end);
   void submit_lines();
   [[nodiscard]] Status write_lines(const RecordBatch& batch);
+  [[nodiscard]] std::unique_ptr<RecordBatch> spare_batch();
+  void keep_spare(RecordBatch& batch);
   void free_arena(uint64_t tail);
 
   NativeRunOptions options_;
@@ -151,13 +153,14 @@ class NativeRun {
 
   int records_fd_ = -1;  // writer thread
   std::string records_path_;
-  std::string lines_;  // writer thread's buffer
+  RecordLines lines_;  // writer thread's
 
   std::atomic<bool> stopped_{false};  // the host appends nothing more
   std::atomic<bool> broken_{false};   // the writer writes nothing more
-  mutable std::mutex mutex_;          // stop_reason_, and the wait for room
+  mutable std::mutex mutex_;          // stop_reason_, spare_batches_ and the wait for room
   std::condition_variable room_;
   std::string stop_reason_;
+  std::vector<RecordBatch> spare_batches_;  // written, their memory is used again
 };
 
 }  // namespace assay::writer

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writer/record_batch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace assay::writer {
+namespace {
+
+const RecordNode kNode{"model.\"norm\"", "Norm"};
+const std::string kOperation = "aten.mul.Tensor";
+const std::string kSlot = "self";
+
+stats::TensorStats statistics_of(double mean) {
+  return {.count = 4, .min = -0.1, .max = 1e300, .mean = mean, .l2_norm = 3};
+}
+
+Record tensor_record(uint64_t number, uint64_t order, const std::string* operation, double mean,
+                     int64_t same_as = -1) {
+  Record record;
+  record.number = number;
+  record.node = &kNode;
+  record.slot = &kSlot;
+  record.order = order;
+  record.operation = operation;
+  record.dtype_name = "float32";
+  record.same_as = same_as;
+  record.stats = statistics_of(mean);
+  return record;
+}
+
+// The plain twin: a writer that has seen nothing before.
+std::string alone(const RecordBatch& batch, size_t index) {
+  RecordBatch single = batch;
+  single.records = {batch.records[index]};
+  RecordLines lines;
+  lines.begin(single);
+  lines.append(0);
+  return std::string(lines.text());
+}
+
+std::string together(RecordLines& lines, const RecordBatch& batch) {
+  lines.begin(batch);
+  for (size_t i = 0; i < batch.records.size(); ++i) lines.append(i);
+  return std::string(lines.text());
+}
+
+std::string one_by_one(const RecordBatch& batch) {
+  std::string text;
+  for (size_t i = 0; i < batch.records.size(); ++i) text += alone(batch, i);
+  return text;
+}
+
+TEST(RecordLines, RemembersNothingThatChangesTheText) {
+  // Two calls of one operator, a record of the module itself, and statistics that are shared, that only claim to be, and
+  // that differ in the sign of a zero.
+  RecordBatch first;
+  first.records = {
+      tensor_record(0, 5, &kOperation, 0.5),     tensor_record(1, 5, &kOperation, 0.5, 0),
+      tensor_record(2, 6, &kOperation, 0.25, 1), tensor_record(3, 7, nullptr, 0.0),
+      tensor_record(4, 7, nullptr, -0.0, 3),     tensor_record(5, 7, nullptr, NAN),
+      tensor_record(6, 8, nullptr, NAN, 5)};
+  RecordBatch second;
+  second.records = {tensor_record(7, 5, &kOperation, 0.5, 0), tensor_record(8, 5, nullptr, 0.5, 0),
+                    tensor_record(9, 5, nullptr, 0.75, 0), tensor_record(10, 5, nullptr, 0.5, 7),
+                    tensor_record(11, 9, nullptr, 1.0, 99)};
+  RecordLines lines;
+  EXPECT_EQ(together(lines, first), one_by_one(first));
+  EXPECT_EQ(together(lines, second), one_by_one(second));
+}
+
+TEST(RecordLines, LeavesOutCountsOfZero) {
+  RecordBatch batch;
+  batch.records = {tensor_record(0, 5, nullptr, 0.5), tensor_record(1, 5, nullptr, 0.5)};
+  batch.records[1].stats->nan_count = 2;
+  RecordLines lines;
+  EXPECT_EQ(
+      together(lines, batch),
+      R"({"n":0,"step":0,"node":"model.\"norm\"","type":"Norm","order":5,"role":"output","slot":"self",)"
+      R"("dtype":"float32","stats":{"count":4,"min":-0.1,"max":1e+300,"mean":0.5,"l2":3}})"
+      "\n"
+      R"({"n":1,"step":0,"node":"model.\"norm\"","type":"Norm","order":5,"role":"output","slot":"self",)"
+      R"("dtype":"float32","stats":{"count":4,"nan":2,"min":-0.1,"max":1e+300,"mean":0.5,"l2":3}})"
+      "\n");
+}
+
+TEST(RecordText, KeepsItsTextWhenItGrows) {
+  // 100 000 bytes: more than it begins with.
+  RecordText text;
+  std::string expected;
+  for (int i = 0; i < 10'000; ++i) {
+    text += "0123456789";
+    expected += "0123456789";
+  }
+  text.append_copy(99'995, 5);
+  EXPECT_EQ(text.text(), expected + "56789");
+  text.clear();
+  EXPECT_EQ(text.text(), "");
+}
+
+}  // namespace
+}  // namespace assay::writer
