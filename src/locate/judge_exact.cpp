@@ -29,21 +29,23 @@ struct Axis {
   int64_t stride_b = 0;
 };
 
-/// Rows and columns in tiles: of a transposed view the lines of the cache are used whole.
+/// Rows and columns in tiles: of a transposed view the lines of the cache are used whole. Tiles are so small because lines of a
+/// matrix whose rows are a multiple of a page long share a few places of the cache.
 template <typename Bits>
 bool has_equal_matrices(const Bits* a, const Bits* b, const Axis& rows, const Axis& columns) {
-  constexpr int64_t kTile = 32;
-  for (int64_t i0 = 0; i0 < rows.size; i0 += kTile) {
-    const int64_t i1 = std::min(i0 + kTile, rows.size);
-    for (int64_t j0 = 0; j0 < columns.size; j0 += kTile) {
-      const int64_t j1 = std::min(j0 + kTile, columns.size);
-      uint64_t difference = 0;
-      for (int64_t i = i0; i < i1; ++i) {
-        const Bits* of_a = a + i * rows.stride_a;
-        const Bits* of_b = b + i * rows.stride_b;
-        for (int64_t j = j0; j < j1; ++j)
-          difference |=
-              static_cast<uint64_t>(of_a[j * columns.stride_a] ^ of_b[j * columns.stride_b]);
+  constexpr int64_t kRows = 8;
+  constexpr int64_t kColumns = 64 / static_cast<int64_t>(sizeof(Bits));
+  for (int64_t j0 = 0; j0 < columns.size; j0 += kColumns) {
+    const int64_t j1 = std::min(j0 + kColumns, columns.size);
+    for (int64_t i0 = 0; i0 < rows.size; i0 += kRows) {
+      const int64_t i1 = std::min(i0 + kRows, rows.size);
+      Bits difference = 0;
+      for (int64_t j = j0; j < j1; ++j) {
+        const Bits* of_a = a + j * columns.stride_a;
+        const Bits* of_b = b + j * columns.stride_b;
+        for (int64_t i = i0; i < i1; ++i)
+          difference =
+              static_cast<Bits>(difference | (of_a[i * rows.stride_a] ^ of_b[i * rows.stride_b]));
       }
       if (difference != 0) return false;
     }

@@ -33,78 +33,113 @@ struct Block {
   alignas(64) double v[kBlock];
   alignas(64) double w[kBlock];
   alignas(64) double error[kBlock];
-  alignas(64) double expected[kBlock];  // s^2
   alignas(64) double e[kBlock];
-  alignas(64) double e2[kBlock];
 };
+
+/// What a block adds to the measures of its row.
+struct BlockSums {
+  double error2 = 0;
+  double expected2 = 0;
+  double reference2 = 0;
+  double e = 0;
+  double e2 = 0;
+  bool pattern_differs = false;  // NaN here and not there
+};
+
+using simd::f64x8;
+using simd::i64x8;
+using simd::load;
+using simd::store;
+constexpr int64_t kLanes = 8;
+static_assert(kBlock % kLanes == 0);
+
+[[gnu::always_inline]] inline f64x8 absolute(f64x8 values) {
+  return (f64x8)((i64x8)values & ~(int64_t{1} << 63));
+}
+/// Both as std::max() and std::min() with NaN: the first operand is kept.
+[[gnu::always_inline]] inline f64x8 larger(f64x8 a, f64x8 b) { return a < b ? b : a; }
+[[gnu::always_inline]] inline f64x8 smaller(f64x8 a, f64x8 b) { return b < a ? b : a; }
 
 /// Error, its expected square and both tests of every element; NaN in both, and both below the smallest normal number:
 /// no error and nothing expected. Values are clamped to the range of the type first.
-ASSAY_CLONES void judge_values(const FloatGrid& grid, int64_t count, Block* block) {
-  const double one_ulp = std::ldexp(1.0, -grid.fraction_bits);
-  const double max = grid.largest;
-  const double min_normal = grid.smallest_normal();
-  const double unit = grid.roundoff();
-  const double tiny = grid.tiny;
-  for (int64_t i = 0; i < count; ++i) {
-    const double raw = block->reference[i];
-    const double y = std::min(std::max(raw, -max), max);
-    const double m = std::min(std::max(block->mine[i], -max), max);
-    const double size = std::max(std::fabs(y), std::fabs(m));
+/// Sums are those of eight lanes, so that every clone adds in the same order.
+ASSAY_CLONES void judge_values(const FloatGrid& grid, int64_t count, Block* block,
+                               BlockSums* sums) {
+  const f64x8 zero{};
+  const f64x8 one_ulp = zero + std::ldexp(1.0, -grid.fraction_bits);
+  const f64x8 max = zero + grid.largest;
+  const f64x8 min_normal = zero + grid.smallest_normal();
+  const f64x8 unit = zero + grid.roundoff();
+  const f64x8 tiny = zero + grid.tiny;
+  const f64x8 finite_max = zero + std::numeric_limits<double>::max();
+  const i64x8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+  f64x8 error2{};
+  f64x8 expected2{};
+  f64x8 reference2{};
+  f64x8 largest_e{};
+  f64x8 largest_e2{};
+  i64x8 differs{};
+  for (int64_t i = 0; i < count; i += kLanes) {
+    // Behind the end the arrays hold older values.
+    const i64x8 inside = lanes < count - i;
+    const f64x8 raw = load<f64x8>(block->reference + i);
+    const f64x8 found = load<f64x8>(block->mine + i);
+    const f64x8 y = smaller(larger(raw, -max), max);
+    const f64x8 m = smaller(larger(found, -max), max);
+    differs |= inside & ((raw != raw) ^ (found != found));
+    const f64x8 size = larger(absolute(y), absolute(m));
     // Also false for NaN.
-    const bool counts = size >= min_normal;
+    const i64x8 counts = (size >= min_normal) & inside;
     // An infinite result has no terms to round.
-    const bool finite = std::fabs(raw) <= std::numeric_limits<double>::max();
-    const double v = finite ? block->v[i] : 0.0;
-    const double w = finite ? block->w[i] : 0.0;
-    const double c = finite ? block->terms[i] : 0.0;
-    const double ulp = power_below(size) * one_ulp;
-    const double error = counts ? std::fabs(m - y) : 0.0;
-    block->error[i] = error;
-    block->expected[i] = counts ? ulp * ulp / 12 + v : 0.0;
-    const double allowed = ulp / 2 + w + tiny;
-    block->e[i] = counts ? error / allowed : 0.0;
-    block->e2[i] = counts ? error / (allowed + unit * c) : 0.0;
-    block->reference[i] = y;
+    const i64x8 finite = absolute(raw) <= finite_max;
+    const f64x8 v = finite ? load<f64x8>(block->v + i) : zero;
+    const f64x8 w = finite ? load<f64x8>(block->w + i) : zero;
+    const f64x8 c = finite ? load<f64x8>(block->terms + i) : zero;
+    const f64x8 ulp = (f64x8)((i64x8)size & int64_t{0x7FF0000000000000}) * one_ulp;
+    const f64x8 error = counts ? absolute(m - y) : zero;
+    const f64x8 expected = counts ? ulp * ulp / 12 + v : zero;
+    const f64x8 allowed = ulp / 2 + w + tiny;
+    const f64x8 e = counts ? error / allowed : zero;
+    const f64x8 e2 = counts ? error / (allowed + unit * c) : zero;
+    store(block->error + i, error);
+    store(block->e + i, e);
+    store(block->reference + i, y);
+    largest_e = larger(largest_e, e);
+    largest_e2 = larger(largest_e2, e2);
+    expected2 += expected;
+    error2 += error * error;
+    const f64x8 real = inside & (y == y) ? y : zero;
+    reference2 += real * real;
+  }
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    sums->error2 += error2[lane];
+    sums->expected2 += expected2[lane];
+    sums->reference2 += reference2[lane];
+    sums->e = std::max(sums->e, largest_e[lane]);
+    sums->e2 = std::max(sums->e2, largest_e2[lane]);
+    sums->pattern_differs |= differs[lane] != 0;
   }
 }
 
-ASSAY_CLONES void add_up(const double* values, int64_t count, double* sum, double* largest) {
-  // Eight sums, always the same ones, so that every clone adds in the same order.
-  double sums[8] = {};
-  double maxima[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (int64_t lane = 0; lane < 8; ++lane) {
-      sums[lane] += values[i + lane];
-      maxima[lane] = std::max(maxima[lane], values[i + lane]);
-    }
-  }
-  for (int64_t lane = 0; i < count; ++i, ++lane) {
-    sums[lane] += values[i];
-    maxima[lane] = std::max(maxima[lane], values[i]);
-  }
-  for (int64_t lane = 0; lane < 8; ++lane) {
-    *sum += sums[lane];
-    *largest = std::max(*largest, maxima[lane]);
+/// |y|, clamped.
+ASSAY_CLONES void clamp_sizes(const double* values, double max, int64_t count, double* sizes) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    store(sizes + i, smaller(absolute(load<f64x8>(values + i)), f64x8{} + max));
+}
+
+/// w and v of a block.
+ASSAY_CLONES void scale_allowed(double w_factor, double v_factor, int64_t count, Block* block) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const f64x8 scale = load<f64x8>(block->scale + i);
+    store(block->w + i, w_factor * scale);
+    store(block->v + i, v_factor * scale * scale);
   }
 }
 
-double sum_of(const double* values, int64_t count) {
-  double sum = 0;
-  double largest = 0;
-  add_up(values, count, &sum, &largest);
-  return sum;
-}
 double largest_of(const double* values, int64_t count) {
-  double sum = 0;
   double largest = 0;
-  add_up(values, count, &sum, &largest);
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, values[i]);
   return largest;
-}
-double sum_of_squares(const double* values, int64_t count, double* squares) {
-  for (int64_t i = 0; i < count; ++i) squares[i] = values[i] * values[i];
-  return sum_of(squares, count);
 }
 
 /// What one row adds to the measures.
@@ -231,40 +266,36 @@ class OutputJudge {
       const auto length = static_cast<size_t>(count);
       read_values(what_.reference, first, count, std::span(block->reference, length));
       read_values(what_.mine, first, count, std::span(block->mine, length));
-      for (int64_t i = 0; i < count; ++i)
-        sums.pattern_differs |= std::isnan(block->reference[i]) != std::isnan(block->mine[i]);
       fill_allowed(first, done, count, terms, block);
-      judge_values(grid_, count, block);
-      add_block(first, count, block, &sums);
+      BlockSums of_block;
+      judge_values(grid_, count, block, &of_block);
+      add_block(first, count, *block, of_block, &sums);
     }
     return sums;
   }
 
-  static void add_block(int64_t first, int64_t count, Block* block, RowSums* sums) {
-    const double largest = largest_of(block->e, count);
-    if (largest > sums->e) {
-      const double* place = std::find(block->e, block->e + count, largest);
-      const auto i = place - block->e;
-      sums->e = largest;
+  static void add_block(int64_t first, int64_t count, const Block& block, const BlockSums& added,
+                        RowSums* sums) {
+    if (added.e > sums->e) {
+      const double* place = std::find(block.e, block.e + count, added.e);
+      const auto i = place - block.e;
+      sums->e = added.e;
       sums->worst = first + i;
-      sums->worst_error = block->error[i];
-      sums->worst_allowed = block->error[i] / largest;
-      sums->worst_size = std::max(std::fabs(block->reference[i]), std::fabs(block->mine[i]));
+      sums->worst_error = block.error[i];
+      sums->worst_allowed = block.error[i] / added.e;
+      sums->worst_size = std::max(std::fabs(block.reference[i]), std::fabs(block.mine[i]));
     }
-    sums->e2 = std::max(sums->e2, largest_of(block->e2, count));
-    sums->expected2 += sum_of(block->expected, count);
-    sums->error2 += sum_of_squares(block->error, count, block->v);
-    for (int64_t i = 0; i < count; ++i) {
-      if (std::isnan(block->reference[i])) block->reference[i] = 0;
-    }
-    sums->reference2 += sum_of_squares(block->reference, count, block->v);
+    sums->e2 = std::max(sums->e2, added.e2);
+    sums->expected2 += added.expected2;
+    sums->error2 += added.error2;
+    sums->reference2 += added.reference2;
+    sums->pattern_differs |= added.pattern_differs;
   }
 
   /// v, w and c of a block.
   void fill_allowed(int64_t first, int64_t in_row, int64_t count, const Terms* terms,
                     Block* block) const {
-    for (int64_t i = 0; i < count; ++i)
-      block->terms[i] = std::min(std::fabs(block->reference[i]), grid_.largest);
+    clamp_sizes(block->reference, grid_.largest, count, block->terms);
     if (terms == nullptr) {
       std::fill_n(block->v, count, 0.0);
       std::fill_n(block->w, count, 0.0);
@@ -301,10 +332,7 @@ class OutputJudge {
       w_factor = grid_.roundoff() + a;
       v_factor = a * a / 12;
     }
-    for (int64_t i = 0; i < count; ++i) {
-      block->w[i] = w_factor * block->scale[i];
-      block->v[i] = v_factor * block->scale[i] * block->scale[i];
-    }
+    scale_allowed(w_factor, v_factor, count, block);
     if (!row_.attention) return;
     const double rounding = kRoundingL2 * kRoundingL2 * grid_.roundoff() * grid_.roundoff();
     for (int64_t i = 0; i < count; ++i) block->v[i] += rounding * terms->variance[in_row + i];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "locate/float_grid.hpp"
@@ -223,6 +224,37 @@ std::string_view base_name(std::string_view overload) {
   return overload;
 }
 
+namespace {
+
+/// False when no element of a contiguous 16 or 32 bit float tensor is an infinity or NaN; true also of other types.
+bool has_all_exponent_bits(const TensorView& view) {
+  const auto any = [&]<typename Bits>(Bits exponent) {
+    const ByteSpan bytes = view.contiguous_bytes();
+    constexpr size_t kBlock = 4096;  // bytes
+    for (size_t first = 0; first < bytes.size(); first += kBlock) {
+      Bits block[kBlock / sizeof(Bits)] = {};
+      std::memcpy(block, bytes.data() + first, std::min(kBlock, bytes.size() - first));
+      unsigned found = 0;
+      for (const Bits value : block) found |= (value & exponent) == exponent ? 1u : 0u;
+      if (found != 0) return true;
+    }
+    return false;
+  };
+  if (!view.is_contiguous()) return true;
+  switch (view.dtype) {
+    case DType::BFloat16:
+      return any(uint16_t{0x7F80});
+    case DType::Float16:
+      return any(uint16_t{0x7C00});
+    case DType::Float32:
+      return any(uint32_t{0x7F800000});
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
 bool keeps_wide(const Call& call) {
   switch (reference::aten::class_of(call.name)) {
     case OperatorClass::Cast:
@@ -246,6 +278,7 @@ bool keeps_wide(const Call& call) {
 Result<Tensor> round_within(const Tensor& wide, DType dtype) {
   if (!is_float(wide.view.dtype) || wide.view.dtype == dtype) return wide;
   ASSAY_TRY(Tensor rounded, reference::narrow(wide.view, dtype));
+  if (!has_all_exponent_bits(rounded.view)) return rounded;
   // An overflow is as rare as a mask filled with another type's lowest value.
   const int64_t count = rounded.view.element_count();
   constexpr int64_t kBlock = 4096;

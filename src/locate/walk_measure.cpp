@@ -76,7 +76,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
   std::vector<double> column_noise(columns, 0.0);
   double error = 0, reference_energy = 0, noise_energy = 0, steps = 0;
   bool nan_differs = false;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0, column = 0, row = 0; i < count; ++i) {
     nan_differs = nan_differs || std::isnan(t.values[i]) != std::isnan(ref.values[i]);
     double& m = t.values[i];
     double& y = ref.values[i];
@@ -95,8 +95,12 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
     reference_energy += y * y;
     noise_energy += n * n;
     if (!skip) steps += unit * unit / 12;
-    row_noise[i / columns] += n * n;
-    column_noise[i % columns] += n * n;
+    row_noise[row] += n * n;
+    column_noise[column] += n * n;
+    if (++column == columns) {
+      column = 0;
+      ++row;
+    }
   }
   if (nan_differs) {
     gap.r = gap.r_element = gap.err_own = kInfinity;
@@ -105,12 +109,16 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
   for (double& row : row_noise) row = std::sqrt(row / static_cast<double>(columns));
   for (double& column : column_noise)
     column = std::sqrt(column / static_cast<double>(std::max<size_t>(rows, 1)));
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0, column = columns - 1, row = SIZE_MAX; i < count; ++i) {
+    if (++column == columns) {
+      column = 0;
+      ++row;
+    }
     const double difference = std::abs(t.values[i] - ref.values[i]);
     if (difference == 0) continue;
     const double unit = grid->ulp(std::max(std::abs(t.values[i]), std::abs(ref.values[i])));
     const double allowed =
-        4 * std::max(row_noise[i / columns], column_noise[i % columns]) + unit / 2 + grid->tiny;
+        4 * std::max(row_noise[row], column_noise[column]) + unit / 2 + grid->tiny;
     gap.r_element = std::max(gap.r_element, difference / allowed);
   }
   const double floor = std::sqrt(std::max(noise_energy, steps));

@@ -49,6 +49,44 @@ TEST(RoundTo, EveryHalfPrecisionValueIsItselfAndMidpointsGoToEven) {
   EXPECT_EQ(round_to(INFINITY, DType::BFloat16), INFINITY);
 }
 
+TEST(Narrow, SixteenBitFloatsAreThoseOfRoundToOneByOne) {
+  // Given  every value of the type, what lies in the middle to the next, and the doubles beside both, of both signs
+  for (const DType dtype : {DType::Float16, DType::BFloat16}) {
+    const bool half = dtype == DType::Float16;
+    const auto decode = [&](uint32_t bits) {
+      const auto code = static_cast<uint16_t>(bits);
+      return static_cast<double>(half ? float16_to_float(code) : bfloat16_to_float(code));
+    };
+    const uint32_t infinity = half ? 0x7C00 : 0x7F80;
+    std::vector<double> values = {INFINITY, 1e308, 5e-324, 0x1p-133, 0x1p-134, 65520, 3.39e38};
+    for (uint32_t bits = 0; bits + 1 < infinity; ++bits) {
+      const double value = decode(bits);
+      const double middle = (value + decode(bits + 1)) / 2;
+      for (const double one : {value, middle}) {
+        values.insert(values.end(), {one, std::nextafter(one, 0), std::nextafter(one, INFINITY)});
+      }
+    }
+    const size_t count = values.size();
+    for (size_t i = 0; i < count; ++i) values.push_back(-values[i]);
+    values.push_back(NAN);  // 3 beyond a multiple of 8: the end of a block, too
+    while (values.size() % 8 != 3) values.push_back(1.0);
+    Wide wide(Dims{static_cast<int64_t>(values.size())});
+    std::copy(values.begin(), values.end(), wide.values.begin());
+    // When
+    const Tensor narrowed = narrow(to_tensor(std::move(wide)).view, dtype).value();
+    // Then
+    std::vector<double> found(values.size());
+    read_values(narrowed.view, 0, narrowed.view.element_count(), found);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double expected = round_to(values[i], dtype);
+      ASSERT_EQ(std::isnan(found[i]), std::isnan(expected)) << values[i];
+      if (std::isnan(expected)) continue;
+      ASSERT_EQ(found[i], expected) << values[i];
+      ASSERT_EQ(std::signbit(found[i]), std::signbit(expected)) << values[i];
+    }
+  }
+}
+
 TEST(Narrow, IntegersAreRoundedAndClamped) {
   Wide wide(Dims{6});
   wide.values = {0.5, 1.5, -2.5, 1e9, -1e9, NAN};
