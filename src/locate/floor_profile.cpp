@@ -17,17 +17,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "assay floor profile";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 constexpr uint64_t kMaxPairs = 1000000;
-constexpr std::array<std::string_view, 2> kValueComponents = {"relative_l2", "peak"};
-constexpr std::array<std::string_view, 4> kStatisticsComponents = {"l2", "mean", "max", "min"};
-
-std::span<const std::string_view> components_of(bool statistics) {
-  return statistics ? std::span<const std::string_view>(kStatisticsComponents)
-                    : std::span<const std::string_view>(kValueComponents);
-}
-
 /// The shortest text that reads back as the same number.
 std::string number_text(double value) {
   std::array<char, 32> text{};
@@ -55,9 +47,13 @@ Error invalid(std::string message) { return {Errc::Invalid, {}, std::nullopt, st
 Status check(const FloorProfile& profile) {
   if (profile.pairs == 0 || profile.pairs > kMaxPairs)
     return fail(invalid("pairs: expected a number of healthy pairs, at least 1"));
-  if (!is_positive(profile.threshold))
-    return fail(invalid("threshold: expected a positive number"));
-  const size_t count = components_of(profile.statistics).size();
+  const size_t count = component_names(profile.statistics).size();
+  const size_t thresholds = profile.statistics ? 1 : count;
+  if (profile.thresholds.size() != thresholds ||
+      !std::ranges::all_of(profile.thresholds, is_positive)) {
+    return fail(invalid("thresholds: expected " + std::to_string(thresholds) + " positive number" +
+                        (thresholds == 1 ? "" : "s")));
+  }
   for (const auto& [place, floor] : profile.floors) {
     if (floor.size() != count || !std::ranges::all_of(floor, is_positive)) {
       return fail(invalid("floors: \"" + place + "\": expected " + std::to_string(count) +
@@ -78,6 +74,14 @@ Result<Json> parse(std::string_view text) {
   }
 }
 
+/// check() refuses what is no list of numbers.
+std::vector<double> numbers(const Json& list) {
+  std::vector<double> result;
+  if (!list.is_array()) return result;
+  for (const Json& value : list) result.push_back(value.is_number() ? value.get<double>() : NAN);
+  return result;
+}
+
 Result<FloorProfile> from_json(const Json& json) {
   if (!json.is_object() || json.value("format", Json()) != Json(kFormat)) {
     return fail(Errc::Invalid,
@@ -94,14 +98,11 @@ Result<FloorProfile> from_json(const Json& json) {
   profile.statistics = level == Json("S");
   const Json pairs = json.value("pairs", Json());
   if (pairs.is_number_unsigned()) profile.pairs = pairs.get<size_t>();
-  const Json threshold = json.value("threshold", Json());
-  if (threshold.is_number()) profile.threshold = threshold.get<double>();
+  profile.thresholds = numbers(json.value("thresholds", Json()));
   const Json floors = json.value("floors", Json());
   if (!floors.is_object()) return fail(invalid("floors: expected an object"));
   for (const auto& [place, values] : floors.items()) {
-    std::vector<double>& floor = profile.floors[place];
-    if (!values.is_array()) continue;  // check() names it
-    for (const Json& value : values) floor.push_back(value.is_number() ? value.get<double>() : NAN);
+    profile.floors[place] = numbers(values);
   }
   ASSAY_TRY_STATUS(check(profile));
   return profile;
@@ -115,8 +116,8 @@ Status write_profile(const std::string& path, const FloorProfile& profile) {
       "{\n  \"format\": " + string_text(kFormat) + ",\n  \"version\": " + std::to_string(kVersion) +
       ",\n  \"level\": " + (profile.statistics ? "\"S\"" : "\"N\"") +
       ",\n  \"pairs\": " + std::to_string(profile.pairs) +
-      ",\n  \"threshold\": " + number_text(profile.threshold) +
-      ",\n  \"components\": " + list_text(components_of(profile.statistics), string_text) +
+      ",\n  \"thresholds\": " + list_text(profile.thresholds, number_text) +
+      ",\n  \"components\": " + list_text(component_names(profile.statistics), string_text) +
       ",\n  \"floors\": {";
   std::string_view separator = "\n";
   for (const auto& [place, floor] : profile.floors) {

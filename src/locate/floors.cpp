@@ -2,9 +2,9 @@
 #include "locate/floors.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
-#include <optional>
 
 #include "locate/measured.hpp"
 
@@ -21,63 +21,31 @@ std::string short_number(double value) {
   return text;
 }
 
-/// The largest component over its floor. Precondition: as many floors as components.
-double ratio_of(const std::vector<double>& components, const std::vector<double>& floors) {
-  double ratio = 0;
-  for (size_t i = 0; i < components.size(); ++i) ratio = std::max(ratio, components[i] / floors[i]);
-  return ratio;
-}
-
-// ----- measuring
-
-/// One place over all healthy pairs.
-struct Samples {
-  std::vector<std::optional<std::vector<double>>> components;  // by pair
-  double smallest = 0;                                         // no floor is below
+/// How far a value is beyond what healthy runs reach.
+struct Beyond {
+  double limits =
+      0;  // largest component over its limit, which is its floor times its threshold; above 1: beyond
+  size_t component = 0;  // that one
+  double ratio = 0;      // its value over its floor
 };
-using Places = std::map<std::string, Samples>;
 
-/// The floor of a place from all pairs but one; nothing when no other has it.
-std::optional<std::vector<double>> floor_of(const Samples& samples, size_t without = kNone) {
-  std::optional<std::vector<double>> floor;
-  for (size_t pair = 0; pair < samples.components.size(); ++pair) {
-    const auto& components = samples.components[pair];
-    if (pair == without || !components) continue;
-    if (!floor) floor = std::vector<double>(components->size(), samples.smallest);
-    for (size_t i = 0; i < components->size(); ++i)
-      (*floor)[i] = std::max((*floor)[i], (*components)[i]);
+/// N: each component has a limit; S: the root of the sum of squares.
+/// Precondition: as many floors as components, a threshold each (N) or one (S).
+Beyond beyond_of(const std::vector<double>& components, const std::vector<double>& floors,
+                 const FloorProfile& profile) {
+  Beyond beyond;
+  double squares = 0;
+  for (size_t i = 0; i < components.size(); ++i) {
+    const double ratio = components[i] / floors[i];
+    squares += ratio * ratio;
+    const double limits = ratio / profile.thresholds[profile.statistics ? 0 : i];
+    if (limits > beyond.limits) beyond = {limits, i, ratio};
   }
-  return floor;
-}
-
-/// The largest ratio of a healthy pair that is judged by the others; 0 when there is no other.
-double largest_left_out(const Places& places, size_t pairs) {
-  double largest = 0;
-  for (const auto& [place, samples] : places) {
-    for (size_t pair = 0; pair < pairs; ++pair) {
-      if (!samples.components[pair]) continue;
-      const std::optional<std::vector<double>> floor = floor_of(samples, pair);
-      if (floor) largest = std::max(largest, ratio_of(*samples.components[pair], *floor));
-    }
+  if (profile.statistics) {
+    beyond.ratio = std::sqrt(squares);
+    beyond.limits = beyond.ratio / profile.thresholds[0];
   }
-  return largest;
-}
-
-double threshold_of(const Places& places, size_t pairs, bool statistics) {
-  if (statistics) return kStatisticsThreshold;
-  // Few pairs that happen to be alike say nothing about the next one: five prompts of a small GPT-2 gave 1.5, and the
-  // sixth, healthy, one reached 1.9.
-  return std::max(kThresholdMargin * largest_left_out(places, pairs), kUsualThreshold);
-}
-
-// ----- judging
-
-/// Weights by their statistics: |dl2| / l2, and |dmean| sqrt(N) / (3 l2).
-double weight_difference(const stats::TensorStats& golden, const stats::TensorStats& mine) {
-  const double l2 = std::max(golden.l2_norm, 0x1p-126);
-  const double root = std::sqrt(static_cast<double>(std::max<int64_t>(mine.finite_count(), 1)));
-  return std::max(std::abs(mine.l2_norm - golden.l2_norm) / l2,
-                  std::abs(mine.mean - golden.mean) * root / (3 * l2));
+  return beyond;
 }
 
 class FloorJudge {
@@ -105,9 +73,10 @@ class FloorJudge {
       }
     }
     if (profile_.statistics) judge_weights();
-    if (!profile_.statistics && profile_.threshold > kWidestThreshold && found_.findings.empty()) {
+    const double widest = std::ranges::max(profile_.thresholds);
+    if (widest > kWidestThreshold && found_.findings.empty()) {
       found_.judged -= found_.records.size();
-      found_.unjudged["healthy runs differ there by up to " + short_number(profile_.threshold) +
+      found_.unjudged["healthy runs differ there by up to " + short_number(widest) +
                       "x their usual difference"] += found_.records.size();
     }
     if (profile_.pairs < kEnoughPairs) {
@@ -130,13 +99,15 @@ class FloorJudge {
     FloorFindings::Judgement& judgement = found_.records[one.mine_record];
     judgement.err_out = one.components[0];
     judgement.floor = floor->second[0];
-    judgement.ratio = ratio_of(one.components, floor->second);
-    judgement.beyond = judgement.ratio > profile_.threshold;
-    if (judgement.beyond) add_beyond(one, judgement);
+    const Beyond beyond = beyond_of(one.components, floor->second, profile_);
+    judgement.ratio = beyond.ratio;
+    judgement.beyond = beyond.limits > (one.partial ? kPartialMargin : 1);
+    if (judgement.beyond) add_beyond(one, judgement, beyond);
   }
 
   /// Everything behind the first is inherited, as far as anybody can tell.
-  void add_beyond(const Measured& one, const FloorFindings::Judgement& judgement) {
+  void add_beyond(const Measured& one, const FloorFindings::Judgement& judgement,
+                  const Beyond& beyond) {
     const TensorRecord& record = mine_.records[one.mine_record];
     if (!wrong_ranks_.insert(record.rank).second) return;
     Finding finding = finding_at(one);
@@ -144,10 +115,14 @@ class FloorJudge {
     finding.ratio = judgement.ratio;
     finding.err_out = profile_.statistics ? NAN : judgement.err_out;
     finding.noise_floor = judgement.floor;
-    finding.detail =
-        std::string(run::role_name(record.role)) + (record.slot.empty() ? "" : " " + record.slot) +
-        " of " + (record.node.empty() ? "the model" : record.node) + " is the first value beyond " +
-        short_number(profile_.threshold) + "x the largest healthy difference";
+    finding.detail = std::string(run::role_name(record.role)) +
+                     (record.slot.empty() ? "" : " " + record.slot) + " of " +
+                     (record.node.empty() ? "the model" : record.node) +
+                     " is the first value beyond what healthy runs reach";
+    if (!profile_.statistics) {
+      finding.detail += " (" + std::string(component_names(false)[beyond.component]) + ", limit " +
+                        short_number(profile_.thresholds[beyond.component]) + "x)";
+    }
     found_.findings.push_back(std::move(finding));
   }
 
@@ -208,9 +183,8 @@ class FloorJudge {
       const Result<stats::TensorStats> m = statistics_of(record);
       if (!g || !m) continue;
       ++found_.weights_compared;
-      const double rounding = rounding_of(partner->second->dtype, record.dtype);
-      const double difference = weight_difference(*g, *m);
-      if (difference > kWeightStatisticsLimit * rounding) add_weight(i, difference / rounding);
+      const double ratio = weight_statistics_ratio(*g, *m, partner->second->dtype, record.dtype);
+      if (ratio > 1) add_weight(i, ratio);
     }
   }
 
@@ -243,8 +217,8 @@ class FloorJudge {
     finding.slot = record.slot;
     finding.mine_record = index;
     finding.detail = (record.slot.empty() ? "a parameter" : record.slot) +
-                     " has other statistics than golden's, by " + short_number(ratio) +
-                     " roundings of every element";
+                     " has other statistics than golden's, " + short_number(ratio) +
+                     "x what rounding of its elements explains";
     found_.findings.push_back(std::move(finding));
   }
 
@@ -266,40 +240,6 @@ bool has_only_statistics(const run::Run& golden, const run::Run& mine) {
     });
   };
   return !has_bytes(golden) || !has_bytes(mine);
-}
-
-Result<FloorProfile> measure_floors(
-    const std::vector<std::pair<const run::Run*, const run::Run*>>& healthy, bool statistics,
-    int jobs, const std::atomic<bool>* interrupted) {
-  if (healthy.empty()) return fail(Errc::Usage, "no healthy pair to measure floors on");
-  Places places;
-  for (size_t pair = 0; pair < healthy.size(); ++pair) {
-    const auto& [golden, mine] = healthy[pair];
-    ASSAY_TRY(const std::vector<Measured> measured,
-              measure_records(*golden, *mine, statistics, jobs, interrupted));
-    bool any = false;
-    for (const Measured& one : measured) {
-      // A place that has NaN in a healthy run has no floor.
-      if (one.components.empty() ||
-          !std::ranges::all_of(one.components, [](double c) { return std::isfinite(c); }))
-        continue;
-      any = true;
-      Samples& samples = places[one.place];
-      samples.components.resize(healthy.size());
-      samples.components[pair] = one.components;
-      samples.smallest = std::max(samples.smallest, kSmallestFloor * one.one_rounding);
-    }
-    if (!any) {
-      return fail(Errc::Usage, "the healthy runs " + golden->path + " and " + mine->path +
-                                   " have no values in common");
-    }
-  }
-  FloorProfile profile;
-  profile.statistics = statistics;
-  profile.pairs = healthy.size();
-  profile.threshold = threshold_of(places, healthy.size(), statistics);
-  for (const auto& [place, samples] : places) profile.floors.emplace(place, *floor_of(samples));
-  return profile;
 }
 
 Result<FloorFindings> judge_by_floors(const run::Run& golden, const run::Run& mine,

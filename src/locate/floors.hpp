@@ -4,7 +4,9 @@
 #include <atomic>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,29 +16,25 @@ namespace assay::locate {
 
 /// Fewer healthy pairs than this say little about the spread: a note says so.
 inline constexpr size_t kEnoughPairs = 5;
-/// T of level N on the families that the method was set on; no measured T is below it.
-inline constexpr double kUsualThreshold = 2.14;
-/// T over the largest leave-one-out ratio.
-inline constexpr double kThresholdMargin = 1.1;
-/// From here on healthy pairs differ too much among themselves (a router that chose another expert) for a run within
-/// their floors to be called clean.
-inline constexpr double kWidestThreshold = 8.6;
-/// T of level S.
-inline constexpr double kStatisticsThreshold = 8.6;
-/// No floor is below this share of one rounding.
-inline constexpr double kSmallestFloor = 0.25;
-/// Statistics of a parameter differ by more than this many roundings only when the parameter does.
-inline constexpr double kWeightStatisticsLimit = 1.5;
+/// From here on healthy pairs differ too much among themselves for a run within their floors to be called clean.
+inline constexpr double kWidestThreshold = 12;
+/// How much further a value may be of which only some tokens can be compared: healthy pairs compared others.
+inline constexpr double kPartialMargin = 2;
 
 /// What healthy runs differ by. A file that a team can commit.   docs/formats/floor-profile.md
 struct FloorProfile {
   bool statistics = false;  // S; otherwise N
   size_t pairs = 0;         // healthy pairs it was measured on
-  double threshold = 0;  // T: 1.1 times the largest leave-one-out ratio, at least 2.14 (N), 8.6 (S)
-  /// By place, "model.layers.0.mlp call 0 step 0 output": the largest healthy value of each component.
-  /// N: relative L2, peak. S: l2, mean, max, min
+  /// N: of each component, by how much it may exceed its floor. S: one, for the root of the sum of the squares of all
+  /// components over their floors.
+  std::vector<double> thresholds;
+  /// By place, "model.layers.0.mlp call 0 step 0 output": how far healthy runs are apart in each component, above 0.
+  /// The largest of the pairs; the spread of what may have either sign (slope, statistics).
   std::map<std::string, std::vector<double>> floors;
 };
+
+/// Names of the components: relative_l2, peak, row, column, slope (N, measured.hpp); l2, mean, max, min (S).
+[[nodiscard]] std::span<const std::string_view> component_names(bool statistics);
 
 /// True when one of the runs has no bytes, so that only statistics can be held against each other.
 [[nodiscard]] bool has_only_statistics(const run::Run& golden, const run::Run& mine);
@@ -64,7 +62,7 @@ struct FloorFindings {
   struct Judgement {
     double err_out = NAN;  // relative L2; S: relative difference of the L2 norms
     double floor = NAN;    // of the same
-    double ratio = 0;      // largest of the components over their floors
+    double ratio = 0;      // of the component that is furthest beyond its floor, over that
     bool beyond = false;
   };
   std::map<size_t, Judgement> records;

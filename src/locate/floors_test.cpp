@@ -64,34 +64,64 @@ FloorFindings judge(const Errors& errors, const FloorProfile& profile,
 TEST(MeasureFloors, TakesTheLargestHealthyDifferenceOfEachPlace) {
   // Given an error of 0.5 in a vector of norm 5, and smaller ones in four other pairs
   const FloorProfile profile = usual().measure();
-  // Then relative L2 = 0.5 / 5 and peak = 0.5 sqrt(2) / 5
+  // Then relative L2 = 0.5 / 5 and peak = 0.5 sqrt(2) / 5; the one row has all of the error, one of two columns, too
   const std::vector<double>& floor = profile.floors.at("m.a call 0 step 0 output");
-  ASSERT_EQ(floor.size(), 2u);
+  ASSERT_EQ(floor.size(), 5u);
   EXPECT_NEAR(floor[0], 0.1, 1e-7);
   EXPECT_NEAR(floor[1], 0.1 * std::sqrt(2), 1e-7);
+  EXPECT_NEAR(floor[2], 0.1, 1e-7);
+  EXPECT_NEAR(floor[3], 0.1 * std::sqrt(2), 1e-7);
+  // slope = 0.1 k * 3 / 25 * sqrt(2) * 0.3 for k = 1 .. 5: their root mean square has 11 in place of k^2
+  // and out of five samples it is (1 + 6 / 5) / 1.2 times that
+  EXPECT_NEAR(floor[4], 0.1 * std::sqrt(11) * 3 / 25 * std::sqrt(2) * 0.3 * 2.2 / 1.2, 1e-7);
   EXPECT_EQ(profile.pairs, 5u);
   EXPECT_EQ(profile.floors.size(), 6u);
 }
 
 TEST(MeasureFloors, ThresholdIsALittleAboveTheLargestLeaveOneOutRatio) {
-  // Given a pair that is three times as far off as the largest of the others
-  const Healthy healthy(
-      {{0.1, 0, 0}, {0.5, 0, 0}, {0.2, 0, 0}, {0.1, 0, 0}, {0.1, 0, 0}, {1.5, 0, 0}});
+  // Given a pair that is three times as far off as the largest of the others, everywhere
+  const auto everywhere = [](double error) { return Errors{error, error, error}; };
+  const Healthy healthy({everywhere(0.1), everywhere(0.5), everywhere(0.2), everywhere(0.1),
+                         everywhere(0.1), everywhere(1.5)});
   // Then 1.5 / 0.5 = 3, and T = 1.1 * 3
-  EXPECT_NEAR(healthy.measure().threshold, 3.3, 1e-5);
+  EXPECT_NEAR(healthy.measure().thresholds[0], 3.3, 1e-5);
+}
+
+TEST(MeasureFloors, OnePlaceThatScattersWidensItsOwnFloorOnly) {
+  // Given many places where five pairs are alike, and one where the fifth is four times as far off
+  std::vector<std::unique_ptr<TestRun>> runs;
+  std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
+  for (int pair = 0; pair < 5; ++pair) {
+    for (const double error : {0.0, 0.1}) {
+      auto& run = *runs.emplace_back(std::make_unique<TestRun>());
+      for (int place = 0; place < 20; ++place) {
+        const double here = place == 7 && pair == 4 ? 4 * error : error;
+        run.module_output("m." + std::to_string(place),
+                          run.value(DType::Float32, {2}, {3 + here, 4}));
+      }
+    }
+    pairs.emplace_back(&runs[runs.size() - 2]->run(), &runs.back()->run());
+  }
+  // When
+  const FloorProfile profile = measure_floors(pairs, false, 1, nullptr).value();
+  // Then  0.4 / 5 is the largest there; left out it is 4 times the others: 1.1 * 4 / 1.6 wider
+  EXPECT_DOUBLE_EQ(profile.thresholds[0], 1.6);
+  EXPECT_NEAR(profile.floors.at("m.6 call 0 step 0 output")[0], 0.02, 1e-7);
+  EXPECT_NEAR(profile.floors.at("m.7 call 0 step 0 output")[0], 0.08 * 1.1 * 4 / 1.6, 1e-6);
 }
 
 TEST(MeasureFloors, RunsThatAreEqualHaveAFloorOfAQuarterOfOneRounding) {
   const Healthy healthy(std::vector<Errors>(5), DType::BFloat16);
   const FloorProfile profile = healthy.measure();
-  EXPECT_DOUBLE_EQ(profile.floors.at("m.b call 0 step 0 output")[0], 0.25 * 0.425 * 0x1p-8);
-  EXPECT_DOUBLE_EQ(profile.threshold, 2.14);
+  for (const double floor : profile.floors.at("m.b call 0 step 0 output"))
+    EXPECT_DOUBLE_EQ(floor, 0.25 * 0.425 * 0x1p-8);
+  EXPECT_EQ(profile.thresholds, (std::vector<double>{1.6, 2.3, 1.7, 2.2, 6}));
 }
 
 TEST(MeasureFloors, FewPairsNeverHaveASharpThreshold) {
   const Healthy healthy({{0.1, 0.1, 0.1}, {0.1, 0.1, 0.1}});
   const FloorProfile profile = healthy.measure();
-  EXPECT_DOUBLE_EQ(profile.threshold, 2.14);
+  EXPECT_EQ(profile.thresholds, (std::vector<double>{1.6, 2.3, 1.7, 2.2, 6}));
   const FloorFindings found = judge({}, profile);
   ASSERT_EQ(found.notes.size(), 1u);
   EXPECT_NE(found.notes[0].find("2 healthy pairs"), std::string::npos);
@@ -114,7 +144,7 @@ TEST(JudgeByFloors, AHealthyRunHasNoFindings) {
 }
 
 TEST(JudgeByFloors, NamesTheFirstRecordBeyondItsFloorAndNoneBehindIt) {
-  // T = 2.14, and an error of 1.5 is three times the floor
+  // An error of 1.5 is three times the floor, 1.6 times it is allowed
   const FloorFindings found = judge({1.5, 1.5, 1.5}, usual().measure());
   ASSERT_EQ(found.findings.size(), 1u);
   EXPECT_EQ(found.findings[0].kind, FindingKind::MeasuredFloor);
@@ -150,13 +180,44 @@ TEST(JudgeByFloors, AnotherShapeIsNamedAsSuch) {
 
 TEST(JudgeByFloors, HealthyRunsThatScatterJudgeNothing) {
   // Given one healthy pair that is twenty times as far off as the others: T = 22
-  const FloorProfile profile =
-      Healthy({{0.1, 0, 0}, {0.1, 0, 0}, {0.1, 0, 0}, {0.1, 0, 0}, {2, 0, 0}}).measure();
-  EXPECT_NEAR(profile.threshold, 22, 1e-4);
+  std::vector<Errors> errors(4, Errors{0.1, 0.1, 0.1});
+  errors.push_back({2, 2, 2});
+  const FloorProfile profile = Healthy(errors).measure();
+  EXPECT_NEAR(profile.thresholds[0], 22, 1e-4);
   const FloorFindings found = judge({}, profile);
   EXPECT_TRUE(found.findings.empty());
   EXPECT_EQ(found.judged, 0u);
   EXPECT_EQ(found.unjudged.begin()->second, 6u);
+}
+
+TEST(JudgeByFloors, AScaleIsSeenBeneathTheNoise) {
+  // Given 64 values whose healthy errors are of either sign, 1 % of each
+  const auto run_of = [](double scale, int seed) {
+    auto run = std::make_unique<TestRun>();
+    std::vector<double> values;
+    for (int i = 0; i < 64; ++i) {
+      const double sign = (i * 7 + seed * 5 + i / 8 * seed) % 8 < 4 ? 1 : -1;
+      values.push_back((1 + i % 5) * (1 + (seed < 0 ? 0 : 0.01 * sign)) * scale);
+    }
+    run->module_output("m.a", run->value(DType::Float64, {8, 8}, values));
+    return run;
+  };
+  std::vector<std::unique_ptr<TestRun>> runs;
+  std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
+  const auto golden = run_of(1, -1);
+  for (int seed = 0; seed < 5; ++seed)
+    pairs.emplace_back(&golden->run(), &runs.emplace_back(run_of(1, seed))->run());
+  const FloorProfile profile = measure_floors(pairs, false, 1, nullptr).value();
+  // When all are larger by 1 %, which adds 41 % to the relative L2
+  const auto judged = [&](double scale) {
+    const auto mine = run_of(scale, 5);
+    return judge_by_floors(golden->run(), mine->run(), profile, {.jobs = 1}).value();
+  };
+  // Then
+  EXPECT_TRUE(judged(1).findings.empty());
+  const FloorFindings found = judged(1.01);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_NE(found.findings[0].detail.find("slope"), std::string::npos) << found.findings[0].detail;
 }
 
 TEST(JudgeByFloors, PlacesThatHealthyRunsLackAreNotJudged) {
@@ -198,7 +259,7 @@ run::Run statistics_of_run(TestRun& run) {
 TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
   // Given floors of statistics: max moves from 4 to 4, mean and l2 move with the error
   const FloorProfile profile = usual().measure(true);
-  EXPECT_DOUBLE_EQ(profile.threshold, 8.6);
+  EXPECT_EQ(profile.thresholds, std::vector<double>{7.7});
   const auto golden = make_run({});
   const run::Run golden_statistics = statistics_of_run(*golden);
   const auto judge_statistics = [&](const Errors& errors) {
@@ -261,11 +322,11 @@ class FloorFile : public testing::Test {
 
 TEST_F(FloorFile, WriteThenReadIsTheIdentity) {
   FloorProfile profile = usual().measure();
-  profile.floors["odd \"name\" \\ call 0 step 0 input 1.2"] = {1e-300, 0.1 + 0.2};
+  profile.floors["odd \"name\" \\ call 0 step 0 input 1.2"] = {1e-300, 0.1 + 0.2, 1, 2, 3};
   ASSERT_TRUE(write_profile(path_, profile));
   const FloorProfile read = read_profile(path_).value();
   EXPECT_EQ(read.floors, profile.floors);
-  EXPECT_EQ(read.threshold, profile.threshold);
+  EXPECT_EQ(read.thresholds, profile.thresholds);
   EXPECT_EQ(read.pairs, profile.pairs);
   EXPECT_FALSE(read.statistics);
 }
@@ -276,22 +337,25 @@ TEST_F(FloorFile, SaysWhatIsWrongWithAFile) {
     EXPECT_FALSE(profile) << text;
     return profile ? Error{} : profile.error();
   };
-  const std::string head = R"({"format":"assay floor profile","version":1,"level":"N",)";
+  const std::string head = R"({"format":"assay floor profile","version":2,"level":"N",)";
   EXPECT_EQ(error_of("").code, Errc::Invalid);
   EXPECT_EQ(error_of("{\"format\": ?").offset, 11u);
   EXPECT_EQ(error_of("[]").code, Errc::Invalid);
   EXPECT_EQ(error_of(std::string(100000, '[')).code, Errc::Invalid);
-  EXPECT_EQ(error_of(R"({"format":"assay floor profile","version":2})").code, Errc::Unsupported);
-  EXPECT_NE(error_of(head + R"("pairs":0,"threshold":2,"floors":{}})").message.find("pairs"),
-            std::string::npos);
-  EXPECT_NE(error_of(head + R"("pairs":-5,"threshold":2,"floors":{}})").message.find("pairs"),
-            std::string::npos);
-  EXPECT_NE(error_of(head + R"("pairs":5,"threshold":"2","floors":{}})").message.find("threshold"),
-            std::string::npos);
-  for (const char* floor :
-       {"[]", "[1]", "[1,2,3]", "[1,0]", "[1,-1]", "[1,\"2\"]", "3", "[1,1e999]"}) {
+  EXPECT_EQ(error_of(R"({"format":"assay floor profile","version":1})").code, Errc::Unsupported);
+  EXPECT_NE(
+      error_of(head + R"("pairs":0,"thresholds":[2,2,2,2,2],"floors":{}})").message.find("pairs"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of(head + R"("pairs":-5,"thresholds":[2,2,2,2,2],"floors":{}})").message.find("pairs"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of(head + R"("pairs":5,"thresholds":"2","floors":{}})").message.find("thresholds"),
+      std::string::npos);
+  for (const char* floor : {"[]", "[1]", "[1,2,3,4,5,6]", "[1,0,1,1,1]", "[1,-1,1,1,1]",
+                            "[1,\"2\",1,1,1]", "3", "[1,1e999,1,1,1]"}) {
     const Error error =
-        error_of(head + R"("pairs":5,"threshold":2,"floors":{"here":)" + floor + "}}");
+        error_of(head + R"("pairs":5,"thresholds":[2,2,2,2,2],"floors":{"here":)" + floor + "}}");
     EXPECT_EQ(error.code, Errc::Invalid) << floor;
     EXPECT_EQ(error.path, path_) << floor;
   }

@@ -7,6 +7,7 @@
 
 #include "base/thread_pool.hpp"
 #include "locate/error_model.hpp"
+#include "locate/expert_choices.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -21,6 +22,27 @@ constexpr double kNormShare = 0.3;  // localisation 5
 /// Keeps tensors of zeros from dividing by zero: the smallest normal float.
 constexpr double kTiny = 0x1p-126;
 
+/// Weights by their statistics: what a conversion may move the extremes by, in half ULP (truncation: 2).
+constexpr double kWeightHalfUlps = 2.1;
+/// Standard deviations that the sums of independent errors may be off by.
+constexpr double kSpreads = 6;
+/// Elements of a weight that are rounded independently: all of so many, of more one in 16, as there are few distinct
+/// values in a weight that was quantised once.
+constexpr int64_t kIndependentElements = 1024;
+constexpr int64_t kElementsPerValue = 16;
+/// Statistics of the same values from two kernels: sums in float32, numbers as text.
+constexpr double kStatisticsPrecision = 1e-5;
+
+/// The one with fewer bits of the fraction; that of float32 where neither type has a fraction.
+FloatGrid coarser_grid(const std::optional<DType>& golden, const std::optional<DType>& mine) {
+  std::optional<FloatGrid> coarser;
+  for (const std::optional<DType>& dtype : {golden, mine}) {
+    const std::optional<FloatGrid> grid = dtype ? float_grid(*dtype) : std::nullopt;
+    if (grid && (!coarser || grid->fraction_bits < coarser->fraction_bits)) coarser = grid;
+  }
+  return coarser ? *coarser : *float_grid(DType::Float32);
+}
+
 bool has_values_of_interest(const TensorRecord& record, bool statistics) {
   if (!is_operand(record)) return false;
   if (record.role != run::Role::Input && record.role != run::Role::Output) return false;
@@ -34,6 +56,30 @@ bool same_pattern(double golden, double mine) {
   return golden == mine;
 }
 
+constexpr size_t kShortestRow = 16;
+
+/// What the components of two tensors are made of.
+struct ErrorSums {
+  double error = 0;    // of squares of m - g
+  double size = 0;     // of squares of g
+  double product = 0;  // of (m - g) g
+  double peak = 0;     // largest |m - g|
+  double finite = 0;   // positions that are finite on both sides
+  double largest_row = 0;
+
+  [[nodiscard]] std::vector<double> components(size_t columns, double largest_column) const {
+    if (finite == 0) return std::vector<double>(kValueComponents, 0.0);
+    const double norm = std::max(std::sqrt(size), std::sqrt(finite) * kTiny);
+    const auto width = static_cast<double>(columns);
+    const double rows = std::max(finite / width, 1.0);
+    // A short row says no more than one of its elements does.
+    const double row = columns >= kShortestRow ? std::sqrt(largest_row * rows) : std::sqrt(error);
+    return {std::sqrt(error) / norm, peak * std::sqrt(finite) / norm, row / norm,
+            std::sqrt(largest_column * width) / norm,
+            std::abs(product) / (norm * norm) * std::sqrt(finite) * kNormShare};
+  }
+};
+
 class Measurer {
  public:
   Measurer(const run::Run& golden, const run::Run& mine, bool statistics)
@@ -45,24 +91,50 @@ class Measurer {
 
   [[nodiscard]] std::vector<Measured> list() const {
     std::vector<Measured> places;
+    ExpertChoices choices;
     for (size_t i = 0; i < mine_.records.size(); ++i) {
-      if (!has_values_of_interest(mine_.records[i], statistics_)) continue;
+      const TensorRecord& record = mine_.records[i];
+      const auto found = partners_.find(place_of(mine_, record));
+      const TensorRecord* partner =
+          found == partners_.end() ? nullptr : &golden_.records[found->second];
+      see_choices(i, &choices);
+      if (partner != nullptr) choices.see(*partner, record);
+      if (!has_values_of_interest(record, statistics_)) continue;
       Measured one;
       one.mine_record = i;
-      one.place = place_of(mine_, mine_.records[i]);
-      const auto found = partners_.find(one.place);
-      if (found == partners_.end()) {
+      one.place = place_of(mine_, record);
+      if (partner == nullptr) {
         one.reason = "golden has no such value";
       } else {
         one.golden_record = found->second;
+        one.elements = choices.comparable_elements(record);
+        one.partial = one.elements != std::numeric_limits<int64_t>::max();
+        if (one.elements == 0) one.reason = "a router before it chose otherwise, as rounding may";
       }
       places.push_back(std::move(one));
     }
     return places;
   }
 
+  /// The choices among the results of the call that record `first` is the first result of.
+  void see_choices(size_t first, ExpertChoices* choices) const {
+    const auto is_result_of_call = [&](size_t i) {
+      const TensorRecord& a = mine_.records[first];
+      const TensorRecord& b = mine_.records[i];
+      return b.role == run::Role::Output && a.node == b.node && a.call == b.call &&
+             a.step == b.step && a.rank == b.rank;
+    };
+    if (!is_result_of_call(first) || (first > 0 && is_result_of_call(first - 1))) return;
+    for (size_t i = first; i < mine_.records.size() && is_result_of_call(i); ++i) {
+      if (!ExpertChoices::is_choice(mine_.records[i])) continue;
+      const auto golden = partners_.find(place_of(mine_, mine_.records[i]));
+      if (golden != partners_.end())
+        choices->see_ahead(golden_.records[golden->second], mine_.records[i]);
+    }
+  }
+
   void measure(Measured* one) const {
-    if (one->golden_record == kNone) return;
+    if (one->golden_record == kNone || one->elements == 0) return;
     const TensorRecord& golden = golden_.records[one->golden_record];
     const TensorRecord& mine = mine_.records[one->mine_record];
     if (statistics_) {
@@ -94,7 +166,7 @@ class Measurer {
       return;
     }
     one->one_rounding = rounding_of(g->view.dtype, m->view.dtype);
-    one->components = value_components(g->view, m->view);
+    one->components = value_components(g->view, m->view, one->elements);
   }
 
   static void measure_statistics(const TensorRecord& golden, const TensorRecord& mine,
@@ -150,46 +222,53 @@ bool is_operand(const TensorRecord& record) {
 }
 
 double rounding_of(const std::optional<DType>& golden, const std::optional<DType>& mine) {
-  double roundoff = 0;
-  for (const std::optional<DType>& dtype : {golden, mine}) {
-    const std::optional<FloatGrid> grid = dtype ? float_grid(*dtype) : std::nullopt;
-    if (grid) roundoff = std::max(roundoff, grid->roundoff());
-  }
-  return kRoundingL2 * (roundoff > 0 ? roundoff : 0x1p-24);
+  return kRoundingL2 * coarser_grid(golden, mine).roundoff();
 }
 
-std::vector<double> value_components(const TensorView& golden, const TensorView& mine) {
-  const int64_t count = mine.element_count();
+std::vector<double> value_components(const TensorView& golden, const TensorView& mine,
+                                     int64_t elements) {
+  const int64_t count = std::min(elements, mine.element_count());
   const auto values = static_cast<size_t>(
       std::min(values_per_element(golden.dtype), values_per_element(mine.dtype)));
   if (values_per_element(golden.dtype) != values_per_element(mine.dtype))
-    return {kInfinity, kInfinity};
+    return std::vector<double>(kValueComponents, kInfinity);
+  const size_t columns =
+      (mine.shape.empty() ? 1
+                          : static_cast<size_t>(std::max<int64_t>(mine.shape.span().back(), 1))) *
+      values;
   std::vector<double> g(static_cast<size_t>(std::min(count, kBlockElements)) * values);
   std::vector<double> m(g.size());
-  double error = 0;
-  double size = 0;
-  double peak = 0;
-  double finite = 0;
+  std::vector<double> column_errors(columns);
+  ErrorSums sums;
+  size_t column = 0;
+  double row_error = 0;
   for (int64_t first = 0; first < count; first += kBlockElements) {
-    const int64_t elements = std::min(kBlockElements, count - first);
-    const size_t used = static_cast<size_t>(elements) * values;
-    read_values(golden, first, elements, std::span(g).first(used));
-    read_values(mine, first, elements, std::span(m).first(used));
+    const int64_t block = std::min(kBlockElements, count - first);
+    const size_t used = static_cast<size_t>(block) * values;
+    read_values(golden, first, block, std::span(g).first(used));
+    read_values(mine, first, block, std::span(m).first(used));
     for (size_t i = 0; i < used; ++i) {
-      if (!std::isfinite(g[i]) || !std::isfinite(m[i])) {
-        if (!same_pattern(g[i], m[i])) return {kInfinity, kInfinity};
-        continue;
+      if (std::isfinite(g[i]) && std::isfinite(m[i])) {
+        const double difference = m[i] - g[i];
+        const double error = difference * difference;
+        sums.error += error;
+        sums.size += g[i] * g[i];
+        sums.product += difference * g[i];
+        sums.peak = std::max(sums.peak, std::abs(difference));
+        sums.finite += 1;
+        row_error += error;
+        column_errors[column] += error;
+      } else if (!same_pattern(g[i], m[i])) {
+        return std::vector<double>(kValueComponents, kInfinity);
       }
-      const double difference = m[i] - g[i];
-      error += difference * difference;
-      size += g[i] * g[i];
-      peak = std::max(peak, std::abs(difference));
-      finite += 1;
+      if (++column == columns) {
+        sums.largest_row = std::max(sums.largest_row, row_error);
+        row_error = 0;
+        column = 0;
+      }
     }
   }
-  if (finite == 0) return {0, 0};
-  const double norm = std::max(std::sqrt(size), std::sqrt(finite) * kTiny);
-  return {std::sqrt(error) / norm, peak * std::sqrt(finite) / norm};
+  return sums.components(columns, std::ranges::max(column_errors));
 }
 
 std::vector<double> statistics_components(const stats::TensorStats& golden,
@@ -205,6 +284,50 @@ std::vector<double> statistics_components(const stats::TensorStats& golden,
   return {std::abs(mine.l2_norm - golden.l2_norm) / l2 * root * kNormShare,
           std::abs(mine.mean - golden.mean) * root / l2, std::abs(mine.max - golden.max) / largest,
           std::abs(mine.min - golden.min) / largest};
+}
+
+double weight_statistics_ratio(const stats::TensorStats& golden, const stats::TensorStats& mine,
+                               const std::optional<DType>& golden_dtype,
+                               const std::optional<DType>& mine_dtype) {
+  if (golden.nan_count != mine.nan_count || golden.positive_inf_count != mine.positive_inf_count ||
+      golden.negative_inf_count != mine.negative_inf_count || golden.count != mine.count)
+    return kInfinity;
+  const int64_t finite = mine.finite_count();
+  if (finite == 0) return 0;
+  const FloatGrid grid = coarser_grid(golden_dtype, mine_dtype);
+  const bool converted = golden_dtype != mine_dtype;
+  const double root = std::sqrt(static_cast<double>(finite));
+  const double l2 = std::max(golden.l2_norm, root * kTiny);
+  const double norm = (mine.l2_norm - golden.l2_norm) / l2;
+  const double mean = (mine.mean - golden.mean) * root / l2;  // in golden's root mean square
+  // Elements keep their order when they are rounded, so the extremes are the same elements.
+  double ratio = 0;
+  for (const auto& [g, m] : {std::pair(golden.min, mine.min), std::pair(golden.max, mine.max)}) {
+    const double ulp = grid.ulp(std::max(std::abs(g), std::abs(m)));
+    const double limit = converted ? kWeightHalfUlps * ulp / 2 : kStatisticsPrecision * std::abs(g);
+    ratio = std::max(ratio, std::abs(m - g) / std::max(limit, kTiny));
+  }
+  const auto independent = static_cast<double>(
+      std::max(std::min(finite, kIndependentElements), finite / kElementsPerValue));
+  double limit = kStatisticsPrecision;
+  if (converted) {
+    limit =
+        std::max(limit, golden.min == golden.max
+                            ? kWeightHalfUlps * grid.roundoff()  // one error for all elements
+                            : kSpreads * kRoundingL2 * grid.roundoff() / std::sqrt(independent));
+  }
+  const double nearest = std::max(std::abs(norm), std::abs(mean)) / limit;
+  if (nearest <= 1 || !converted) return std::max(ratio, nearest);
+  // Truncation makes every element smaller, by 2/3 of the largest rounding when mantissas are spread evenly: the norm,
+  // a mean in proportion, and neither extreme larger.
+  const double shrink = -norm / grid.roundoff();
+  const double golden_mean = golden.mean * root / l2;
+  const bool truncated = shrink > 0.6 && shrink < 0.76 &&
+                         std::abs(mine.min) <= std::abs(golden.min) &&
+                         std::abs(mine.max) <= std::abs(golden.max) &&
+                         std::abs(mean - norm * golden_mean) <=
+                             2 * limit + 0.2 * grid.roundoff() * std::abs(golden_mean);
+  return truncated ? ratio : std::max(ratio, nearest);
 }
 
 Result<stats::TensorStats> statistics_of(const TensorRecord& record) {

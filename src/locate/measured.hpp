@@ -3,6 +3,8 @@
 //   localisation 5, N and S
 #pragma once
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,11 @@ struct Measured {
   size_t golden_record = kNone;
   size_t mine_record = kNone;
   std::string place;  // "model.layers.0.mlp call 0 step 0 output"
-  /// N: relative L2, peak. S: l2, mean, max, min. Infinite where NaN or infinities stand at different places.
+  /// N: of value_components(). S: of statistics_components().
   std::vector<double> components;
+  /// Leading elements that can be compared; fewer than all behind a router that chose otherwise.
+  int64_t elements = std::numeric_limits<int64_t>::max();
+  bool partial = false;     // fewer than all of them
   double one_rounding = 0;  // relative L2 that one rounding of mine's storage type leaves
   bool shape_differs = false;
   std::string reason;  // why there are no components
@@ -38,14 +43,30 @@ struct Measured {
                                                             int jobs,
                                                             const std::atomic<bool>* interrupted);
 
-/// relative L2 = |m - g| / |g| and peak = max |m - g| sqrt(N) / |g|, over positions where both are finite; infinite
-/// where one is and the other is not. Precondition: equal element counts.
-[[nodiscard]] std::vector<double> value_components(const TensorView& golden,
-                                                   const TensorView& mine);
+/// How many numbers value_components() gives.
+inline constexpr size_t kValueComponents = 5;
+
+/// Five measures of m - g, each about the relative L2 error when errors are independent and even:
+/// relative L2 = |m - g| / |g|; peak = max |m - g| sqrt(N) / |g|; row, column = the largest relative L2 of a row (the
+/// last axis; the relative L2 of all when it is shorter than 16) or a column, in |g| sqrt(1 / rows) or
+/// sqrt(1 / columns); slope = |(m - g).g| / |g|^2 sqrt(N) 0.3, what
+/// a scale adds. Over positions where both are finite; infinite where one is and the other is not.
+///
+/// elements      how many, from the first in C order
+/// precondition  equal element counts
+[[nodiscard]] std::vector<double> value_components(
+    const TensorView& golden, const TensorView& mine,
+    int64_t elements = std::numeric_limits<int64_t>::max());
 /// |dl2| / l2 sqrt(N) 0.3, |dmean| sqrt(N) / l2, |dmax| / max|g|, |dmin| / max|g|; infinite where the counts of NaN or
 /// infinities differ.
 [[nodiscard]] std::vector<double> statistics_components(const stats::TensorStats& golden,
                                                         const stats::TensorStats& mine);
+/// Statistics of a parameter over what rounding from golden's type to mine's leaves, above 1: they differ. Rounding to
+/// nearest and truncation are healthy.
+[[nodiscard]] double weight_statistics_ratio(const stats::TensorStats& golden,
+                                             const stats::TensorStats& mine,
+                                             const std::optional<DType>& golden_dtype,
+                                             const std::optional<DType>& mine_dtype);
 /// Of a record, or of its bytes.
 /// errors  of run::load_tensor()
 [[nodiscard]] Result<stats::TensorStats> statistics_of(const run::TensorRecord& record);

@@ -83,7 +83,7 @@ def test_a_kept_profile_judges_as_the_runs_do(tmp_path, floors):
     assert measured.stdout == again.stdout
     profile = json.loads(kept.read_text())
     assert (profile["format"], profile["level"], profile["pairs"]) == ("assay floor profile", "N", len(PROMPTS))
-    assert len(profile["floors"]["blocks.0.norm call 0 step 0 output"]) == 2
+    assert len(profile["floors"]["blocks.0.norm call 0 step 0 output"]) == 5
 
 
 def test_statistics_have_floors_of_their_own(tmp_path):
@@ -106,7 +106,7 @@ def test_two_healthy_pairs_are_said_to_be_few(tmp_path, floors):
     assert "2 healthy pairs" in words(done.stdout + done.stderr)
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"format": "assay floor profile", "version": 1, "level": "N"}'])
+@pytest.mark.parametrize("content", ["", "{}", '{"format": "assay floor profile", "version": 2, "level": "N"}'])
 def test_a_file_that_is_no_profile_is_refused(tmp_path, content):
     golden, mine = pair(tmp_path, 0)
     (tmp_path / "floor.json").write_text(content)
