@@ -26,7 +26,7 @@ setup:
 
 install: setup $(STAMP)
 
-$(STAMP): $(SOURCES) requirements-dev.txt | setup
+$(STAMP): $(SOURCES) requirements-dev.txt requirements-engines.txt | setup
 	@echo "build: compiling and installing into .venv (the first time takes a few minutes)"
 	@ASSAY_BUILD_TESTS=ON ASSAY_WERROR=$(if $(CI),ON,OFF) $(PIP_INSTALL) -C build-dir=$(BUILD) . 2> >(grep -v '^WARNING: Location' >&2)
 	@$(PIP_INSTALL) ./compat 2> >(grep -v '^WARNING: Location' >&2)

@@ -33,12 +33,16 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
 fi
 
-# The stamp holds the requirements it was made from, so an edit of the file is seen.
+# The stamp holds the requirements it was made from, so an edit of a file is seen.
 stamp=.venv/requirements.stamp
-if ! cmp -s requirements-dev.txt "$stamp"; then
+if ! cat requirements-dev.txt requirements-engines.txt | cmp -s - "$stamp"; then
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   echo "setup: installing Python packages into .venv"
   .venv/bin/pip install -q --disable-pip-version-check torch==2.13.0 2> >(grep -v '^WARNING: Location' >&2)
   .venv/bin/pip install -q --disable-pip-version-check -r requirements-dev.txt 2> >(grep -v '^WARNING: Location' >&2)
-  cp requirements-dev.txt "$stamp"
+  if ! .venv/bin/pip install -q --disable-pip-version-check --no-deps --only-binary :all: -r requirements-engines.txt 2> >(grep -v '^WARNING: Location' >&2); then
+    [ "$(uname -m)" != x86_64 ] || exit 1
+    echo "setup: no ggml engines for this machine, their tests are skipped" >&2
+  fi
+  cat requirements-dev.txt requirements-engines.txt > "$stamp"
 fi

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Converts a Llama or Qwen2 checkpoint of Hugging Face to GGUF, for llama.cpp and every ggml program that reads it.
+
+    python examples/ggml/convert_hf_to_gguf.py HF_DIR OUT.gguf --type q8_0
+
+For models without a tokenizer (random weights, tests): the vocabulary is a placeholder of the 256 bytes and numbered
+words, so any text tokenises but means nothing. A real model is converted by llama.cpp's own script.
+Needs torch, safetensors, numpy and gguf.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import gguf
+import numpy as np
+from safetensors import safe_open
+
+TYPES = {
+    "f32": (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
+    "f16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
+    "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
+    "q4_0": (gguf.GGMLQuantizationType.Q4_0, gguf.LlamaFileType.MOSTLY_Q4_0),
+}
+# The architecture of GGUF, and whether its rope pairs neighbours (mode 0). Hugging Face pairs channel i with i + d/2;
+# where the engine does not, the rows of the query and key projections change places.
+ARCHITECTURES = {"LlamaForCausalLM": ("llama", True), "Qwen2ForCausalLM": ("qwen2", False)}
+# The tokens before the 256 bytes: unknown, begin and end of a text.
+SPECIAL_TOKENS = ["<unk>", "<s>", "</s>"]
+
+OUTSIDE_LAYERS = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+IN_LAYERS = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def gguf_name(name: str) -> str:
+    """GGUF's name of a parameter: `model.layers.3.mlp.up_proj.weight` is `blk.3.ffn_up.weight`."""
+    if name in OUTSIDE_LAYERS:
+        return OUTSIDE_LAYERS[name]
+    prefix, _, rest = name.partition("model.layers.")
+    layer, _, path = rest.partition(".")
+    module, _, parameter = path.rpartition(".")
+    if prefix or not layer.isdecimal() or module not in IN_LAYERS or parameter not in ("weight", "bias"):
+        raise ValueError(f"no name for the parameter {name}")
+    return f"blk.{layer}.{IN_LAYERS[module]}.{parameter}"
+
+
+def neighbours_from_halves(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Row i of a head of d rows goes to 2i, row i + d/2 to 2i + 1. Weights (heads * d, in) or biases (heads * d)."""
+    half = rows.shape[0] // heads // 2
+    return rows.reshape(heads, 2, half, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def parameters(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Name and float32 values of each parameter, one at a time."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"{folder} has no .safetensors file")
+    for file in files:
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - it is no dictionary
+                yield name, tensors.get_tensor(name).float().numpy()
+
+
+def rope_base(config: dict) -> float:
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"rope of type {kind} is not converted")
+    return float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+
+
+def add_vocabulary(writer: gguf.GGUFWriter, size: int) -> None:
+    bytes_end = len(SPECIAL_TOKENS) + 256
+    if size <= bytes_end:
+        raise ValueError(f"a vocabulary of {size} has no room for the {bytes_end} tokens every text needs")
+    words = [f"▁w{n}" for n in range(bytes_end, size)]
+    kind = gguf.TokenType
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(SPECIAL_TOKENS + [f"<0x{n:02X}>" for n in range(256)] + words)
+    # The tokenizer merges by score: a word must not win against its bytes by chance.
+    writer.add_token_scores([0.0] * bytes_end + [-1000.0 - n for n in range(len(words))])
+    writer.add_token_types([kind.UNKNOWN, kind.CONTROL, kind.CONTROL] + [kind.BYTE] * 256 + [kind.NORMAL] * len(words))
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+
+
+def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
+    """Writes the checkpoint in `folder` to the GGUF file `out`.
+
+    Matrices take the type; norms and biases stay float32, as engines expect.
+
+    Raises:
+        ValueError: the model is of another family, or a row is no multiple of the type's block.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    (family,) = config["architectures"]
+    if family not in ARCHITECTURES:
+        raise ValueError(f"{family} is not converted, only {', '.join(ARCHITECTURES)}")
+    architecture, neighbours = ARCHITECTURES[family]
+    matrix_type, file_type = TYPES[type_name]
+    heads = config["num_attention_heads"]
+    key_heads = config.get("num_key_value_heads") or heads
+    head_size = config.get("head_dim") or config["hidden_size"] // heads
+
+    writer = gguf.GGUFWriter(out, architecture)
+    writer.add_name(folder.name)
+    writer.add_file_type(file_type)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(key_heads)
+    writer.add_key_length(head_size)
+    writer.add_value_length(head_size)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(rope_base(config))
+    writer.add_rope_dimension_count(head_size)
+    writer.add_vocab_size(config["vocab_size"])
+    add_vocabulary(writer, config["vocab_size"])
+
+    for name, values in parameters(folder):
+        if name == "lm_head.weight" and config.get("tie_word_embeddings"):
+            continue  # the engine takes token_embd where output is missing
+        if neighbours and ".q_proj." in name:
+            values = neighbours_from_halves(values, heads)
+        if neighbours and ".k_proj." in name:
+            values = neighbours_from_halves(values, key_heads)
+        kind = matrix_type if values.ndim == 2 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(gguf_name(name), gguf.quants.quantize(values, kind), raw_dtype=kind)
+
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("hf_dir", type=Path, help="folder with config.json and *.safetensors")
+    parser.add_argument("out", type=Path, help="GGUF file to write")
+    parser.add_argument("--type", choices=TYPES, default="f32", help="type of the matrices (default: %(default)s)")
+    options = parser.parse_args()
+    try:
+        convert(options.hf_dir, options.out, options.type)
+    except (OSError, ValueError) as error:
+        print(f"convert_hf_to_gguf: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
