@@ -382,6 +382,29 @@ def test_leaves_are_named_after_the_first_of_tied_weights(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("mode", ["no_grad", "inference"])
+def test_lazily_negated_views_are_told_from_what_they_lie_upon(tmp_path: Path, mode: str) -> None:
+    # Views of one place that differ in the lazy neg bit alone. Objects of before are gone, their addresses come back.
+    def negate(m: Program, x: torch.Tensor) -> Any:
+        y, z = x + 0, torch.complex(x, x)
+        sums = [z.imag + 1, z.conj().imag + 1]
+        for _ in range(6):
+            y = torch._neg_view(y)
+            sums.append(y + 1)
+        return sums
+
+    with grad_mode(mode):
+        for data in ("full", "stats"):
+            calls = capture_calls(tmp_path / data, Program(negate), torch.tensor([1.0, 2.0, 6.0]), data=data)
+            added = [call for call in calls if call.name == "aten.add.Tensor" and call.args["other"] == 1]
+            # mean of [1, 2, 6] is 3, of the negated values -3; one more after the addition
+            assert [call.inputs[0][1]["stats"]["mean"] for call in added] == [3, -3] + 3 * [-3, 3]
+            assert [call.outputs[0][1]["stats"]["mean"] for call in added] == [4, -2] + 3 * [-2, 4]
+            if data == "full":
+                firsts = [float(tensor_of(tmp_path / data, call.inputs[0][1])[0]) for call in added]
+                assert firsts == [1, -1] + 3 * [-1, 1]
+
+
 def test_a_written_buffer_is_no_leaf_any_more(tmp_path: Path) -> None:
     def program(m: Program, x: torch.Tensor) -> Any:
         before = m.table + x

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/torch/operator_mode.hpp"
 
+#include <structmember.h>
+
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -12,10 +15,12 @@ namespace {
 
 PyTypeObject* mode_type = nullptr;
 
+// Its own bound method: torch looks for `__torch_dispatch__`, checks that the method's `__self__` is the mode, and calls it.
+// Both names are looked up by C string for every operator. The usual way makes Python strings of them, searches types
+// with them and makes a bound method, 0.2 us each; here it is a comparison.
 struct OperatorMode {
-  PyObject_HEAD Session* session;
-  PyObject*
-      method;  // __torch_dispatch__ bound to this object, as long as there is a session: a reference cycle
+  PyObject_HEAD vectorcallfunc vectorcall;
+  Session* session;
 };
 
 // torch's functions for the stack of modes, fetched once and kept.
@@ -59,8 +64,9 @@ class ErrorAside {
 };
 
 // __torch_dispatch__(function, types, args, kwargs)
-PyObject* dispatch(PyObject* self, PyObject* const* given, Py_ssize_t count) {
-  if (count < 3 || !PyTuple_Check(given[2])) {
+PyObject* dispatch(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (count < 3 || !PyTuple_Check(given[2]) || (names != nullptr && PyTuple_GET_SIZE(names) != 0)) {
     PyErr_SetString(PyExc_TypeError, "__torch_dispatch__ takes a function, types, args and kwargs");
     return nullptr;
   }
@@ -88,7 +94,6 @@ PyObject* dispatch(PyObject* self, PyObject* const* given, Py_ssize_t count) {
 
 void mode_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  Py_CLEAR(reinterpret_cast<OperatorMode*>(object)->method);
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -98,18 +103,16 @@ PyObject* always_property(PyObject*, void*) { Py_RETURN_TRUE; }
 PyObject* never_property(PyObject*, PyObject*) { Py_RETURN_FALSE; }
 
 PyMethodDef mode_methods[] = {
-    {"__torch_dispatch__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dispatch)),
-     METH_FASTCALL, nullptr},
     // torch.compile neither gives up because of this mode nor shows it what its own code does.
     {"ignore_compile_internals", always, METH_NOARGS, nullptr},
     {"is_infra_mode", never_property, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
-// For every operator torch looks __torch_dispatch__ up twice, by a C string. The usual way makes a Python string of it,
-// searches the type with it and makes a bound method, 0.25 us each; here it is two comparisons.
+PyObject* mode_itself(PyObject* self, void*) { return new_ref(self); }
+
 PyObject* mode_getattr(PyObject* self, char* name) {
-  PyObject* method = reinterpret_cast<OperatorMode*>(self)->method;
-  if (method != nullptr && std::strcmp(name, mode_methods[0].ml_name) == 0) return new_ref(method);
+  if (std::strcmp(name, "__torch_dispatch__") == 0 || std::strcmp(name, "__self__") == 0)
+    return new_ref(self);
   PyObject* text = PyUnicode_FromString(name);
   if (text == nullptr) return nullptr;
   PyObject* value = PyObject_GenericGetAttr(self, text);
@@ -117,18 +120,25 @@ PyObject* mode_getattr(PyObject* self, char* name) {
   return value;
 }
 
+PyMemberDef mode_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OperatorMode, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef mode_properties[] = {
+    {"__torch_dispatch__", mode_itself, nullptr, nullptr, nullptr},
+    {"__self__", mode_itself, nullptr, nullptr, nullptr},
     // Operators with functions among their arguments (flex_attention) come here like all others.
     {"supports_higher_order_operators", always_property, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot mode_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(mode_dealloc)},
                             {Py_tp_getattr, reinterpret_cast<void*>(mode_getattr)},
                             {Py_tp_getattro, reinterpret_cast<void*>(PyObject_GenericGetAttr)},
+                            {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                            {Py_tp_members, mode_members},
                             {Py_tp_methods, mode_methods},
                             {Py_tp_getset, mode_properties},
                             {0, nullptr}};
-PyType_Spec mode_spec = {"assay._capture.OperatorMode", sizeof(OperatorMode), 0, Py_TPFLAGS_DEFAULT,
-                         mode_slots};
+PyType_Spec mode_spec = {"assay._capture.OperatorMode", sizeof(OperatorMode), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, mode_slots};
 
 const ExtensionPart part([](PyObject*) {
   mode_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&mode_spec));
@@ -140,19 +150,14 @@ const ExtensionPart part([](PyObject*) {
 PyObject* new_operator_mode() {
   if (!load_stack_functions()) return nullptr;
   auto* mode = reinterpret_cast<OperatorMode*>(mode_type->tp_alloc(mode_type, 0));
-  if (mode != nullptr) mode->session = nullptr, mode->method = nullptr;
+  if (mode == nullptr) return nullptr;
+  mode->vectorcall = dispatch;
+  mode->session = nullptr;
   return reinterpret_cast<PyObject*>(mode);
 }
 
-void set_mode_session(PyObject* object, Session* session) noexcept {
-  auto* mode = reinterpret_cast<OperatorMode*>(object);
-  mode->session = session;
-  if (session == nullptr) {
-    Py_CLEAR(mode->method);
-  } else if (mode->method == nullptr) {
-    mode->method = PyCFunction_New(&mode_methods[0], object);
-    PyErr_Clear();
-  }
+void set_mode_session(PyObject* mode, Session* session) noexcept {
+  reinterpret_cast<OperatorMode*>(mode)->session = session;
 }
 
 int64_t dispatch_stack_size() noexcept {

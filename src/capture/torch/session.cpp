@@ -117,20 +117,36 @@ bool inside_root_call() noexcept {
   return thread.inside || !thread.roots.empty();
 }
 
-// Taken around recording. Whoever holds it may wait for the GIL, so it is never waited for with the GIL held.
+// Taken around recording. Whoever holds it may wait for the GIL, so it is never waited for with the GIL held. The GIL also
+// guards the flag: an atomic operation for each operator would wait for all the stores before it.
 class Session::Lock {
  public:
   explicit Lock(Session& session) : session_(session) {
-    if (session_.mutex_.try_lock()) return;
-    PyThreadState* const state = PyEval_SaveThread();
-    session_.mutex_.lock();
-    PyEval_RestoreThread(state);
+    while (session_.recording_) wait();
+    session_.recording_ = true;
   }
-  ~Lock() { session_.mutex_.unlock(); }
+  ~Lock() {
+    session_.recording_ = false;
+    if (session_.waiting_ == 0) return;
+    const std::lock_guard lock(session_.mutex_);
+    session_.recorded_.notify_all();
+  }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
  private:
+  // The mutex is taken with the GIL and left without it, so the notification cannot come before the wait; whoever holds
+  // the mutex does not wait for the GIL.
+  void wait() {
+    ++session_.waiting_;
+    std::unique_lock lock(session_.mutex_);
+    PyThreadState* const state = PyEval_SaveThread();
+    session_.recorded_.wait(lock);
+    lock.unlock();
+    PyEval_RestoreThread(state);
+    --session_.waiting_;
+  }
+
   Session& session_;
 };
 
@@ -162,11 +178,12 @@ class Session::Recorder final : public LeafVisitor {
         role_(role) {}
 
   void tensor(PyObject* tensor, std::string_view slot) override {
-    this->tensor(tensor, run_.intern(slot));
+    this->tensor(tensor, slot == "0" ? session_.slot_0_ : run_.intern(slot));
   }
 
   void tensor(PyObject* tensor, const std::string* slot) {
-    session_.access_.look(tensor, look_);
+    const bool by_storage = session_.options_.operators && !unwrapping_;
+    session_.access_.look(tensor, look_, !by_storage);
     if (look_.readable == Readable::Nothing) {
       if (unwrap(tensor, slot)) return;
       skip(slot, look_.reason);
@@ -177,7 +194,7 @@ class Session::Recorder final : public LeafVisitor {
     version_is_known_ = false;
     Storage* storage = nullptr;
     StoredValue* stored = nullptr;
-    if (session_.options_.operators && !unwrapping_) identify(tensor, record, storage, stored);
+    if (by_storage) identify(tensor, record, storage, stored);
     if (look_.readable == Readable::Device || session_.options_.force_device) {
       record_device(tensor, std::move(record), stored);
     } else {
@@ -237,6 +254,7 @@ class Session::Recorder final : public LeafVisitor {
   void identify(PyObject* tensor, writer::Record& record, Storage*& storage, StoredValue*& stored) {
     const StorageTable::Sight sight = session_.storages_.see(tensor, is_settled());
     storage = sight.storage;
+    if (!is_negative_known(tensor, sight)) session_.access_.look_for_negative(tensor, look_);
     if (storage == nullptr) return;
     version_is_known_ = sight.version.has_value();
     if (version_is_known_) version_ = *sight.version;
@@ -253,6 +271,17 @@ class Session::Recorder final : public LeafVisitor {
     if (made_here_) return;
     if (role_ != writer::RecordRole::Output) record.value.producer = value.producer;
     if (value.producer == -1) record.value.leaf = session_.storages_.leaf_of(*storage, value);
+  }
+
+  // Whether the lazy neg bit need not be asked for. Only views have it: what an operator of torch puts into a storage of
+  // its own does not, and what was seen before has the bit of then.
+  [[nodiscard]] bool is_negative_known(PyObject* tensor, const StorageTable::Sight& sight) {
+    if (sight.storage == nullptr) return false;
+    const bool is_result = operation_ != nullptr && role_ == writer::RecordRole::Output;
+    if (is_result && sight.is_new && !is_view_ && !mutates_ && operation_->starts_with("aten."))
+      return true;
+    if (is_result && is_view_) return false;
+    return session_.storages_.knows_negative(*sight.storage, tensor, look_);
   }
 
   // The sizes themselves follow with push(): until then the sink may start another batch.
@@ -384,7 +413,7 @@ class Session::Recorder final : public LeafVisitor {
       stored->producer = static_cast<int64_t>(fresh.record_number);
     if (!remember) return;
     if (stored != nullptr && trusted) {
-      stored->bytes = std::make_unique<SeenTensor>(std::move(fresh));
+      session_.storages_.remember_bytes(*stored, std::move(fresh));
     } else if (trusted) {
       session_.identity_.insert(tensor, std::move(fresh));
     } else if (full) {
@@ -560,6 +589,7 @@ Session::Session(SessionOptions options, TensorAccess& access,
       run_(std::move(run)),
       operators_(*run_),
       no_slot_(run_->intern("")),
+      slot_0_(run_->intern("0")),
       generation_(writer::fork_generation()) {
   walker_.set_caches(options.caches);
 }

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
@@ -165,10 +166,15 @@ class Session {
   OperatorSchemas operators_;
   CompiledCode compiled_code_;
   const std::string* no_slot_;              // ""
+  const std::string* slot_0_;               // "0", that of most arguments of modules
   std::string arguments_json_;              // of the operator being recorded
   std::vector<BoundTensor> bound_tensors_;  // the same
   uint32_t generation_;
+  bool recording_ =
+      false;  // somebody has the Lock; guarded by the GIL, like the number of those who want it
+  int waiting_ = 0;
   std::mutex mutex_;
+  std::condition_variable recorded_;
   std::deque<SessionNode> nodes_;  // stays in place: models may be added while others run
 
   int64_t steps_started_ = 0;

@@ -2,18 +2,38 @@
 #include "capture/torch/storage_table.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "capture/torch/python_compat.hpp"
 
 namespace assay::capture {
 namespace {
 
-// More values than these in one storage: those that the last two steps did not see are forgotten.
-constexpr size_t kManyValues = 64;
+constexpr size_t kMostSpareBytes = 1024;
+
+[[nodiscard]] size_t hash_of(const PyObject* object) {
+  // Objects are 16-byte aligned; a multiplication spreads what is left over the upper bits.
+  return static_cast<size_t>((reinterpret_cast<uintptr_t>(object) >> 4) * 0x9E3779B97F4A7C15ull >>
+                             32);
+}
 
 [[nodiscard]] bool equal(const Dims& known, const int64_t* values, int count) {
   return values != nullptr && known.size() == static_cast<size_t>(count) &&
          std::equal(known.begin(), known.end(), values);
+}
+
+[[nodiscard]] bool has_layout(const StoredValue& value, const TensorLook& look) {
+  return value.dtype == look.dtype && equal(value.shape, look.shape, look.ndim) &&
+         equal(value.strides, look.strides, look.ndim);
+}
+
+// The tensor that `value` was seen as; other values were tensors of that address before.
+void take_object(Storage& storage, StoredValue& value, const void* tensor) {
+  if (value.object == tensor) return;
+  for (StoredValue& other : storage.values) {
+    if (other.object == tensor) other.object = nullptr;
+  }
+  value.object = tensor;
 }
 
 [[nodiscard]] bool is_value(const StoredValue& value, const TensorLook& look) {
@@ -50,38 +70,46 @@ void StorageTable::drop(Storage& storage) {
 }
 
 void StorageTable::clear() {
-  for (auto& [object, storage] : storages_) drop(*storage);
-  storages_.clear();
+  for (Slot& slot : slots_) {
+    if (slot.storage != nullptr) drop(*slot.storage);
+  }
+  slots_ = std::vector<Slot>(kFirstSlots);
+  used_ = 0;
 }
 
+StorageTable::Slot& StorageTable::slot_of(PyObject* object) {
+  const size_t mask = slots_.size() - 1;
+  size_t at = hash_of(object) & mask;
+  while (slots_[at].object != nullptr && slots_[at].object != object) at = (at + 1) & mask;
+  return slots_[at];
+}
+
+// Leaves out the storages that are gone, and makes room for as many as there are.
 void StorageTable::forget_dead() {
-  for (auto at = storages_.begin(); at != storages_.end();) {
-    PyObject* object = weakref_get(at->second->weakref);
+  std::vector<Slot> before = std::move(slots_);
+  size_t alive = 0;
+  for (Slot& slot : before) {
+    if (slot.storage == nullptr) continue;
+    PyObject* object = weakref_get(slot.storage->weakref);
     if (object == nullptr) {
-      drop(*at->second);
-      at = storages_.erase(at);
+      drop(*slot.storage);
+      slot = {};
     } else {
       Py_DECREF(object);
-      ++at;
+      ++alive;
     }
   }
-  forget_at_ = std::max<size_t>(4096, 2 * storages_.size());
-}
-
-void StorageTable::end_step() {
-  forget_dead();
-  for (auto& [object, storage] : storages_) {
-    auto& values = storage->values;
-    if (values.size() > kManyValues)
-      std::erase_if(values, [this](const StoredValue& v) { return v.seen_in < step_ - 1; });
-    if (!storage->leaves.empty()) continue;
-    for (StoredValue& value : values) value.bytes.reset();
+  slots_ = std::vector<Slot>(std::max(kFirstSlots, std::bit_ceil(4 * (alive + 1))));
+  used_ = alive;
+  for (Slot& slot : before) {
+    if (slot.storage != nullptr) slot_of(slot.object) = std::move(slot);
   }
 }
 
 void StorageTable::distrust() {
-  for (auto& [object, storage] : storages_) {
-    if (storage->unwatched && storage->leaves.empty()) new_version(*storage);
+  for (Slot& slot : slots_) {
+    Storage* storage = slot.storage.get();
+    if (storage != nullptr && storage->unwatched && storage->leaves.empty()) new_version(*storage);
   }
 }
 
@@ -90,14 +118,19 @@ std::optional<int64_t> StorageTable::watch(Storage& storage, PyObject* tensor) {
   if (storage.unwatched) return std::nullopt;
   PyObject* watched = storage.watched != nullptr ? weakref_get(storage.watched) : nullptr;
   if (watched == nullptr) {
-    if (access_.is_inference(tensor)) {
+    // Asking an inference tensor for its counter is an exception of 7 us, asking whether it is one 100 ns: what the last
+    // one was decides which question comes first.
+    const int64_t version =
+        inference_expected_ && access_.is_inference(tensor) ? -1 : access_.version(tensor);
+    inference_expected_ = version < 0;
+    if (version < 0) {
       storage.unwatched = true;
       return -1;
     }
     Py_XSETREF(storage.watched, PyWeakref_NewRef(tensor, nullptr));
     PyErr_Clear();
-    storage.watched_version = access_.version(tensor);
-    return storage.watched_version;
+    storage.watched_version = version;
+    return version;
   }
   const int64_t version = access_.version(watched);
   if (storage.watched_version >= 0 && version != storage.watched_version) new_version(storage);
@@ -111,49 +144,82 @@ StorageTable::Sight StorageTable::see(PyObject* tensor, bool settled) {
   Sight sight;
   PyObject* object = access_.storage_object(tensor);
   if (object == nullptr) return sight;
-  auto& known = storages_[object];
-  if (known != nullptr && !weakref_is(known->weakref, object)) {
-    // Another storage at the same address: the memory of what was known serves for it.
-    drop(*known);
-    std::vector<StoredValue> values = std::move(known->values);
-    values.clear();
-    *known = Storage{};
-    known->values = std::move(values);
-  }
-  if (known == nullptr) known = std::make_unique<Storage>();
-  sight.storage = known.get();
-  if (sight.storage->weakref == nullptr) {
-    PyObject* weak = PyWeakref_NewRef(object, nullptr);
-    if (weak == nullptr) {
-      PyErr_Clear();
-      storages_.erase(object);
+  Slot* slot = &slot_of(object);
+  if (slot->object == nullptr || !weakref_is(slot->storage->weakref, object)) {
+    slot = add(object);
+    if (slot == nullptr) {
       Py_DECREF(object);
-      return {};
+      return sight;
     }
     sight.is_new = true;
-    sight.storage->number = next_storage_++;
-    sight.storage->weakref = weak;
-    sight.storage->first_size_bytes = access_.storage_size_bytes(object);
-    if (storages_.size() > forget_at_) forget_dead();  // this one is alive: its tensor is
   }
+  sight.storage = slot->storage.get();
   Py_DECREF(object);
   if (settled) sight.version = watch(*sight.storage, tensor);
   return sight;
 }
 
+bool StorageTable::knows_negative(const Storage& storage, PyObject* tensor,
+                                  TensorLook& look) const {
+  // Views with and without the bit may lie in the same place, but they are different objects.
+  for (const StoredValue& value : storage.values) {
+    if (value.object != tensor || value.data != look.data || !has_layout(value, look)) continue;
+    look.negative = value.negative;
+    return true;
+  }
+  return false;
+}
+
+// Makes a place for a storage that is not known; nullptr when torch's object takes no weak references.
+StorageTable::Slot* StorageTable::add(PyObject* object) {
+  PyObject* weakref = PyWeakref_NewRef(object, nullptr);
+  if (weakref == nullptr) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  if (2 * (used_ + 1) > slots_.size()) forget_dead();
+  Slot& slot = slot_of(object);
+  if (slot.object == nullptr) {
+    slot.storage = std::make_unique<Storage>();
+    slot.object = object;
+    ++used_;
+  } else {
+    // Another storage was at this address: the memory of what is known serves for the new one.
+    forget_values(*slot.storage);
+    drop(*slot.storage);
+    std::vector<StoredValue> values = std::move(slot.storage->values);
+    *slot.storage = Storage{};
+    slot.storage->values = std::move(values);
+  }
+  slot.storage->weakref = weakref;
+  slot.storage->number = next_storage_++;
+  slot.storage->first_size_bytes = access_.storage_size_bytes(object);
+  return &slot;
+}
+
 StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const TensorLook& look) {
   // The same address in the same storage is the same offset, which need not be asked for.
   for (StoredValue& value : storage.values) {
-    if (value.data == look.data && is_value(value, look)) return value;
+    if (value.data != look.data || !is_value(value, look)) continue;
+    take_object(storage, value, tensor);
+    return value;
   }
   const int64_t offset = access_.storage_offset(tensor);
   for (StoredValue& value : storage.values) {
-    if (value.storage_offset == offset && is_value(value, look)) return value;
+    if (value.storage_offset != offset || !is_value(value, look)) continue;
+    value.data = look.data;
+    take_object(storage, value, tensor);
+    return value;
+  }
+  if (storage.values.size() >= storage.forget_at) {
+    std::erase_if(storage.values, [this](const StoredValue& v) { return v.seen_in < step_ - 1; });
+    storage.forget_at = std::max(kManyValues, 2 * storage.values.size());
   }
   StoredValue& value = storage.values.emplace_back();
   value.id = next_value_++;
   value.storage_offset = offset;
   value.data = look.data;
+  take_object(storage, value, tensor);
   value.dtype = look.dtype;
   value.conjugate = look.conjugate;
   value.negative = look.negative;
@@ -165,10 +231,13 @@ StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const Te
 
 const SeenTensor* StorageTable::known_bytes(const Storage& storage, const StoredValue& value,
                                             const TensorLook& look, bool look_dense) const {
-  if (value.bytes != nullptr) return value.bytes.get();
+  const auto bytes_of = [&](const StoredValue& of) -> const SeenTensor* {
+    return of.bytes_epoch == epoch_ || !storage.leaves.empty() ? of.bytes.get() : nullptr;
+  };
+  if (const SeenTensor* own = bytes_of(value)) return own;
   if (!look_dense) return nullptr;
   for (const StoredValue& other : storage.values) {
-    const SeenTensor* seen = other.bytes.get();
+    const SeenTensor* seen = bytes_of(other);
     if (seen != nullptr && seen->dense && seen->data == look.data &&
         seen->element_count == look.element_count && seen->dtype == look.dtype &&
         seen->conjugate == look.conjugate && seen->negative == look.negative) {
@@ -181,7 +250,28 @@ const SeenTensor* StorageTable::known_bytes(const Storage& storage, const Stored
 void StorageTable::new_version(Storage& storage) {
   ++storage.version;
   storage.watched_version = -1;
+  forget_values(storage);
+}
+
+void StorageTable::forget_values(Storage& storage) {
+  for (StoredValue& value : storage.values) {
+    if (value.bytes != nullptr && spare_bytes_.size() < kMostSpareBytes)
+      spare_bytes_.push_back(std::move(value.bytes));
+  }
   storage.values.clear();
+}
+
+void StorageTable::remember_bytes(StoredValue& value, SeenTensor seen) {
+  if (value.bytes == nullptr && !spare_bytes_.empty()) {
+    value.bytes = std::move(spare_bytes_.back());
+    spare_bytes_.pop_back();
+  }
+  if (value.bytes == nullptr) {
+    value.bytes = std::make_unique<SeenTensor>(std::move(seen));
+  } else {
+    *value.bytes = std::move(seen);
+  }
+  value.bytes_epoch = epoch_;
 }
 
 const std::string* StorageTable::leaf_of(const Storage& storage, const StoredValue& value) const {

@@ -19,11 +19,9 @@
 #include <Python.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "capture/torch/identity.hpp"
@@ -35,8 +33,9 @@ namespace assay::capture {
 /// One value in a storage at its present version.
 struct StoredValue {
   int64_t id = 0;
-  int64_t storage_offset = 0;  // elements
-  const void* data = nullptr;  // where it lay when it was first seen
+  int64_t storage_offset = 0;    // elements
+  const void* data = nullptr;    // where it lies: a storage that is resized may move
+  const void* object = nullptr;  // address of the tensor that was seen last
   DType dtype = DType::Float32;
   bool conjugate = false;
   bool negative = false;
@@ -44,9 +43,13 @@ struct StoredValue {
   Dims strides;
   int64_t producer = -1;  // record number of the output that made it; -1: no operator did
   int64_t seen_in = -1;   // number of the step that saw it last
-  /// What is known of its bytes once they were read; not kept beyond the step unless the storage is a parameter's.
+  /// What is known of its bytes once they were read; not used beyond the step unless the storage is a parameter's.
   std::unique_ptr<SeenTensor> bytes;
+  int64_t bytes_epoch = -1;  // StorageTable::epoch_ when they were read
 };
+
+/// As many values in one storage make it look for those that can be forgotten.
+inline constexpr size_t kManyValues = 64;
 
 /// A storage that was alive when it was last seen.
 struct Storage {
@@ -64,6 +67,7 @@ struct Storage {
   std::vector<Leaf>
       leaves;  // parameters and buffers in it, in the order of named_parameters(), named_buffers()
   std::vector<StoredValue> values;
+  size_t forget_at = kManyValues;  // then values that the last two steps did not see are forgotten
   /// A tensor of it, and torch's version counter of that tensor after the last write that we know of.
   PyObject* watched = nullptr;   // weak reference, owned; nullptr: nothing to watch
   int64_t watched_version = -1;  // -1: not known, to be taken at the next settled look
@@ -82,8 +86,8 @@ class StorageTable {
   [[nodiscard]] static bool works(TensorAccess& access);
 
   void begin_step(int64_t step) { step_ = step; }
-  /// Forgets what is no longer alive and the bytes of what may change between steps.
-  void end_step();
+  /// Forgets the bytes of what may change between steps.
+  void end_step() { ++epoch_; }
   /// Code has run that writes without telling (compiled code): values whose storage cannot be watched are new ones.
   void distrust();
   void clear();
@@ -97,11 +101,17 @@ class StorageTable {
   /// The storage of a tensor. `settled`: torch's counters are final, as they are before an operator and around modules,
   /// but not in results of an operator that has not returned to autograd.
   [[nodiscard]] Sight see(PyObject* tensor, bool settled);
+  /// Whether `tensor` was seen before as a value of this storage in the same place and shape, and its lazy neg bit is
+  /// that of then. Sets look.negative if so.
+  [[nodiscard]] bool knows_negative(const Storage& storage, PyObject* tensor,
+                                    TensorLook& look) const;
   /// The value that `tensor` is now; a new one when it was not seen at this version.
   [[nodiscard]] StoredValue& value_of(Storage& storage, PyObject* tensor, const TensorLook& look);
   /// A value whose bytes are known and are those of `look`, perhaps in another shape.
   [[nodiscard]] const SeenTensor* known_bytes(const Storage& storage, const StoredValue& value,
                                               const TensorLook& look, bool look_dense) const;
+  /// `seen`: what reading the bytes of `value` has found.
+  void remember_bytes(StoredValue& value, SeenTensor seen);
   /// The operator that is about to return has written it.
   void wrote(Storage& storage) {
     storage.written = true;
@@ -114,23 +124,40 @@ class StorageTable {
   /// Calls visit(StoredValue&) for every value.
   template <typename Visit>
   void each_value(Visit visit) {
-    for (auto& [object, storage] : storages_) {
-      for (StoredValue& value : storage->values) visit(value);
+    for (Slot& slot : slots_) {
+      if (slot.storage == nullptr) continue;
+      for (StoredValue& value : slot.storage->values) visit(value);
     }
   }
 
  private:
+  // Open addressing: one cache line leads to the storage, and tables of a few thousand storages are looked into thousands
+  // of times a step, between operators that read more than the cache holds.
+  struct Slot {
+    PyObject* object = nullptr;  // not owned; alive if the storage's weak reference says so
+    std::unique_ptr<Storage> storage;
+  };
+  static constexpr size_t kFirstSlots = 4096;
+
+  [[nodiscard]] Slot& slot_of(PyObject* object);
+  [[nodiscard]] Slot* add(PyObject* object);
+  void forget_values(Storage& storage);
   void new_version(Storage& storage);
   [[nodiscard]] std::optional<int64_t> watch(Storage& storage, PyObject* tensor);
   void drop(Storage& storage);
   void forget_dead();
 
   TensorAccess& access_;
-  std::unordered_map<PyObject*, std::unique_ptr<Storage>> storages_;
-  size_t forget_at_ = 4096;  // dead storages are looked for when the table has so many
+  std::vector<Slot> slots_ =
+      std::vector<Slot>(kFirstSlots);  // a power of two, at most half of them used
+  size_t used_ = 0;
+  std::vector<std::unique_ptr<SeenTensor>>
+      spare_bytes_;  // of values that are gone, to be used again
   int64_t next_storage_ = 0;
   int64_t next_value_ = 0;
   int64_t step_ = -1;
+  int64_t epoch_ = 0;  // steps that ended
+  bool inference_expected_ = false;
 };
 
 }  // namespace assay::capture

@@ -426,7 +426,7 @@ bool TensorAccess::is_tensor(PyObject* object) {
   return entry.is_tensor;
 }
 
-void TensorAccess::look(PyObject* object, TensorLook& look) {
+void TensorAccess::look(PyObject* object, TensorLook& look, bool ask_negative) {
   const ErrorIndicatorKept kept;
   look.readable = Readable::Nothing;
   look.reason = "";
@@ -459,7 +459,12 @@ void TensorAccess::look(PyObject* object, TensorLook& look) {
       look.device_type == kCpu || look.device_type == kCudaHost || look.device_type == kRocmHost;
   look.readable = host ? Readable::Memory : Readable::Device;
   if (is_complex(look.dtype)) look.conjugate = impl_->is_conj.truth(object, false);
-  look.negative = impl_->is_neg.truth(object, false);
+  if (ask_negative) look.negative = impl_->is_neg.truth(object, false);
+}
+
+void TensorAccess::look_for_negative(PyObject* object, TensorLook& look) {
+  const ErrorIndicatorKept kept;
+  look.negative = look.readable != Readable::Nothing && impl_->is_neg.truth(object, false);
 }
 
 int64_t TensorAccess::version(PyObject* object) {
