@@ -11,12 +11,15 @@
 #include "locate/nan_origin.hpp"
 #include "locate/next_command.hpp"
 #include "locate/rank_divergence.hpp"
+#include "locate/resident_files.hpp"
 #include "locate/slice.hpp"
 #include "locate/token_divergence.hpp"
 #include "locate/verdict.hpp"
 
 namespace assay::locate {
 namespace {
+
+constexpr uint64_t kShareOfFiles = 8;  // file pages beside working tensors
 
 class Locator {
  public:
@@ -152,6 +155,9 @@ class Locator {
 }  // namespace
 
 Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
+  ResidentFiles files(options.max_memory / kShareOfFiles);
+  files.add(golden);
+  files.add(mine);
   return Locator(golden, mine, options).locate();
 }
 

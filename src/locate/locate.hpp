@@ -17,7 +17,7 @@ struct LocateOptions {
   /// Only what the named output depends on: a module path, "path:slot", or "token 3"; empty: everything.
   std::string slice;
   int jobs = 0;
-  uint64_t max_memory = uint64_t{2} << 30;
+  uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
   std::function<void(std::string_view stage, size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
 };

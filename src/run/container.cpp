@@ -388,10 +388,15 @@ struct CachedFile {
   std::shared_ptr<const Container> container;
 };
 
-/// Most recently used first.
 struct Cache {
+  struct Open {
+    FileIdentity identity;
+    std::weak_ptr<const Container> container;
+  };
   std::mutex mutex;
-  std::list<CachedFile> files;
+  std::list<CachedFile> files;  // most recently used first
+  std::map<std::string, Open>
+      known;  // somebody else may still hold what is not among `files` any more
 
   std::shared_ptr<const Container> find(const std::string& path, const FileIdentity& identity) {
     const std::lock_guard lock(mutex);
@@ -404,10 +409,22 @@ struct Cache {
       files.splice(files.begin(), files, it);
       return it->container;
     }
-    return nullptr;
+    const auto open = known.find(path);
+    if (open == known.end() || open->second.identity != identity) return nullptr;
+    std::shared_ptr<const Container> container = open->second.container.lock();
+    if (container) put_first({path, identity, container});
+    return container;
   }
   void insert(CachedFile file) {
     const std::lock_guard lock(mutex);
+    if (known.size() > 64 * kMaxCachedFiles)
+      std::erase_if(known, [](const auto& one) { return one.second.container.expired(); });
+    known.insert_or_assign(file.path, Open{file.identity, file.container});
+    put_first(std::move(file));
+  }
+
+ private:
+  void put_first(CachedFile file) {
     files.push_front(std::move(file));
     if (files.size() > kMaxCachedFiles) files.pop_back();
   }

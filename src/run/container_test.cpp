@@ -165,5 +165,22 @@ TEST(OpenContainer, KeepsTensorsAliveBeyondTheCache) {
   EXPECT_THAT(floats_of(first), ElementsAre(42));
 }
 
+TEST(OpenContainer, MapsAFileOnceAsLongAsSomebodyHoldsIt) {
+  // Given  a file that is held, and more others than are kept open
+  const TestFolder folder;
+  folder.put_npy("held.npy", {1});
+  const auto held = open_container(folder / "held.npy").value();
+  for (size_t i = 0; i < 2 * kMaxCachedFiles; ++i) {
+    const std::string name = "n" + std::to_string(i) + ".npy";
+    folder.put_npy(name, {static_cast<float>(i)});
+    ASSERT_TRUE(open_container(folder / name));
+  }
+  // When, then
+  EXPECT_EQ(open_container(folder / "held.npy").value(), held);
+  folder.put_npy("new.npy", {7, 8});
+  std::filesystem::rename(folder / "new.npy", folder / "held.npy");
+  EXPECT_NE(open_container(folder / "held.npy").value(), held);
+}
+
 }  // namespace
 }  // namespace assay::run

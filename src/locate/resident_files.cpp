@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/resident_files.hpp"
+
+#include <map>
+
+namespace assay::locate {
+namespace {
+
+constexpr uint64_t kSmallFile = uint64_t{4} << 20;
+// Mappings of a process are limited (65530 on Linux), and files of a decode are many.
+constexpr size_t kMaxFiles = 4096;
+
+}  // namespace
+
+void ResidentFiles::add(const run::Run& run) {
+  std::map<std::string_view, uint64_t> sizes;
+  for (const run::TensorRecord& record : run.records) {
+    if (!record.bytes || !record.bytes->raw) continue;
+    uint64_t& size = sizes[record.bytes->file];
+    size = std::max(size, record.bytes->offset + record.bytes->size_bytes);
+  }
+  for (const auto& [path, size] : sizes) {
+    if (size < kSmallFile || files_.size() >= kMaxFiles) continue;
+    Result<std::shared_ptr<const run::Container>> file = run::open_container(std::string(path));
+    if (!file) continue;
+    compare::ResidentLimit::Watch range = limit_.watch((*file)->bytes());
+    if (!range.is_active()) continue;
+    files_.push_back(*std::move(file));
+    ranges_.push_back(std::move(range));
+  }
+}
+
+}  // namespace assay::locate
