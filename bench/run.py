@@ -25,6 +25,7 @@ from bench import (  # noqa: E402
     compare_speed,
     graph_mode,
     kernels,
+    locate_speed,
     opcheck_speed,
     operator_capture,
     report,
@@ -40,6 +41,7 @@ SECTIONS = (
     "kernels",
     "write",
     "compare",
+    "locate",
     "opcheck",
     "graph",
 )
@@ -99,6 +101,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
         "kernels": lambda: kernels.run(options.build, options.quick),
         "write": lambda: write_path.run(options.build, options.quick),
         "compare": lambda: compare_speed.run(options.build, options.quick, options.assay, options.rivals),
+        "locate": lambda: locate_speed.run(options.build, options.quick, options.assay),
         "opcheck": lambda: opcheck_speed.run(options.build, options.quick, options.assay),
         "graph": lambda: graph_mode.run(options.build, options.quick, options.model),
     }
