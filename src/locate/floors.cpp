@@ -21,6 +21,11 @@ std::string short_number(double value) {
   return text;
 }
 
+/// S: a value this far, as a share of the threshold, is named when so many others of the next ones are as far.
+constexpr double kConfirmedShare = 0.65;
+constexpr size_t kConfirmingValues = 3;
+constexpr size_t kConfirmingReach = 24;
+
 /// How far a value is beyond what healthy runs reach.
 struct Beyond {
   double limits =
@@ -65,13 +70,14 @@ class FloorJudge {
         ++found_.judged;
       } else if (one.shape_differs) {
         ++found_.judged;
-        add_shape(one);
+        judged_.push_back({&one, {}});
       } else if (!one.reason.empty()) {
         ++found_.unjudged[one.reason];
       } else {
         judge_components(one);
       }
     }
+    for (size_t i = 0; i < judged_.size(); ++i) name_when_beyond(i);
     if (profile_.statistics) judge_weights();
     const double widest = std::ranges::max(profile_.thresholds);
     if (widest > kWidestThreshold && found_.findings.empty()) {
@@ -101,8 +107,30 @@ class FloorJudge {
     judgement.floor = floor->second[0];
     const Beyond beyond = beyond_of(one.components, floor->second, profile_);
     judgement.ratio = beyond.ratio;
-    judgement.beyond = beyond.limits > (one.partial ? kPartialMargin : 1);
+    judged_.push_back({&one, beyond});
+  }
+
+  void name_when_beyond(size_t index) {
+    const Measured& one = *judged_[index].one;
+    if (one.shape_differs) return add_shape(one);
+    const Beyond& beyond = judged_[index].beyond;
+    FloorFindings::Judgement& judgement = found_.records[one.mine_record];
+    judgement.beyond = beyond.limits > (one.partial ? kPartialMargin : 1) || is_confirmed(index);
     if (judgement.beyond) add_beyond(one, judgement, beyond);
+  }
+
+  /// Statistics say little of one value, but a fault goes on: several of the values behind it are far off, too.
+  bool is_confirmed(size_t index) const {
+    const auto is_far = [&](size_t i) { return judged_[i].beyond.limits > kConfirmedShare; };
+    if (!profile_.statistics || !is_far(index)) return false;
+    const int rank = mine_.records[judged_[index].one->mine_record].rank;
+    std::set<std::vector<double>> others = {judged_[index].one->components};
+    const size_t end = std::min(judged_.size(), index + 1 + kConfirmingReach);
+    for (size_t i = index + 1; i < end; ++i) {
+      if (is_far(i) && mine_.records[judged_[i].one->mine_record].rank == rank)
+        others.insert(judged_[i].one->components);  // what is handed on is one value
+    }
+    return others.size() > kConfirmingValues;
   }
 
   /// Everything behind the first is inherited, as far as anybody can tell.
@@ -226,6 +254,12 @@ class FloorJudge {
   const run::Run& mine_;
   const FloorProfile& profile_;
   FloorFindings found_;
+  /// In mine's order; points at the places that judge() was given.
+  struct Judged {
+    const Measured* one = nullptr;
+    Beyond beyond;
+  };
+  std::vector<Judged> judged_;
   std::set<std::string> called_;
   std::set<int> wrong_ranks_;
 };

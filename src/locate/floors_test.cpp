@@ -2,6 +2,7 @@
 #include "locate/floors.hpp"
 
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -259,7 +260,7 @@ run::Run statistics_of_run(TestRun& run) {
 TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
   // Given floors of statistics: max moves from 4 to 4, mean and l2 move with the error
   const FloorProfile profile = usual().measure(true);
-  EXPECT_EQ(profile.thresholds, std::vector<double>{7.7});
+  EXPECT_EQ(profile.thresholds, std::vector<double>{8.5});
   const auto golden = make_run({});
   const run::Run golden_statistics = statistics_of_run(*golden);
   const auto judge_statistics = [&](const Errors& errors) {
@@ -276,6 +277,41 @@ TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
   ASSERT_EQ(wrong.findings.size(), 1u);
   EXPECT_EQ(wrong.findings[0].module, "m.b");
   EXPECT_TRUE(wrong.statistics);
+}
+
+TEST(JudgeByFloors, StatisticsThatAreFarOffAreNamedWhenOthersBehindThemAre) {
+  // Given eight layers whose four healthy statistics scatter by one part in a thousand
+  const auto run_of = [](const std::function<double(int)>& error) {
+    auto run = std::make_unique<TestRun>();
+    for (int layer = 0; layer < 8; ++layer) {
+      const double scale = 1 + 1e-3 * error(layer);
+      run->module_output("m." + std::to_string(layer) + ".a",
+                         run->value(DType::Float64, {4}, {-3 * scale, 1, 2, 4 * scale}));
+    }
+    return run;
+  };
+  const auto golden = run_of([](int) { return 0; });
+  std::vector<std::unique_ptr<TestRun>> runs;
+  std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
+  for (int pair = 0; pair < 5; ++pair) {
+    auto& run = runs.emplace_back(
+        run_of([&](int layer) { return (layer + pair) % 3 == 0 ? -1.0 : 0.9 + 0.01 * layer; }));
+    pairs.emplace_back(&golden->run(), &run->run());
+  }
+  const FloorProfile profile = measure_floors(pairs, true, 1, nullptr).value();
+  // The four statistics move together here: an error of 1 is 2 in the root of the sum of squares, of T = 8.5
+  ASSERT_EQ(profile.thresholds, std::vector<double>{8.5});
+  const auto judged = [&](const std::function<double(int)>& error) {
+    const auto mine = run_of(error);
+    return judge_by_floors(golden->run(), mine->run(), profile, {.jobs = 1}).value();
+  };
+  // When one layer is three and a half times as far off as usual, and when all from it on are
+  const auto alone = judged([](int layer) { return layer == 2 ? 3.5 : 0.5; });
+  const auto on = judged([](int layer) { return layer >= 2 ? 3.5 + 0.01 * layer : 0.5; });
+  // Then only what goes on is a fault
+  EXPECT_TRUE(alone.findings.empty());
+  ASSERT_EQ(on.findings.size(), 1u);
+  EXPECT_EQ(on.findings[0].module, "m.2.a");
 }
 
 TEST(JudgeByFloors, StatisticsNameAWeight) {
