@@ -58,8 +58,8 @@ def test_float32_agrees_with_hugging_face(family, request, llama_engine, tmp_pat
     assert relative_difference(golden, mine) < 1e-5
 
 
-# The kernels round activations as they round the weights: half a step is 5e-4 of a value for f16, 4e-3 of a block's largest
-# for Q8_0 and 6e-2 for Q4_0 (whose activations are Q8_0). Some thirty products in a row leave several times that.
+# The kernels round activations as they round the weights: half a step is 5e-4 of a value for f16, 4e-3 of a block's
+# largest for Q8_0 and 6e-2 for Q4_0 (whose activations are Q8_0). Some thirty products in a row leave a few times that.
 @pytest.mark.parametrize(("kind", "limit"), [("f16", 5e-3), ("q8_0", 5e-2), ("q4_0", 5e-1)])
 def test_coarser_weights_stay_near_and_differ(kind, limit, models, llama_engine, tmp_path):
     tokens, mine = chat(models[kind], tmp_path / "mine.npy")
