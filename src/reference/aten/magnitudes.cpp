@@ -10,6 +10,7 @@
 #include "reference/aten/reductions_rows.hpp"
 #include "reference/aten/softmax_rows.hpp"
 #include "reference/attention/operand_rows.hpp"
+#include "reference/ggml/operators.hpp"
 #include "reference/norms/rows.hpp"
 
 namespace assay::reference::aten {
@@ -364,8 +365,20 @@ Result<Magnitudes> of_attention(const Arguments& arguments, size_t output,
   return magnitudes;
 }
 
+/// Operators of ggml have one output, and say themselves what is allowed.
+Result<Magnitudes> of_ggml(const Arguments& arguments, size_t output,
+                           const MagnitudeOptions& options) {
+  if (output != 0) return fail(without(arguments, output));
+  ASSAY_TRY(Magnitudes magnitudes, ggml::rounding(arguments.call(), options.jobs));
+  for (Wide* values : {&magnitudes.c, &magnitudes.variance, &magnitudes.allowed}) {
+    ASSAY_TRY(*values, rows_only(arguments, std::move(*values), options.rows));
+  }
+  return magnitudes;
+}
+
 Result<Magnitudes> of_class(const Arguments& arguments, size_t output,
                             const MagnitudeOptions& options) {
+  if (ggml::is_ggml(arguments.call().name)) return of_ggml(arguments, output, options);
   switch (class_of(arguments.call().name)) {
     case OperatorClass::Product:
       if (output != 0) return fail(without(arguments, output));
@@ -399,7 +412,7 @@ Result<Magnitudes> magnitudes(const Call& call, size_t output, const MagnitudeOp
 
 Result<Wide> product_rows(const Call& call, std::span<const int64_t> rows, int jobs) {
   const Arguments arguments(call);
-  if (class_of(call.name) != OperatorClass::Product)
+  if (class_of(call.name) != OperatorClass::Product || ggml::is_ggml(call.name))
     return fail(arguments.unsupported("no product"));
   if (operation_of(call.name) == "einsum") {
     ASSAY_TRY(const std::vector<Tensor> whole_result, evaluate(call, {.jobs = jobs}));

@@ -25,6 +25,9 @@ struct Magnitudes {
   Wide score_bound;
   /// K of a product, n of a mean or sum; 1 where the table has none.
   double terms = 1;
+  /// Operators of ggml, whose kernels convert operands first: w of every element, shape of c; `variance` is v then.
+  /// Otherwise empty.
+  Wide allowed = {};
 };
 
 struct MagnitudeOptions {

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "reference/aten/values.hpp"
+#include "reference/ggml/operators.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -25,7 +26,7 @@ const std::vector<Entry>& entries() {
           indexing_overloads(), elementwise_overloads(), function_overloads(),
           activation_overloads(), complex_overloads(), comparison_overloads(),
           reduction_overloads(), selection_overloads(), product_overloads(), softmax_overloads(),
-          norm_overloads(), attention_overloads()}) {
+          norm_overloads(), attention_overloads(), ggml::overloads()}) {
       for (const Overload& overload : family)
         rows.push_back({overload.name, &overload, {}, overload.view});
     }
@@ -92,7 +93,9 @@ bool is_view(std::string_view name) {
 
 std::vector<std::string_view> known_overloads() {
   std::vector<std::string_view> names;
-  for (const Entry& entry : entries()) names.push_back(entry.name);
+  for (const Entry& entry : entries()) {
+    if (!ggml::is_ggml(entry.name)) names.push_back(entry.name);
+  }
   return names;
 }
 

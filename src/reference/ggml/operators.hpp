@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators of ggml in fp64: the table.   docs/reference-ggml.md
+//
+// A call is named "ggml." and ggml_op_name() in lower case ("ggml.mul_mat"); its arguments are those that a capture of a
+// ggml program writes (docs/formats/native.md): the sources src0 ... src9 as tensors in row-major shapes, the
+// parameters by name ("eps", "n_dims") or as the 16 words "op_params", "ne" (the four sizes of the result), and
+// "src0_type", ggml's name of the type in which the first source was stored ("q4_K", "f16"), which decides into what
+// kernels convert the second. aten::evaluate(), class_of() and magnitudes() find these calls by their name.
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reference/aten/magnitudes.hpp"
+#include "reference/aten/registry.hpp"
+
+namespace assay::reference::ggml {
+
+using aten::Arguments;
+using aten::EvaluateOptions;
+using aten::Magnitudes;
+using aten::OperatorClass;
+
+/// What kernels of ggml's CPU back end may err, element by element of the result: `allowed` (w), `variance` (v) and
+/// `c` of localisation 2, all of the shape of the result. Other back ends err less, as they convert less.
+using RoundingOf = Result<Magnitudes> (*)(const Arguments& arguments, int jobs);
+
+struct Operator {
+  std::string_view name;  // "ggml.mul_mat"
+  OperatorClass kind;
+  aten::Evaluator evaluate;
+  /// Null where a correct kernel rounds its result once or not at all.
+  RoundingOf rounding = nullptr;
+  bool view = false;  // the result is bytes of a source
+};
+
+// One function a family; registry.cpp joins them.
+[[nodiscard]] std::span<const Operator> arithmetic_operators();
+[[nodiscard]] std::span<const Operator> activation_operators();
+[[nodiscard]] std::span<const Operator> norm_operators();
+[[nodiscard]] std::span<const Operator> movement_operators();
+[[nodiscard]] std::span<const Operator> selection_operators();
+[[nodiscard]] std::span<const Operator> image_operators();
+[[nodiscard]] std::span<const Operator> product_operators();
+[[nodiscard]] std::span<const Operator> rope_operators();
+[[nodiscard]] std::span<const Operator> attention_operators();
+
+/// All operators as rows of the table of aten's registry.
+[[nodiscard]] std::span<const aten::Overload> overloads();
+/// "ggml.add" ..., sorted.
+[[nodiscard]] std::vector<std::string_view> known_operators();
+
+[[nodiscard]] inline bool is_ggml(std::string_view name) { return name.starts_with("ggml."); }
+/// errors  Unsupported (no such operator, or none that rounds more than once) | of the operator
+[[nodiscard]] Result<Magnitudes> rounding(const aten::Call& call, int jobs = 1);
+/// True when rounding() has an answer.
+[[nodiscard]] bool has_rounding(std::string_view name);
+
+}  // namespace assay::reference::ggml
