@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/match/ggml_names.hpp"
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace assay::compare {
+namespace {
+
+// `#` is the number of a layer in all names.
+struct NodeRow {
+  std::string_view module;
+  ModulePlace place;
+  std::string_view name;
+  std::string_view op;
+  Heads heads = Heads::None;
+};
+
+using enum ModulePlace;
+
+// Llama 0.5 and 0.6 (ggml 0.25 and 0.26); names of older engines stand below the newer ones. In parentheses: a node without
+// a name, called by its nearest source that has one (Qwen2 leaves this product unnamed). A gate stands before its
+// activation function, and a norm behind its multiplication with the weight.
+constexpr auto kNodes = std::to_array<NodeRow>({
+    {"model.embed_tokens", Output, "embd", "get_rows"},
+    {"model.layers.#.input_layernorm", Output, "attn_norm-#", "mul"},
+    {"model.layers.#.self_attn.q_proj", Output, "Qcur-#", "add", Heads::Queries},
+    {"model.layers.#.self_attn.q_proj", Output, "Qcur-#", "mul_mat", Heads::Queries},
+    {"model.layers.#.self_attn.k_proj", Output, "Kcur-#", "add", Heads::Keys},
+    {"model.layers.#.self_attn.k_proj", Output, "Kcur-#", "mul_mat", Heads::Keys},
+    {"model.layers.#.self_attn.v_proj", Output, "Vcur-#", "add"},
+    {"model.layers.#.self_attn.v_proj", Output, "Vcur-#", "mul_mat"},
+    {"model.layers.#.self_attn", RotatedQuery, "Qcur-#", "rope", Heads::Queries},
+    {"model.layers.#.self_attn", RotatedKey, "Kcur-#", "rope", Heads::Keys},
+    {"model.layers.#.self_attn.o_proj", Input, "kqv_out-#", "cont"},
+    {"model.layers.#.self_attn.o_proj", Input, "kqv_out-#", "reshape"},  // flash attention
+    {"model.layers.#.self_attn.o_proj", Output, "attn_out-#", "mul_mat"},
+    {"model.layers.#.self_attn.o_proj", Output, "(blk.#.attn_output.weight)", "mul_mat"},
+    {"model.layers.#.self_attn", Output, "attn_out-#", "mul_mat"},
+    {"model.layers.#.self_attn", Output, "(blk.#.attn_output.weight)", "mul_mat"},
+    {"model.layers.#.post_attention_layernorm", Input, "ffn_inp-#", "add"},
+    {"model.layers.#.post_attention_layernorm", Output, "ffn_norm-#", "mul"},
+    {"model.layers.#.mlp.gate_proj", Output, "ffn_gate-#", "mul_mat"},
+    {"model.layers.#.mlp.up_proj", Output, "ffn_up-#", "mul_mat"},
+    {"model.layers.#.mlp.down_proj", Input, "ffn_swiglu-#", "glu"},
+    {"model.layers.#.mlp.down_proj", Input, "ffn_gate_par-#", "mul"},
+    {"model.layers.#.mlp.down_proj", Output, "ffn_out-#", "mul_mat"},
+    {"model.layers.#.mlp", Output, "ffn_out-#", "mul_mat"},
+    {"model.layers.#.mlp.gate", Output, "ffn_moe_logits-#", "mul_mat"},
+    {"model.layers.#.mlp", Output, "ffn_moe_out-#", "add"},
+    {"model.layers.#", Output, "l_out-#", "add"},
+    {"model.norm", Output, "result_norm", "mul"},
+    {"lm_head", Output, "result_output", "mul_mat"},
+});
+
+// What comes behind the choice of rows in the last layer.
+constexpr auto kBehindChoice = std::to_array<std::string_view>(
+    {"ffn_inp-#", "ffn_norm-#", "ffn_gate-#", "ffn_up-#", "ffn_swiglu-#", "ffn_gate_par-#",
+     "ffn_out-#", "ffn_moe_logits-#", "ffn_moe_out-#", "l_out-#"});
+
+struct WeightRow {
+  std::string_view module;
+  std::string_view name;
+  Heads heads = Heads::None;
+};
+
+constexpr auto kWeights = std::to_array<WeightRow>({
+    {"model.embed_tokens", "token_embd"},
+    {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q", Heads::Queries},
+    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k", Heads::Keys},
+    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
+    {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
+    {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+    {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+    {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+    {"model.layers.#.mlp.gate", "blk.#.ffn_gate_inp"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+});
+
+/// The layer's number where the text is the pattern; -1 for a pattern without one. With `prefixed` the text may have more
+/// in front, up to a dot or slash.
+std::optional<std::int64_t> match(std::string_view pattern, std::string_view text, bool prefixed) {
+  const std::size_t mark = pattern.find('#');
+  if (mark == std::string_view::npos) {
+    if (!text.ends_with(pattern)) return std::nullopt;
+    const std::string_view before = text.substr(0, text.size() - pattern.size());
+    const bool whole =
+        before.empty() || (prefixed && (before.back() == '.' || before.back() == '/'));
+    return whole ? std::optional<std::int64_t>(-1) : std::nullopt;
+  }
+  const std::string_view head = pattern.substr(0, mark);
+  const std::string_view tail = pattern.substr(mark + 1);
+  if (text.size() <= tail.size() || !text.ends_with(tail)) return std::nullopt;
+  text.remove_suffix(tail.size());
+  const std::size_t digits = text.find_last_not_of("0123456789") + 1;
+  std::int64_t layer = 0;
+  const auto [end, error] = std::from_chars(text.data() + digits, text.data() + text.size(), layer);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return match(head, text.substr(0, digits), prefixed) ? std::optional(layer) : std::nullopt;
+}
+
+std::string fill(std::string_view pattern, std::int64_t layer) {
+  const std::size_t mark = pattern.find('#');
+  if (mark == std::string_view::npos) return std::string(pattern);
+  return std::string(pattern.substr(0, mark)) + std::to_string(layer) +
+         std::string(pattern.substr(mark + 1));
+}
+
+bool is_behind_choice(std::string_view pattern) {
+  for (const std::string_view behind : kBehindChoice) {
+    if (behind == pattern) return true;
+  }
+  return false;
+}
+
+/// "a.b.weight" is {"a.b", ".weight"}; nothing for other parameters.
+std::optional<std::pair<std::string_view, std::string_view>> split_parameter(
+    std::string_view name) {
+  for (const std::string_view kind : {".weight", ".bias"}) {
+    if (name.ends_with(kind)) return std::pair(name.substr(0, name.size() - kind.size()), kind);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<GgmlNode> ggml_nodes_of(const ModuleTensor& tensor, std::int64_t layer_count) {
+  std::vector<GgmlNode> nodes;
+  for (const NodeRow& row : kNodes) {
+    if (row.place != tensor.place) continue;
+    const auto layer = match(row.module, tensor.module, true);
+    if (!layer) continue;
+    const bool outside = *layer < 0 && row.name != "embd";
+    const bool last = *layer >= 0 && *layer + 1 == layer_count;
+    nodes.push_back({.name = fill(row.name, *layer),
+                     .op = row.op,
+                     .heads = row.heads,
+                     .requested_rows = outside || (last && is_behind_choice(row.name))});
+  }
+  return nodes;
+}
+
+std::vector<ModuleTensor> module_tensors_of(std::string_view name, std::string_view op) {
+  std::vector<ModuleTensor> tensors;
+  for (const NodeRow& row : kNodes) {
+    if (row.op != op) continue;
+    const auto layer = match(row.name, name, false);
+    if (layer) tensors.push_back({.module = fill(row.module, *layer), .place = row.place});
+  }
+  return tensors;
+}
+
+std::optional<GgmlWeight> ggml_weight_of(std::string_view parameter) {
+  const auto parts = split_parameter(parameter);
+  if (!parts) return std::nullopt;
+  for (const WeightRow& row : kWeights) {
+    if (const auto layer = match(row.module, parts->first, true)) {
+      return GgmlWeight{.name = fill(row.name, *layer) + std::string(parts->second),
+                        .heads = row.heads};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> parameter_of(std::string_view ggml_weight) {
+  const auto parts = split_parameter(ggml_weight);
+  if (!parts) return std::nullopt;
+  for (const WeightRow& row : kWeights) {
+    if (const auto layer = match(row.name, parts->first, false)) {
+      return fill(row.module, *layer) + std::string(parts->second);
+    }
+  }
+  return std::nullopt;
+}
+
+std::int64_t ggml_channel(std::int64_t channel, std::int64_t head_size) {
+  const std::int64_t within = channel % head_size;
+  const std::int64_t half = head_size / 2;
+  return channel - within + (within < half ? 2 * within : 2 * (within - half) + 1);
+}
+
+}  // namespace assay::compare
