@@ -43,10 +43,22 @@ def llama_engine() -> None:
 
 
 @pytest.fixture(scope="session")
-def ggml_host() -> Path:
+def build_folder() -> Path:
+    return Path(os.environ.get("ASSAY_BUILD_DIR", "build/release")).absolute()
+
+
+@pytest.fixture(scope="session")
+def naive_probe(build_folder) -> Path:
+    """The library of naive_probe.cpp, to be preloaded."""
+    library = build_folder / "examples" / "ggml" / "ggml_naive_probe.so"
+    assert library.exists(), f"{library} is not built; set ASSAY_BUILD_DIR to a build with ASSAY_BUILD_TESTS=ON"
+    return library
+
+
+@pytest.fixture(scope="session")
+def ggml_host(build_folder) -> Path:
     """The program of examples/ggml/host, linked to the ggml of the wheel pywhispercpp."""
-    build = Path(os.environ.get("ASSAY_BUILD_DIR", "build/release")).absolute()
-    program = build / "examples" / "ggml" / "ggml_host"
+    program = build_folder / "examples" / "ggml" / "ggml_host"
     if importlib.util.find_spec("_pywhispercpp") is None:
         pytest.skip("pywhispercpp is not installed")
     assert program.exists(), f"{program} is not built; set ASSAY_BUILD_DIR to a build with ASSAY_BUILD_TESTS=ON"
