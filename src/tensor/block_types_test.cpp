@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks by hand; tests/python/test_gguf_blocks.py holds every type against the gguf package.
+#include "tensor/block_types.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace assay {
+namespace {
+
+constexpr uint16_t kHalf = 0x3800;   // 0.5 as a half
+constexpr uint16_t kThree = 0x4200;  // 3
+
+std::vector<float> decoded(BlockType type, const std::string& blocks) {
+  std::vector<float> out(blocks.size() / info(type).block_bytes * info(type).block_values);
+  EXPECT_TRUE(decode_blocks(type, as_bytes(blocks), out).has_value());
+  return out;
+}
+
+std::vector<CodeReach> reaches(BlockType type, const std::string& blocks) {
+  std::vector<CodeReach> out(blocks.size() / info(type).block_bytes * info(type).block_values);
+  EXPECT_TRUE(code_reaches(type, as_bytes(blocks), out).has_value());
+  return out;
+}
+
+TEST(BlockTypes, NamesAndNumbersAreUniqueAndFindTheirType) {
+  for (int i = 0; i < kBlockTypeCount; ++i) {
+    const auto type = static_cast<BlockType>(i);
+    EXPECT_EQ(block_type_from_name(name(type)), type);
+    EXPECT_EQ(block_type_from_ggml(info(type).ggml_type), type);
+  }
+  EXPECT_EQ(block_type_from_name("f32"), std::nullopt);
+  EXPECT_EQ(block_type_from_ggml(4), std::nullopt);  // q4_2, taken out of ggml in 2023
+}
+
+TEST(BlockTypes, Q8_0IsScaleTimesSignedByte) {
+  std::string block;
+  append(block, kHalf);
+  for (int i = 0; i < 32; ++i) append(block, static_cast<int8_t>(i == 0 ? -127 : i));
+  const std::vector<float> values = decoded(BlockType::Q8_0, block);
+  EXPECT_EQ(values[0], -63.5F);
+  EXPECT_EQ(values[3], 1.5F);
+  EXPECT_EQ(values[31], 15.5F);
+}
+
+TEST(BlockTypes, Q4_0KeepsTheSecondHalfOfABlockInTheHighHalves) {
+  std::string block;
+  append(block, kHalf);
+  append(block, uint8_t{0x1F});  // value 0: 15 - 8 = 7; value 16: 1 - 8 = -7
+  block.append(15, '\x88');
+  const std::vector<float> values = decoded(BlockType::Q4_0, block);
+  EXPECT_EQ(values[0], 3.5F);
+  EXPECT_EQ(values[16], -3.5F);
+  EXPECT_EQ(values[1], 0.0F);
+}
+
+TEST(BlockTypes, Q4_KTakesScalesAndMinimumsApart) {
+  std::string block;
+  append(block, kHalf);   // d
+  append(block, kThree);  // dmin
+  std::string scales(12, '\0');
+  scales[0] = static_cast<char>(0xC0 | 2);  // group 0: scale 2; group 4: high bits 3
+  scales[4] = static_cast<char>(0x40 | 1);  // group 0: minimum 1; group 4: high bits 1
+  scales[8] = static_cast<char>(0x51);      // group 4: scale 3 * 16 + 1 = 49, minimum 16 + 5 = 21
+  block += scales;
+  block.append(128, '\x73');  // low 3, high 7
+  const std::vector<float> values = decoded(BlockType::Q4_K, block);
+  EXPECT_EQ(values[0], 0.5F * 2 * 3 - 3.0F * 1);
+  EXPECT_EQ(values[128], 0.5F * 49 * 3 - 3.0F * 21);  // group 4: low halves
+  EXPECT_EQ(values[32], 0.0F);                        // group 1: scale and minimum 0
+}
+
+TEST(BlockTypes, ANumberRoundedToACodeIsWithinItsReach) {
+  std::string block;
+  append(block, kHalf);
+  block += '\xF9';  // value 0: code 9, inside; value 16: code 15, the last
+  block.append(15, '\x88');
+  const std::vector<CodeReach> reach = reaches(BlockType::Q4_0, block);
+  EXPECT_EQ(reach[0].half_step, 0.25F);
+  EXPECT_GT(reach[0].bound, 0.25F);
+  EXPECT_LT(reach[0].bound, 0.251F);
+  // -8 * 0.5 = -4 was the largest magnitude; +4 has code 16, which was clipped to 15.
+  EXPECT_GE(reach[16].bound, 0.5F);
+}
+
+TEST(BlockTypes, BytesOfAShapeNeedWholeBlocksInARow) {
+  EXPECT_EQ(blocked_bytes(BlockType::Q8_0, Dims{3, 64}), 3U * 2 * 34);
+  EXPECT_EQ(blocked_bytes(BlockType::Q4_K, Dims{0, 256}), 0U);
+  EXPECT_EQ(blocked_bytes(BlockType::Q8_0, Dims{64, 3}), std::nullopt);
+  EXPECT_EQ(blocked_bytes(BlockType::Q8_0, Dims{}), std::nullopt);
+  EXPECT_EQ(blocked_bytes(BlockType::Q8_0, Dims{int64_t{1} << 40, int64_t{1} << 40}), std::nullopt);
+}
+
+TEST(BlockTypes, RefusesWhatItCannotDecode) {
+  std::vector<float> out(256);
+  const auto status = decode_blocks(BlockType::IQ2_XS, as_bytes(std::string(74, '\0')), out);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, Errc::Unsupported);
+  EXPECT_NE(status.error().message.find("iq2_xs"), std::string::npos);
+  const auto short_of = decode_blocks(BlockType::Q8_0, as_bytes(std::string(33, '\0')), out);
+  ASSERT_FALSE(short_of.has_value());
+  EXPECT_EQ(short_of.error().code, Errc::Usage);
+}
+
+}  // namespace
+}  // namespace assay
