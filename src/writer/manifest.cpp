@@ -43,6 +43,7 @@ std::string Manifest::to_json() const {
   std::string text = R"({"format":"assay-run","version":1,"tool":)" + json_quote(tool);
   text += std::string(",\n \"complete\":") + (finished ? "true" : "false");
   text += ",\n \"host\":" + host_json + ",\n \"config\":" + config_json;
+  if (!engines_json.empty()) text += ",\n \"engines\":" + engines_json;
   text += ",\n \"started\":" + json_quote(started);
   text += ",\"finished\":" + (finished ? json_quote(*finished) : "null");
   text += ",\n \"steps\":" + list_json(steps, step_json);

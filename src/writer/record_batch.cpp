@@ -246,6 +246,10 @@ void RecordLines::append(size_t index) {
         {batch.dims.data() + record.first_dim + record.ndim, static_cast<size_t>(record.ndim)});
   }
   if (record.device != nullptr) append_string(out, R"(,"device":)", record.device);
+  if (record.more != nullptr) {
+    out += ',';
+    out += *record.more;
+  }
   if (record.payload) {
     append_string(out, R"(,"file":)", *record.payload->file);
     append_key(out, R"(,"offset":)", record.payload->offset);
@@ -280,7 +284,7 @@ void append_header_entry(std::string& out, const RecordBatch& batch, const Recor
   out += json_quote(payload_name(record));
   const std::string_view known = info(record.dtype).safetensors;
   const uint64_t size_bytes = record.payload->size_bytes;
-  if (known.empty()) {
+  if (known.empty() || record.raw_bytes) {
     append_key(out, R"(:{"dtype":"U8","shape":[)", size_bytes);
     out += ']';
   } else {

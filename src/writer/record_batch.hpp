@@ -59,6 +59,9 @@ struct Record {
   DType dtype = DType::Float32;
   const char* dtype_name = nullptr;  // static text; nullptr when unknown
   const char* device = nullptr;      // static text; nullptr means "cpu"
+  bool raw_bytes = false;  // the payload is not `dtype` by `shape`: a step file calls it bytes
+  /// Further members of the line, `"ne":[4,1,1,1]`; lives as long as the writer. nullptr: none.
+  const std::string* more = nullptr;
   int32_t ndim = 0;
   uint32_t first_dim =
       0;  // into RecordBatch::dims: `ndim` sizes, then `ndim` strides when has_strides

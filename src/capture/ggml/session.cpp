@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/ggml/session.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "base/atomic_file.hpp"
+#include "base/numbers.hpp"
+#include "base/text.hpp"
+#include "capture/atb/host_guard.hpp"
+#include "writer/fork_guard.hpp"
+
+namespace assay::capture::ggml {
+namespace {
+
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+std::string program_json() {
+  std::string list = "[";
+  for (const std::string& word : command_line())
+    list += (list.size() > 1 ? "," : "") + json_quote(word);
+  return list + "]";
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+int64_t environment_number(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  const auto number = text == nullptr ? std::nullopt : parse_number<int64_t>(text);
+  return number.value_or(otherwise);
+}
+
+std::string list_json(const std::vector<std::string>& words) {
+  std::string list = "[";
+  for (const std::string& word : words) list += (list.size() > 1 ? "," : "") + json_quote(word);
+  return list + "]";
+}
+
+std::string steps_json(const Settings& settings) {
+  if (settings.all_steps) return "\"all\"";
+  std::string list = "[";
+  for (const auto& [first, last] : settings.steps) {
+    list +=
+        (list.size() > 1 ? ",[" : "[") + std::to_string(first) + "," + std::to_string(last) + "]";
+  }
+  return list + "]";
+}
+
+std::string config_json(const Settings& settings) {
+  const char* data = settings.full ? "full" : settings.statistics ? "statistics" : "none";
+  return std::string(R"({"level":"operator","data":")") + data +
+         "\",\"steps\":" + steps_json(settings) + ",\"names\":" + list_json(settings.names) +
+         ",\"exclude\":" + list_json(settings.exclude) + ",\"types\":" + list_json(settings.types) +
+         "}";
+}
+
+void wait_here(void (*wait)(void* data), void* data) { wait(data); }
+
+}  // namespace
+
+std::string report_json(const std::string& output, uint64_t steps, uint64_t passed, uint64_t nodes,
+                        uint64_t bytes, const std::string& message) {
+  const std::vector<std::string> command = command_line();
+  return "{\"pid\":" + std::to_string(::getpid()) +
+         ",\"program\":" + json_quote(command.empty() ? "" : command[0]) +
+         ",\"output\":" + (output.empty() ? "null" : json_quote(output)) +
+         ",\"steps\":" + std::to_string(steps) + ",\"passed\":" + std::to_string(passed) +
+         ",\"nodes\":" + std::to_string(nodes) + ",\"bytes\":" + std::to_string(bytes) +
+         ",\"message\":" + json_quote(message) + "}\n";
+}
+
+void write_report_file(const std::string& report_folder, const std::string& json) {
+  if (report_folder.empty()) return;
+  const std::string path = report_folder + "/ggml_" + std::to_string(::getpid()) + ".json";
+  // The command may be gone, and its folder with it.
+  struct stat info{};
+  if (::stat(report_folder.c_str(), &info) != 0) return;
+  if (const Status written = write_file_atomically(path, as_bytes(json)); !written)
+    atb::tell(LogLevel::Warning, written.error().describe());
+}
+
+Result<Session*> Session::open(const Settings& settings) {
+  std::unique_ptr<Session> session(new Session(settings));
+  session->generation_ = writer::fork_generation();
+  ASSAY_TRY_STATUS(session->make_folder());
+  writer::NativeRunOptions options;
+  options.folder = session->folder_;
+  options.arena_bytes = settings.full ? settings.queue_bytes : 0;
+  options.on_full = settings.drop_when_full ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
+  ASSAY_TRY(session->run_, writer::NativeRun::create(std::move(options), wait_here));
+  session->manifest_.tool = "assay " ASSAY_VERSION;
+  session->manifest_.config_json = config_json(settings);
+  session->manifest_.started = writer::utc_now();
+  session->manifest_.queue_bytes = session->run_->arena_bytes();
+  ASSAY_TRY_STATUS(session->write_manifest());
+  session->write_report("");
+  return session.release();
+}
+
+Status Session::make_folder() {
+  ASSAY_TRY_STATUS(make_directories(settings_.output, 0750));
+  folder_ = settings_.output + "/rank" + std::to_string(environment_number("RANK", 0));
+  if (::mkdir(folder_.c_str(), 0750) != 0) {
+    if (errno != EEXIST) return fail(errno_error(errno, "create", folder_));
+    folder_ += "-" + std::to_string(::getpid());
+    if (::mkdir(folder_.c_str(), 0750) != 0) return fail(errno_error(errno, "create", folder_));
+  }
+  const std::string path = settings_.output + "/manifest.json";
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+  if (fd >= 0) {
+    ::close(fd);
+    top_manifest_path_ = path;
+  }
+  return {};
+}
+
+std::string Session::engines_json() const {
+  std::string list = "[";
+  for (const Engine* engine : engines_) {
+    list += list.size() > 1 ? "," : "";
+    list += "{\"file\":" + json_quote(engine->file()) +
+            ",\"build_id\":" + json_quote(engine->build_id()) +
+            ",\"version\":" + json_quote(engine->version()) +
+            ",\"commit\":" + json_quote(engine->commit()) + "}";
+  }
+  return list + "]";
+}
+
+Status Session::write_manifest() {
+  manifest_.host_json =
+      "{\"kind\":\"ggml\",\"ggml\":" + json_quote(engines_.empty() ? "" : engines_[0]->version()) +
+      ",\"program\":" + program_json() + ",\"hostname\":" + json_quote(host_name()) +
+      ",\"pid\":" + std::to_string(::getpid()) +
+      ",\"rank\":" + std::to_string(environment_number("RANK", 0)) +
+      ",\"world_size\":" + std::to_string(environment_number("WORLD_SIZE", 1)) + "}";
+  manifest_.engines_json = engines_json();
+  ASSAY_TRY_STATUS(writer::write_manifest(folder_ + "/manifest.json", manifest_));
+  if (!top_manifest_path_.empty())
+    ASSAY_TRY_STATUS(writer::write_manifest(top_manifest_path_, manifest_));
+  return {};
+}
+
+void Session::write_report(const std::string& message) {
+  write_report_file(
+      settings_.report_folder,
+      report_json(settings_.output, manifest_.steps.size(), passed_.load(std::memory_order_relaxed),
+                  captured_nodes_, run_->counters().payload_bytes, message));
+}
+
+const writer::RecordNode* Session::node(const std::string& name) {
+  const auto known = nodes_.find(name);
+  if (known != nodes_.end()) return known->second;
+  const writer::RecordNode* made = run_->add_node(name, "");
+  nodes_.emplace(name, made);
+  return made;
+}
+
+Storage& Session::leaf_storage(const void* data, const std::string* name) {
+  auto& at_address = leaves_[data];
+  const auto [place, fresh] = at_address.try_emplace(name);
+  if (fresh) {
+    place->second.number = next_storage();
+    place->second.leaf = name;
+  }
+  return place->second;
+}
+
+void Session::note_engine(const Engine* engine) {
+  if (std::find(engines_.begin(), engines_.end(), engine) != engines_.end()) return;
+  engines_.push_back(engine);
+  if (const Status written = write_manifest(); !written)
+    atb::tell(LogLevel::Warning, written.error().describe());
+}
+
+void Session::begin_step(uint64_t step, uint64_t expected_entries) {
+  // While another thread's graph runs, its file takes this step's tensors, too: records say where they are.
+  if (active_steps_++ != 0) return;
+  char stem[32];
+  std::snprintf(stem, sizeof(stem), "step-%06llu", static_cast<unsigned long long>(step));
+  run_->begin_file(stem, expected_entries);
+}
+
+void Session::end_step(const writer::ManifestStep& step, uint64_t planned, uint64_t captured,
+                       uint64_t not_computed) {
+  manifest_.steps.push_back(step);
+  manifest_.planned += planned;
+  manifest_.captured += captured;
+  captured_nodes_ += captured;
+  not_computed_ += not_computed;
+  if (--active_steps_ != 0) return;
+  if (settings_.synchronous) {
+    run_->flush();
+  } else {
+    run_->end_file();
+  }
+}
+
+void Session::finish() {
+  if (generation_ != writer::fork_generation()) return;
+  const std::unique_lock<std::mutex> held = lock();
+  if (finished_) return;
+  finished_ = true;
+  run_->close();
+  const writer::NativeRunCounters counters = run_->counters();
+  manifest_.waited_ms = counters.waited_ms;
+  manifest_.dropped = counters.dropped;
+  manifest_.dropped_bytes = counters.dropped_bytes;
+  manifest_.stopped = run_->stop_reason();
+  if (not_computed_ > 0)
+    manifest_.missed.push_back({"", "the engine did not compute the node", not_computed_});
+  manifest_.finished = writer::utc_now();
+  if (const Status written = write_manifest(); !written)
+    atb::tell(LogLevel::Warning, written.error().describe());
+  write_report("");
+}
+
+}  // namespace assay::capture::ggml

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// One process's capture of ggml graphs: the folder of its rank, the sink, and what outlives one compute call.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.hpp"
+#include "capture/ggml/engine.hpp"
+#include "capture/ggml/settings.hpp"
+#include "writer/layouts/native_run.hpp"
+#include "writer/manifest.hpp"
+
+namespace assay::capture::ggml {
+
+/// Where a value lies in its storage and how: the same place without a write in between is the same value.
+struct Place {
+  int64_t offset_bytes = 0;
+  int type = 0;
+  Four ne{};
+  Four nb{};
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct Value {
+  Place place;
+  int64_t id = 0;
+  int64_t producer = -1;  // number of the output record that made it
+  std::optional<writer::PayloadLocation> payload;
+  int64_t payload_record = -1;  // the record that stored it
+  std::optional<stats::TensorStats> stats;
+};
+
+/// A root tensor's memory during one compute call; that of weights and caches lives on.
+struct Storage {
+  int64_t number = 0;
+  int64_t version = 0;
+  const std::string* leaf = nullptr;  // name, when the root is a leaf
+  std::vector<Value> values;
+};
+
+/// Calls with `lock` come under lock(); the others from any thread. Never destroyed. In a forked child it is dead:
+/// only generation() may be called.
+class Session {
+ public:
+  /// Makes the rank's folder and the sink.
+  /// errors   of the operating system
+  [[nodiscard]] static Result<Session*> open(const Settings& settings);
+
+  [[nodiscard]] uint32_t generation() const { return generation_; }
+  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+  // With the lock.
+  [[nodiscard]] bool finished() const { return finished_; }
+  [[nodiscard]] writer::NativeRun& run() { return *run_; }
+  [[nodiscard]] const writer::RecordNode* node(const std::string& name);
+  [[nodiscard]] int64_t next_value() { return next_value_++; }
+  [[nodiscard]] int64_t next_storage() { return next_storage_++; }
+  /// The storage of a leaf that lives longer than a compute call.
+  [[nodiscard]] Storage& leaf_storage(const void* data, const std::string* name);
+  void note_engine(const Engine* engine);
+  void begin_step(uint64_t step, uint64_t expected_entries);
+  void end_step(const writer::ManifestStep& step, uint64_t planned, uint64_t captured,
+                uint64_t not_computed);
+
+  /// Writes everything that waits, the final manifest and the report. Takes the lock; later calls do nothing.
+  void finish();
+  /// Compute calls that were seen and not captured, for the report.
+  void count_passed() { passed_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  explicit Session(const Settings& settings) : settings_(settings) {}
+  [[nodiscard]] Status make_folder();
+  [[nodiscard]] Status write_manifest();
+  [[nodiscard]] std::string engines_json() const;
+  void write_report(const std::string& message);
+
+  const Settings settings_;
+  uint32_t generation_ = 0;
+  std::string folder_;             // of the rank
+  std::string top_manifest_path_;  // empty: another process has it
+  std::mutex mutex_;
+  bool finished_ = false;
+  std::unique_ptr<writer::NativeRun> run_;
+  writer::Manifest manifest_;
+  std::vector<const Engine*> engines_;
+  std::unordered_map<std::string, const writer::RecordNode*> nodes_;
+  std::unordered_map<const void*, std::unordered_map<const std::string*, Storage>> leaves_;
+  int64_t next_value_ = 0;
+  int64_t next_storage_ = 0;
+  uint64_t active_steps_ = 0;
+  uint64_t captured_nodes_ = 0;
+  uint64_t not_computed_ = 0;
+  std::atomic<uint64_t> passed_{0};
+};
+
+/// What the dump command reads about this process: `report_folder`/ggml_<pid>.json.
+void write_report_file(const std::string& report_folder, const std::string& json);
+[[nodiscard]] std::string report_json(const std::string& output, uint64_t steps, uint64_t passed,
+                                      uint64_t nodes, uint64_t bytes, const std::string& message);
+
+}  // namespace assay::capture::ggml
