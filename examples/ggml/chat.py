@@ -6,8 +6,8 @@
     assay dump -o OUT -- python examples/ggml/chat.py MODEL.gguf
 
 One request prints `tokens 184 486 276 19` and `logprobs <sha256>`, the latter over those of the whole vocabulary.
-The settings are those of an exact comparison with Hugging Face: float32 cache, no flash attention. The engine's own
-messages go to stderr.
+Before the first prompt the engine's server runs a graph of two tokens of its own. The settings are those of an exact
+comparison with Hugging Face: float32 cache, no flash attention. The engine's own messages go to stderr.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a prompt in one graph (default: %(default)s)")
     parser.add_argument("--cache-type", default="f32", choices=["f32", "f16", "q8_0", "q4_0"])
     parser.add_argument("--flash-attention", action="store_true")
-    parser.add_argument("--warmup", action="store_true", help="the engine runs a graph of its own first")
+    parser.add_argument("--warmup", action="store_true", help="one more graph of two tokens before the first prompt")
     parser.add_argument("--vocabulary", type=int, default=512, help="size of the model's (default: %(default)s)")
     parser.add_argument("--logprobs", type=Path, help=".npy file: float64 (requests, tokens, vocabulary)")
     options = parser.parse_args()

@@ -32,7 +32,7 @@ struct Tensor {  // ggml 0.13 to 0.26, x86-64
   void* extra;
 };
 static_assert(sizeof(Tensor) == 328);  // and eight bytes of padding
-constexpr int32_t kComputed = 16;  // flag
+constexpr int32_t kComputed = 16;      // flag
 
 using Compute = int(void* sched, void* graph);
 using Callback = bool(Tensor*, bool ask, void* user);
