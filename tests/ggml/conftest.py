@@ -50,7 +50,7 @@ def build_folder() -> Path:
 @pytest.fixture(scope="session")
 def naive_probe(build_folder) -> Path:
     """The library of naive_probe.cpp, to be preloaded."""
-    library = build_folder / "examples" / "ggml" / "ggml_naive_probe.so"
+    library = build_folder / "tests" / "ggml" / "ggml_naive_probe.so"
     assert library.exists(), f"{library} is not built; set ASSAY_BUILD_DIR to a build with ASSAY_BUILD_TESTS=ON"
     return library
 
