@@ -236,11 +236,12 @@ class Replay::Machine {
  public:
   /// earlier  values of earlier steps that are at hand; others are found or made
   Machine(const Replay& replay, const Region& region, LeafRounding rounding, TieOrder order,
-          const CarriedValues* earlier)
+          AttentionKernel kernel, const CarriedValues* earlier)
       : replay_(replay),
         region_(region),
         rounding_(rounding),
         order_(order),
+        kernel_(kernel),
         earlier_(earlier),
         values_(region.values.size()),
         uses_(region.values.size(), 0),
@@ -391,7 +392,7 @@ class Replay::Machine {
         earlier_ != nullptr && found != earlier_->end()) {
       made = found->second;
     } else {
-      ASSAY_TRY(made, replay_.carried_value(number, {region_.dtype, rounding_, order_}));
+      ASSAY_TRY(made, replay_.carried_value(number, {region_.dtype, rounding_, order_, kernel_}));
     }
     tie_ = tie_ || made.tie;
     order_open_ = order_open_ || made.order_open;
@@ -478,7 +479,7 @@ class Replay::Machine {
           ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, noisy_scores->view));
         }
       }
-      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, region_.dtype));
+      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, region_.dtype, kernel_));
     } else {
       if (reference::aten::has_open_order(one.name) && !tie_ && !sorts_in_open_order(exact_call)) {
         const Tensor* scores = scores_of(exact_call);
@@ -486,7 +487,7 @@ class Replay::Machine {
           ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, scores->view));
         }
       }
-      ASSAY_TRY(noisy, simulate(exact_call, &references, region_.dtype));
+      ASSAY_TRY(noisy, simulate(exact_call, &references, region_.dtype, kernel_));
     }
     if (noisy.size() != references.size())
       return fail(Errc::Invalid, "other numbers of results with rounding than without");
@@ -564,6 +565,7 @@ class Replay::Machine {
   const Region& region_;
   LeafRounding rounding_;
   TieOrder order_;
+  AttentionKernel kernel_;
   const CarriedValues* earlier_;
   std::vector<std::optional<Pair>> values_;
   std::vector<uint32_t> uses_;
@@ -573,15 +575,16 @@ class Replay::Machine {
   bool order_open_ = false;
 };
 
-Result<Replayed> Replay::run(const Region& region, LeafRounding rounding, TieOrder order) const {
-  return Machine(*this, region, rounding, order, nullptr).run();
+Result<Replayed> Replay::run(const Region& region, LeafRounding rounding, TieOrder order,
+                             AttentionKernel kernel) const {
+  return Machine(*this, region, rounding, order, kernel, nullptr).run();
 }
 
 Result<Replay::CarriedValue> Replay::run_carried(size_t number, const Mode& mode,
                                                  const CarriedValues& earlier) const {
   ASSAY_TRY(Region region, plan_carried(number));
   region.dtype = mode.dtype;
-  return Machine(*this, region, mode.rounding, mode.order, &earlier).evaluate();
+  return Machine(*this, region, mode.rounding, mode.order, mode.kernel, &earlier).evaluate();
 }
 
 }  // namespace assay::locate

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "locate/pairing.hpp"
+#include "locate/sim_rounding.hpp"
 #include "locate/storage_state.hpp"
 
 namespace assay::locate {
@@ -127,7 +128,8 @@ class Replay {
   [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
   [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding,
-                                     TieOrder order = TieOrder::Captured) const;
+                                     TieOrder order = TieOrder::Captured,
+                                     AttentionKernel kernel = AttentionKernel::Fused) const;
 
  private:
   struct Pair {
@@ -147,6 +149,7 @@ class Replay {
     DType dtype = DType::Float32;
     LeafRounding rounding = LeafRounding::OwnType;
     TieOrder order = TieOrder::Captured;
+    AttentionKernel kernel = AttentionKernel::Fused;
     friend auto operator<=>(const Mode&, const Mode&) = default;
   };
   /// For whom a region is planned: a recorded value of mine, or everybody behind the end of a step.

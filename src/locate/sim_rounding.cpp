@@ -84,10 +84,11 @@ Result<Tensor> additive_mask(const Tensor& mask) {
   return reference::to_tensor(std::move(wide));
 }
 
-Result<Tensor> simulate_attention(const Call& call, DType dtype) {
+Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel kernel) {
   const Tensor* const operands[] = {tensor_argument(call, "query"), tensor_argument(call, "key"),
                                     tensor_argument(call, "value")};
   reference::Attention attention;
+  attention.round_scores = kernel == AttentionKernel::Chain;
   std::array<TensorView, 3> views;
   for (size_t i = 0; i < 3; ++i) {
     if (operands[i] == nullptr) return fail(Errc::Invalid, "attention without query, key or value");
@@ -307,12 +308,12 @@ Result<Tensor> round_within(const Tensor& wide, DType dtype) {
 }
 
 Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>* exact,
-                                     DType dtype) {
+                                     DType dtype, AttentionKernel kernel) {
   const bool modelled = dtype == DType::BFloat16 || dtype == DType::Float16;
   std::optional<Tensor> attention;
   if (modelled && reference::aten::class_of(call.name) == OperatorClass::Attention) {
     // What the model of a kernel does not know is rounded like any other operator.
-    if (Result<Tensor> made = simulate_attention(call, dtype)) attention = *std::move(made);
+    if (Result<Tensor> made = simulate_attention(call, dtype, kernel)) attention = *std::move(made);
   }
   std::vector<Tensor> results;
   if (exact != nullptr) {

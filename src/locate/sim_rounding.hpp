@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators as a kernel of a 16- or 32-bit type computes them: the noise that a healthy run may have.   localisation 4, 3
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "locate/program.hpp"
@@ -20,6 +21,12 @@ namespace assay::locate {
 /// errors  Unsupported (not a float type, packed types)
 [[nodiscard]] Result<Tensor> round_within(const Tensor& wide, DType dtype);
 
+/// How mine may compute what is one operator in golden.
+enum class AttentionKernel : uint8_t {
+  Fused,  // scores stay in the accumulator
+  Chain,  // operators one after the other: scores are stored in the operands' type
+};
+
 /// The results of a call on operands of the simulation, rounded as a kernel of type `dtype` would.
 /// Fused attention: operands and the unnormalised probabilities are rounded, too. In fp32 nothing is kept wider, and what
 /// an accumulator of fp32 errs is as large as the rounding: every element of a sum is moved at random within v_i of the own
@@ -29,6 +36,7 @@ namespace assay::locate {
 /// dtype    Float16, BFloat16 or Float32; anything else: only results are rounded
 /// errors   of evaluate()
 [[nodiscard]] Result<std::vector<Tensor>> simulate(const reference::aten::Call& call,
-                                                   const std::vector<Tensor>* exact, DType dtype);
+                                                   const std::vector<Tensor>* exact, DType dtype,
+                                                   AttentionKernel kernel = AttentionKernel::Fused);
 
 }  // namespace assay::locate

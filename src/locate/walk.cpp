@@ -355,7 +355,8 @@ class Walker {
   }
 
   /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong, with leaves as golden
-  /// has them and with leaves rounded on the fly. The smallest error counts.
+  /// has them, with leaves rounded on the fly, and with the scores of attention stored as a chain of operators stores
+  /// them. The smallest error counts.
   Status measure(size_t i, const Region& region, Judged* judged) {
     const Boundary& boundary = replay_.boundaries()[i];
     ASSAY_TRY(const Tensor value, load_use(mine_, use_of(mine_, boundary)));
@@ -363,10 +364,18 @@ class Walker {
                        !region.values[0].floating;
     Gap best;
     bool tie = false, other_path = false, order_open = false, first = true;
-    for (const LeafRounding rounding :
-         {LeafRounding::OwnType, LeafRounding::None, LeafRounding::Narrowest}) {
+    struct Attempt {
+      LeafRounding rounding;
+      AttentionKernel kernel;
+    };
+    for (const Attempt attempt : {Attempt{LeafRounding::OwnType, AttentionKernel::Fused},
+                                  Attempt{LeafRounding::None, AttentionKernel::Fused},
+                                  Attempt{LeafRounding::Narrowest, AttentionKernel::Fused},
+                                  Attempt{LeafRounding::OwnType, AttentionKernel::Chain}}) {
       if (!first && best.r <= limit_ && best.r_element <= element_limit_) break;
-      ASSAY_TRY(const Replayed replayed, replay_.run(region, rounding));
+      if (attempt.kernel == AttentionKernel::Chain && !has_attention(region)) break;
+      ASSAY_TRY(const Replayed replayed,
+                replay_.run(region, attempt.rounding, TieOrder::Captured, attempt.kernel));
       ASSAY_TRY(const Gap gap, measure_gap(value.view, replayed.reference.view,
                                            replayed.simulated.view, region.dtype, masks));
       if (first || excess(gap) < excess(best)) best = gap;
@@ -391,6 +400,13 @@ class Walker {
     if (region.from_before)
       return fail(Errc::NotFound, "needs a value that was made before the capture began");
     return {};
+  }
+
+  [[nodiscard]] bool has_attention(const Region& region) const {
+    return std::ranges::any_of(region.operators, [&](const Region::Call& call) {
+      return reference::aten::class_of(golden_.operators[call.op].name) ==
+             reference::aten::OperatorClass::Attention;
+    });
   }
 
   [[nodiscard]] Result<bool> depends_on_order(const Region& region) const {

@@ -68,6 +68,9 @@ struct Attention {
   /// kernels do that never see a whole row. 0: against the largest score of the row.
   int64_t rounding_block = 0;
 
+  /// The model of a kernel only: scores are stored in its type after each step, as a chain of operators does.
+  bool round_scores = false;
+
   std::vector<AttentionSequence> sequences;
   Dims output_shape;
   int64_t output_row_stride = 0;

@@ -18,7 +18,8 @@ namespace {
 constexpr int64_t kKeyBlock = 128;
 constexpr int64_t kRowBlock = 128;
 
-/// Rounds to the type in which a kernel hands its weights to the second product.
+/// Rounds to the type in which a kernel hands its weights to the second product. Magnitudes beyond the largest float16
+/// are kept.
 float rounded(float value, DType dtype) {
   switch (dtype) {
     case DType::BFloat16: {
@@ -27,8 +28,9 @@ float rounded(float value, DType dtype) {
       return std::bit_cast<float>((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
     }
     case DType::Float16: {
-      // Weights lie in [0, 1]: below 2^-14 the step is 2^-24, above it ten bits behind the first.
-      if (!(value >= 6.103515625e-05F)) return std::nearbyint(value * 16777216.0F) / 16777216.0F;
+      // Below 2^-14 the step is 2^-24, above it ten bits behind the first.
+      if (!(std::abs(value) >= 6.103515625e-05F))
+        return std::nearbyint(value * 16777216.0F) / 16777216.0F;
       const auto bits = std::bit_cast<uint32_t>(value);
       return std::bit_cast<float>((bits + 0x0FFFu + ((bits >> 13) & 1u)) & 0xFFFFE000u);
     }
@@ -72,18 +74,20 @@ struct Model {
     const size_t width = scores_of_row.size();
     for (size_t j = 0; j < width; ++j) {
       float& score = scores_of_row[j];
-      score *= before;
+      score = stored(score) * before;
       if (!one.column_bias.empty())
         score += static_cast<float>(one.column_bias[static_cast<size_t>(first) + j]);
-      if (!attention.bias_before_scale) score *= after;
+      if (!attention.bias_before_scale) score = stored(score * after);
       if (attention.clamp && !std::isnan(score))
         score = std::clamp(score, static_cast<float>(attention.clamp->first),
                            static_cast<float>(attention.clamp->second));
-      score += static_cast<float>(terms[static_cast<size_t>(first) + j]);
-      if (attention.bias_before_scale) score *= after;
+      score = stored(score + static_cast<float>(terms[static_cast<size_t>(first) + j]));
+      if (attention.bias_before_scale) score = stored(score * after);
     }
   }
 
+  /// A score between two steps.
+  float stored(float score) const { return attention.round_scores ? rounded(score, dtype) : score; }
   float round_weight(float weight, int64_t head) const {
     switch (attention.rounding) {
       case WeightRounding::None:
