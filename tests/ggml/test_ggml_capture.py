@@ -148,6 +148,49 @@ def test_flash_attention_and_quantised_caches(arguments, models, llama_engine, g
     assert any(out.op == "FLASH_ATTN_EXT" and out.raw for out in mine.outputs())
 
 
+TWO_ENGINES = """
+import ctypes, runpy, sys
+model, library = sys.argv[1:]
+def host(*arguments):
+    arguments = [b"ggml_host", *arguments]
+    assert ctypes.CDLL(library).ggml_host_main(len(arguments), (ctypes.c_char_p * len(arguments))(*arguments)) == 0
+sys.argv = ["chat", model, "--tokens", "2"]
+host(b"--steps", b"1")
+try:
+    runpy.run_path(CHAT, run_name="__main__")
+except SystemExit as stopped:
+    assert stopped.code == 0
+host(b"--steps", b"2")
+"""
+
+
+def test_two_engines_in_one_process(ggml_host, models, llama_engine, ggml_probe, naive_probe, tmp_path):
+    # The library's functions and those of the extension have the same names, in no common name space.
+    script = TWO_ENGINES.replace("CHAT", repr(str(CHAT)))
+    command = [sys.executable, "-c", script, models["f32"], ggml_host.with_suffix(".so")]
+    golden, _ = naive_capture(naive_probe, tmp_path / "nodes", command)
+
+    mine = capture(ggml_probe, tmp_path / "out", command)
+
+    assert mine.stdout == plain_run(command)
+    engines = json.loads((tmp_path / "out" / "manifest.json").read_text())["engines"]
+    assert sorted(engine["version"] for engine in engines) == ["0.13.1", "0.26.0"]
+    # Two graphs of the library, three or four of llama.cpp, three of the library, whose scheduler is another then.
+    assert {out.step for out in mine.outputs()} == {node.graph for node in golden}
+    assert [out.raw for out in mine.outputs() if out.op == "ROPE"] == [n.raw for n in golden if n.op == "ROPE"]
+
+
+def test_every_process_of_a_command_has_a_folder(ggml_host, ggml_probe, tmp_path):
+    command = ["bash", "-c", f"'{ggml_host}' --seed 1 && '{ggml_host}' --seed 2 && '{ggml_host}' --no-compute"]
+
+    mine = capture(ggml_probe, tmp_path / "out", command)
+
+    assert mine.stdout == plain_run(command)
+    ranks = [folder for folder in (tmp_path / "out").iterdir() if folder.is_dir()]
+    assert len(ranks) == 2
+    assert len({(rank / "step-000000.safetensors").read_bytes() for rank in ranks}) == 2
+
+
 def test_a_shuffled_engine_is_measured(build_folder, ggml_probe, tmp_path):
     command = [build_folder / "tests" / "ggml" / "fake_host_shuffled"]
 

@@ -357,13 +357,16 @@ int run(const Options& options) {
 
 }  // namespace
 
-int main(int count, char** arguments) {
+// Also called from the library that has the same code: a program that loads it has one engine more.
+extern "C" __attribute__((visibility("default"))) int ggml_host_main(int count, char** arguments) {
   if (count == 2 && std::string_view(arguments[1]) == "--help") {
     std::fputs(kUsage, stdout);
     return 0;
   }
   try {
-    return run(parse(count, arguments));
+    const int status = run(parse(count, arguments));
+    std::fflush(stdout);
+    return status;
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "ggml_host: %s\n%s", error.what(), kUsage);
     return 2;
@@ -372,3 +375,5 @@ int main(int count, char** arguments) {
     return 1;
   }
 }
+
+int main(int count, char** arguments) { return ggml_host_main(count, arguments); }
