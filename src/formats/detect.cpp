@@ -57,6 +57,7 @@ bool looks_like_safetensors(ByteSpan file) {
 
 FileKind kind_by_name(std::string_view name) {
   if (name.ends_with(".safetensors")) return FileKind::Safetensors;
+  if (name.ends_with(".gguf")) return FileKind::Gguf;
   if (name.ends_with(".csv")) return FileKind::Csv;
   if (name.ends_with(".jsonl")) return FileKind::Jsonl;
   if (name.ends_with(".json")) return FileKind::Json;
@@ -76,11 +77,11 @@ FileKind kind_by_name(std::string_view name) {
 }  // namespace
 
 std::string_view kind_name(FileKind kind) {
-  constexpr std::array<std::string_view, 16> kNames = {
-      "unknown",     "npy",     "npz",       "pth",       "pth (legacy)", "TorchScript",
-      "safetensors", "ATB bin", "CANN dump", "xlsx",      "zip",          "csv",
-      "json",        "jsonl",   "onnx",      "graph text"};
-  static_assert(kNames.size() == static_cast<size_t>(FileKind::GraphText) + 1);
+  constexpr std::array<std::string_view, 17> kNames = {
+      "unknown",     "npy",     "npz",       "pth",        "pth (legacy)", "TorchScript",
+      "safetensors", "ATB bin", "CANN dump", "xlsx",       "zip",          "csv",
+      "json",        "jsonl",   "onnx",      "graph text", "gguf"};
+  static_assert(kNames.size() == static_cast<size_t>(FileKind::Gguf) + 1);
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -88,6 +89,7 @@ FileKind detect_file(ByteSpan file, std::string_view path) {
   const std::string_view text = as_text(file);
   const std::string_view name = last_component(path);
   if (text.starts_with("\x93NUMPY")) return FileKind::Npy;
+  if (text.starts_with("GGUF")) return FileKind::Gguf;
   if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06")) return zip_kind(file, name);
   if (is_legacy_pth(file)) return FileKind::PthLegacy;
   if (text.starts_with("$Version=")) return FileKind::AtbBin;

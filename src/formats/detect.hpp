@@ -24,6 +24,7 @@ enum class FileKind : uint8_t {
   Jsonl,
   Onnx,
   GraphText,  // GE graph as text (.txt)
+  Gguf,
 };
 
 /// "npy", "pth", ...: the word used in messages.

@@ -15,6 +15,7 @@
 #include "formats/atb_bin.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/detect.hpp"
+#include "formats/gguf.hpp"
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"
 #include "formats/safetensors.hpp"
@@ -163,6 +164,53 @@ class SafetensorsContainer : public Container {
  private:
   MappedFile file_;
   Result<formats::Safetensors> content_;
+};
+
+/// A model of a ggml program. Block types are listed as the float32 values they are decoded to.
+class GgufContainer : public Container {
+ public:
+  explicit GgufContainer(MappedFile file)
+      : file_(std::move(file)), content_(formats::read_gguf_file(file_)) {}
+  Result<std::vector<TensorRecord>> list() const override {
+    if (!content_) return fail(content_.error());
+    std::vector<TensorRecord> records;
+    for (const formats::GgufTensor& tensor : content_->tensors) {
+      TensorRecord record = member_record(file_.path(), tensor.name);
+      record.shape = tensor.shape;
+      record.strides = contiguous_strides(tensor.shape);
+      record.dtype = tensor.blocks ? DType::Float32 : tensor.dtype;
+      if (tensor.blocks) record.memory_format = name(*tensor.blocks);
+      record.bytes->raw = !content_->big_endian;
+      record.bytes->offset = tensor.file_offset;
+      record.bytes->size_bytes = tensor.bytes.size();
+      record.problem = tensor.problem;
+      records.push_back(std::move(record));
+    }
+    return records;
+  }
+  Result<Tensor> tensor(const std::string& member) const override {
+    if (!content_) return fail(content_.error());
+    const formats::GgufTensor* tensor = content_->find_tensor(member);
+    if (member.empty() && content_->tensors.size() == 1) tensor = &content_->tensors[0];
+    if (tensor == nullptr) return fail(no_member(file_.path(), member));
+    return in_file(file_.path(), formats::gguf_tensor(*content_, *tensor));
+  }
+  ByteSpan bytes() const override { return file_.bytes(); }
+  std::map<std::string, std::string> properties() const override {
+    std::map<std::string, std::string> out;
+    if (!content_) return out;
+    out["gguf.version"] =
+        std::to_string(content_->version) + (content_->big_endian ? ", big-endian" : "");
+    for (const formats::GgufEntry& entry : content_->metadata)
+      out["gguf:" + entry.key] = formats::gguf_value_text(entry.value, kMaxShownElements);
+    return out;
+  }
+
+ private:
+  // Enough for what a list says of each layer; vocabularies are cut.
+  static constexpr size_t kMaxShownElements = 128;
+  MappedFile file_;
+  Result<formats::Gguf> content_;
 };
 
 /// What torch.save wrote: one tensor, or tensors and values inside tuples, lists and dicts.
@@ -340,11 +388,12 @@ class OpaqueContainer : public Container {
     if (file_.bytes().empty()) return {Errc::Truncated, file_.path(), 0, "the file is empty"};
     if (kind_ == FileKind::Unknown) {
       return {Errc::BadMagic, file_.path(), 0,
-              "is no tensor file that can be read (.npy .npz .pth .pt .safetensors .bin)"};
+              "is no tensor file that can be read (.npy .npz .pth .pt .safetensors .gguf .bin)"};
     }
     return {Errc::Unsupported, file_.path(), std::nullopt,
             "is a file of kind '" + std::string(formats::kind_name(kind_)) +
-                "', which holds no tensors that can be read (.npy .npz .pth .pt .safetensors .bin "
+                "', which holds no tensors that can be read (.npy .npz .pth .pt .safetensors .gguf "
+                ".bin "
                 "can)"};
   }
   MappedFile file_;
@@ -360,6 +409,8 @@ std::shared_ptr<const Container> make_container(MappedFile file) {
       return std::make_shared<NpzContainer>(std::move(file));
     case FileKind::Safetensors:
       return std::make_shared<SafetensorsContainer>(std::move(file));
+    case FileKind::Gguf:
+      return std::make_shared<GgufContainer>(std::move(file));
     case FileKind::Pth:
     case FileKind::PthLegacy:
     case FileKind::TorchScript:  // read_pth says why it refuses

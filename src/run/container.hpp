@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor files opened once and kept mapped while they are in use, and what tensors each one holds.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ class Container {
   /// errors  NotFound: no such member | of the format's reader
   [[nodiscard]] virtual Result<Tensor> tensor(const std::string& member) const = 0;
   [[nodiscard]] virtual ByteSpan bytes() const = 0;
+  /// What the file says about all its tensors, for Run::properties.
+  [[nodiscard]] virtual std::map<std::string, std::string> properties() const { return {}; }
 };
 
 /// Opens a file, or finds it among those that are open; a file that was replaced or grew since is

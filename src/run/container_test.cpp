@@ -134,6 +134,87 @@ TEST(OpenFlatFolder, GivesOneRecordForEachUnreadableFile) {
                                          HasSubstr("up: is a link that leaves the run")));
 }
 
+/// Version 3, one q8_0 tensor "w" of two blocks, d = 0.5, and one key.
+std::string gguf_file() {
+  std::string file = "GGUF";
+  const auto text = [&](std::string_view value) {
+    append(file, uint64_t{value.size()});
+    file += value;
+  };
+  append(file, uint32_t{3});
+  append(file, uint64_t{1});
+  append(file, uint64_t{1});
+  text("general.architecture");
+  append(file, uint32_t{8});
+  text("llama");
+  text("w");
+  append(file, uint32_t{2});
+  append(file, uint64_t{32});
+  append(file, uint64_t{2});
+  append(file, uint32_t{8});
+  append(file, uint64_t{0});
+  file.resize(align_up(file.size(), 32), '\0');
+  for (int block = 0; block < 2; ++block) {
+    append(file, uint16_t{0x3800});
+    for (int i = 0; i < 32; ++i) append(file, static_cast<int8_t>(i + block));
+  }
+  return file;
+}
+
+TEST(OpenFile, DecodesTheBlocksOfAGgufFile) {
+  const TestFolder folder;
+  folder.put("model.gguf", gguf_file());
+  const auto run = open_run(folder / "model.gguf");
+  ASSERT_TRUE(run) << run.error().describe();
+  ASSERT_EQ(run->records.size(), 1u);
+  const TensorRecord& record = run->records[0];
+  EXPECT_EQ(record.slot, "w");
+  EXPECT_EQ(record.shape, (Dims{2, 32}));
+  EXPECT_EQ(record.memory_format, "q8_0");
+  EXPECT_EQ(run->properties.at("gguf:general.architecture"), "llama");
+  const auto tensor = load_tensor(record);
+  ASSERT_TRUE(tensor) << tensor.error().describe();
+  EXPECT_EQ(floats_of(*tensor)[31], 15.5F);
+  EXPECT_EQ(floats_of(*tensor)[63], 16.0F);
+}
+
+TEST(OpenFile, RefusesAGgufFileThatWasCutOff) {
+  const TestFolder folder;
+  folder.put("model.gguf", gguf_file().substr(0, 150));
+  const auto run = open_run(folder / "model.gguf");
+  ASSERT_FALSE(run);
+  EXPECT_EQ(run.error().code, Errc::Truncated);
+  EXPECT_EQ(run.error().path, folder / "model.gguf");
+}
+
+TEST(LoadTensor, DecodesBlocksOfARecord) {
+  const TestFolder folder;
+  std::string blocks;
+  for (int block = 0; block < 2; ++block) {
+    append(blocks, uint16_t{0x3800});
+    blocks.append(32, static_cast<char>(4 + block));
+  }
+  for (const size_t lead : {size_t{0}, size_t{100'000}}) {  // read, and mapped
+    folder.put("step.bin", std::string(lead, 'x') + blocks);
+    TensorRecord record;
+    record.dtype = DType::Float32;
+    record.memory_format = "q8_0";
+    record.shape = Dims{64};
+    ByteLocation location;
+    location.file = folder / "step.bin";
+    location.offset = lead;
+    location.size_bytes = blocks.size();
+    location.raw = true;
+    record.bytes = location;
+    const auto tensor = load_tensor(record);
+    ASSERT_TRUE(tensor) << tensor.error().describe();
+    EXPECT_EQ(floats_of(*tensor)[0], 2.0F);
+    EXPECT_EQ(floats_of(*tensor)[63], 2.5F);
+    record.memory_format = "iq2_xs";
+    EXPECT_FALSE(load_tensor(record));
+  }
+}
+
 TEST(OpenRun, NamesTheLayoutsItTried) {
   const TestFolder folder;
   const auto run = open_run(folder.path());

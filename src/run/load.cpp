@@ -8,9 +8,19 @@
 
 #include "run/container.hpp"
 #include "run/run.hpp"
+#include "tensor/block_types.hpp"
 
 namespace assay::run {
 namespace {
+
+/// The tensor whose payload is `bytes`; block types are decoded.
+Result<Tensor> payload_tensor(const TensorRecord& record, ByteSpan bytes,
+                              std::shared_ptr<const void> owner) {
+  if (const auto blocks = block_type_from_name(record.memory_format))
+    return decode_tensor(*blocks, *record.shape, bytes);
+  ASSAY_TRY(const TensorView view, make_view(*record.dtype, *record.shape, bytes));
+  return Tensor{view, std::move(owner)};
+}
 
 Result<Tensor> raw_tensor(const TensorRecord& record,
                           const std::shared_ptr<const Container>& container) {
@@ -26,9 +36,7 @@ Result<Tensor> raw_tensor(const TensorRecord& record,
                     " bytes, the file ends at " + std::to_string(file.size()),
                 location.offset);
   }
-  ASSAY_TRY(const TensorView view, make_view(*record.dtype, *record.shape,
-                                             file.subspan(location.offset, location.size_bytes)));
-  return Tensor{view, container};
+  return payload_tensor(record, file.subspan(location.offset, location.size_bytes), container);
 }
 
 // A tensor that ends this near to the start of its file is read: that costs less than a mapping, or
@@ -62,9 +70,7 @@ Result<Tensor> load_tensor(const TensorRecord& record) {
   if (record.dtype && record.shape) {
     if (const std::shared_ptr<const std::byte[]> small = read_small(*record.bytes)) {
       const ByteSpan bytes(small.get(), record.bytes->size_bytes);
-      ASSAY_TRY(const TensorView view,
-                in_file(record.bytes->file, make_view(*record.dtype, *record.shape, bytes)));
-      return Tensor{view, small};
+      return in_file(record.bytes->file, payload_tensor(record, bytes, small));
     }
   }
   // Whatever kept us from reading it, the container says what is wrong.

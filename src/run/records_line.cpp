@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/records_line.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+
+#include "tensor/block_types.hpp"
 
 namespace assay::run {
 namespace {
@@ -140,6 +143,13 @@ Status take_location(const json& object, TensorRecord* record) {
   return {};
 }
 
+std::optional<uint64_t> payload_bytes(const TensorRecord& record) {
+  if (const auto blocks = block_type_from_name(record.memory_format))
+    return blocked_bytes(*blocks, *record.shape);
+  const int64_t count = element_count(*record.shape).value_or(0);
+  return storage_bytes(*record.dtype, static_cast<uint64_t>(count));
+}
+
 /// Shape, dtype and size must agree before anything is computed from them.
 void check_consistency(TensorRecord* record) {
   std::string problem;
@@ -150,18 +160,64 @@ void check_consistency(TensorRecord* record) {
   } else if (record->shape && !element_count(*record->shape)) {
     problem = "the record has the impossible shape " + list_text(record->shape->span());
   } else if (record->bytes) {
-    const int64_t count = element_count(*record->shape).value_or(0);
-    const std::optional<uint64_t> needed =
-        storage_bytes(*record->dtype, static_cast<uint64_t>(count));
+    const std::optional<uint64_t> needed = payload_bytes(*record);
     if (!needed || *needed != record->bytes->size_bytes) {
-      problem = "the record says " + std::to_string(record->bytes->size_bytes) + " bytes, " +
-                std::string(name(*record->dtype)) + list_text(record->shape->span()) + " has " +
-                (needed ? std::to_string(*needed) : std::string("too many"));
+      const std::string type(record->memory_format.empty()
+                                 ? name(*record->dtype)
+                                 : std::string_view(record->memory_format));
+      problem = "the record says " + std::to_string(record->bytes->size_bytes) + " bytes, " + type +
+                list_text(record->shape->span()) + " has " +
+                (needed ? std::to_string(*needed) : std::string("none or too many"));
     }
   }
   if (problem.empty()) return;
   record->problem = std::move(problem);
   record->bytes.reset();
+}
+
+/// The element type; of block types, "q8_0", the type of the values that they are decoded to.
+Status take_dtype(const json& object, TensorRecord* record) {
+  std::string dtype;
+  ASSAY_TRY_STATUS(take_text(object, "dtype", &dtype));
+  if (dtype.empty()) return {};
+  record->dtype = dtype_from_name(dtype);
+  if (record->dtype) return {};
+  const std::optional<BlockType> blocks = block_type_from_name(dtype);
+  if (!blocks) {
+    record->problem = "unknown dtype '" + dtype + "'";
+    return {};
+  }
+  record->dtype = DType::Float32;
+  record->memory_format = dtype;
+  int64_t values = info(*blocks).block_values;
+  int64_t bytes = info(*blocks).block_bytes;
+  ASSAY_TRY_STATUS(take_integer(object, "block", 1, &values));
+  ASSAY_TRY_STATUS(take_integer(object, "block_bytes", 1, &bytes));
+  if (values != info(*blocks).block_values || bytes != info(*blocks).block_bytes) {
+    record->problem = "a block of " + dtype + " has " + std::to_string(values) + " values in " +
+                      std::to_string(bytes) + " bytes in this run, " +
+                      std::to_string(info(*blocks).block_values) + " in " +
+                      std::to_string(info(*blocks).block_bytes) + " are known";
+  }
+  return {};
+}
+
+/// Sizes as ggml has them, fastest first: they must be those of the shape.
+Status check_ne(const json& object, TensorRecord* record) {
+  std::optional<Dims> ne;
+  ASSAY_TRY_STATUS(take_dims(object, "ne", &ne));
+  if (!ne || !record->shape || !record->problem.empty()) return {};
+  const Dims& shape = *record->shape;
+  bool is_same = true;
+  for (size_t i = 0; i < std::max(ne->size(), shape.size()); ++i) {
+    const int64_t size = i < shape.size() ? shape[shape.size() - 1 - i] : 1;
+    is_same = is_same && size == (i < ne->size() ? (*ne)[i] : 1);
+  }
+  if (!is_same) {
+    record->problem = "the record has the shape " + list_text(shape.span()) +
+                      ", which is not the reverse of its ne " + list_text(ne->span());
+  }
+  return {};
 }
 
 /// Which value the tensor is: keys of the operator level.
@@ -312,13 +368,9 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
   if (kind != "tensor" && kind != "skipped")
     return fail(Errc::Invalid, "unknown kind '" + kind + "'");
 
-  std::string dtype;
-  ASSAY_TRY_STATUS(take_text(object, "dtype", &dtype));
-  if (!dtype.empty()) {
-    record.dtype = dtype_from_name(dtype);
-    if (!record.dtype) record.problem = "unknown dtype '" + dtype + "'";
-  }
+  ASSAY_TRY_STATUS(take_dtype(object, &record));
   ASSAY_TRY_STATUS(take_dims(object, "shape", &record.shape));
+  ASSAY_TRY_STATUS(check_ne(object, &record));
   ASSAY_TRY_STATUS(take_dims(object, "strides", &record.strides));
   ASSAY_TRY_STATUS(take_value_ids(object, &record));
   ASSAY_TRY_STATUS(take_stats(object, &record.stats));

@@ -150,6 +150,36 @@ TEST(ParseRecordsLine, ReadsWhichValueATensorIs) {
   EXPECT_EQ(plain.producer, -1);
 }
 
+TEST(ParseRecordsLine, CountsValuesOfBlockTypesAndBytesOfBlocks) {
+  // Two rows of two blocks of 34 bytes.
+  const TensorRecord record =
+      parse_records_line(
+          R"({"n":0,"dtype":"q8_0","shape":[2,64],"ne":[64,2,1,1],"block":32,"block_bytes":34,"file":"a","offset":0,"bytes":136})")
+          ->record;
+  EXPECT_EQ(record.problem, "");
+  EXPECT_EQ(record.dtype, DType::Float32);
+  EXPECT_EQ(record.memory_format, "q8_0");
+  EXPECT_TRUE(record.bytes);
+
+  const auto problem_of = [](const char* text) { return parse_records_line(text)->record.problem; };
+  EXPECT_EQ(
+      problem_of(R"({"n":0,"dtype":"q8_0","shape":[2,64],"file":"a","offset":0,"bytes":512})"),
+      "the record says 512 bytes, q8_0[2, 64] has 136");
+  EXPECT_EQ(problem_of(R"({"n":0,"dtype":"q8_0","shape":[2,33],"file":"a","bytes":70})"),
+            "the record says 70 bytes, q8_0[2, 33] has none or too many");
+  EXPECT_EQ(problem_of(R"({"n":0,"dtype":"q8_0","shape":[32],"block":32,"block_bytes":36})"),
+            "a block of q8_0 has 32 values in 36 bytes in this run, 32 in 34 are known");
+  EXPECT_EQ(problem_of(R"({"n":0,"dtype":"q4_2","shape":[32]})"), "unknown dtype 'q4_2'");
+}
+
+TEST(ParseRecordsLine, HoldsTheSizesOfGgmlAgainstTheShape) {
+  const auto problem_of = [](const char* text) { return parse_records_line(text)->record.problem; };
+  EXPECT_EQ(problem_of(R"({"n":0,"dtype":"float32","shape":[5,4,64],"ne":[64,4,5,1]})"), "");
+  EXPECT_EQ(problem_of(R"({"n":0,"dtype":"float32","shape":[1],"ne":[1,1,1,1]})"), "");
+  EXPECT_EQ(problem_of(R"({"n":0,"dtype":"float32","shape":[4,5],"ne":[4,5,1,1]})"),
+            "the record has the shape [4, 5], which is not the reverse of its ne [4, 5, 1, 1]");
+}
+
 TEST(ParseRecordsLine, RejectsWhatIsNoRecord) {
   for (const char* text : {"",
                            "[]",

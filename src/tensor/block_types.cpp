@@ -146,9 +146,12 @@ void visit_q8_k(Bytes block, Emit emit) {
 }
 
 /// What the steps of the inner scales and minimums cost where codes are clipped: half a step of
-/// the scale for each of `span` codes, half a step of the minimum.
+/// the scale for each of `span` codes, half a step of the minimum; and what rounding d and dmin costs.
 float inner_clipping(float d, float dmin, float span) {
-  return 0.5F * (std::abs(d) * span + std::abs(dmin));
+  constexpr float kMaxInner = 128;  // of the inner scales, over all types
+  const float scale = 0.5F * std::abs(d) + kMaxInner * half_rounding(d);
+  const float minimum = 0.5F * std::abs(dmin) + kMaxInner * half_rounding(dmin);
+  return scale * span + minimum;
 }
 
 /// 16 bytes of scales (low half) and minimums (high half) for 16 values each, 64 bytes of codes of

@@ -7,7 +7,8 @@
 namespace assay::run::sources {
 
 bool has_tensor_suffix(std::string_view name) {
-  for (const std::string_view suffix : {".npy", ".npz", ".pth", ".pt", ".safetensors", ".bin"}) {
+  for (const std::string_view suffix :
+       {".npy", ".npz", ".pth", ".pt", ".safetensors", ".gguf", ".bin"}) {
     if (name.size() > suffix.size() && name.ends_with(suffix)) return true;
   }
   return false;
@@ -50,6 +51,7 @@ Attempt read_file(const std::string& path) {
   Run run;
   run.layout = "file";
   append_file_records(path, without_tensor_suffix(base_name(path)), &run);
+  run.properties = (*container)->properties();
   run.coverage.captured = run.records.size();
   return Result<Run>(std::move(run));
 }
