@@ -2,6 +2,8 @@
 // Generates a few tokens with a small random Llama through ggml's scheduler, in the ways that programs use it: one or
 // several back ends, schedulers and threads, graphs reused or not, callbacks of its own. Prints the tokens and checksums:
 // the same with and without a probe.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -41,6 +43,8 @@ constexpr const char* kUsage = R"(usage: ggml_host [options]
                      cancel: as watch, and stops the graph at l_out-0
   --logits FILE      float32, in the order of the printed lines, each of the vocabulary's size
   --time             median of a step in microseconds, on stderr
+  --paired           every second step calls the engine's own function past whoever interposed it;
+                     --time then prints both and the median of the differences of neighbours
   --no-compute       only loads the engine
 )";
 
@@ -48,7 +52,8 @@ struct Options {
   Sizes sizes;
   int64_t prompt = 5, steps = 3, backends = 1, cpu_threads = 1, threads = 1, schedulers = 1,
           runs = 1;
-  bool parallel = false, split = false, rebuild = false, time = false, compute = true;
+  bool parallel = false, split = false, rebuild = false, time = false, compute = true,
+       paired = false;
   std::string_view how = "async", callback = "none", logits;
 };
 
@@ -100,7 +105,8 @@ Options parse(int count, char** arguments) {
   const std::pair<std::string_view, bool*> flags[] = {{"--parallel", &options.parallel},
                                                       {"--split", &options.split},
                                                       {"--rebuild", &options.rebuild},
-                                                      {"--time", &options.time}};
+                                                      {"--time", &options.time},
+                                                      {"--paired", &options.paired}};
   for (int i = 1; i < count; ++i) {
     const std::string_view option = arguments[i];
     const auto value = [&]() -> std::string_view {
@@ -175,6 +181,21 @@ struct Watch {
   }
 };
 
+using Compute = int(ggml_backend_sched*, ggml_cgraph*);
+
+// The function in the engine's own library, whatever a preloaded one has put before it.
+Compute* engines_own_compute() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&ggml_backend_sched_new), &info) != 0) {
+    if (void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) {
+      if (void* found = dlsym(library, "ggml_backend_sched_graph_compute_async")) {
+        return reinterpret_cast<Compute*>(found);
+      }
+    }
+  }
+  throw std::runtime_error("the engine's library was not found");
+}
+
 struct Freed {
   void operator()(ggml_backend* backend) const { ggml_backend_free(backend); }
   void operator()(ggml_backend_sched* scheduler) const { ggml_backend_sched_free(scheduler); }
@@ -234,7 +255,9 @@ class Session {
     const auto begin = std::chrono::steady_clock::now();
     int status = 0;
     if (options_.how == "async") {
-      status = ggml_backend_sched_graph_compute_async(scheduler_.get(), graph_->graph);
+      status = options_.paired && number % 2 == 1
+                   ? direct_(scheduler_.get(), graph_->graph)
+                   : ggml_backend_sched_graph_compute_async(scheduler_.get(), graph_->graph);
       ggml_backend_sched_synchronize(scheduler_.get());
     } else if (options_.how == "sync") {
       status = ggml_backend_sched_graph_compute(scheduler_.get(), graph_->graph);
@@ -278,6 +301,7 @@ class Session {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ggml_backend_sched, Freed> scheduler_;
   std::unique_ptr<Graph> graph_;
+  Compute* direct_ = engines_own_compute();
   int64_t graph_tokens_ = 0;
   int64_t position_ = 0;
   std::vector<int32_t> next_;
@@ -314,6 +338,30 @@ void run_thread(const Options& options, int64_t thread, Result& result) {
   }
 }
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// With `paired` the times are those of direct calls and of calls by name in turn.
+void print_times(const std::vector<double>& times, bool paired) {
+  if (!paired || times.size() < 2) {
+    std::fprintf(stderr, "step time: %.2f us\n", median(times));
+    return;
+  }
+  std::vector<double> direct;
+  std::vector<double> by_name;
+  std::vector<double> difference;
+  for (size_t i = 0; i + 1 < times.size(); i += 2) {
+    direct.push_back(times[i]);
+    by_name.push_back(times[i + 1]);
+    difference.push_back(times[i + 1] - times[i]);
+  }
+  std::fprintf(stderr, "step time: direct %.2f us, by name %.2f us, difference %.3f us\n",
+               median(direct), median(by_name), median(difference));
+}
+
 int run(const Options& options) {
   std::printf("ggml %s\n", ggml_version());
   if (!options.compute) {
@@ -348,9 +396,7 @@ int run(const Options& options) {
     throw std::runtime_error("cannot write " + std::string(options.logits));
   }
   if (options.time && !times.empty()) {
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
-                     times.end());
-    std::fprintf(stderr, "step time: %.2f us\n", times[times.size() / 2]);
+    print_times(times, options.paired);
   }
   return 0;
 }
