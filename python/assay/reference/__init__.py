@@ -10,6 +10,7 @@ docs/opcheck.md.
 """
 
 from assay.reference._aten import *
+from assay.reference._ggml import *
 from assay.reference.attention import *
 from assay.reference.elementwise import *
 from assay.reference.movement import *

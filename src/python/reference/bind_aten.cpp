@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// assay.reference: operators of PyTorch by name.
+// assay.reference: operators of PyTorch and ggml by name.
 #include <nanobind/stl/string.h>
 
 #include "python/reference/bind.hpp"
 #include "reference/aten/call.hpp"
+#include "reference/ggml/operators.hpp"
 #include "reference/movement/bytes.hpp"
 
 namespace nb = nanobind;
@@ -76,11 +77,35 @@ nb::list overloads() {
   return rows;
 }
 
+nb::list ggml_operators() {
+  nb::list names;
+  for (const std::string_view name : reference::ggml::known_operators())
+    names.append(nb::str(name.data(), name.size()));
+  return names;
+}
+
+/// Errors that a kernel may make in one call: sizes of terms, largest errors allowed, mean squares.
+nb::tuple ggml_rounding(const std::string& name, const nb::dict& arguments, int jobs) {
+  reference::aten::Call call;
+  call.name = name;
+  for (const auto [key, value] : arguments)
+    call.arguments.emplace(nb::cast<std::string>(key), argument_of(value));
+  Result<reference::aten::Magnitudes> rounding = [&] {
+    const nb::gil_scoped_release unlocked;
+    return reference::ggml::rounding(call, jobs);
+  }();
+  reference::aten::Magnitudes made = value_or_raise(std::move(rounding));
+  return nb::make_tuple(owned_array(reference::to_tensor(std::move(made.allowed))),
+                        owned_array(reference::to_tensor(std::move(made.variance))));
+}
+
 }  // namespace
 
 void bind_aten(nb::module_& m) {
   m.def("aten", &evaluate);
   m.def("aten_overloads", &overloads);
+  m.def("ggml_operators", &ggml_operators);
+  m.def("ggml_rounding", &ggml_rounding);
 }
 
 }  // namespace assay::python

@@ -7,6 +7,7 @@
 
 #include "reference/aten/reductions_rows.hpp"
 #include "reference/aten/row_order.hpp"
+#include "reference/ggml/operators.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -348,11 +349,17 @@ bool same_rows(std::vector<double> a, std::vector<double> b, int64_t per_row, bo
 
 }  // namespace
 
-bool has_open_order(std::string_view name) { return open_order_of(name) != nullptr; }
+bool has_open_order(std::string_view name) {
+  return open_order_of(name) != nullptr || ggml::has_open_order(name);
+}
 
 Result<bool> indices_select_same_values(const Call& call, const std::vector<Tensor>& outputs,
                                         size_t output, const TensorView& mine) {
   const Arguments arguments(call);
+  if (const std::optional<ggml::Selection> same = ggml::selection_of(call)) {
+    ASSAY_TRY(const std::vector<Tensor> results, evaluate(same->call));
+    return indices_select_same_values(same->call, results, same->places, mine);
+  }
   const OpenOrder* kind = open_order_of(call.name);
   if (kind == nullptr) return fail(arguments.unsupported("its results are in one order"));
   const bool has_values = kind->values_first && outputs.size() == 2;

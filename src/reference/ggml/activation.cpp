@@ -47,6 +47,7 @@ double truncated(double x) { return std::trunc(x); }
 enum class Rounding : uint8_t {
   None,
   Relative,  // 16 u max(|x|, |y|)
+  Absolute,  // the same, and 16 u: exp(x) - 1
   Table,     // of float16
 };
 struct Function {
@@ -59,7 +60,7 @@ constexpr Function kFunctions[] = {
     {"ceil", ceiling, Rounding::None},
     {"elu", elu, Rounding::Relative},
     {"exp", exponential, Rounding::Relative},
-    {"expm1", exponential_less_one, Rounding::Relative},
+    {"expm1", exponential_less_one, Rounding::Absolute},
     {"floor", floor_of, Rounding::None},
     {"gelu", gelu, Rounding::Table},
     {"gelu_erf", gelu_erf, Rounding::Relative},
@@ -91,8 +92,9 @@ struct Allowed {
 };
 Allowed error_of(const Function& function, double x, double y) {
   if (function.error == Rounding::None) return {};
-  if (function.error == Rounding::Relative) {
-    const double w = kActivation * std::fmax(std::fabs(x), std::fabs(y));
+  if (function.error != Rounding::Table) {
+    const double least = function.error == Rounding::Absolute ? 1 : 0;
+    const double w = kActivation * std::fmax(std::fmax(std::fabs(x), std::fabs(y)), least);
     return {w, w * w / 12};
   }
   const double slope = kLargestSlope * std::fabs(x);
@@ -153,13 +155,7 @@ Result<Halves> halves_of(const Arguments& arguments) {
                                     text_of(halves.up.ne)));
     return halves;
   }
-  bool swapped = false;
-  if (arguments.is_truth("swapped")) {
-    ASSAY_TRY(swapped, arguments.truth("swapped"));
-  } else {
-    ASSAY_TRY(const int64_t word, integer(arguments, "swapped", 1, 0));
-    swapped = word != 0;
-  }
+  ASSAY_TRY(const bool swapped, truth(arguments, "swapped", 1, false));
   Sizes ne = first.ne;
   ne[0] /= 2;
   halves.gate = Volume(ne);

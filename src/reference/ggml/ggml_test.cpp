@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reference/aten/call.hpp"
+#include "reference/aten/selection.hpp"
 #include "reference/ggml/operators.hpp"
 
 namespace assay::reference::ggml {
@@ -141,6 +142,20 @@ TEST(GgmlReference, GluTakesHalvesInEitherOrder) {
   };
   EXPECT_EQ(reglu(false), (Numbers{0, 40}));
   EXPECT_EQ(reglu(true), (Numbers{-10, 40}));
+}
+
+TEST(GgmlReference, TopKMayComeInAnyOrder) {
+  const Call call =
+      call_of("ggml.top_k", {{"src0", {reals({4}, {3, 9, 5, 9})}}, {"ne", sizes({3, 1, 1, 1})}});
+  const auto results = aten::evaluate(call).value();
+  EXPECT_EQ(values_of(call), (Numbers{1, 3, 2}));
+  EXPECT_TRUE(aten::has_open_order(call.name));
+  const auto is_right = [&](std::initializer_list<int64_t> places) {
+    return aten::indices_select_same_values(call, results, 0, integers({3}, places).view).value();
+  };
+  EXPECT_TRUE(is_right({2, 3, 1}));
+  EXPECT_FALSE(is_right({2, 3, 0})) << "3 is not among the three largest";
+  EXPECT_FALSE(is_right({3, 3, 2})) << "one value twice";
 }
 
 TEST(GgmlReference, RefusesWhatDoesNotFit) {

@@ -28,14 +28,8 @@ Result<Values> im2col(const Arguments& arguments, const EvaluateOptions&) {
   for (size_t i = 0; i < 6; ++i) {
     ASSAY_TRY(given[i], integer(arguments, kNames[i], i));
   }
-  bool flat = false;
-  if (arguments.is_truth("is_2D")) {
-    ASSAY_TRY(const bool two, arguments.truth("is_2D"));
-    flat = !two;
-  } else {
-    ASSAY_TRY(const int64_t two, integer(arguments, "is_2D", 6));
-    flat = two == 0;
-  }
+  ASSAY_TRY(const bool two_dimensions, truth(arguments, "is_2d", 6));
+  const bool flat = !two_dimensions;
   const Window window{{given[0], given[1]}, {given[2], given[3]}, {given[4], given[5]}};
   const int64_t width = x.ne[0], height = flat ? 1 : x.ne[1];
   const int64_t channels = x.ne[flat ? 1 : 2], images = x.ne[flat ? 2 : 3];
@@ -69,12 +63,13 @@ Result<Values> im2col(const Arguments& arguments, const EvaluateOptions&) {
 /// `absolute`: of |x|, the C of averages.
 Result<Volume> pooled(const Arguments& arguments, bool absolute, double* terms) {
   ASSAY_TRY(const Volume x, source(arguments, "src0"));
-  static constexpr std::string_view kNames[] = {"op", "k0", "k1", "s0", "s1", "p0", "p1"};
-  int64_t given[7];
-  for (size_t i = 0; i < 7; ++i) {
-    ASSAY_TRY(given[i], integer(arguments, kNames[i], i));
-  }
-  const auto [kind, k0, k1, s0, s1, p0, p1] = given;
+  ASSAY_TRY(const int64_t kind, integer(arguments, "kind", 0));
+  ASSAY_TRY(const int64_t k0, listed(arguments, "kernel", 0, 1));
+  ASSAY_TRY(const int64_t k1, listed(arguments, "kernel", 1, 2));
+  ASSAY_TRY(const int64_t s0, listed(arguments, "stride", 0, 3));
+  ASSAY_TRY(const int64_t s1, listed(arguments, "stride", 1, 4));
+  ASSAY_TRY(const int64_t p0, listed(arguments, "padding", 0, 5));
+  ASSAY_TRY(const int64_t p1, listed(arguments, "padding", 1, 6));
   if (k0 <= 0 || k1 <= 0 || s0 <= 0 || s1 <= 0 || kind < 0 || kind > 1)
     return fail(arguments.invalid("no kernel or no stride"));
   const Sizes ne{windows(x.ne[0], k0, s0, p0, 1), windows(x.ne[1], k1, s1, p1, 1), x.ne[2],

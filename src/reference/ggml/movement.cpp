@@ -111,14 +111,8 @@ Result<Values> permuted(const Arguments& arguments, const Sizes& axes) {
 }
 Result<Values> permute(const Arguments& arguments, const EvaluateOptions&) {
   Sizes axes{};
-  if (arguments.has("axes")) {
-    ASSAY_TRY(const std::vector<int64_t> list, arguments.integers("axes"));
-    if (list.size() != 4) return fail(arguments.invalid("not four axes"));
-    std::copy(list.begin(), list.end(), axes.begin());
-  } else {
-    for (size_t i = 0; i < 4; ++i) {
-      ASSAY_TRY(axes[i], integer(arguments, "axes", i));
-    }
+  for (size_t i = 0; i < 4; ++i) {
+    ASSAY_TRY(axes[i], listed(arguments, "axes", i, i));
   }
   return permuted(arguments, axes);
 }
@@ -226,27 +220,15 @@ Result<Values> mask_diagonal(const Arguments& arguments, const EvaluateOptions&)
   return single(std::move(x));
 }
 
-/// Left and right of every dimension: "pad" [8], or the words of op_params; circular from word 8.
+/// "padding" [8]: left and right of every dimension.
 Result<Values> pad(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor tensor, arguments.tensor("src0"));
   ASSAY_TRY(const Sizes from, sizes_of(arguments, tensor.view));
   std::array<int64_t, 8> sides{};
-  if (arguments.has("pad")) {
-    ASSAY_TRY(const std::vector<int64_t> list, arguments.integers("pad"));
-    if (list.size() != 8) return fail(arguments.invalid("pad has not eight sizes"));
-    std::copy(list.begin(), list.end(), sides.begin());
-  } else {
-    for (size_t i = 0; i < 8; ++i) {
-      ASSAY_TRY(sides[i], integer(arguments, "pad", i));
-    }
+  for (size_t i = 0; i < 8; ++i) {
+    ASSAY_TRY(sides[i], listed(arguments, "padding", i, i));
   }
-  bool circular = false;
-  if (arguments.is_truth("circular")) {
-    ASSAY_TRY(circular, arguments.truth("circular"));
-  } else {
-    ASSAY_TRY(const int64_t word, integer(arguments, "circular", 8, 0));
-    circular = word != 0;
-  }
+  ASSAY_TRY(const bool circular, truth(arguments, "circular", 8, false));
   Sizes ne{};
   Dims checked;
   for (size_t i = 0; i < 4; ++i) {

@@ -36,20 +36,6 @@ struct Rope {
   bool by_sections = false;
 };
 
-Result<Sizes> sections_of(const Arguments& arguments) {
-  Sizes sections{0, 0, 0, 0};
-  if (arguments.has("sections")) {
-    ASSAY_TRY(const std::vector<int64_t> list, arguments.integers("sections"));
-    if (list.size() != 4) return fail(arguments.invalid("sections has not four sizes"));
-    std::copy(list.begin(), list.end(), sections.begin());
-    return sections;
-  }
-  for (size_t i = 0; i < 4; ++i) {
-    ASSAY_TRY(sections[i], integer(arguments, "sections", 11 + i, 0));
-  }
-  return sections;
-}
-
 Status check(const Arguments& arguments, const Rope& rope, const Sizes& ne) {
   const bool is_known = rope.mode == 0 || rope.mode == kNeox || rope.mode == kMrope ||
                         rope.mode == kVision || rope.mode == kImrope;
@@ -87,7 +73,11 @@ Result<Rope> rope_of(const Arguments& arguments, const Sizes& ne) {
   ASSAY_TRY(rope.attn_factor, real(arguments, "attn_factor", 8, 1.0));
   ASSAY_TRY(rope.beta_fast, real(arguments, "beta_fast", 9, 32.0));
   ASSAY_TRY(rope.beta_slow, real(arguments, "beta_slow", 10, 1.0));
-  ASSAY_TRY(rope.sections, sections_of(arguments));
+  for (size_t i = 0; i < 4; ++i) {
+    ASSAY_TRY(rope.sections[i], listed(arguments, "sections", i, 11 + i, 0));
+  }
+  ASSAY_TRY(const int64_t offset, integer(arguments, "offset", 15, 0));
+  if (offset != 0) return fail(arguments.unsupported("no reference for an offset of channels"));
   ASSAY_TRY(rope.factors, optional_source(arguments, "src2"));
   rope.by_sections = rope.mode == kMrope || rope.mode == kVision || rope.mode == kImrope;
   Sizes of_positions{};

@@ -53,6 +53,34 @@ Result<Values> top_k(const Arguments& arguments, const EvaluateOptions&) {
 
 }  // namespace
 
+bool has_open_order(std::string_view name) {
+  return name == "ggml.argsort" || name == "ggml.top_k";
+}
+
+std::optional<Selection> selection_of(const aten::Call& call) {
+  if (!has_open_order(call.name)) return std::nullopt;
+  const Arguments arguments(call);
+  const Result<Tensor> x = arguments.tensor("src0");
+  if (!x) return std::nullopt;
+  Selection selection;
+  selection.call.arguments["self"].value = *x;
+  selection.call.arguments["dim"].value = int64_t{-1};
+  if (call.name == "ggml.argsort") {
+    const Result<int64_t> order = integer(arguments, "order", 0);
+    if (!order) return std::nullopt;
+    selection.call.name = "aten.argsort.default";
+    selection.call.arguments["descending"].value = *order == 1;
+    return selection;
+  }
+  const Result<std::optional<Sizes>> ne = wanted_sizes(arguments);
+  if (!ne || !*ne) return std::nullopt;
+  selection.call.name = "aten.topk.default";
+  selection.call.arguments["k"].value = (**ne)[0];
+  selection.call.arguments["sorted"].value = false;
+  selection.places = 1;
+  return selection;
+}
+
 std::span<const Operator> selection_operators() {
   static constexpr Operator kTable[] = {
       {"ggml.argmax", OperatorClass::Integer, argmax},

@@ -83,10 +83,29 @@ Result<int64_t> integer(const Arguments& arguments, std::string_view name, size_
 
 Result<double> real(const Arguments& arguments, std::string_view name, size_t word,
                     std::optional<double> fallback) {
-  if (arguments.has(name)) return arguments.real(name);
   ASSAY_TRY(const std::optional<int32_t> raw, word_of(arguments, word));
-  if (raw) return static_cast<double>(std::bit_cast<float>(*raw));
-  return arguments.real(name, fallback);
+  if (raw && !arguments.has(name)) return static_cast<double>(std::bit_cast<float>(*raw));
+  ASSAY_TRY(const double given, arguments.real(name, fallback));
+  return static_cast<double>(static_cast<float>(given));
+}
+
+Result<int64_t> listed(const Arguments& arguments, std::string_view name, size_t index, size_t word,
+                       std::optional<int64_t> fallback) {
+  if (!arguments.has(name)) return integer(arguments, name, word, fallback);
+  ASSAY_TRY(const std::vector<int64_t> list, arguments.integers(name));
+  if (index >= list.size())
+    return fail(
+        arguments.invalid(std::string(name) + " has " + std::to_string(list.size()) + " numbers"));
+  return list[index];
+}
+
+Result<bool> truth(const Arguments& arguments, std::string_view name, size_t word,
+                   std::optional<bool> fallback) {
+  if (arguments.is_truth(name)) return arguments.truth(name);
+  std::optional<int64_t> number;
+  if (fallback) number = *fallback ? 1 : 0;
+  ASSAY_TRY(const int64_t given, integer(arguments, name, word, number));
+  return given != 0;
 }
 
 Result<std::optional<Sizes>> wanted_sizes(const Arguments& arguments) {

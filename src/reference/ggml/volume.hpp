@@ -63,12 +63,20 @@ struct Volume {
 [[nodiscard]] Result<Whole> integers_of(const Arguments& arguments, std::string_view name,
                                         Sizes* ne);
 
-/// A parameter by name, or from word `word` of "op_params", or the fallback.
+/// A parameter by name, or from word `word` of "op_params", or the fallback. Reals are those of float32, as ggml has
+/// them, also where a text of fewer digits stood for them.
 /// errors  Invalid (another type; missing without fallback)
 [[nodiscard]] Result<int64_t> integer(const Arguments& arguments, std::string_view name,
                                       size_t word, std::optional<int64_t> fallback = {});
 [[nodiscard]] Result<double> real(const Arguments& arguments, std::string_view name, size_t word,
                                   std::optional<double> fallback = {});
+/// Number `index` of the list `name`, or word `word`.
+[[nodiscard]] Result<int64_t> listed(const Arguments& arguments, std::string_view name,
+                                     size_t index, size_t word,
+                                     std::optional<int64_t> fallback = {});
+/// True or false, as a truth value or as a number that is not 0.
+[[nodiscard]] Result<bool> truth(const Arguments& arguments, std::string_view name, size_t word,
+                                 std::optional<bool> fallback = {});
 /// The argument "ne".
 /// errors  Invalid
 [[nodiscard]] Result<std::optional<Sizes>> wanted_sizes(const Arguments& arguments);
