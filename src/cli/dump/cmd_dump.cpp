@@ -53,6 +53,21 @@ Result<DumpLibraries> choose_libraries(const DumpRequest& request, const Voice& 
     }
     libraries.python_folder = folder + "/python";
   }
+  if (request.captures_ggml()) {
+    const std::string folder = own_library_folder();
+    const std::string path = folder + "/libggml_probe.so";
+    const bool found = !folder.empty() && ::access(path.c_str(), R_OK) == 0;
+    if (!found && request.host == "ggml") {
+      return fail(Error{Errc::NotFound, path, std::nullopt,
+                        "lib/assay/libggml_probe.so is missing; install assay again"});
+    }
+    if (found && path.find_first_of(" :\t\n") != std::string::npos) {
+      return fail(Error{
+          Errc::Invalid, path, std::nullopt,
+          "LD_PRELOAD cannot hold this path: it has blanks or colons; install assay elsewhere"});
+    }
+    if (found) libraries.ggml_probe = path;
+  }
   return libraries;
 }
 

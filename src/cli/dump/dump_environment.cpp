@@ -89,6 +89,39 @@ std::string torch_settings(const DumpRequest& request, const DumpPlaces& places)
          ",\"seed\":" + (request.seed ? std::to_string(*request.seed) : "null") + "}";
 }
 
+std::string list_json(const std::vector<std::string>& words) {
+  std::string list = "[";
+  for (const std::string& word : words) list += (list.size() > 1 ? "," : "") + json_quote(word);
+  return list + "]";
+}
+
+// Keys: docs/design/ggml-probe.md
+std::string ggml_settings(const DumpRequest& request, const DumpPlaces& places) {
+  std::vector<std::string> types;
+  if (!request.operation_names.empty()) {
+    for (const std::string_view name : split(request.operation_names, ',')) {
+      if (!name.empty()) types.push_back(lower_case(name));
+    }
+  }
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  const bool statistics = request.wants_statistics();
+  const bool full = request.has_type("tensor") && !statistics && !request.description_only;
+  // The default of the other hosts is more than a queue of a step's tensors needs.
+  const uint64_t queue_bytes = request.queue_bytes == DumpRequest{}.queue_bytes
+                                   ? request.queue_bytes / 4
+                                   : request.queue_bytes;
+  return "{\"output\":" + json_quote(places.output) + ",\"steps\":" + json_quote(request.range) +
+         ",\"names\":" + list_json(request.modules) + ",\"exclude\":" + list_json(request.exclude) +
+         ",\"types\":" + list_json(types) + ",\"full\":" + truth(full) +
+         ",\"statistics\":" + truth(statistics) + ",\"inputs\":" + truth(request.tensor_part != 1) +
+         ",\"outputs\":" + truth(request.tensor_part != 0) +
+         ",\"report_dir\":" + json_quote(places.scratch) +
+         ",\"config\":" + json_quote(places.config_path) +
+         ",\"queue_bytes\":" + std::to_string(queue_bytes) +
+         ",\"drop_when_full\":" + truth(request.drop_when_full) +
+         ",\"sync\":" + truth(request.synchronous) + "}";
+}
+
 }  // namespace
 
 std::string probe_log_level(std::string_view name) {
@@ -109,10 +142,14 @@ std::vector<EnvironmentChange> dump_environment(const DumpRequest& request,
                                                 std::string_view preload,
                                                 std::string_view python_path) {
   std::vector<EnvironmentChange> changes;
-  if (!libraries.probe.empty()) {
-    changes = atb_variables(request, places);
-    changes.emplace_back("LD_PRELOAD", preload_value(libraries.probe, preload));
+  if (!libraries.probe.empty()) changes = atb_variables(request, places);
+  std::string preloaded(preload);
+  for (const std::string& probe : {libraries.ggml_probe, libraries.probe}) {
+    if (!probe.empty()) preloaded = preload_value(probe, preloaded);
   }
+  if (preloaded != preload) changes.emplace_back("LD_PRELOAD", preloaded);
+  changes.emplace_back("ASSAY_GGML_DUMP",
+                       set_if(!libraries.ggml_probe.empty(), ggml_settings(request, places)));
   changes.emplace_back("ASSAY_TORCH_DUMP", std::nullopt);
   if (!libraries.python_folder.empty()) {
     changes.back().second = torch_settings(request, places);

@@ -12,8 +12,9 @@
 namespace assay::cli {
 
 struct DumpLibraries {
-  std::string probe;          // the ATB probe library; empty: none is preloaded
-  std::string python_folder;  // holds sitecustomize.py; empty: PyTorch is not captured
+  std::string probe;            // the ATB probe library; empty: none is preloaded
+  std::string python_folder;    // holds sitecustomize.py; empty: PyTorch is not captured
+  std::string ggml_probe = {};  // the probe library of ggml schedulers; empty: none is preloaded
 };
 
 /// Every variable that is set or removed. Variables of an earlier run that this request does not ask for are removed, so

@@ -152,7 +152,7 @@ int64_t local_world_size() {
   return text == nullptr ? 1 : std::strtoll(text, nullptr, 10);
 }
 
-/// A PyTorch run of the native layout is never overwritten; told now, it costs no run of the program.
+/// A run of the native layout is never overwritten; told now, it costs no run of the program.
 Status check_is_free(const std::string& output) {
   for (const char* name : {"/manifest.json", "/rank0"}) {
     if (exists(output + name)) {
@@ -223,8 +223,9 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
     ASSAY_TRY_STATUS(check_path(places.config_path, PathUse::ReadFile));
   }
   // The other ranks of one launch write into the same folder.
-  if (request.captures_torch() && request.layout == "native" && local_world_size() < 2)
-    ASSAY_TRY_STATUS(check_is_free(places.output));
+  const bool native =
+      request.captures_ggml() || (request.captures_torch() && request.layout == "native");
+  if (native && local_world_size() < 2) ASSAY_TRY_STATUS(check_is_free(places.output));
   ASSAY_TRY_STATUS(make_directories(places.output, 0750));
 
   places.scratch = places.output + "/" + std::to_string(::getpid());

@@ -355,7 +355,9 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           steps_problem,
           true},
          {"--modules", "", Takes::OneOrMore, "PATTERN",
-          "PyTorch: only these module paths: model.layers.*.mlp"},
+          "PyTorch: only these module paths: model.layers.*.mlp; ggml: only nodes of these names: "
+          "ffn_*"},
+         {"--exclude", "", Takes::OneOrMore, "PATTERN", "ggml: no nodes of these names."},
          {"--statistics", "", Takes::Nothing, "",
           "Statistics of each tensor instead of its data: --type tensor stats."},
          {"--layout",
@@ -378,9 +380,9 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           "",
           Takes::One,
           "",
-          "What to capture in the program, default auto: both.",
+          "What to capture in the program, default auto: everything.",
           false,
-          {"auto", "atb", "torch"}}});
+          {"auto", "atb", "torch", "ggml"}}});
     grammar.short_usage = "[OPTIONS] -- CMD ARGS ...";
     grammar.example = "-o out --steps 0,1 -- python run.py";
     grammar.epilogue =
@@ -435,6 +437,7 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
                                  (request.weights ? "--weights" : "--level operator"));
   }
   if (const auto* modules = parsed.find("--modules")) request.modules = *modules;
+  if (const auto* exclude = parsed.find("--exclude")) request.exclude = *exclude;
   request.probe_library = parsed.text("--probe-library");
   request.queue_bytes = static_cast<uint64_t>(integer(parsed.text("--queue", "256")).value_or(256))
                         << 20;

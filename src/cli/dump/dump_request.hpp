@@ -36,11 +36,12 @@ struct DumpRequest {
   bool symlink = false;
   std::string config_path;
   // Ours.
-  std::string host = "auto";              // auto, atb, torch
+  std::string host = "auto";              // auto, atb, torch, ggml
   std::string layout = "native";          // of PyTorch programs: native, strict
   std::string level = "module";           // of PyTorch programs: module, operator
   bool weights = false;                   // of PyTorch programs, native layout
-  std::vector<std::string> modules = {};  // patterns of module paths
+  std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes
+  std::vector<std::string> exclude = {};  // patterns of names of ggml nodes
   std::string probe_library;              // empty: our own
   uint64_t queue_bytes = 256ull << 20;
   bool drop_when_full = false;
@@ -50,8 +51,9 @@ struct DumpRequest {
 
   [[nodiscard]] bool has_type(std::string_view type) const;
   [[nodiscard]] bool wants_statistics() const { return has_type("stats") && has_type("tensor"); }
-  [[nodiscard]] bool captures_atb() const { return host != "torch"; }
-  [[nodiscard]] bool captures_torch() const { return host != "atb"; }
+  [[nodiscard]] bool captures_atb() const { return host == "auto" || host == "atb"; }
+  [[nodiscard]] bool captures_torch() const { return host == "auto" || host == "torch"; }
+  [[nodiscard]] bool captures_ggml() const { return host == "auto" || host == "ggml"; }
 };
 
 /// program   what usage and messages call it: "msit llm dump"

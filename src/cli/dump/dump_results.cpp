@@ -140,6 +140,27 @@ void collect_torch_reports(const std::string& scratch, DumpResults* results) {
   }
 }
 
+void collect_ggml_reports(const std::string& scratch, DumpResults* results) {
+  for (const std::string& name : names_in(scratch)) {
+    if (!name.starts_with("ggml_") || !name.ends_with(".json")) continue;
+    std::ifstream file(scratch + "/" + name);
+    try {
+      const ordered_json json = ordered_json::parse(file);
+      GgmlReport report;
+      report.pid = json.value("pid", int64_t{0});
+      if (json.contains("output") && json["output"].is_string()) report.output = json["output"];
+      report.steps = json.value("steps", uint64_t{0});
+      report.passed = json.value("passed", uint64_t{0});
+      report.nodes = json.value("nodes", uint64_t{0});
+      report.bytes = json.value("bytes", uint64_t{0});
+      report.message = json.value("message", "");
+      results->ggml.push_back(std::move(report));
+    } catch (const nlohmann::json::exception& error) {
+      results->warnings.push_back(scratch + "/" + name + ": " + error.what());
+    }
+  }
+}
+
 // ---- files made of what was captured ----
 
 void merge_statistics(bool as_text, DumpResults* results) {
@@ -258,10 +279,15 @@ std::string why_no_process(const DumpRequest& request, const DumpRun& run) {
   std::string why;
   if (run.end.exit_status != 0)
     why = "the program ended with status " + std::to_string(run.end.exit_status) + "; ";
+  if (request.host == "ggml")
+    return why + "no process of it computed a graph through a ggml scheduler";
   if (!request.captures_torch())
     return why + "no process of it called ATB's probe interface (is ATB, libatb.so, really used?)";
   if (!request.captures_atb()) return why + "no process of it imported torch";
-  return why + "no process of it called ATB's probe interface, and none imported torch";
+  return why +
+         "no process of it called ATB's probe interface, none imported torch, and none computed a "
+         "graph "
+         "through a ggml scheduler";
 }
 
 /// Why ATB called, but no tensor was stored.
@@ -291,16 +317,22 @@ void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults
     uint64_t stored = 0;
     for (const formats::ProbeSummary& process : results->processes)
       stored += tensors_stored(process);
-    const bool torch_captured = std::any_of(results->torch.begin(), results->torch.end(),
-                                            [](const auto& r) { return !r.output.empty(); });
-    if (stored == 0 && request.has_type("tensor") && !torch_captured)
+    const auto captured = [](const auto& report) { return !report.output.empty(); };
+    const bool others_captured =
+        std::any_of(results->torch.begin(), results->torch.end(), captured) ||
+        std::any_of(results->ggml.begin(), results->ggml.end(), captured);
+    if (stored == 0 && request.has_type("tensor") && !others_captured)
       results->warnings.push_back("no tensor was captured: " + why_no_tensor(request, *results));
     return;
   }
   if (!results->processes.empty()) {
     results->warnings.push_back("nothing was captured: " + why_no_tensor(request, *results));
-  } else if (results->torch.empty()) {
+  } else if (results->torch.empty() && results->ggml.empty()) {
     results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
+  }
+  for (const GgmlReport& report : results->ggml) {
+    results->warnings.push_back("no ggml node was captured in process " +
+                                std::to_string(report.pid) + ": " + report.message);
   }
   for (const TorchReport& report : results->torch) {
     results->warnings.push_back("nothing was captured in process " + std::to_string(report.pid) +
@@ -371,6 +403,9 @@ std::string run_to_show(const DumpResults& results) {
     const bool one_rank = report.output.substr(slash + 1).starts_with("rank");
     return one_rank ? report.output.substr(0, slash) : report.output;
   }
+  for (const GgmlReport& report : results.ggml) {
+    if (!report.output.empty()) return report.output;
+  }
   return {};
 }
 
@@ -378,6 +413,9 @@ std::string run_to_show(const DumpResults& results) {
 
 bool DumpResults::captured_anything() const {
   for (const TorchReport& report : torch) {
+    if (!report.output.empty()) return true;
+  }
+  for (const GgmlReport& report : ggml) {
     if (!report.output.empty()) return true;
   }
   for (const formats::ProbeSummary& process : processes) {
@@ -395,6 +433,7 @@ DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places, co
   results.root = places.output + "/" + places.dump_name;
   collect_summaries(run.started, &results);
   collect_torch_reports(places.scratch, &results);
+  collect_ggml_reports(places.scratch, &results);
   // The documents of `ait` promise a text, those of `msit` a table.
   if (request.has_type("cpu_profiling")) merge_statistics(request.name == DumpName::Ait, &results);
   if (request.has_type("onnx")) convert_topologies(places.scratch, &results);
@@ -440,6 +479,17 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
                     (only_first ? "; the first of " + counted(report.steps, "step") +
                                       ", --steps all captures every one"
                                 : ""));
+  }
+  for (const GgmlReport& report : results.ggml) {
+    if (report.output.empty()) continue;
+    const bool only_first = request.range == "0,0" && report.passed > 0;
+    lines.push_back(counted(report.nodes, "ggml node") + " (" + human_bytes(report.bytes) +
+                    ") of " + counted(report.steps, "graph") + ", process " +
+                    std::to_string(report.pid) + ", in " + report.output +
+                    (only_first
+                         ? "; the first of " + counted(report.steps + report.passed, "graph") +
+                               ", --steps all captures every one"
+                         : ""));
   }
   if (request.name == DumpName::Assay && results.captured_anything()) {
     lines.push_back("next: assay show " + run_to_show(results));

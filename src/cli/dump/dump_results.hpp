@@ -23,15 +23,27 @@ struct TorchReport {
   std::string message;  // why nothing was captured
 };
 
+/// What the ggml probe of one process reports.
+struct GgmlReport {
+  int64_t pid = 0;
+  std::string output;   // folder of its run; empty: it captured nothing
+  uint64_t steps = 0;   // compute calls that were captured
+  uint64_t passed = 0;  // those that were not
+  uint64_t nodes = 0;
+  uint64_t bytes = 0;
+  std::string message;  // why nothing was captured
+};
+
 struct DumpResults {
   std::string root;                              // of the ATB dump; may not exist
   std::vector<formats::ProbeSummary> processes;  // by pid
   std::vector<TorchReport> torch;                // by pid
+  std::vector<GgmlReport> ggml;                  // by file name
   std::vector<std::string> profiling_tables;     // files made of the host statistics
   std::vector<std::string> graphs;               // .onnx files
   std::vector<std::string> warnings;             // one sentence each: what is missing, and why
 
-  /// Anything at all, of ATB or PyTorch.
+  /// Anything at all.
   [[nodiscard]] bool captured_anything() const;
 };
 
