@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include "reference/ggml/operators.hpp"
+
 namespace assay::locate {
 namespace {
 
@@ -157,6 +159,10 @@ ErrorRow sums_row() { return terms_row(2 * kU, kU * kU / 12, true); }
 std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t output, DType mine,
                                 const FloatGrid& grid) {
   constexpr double k16 = 16 * kU;
+  if (reference::ggml::is_ggml(call.name)) {
+    if (reference::ggml::has_rounding(call.name)) return ErrorRow{.scale = ErrorScale::Given};
+    return ErrorRow{};  // rounded once
+  }
   switch (kind) {
     case OperatorClass::Move:
     case OperatorClass::Integer:

@@ -163,6 +163,7 @@ struct RowSums {
 struct Terms {
   const double* c = nullptr;
   const double* variance = nullptr;
+  const double* allowed = nullptr;
   double score_bound = 0;
   double count = 1;  // K or n
 };
@@ -185,7 +186,7 @@ class OutputJudge {
     if (row_.side) {
       ASSAY_TRY(side_, BroadcastValues::make(row_.side->view, what_.mine.shape));
     }
-    const bool by_terms = row_.scale == ErrorScale::Terms;
+    const bool by_terms = row_.scale == ErrorScale::Terms || row_.scale == ErrorScale::Given;
     parallel_for(rows_.size(), jobs_, [&](size_t row) {
       thread_local Block block;
       rows_[row] = judge_row(static_cast<int64_t>(row), by_terms ? nullptr : &kNoTerms, &block);
@@ -223,7 +224,10 @@ class OutputJudge {
       return judge_by_results(wanted);
     if (!terms) return fail(terms.error());
     const auto expected = static_cast<int64_t>(wanted.size()) * row_length_;
-    if (terms->c.size() != expected || (row_.attention && terms->variance.size() != expected))
+    const bool is_given = row_.scale == ErrorScale::Given;
+    if (terms->c.size() != expected ||
+        ((row_.attention || is_given) && terms->variance.size() != expected) ||
+        (is_given && terms->allowed.size() != expected))
       return fail(Errc::Internal, what_.call.name + ": sizes of terms for another result");
     const auto bounds = static_cast<int64_t>(terms->score_bound.values.size());
     parallel_for(wanted.size(), jobs_, [&](size_t i) {
@@ -232,6 +236,10 @@ class OutputJudge {
       Terms of_row;
       of_row.c = terms->c.data() + first;
       of_row.count = terms->terms;
+      if (is_given) {
+        of_row.variance = terms->variance.data() + first;
+        of_row.allowed = terms->allowed.data() + first;
+      }
       if (row_.attention) {
         of_row.variance = terms->variance.data() + first;
         // Short rows are judged together: by the largest bound.
@@ -302,6 +310,11 @@ class OutputJudge {
       return;
     }
     switch (row_.scale) {
+      case ErrorScale::Given:
+        std::copy_n(terms->c + in_row, count, block->terms);
+        std::copy_n(terms->allowed + in_row, count, block->w);
+        std::copy_n(terms->variance + in_row, count, block->v);
+        return;
       case ErrorScale::Result:
         std::copy_n(block->terms, count, block->scale);
         break;
