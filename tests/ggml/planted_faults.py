@@ -109,3 +109,48 @@ FAULTS = [
     Fault("transposed_output", transpose_output, "model.layers.1.self_attn.o_proj", ("attn_out-1", "MUL_MAT")),
     Fault("shifted_embeddings", shift_embeddings, "model.embed_tokens", ("embd", "GET_ROWS")),
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelFault:
+    """A fault of a port: the loaded model of Hugging Face computes wrongly, its weights are right."""
+
+    name: str
+    apply: Callable[[torch.nn.Module], None]
+    place: str  # of hugging_face.table()
+
+
+def see_the_future(model: torch.nn.Module) -> None:
+    def hook(module, arguments, named):
+        return arguments, {**named, "attention_mask": torch.zeros_like(named["attention_mask"])}
+
+    model.model.layers[1].self_attn.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def forget_scale(model: torch.nn.Module) -> None:
+    model.model.layers[2].self_attn.scaling = 1.0
+
+
+def gelu_for_silu(model: torch.nn.Module) -> None:
+    model.model.layers[1].mlp.act_fn = torch.nn.GELU()
+
+
+def drop_residual(model: torch.nn.Module) -> None:
+    def hook(module, arguments, output):
+        return output - arguments[0]
+
+    model.model.layers[2].register_forward_hook(hook)
+
+
+def add_epsilon_outside(model: torch.nn.Module) -> None:
+    norm = model.model.layers[1].post_attention_layernorm
+    norm.forward = lambda x: norm.weight * x / (x.pow(2).mean(-1, keepdim=True).sqrt() + 0.01)
+
+
+MODEL_FAULTS = [
+    ModelFault("missing_mask", see_the_future, "model.layers.1.self_attn.o_proj:in"),
+    ModelFault("missing_attention_scale", forget_scale, "model.layers.2.self_attn.o_proj:in"),
+    ModelFault("gelu_for_silu", gelu_for_silu, "model.layers.1.mlp.down_proj:in"),
+    ModelFault("dropped_residual", drop_residual, "model.layers.2"),
+    ModelFault("epsilon_outside_the_root", add_epsilon_outside, "model.layers.1.post_attention_layernorm"),
+]

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from convert_hf_to_gguf import convert
+from hugging_face import PromptGraph, difference, load, reference, table
 from naive_capture import Node, naive_capture
-from planted_faults import FAULTS, Fault
+from planted_faults import FAULTS, MODEL_FAULTS, Fault, ModelFault
 
+PROMPT = [1, 50, 60, 70, 300]
 CHAT = Path(__file__).resolve().parents[2] / "examples" / "ggml" / "chat.py"
 
 
@@ -21,7 +23,8 @@ def healthy_nodes(models, llama_engine, naive_probe, tmp_path_factory) -> list[N
 
 def capture(probe: Path, model: Path, folder: Path) -> list[Node]:
     """The nodes of the prompt's graph, which is the second, in order."""
-    nodes, _ = naive_capture(probe, folder / "nodes", [sys.executable, CHAT, model, "--tokens", 1])
+    prompt = ",".join(map(str, PROMPT))
+    nodes, _ = naive_capture(probe, folder / "nodes", [sys.executable, CHAT, model, "--tokens", 1, "--prompt", prompt])
     return [node for node in nodes if node.graph == 1]
 
 
@@ -36,3 +39,23 @@ def test_a_fault_shows_first_where_it_says(fault: Fault, healthy_nodes, models, 
     changed = [mine for golden, mine in zip(healthy_nodes, faulty) if golden.raw != mine.raw]
     assert (changed[0].name, changed[0].op) == fault.node
     assert changed[-1].name == "result_output"
+
+
+def first_difference(model, graph: PromptGraph) -> str | None:
+    golden = reference(model, PROMPT)
+    for place, name, op, heads in table(biased=False):
+        if difference(golden[place], graph.rows(name, op, heads)) > 1e-4:
+            return place
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", MODEL_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_the_port_shows_against_a_healthy_engine(fault: ModelFault, healthy_nodes, models):
+    graph = PromptGraph(healthy_nodes, PROMPT, "llama")
+    model = load(models["hf"])
+    assert first_difference(model, graph) is None
+
+    fault.apply(model)
+
+    assert first_difference(model, graph) == fault.place
