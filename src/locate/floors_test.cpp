@@ -116,13 +116,13 @@ TEST(MeasureFloors, RunsThatAreEqualHaveAFloorOfAQuarterOfOneRounding) {
   const FloorProfile profile = healthy.measure();
   for (const double floor : profile.floors.at("m.b call 0 step 0 output"))
     EXPECT_DOUBLE_EQ(floor, 0.25 * 0.425 * 0x1p-8);
-  EXPECT_EQ(profile.thresholds, (std::vector<double>{1.6, 2.3, 1.7, 2.2, 6}));
+  EXPECT_EQ(profile.thresholds, (std::vector<double>{1.6, 2.4, 1.7, 2.5, 9}));
 }
 
 TEST(MeasureFloors, FewPairsNeverHaveASharpThreshold) {
   const Healthy healthy({{0.1, 0.1, 0.1}, {0.1, 0.1, 0.1}});
   const FloorProfile profile = healthy.measure();
-  EXPECT_EQ(profile.thresholds, (std::vector<double>{1.6, 2.3, 1.7, 2.2, 6}));
+  EXPECT_EQ(profile.thresholds, (std::vector<double>{1.6, 2.4, 1.7, 2.5, 9}));
   const FloorFindings found = judge({}, profile);
   ASSERT_EQ(found.notes.size(), 1u);
   EXPECT_NE(found.notes[0].find("2 healthy pairs"), std::string::npos);
@@ -192,15 +192,15 @@ TEST(JudgeByFloors, HealthyRunsThatScatterJudgeNothing) {
 }
 
 TEST(JudgeByFloors, AScaleIsSeenBeneathTheNoise) {
-  // Given 64 values whose healthy errors are of either sign, 1 % of each
+  // Given 256 values whose healthy errors are of either sign, 1 % of each
   const auto run_of = [](double scale, int seed) {
     auto run = std::make_unique<TestRun>();
     std::vector<double> values;
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < 256; ++i) {
       const double sign = (i * 7 + seed * 5 + i / 8 * seed) % 8 < 4 ? 1 : -1;
       values.push_back((1 + i % 5) * (1 + (seed < 0 ? 0 : 0.01 * sign)) * scale);
     }
-    run->module_output("m.a", run->value(DType::Float64, {8, 8}, values));
+    run->module_output("m.a", run->value(DType::Float64, {16, 16}, values));
     return run;
   };
   std::vector<std::unique_ptr<TestRun>> runs;
