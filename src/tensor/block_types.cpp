@@ -512,12 +512,16 @@ Status code_reaches(BlockType type, ByteSpan blocks, std::span<CodeReach> out) {
        at += layout.block_bytes, reaches += layout.block_values) {
     visit(type, blocks.data() + at,
           [reaches](uint32_t i, const Group& group, float code, float half_gap, bool is_last) {
-            const float half_step = std::abs(group.scale) * half_gap;
             const float magnitude = std::abs(group.scale * code) + std::abs(group.minimum);
-            float bound = half_step + std::abs(code) * group.scale_error + group.minimum_error +
-                          magnitude * kFloatRounding;
-            if (is_last) bound += (kClippedHalfSteps - 1) * half_step + group.clipping;
-            reaches[i] = {half_step, bound};
+            // Of a number that was so many codes away, counted in the scale before it was rounded.
+            const auto distance = [&](float codes) {
+              return codes * std::abs(group.scale) + group.minimum_error +
+                     (std::abs(code) + codes) * group.scale_error + magnitude * kFloatRounding;
+            };
+            const float half_step = distance(half_gap);
+            const float clipped = distance(kClippedHalfSteps * half_gap) + group.clipping;
+            reaches[i] = {2 * half_gap * std::abs(group.scale), half_step,
+                          is_last ? clipped : half_step};
           });
   }
   return {};

@@ -75,10 +75,10 @@ struct BlockTypeInfo {
 
 /// How far the number that was rounded to a code may be from the value of the code.
 struct CodeReach {
-  float half_step = 0;  // half the distance to the next code: what rounding to nearest costs
-  /// The same with what quantisers add: the scale is rounded to a half after the codes are chosen, and numbers beyond
-  /// the last code are clipped to it.
-  float bound = 0;
+  float step = 0;       // distance to the next code; to the farther of two
+  float half_step = 0;  // half of it, and what rounding the scale costs after the codes were chosen
+  float bound =
+      0;  // the same where numbers beyond the last code were clipped to it; otherwise half_step
 };
 
 /// One CodeReach for each value of decode_blocks(). Errors as there.

@@ -78,9 +78,10 @@ TEST(BlockTypes, ANumberRoundedToACodeIsWithinItsReach) {
   block += '\xF9';  // value 0: code 9, inside; value 16: code 15, the last
   block.append(15, '\x88');
   const std::vector<CodeReach> reach = reaches(BlockType::Q4_0, block);
-  EXPECT_EQ(reach[0].half_step, 0.25F);
-  EXPECT_GT(reach[0].bound, 0.25F);
-  EXPECT_LT(reach[0].bound, 0.251F);
+  EXPECT_EQ(reach[0].step, 0.5F);
+  // Rounding d = 0.5 to a half costs up to 2^-12, 1.5 times for a number up to 1.5 codes from 0.
+  EXPECT_NEAR(reach[0].half_step, 0.25F + 1.5F * 0x1p-12F, 1e-5F);
+  EXPECT_EQ(reach[0].bound, reach[0].half_step);
   // -8 * 0.5 = -4 was the largest magnitude; +4 has code 16, which was clipped to 15.
   EXPECT_GE(reach[16].bound, 0.5F);
 }
