@@ -16,7 +16,9 @@
 #include "cli/output.hpp"
 #include "cli/record_selection.hpp"
 #include "cli/tensor_text.hpp"
+#include "run/container.hpp"
 #include "run/run.hpp"
+#include "tensor/block_types.hpp"
 
 namespace assay::cli {
 namespace {
@@ -48,10 +50,22 @@ struct Shown {
   bool computed = false;  // stats come from the values, not from the record
 };
 
+/// "float32"; of block-quantised values what they are stored as: "q8_0".
+std::optional<BlockType> block_type(const run::TensorRecord& record) {
+  return block_type_from_name(record.memory_format);
+}
+std::string dtype_text(const run::TensorRecord& record) {
+  if (block_type(record)) return record.memory_format;
+  return record.dtype ? std::string(name(*record.dtype)) : "?";
+}
+
+/// As they are stored.
 uint64_t tensor_bytes(const run::TensorRecord& record) {
   if (!record.dtype || !record.shape) return 0;
   const std::optional<int64_t> count = element_count(*record.shape);
   if (!count) return 0;
+  if (const auto blocks = block_type(record))
+    return blocked_bytes(*blocks, *record.shape).value_or(0);
   return storage_bytes(*record.dtype, static_cast<uint64_t>(*count)).value_or(0);
 }
 
@@ -81,9 +95,10 @@ std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chose
 }
 
 std::string type_and_shape(const run::TensorRecord& record) {
-  std::string text = record.dtype ? std::string(name(*record.dtype)) : "?";
+  std::string text = dtype_text(record);
   if (record.shape) text += ' ' + list_text(record.shape->span());
-  if (!record.memory_format.empty()) text += ' ' + printable(record.memory_format);
+  if (!record.memory_format.empty() && !block_type(record))
+    text += ' ' + printable(record.memory_format);
   return text;
 }
 
@@ -115,7 +130,54 @@ std::string numbers_text(const std::set<int64_t>& numbers) {
   return text;
 }
 
-void add_head(const run::Run& run, Output* out) {
+/// One line a key of a GGUF file; long texts, such as chat templates, are cut.
+void add_file_metadata(const run::Run& run, Output* out) {
+  constexpr std::string_view kPrefix = "gguf:";
+  constexpr size_t kMaxShownBytes = 100;
+  size_t width = 0;
+  for (const auto& [key, value] : run.properties) {
+    if (key.starts_with(kPrefix)) width = std::max(width, key.size() - kPrefix.size());
+  }
+  for (const auto& [key, value] : run.properties) {
+    if (!key.starts_with(kPrefix)) continue;
+    std::string line = printable(std::string_view(key).substr(kPrefix.size()));
+    line.resize(std::max(line.size(), std::min<size_t>(width, 48)), ' ');
+    std::string text = printable(value);
+    if (text.size() > kMaxShownBytes) {
+      text = repair_utf8(std::string_view(text).substr(0, kMaxShownBytes)) + "... (" +
+             std::to_string(value.size()) + " bytes)";
+    }
+    out->line("  " + line + "  " + text);
+  }
+}
+
+/// One digest of all tensors of a file: of a line for each, by name, with its type, its shape and the digest of its
+/// stored bytes. Metadata and places in the file take no part.
+std::optional<std::string> weights_digest(const run::Run& run) {
+  std::map<std::string, std::string> lines;
+  for (const run::TensorRecord& record : run.records) {
+    if (!record.bytes || !record.bytes->raw || !record.problem.empty() || !record.shape)
+      return std::nullopt;
+    const auto container = run::open_container(record.bytes->file);
+    if (!container) return std::nullopt;
+    ByteReader reader((*container)->bytes(), record.bytes->offset);
+    const auto stored = reader.read_bytes(record.bytes->size_bytes);
+    if (!stored) return std::nullopt;
+    const ByteSpan bytes = *stored;
+    const auto view = make_view(DType::UInt8, Dims{static_cast<int64_t>(bytes.size())}, bytes);
+    if (!view) return std::nullopt;
+    lines[record.slot] = dtype_text(record) + list_text(record.shape->span()) +
+                         stats::digest_text(stats::digest(*view));
+  }
+  std::string text;
+  for (const auto& [name, line] : lines) text += name + '\0' + line + '\n';
+  const auto view =
+      make_view(DType::UInt8, Dims{static_cast<int64_t>(text.size())}, as_bytes(text));
+  if (!view) return std::nullopt;
+  return stats::digest_text(stats::digest(*view));
+}
+
+void add_head(const run::Run& run, bool with_digest, Output* out) {
   std::set<int64_t> steps;
   std::set<int64_t> ranks;
   size_t weights = 0;
@@ -137,10 +199,15 @@ void add_head(const run::Run& run, Output* out) {
   if (!run.coverage.complete) line += ", INCOMPLETE";
   out->line(line);
   for (const char* key : {"tool", "host.torch", "config.level", "config.data", "config.engine",
-                          "config.decomposition_level"}) {
+                          "gguf.version", "config.decomposition_level"}) {
     const auto found = run.properties.find(key);
     if (found != run.properties.end())
       out->line("  " + std::string(key) + ": " + printable(found->second));
+  }
+  add_file_metadata(run, out);
+  if (with_digest && run.properties.contains("gguf.version")) {
+    if (const auto digest = weights_digest(run))
+      out->line("  digest of all tensors: xxh3-128 " + *digest);
   }
   constexpr std::string_view kGraphs = "graphs.";
   for (const auto& [key, value] : run.properties) {
@@ -245,7 +312,7 @@ void add_tree(const std::vector<Shown>& shown, std::optional<char> separator, Ou
       ++node.values;
     } else {
       ++node.tensors;
-      if (record.dtype) node.dtypes.insert(std::string(name(*record.dtype)));
+      if (record.dtype) node.dtypes.insert(dtype_text(record));
       if (record.bytes) node.size_bytes += tensor_bytes(record);
     }
     if (record.step >= 0) {
@@ -368,7 +435,7 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
     field("value", record.value);
     return;
   }
-  if (record.dtype) field("dtype", std::string(name(*record.dtype)));
+  if (record.dtype) field("dtype", dtype_text(record));
   if (record.shape) field("shape", list_text(record.shape->span()));
   if (record.strides) field("strides", list_text(record.strides->span()));
   if (record.bytes) field("bytes", std::to_string(tensor_bytes(record)));
@@ -418,6 +485,11 @@ std::string json_record(const Shown& item) {
            ",\"member\":" + json_quote(record.bytes->member);
     if (record.bytes->raw) out += ",\"offset\":" + std::to_string(record.bytes->offset);
     out += ",\"bytes\":" + std::to_string(tensor_bytes(record));
+  }
+  if (const auto blocks = block_type(record)) {
+    out += ",\"block_type\":" + json_quote(name(*blocks)) +
+           ",\"block\":" + std::to_string(info(*blocks).block_values) +
+           ",\"block_bytes\":" + std::to_string(info(*blocks).block_bytes);
   }
   if (item.stats)
     out += ",\"stats\":" + json_stats(*item.stats) +
@@ -509,7 +581,7 @@ int run_show(const ShowOptions& options) {
     for (const std::string& warning : run->warnings) out.line("warning: " + printable(warning));
     add_details(*run, shown[0], options, width, &out);
   } else {
-    add_head(*run, &out);
+    add_head(*run, options.stats, &out);
     const bool wants_lines = options.list || options.stats || options.values || options.histogram ||
                              narrowed || run->layout == "file" || run->layout == "flat";
     if (wants_lines) {
