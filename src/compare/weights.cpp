@@ -7,6 +7,7 @@
 
 #include "base/thread_pool.hpp"
 #include "compare/dequantise.hpp"
+#include "compare/gguf_weights.hpp"
 #include "compare/match/weight_names.hpp"
 #include "compare/resident.hpp"
 #include "run/checkpoint.hpp"
@@ -32,9 +33,16 @@ struct Operand {
 
 class WeightComparer {
  public:
+  /// golden_gguf, my_gguf   of a side that is a GGUF file and was renamed; otherwise null
   WeightComparer(const CheckpointSide& golden, const CheckpointSide& mine,
+                 const GgufSide* golden_gguf, const GgufSide* my_gguf,
                  const CompareOptions& options)
-      : golden_(golden), mine_(mine), options_(options), resident_(options.max_memory) {}
+      : golden_(golden),
+        mine_(mine),
+        golden_gguf_(golden_gguf),
+        my_gguf_(my_gguf),
+        options_(options),
+        resident_(options.max_memory) {}
 
   Row compare(const WeightPair& pair, int jobs) {
     const Weight& golden = golden_.weights()[pair.golden];
@@ -48,6 +56,7 @@ class WeightComparer {
     row.note = pair.note;
     row.golden = describe(golden_, golden);
     row.mine = describe(mine_, mine);
+    note_gguf(golden, mine, &row);
     const Subject subject(row);
     compare_into(golden, mine, jobs, &row);
     if (!row.comparable) judge_row(options_, subject.get(row), &row);
@@ -78,6 +87,49 @@ class WeightComparer {
     return out;
   }
 
+  /// What the converter did to a weight; nullptr when its side is no renamed GGUF file.
+  [[nodiscard]] const GgufWeight* gguf_weight(const CheckpointSide& side,
+                                              size_t record_index) const {
+    const GgufSide* gguf = &side == &golden_ ? golden_gguf_ : my_gguf_;
+    if (gguf == nullptr) return nullptr;
+    const auto found = gguf->weights.find(record_index);
+    return found == gguf->weights.end() ? nullptr : &found->second;
+  }
+
+  void note_gguf(const Weight& golden, const Weight& mine, Row* row) const {
+    const auto add = [&](std::string_view side, const GgufWeight* weight) {
+      if (weight == nullptr) return;
+      if (row->matched_by != kTiedEmbedding) row->matched_by = kGgufNames;
+      row->note += (row->note.empty() ? "" : "; ") + std::string(side) + ": " + weight->note();
+    };
+    const GgufWeight* of_golden = gguf_weight(golden_, golden.record);
+    const GgufWeight* of_mine = gguf_weight(mine_, mine.record);
+    // A note about a prefix speaks of names that no file has.
+    if ((of_golden || of_mine) && row->matched_by == kPrefixedNames) row->note.clear();
+    add("golden", of_golden);
+    add("my", of_mine);
+  }
+
+  /// Says of the side that is rounded to blocks whether that explains how far it is from the other.
+  void add_rounding(const CheckpointSide& side, const Weight& weight, const Operand& other,
+                    int jobs, Row* row) {
+    const GgufWeight* known = gguf_weight(side, weight.record);
+    const GgufWeight as_stored{.name = weight.name};
+    const auto check =
+        check_rounding(side.record_of(weight), known ? *known : as_stored, other.tensor.view, jobs);
+    if (!check) {
+      row->note += (row->note.empty() ? "" : "; ") + check.error().describe();
+      return;
+    }
+    if (!*check) return;
+    row->quantisation += (row->quantisation.empty() ? "" : "; ") +
+                         std::string(&side == &golden_ ? "golden " : "") + (*check)->text();
+    if ((*check)->unexplained == 0 || row->outcome == Outcome::NotJudged) return;
+    row->outcome = Outcome::Fail;
+    row->exceeded += (row->exceeded.empty() ? "" : "; ") + std::to_string((*check)->unexplained) +
+                     " values beyond rounding";
+  }
+
   Result<Tensor> load(const CheckpointSide& side, size_t record_index) {
     const TensorRecord& record = side.record(record_index);
     if (!record.problem.empty()) return fail(Errc::NotFound, record.problem);
@@ -85,6 +137,8 @@ class WeightComparer {
     compared_bytes_ +=
         storage_bytes(tensor.view.dtype, static_cast<uint64_t>(tensor.view.element_count()))
             .value_or(0);
+    if (const GgufWeight* weight = gguf_weight(side, record_index))
+      return in_checkpoint_order(std::move(tensor), *weight);
     return tensor;
   }
 
@@ -188,6 +242,22 @@ class WeightComparer {
     describe_operands(*golden_side, *mine_side, row);
     if (!note.empty()) row->note += (row->note.empty() ? "" : "; ") + note;
     explain_missing_scale(golden, mine, row);
+    const auto stored_type = [](const CheckpointSide& side, const Weight& weight) {
+      return side.record_of(weight).memory_format;
+    };
+    // Two sides of one block type are equal or not by their values.
+    if (stored_type(golden_, golden) == stored_type(mine_, mine) &&
+        !stored_type(mine_, mine).empty()) {
+      row->quantisation = stored_type(mine_, mine);
+      return;
+    }
+    if (is_gguf(mine_, mine)) add_rounding(mine_, mine, *golden_side, jobs, row);
+    if (is_gguf(golden_, golden)) add_rounding(golden_, golden, *mine_side, jobs, row);
+  }
+
+  static bool is_gguf(const CheckpointSide& side, const Weight& weight) {
+    const TensorRecord& record = side.record_of(weight);
+    return record.bytes && record.bytes->file.ends_with(".gguf");
   }
 
   static void describe_operands(const Operand& golden, const Operand& mine, Row* row) {
@@ -216,6 +286,8 @@ class WeightComparer {
 
   const CheckpointSide& golden_;
   const CheckpointSide& mine_;
+  const GgufSide* golden_gguf_;
+  const GgufSide* my_gguf_;
   const CompareOptions& options_;
   ResidentLimit resident_;
   std::atomic<uint64_t> compared_bytes_{0};
@@ -308,9 +380,9 @@ uint64_t float_bytes(const TensorRecord& record) {
 
 /// False when the user interrupted it.
 bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
-                   const CheckpointSide& mine, const std::vector<WeightPair>& pairs,
-                   Comparison* out) {
-  WeightComparer comparer(golden, mine, options);
+                   const CheckpointSide& mine, const GgufSide* golden_gguf, const GgufSide* my_gguf,
+                   const std::vector<WeightPair>& pairs, Comparison* out) {
+  WeightComparer comparer(golden, mine, golden_gguf, my_gguf, options);
   std::vector<Row>& rows = out->sheets[0].rows;
   rows.resize(pairs.size());
   const unsigned jobs = resolve_job_count(options.jobs);
@@ -342,6 +414,8 @@ bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
   return !is_interrupted();
 }
 
+bool is_gguf_run(const run::Run& run) { return run.layout == run::kGgufLayout; }
+
 }  // namespace
 
 Result<Checkpoints> open_checkpoints(const std::string& golden_path, const std::string& my_path,
@@ -372,8 +446,15 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
   Sheet& sheet = out.sheets[0];
   sheet.name = "weights";
 
-  const CheckpointSide golden(golden_run, msit);
-  CheckpointSide mine(mine_run, msit);
+  // A GGUF file against a checkpoint gets the checkpoint's names; two of them have their own.
+  std::optional<GgufSide> golden_gguf;
+  std::optional<GgufSide> my_gguf;
+  if (is_gguf_run(golden_run) && !is_gguf_run(mine_run))
+    golden_gguf = as_checkpoint(golden_run, mine_run);
+  if (is_gguf_run(mine_run) && !is_gguf_run(golden_run))
+    my_gguf = as_checkpoint(mine_run, golden_run);
+  const CheckpointSide golden(golden_gguf ? golden_gguf->run : golden_run, msit);
+  CheckpointSide mine(my_gguf ? my_gguf->run : mine_run, msit);
   const WeightPairing pairing(golden, mine);
   const std::vector<WeightPair> pairs = msit ? msit_pairs(golden, &mine) : pairing.pairs();
   for (const WeightPair& pair : pairs) {
@@ -381,7 +462,8 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
         {.golden = pair.golden, .mine = pair.mine, .reason = pair.reason});
   }
   if (!msit) list_unmatched(golden, mine, pairing, &sheet.matching);
-  if (!compare_pairs(options, golden, mine, pairs, &out)) {
+  if (!compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,
+                     my_gguf ? &*my_gguf : nullptr, pairs, &out)) {
     return fail(Errc::Usage, "interrupted");
   }
   set_orders(&sheet.rows);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
 #include "run/container.hpp"
 #include "run/folder.hpp"
 #include "run/records_line.hpp"
@@ -38,6 +39,7 @@ Result<json> read_json(const std::string& path, uint64_t max_bytes) {
 struct Listing {
   std::vector<std::string> safetensors;  // names of files, in natural order
   std::vector<std::string> torch;
+  std::vector<std::string> gguf;
   std::set<std::string> all;
 };
 
@@ -49,11 +51,13 @@ Result<Listing> list_weight_files(const std::string& folder) {
     out.all.insert(entry.name);
     const auto ends = [&](std::string_view suffix) { return entry.name.ends_with(suffix); };
     if (ends(".safetensors")) out.safetensors.push_back(entry.name);
+    if (ends(".gguf")) out.gguf.push_back(entry.name);
     if (ends(".bin") || ends(".pth") || ends(".pt")) out.torch.push_back(entry.name);
   }
   // The original sorted names as strings; shard numbers have leading zeros, so it is the same order.
   std::sort(out.safetensors.begin(), out.safetensors.end());
   std::sort(out.torch.begin(), out.torch.end());
+  std::sort(out.gguf.begin(), out.gguf.end());
   return out;
 }
 
@@ -110,6 +114,18 @@ class Reader {
       if (!found.contains(name)) missing.insert(name);
     }
     add_missing(missing, path + ": has no such tensor, although the index says so");
+  }
+
+  /// The names and metadata of GGUF files; the first one's metadata are those of the model.
+  void read_gguf(const std::vector<std::string>& files) {
+    run_.layout = kGgufLayout;
+    for (const std::string& file : files) {
+      read_shard(file, nullptr);
+      const auto container = open_container(join_path(folder_, file));
+      if (!container) continue;  // read_shard() has said so
+      for (const auto& [key, value] : (*container)->properties())
+        run_.properties.emplace(key, value);
+    }
   }
 
   /// files   what a broken index is replaced by
@@ -202,9 +218,74 @@ class Reader {
   std::map<std::string, size_t> by_name_;
 };
 
+/// "model-00002-of-00003.gguf" -> "model-" and "-of-00003.gguf"; nothing for a file that is no shard.
+struct ShardName {
+  std::string prefix;
+  std::string suffix;
+};
+std::optional<ShardName> shard_name(const std::string& name) {
+  constexpr size_t kDigits = 5;
+  constexpr std::string_view kEnding = ".gguf";
+  const size_t of = name.rfind("-of-");
+  if (of == std::string::npos || of < kDigits + 1 ||
+      name.size() != of + 4 + kDigits + kEnding.size())
+    return std::nullopt;
+  const auto is_number = [&](size_t at) {
+    return parse_number<uint32_t>(std::string_view(name).substr(at, kDigits)).has_value();
+  };
+  if (!is_number(of - kDigits) || !is_number(of + 4)) return std::nullopt;
+  return ShardName{name.substr(0, of - kDigits), name.substr(of)};
+}
+
+/// Those of `files` that are shards of the same model, or the file alone.
+std::vector<std::string> shards_of(const std::string& file, const std::vector<std::string>& files) {
+  const auto wanted = shard_name(file);
+  std::vector<std::string> out;
+  for (const std::string& other : files) {
+    const auto shard = shard_name(other);
+    if (wanted && shard && shard->prefix == wanted->prefix && shard->suffix == wanted->suffix)
+      out.push_back(other);
+  }
+  if (out.empty()) out.push_back(file);
+  return out;
+}
+
+Result<Run> read_gguf_shards(const std::string& folder, const std::vector<std::string>& files) {
+  // A file that the user named, or the only one, is an error when it cannot be read, not a warning.
+  ASSAY_TRY(const auto container, open_container(join_path(folder, files.front())));
+  ASSAY_TRY_STATUS(container->list().transform([](const std::vector<TensorRecord>&) {}));
+  Reader reader(folder);
+  reader.read_gguf(files);
+  return std::move(reader).finish();
+}
+
+Result<Run> open_gguf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string file = base_name(path);
+  std::vector<std::string> files = {file};
+  if (shard_name(file)) {
+    ASSAY_TRY(const Listing listing, list_weight_files(folder));
+    files = shards_of(file, listing.gguf);
+  }
+  ASSAY_TRY(Run run, read_gguf_shards(folder, files));
+  run.path = path;
+  return run;
+}
+
+Result<Run> open_gguf_folder(const std::string& folder, const std::vector<std::string>& files) {
+  const std::vector<std::string> shards = shards_of(files.front(), files);
+  if (shards.size() != files.size()) {
+    return fail(Error{Errc::Usage, folder, std::nullopt,
+                      "holds several GGUF models, " + files.front() + " and others; name one"});
+  }
+  return read_gguf_shards(folder, shards);
+}
+
 }  // namespace
 
 Result<Run> open_checkpoint(const std::string& folder, bool first_file_only) {
+  if (folder.ends_with(".gguf") && is_file(folder)) return open_gguf(folder);
   if (!is_folder(folder)) {
     if (is_file(folder)) {
       return fail(
@@ -219,6 +300,8 @@ Result<Run> open_checkpoint(const std::string& folder, bool first_file_only) {
   const std::vector<std::string>& files = has_safetensors ? listing.safetensors : listing.torch;
   const std::string index_name = has_safetensors ? kIndex : kTorchIndex;
   const bool has_index = listing.all.contains(index_name) && !first_file_only;
+  if (files.empty() && !has_index && !listing.gguf.empty())
+    return open_gguf_folder(folder, listing.gguf);
   if (files.empty() && !has_index) {
     return fail(Error{Errc::NotFound, folder, std::nullopt,
                       "No .safetensors files found in the directory."});

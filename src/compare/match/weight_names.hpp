@@ -67,6 +67,7 @@ struct WeightPair {
 };
 inline constexpr std::string_view kEqualNames = "equal names";
 inline constexpr std::string_view kPrefixedNames = "names equal up to a prefix";
+inline constexpr std::string_view kGgufNames = "names of GGUF";
 inline constexpr std::string_view kTiedEmbedding = "tied embedding";
 
 class WeightPairing {

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/gguf_weights.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/numbers.hpp"
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+#include "compare/match/ggml_names.hpp"
+#include "run/container.hpp"
+#include "tensor/block_types.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::compare {
+namespace {
+
+using run::TensorRecord;
+
+// ---- names ----
+
+/// Names that some architectures have instead of the usual ones; the first that the checkpoint has is meant.
+struct OtherName {
+  std::string_view gguf;       // behind "blk.N."
+  std::string_view parameter;  // behind "model.layers.N."
+};
+constexpr std::array<OtherName, 8> kOtherNames = {
+    {{"ffn_norm", "pre_feedforward_layernorm"},  // Gemma 2 and 3
+     {"post_attention_norm", "post_attention_layernorm"},
+     {"post_ffw_norm", "post_feedforward_layernorm"},
+     {"attn_qkv", "self_attn.qkv_proj"},  // Phi-3
+     {"ffn_up", "mlp.gate_up_proj"},
+     {"ffn_gate_inp", "block_sparse_moe.gate"},  // Mixtral
+     {"attn_output", "self_attn.dense"},
+     {"attn_norm", "self_attn_layer_norm"}}};
+
+/// Each name, and what stands behind each of its dots.
+std::set<std::string, std::less<>> endings_of(const run::Run& run) {
+  std::set<std::string, std::less<>> out;
+  for (const TensorRecord& record : run.records) {
+    out.insert(record.node);
+    for (size_t dot = record.node.find('.'); dot != std::string::npos;
+         dot = record.node.find('.', dot + 1))
+      out.insert(record.node.substr(dot + 1));
+  }
+  return out;
+}
+
+/// "blk.3.attn_q.weight" -> 3
+std::optional<int64_t> layer_of(std::string_view name) {
+  if (!name.starts_with("blk.")) return std::nullopt;
+  const size_t dot = name.find('.', 4);
+  if (dot == std::string_view::npos) return std::nullopt;
+  return parse_number<int64_t>(name.substr(4, dot - 4));
+}
+
+std::optional<std::string> checkpoint_name(const std::string& name,
+                                           const std::set<std::string, std::less<>>& known) {
+  if (const auto layer = layer_of(name)) {
+    const size_t stem_begin = name.find('.', 4) + 1;
+    const size_t stem_end = name.rfind('.');
+    for (const OtherName& other : kOtherNames) {
+      if (stem_end <= stem_begin ||
+          std::string_view(name).substr(stem_begin, stem_end - stem_begin) != other.gguf)
+        continue;
+      std::string parameter = "model.layers." + std::to_string(*layer) + "." +
+                              std::string(other.parameter) + name.substr(stem_end);
+      if (known.contains(parameter)) return parameter;
+    }
+  }
+  return parameter_of(name);
+}
+
+// ---- what the converter does ----
+
+/// Architectures whose rope turns neighbours (mode 0) although their checkpoints pair the halves of a head.
+bool reorders_heads(std::string_view architecture) {
+  constexpr std::array<std::string_view, 9> kArchitectures = {
+      "llama", "deci", "baichuan", "internlm2", "minicpm", "xverse", "olmo", "granite", "arcee"};
+  return std::ranges::find(kArchitectures, architecture) != kArchitectures.end();
+}
+
+bool stores_norms_plus_one(std::string_view architecture) {
+  return architecture == "gemma" || architecture == "gemma2" || architecture == "gemma3";
+}
+
+/// A number of the metadata, or of its list the one of the layer. 0 when there is none.
+int64_t layer_number(const run::Run& run, const std::string& key, int64_t layer) {
+  const auto found = run.properties.find("gguf:" + key);
+  if (found == run.properties.end()) return 0;
+  std::string_view text = found->second;
+  if (text.starts_with('[')) {
+    const std::vector<std::string_view> items = split(text.substr(1, text.find(']') - 1), ',');
+    if (layer < 0 || static_cast<size_t>(layer) >= items.size()) return 0;
+    text = items[static_cast<size_t>(layer)];
+    if (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return parse_number<int64_t>(text).value_or(0);
+}
+
+std::string architecture_of(const run::Run& run) {
+  const auto found = run.properties.find("gguf:general.architecture");
+  return found == run.properties.end() ? std::string() : found->second;
+}
+
+/// Row of the file that holds row `row` of the checkpoint.
+int64_t file_row(const GgufWeight& weight, int64_t rows, int64_t row) {
+  return weight.rope_heads > 0 ? ggml_channel(row, rows / weight.rope_heads) : row;
+}
+
+int64_t row_count(const Dims& shape) { return shape.empty() ? 1 : shape[0]; }
+
+Status check_heads(const GgufWeight& weight, const Dims& shape) {
+  if (weight.rope_heads <= 0) return {};
+  const int64_t rows = row_count(shape);
+  if (!shape.empty() && rows % weight.rope_heads == 0 && rows / weight.rope_heads % 2 == 0)
+    return {};
+  return fail(Errc::Invalid, weight.name + " of shape " + list_text(shape.span()) +
+                                 " has no rows of " + std::to_string(weight.rope_heads) +
+                                 " heads of even size");
+}
+
+// ---- rounding ----
+
+/// The file's values and how far they may be from what they were rounded from, some rows at a time.
+class FileRows {
+ public:
+  static Result<std::optional<FileRows>> open(const TensorRecord& record, DType golden) {
+    FileRows rows;
+    rows.blocks_ = block_type_from_name(record.memory_format);
+    if (!rows.blocks_) {
+      const bool is_half = record.dtype == DType::Float16 || record.dtype == DType::BFloat16;
+      if (!is_half || record.dtype == golden) return std::optional<FileRows>();
+    }
+    if (!record.shape || record.shape->empty() || !record.bytes || !record.bytes->raw)
+      return std::optional<FileRows>();
+    ASSAY_TRY(rows.container_, run::open_container(record.bytes->file));
+    const ByteSpan file = rows.container_->bytes();
+    if (record.bytes->offset > file.size() ||
+        record.bytes->size_bytes > file.size() - record.bytes->offset)
+      return fail(Errc::Truncated, "the file is shorter than when it was listed", file.size());
+    rows.bytes_ = file.subspan(record.bytes->offset, record.bytes->size_bytes);
+    rows.dtype_ = *record.dtype;
+    rows.row_bytes_ =
+        rows.bytes_.size() / static_cast<size_t>(std::max<int64_t>(row_count(*record.shape), 1));
+    return std::optional<FileRows>(std::move(rows));
+  }
+
+  [[nodiscard]] std::string type() const {
+    return std::string(blocks_ ? name(*blocks_) : name(dtype_));
+  }
+  [[nodiscard]] int64_t block_values() const {
+    return blocks_ ? static_cast<int64_t>(info(*blocks_).block_values) : 1;
+  }
+  Status read(int64_t row, std::span<float> values, std::span<CodeReach> reaches) const {
+    const ByteSpan bytes = bytes_.subspan(static_cast<size_t>(row) * row_bytes_, row_bytes_);
+    if (blocks_) {
+      ASSAY_TRY_STATUS(decode_blocks(*blocks_, bytes, values));
+      return code_reaches(*blocks_, bytes, reaches);
+    }
+    ASSAY_TRY(const TensorView view,
+              make_view(dtype_, Dims{static_cast<int64_t>(values.size())}, bytes));
+    std::vector<double> wide(values.size());
+    read_values(view, 0, static_cast<int64_t>(wide.size()), wide);
+    // Half a unit in the last place: 10 and 7 bits of fraction; below 2^-14 halfs are 2^-24 apart.
+    const float relative = dtype_ == DType::Float16 ? 0x1p-11F : 0x1p-8F;
+    const float smallest = dtype_ == DType::Float16 ? 0x1p-25F : 0;
+    for (size_t i = 0; i < wide.size(); ++i) {
+      values[i] = static_cast<float>(wide[i]);
+      const float reach = std::max(std::abs(values[i]) * relative, smallest);
+      reaches[i] = {2 * reach, reach, reach};
+    }
+    return {};
+  }
+
+ private:
+  FileRows() = default;
+  std::optional<BlockType> blocks_;
+  DType dtype_ = DType::Float32;
+  std::shared_ptr<const run::Container> container_;
+  ByteSpan bytes_;
+  size_t row_bytes_ = 0;
+};
+
+/// Compares one row of the file with the numbers that became it.
+void check_row(std::span<const float> values, std::span<const CodeReach> reaches,
+               std::span<const double> golden, int64_t row, int64_t block_values,
+               RoundingCheck* out) {
+  int64_t last_bad_block = -1;
+  const int64_t first_block = row * (static_cast<int64_t>(values.size()) / block_values);
+  double worst_unexplained = -1;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double error = std::abs(golden[i] - static_cast<double>(values[i]));
+    const CodeReach& reach = reaches[i];
+    if (error <= static_cast<double>(reach.half_step)) continue;
+    if (std::isnan(golden[i]) && std::isnan(values[i])) continue;
+    if (golden[i] == static_cast<double>(values[i])) continue;  // infinities
+    ++out->beyond_half_step;
+    const double steps = error / static_cast<double>(reach.step);
+    if (!(error <= static_cast<double>(reach.bound))) {
+      const int64_t block = first_block + static_cast<int64_t>(i) / block_values;
+      ++out->unexplained;
+      out->bad_blocks += block != last_bad_block;
+      last_bad_block = block;
+      // Not a number is worse than any.
+      const double rank = std::isnan(steps) ? INFINITY : steps;
+      if (rank > worst_unexplained && (out->worst_block < 0 || rank > out->worst_steps)) {
+        worst_unexplained = rank;
+        out->worst_block = block;
+        out->worst_row = row;
+      }
+    }
+    // Where a scale was rounded to zero there are no steps to count in.
+    if (reach.step > 0 || !(error <= static_cast<double>(reach.bound)))
+      out->worst_steps = std::max(out->worst_steps, std::isnan(steps) ? INFINITY : steps);
+  }
+  out->value_count += static_cast<int64_t>(values.size());
+}
+
+void merge(const RoundingCheck& part, RoundingCheck* out) {
+  out->value_count += part.value_count;
+  out->beyond_half_step += part.beyond_half_step;
+  out->unexplained += part.unexplained;
+  out->bad_blocks += part.bad_blocks;
+  if (part.worst_block >= 0 && (out->worst_block < 0 || part.worst_steps > out->worst_steps)) {
+    out->worst_block = part.worst_block;
+    out->worst_row = part.worst_row;
+  }
+  out->worst_steps = std::max(out->worst_steps, part.worst_steps);
+}
+
+std::string short_text(double value) {
+  std::array<char, 32> buffer;
+  std::snprintf(buffer.data(), buffer.size(), "%.3g", value);
+  return buffer.data();
+}
+
+std::string of_text(int64_t count, int64_t total) {
+  return std::to_string(count) + " of " + std::to_string(total);
+}
+
+}  // namespace
+
+std::string GgufWeight::note() const {
+  std::string out = name;
+  if (rope_heads > 0)
+    out += ", rows brought back from rope's order (" + std::to_string(rope_heads) + " heads)";
+  if (plus_one) out += ", stored plus 1";
+  return out;
+}
+
+GgufSide as_checkpoint(const run::Run& gguf, const run::Run& other) {
+  GgufSide out;
+  out.run = gguf;
+  const auto known = endings_of(other);
+  const std::string architecture = architecture_of(gguf);
+  for (size_t i = 0; i < out.run.records.size(); ++i) {
+    TensorRecord& record = out.run.records[i];
+    const auto parameter = checkpoint_name(record.node, known);
+    if (!parameter) continue;
+    GgufWeight weight;
+    weight.name = record.node;
+    const auto table = ggml_weight_of(*parameter);
+    if (table && table->heads != Heads::None && reorders_heads(architecture)) {
+      const int64_t layer = layer_of(record.node).value_or(-1);
+      const std::string key = architecture + ".attention.head_count";
+      const int64_t query_heads = layer_number(gguf, key, layer);
+      const int64_t key_heads = layer_number(gguf, key + "_kv", layer);
+      weight.rope_heads =
+          table->heads == Heads::Queries || key_heads == 0 ? query_heads : key_heads;
+    }
+    weight.plus_one = stores_norms_plus_one(architecture) && record.node.ends_with("norm.weight");
+    record.node = *parameter;
+    out.weights.emplace(i, std::move(weight));
+  }
+  return out;
+}
+
+Result<Tensor> in_checkpoint_order(Tensor tensor, const GgufWeight& weight) {
+  if (weight.rope_heads <= 0 && !weight.plus_one) return tensor;
+  const TensorView& view = tensor.view;
+  ASSAY_TRY_STATUS(check_heads(weight, view.shape));
+  const auto count = static_cast<size_t>(view.element_count());
+  const auto rows = static_cast<size_t>(row_count(view.shape));
+  if (rows == 0 || count == 0) return tensor;
+  const auto size = count / rows * info(view.dtype).element_bits / 8;
+  if (weight.plus_one) {
+    const auto values = std::make_shared<std::vector<double>>(count);
+    read_values(view, 0, static_cast<int64_t>(count), *values);
+    for (double& value : *values) value -= 1;
+    ASSAY_TRY(const TensorView out, make_view(DType::Float64, view.shape,
+                                              std::as_bytes(std::span<const double>(*values))));
+    return Tensor{out, values};
+  }
+  const ByteSpan bytes = view.contiguous_bytes();
+  const auto ordered = std::make_shared<std::vector<std::byte>>(bytes.size());
+  for (size_t row = 0; row < rows; ++row) {
+    const auto from = static_cast<size_t>(
+        file_row(weight, static_cast<int64_t>(rows), static_cast<int64_t>(row)));
+    std::memcpy(ordered->data() + row * size, bytes.data() + from * size, size);
+  }
+  ASSAY_TRY(const TensorView out, make_view(view.dtype, view.shape, *ordered));
+  return Tensor{out, ordered};
+}
+
+std::string RoundingCheck::text() const {
+  std::string out = type + ", ";
+  if (unexplained > 0) {
+    out += of_text(unexplained, value_count) + " values unexplained in " +
+           std::to_string(bad_blocks) + (bad_blocks == 1 ? " block" : " blocks") +
+           "; worst: block " + std::to_string(worst_block) + " (row " + std::to_string(worst_row) +
+           "), " + short_text(worst_steps) + " steps";
+  } else if (beyond_half_step > 0) {
+    out += "within rounding (" + of_text(beyond_half_step, value_count) +
+           " beyond half a step, at most " + short_text(worst_steps) + " steps)";
+  } else {
+    out += "within half a step";
+  }
+  return out;
+}
+
+Result<std::optional<RoundingCheck>> check_rounding(const TensorRecord& record,
+                                                    const GgufWeight& weight,
+                                                    const TensorView& golden, int jobs) {
+  if (!record.shape || *record.shape != golden.shape || !is_float(golden.dtype) || weight.plus_one)
+    return std::optional<RoundingCheck>();
+  ASSAY_TRY(const std::optional<FileRows> file, FileRows::open(record, golden.dtype));
+  if (!file) return std::optional<RoundingCheck>();
+  ASSAY_TRY_STATUS(check_heads(weight, golden.shape));
+  const int64_t rows = row_count(golden.shape);
+  const auto width = rows == 0 ? 0 : static_cast<size_t>(golden.element_count() / rows);
+  constexpr int64_t kChunkRows = 64;
+  const auto chunks = static_cast<size_t>((rows + kChunkRows - 1) / kChunkRows);
+  std::vector<Result<RoundingCheck>> parts(chunks, RoundingCheck{});
+  parallel_for(chunks, resolve_job_count(jobs), [&](size_t chunk) {
+    std::vector<float> values(width);
+    std::vector<CodeReach> reaches(width);
+    std::vector<double> numbers(width);
+    const int64_t first = static_cast<int64_t>(chunk) * kChunkRows;
+    for (int64_t row = first; row < std::min(first + kChunkRows, rows); ++row) {
+      const int64_t stored = file_row(weight, rows, row);
+      if (const Status read = file->read(stored, values, reaches); !read) {
+        parts[chunk] = fail(read.error());
+        return;
+      }
+      read_values(golden, row * static_cast<int64_t>(width), static_cast<int64_t>(width), numbers);
+      check_row(values, reaches, numbers, stored, file->block_values(), &*parts[chunk]);
+    }
+  });
+  RoundingCheck out;
+  out.type = file->type();
+  for (const Result<RoundingCheck>& part : parts) {
+    if (!part) return fail(part.error());
+    merge(*part, &out);
+  }
+  return std::optional<RoundingCheck>(std::move(out));
+}
+
+}  // namespace assay::compare
