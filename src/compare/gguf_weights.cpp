@@ -234,6 +234,26 @@ void merge(const RoundingCheck& part, RoundingCheck* out) {
   out->worst_steps = std::max(out->worst_steps, part.worst_steps);
 }
 
+double cosine(const TensorView& a, const TensorView& b) {
+  constexpr int64_t kBlock = 1 << 14;
+  std::vector<double> left(kBlock);
+  std::vector<double> right(kBlock);
+  double product = 0;
+  double left_square = 0;
+  double right_square = 0;
+  for (int64_t first = 0; first < a.element_count(); first += kBlock) {
+    const auto count = static_cast<size_t>(std::min(kBlock, a.element_count() - first));
+    read_values(a, first, static_cast<int64_t>(count), std::span(left).first(count));
+    read_values(b, first, static_cast<int64_t>(count), std::span(right).first(count));
+    for (size_t i = 0; i < count; ++i) {
+      product += left[i] * right[i];
+      left_square += left[i] * left[i];
+      right_square += right[i] * right[i];
+    }
+  }
+  return product / std::sqrt(left_square * right_square);
+}
+
 std::string short_text(double value) {
   std::array<char, 32> buffer;
   std::snprintf(buffer.data(), buffer.size(), "%.3g", value);
@@ -266,13 +286,13 @@ GgufSide as_checkpoint(const run::Run& gguf, const run::Run& other) {
     GgufWeight weight;
     weight.name = record.node;
     const auto table = ggml_weight_of(*parameter);
-    if (table && table->heads != Heads::None && reorders_heads(architecture)) {
+    if (table && table->heads != Heads::None) {
       const int64_t layer = layer_of(record.node).value_or(-1);
       const std::string key = architecture + ".attention.head_count";
       const int64_t query_heads = layer_number(gguf, key, layer);
       const int64_t key_heads = layer_number(gguf, key + "_kv", layer);
-      weight.rope_heads =
-          table->heads == Heads::Queries || key_heads == 0 ? query_heads : key_heads;
+      weight.heads = table->heads == Heads::Queries || key_heads == 0 ? query_heads : key_heads;
+      if (reorders_heads(architecture)) weight.rope_heads = weight.heads;
     }
     weight.plus_one = stores_norms_plus_one(architecture) && record.node.ends_with("norm.weight");
     record.node = *parameter;
@@ -306,6 +326,23 @@ Result<Tensor> in_checkpoint_order(Tensor tensor, const GgufWeight& weight) {
   }
   ASSAY_TRY(const TensorView out, make_view(view.dtype, view.shape, *ordered));
   return Tensor{out, ordered};
+}
+
+Result<std::optional<std::string>> other_order(const Tensor& stored, const GgufWeight& weight,
+                                               const TensorView& golden) {
+  constexpr double kFits = 0.98;  // cosine; two bits a value give 0.97
+  GgufWeight other = weight;
+  other.rope_heads = weight.rope_heads > 0 ? 0 : weight.heads;
+  if (weight.heads <= 0 || stored.view.shape != golden.shape || !check_heads(other, golden.shape))
+    return std::optional<std::string>();
+  ASSAY_TRY(const Tensor ordered, in_checkpoint_order(stored, other));
+  if (!(cosine(ordered.view, golden) >= kFits)) return std::optional<std::string>();
+  return std::optional<std::string>(
+      weight.rope_heads > 0
+          ? "the rows fit golden as they stand in the file: the converter did not put them into "
+            "rope's order"
+          : "the rows fit golden when they are brought back from rope's order, which this "
+            "architecture does not have");
 }
 
 std::string RoundingCheck::text() const {

@@ -16,7 +16,8 @@ namespace assay::compare {
 struct GgufWeight {
   std::string name;  // in the file: "blk.0.attn_q.weight"
   int64_t rope_heads =
-      0;  // > 0: the rows of so many heads were put in the order of rope's neighbours
+      0;              // > 0: the rows of so many heads were put in the order of rope's neighbours
+  int64_t heads = 0;  // of Q and K, whether they were put in that order or not
   bool plus_one = false;  // norms of Gemma are stored as weight + 1
   [[nodiscard]] std::string note() const;
 };
@@ -34,6 +35,14 @@ struct GgufSide {
 /// Takes back what the converter did; the values are the file's.
 /// errors    Invalid: rows that do not fit the heads | Unsupported
 [[nodiscard]] Result<Tensor> in_checkpoint_order(Tensor tensor, const GgufWeight& weight);
+
+/// For Q and K that are far from golden: whether the rows fit in the other order, because the converter forgot to put
+/// them in rope's, or did it for an architecture whose rope pairs halves. A sentence, or nothing.
+///
+/// stored    the values as the file has them
+[[nodiscard]] Result<std::optional<std::string>> other_order(const Tensor& stored,
+                                                             const GgufWeight& weight,
+                                                             const TensorView& golden);
 
 /// How far the values of a file are from the numbers that they were rounded from.
 struct RoundingCheck {

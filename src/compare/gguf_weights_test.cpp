@@ -85,6 +85,23 @@ TEST(InCheckpointOrder, UndoesTheOrderOfNeighbours) {
   EXPECT_EQ(wrong.error().code, Errc::Invalid);
 }
 
+TEST(OtherOrder, SaysWhatTheConverterDidWithTheRows) {
+  const Tensor golden = column({1, -2, 3, -4, 5, 6, -7, 8});
+  const GgufWeight reordered{.name = "q", .rope_heads = 1, .heads = 1};
+  const GgufWeight as_it_is{.name = "q", .rope_heads = 0, .heads = 1};
+  // Row i of 8 to 2 i, row i + 4 to 2 i + 1.
+  const Tensor in_rope_order = column({1, 5, -2, 6, 3, -7, -4, 8});
+
+  const auto forgotten = other_order(golden, reordered, golden.view);
+  ASSERT_TRUE(forgotten.has_value() && forgotten->has_value());
+  EXPECT_THAT(**forgotten, testing::HasSubstr("as they stand in the file"));
+  const auto too_much = other_order(in_rope_order, as_it_is, golden.view);
+  ASSERT_TRUE(too_much.has_value() && too_much->has_value());
+  EXPECT_THAT(**too_much, testing::HasSubstr("does not have"));
+  const auto neither = other_order(column({9, 1, -3, 2, 2, 0, 1, 5}), reordered, golden.view);
+  EXPECT_TRUE(neither.has_value() && !neither->has_value());
+}
+
 TEST(InCheckpointOrder, TakesTheOneOffAgain) {
   const auto plain = in_checkpoint_order(column({1.5, 0}), {.name = "n", .plus_one = true});
   EXPECT_THAT(values_of(*plain), testing::ElementsAre(0.5, -1));

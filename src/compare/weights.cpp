@@ -253,6 +253,19 @@ class WeightComparer {
     }
     if (is_gguf(mine_, mine)) add_rounding(mine_, mine, *golden_side, jobs, row);
     if (is_gguf(golden_, golden)) add_rounding(golden_, golden, *mine_side, jobs, row);
+    note_order(mine_, mine, *golden_side, row);
+    note_order(golden_, golden, *mine_side, row);
+  }
+
+  void note_order(const CheckpointSide& side, const Weight& weight, const Operand& other,
+                  Row* row) const {
+    constexpr double kFar = 0.9;  // cosine
+    const GgufWeight* known = gguf_weight(side, weight.record);
+    if (known == nullptr || !row->metrics || !(row->metrics->cosine_similarity < kFar)) return;
+    const Result<Tensor> as_stored = run::load_tensor(side.record_of(weight));
+    if (!as_stored) return;  // it was read a moment ago, and the row has its numbers
+    const auto sentence = other_order(*as_stored, *known, other.tensor.view);
+    if (sentence && *sentence) row->note += "; " + **sentence;
   }
 
   static bool is_gguf(const CheckpointSide& side, const Weight& weight) {

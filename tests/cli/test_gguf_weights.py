@@ -133,6 +133,7 @@ def test_a_converter_that_forgot_the_order_of_heads_is_seen(tmp_path, models):
     rows = compare(tmp_path, models["hf"], wrong)
 
     assert float(rows[Q_WEIGHT]["cosine_similarity"]) < 0.5
+    assert rows[Q_WEIGHT]["note"].endswith("the converter did not put them into rope's order")
     assert float(rows[Q_WEIGHT.replace("q_proj", "k_proj")]["max_absolute_error"]) == 0
 
 
