@@ -45,6 +45,7 @@ class Engine {
 
  private:
   Engine() = default;
+  [[nodiscard]] static const Engine* find(const void* function);
 
   static constexpr size_t kNumbers = 512;
   EngineFunctions functions_;

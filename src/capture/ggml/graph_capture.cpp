@@ -86,6 +86,7 @@ GraphCapture::GraphCapture(std::shared_ptr<const GraphPlan> plan, uint64_t step)
       step_(step),
       started_(Clock::now()) {
   counts_.step = static_cast<int64_t>(step);
+  storages_.reserve(2 * plan_->nodes.size());
   const auto held = session().lock();
   session().note_engine(plan_->engine);
   session().begin_step(step, plan_->wanted);
@@ -324,13 +325,7 @@ void GraphCapture::describe(const TensorFields& fields, const Storage& storage, 
   record->dtype = type.dtype.value_or(DType::UInt8);
   record->dtype_name = type.name.c_str();
   record->raw_bytes = !type.dtype;
-  std::string more = "\"ne\":[" + std::to_string(ne[0]) + "," + std::to_string(ne[1]) + "," +
-                     std::to_string(ne[2]) + "," + std::to_string(ne[3]) + "]";
-  if (!type.dtype) {
-    more += ",\"block\":" + std::to_string(type.block_values) +
-            ",\"block_bytes\":" + std::to_string(type.block_bytes);
-  }
-  record->more = session().run().intern(more);
+  record->more = session().sizes_text(ne, type);
   EngineBuffer* buffer = fields.buffer();
   if (buffer == nullptr) buffer = fields.root().buffer();
   if (buffer != nullptr && !engine_.functions().ggml_backend_buffer_is_host(buffer))
@@ -369,7 +364,7 @@ void GraphCapture::record_input(const PlannedNode& node, const EngineTensor* sou
   Value& value = value_of(storage, fields);
   writer::Record record = record_of(node);
   record.role = writer::RecordRole::Input;
-  record.slot = session().run().intern("src" + std::to_string(slot));
+  record.slot = session().slot(slot);
   Dims shape;
   Dims strides;
   describe(fields, storage, value, &record, &shape, &strides);
@@ -401,7 +396,7 @@ void GraphCapture::record_output(const PlannedNode& node, const Content* output)
   Value& value = value_of(storage, fields);
   writer::Record record = record_of(node);
   record.role = writer::RecordRole::Output;
-  record.slot = session().run().intern("");
+  record.slot = session().slot(Session::kResultSlot);
   Dims shape;
   Dims strides;
   describe(fields, storage, value, &record, &shape, &strides);

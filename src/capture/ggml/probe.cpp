@@ -265,7 +265,7 @@ class Armed {
     const Engine* engine = Engine::of(real);
     if (engine == nullptr) return;
     Session* session = session_of(*settings);
-    if (session == nullptr) return;
+    if (session == nullptr || session->finished()) return;
     Scheduler* scheduler = scheduler_of(address_);
     number_scheduler(scheduler);
     const GraphPlan* before = scheduler->plan.get();

@@ -103,6 +103,9 @@ Result<Session*> Session::open(const Settings& settings) {
   options.arena_bytes = settings.full ? settings.queue_bytes : 0;
   options.on_full = settings.drop_when_full ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
   ASSAY_TRY(session->run_, writer::NativeRun::create(std::move(options), wait_here));
+  for (size_t i = 0; i < kMaxSources; ++i)
+    session->slots_[i] = session->run_->intern("src" + std::to_string(i));
+  session->slots_[kResultSlot] = session->run_->intern("");
   session->manifest_.tool = "assay " ASSAY_VERSION;
   session->manifest_.config_json = config_json(settings);
   session->manifest_.started = writer::utc_now();
@@ -170,6 +173,27 @@ const writer::RecordNode* Session::node(const std::string& name) {
   return made;
 }
 
+size_t Session::SizesHash::operator()(const Sizes& sizes) const noexcept {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
+  uint64_t hash = reinterpret_cast<uintptr_t>(sizes.type);
+  for (const int64_t size : sizes.ne) hash = (hash ^ static_cast<uint64_t>(size)) * kFactor;
+  return hash ^ (hash >> 32);
+}
+
+// Lines repeat few sizes, and a number's text costs more than finding it.
+const std::string* Session::sizes_text(const Four& ne, const TypeInfo& type) {
+  const std::string*& known = sizes_texts_[{ne, &type}];
+  if (known != nullptr) return known;
+  std::string text = "\"ne\":[" + std::to_string(ne[0]) + "," + std::to_string(ne[1]) + "," +
+                     std::to_string(ne[2]) + "," + std::to_string(ne[3]) + "]";
+  if (!type.dtype) {
+    text += ",\"block\":" + std::to_string(type.block_values) +
+            ",\"block_bytes\":" + std::to_string(type.block_bytes);
+  }
+  known = run_->intern(text);
+  return known;
+}
+
 Storage& Session::leaf_storage(const void* data, const std::string* name) {
   auto& at_address = leaves_[data];
   const auto [place, fresh] = at_address.try_emplace(name);
@@ -213,8 +237,8 @@ void Session::end_step(const writer::ManifestStep& step, uint64_t planned, uint6
 void Session::finish() {
   if (generation_ != writer::fork_generation()) return;
   const std::unique_lock<std::mutex> held = lock();
-  if (finished_) return;
-  finished_ = true;
+  if (finished()) return;
+  finished_.store(true, std::memory_order_relaxed);
   run_->close();
   const writer::NativeRunCounters counters = run_->counters();
   manifest_.waited_ms = counters.waited_ms;

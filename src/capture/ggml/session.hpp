@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One process's capture of ggml graphs: the folder of its rank, the sink, and what outlives one compute call.
 #pragma once
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -56,10 +57,16 @@ class Session {
   [[nodiscard]] uint32_t generation() const { return generation_; }
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
+  [[nodiscard]] bool finished() const { return finished_.load(std::memory_order_relaxed); }
+
   // With the lock.
-  [[nodiscard]] bool finished() const { return finished_; }
   [[nodiscard]] writer::NativeRun& run() { return *run_; }
   [[nodiscard]] const writer::RecordNode* node(const std::string& name);
+  /// "src0" ... for an input, "" for kResultSlot.
+  static constexpr size_t kResultSlot = kMaxSources;
+  [[nodiscard]] const std::string* slot(size_t index) const { return slots_[index]; }
+  /// `"ne":[256,2,1,1]`, and the blocks of a type that has them: what a line says beside the common keys.
+  [[nodiscard]] const std::string* sizes_text(const Four& ne, const TypeInfo& type);
   [[nodiscard]] int64_t next_value() { return next_value_++; }
   [[nodiscard]] int64_t next_storage() { return next_storage_++; }
   /// The storage of a leaf that lives longer than a compute call.
@@ -86,11 +93,21 @@ class Session {
   std::string folder_;             // of the rank
   std::string top_manifest_path_;  // empty: another process has it
   std::mutex mutex_;
-  bool finished_ = false;
+  std::atomic<bool> finished_{false};
   std::unique_ptr<writer::NativeRun> run_;
   writer::Manifest manifest_;
   std::vector<const Engine*> engines_;
   std::unordered_map<std::string, const writer::RecordNode*> nodes_;
+  std::array<const std::string*, kMaxSources + 1> slots_{};
+  struct Sizes {
+    Four ne;
+    const TypeInfo* type;
+    friend bool operator==(const Sizes&, const Sizes&) = default;
+  };
+  struct SizesHash {
+    size_t operator()(const Sizes& sizes) const noexcept;
+  };
+  std::unordered_map<Sizes, const std::string*, SizesHash> sizes_texts_;
   std::unordered_map<const void*, std::unordered_map<const std::string*, Storage>> leaves_;
   int64_t next_value_ = 0;
   int64_t next_storage_ = 0;

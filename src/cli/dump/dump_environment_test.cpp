@@ -97,8 +97,35 @@ TEST(DumpEnvironment, ThePyTorchSideGetsTheSameChoice) {
 
 TEST(DumpEnvironment, WithoutLibrariesNothingIsPreloaded) {
   const auto changes = dump_environment({}, kPlaces, {}, "", "");
-  ASSERT_EQ(changes.size(), 1U);
-  EXPECT_EQ(changes[0], (EnvironmentChange{"ASSAY_TORCH_DUMP", std::nullopt}));
+  ASSERT_EQ(changes.size(), 2U);
+  EXPECT_EQ(changes[0], (EnvironmentChange{"ASSAY_GGML_DUMP", std::nullopt}));
+  EXPECT_EQ(changes[1], (EnvironmentChange{"ASSAY_TORCH_DUMP", std::nullopt}));
+}
+
+TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {
+  DumpRequest request;
+  request.types = {"tensor", "model"};
+  request.range = "0,0,2,4";
+  request.modules = {"ffn_*"};
+  request.exclude = {"ffn_up-*"};
+  request.operation_names = "MUL_MAT,rope";
+  request.tensor_part = 1;
+  std::map<std::string, std::optional<std::string>> got;
+  for (const auto& [name, value] : dump_environment(
+           request, kPlaces, {"/l/libatb_probe.so", "", "/l/libggml_probe.so"}, "/x.so", ""))
+    got[name] = value;
+  EXPECT_EQ(got["LD_PRELOAD"], "/l/libatb_probe.so:/l/libggml_probe.so:/x.so");
+  EXPECT_EQ(
+      got["ASSAY_GGML_DUMP"],
+      R"({"output":"/d","steps":"0,0,2,4","names":["ffn_*"],"exclude":["ffn_up-*"],"types":["mul_mat","rope"],)"
+      R"("full":true,"statistics":false,"inputs":false,"outputs":true,"report_dir":"/d/4711","config":"",)"
+      R"("queue_bytes":67108864,"drop_when_full":false,"sync":false})");
+}
+
+TEST(DumpEnvironment, WithoutTheGgmlProbeAnInheritedRequestIsRemoved) {
+  DumpRequest request;
+  request.types = {"tensor"};
+  EXPECT_EQ(variables(request).at("ASSAY_GGML_DUMP"), std::nullopt);
 }
 
 }  // namespace
