@@ -130,6 +130,16 @@ std::string numbers_text(const std::set<int64_t>& numbers) {
   return text;
 }
 
+/// The first elements of a list, and how many it has when it was cut before: ["<s>", ...] (32000)
+std::string shortened_list(const std::string& text, size_t max_bytes) {
+  const size_t cut = text.rfind(", ", max_bytes);
+  const size_t end = text.rfind("] (");
+  std::string out = cut == std::string::npos ? "[" : text.substr(0, cut) + ", ";
+  out += "...]";
+  if (end != std::string::npos && text.ends_with(')')) out += text.substr(end + 1);
+  return out;
+}
+
 /// One line a key of a GGUF file; long texts, such as chat templates, are cut.
 void add_file_metadata(const run::Run& run, Output* out) {
   constexpr std::string_view kPrefix = "gguf:";
@@ -143,7 +153,9 @@ void add_file_metadata(const run::Run& run, Output* out) {
     std::string line = printable(std::string_view(key).substr(kPrefix.size()));
     line.resize(std::max(line.size(), std::min<size_t>(width, 48)), ' ');
     std::string text = printable(value);
-    if (text.size() > kMaxShownBytes) {
+    if (text.size() > kMaxShownBytes && text.starts_with('[')) {
+      text = shortened_list(text, kMaxShownBytes);
+    } else if (text.size() > kMaxShownBytes) {
       text = repair_utf8(std::string_view(text).substr(0, kMaxShownBytes)) + "... (" +
              std::to_string(value.size()) + " bytes)";
     }

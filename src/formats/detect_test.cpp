@@ -21,6 +21,8 @@ TEST(DetectFile, BelievesTheBytesAndNotTheName) {
   EXPECT_EQ(kind_of_golden("pth/legacy.pth"), FileKind::PthLegacy);
   EXPECT_EQ(kind_of_golden("pth/unsupported_torchscript.pth"), FileKind::TorchScript);
   EXPECT_EQ(kind_of_golden("safetensors/mixed.safetensors"), FileKind::Safetensors);
+  EXPECT_EQ(detect_file(as_bytes("GGUF\x03"), "x.bin"), FileKind::Gguf);
+  EXPECT_EQ(detect_file(ByteSpan(), "model.gguf"), FileKind::Gguf);
   EXPECT_EQ(detect_file(as_bytes("$Version=1.0\n"), "x.npy"), FileKind::AtbBin);
   EXPECT_EQ(detect_file(as_bytes("\x93NUMPY\x01"), "x.pth"), FileKind::Npy);
 }

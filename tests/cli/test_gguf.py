@@ -131,7 +131,8 @@ def test_show_lists_metadata_and_tensors(tmp_path):
     assert "general.architecture llama" in lines
     assert "llama.block_count 3" in lines
     assert "llama.attention.layer_norm_rms_epsilon 1e-05" in lines
-    assert any(line.startswith('tokenizer.ggml.tokens ["t0", "t1",') for line in lines)
+    (tokens,) = [line for line in lines if line.startswith("tokenizer.ggml.tokens")]
+    assert tokens.startswith('tokenizer.ggml.tokens ["t0", "t1",') and tokens.endswith(", ...] (500)")
     assert any(line.endswith("(5000 bytes)") for line in lines)
     assert any("blk.0.attn_q.weight q4_K [7, 1024] 4.0 kB" in line for line in lines)
     assert any("output_norm.weight float32 [8] 32 B" in line for line in lines)
