@@ -293,7 +293,8 @@ def test_a_program_without_atb_and_torch_is_told_apart(tmp_path):
     done = run("dump", "-o", tmp_path / "out", "--", "true")
     assert done.returncode == 0
     assert done.stderr == (
-        "assay: warning: nothing was captured: no process of it called ATB's probe interface, and none imported torch\n"
+        "assay: warning: nothing was captured: no process of it called ATB's probe interface, none imported torch, "
+        "and none computed a graph through a ggml scheduler\n"
     )
     assert list((tmp_path / "out").iterdir()) == []
 
