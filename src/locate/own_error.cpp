@@ -15,6 +15,7 @@
 #include "base/thread_pool.hpp"
 #include "locate/judge_output.hpp"
 #include "locate/strict_kernels.hpp"
+#include "reference/ggml/operators.hpp"
 
 namespace assay::locate {
 namespace {
@@ -232,13 +233,23 @@ Schedule make_schedule(const Program& program, unsigned jobs) {
   return schedule;
 }
 
+/// A view that moved nothing and was not copied: there is nothing to judge.
+bool is_alias_only(const Program& program, const Operator& one) {
+  return reference::ggml::is_ggml(one.name) && reference::aten::is_view(one.name) &&
+         std::ranges::none_of(one.outputs, [&](const Use& use) {
+           return use.record < program.run->records.size() &&
+                  program.run->records[use.record].bytes.has_value();
+         });
+}
+
 void count(const Program& program, const std::vector<std::vector<OwnError>>& by_operator,
            OwnErrors* result) {
   for (size_t op = 0; op < by_operator.size(); ++op) {
     const Operator& one = program.operators[op];
     // Of allocations there is nothing to judge; the first that writes into one is.
     const bool judgeable = has_float_output(program, one) &&
-                           reference::aten::class_of(one.name) != OperatorClass::Allocation;
+                           reference::aten::class_of(one.name) != OperatorClass::Allocation &&
+                           !is_alias_only(program, one);
     bool any = false;
     std::string reason;
     std::string unpredictable;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/numbers.hpp"
+#include "locate/ggml_operands.hpp"
 #include "locate/program_arguments.hpp"
 #include "locate/program_level.hpp"
 
@@ -48,6 +49,7 @@ class Builder {
     add_operators();
     add_records();
     connect();
+    program_.model_weights = model_weights(run_);
     if (run_.topology && has_modules(run_)) add_leaf_types(*run_.topology);
     std::ranges::stable_sort(program_.calls, [](const ModuleCall& a, const ModuleCall& b) {
       return std::tuple(a.rank, a.end) < std::tuple(b.rank, b.end);

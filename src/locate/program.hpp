@@ -82,6 +82,8 @@ struct Program {
   std::map<std::string, size_t>
       leaves;  // name of a parameter or buffer -> a record with its bytes (or statistics)
   std::map<std::string, DType> leaf_types;  // of topology where there are no records
+  /// Of a ggml run: weights by name, in the model's file.
+  std::map<std::string, run::TensorRecord, std::less<>> model_weights;
   std::vector<std::string> problems;        // sentences for coverage: what was left out and why
 };
 

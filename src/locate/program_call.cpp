@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a captured operator to a call that can be evaluated.
 #include "base/numbers.hpp"
+#include "locate/ggml_operands.hpp"
 #include "locate/program.hpp"
 #include "reference/ggml/operators.hpp"
 
@@ -82,7 +83,9 @@ Result<Call> make_call(const Operator& one, const std::map<std::string, Tensor>&
 Result<Tensor> load_use(const Program& program, const Use& use) {
   if (use.record >= program.run->records.size())
     return fail(Errc::NotFound, "'" + use.slot + "' was not captured");
-  return run::load_tensor(program.run->records[use.record]);
+  const run::TensorRecord& record = program.run->records[use.record];
+  const bool is_ggml = reference::ggml::is_ggml(record.op_type);
+  return is_ggml && !record.bytes ? load_uncopied(program, use) : run::load_tensor(record);
 }
 
 Result<Call> load_call(const Program& program, const Operator& one) {

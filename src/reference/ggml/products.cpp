@@ -12,7 +12,8 @@
 //   q4_1 q5_1                    q8_1: the same with sums   the same, and 2^-11 |sum of the block| max|W| for the sum
 //   k-quants, iq*, tq*           q8_K: 256 values           d/2
 //
-// so that w = sum |W| error, to which the rounding of the sum itself comes: 2 sqrt(K) u C with C = |W| . |x|. The
+// so that w = sum |W| error, or 8 standard deviations of that sum and the roundoff times |y| (values that are all equal
+// are rounded to the same side) where that is less, which it is in long sums, to which the rounding of the sum itself comes: 2 sqrt(K) u C with C = |W| . |x|. The
 // variance takes d^2/12 and 0.425 of the roundoff.
 #include <algorithm>
 #include <cmath>
@@ -125,6 +126,9 @@ Result<Values> multiply(const Arguments& arguments, const EvaluateOptions& optio
 }
 
 // ---- Rounding ---------------------------------------------------------------------------------
+
+/// Standard deviations that the converted values of one sum may be off together.
+constexpr double kDeviations = 8;
 
 /// What the activation is converted to.
 struct Conversion {
@@ -245,8 +249,11 @@ Result<Magnitudes> rounding_of_product(const Arguments& arguments, int jobs) {
   const Tensor squares = tensor_of(w);
   const Volume variance = multiplied(product, operand_of(squares, w),
                                      operand_of(mean_square, error.mean_square), jobs, false);
+  const Volume y = multiplied(product, product.w, product.x, jobs, false);
   for (int64_t i = 0; i < bound.values.size(); ++i) {
-    rounding.allowed.data()[i] += bound.values.data()[i];
+    const double likely = kDeviations * std::sqrt(variance.values.data()[i]) +
+                          conversion.roundoff * std::fabs(y.values.data()[i]);
+    rounding.allowed.data()[i] += std::fmin(bound.values.data()[i], likely);
     rounding.variance.data()[i] += variance.values.data()[i];
   }
   return rounding;
