@@ -28,11 +28,11 @@ struct MissedNode {
 };
 
 struct Manifest {
-  std::string tool;         // "assay 0.1.0"
-  std::string host_json;    // an object, as the host's side describes itself
-  std::string config_json;  // an object
+  std::string tool;          // "assay 0.1.0"
+  std::string host_json;     // an object, as the host's side describes itself
+  std::string config_json;   // an object
   std::string engines_json;  // a list: the libraries that computed; empty: not said
-  std::string started;      // ISO 8601, UTC
+  std::string started;       // ISO 8601, UTC
   std::optional<std::string> finished;
   std::vector<ManifestStep> steps;
   uint64_t planned = 0;
