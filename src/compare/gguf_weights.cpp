@@ -167,7 +167,7 @@ class FileRows {
               make_view(dtype_, Dims{static_cast<int64_t>(values.size())}, bytes));
     std::vector<double> wide(values.size());
     read_values(view, 0, static_cast<int64_t>(wide.size()), wide);
-    // Half a unit in the last place: 10 and 7 bits of fraction; below 2^-14 halfs are 2^-24 apart.
+    // Half a unit in the last place: 10 and 7 bits of fraction; below 2^-14 halves are 2^-24 apart.
     const float relative = dtype_ == DType::Float16 ? 0x1p-11F : 0x1p-8F;
     const float smallest = dtype_ == DType::Float16 ? 0x1p-25F : 0;
     for (size_t i = 0; i < wide.size(); ++i) {

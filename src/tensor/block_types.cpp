@@ -40,7 +40,7 @@ float signed_code(uint32_t code, int zero) {
   return static_cast<float>(static_cast<int>(code) - zero);
 }
 
-/// Half the distance between two neighbouring halfs: what storing a number as one may cost.
+/// Half the distance between two neighbouring halves: what storing a number as one may cost.
 float half_rounding(float value) { return std::max(std::abs(value) * 0x1p-11F, 0x1p-25F); }
 
 /// Values that share a scale: scale * code - minimum.
