@@ -84,7 +84,7 @@ struct Program {
   std::map<std::string, DType> leaf_types;  // of topology where there are no records
   /// Of a ggml run: weights by name, in the model's file.
   std::map<std::string, run::TensorRecord, std::less<>> model_weights;
-  std::vector<std::string> problems;        // sentences for coverage: what was left out and why
+  std::vector<std::string> problems;  // sentences for coverage: what was left out and why
 };
 
 /// Builds the program of a run of any layout; a run without operator records has calls only.
