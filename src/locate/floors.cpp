@@ -25,6 +25,8 @@ std::string short_number(double value) {
 constexpr double kConfirmedShare = 0.65;
 constexpr size_t kConfirmingValues = 3;
 constexpr size_t kConfirmingReach = 24;
+/// S: statistics of N values scatter 1 + 8 / N times as much as those of many.
+constexpr double kFewValues = 8;
 
 /// How far a value is beyond what healthy runs reach.
 struct Beyond {
@@ -108,6 +110,9 @@ class FloorJudge {
     const Beyond beyond = beyond_of(one.components, floor->second, profile_);
     judgement.ratio = beyond.ratio;
     judged_.push_back({&one, beyond});
+    if (one.partial) judged_.back().beyond.limits /= kPartialMargin;
+    if (one.count > 0)
+      judged_.back().beyond.limits /= 1 + kFewValues / static_cast<double>(one.count);
   }
 
   void name_when_beyond(size_t index) {
@@ -115,7 +120,7 @@ class FloorJudge {
     if (one.shape_differs) return add_shape(one);
     const Beyond& beyond = judged_[index].beyond;
     FloorFindings::Judgement& judgement = found_.records[one.mine_record];
-    judgement.beyond = beyond.limits > (one.partial ? kPartialMargin : 1) || is_confirmed(index);
+    judgement.beyond = beyond.limits > 1 || is_confirmed(index);
     if (judgement.beyond) add_beyond(one, judgement, beyond);
   }
 

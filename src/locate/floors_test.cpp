@@ -269,9 +269,10 @@ TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
     EXPECT_TRUE(has_only_statistics(golden->run(), statistics));
     return judge_by_floors(golden_statistics, statistics, profile, {.jobs = 1}).value();
   };
-  // When mine is off by as much as healthy runs are, and by 20 times that
+  // When mine is off by as much as healthy runs are, and by 80 times that: statistics of two values scatter five times
+  // as much as those of many
   const FloorFindings healthy = judge_statistics({0.5, 0.5, 0.5});
-  const FloorFindings wrong = judge_statistics({0.5, 0.5, -10});
+  const FloorFindings wrong = judge_statistics({0.5, 0.5, -40});
   // Then
   EXPECT_TRUE(healthy.findings.empty());
   ASSERT_EQ(wrong.findings.size(), 1u);
@@ -285,8 +286,10 @@ TEST(JudgeByFloors, StatisticsThatAreFarOffAreNamedWhenOthersBehindThemAre) {
     auto run = std::make_unique<TestRun>();
     for (int layer = 0; layer < 8; ++layer) {
       const double scale = 1 + 1e-3 * error(layer);
+      std::vector<double> values;
+      for (int i = 0; i < 32; ++i) values.insert(values.end(), {-3 * scale, 1, 2, 4 * scale});
       run->module_output("m." + std::to_string(layer) + ".a",
-                         run->value(DType::Float64, {4}, {-3 * scale, 1, 2, 4 * scale}));
+                         run->value(DType::Float64, {128}, values));
     }
     return run;
   };

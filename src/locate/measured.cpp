@@ -109,6 +109,8 @@ class Measurer {
         one.golden_record = found->second;
         one.elements = choices.comparable_elements(record);
         one.partial = one.elements != std::numeric_limits<int64_t>::max();
+        // Statistics are of all tokens: healthy pairs that went elsewhere, too, tell how far apart they may be.
+        if (statistics_) one.elements = std::numeric_limits<int64_t>::max();
         if (one.elements == 0) one.reason = "a router before it chose otherwise, as rounding may";
       }
       places.push_back(std::move(one));
@@ -183,6 +185,7 @@ class Measurer {
       one->reason = "shapes differ";
       return;
     }
+    one->count = m->count;
     one->one_rounding = rounding_of(golden.dtype, mine.dtype);
     one->components = statistics_components(*g, *m);
     if (std::ranges::any_of(one->components, [](double c) { return std::isnan(c); })) {

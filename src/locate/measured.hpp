@@ -21,7 +21,8 @@ struct Measured {
   std::vector<double> components;
   /// Leading elements that can be compared; fewer than all behind a router that chose otherwise.
   int64_t elements = std::numeric_limits<int64_t>::max();
-  bool partial = false;     // fewer than all of them
+  bool partial = false;     // fewer than all of them, or statistics that hold other tokens' values
+  int64_t count = 0;        // S: values of mine that the statistics are of
   double one_rounding = 0;  // relative L2 that one rounding of mine's storage type leaves
   bool shape_differs = false;
   std::string reason;  // why there are no components
