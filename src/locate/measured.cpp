@@ -24,8 +24,9 @@ constexpr double kTiny = 0x1p-126;
 
 /// Weights by their statistics: what a conversion may move the extremes by, in half ULP (truncation: 2).
 constexpr double kWeightHalfUlps = 2.1;
-/// Standard deviations that the sums of independent errors may be off by.
-constexpr double kSpreads = 6;
+/// Standard deviations that sums of independent errors may be off by; the bound for the norm is some two of them.
+constexpr double kMeanSpreads = 6;
+constexpr double kNormSpreads = 4.5;
 /// Elements of a weight that are rounded independently: all of so many, of more one in 16, as there are few distinct
 /// values in a weight that was quantised once.
 constexpr int64_t kIndependentElements = 1024;
@@ -312,14 +313,18 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
   }
   const auto independent = static_cast<double>(
       std::max(std::min(finite, kIndependentElements), finite / kElementsPerValue));
-  double limit = kStatisticsPrecision;
-  if (converted) {
-    limit =
-        std::max(limit, golden.min == golden.max
-                            ? kWeightHalfUlps * grid.roundoff()  // one error for all elements
-                            : kSpreads * kRoundingL2 * grid.roundoff() / std::sqrt(independent));
+  double mean_limit = kStatisticsPrecision;
+  double norm_limit = kStatisticsPrecision;
+  if (converted && golden.min == golden.max) {  // one error for all elements
+    mean_limit = norm_limit = kWeightHalfUlps * grid.roundoff();
+  } else if (converted) {
+    // An element's error is a share of its size. sqrt(sum w^4) <= max |w| l2 bounds what few large ones do to the norm.
+    const double spread = kRoundingL2 * grid.roundoff() / std::sqrt(independent);
+    const double largest = std::max(std::abs(golden.min), std::abs(golden.max)) * root / l2;
+    mean_limit = std::max(mean_limit, kMeanSpreads * spread);
+    norm_limit = std::max(norm_limit, kNormSpreads * spread * largest);
   }
-  const double nearest = std::max(std::abs(norm), std::abs(mean)) / limit;
+  const double nearest = std::max(std::abs(norm) / norm_limit, std::abs(mean) / mean_limit);
   if (nearest <= 1 || !converted) return std::max(ratio, nearest);
   // Truncation makes every element smaller, by 2/3 of the largest rounding when mantissas are spread evenly: the norm,
   // a mean in proportion, and neither extreme larger.
@@ -329,7 +334,7 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
                          std::abs(mine.min) <= std::abs(golden.min) &&
                          std::abs(mine.max) <= std::abs(golden.max) &&
                          std::abs(mean - norm * golden_mean) <=
-                             2 * limit + 0.2 * grid.roundoff() * std::abs(golden_mean);
+                             2 * mean_limit + 0.2 * grid.roundoff() * std::abs(golden_mean);
   return truncated ? ratio : std::max(ratio, nearest);
 }
 
