@@ -26,11 +26,11 @@ constexpr double kTiny = 0x1p-126;
 constexpr double kWeightHalfUlps = 2.1;
 /// Standard deviations that sums of independent errors may be off by; the bound for the norm is some two of them.
 constexpr double kMeanSpreads = 6;
-constexpr double kNormSpreads = 4.5;
-/// Elements of a weight that are rounded independently: all of so many, of more one in 16, as there are few distinct
+constexpr double kNormSpreads = 6;
+/// Elements of a weight that are rounded independently: all of so many, of more one in four, as there are few distinct
 /// values in a weight that was quantised once.
 constexpr int64_t kIndependentElements = 1024;
-constexpr int64_t kElementsPerValue = 16;
+constexpr int64_t kElementsPerValue = 4;
 /// Statistics of the same values from two kernels: sums in float32, numbers as text.
 constexpr double kStatisticsPrecision = 1e-5;
 
