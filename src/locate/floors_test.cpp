@@ -260,7 +260,7 @@ run::Run statistics_of_run(TestRun& run) {
 TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
   // Given floors of statistics: max moves from 4 to 4, mean and l2 move with the error
   const FloorProfile profile = usual().measure(true);
-  EXPECT_EQ(profile.thresholds, std::vector<double>{8.2});
+  EXPECT_EQ(profile.thresholds, std::vector<double>{8.8});
   const auto golden = make_run({});
   const run::Run golden_statistics = statistics_of_run(*golden);
   const auto judge_statistics = [&](const Errors& errors) {
@@ -302,8 +302,8 @@ TEST(JudgeByFloors, StatisticsThatAreFarOffAreNamedWhenOthersBehindThemAre) {
     pairs.emplace_back(&golden->run(), &run->run());
   }
   const FloorProfile profile = measure_floors(pairs, true, 1, nullptr).value();
-  // The four statistics move together here: an error of 1 is 2 in the root of the sum of squares, of T = 8.2
-  ASSERT_EQ(profile.thresholds, std::vector<double>{8.2});
+  // The four statistics move together here: an error of 1 is 2 in the root of the sum of squares, of T = 8.8
+  ASSERT_EQ(profile.thresholds, std::vector<double>{8.8});
   const auto judged = [&](const std::function<double(int)>& error) {
     const auto mine = run_of(error);
     return judge_by_floors(golden->run(), mine->run(), profile, {.jobs = 1}).value();
