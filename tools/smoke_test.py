@@ -32,11 +32,12 @@ assert product.shape == (8, 32) and (product == 64).all(), product
 print("assay", assay.__version__, "reads what numpy wrote")
 """
 
-# A program under `assay dump` in an environment without torch: both probes are there, and neither does anything.
+# A program under `assay dump` in an environment without torch: all probes are there, and none does anything.
 INJECTED = """
 import os, sys
-assert os.path.basename(os.environ["LD_PRELOAD"]) == "libatb_probe.so"
-assert "libatb_probe.so" in open("/proc/self/maps").read()
+probes = [os.path.basename(path) for path in os.environ["LD_PRELOAD"].replace(":", " ").split()]
+assert sorted(probes) == ["libatb_probe.so", "libggml_probe.so"], probes
+assert all(probe in open("/proc/self/maps").read() for probe in probes)
 assert any(type(finder).__name__ == "_ImportWatch" for finder in sys.meta_path)
 print("assay dump loads its probes")
 """
