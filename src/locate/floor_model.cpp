@@ -171,17 +171,6 @@ class FloorModel {
   Floors floors_;
 };
 
-/// How far components are above floors: each (N), or together (S).
-Components ratios_of(const Components& components, const Components& floors, bool statistics) {
-  Components ratios;
-  double squares = 0;
-  for (size_t i = 0; i < components.size(); ++i) {
-    ratios.push_back(components[i] / floors[i]);
-    squares += ratios.back() * ratios.back();
-  }
-  return statistics ? Components{std::sqrt(squares)} : ratios;
-}
-
 /// By place, the largest ratios of a healthy pair that is judged by the others.
 Floors largest_left_out(const Places& places, size_t pairs, bool statistics) {
   Floors largest;
@@ -190,7 +179,7 @@ Floors largest_left_out(const Places& places, size_t pairs, bool statistics) {
     for (const auto& [place, samples] : places) {
       const auto floor = floors.find(place);
       if (!samples.pairs[pair] || floor == floors.end()) continue;
-      const Components ratios = ratios_of(*samples.pairs[pair], floor->second, statistics);
+      const Components ratios = floor_ratios(*samples.pairs[pair], floor->second, statistics);
       Components& most = largest[place];
       most.resize(ratios.size());
       for (size_t i = 0; i < ratios.size(); ++i) most[i] = std::max(most[i], ratios[i]);
@@ -235,6 +224,17 @@ std::string peers_of(const run::Run& run, const run::TensorRecord& record) {
 }
 
 }  // namespace
+
+std::vector<double> floor_ratios(const std::vector<double>& components,
+                                 const std::vector<double>& floors, bool statistics) {
+  Components ratios;
+  double squares = 0;
+  for (size_t i = 0; i < components.size(); ++i) {
+    ratios.push_back(components[i] / floors[i]);
+    squares += ratios.back() * ratios.back();
+  }
+  return statistics ? Components{std::sqrt(squares)} : ratios;
+}
 
 std::span<const std::string_view> component_names(bool statistics) {
   return statistics ? std::span<const std::string_view>(kStatisticsNames)

@@ -41,16 +41,10 @@ struct Beyond {
 Beyond beyond_of(const std::vector<double>& components, const std::vector<double>& floors,
                  const FloorProfile& profile) {
   Beyond beyond;
-  double squares = 0;
-  for (size_t i = 0; i < components.size(); ++i) {
-    const double ratio = components[i] / floors[i];
-    squares += ratio * ratio;
-    const double limits = ratio / profile.thresholds[profile.statistics ? 0 : i];
-    if (limits > beyond.limits) beyond = {limits, i, ratio};
-  }
-  if (profile.statistics) {
-    beyond.ratio = std::sqrt(squares);
-    beyond.limits = beyond.ratio / profile.thresholds[0];
+  const std::vector<double> ratios = floor_ratios(components, floors, profile.statistics);
+  for (size_t i = 0; i < ratios.size(); ++i) {
+    const double limits = ratios[i] / profile.thresholds[i];
+    if (limits > beyond.limits) beyond = {limits, i, ratios[i]};
   }
   return beyond;
 }

@@ -36,6 +36,11 @@ struct FloorProfile {
 /// Names of the components: relative_l2, peak, row, column, slope (N, measured.hpp); l2, mean, max, min (S).
 [[nodiscard]] std::span<const std::string_view> component_names(bool statistics);
 
+/// How far components are above their floors, one for each threshold: each (N), or the root of the sum of squares (S).
+/// Precondition: as many floors as components.
+[[nodiscard]] std::vector<double> floor_ratios(const std::vector<double>& components,
+                                               const std::vector<double>& floors, bool statistics);
+
 /// True when one of the runs has no bytes, so that only statistics can be held against each other.
 [[nodiscard]] bool has_only_statistics(const run::Run& golden, const run::Run& mine);
 

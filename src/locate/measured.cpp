@@ -95,7 +95,8 @@ class Measurer {
     ExpertChoices choices;
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
-      const auto found = partners_.find(place_of(mine_, record));
+      std::string place = place_of(mine_, record);
+      const auto found = partners_.find(place);
       const TensorRecord* partner =
           found == partners_.end() ? nullptr : &golden_.records[found->second];
       see_choices(i, &choices);
@@ -103,7 +104,7 @@ class Measurer {
       if (!has_values_of_interest(record, statistics_)) continue;
       Measured one;
       one.mine_record = i;
-      one.place = place_of(mine_, record);
+      one.place = std::move(place);
       if (partner == nullptr) {
         one.reason = "golden has no such value";
       } else {
