@@ -73,6 +73,11 @@ void append_stats(RecordText& out, const stats::TensorStats& stats) {
   return {batch.dims.data() + record.first_dim, static_cast<size_t>(record.ndim)};
 }
 
+[[nodiscard]] std::span<const int64_t> strides_of(const RecordBatch& batch, const Record& record) {
+  if (!record.has_strides) return {};
+  return {batch.dims.data() + record.first_dim + record.ndim, static_cast<size_t>(record.ndim)};
+}
+
 [[nodiscard]] bool needs_escapes(std::string_view text) {
   for (const char c : text) {
     if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
@@ -127,6 +132,26 @@ void append_operator(RecordText& out, const Record& record, std::string_view arg
   out += "}\n";
 }
 
+// What a tensor's line has from its role to the place of its bytes.
+void append_tensor(RecordText& out, const Record& record, std::span<const int64_t> shape,
+                   std::span<const int64_t> strides) {
+  out += R"(,"role":")";
+  out += kRoleNames[static_cast<size_t>(record.role)];
+  out += '"';
+  append_string(out, R"(,"slot":)", *record.slot);
+  if (record.kind == RecordKind::Value) out += R"(,"kind":"value")";
+  if (record.kind == RecordKind::Skipped) out += R"(,"kind":"skipped")";
+  if (record.dtype_name != nullptr) append_string(out, R"(,"dtype":)", record.dtype_name);
+  if (record.has_shape) append_list(out, R"(,"shape":)", shape);
+  if (record.has_shape && strides.size() == shape.size())
+    append_list(out, R"(,"strides":)", strides);
+  if (record.device != nullptr) append_string(out, R"(,"device":)", record.device);
+  if (record.more != nullptr) {
+    out += ',';
+    out += *record.more;
+  }
+}
+
 void append_value_identity(RecordText& out, const ValueIdentity& value) {
   append_key(out, R"(,"vid":)", value.id);
   append_key(out, R"(,"storage":)", value.storage);
@@ -137,6 +162,36 @@ void append_value_identity(RecordText& out, const ValueIdentity& value) {
 }
 
 }  // namespace
+
+uint64_t RecordBatch::size_bytes() const {
+  uint64_t bytes = records.size() * sizeof(Record) + dims.size() * sizeof(int64_t) + text.size();
+  for (const Prepared& place : prepared) bytes += place.lines->size_bytes();
+  return bytes;
+}
+
+void append_statistics_text(RecordText& out, const stats::TensorStats& stats) {
+  append_stats(out, stats);
+}
+
+std::string call_text(const Record& record) {
+  RecordText out;
+  append_node(out, record);
+  append_key(out, R"(,"order":)", record.order);
+  return std::string(out.text());
+}
+
+std::string operator_text(const Record& record, std::string_view arguments) {
+  RecordText out;
+  append_operator(out, record, arguments);
+  return std::string(out.text());
+}
+
+std::string tensor_text(const Record& record, std::span<const int64_t> shape,
+                        std::span<const int64_t> strides) {
+  RecordText out;
+  append_tensor(out, record, shape, strides);
+  return std::string(out.text());
+}
 
 void RecordBatch::set_dims(Record& record, std::span<const int64_t> shape,
                            std::span<const int64_t> strides) {
@@ -232,24 +287,7 @@ void RecordLines::append(size_t index) {
     append_operator(out, record, text);
     return;
   }
-  out += R"(,"role":")";
-  out += kRoleNames[static_cast<size_t>(record.role)];
-  out += '"';
-  append_string(out, R"(,"slot":)", *record.slot);
-  if (record.kind == RecordKind::Value) out += R"(,"kind":"value")";
-  if (record.kind == RecordKind::Skipped) out += R"(,"kind":"skipped")";
-  if (record.dtype_name != nullptr) append_string(out, R"(,"dtype":)", record.dtype_name);
-  if (record.has_shape) append_list(out, R"(,"shape":)", shape_of(batch, record));
-  if (record.has_strides) {
-    append_list(
-        out, R"(,"strides":)",
-        {batch.dims.data() + record.first_dim + record.ndim, static_cast<size_t>(record.ndim)});
-  }
-  if (record.device != nullptr) append_string(out, R"(,"device":)", record.device);
-  if (record.more != nullptr) {
-    out += ',';
-    out += *record.more;
-  }
+  append_tensor(out, record, shape_of(batch, record), strides_of(batch, record));
   if (record.payload) {
     append_string(out, R"(,"file":)", *record.payload->file);
     append_key(out, R"(,"offset":)", record.payload->offset);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -82,15 +83,23 @@ struct Record {
   uint32_t text_size = 0;
 };
 
+class PreparedLines;
+
 struct RecordBatch {
+  /// Lines whose place is behind the first `after` records.
+  struct Prepared {
+    size_t after = 0;
+    uint64_t first_number = 0;
+    std::shared_ptr<PreparedLines> lines;
+  };
+
   std::vector<Record> records;
   std::vector<int64_t> dims;
   std::string text;
+  std::vector<Prepared> prepared;
 
-  [[nodiscard]] bool empty() const { return records.empty(); }
-  [[nodiscard]] uint64_t size_bytes() const {
-    return records.size() * sizeof(Record) + dims.size() * sizeof(int64_t) + text.size();
-  }
+  [[nodiscard]] bool empty() const { return records.empty() && prepared.empty(); }
+  [[nodiscard]] uint64_t size_bytes() const;
   void set_dims(Record& record, std::span<const int64_t> shape, std::span<const int64_t> strides);
   void set_text(Record& record, std::string_view content);
   /// Forgets the records and keeps the memory.
@@ -98,6 +107,7 @@ struct RecordBatch {
     records.clear();
     dims.clear();
     text.clear();
+    prepared.clear();
   }
 };
 
@@ -137,6 +147,21 @@ class RecordText {
   char* end_ = nullptr;
 };
 
+/// Lines of a host whose lines are the same text again and again: it leaves what has changed, and the writer's thread makes
+/// the text.
+class PreparedLines {
+ public:
+  /// Is told each record whose payload was stored with it, in the order of the lines; `batch` holds its sizes.
+  using EntryFunction = void (*)(void* data, const RecordBatch& batch, const Record& record);
+
+  virtual ~PreparedLines() = default;
+  [[nodiscard]] virtual uint64_t line_count() const = 0;
+  /// What it keeps alive until it is written.
+  [[nodiscard]] virtual uint64_t size_bytes() const = 0;
+  /// Writer's thread, once. Lines are numbered from `first`.
+  virtual void append(uint64_t first, RecordText& out, EntryFunction entry, void* data) = 0;
+};
+
 /// The lines of records.jsonl. Remembers what neighbouring lines have in common, and statistics that lines repeat: the
 /// text is the same without, only slower.
 class RecordLines {
@@ -145,6 +170,10 @@ class RecordLines {
   void begin(const RecordBatch& batch);
   /// Appends the line of batch.records[index] with its newline; indices in order.
   void append(size_t index);
+  void append(const RecordBatch::Prepared& prepared, PreparedLines::EntryFunction entry,
+              void* data) {
+    prepared.lines->append(prepared.first_number, lines_, entry, data);
+  }
   [[nodiscard]] std::string_view text() const { return lines_.text(); }
 
  private:
@@ -180,6 +209,16 @@ class RecordLines {
   std::unordered_map<int64_t, EarlierStatistics>
       earlier_;  // by number of the record of an earlier batch
 };
+
+/// `,"stats":{...}` as a line has it.
+void append_statistics_text(RecordText& out, const stats::TensorStats& stats);
+/// The keys `node`, `type` and `order` of a line, with the comma in front.
+[[nodiscard]] std::string call_text(const Record& record);
+/// The rest of an operator's line up to its newline: `,"kind":"operator","module":...}`.
+[[nodiscard]] std::string operator_text(const Record& record, std::string_view arguments);
+/// The keys `role` to `more` of a tensor's line, with the comma in front.
+[[nodiscard]] std::string tensor_text(const Record& record, std::span<const int64_t> shape,
+                                      std::span<const int64_t> strides);
 
 /// "<number>:<node>.<role>.<slot>", the tensor's name in the step file.
 [[nodiscard]] std::string payload_name(const Record& record);

@@ -2,19 +2,45 @@
 // One compute call being recorded: asked before each node, told after each wanted one.
 #pragma once
 #include <chrono>
-#include <deque>
 #include <memory>
-#include <unordered_map>
+#include <string>
 #include <vector>
 
 #include "capture/ggml/graph_plan.hpp"
 
 namespace assay::capture::ggml {
 
-/// One thread. Borrows the session, the settings and the engine, which live until the process ends.
-class GraphCapture {
+/// The plans of a scheduler's last graphs: hosts take turns with few, and copies between back ends take turns with memory.
+class Plans {
  public:
-  GraphCapture(std::shared_ptr<const GraphPlan> plan, uint64_t step);
+  [[nodiscard]] std::shared_ptr<const GraphPlan> plan_for(Session* session,
+                                                          const Settings* settings,
+                                                          const Engine* engine, EngineGraph* graph,
+                                                          const std::string& prefix);
+
+ private:
+  static constexpr size_t kMost = 4;
+  std::vector<std::shared_ptr<const GraphPlan>> plans_;  // the last used first
+};
+
+/// Processor ticks, or nanoseconds where there are none: a clock that costs little beside a small tensor.
+[[nodiscard]] uint64_t ticks();
+
+/// One thread. Borrows the session, the settings and the engine, which live until the process ends.
+class GraphCapture final : public LineHolder {
+ public:
+  struct Request {
+    Session* session;
+    const Settings* settings;
+    const Engine* engine;
+    EngineGraph* graph;
+    Plans* plans;
+    std::string prefix;
+    uint64_t step;
+  };
+  explicit GraphCapture(Request request);
+  /// A capture that did not finish leaves what it pushed.
+  ~GraphCapture() override;
   GraphCapture(const GraphCapture&) = delete;
   GraphCapture& operator=(const GraphCapture&) = delete;
 
@@ -25,50 +51,38 @@ class GraphCapture {
   void deliver(const EngineTensor* tensor);
   /// After the last node.
   void finish();
+  void push_lines() override;
 
-  [[nodiscard]] Session& session() const { return *plan_->session; }
+  [[nodiscard]] Session& session() const { return *request_.session; }
 
  private:
-  /// A tensor's elements, where they are or copied from a device.
-  struct Content {
-    TensorView view;
-    bool raw = false;  // rows of blocks, as bytes
-    std::vector<std::byte> copied;
-    std::optional<stats::TensorStats> stats;
+  void begin();
+  [[nodiscard]] const PlannedNode* node_of(const EngineTensor* tensor);
+  void take(uint32_t slot);
+  void store(const TensorView& view, const PlannedSlot& planned, StepContent::Slot* content);
+  void update_leaves();
+  [[nodiscard]] int64_t number_of(int32_t line) const;
+
+  const Request request_;
+  std::shared_ptr<const GraphPlan>
+      plan_;  // from the first node on: before, the scheduler may change the graph
+  std::shared_ptr<StepContent> content_;
+  std::vector<uint8_t> delivered_;  // by node
+  size_t next_ = 0;                 // the node expected to be asked for
+  size_t seen_ = 0;                 // nodes before it are over
+  size_t pushed_ = 0;               // nodes before it have their lines on the way
+  struct Pushed {
+    StepLines::Range range;
+    uint64_t first_number;
   };
-
-  [[nodiscard]] std::optional<size_t> index_of(const EngineTensor* tensor);
-  [[nodiscard]] bool is_host_input(const TensorFields& fields) const;
-  [[nodiscard]] bool read(const TensorFields& fields, bool keep, Content* content) const;
-  void read_inputs_of(const PlannedNode& node);
-  void skip_until(size_t index);
-  void pass(const PlannedNode& node);
-  void record(const PlannedNode& node, const Content* output);
-  void record_input(const PlannedNode& node, const EngineTensor* source, size_t slot);
-  void record_output(const PlannedNode& node, const Content* output);
-  [[nodiscard]] Storage& storage_of(const TensorFields& root);
-  [[nodiscard]] Value& value_of(Storage& storage, const TensorFields& fields);
-  void share_payload(const Storage& storage, const TensorFields& fields, Value* value) const;
-  [[nodiscard]] writer::Record record_of(const PlannedNode& node) const;
-  void describe(const TensorFields& fields, const Storage& storage, const Value& value,
-                writer::Record* record, Dims* shape, Dims* strides);
-  void store(const Content& content, writer::Record* record, Value* value);
-  [[nodiscard]] const std::string* written_argument(const TensorFields& fields) const;
-
-  const std::shared_ptr<const GraphPlan> plan_;
-  const Engine& engine_;
-  const Settings& settings_;
-  const uint64_t step_;
-  size_t next_ = 0;      // the node expected to be asked for
-  size_t recorded_ = 0;  // nodes before it are recorded or passed over
-  std::unordered_map<const EngineTensor*, Storage*> storages_;  // by root
-  std::deque<Storage> own_storages_;  // of what lives no longer than this call
-  std::unordered_map<const EngineTensor*, Content> host_inputs_;  // read and not yet stored
-  std::unordered_map<std::string_view, size_t> node_by_name_;     // made when a copy is met
+  std::vector<Pushed> numbers_;  // of all ranges of lines that were pushed
+  uint64_t waiting_bytes_ = 0;   // stored since lines were pushed
   std::chrono::steady_clock::time_point started_;
-  std::chrono::steady_clock::duration spent_{};
+  uint64_t started_ticks_ = 0;
+  uint64_t spent_ticks_ = 0;
   writer::ManifestStep counts_;
   uint64_t captured_ = 0;
+  bool under_way_ = false;  // between begin_step() and end_step() of the session
 };
 
 }  // namespace assay::capture::ggml

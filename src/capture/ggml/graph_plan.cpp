@@ -7,12 +7,25 @@
 #include <map>
 #include <set>
 
+#define XXH_INLINE_ALL
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#endif
+#include <xxhash.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#include "base/text.hpp"
 #include "capture/ggml/arguments.hpp"
 
 namespace assay::capture::ggml {
 namespace {
 
+constexpr int kInputFlag = 1;
 constexpr int kComputeFlag = 16;
+constexpr int kWeightsUsage = 1;
 constexpr size_t kMaxSearchedSources = 256;
 
 bool is_alias(const std::string& op) {
@@ -43,15 +56,497 @@ const EngineTensor* nearest_named_source(const TensorFields& node) {
   return nullptr;
 }
 
-std::string recorded_name(const TensorFields& fields, PlannedNode* planned) {
+std::string recorded_name(const TensorFields& fields, const EngineTensor** named_after) {
   const std::string_view name = fields.name();
   const size_t own = own_name_size(name);
   if (!is_unnamed(name.substr(0, own))) return std::string(name);
-  planned->named_after = nearest_named_source(fields);
-  if (planned->named_after != nullptr)
-    planned->name_of_that = origin_name(fields.other(planned->named_after).name());
-  return "(" + planned->name_of_that + ")" + std::string(name.substr(own));
+  *named_after = nearest_named_source(fields);
+  std::string of_that;
+  if (*named_after != nullptr) of_that = origin_name(fields.other(*named_after).name());
+  return "(" + of_that + ")" + std::string(name.substr(own));
 }
+
+uint64_t hash_of(const EngineTensor* tensor, size_t bytes) { return XXH3_64bits(tensor, bytes); }
+
+int64_t count_of(const Four& ne) { return ne[0] * ne[1] * ne[2] * ne[3]; }
+
+/// Dimensions of the row-major shape: leading ones are not counted.
+size_t rank_of(const Four& ne) {
+  size_t rank = 4;
+  while (rank > 1 && ne[rank - 1] == 1) --rank;
+  return rank;
+}
+
+Dims shape_of(const Four& ne) {
+  Dims shape;
+  for (size_t i = rank_of(ne); i-- > 0;) shape.push_back(ne[i]);
+  return shape;
+}
+
+/// In elements; empty for blocks and for strides that are no multiple of an element.
+Dims strides_of(const Four& ne, const Four& nb, const TypeInfo& type) {
+  Dims strides;
+  if (!type.dtype) return strides;
+  for (size_t i = rank_of(ne); i-- > 0;) {
+    if (nb[i] % type.block_bytes != 0) return {};
+    strides.push_back(nb[i] / type.block_bytes);
+  }
+  return strides;
+}
+
+int64_t payload_bytes(const Four& ne, const TypeInfo& type) {
+  return type.block_values <= 0 ? 0 : count_of(ne) / type.block_values * type.block_bytes;
+}
+
+/// The elements stand in order of rows without gaps.
+bool is_contiguous(const Four& ne, const Four& nb, const TypeInfo& type) {
+  if (type.block_values <= 0) return false;
+  int64_t expected = type.block_bytes;
+  for (size_t i = 0; i < 4; ++i) {
+    if (ne[i] != 1 && nb[i] != expected) return false;
+    expected *= i == 0 ? ne[0] / type.block_values : ne[i];
+  }
+  return true;
+}
+
+Place place_of(const TensorFields& fields) {
+  return {fields.view_source() == nullptr ? 0 : fields.view_offset(), fields.type(), fields.ne(),
+          fields.nb()};
+}
+
+/// Goes through a graph as its call will, and writes down what each line says and what it takes from the call.
+class Planner {
+ public:
+  Planner(GraphPlan* plan, EngineGraph* graph, const std::string& prefix)
+      : plan_(*plan),
+        session_(*plan->session),
+        settings_(*plan->settings),
+        engine_(*plan->engine),
+        graph_(graph),
+        prefix_(prefix) {}
+
+  void run() {
+    look_at_nodes();
+    for (index_ = 0; index_ < drafts_.size(); ++index_) plan_node();
+    for (const auto& storage : storages_) finish_leaf(storage);
+    plan_.written_leaves = session_.written_leaves();
+    plan_.lines = std::make_shared<const GraphLines>(std::move(out_));
+  }
+
+ private:
+  /// What is known of a node before the lines are made.
+  struct Draft {
+    const writer::RecordNode* node = nullptr;
+    const std::string* operation = nullptr;  // "ggml.mul_mat"
+    uint32_t occurrence = 0;                 // of the operation among the nodes of that name
+    bool computed = true;  // false: the engine skips it, and its memory means nothing
+  };
+
+  struct Value {
+    Place place;
+    int32_t reference = 0;  // as in PlannedLine; of weights unused
+    int64_t id = -1;        // of weights
+    int32_t producer = -1;  // line
+    int32_t slot = -1;
+    int64_t bytes_begin = 0;
+    bool has_bytes = false;
+    bool is_whole = false;  // of the slot's content: its statistics are this value's, too
+  };
+
+  struct Storage {
+    enum Kind { kCall, kWeight, kChanging } kind = kCall;
+    int32_t number = 0;  // as in PlannedLine
+    int64_t version = 0;
+    int64_t writes = 0;
+    const std::string* leaf = nullptr;
+    LeafStorage* shared = nullptr;
+    std::vector<Value> values;
+  };
+
+  void look_at_nodes() {
+    const EngineFunctions& functions = engine_.functions();
+    const auto count = static_cast<size_t>(std::max(0, functions.ggml_graph_n_nodes(graph_)));
+    const size_t bytes = engine_.layout().used_bytes();
+    plan_.nodes.reserve(count);
+    plan_.hashes.reserve(count);
+    drafts_.reserve(count);
+    bool any_marked = false;
+    std::map<std::pair<const void*, const void*>, uint32_t> occurrences;
+    for (size_t i = 0; i < count; ++i) {
+      const EngineTensor* tensor = functions.ggml_graph_node(graph_, static_cast<int>(i));
+      const TensorFields fields = engine_.fields(tensor);
+      plan_.hashes.push_back(hash_of(tensor, bytes));
+      plan_.index.emplace(tensor, static_cast<uint32_t>(i));
+      PlannedNode& node = plan_.nodes.emplace_back();
+      node.tensor = tensor;
+      const std::string& op = engine_.op_name(fields.op());
+      const EngineTensor* named_after = nullptr;
+      const std::string name = recorded_name(fields, &named_after);
+      if (named_after != nullptr)
+        plan_.names.emplace_back(named_after, origin_name(engine_.fields(named_after).name()));
+      Draft& draft = drafts_.emplace_back();
+      draft.node = session_.node(prefix_ + name);
+      draft.operation = session_.run().intern("ggml." + op);
+      draft.occurrence = occurrences[{draft.node, draft.operation}]++;
+      draft.computed = (fields.flags() & kComputeFlag) != 0;
+      node.alias = is_alias(op);
+      node.wanted = settings_.wants_node(name, op);
+      any_marked |= draft.computed;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      // Engines that do not mark what they compute compute everything.
+      drafts_[i].computed |= !any_marked;
+      PlannedNode& node = plan_.nodes[i];
+      plan_.not_computed += node.wanted && !drafts_[i].computed;
+      node.wanted &= drafts_[i].computed;
+      plan_.wanted += node.wanted;
+    }
+    // What a graph writes changes from call to call, from its first reader on.
+    for (size_t i = 0; i < count; ++i) {
+      const TensorFields fields = engine_.fields(plan_.nodes[i].tensor);
+      if (!writes(i, fields)) continue;
+      const TensorFields root = fields.root();
+      if (is_lasting_leaf(root)) session_.note_written(leaf_of(root));
+    }
+  }
+
+  /// Puts something new into memory that other tensors look at, too.
+  [[nodiscard]] bool writes(size_t index, const TensorFields& fields) const {
+    return drafts_[index].computed && !plan_.nodes[index].alias && fields.view_source() != nullptr;
+  }
+
+  [[nodiscard]] bool is_host_input(const TensorFields& fields) const {
+    if (fields.op() != 0 || fields.view_source() != nullptr || fields.data() == nullptr)
+      return false;
+    const EngineFunctions& functions = engine_.functions();
+    EngineBuffer* buffer = fields.buffer();
+    if (buffer == nullptr || fields.name().starts_with("cache_")) return false;
+    if (functions.ggml_backend_buffer_get_usage != nullptr &&
+        functions.ggml_backend_buffer_get_usage(buffer) == kWeightsUsage)
+      return false;
+    const TypeInfo& type = engine_.type_info(fields.type());
+    const bool integers = type.dtype && !is_float(*type.dtype);
+    return ((fields.flags() & kInputFlag) != 0 || integers) &&
+           functions.ggml_backend_buffer_is_host(buffer);
+  }
+
+  /// Weights and caches: in the same memory in the next call.
+  [[nodiscard]] bool is_lasting_leaf(const TensorFields& root) const {
+    return root.op() == 0 && root.data() != nullptr && !is_host_input(root);
+  }
+
+  [[nodiscard]] LeafStorage& leaf_of(const TensorFields& root) {
+    return session_.leaf_storage(root.data(), session_.run().intern(origin_name(root.name())));
+  }
+
+  Storage& storage_of(const TensorFields& root) {
+    const auto [place, fresh] = storage_index_.try_emplace(root.address(), storages_.size());
+    if (!fresh) return storages_[place->second];
+    Storage& storage = storages_.emplace_back();
+    if (root.op() == 0) storage.leaf = session_.run().intern(origin_name(root.name()));
+    if (!is_lasting_leaf(root)) {
+      storage.number = static_cast<int32_t>(out_.storage_count++);
+      return storage;
+    }
+    storage.shared = &leaf_of(root);
+    storage.kind = storage.shared->written ? Storage::kChanging : Storage::kWeight;
+    if (storage.kind == Storage::kWeight) {
+      storage.version = storage.shared->version;
+      for (const LeafValue& value : storage.shared->values)
+        storage.values.push_back({.place = value.place, .id = value.id});
+    } else {
+      storage.number = -1 - static_cast<int32_t>(out_.leaves.size());
+      out_.leaves.push_back({storage.shared, 0, {}});
+      watch(root.address());
+    }
+    return storage;
+  }
+
+  Value& value_of(Storage& storage, const TensorFields& fields) {
+    const Place place = place_of(fields);
+    for (Value& value : storage.values) {
+      if (value.place == place) return value;
+    }
+    Value& value = storage.values.emplace_back();
+    value.place = place;
+    if (storage.kind == Storage::kWeight) {
+      value.id = session_.next_values(1);
+      storage.shared->values.push_back({place, value.id, -1});
+    } else if (storage.kind == Storage::kChanging && storage.writes == 0) {
+      value.reference = -1 - static_cast<int32_t>(out_.entering.size());
+      out_.entering.push_back({static_cast<uint32_t>(-1 - storage.number), place});
+    } else {
+      value.reference = static_cast<int32_t>(out_.value_count++);
+    }
+    return value;
+  }
+
+  // A value without gaps that lies within one whose content is taken.
+  void share_content(const Storage& storage, Value* value) const {
+    const TypeInfo& type = engine_.type_info(value->place.type);
+    if (value->slot >= 0 || !is_contiguous(value->place.ne, value->place.nb, type)) return;
+    const int64_t bytes = payload_bytes(value->place.ne, type);
+    for (const Value& other : storage.values) {
+      if (&other == value || other.slot < 0 || other.place.type != value->place.type ||
+          !is_contiguous(other.place.ne, other.place.nb, type))
+        continue;
+      const int64_t other_bytes = payload_bytes(other.place.ne, type);
+      const int64_t begin = value->place.offset_bytes - other.place.offset_bytes;
+      if (begin < 0 || begin + bytes > other_bytes) continue;
+      value->slot = other.slot;
+      value->bytes_begin = other.bytes_begin + begin;
+      value->has_bytes = other.has_bytes;
+      value->is_whole = bytes == other_bytes && other.is_whole;
+      return;
+    }
+  }
+
+  Piece keep(std::string_view text) {
+    const Piece piece{static_cast<uint32_t>(out_.text.size()), static_cast<uint32_t>(text.size())};
+    out_.text += text;
+    return piece;
+  }
+
+  [[nodiscard]] writer::Record record_of(size_t index) const {
+    const Draft& draft = drafts_[index];
+    writer::Record record;
+    record.node = draft.node;
+    record.operation = draft.operation;
+    record.operation_index = draft.occurrence;
+    record.order = index;
+    return record;
+  }
+
+  void describe(const TensorFields& fields, writer::Record* record, Dims* shape, Dims* strides) {
+    const TypeInfo& type = engine_.type_info(fields.type());
+    const Four ne = fields.ne();
+    *shape = shape_of(ne);
+    *strides = strides_of(ne, fields.nb(), type);
+    record->has_shape = true;
+    record->ndim = static_cast<int32_t>(shape->size());
+    record->dtype = type.dtype.value_or(DType::UInt8);
+    record->dtype_name = type.name.c_str();
+    record->raw_bytes = !type.dtype;
+    record->more = session_.sizes_text(ne, type);
+    EngineBuffer* buffer = fields.buffer();
+    if (buffer == nullptr) buffer = fields.root().buffer();
+    if (buffer != nullptr && !engine_.functions().ggml_backend_buffer_is_host(buffer))
+      record->device =
+          session_.run().intern(engine_.functions().ggml_backend_buffer_name(buffer))->c_str();
+  }
+
+  [[nodiscard]] bool wants_content() const { return settings_.full || settings_.statistics; }
+
+  /// A slot for what the tensor holds; -1 when it cannot be read.
+  int32_t add_slot(const TensorFields& fields) {
+    const EngineFunctions& functions = engine_.functions();
+    EngineBuffer* buffer = fields.buffer();
+    if (buffer == nullptr) buffer = fields.root().buffer();
+    if (buffer == nullptr || fields.data() == nullptr) return -1;
+    const TypeInfo& type = engine_.type_info(fields.type());
+    const Four ne = fields.ne();
+    const Four nb = fields.nb();
+    PlannedSlot slot;
+    slot.tensor = fields.address();
+    slot.on_host = functions.ggml_backend_buffer_is_host(buffer);
+    slot.span_bytes = count_of(ne) == 0 ? 0 : functions.ggml_nbytes(fields.address());
+    const ByteSpan bytes(fields.data(), slot.span_bytes);
+    const bool raw = !type.dtype;
+    if (raw && !is_contiguous(ne, nb, type)) return -1;
+    const Dims strides = strides_of(ne, nb, type);
+    if (!raw && strides.empty()) return -1;
+    Result<TensorView> view =
+        raw ? make_view(DType::UInt8, Dims{static_cast<int64_t>(slot.span_bytes)}, bytes)
+            : make_view(*type.dtype, shape_of(ne), strides, bytes);
+    if (!view) return -1;
+    slot.view = *std::move(view);
+    slot.with_statistics = settings_.statistics && !raw;
+    if (!settings_.full && !slot.with_statistics) return -1;
+    out_.slots.push_back(std::move(slot));
+    return static_cast<int32_t>(out_.slots.size()) - 1;
+  }
+
+  void take_content(int32_t slot, Value* value) const {
+    value->slot = slot;
+    value->bytes_begin = 0;
+    value->has_bytes = settings_.full;
+    value->is_whole = true;
+  }
+
+  void plan_node() {
+    PlannedNode& node = plan_.nodes[index_];
+    const TensorFields fields = engine_.fields(node.tensor);
+    node.first_line = node.line_end = static_cast<uint32_t>(out_.lines.size());
+    node.first_read = node.read_end = static_cast<uint32_t>(plan_.reads.size());
+    if (!node.wanted) {
+      if (writes(index_, fields)) note_write(storage_of(fields.root()));
+      return;
+    }
+    writer::Record record = record_of(index_);
+    if (!node.alias) record.writes = written_argument(fields);
+    PlannedLine line;
+    line.is_operator = true;
+    line.head = keep(writer::call_text(record) +
+                     writer::operator_text(record, arguments_json(engine_, fields)));
+    out_.lines.push_back(line);
+    for (size_t i = 0; i < fields.source_count(); ++i) {
+      const EngineTensor* source = fields.source(i);
+      if (source != nullptr && source != node.tensor) plan_input(source, i);
+    }
+    plan_output(&node, fields);
+    node.line_end = static_cast<uint32_t>(out_.lines.size());
+    node.read_end = static_cast<uint32_t>(plan_.reads.size());
+  }
+
+  void plan_input(const EngineTensor* source, size_t argument) {
+    TensorFields fields = engine_.fields(source);
+    // A copy that the scheduler made for another back end stands for the node it was made of.
+    if (fields.op() == 0 && origin_name(fields.name()).size() != fields.name().size()) {
+      if (node_by_name_.empty()) {
+        for (size_t i = 0; i < plan_.nodes.size(); ++i)
+          node_by_name_[engine_.fields(plan_.nodes[i].tensor).name()] = i;
+      }
+      const auto origin = node_by_name_.find(origin_name(fields.name()));
+      if (origin != node_by_name_.end() && origin->second < index_)
+        fields = engine_.fields(plan_.nodes[origin->second].tensor);
+    }
+    Storage& storage = storage_of(fields.root());
+    Value& value = value_of(storage, fields);
+    bool is_first = false;
+    if (settings_.inputs && wants_content() && value.slot < 0 && storage.version == 0 &&
+        is_host_input(fields)) {
+      watch(fields.address());
+      const int32_t slot = add_slot(fields);
+      if (slot >= 0) {
+        take_content(slot, &value);
+        plan_.reads.push_back(static_cast<uint32_t>(slot));
+        is_first = true;
+      }
+    }
+    if (value.slot < 0) share_content(storage, &value);
+    add_line(fields, storage, value, writer::RecordRole::Input, argument, is_first);
+  }
+
+  void plan_output(PlannedNode* node, const TensorFields& fields) {
+    const TensorFields root = fields.root();
+    Storage& storage = storage_of(root);
+    if (!node->alias && fields.view_source() != nullptr) note_write(storage);
+    Value& value = value_of(storage, fields);
+    bool is_first = false;
+    // What lies in a leaf's memory, a cache, is not copied.
+    const bool in_leaf = root.op() == 0 && fields.view_source() != nullptr;
+    if (node->alias) {
+      share_content(storage, &value);
+    } else if (settings_.outputs && wants_content() && !in_leaf) {
+      node->slot = add_slot(fields);
+      is_first = node->slot >= 0;
+      if (is_first) take_content(node->slot, &value);
+    }
+    const int32_t line = add_line(fields, storage, value, writer::RecordRole::Output,
+                                  Session::kResultSlot, is_first);
+    // An operator that returns what it was given did not make it.
+    if (value.producer < 0 || !node->alias) value.producer = line;
+  }
+
+  void note_write(Storage& storage) {
+    ++storage.version;
+    ++storage.writes;
+    storage.values.clear();
+  }
+
+  int32_t add_line(const TensorFields& fields, const Storage& storage, const Value& value,
+                   writer::RecordRole role, size_t argument, bool is_first) {
+    writer::Record record = record_of(index_);
+    record.role = role;
+    record.slot = session_.slot(argument);
+    Dims shape;
+    Dims strides;
+    describe(fields, &record, &shape, &strides);
+    PlannedLine line;
+    line.head =
+        keep(writer::call_text(record) + writer::tensor_text(record, shape.span(), strides.span()));
+    line.is_input = role == writer::RecordRole::Input;
+    line.slot = value.slot;
+    line.is_first = is_first;
+    line.has_bytes = value.has_bytes;
+    line.bytes_begin = value.bytes_begin;
+    line.bytes = payload_bytes(value.place.ne, engine_.type_info(value.place.type));
+    line.has_statistics = value.is_whole;
+    const TypeInfo& type = engine_.type_info(value.place.type);
+    const int64_t offset =
+        type.block_bytes > 0 ? value.place.offset_bytes / type.block_bytes * type.block_values : 0;
+    std::string offset_text;
+    if (offset != 0) offset_text = ",\"storage_offset\":" + std::to_string(offset);
+    std::string leaf_text;
+    if (fields.view_source() == nullptr && storage.leaf != nullptr)
+      leaf_text = ",\"leaf\":" + json_quote(*storage.leaf);
+    if (storage.kind == Storage::kWeight) {
+      std::string identity = ",\"vid\":" + std::to_string(value.id) +
+                             ",\"storage\":" + std::to_string(storage.shared->number) + offset_text;
+      if (storage.version != 0) identity += ",\"version\":" + std::to_string(storage.version);
+      // Views of weights that the graph makes have a maker in this call.
+      line.identity = keep(identity);
+      line.producer = line.is_input ? value.producer : -1;
+      line.leaf = keep(leaf_text);
+    } else {
+      line.has_value = true;
+      line.identity = keep(offset_text);
+      line.leaf = keep(leaf_text);
+      line.value = value.reference;
+      line.storage = storage.number;
+      line.version = storage.version;
+      line.producer = line.is_input ? value.producer : -1;
+    }
+    const auto number = static_cast<int32_t>(out_.lines.size());
+    if (is_first) {
+      PlannedSlot& slot = out_.slots[static_cast<size_t>(value.slot)];
+      slot.line = static_cast<uint32_t>(number);
+      record.first_copy = true;
+      slot.record = record;
+      slot.shape = shape;
+    }
+    out_.lines.push_back(line);
+    return number;
+  }
+
+  const std::string* written_argument(const TensorFields& fields) const {
+    if (fields.view_source() == nullptr) return nullptr;
+    const EngineTensor* root = fields.root().address();
+    // The destination is the last source in SET_ROWS and CPY, and the only one in the same memory elsewhere.
+    for (size_t i = fields.source_count(); i-- > 0;) {
+      const EngineTensor* source = fields.source(i);
+      if (source == nullptr || source == fields.address()) continue;
+      if (engine_.fields(source).root().address() == root)
+        return session_.run().intern("[\"src" + std::to_string(i) + "\"]");
+    }
+    return nullptr;
+  }
+
+  void finish_leaf(const Storage& storage) {
+    if (storage.kind != Storage::kChanging) return;
+    PlannedLeaf& leaf = out_.leaves[static_cast<size_t>(-1 - storage.number)];
+    leaf.writes = storage.writes;
+    for (const Value& value : storage.values)
+      leaf.values.push_back({value.place, value.reference, value.producer});
+  }
+
+  void watch(const EngineTensor* leaf) {
+    plan_.watched.push_back({leaf, hash_of(leaf, engine_.layout().used_bytes())});
+  }
+
+  GraphPlan& plan_;
+  Session& session_;
+  const Settings& settings_;
+  const Engine& engine_;
+  EngineGraph* graph_;
+  const std::string& prefix_;
+  size_t index_ = 0;
+  std::vector<Draft> drafts_;
+  std::deque<Storage> storages_;
+  std::unordered_map<const EngineTensor*, size_t> storage_index_;  // by root
+  std::unordered_map<std::string_view, size_t> node_by_name_;      // made when a copy is met
+  GraphLines out_;
+};
 
 }  // namespace
 
@@ -78,15 +573,18 @@ bool is_unnamed(std::string_view name) {
 bool GraphPlan::still_holds(EngineGraph* graph) const {
   const EngineFunctions& functions = engine->functions();
   const size_t bytes = engine->layout().used_bytes();
+  if (written_leaves != session->written_leaves()) return false;
   if (functions.ggml_graph_n_nodes(graph) != static_cast<int>(nodes.size())) return false;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const PlannedNode& node = nodes[i];
-    if (functions.ggml_graph_node(graph, static_cast<int>(i)) != node.tensor ||
-        std::memcmp(snapshot.data() + i * bytes, node.tensor, bytes) != 0)
+    if (functions.ggml_graph_node(graph, static_cast<int>(i)) != nodes[i].tensor ||
+        hash_of(nodes[i].tensor, bytes) != hashes[i])
       return false;
-    if (node.named_after != nullptr &&
-        origin_name(engine->fields(node.named_after).name()) != node.name_of_that)
-      return false;
+  }
+  for (const Watched& leaf : watched) {
+    if (hash_of(leaf.tensor, bytes) != leaf.hash) return false;
+  }
+  for (const auto& [tensor, name] : names) {
+    if (origin_name(engine->fields(tensor).name()) != name) return false;
   }
   return true;
 }
@@ -98,39 +596,8 @@ std::shared_ptr<const GraphPlan> plan_graph(Session* session, const Settings* se
   plan->session = session;
   plan->settings = settings;
   plan->engine = engine;
-  const EngineFunctions& functions = engine->functions();
-  const auto count = static_cast<size_t>(std::max(0, functions.ggml_graph_n_nodes(graph)));
-  const size_t bytes = engine->layout().used_bytes();
-  plan->nodes.reserve(count);
-  plan->snapshot.resize(count * bytes);
-  bool any_marked = false;
   const auto held = session->lock();
-  std::map<std::pair<const void*, const void*>, uint32_t> occurrences;
-  for (size_t i = 0; i < count; ++i) {
-    const EngineTensor* tensor = functions.ggml_graph_node(graph, static_cast<int>(i));
-    const TensorFields fields = engine->fields(tensor);
-    std::memcpy(plan->snapshot.data() + i * bytes, tensor, bytes);
-    PlannedNode& node = plan->nodes.emplace_back();
-    node.tensor = tensor;
-    const std::string& op = engine->op_name(fields.op());
-    const std::string name = recorded_name(fields, &node);
-    node.node = session->node(prefix + name);
-    node.operation = session->run().intern("ggml." + op);
-    node.occurrence = occurrences[{node.node, node.operation}]++;
-    node.alias = is_alias(op);
-    node.computed = (fields.flags() & kComputeFlag) != 0;
-    node.wanted = settings->wants_node(name, op);
-    any_marked |= node.computed;
-    plan->index.emplace(tensor, i);
-  }
-  for (PlannedNode& node : plan->nodes) {
-    // Engines that do not mark what they compute compute everything.
-    node.computed |= !any_marked;
-    plan->not_computed += node.wanted && !node.computed;
-    node.wanted &= node.computed;
-    plan->wanted += node.wanted;
-    if (node.wanted) node.arguments = arguments_json(*engine, engine->fields(node.tensor));
-  }
+  Planner(plan.get(), graph, prefix).run();
   return plan;
 }
 

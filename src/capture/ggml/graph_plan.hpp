@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be recorded of a graph, decided before it runs: names, occurrences, parameters, which nodes are wanted.
+// What is to be recorded of a graph, decided at its first node: names, occurrences, parameters, which nodes are wanted, and
+// the text of their lines.
 #pragma once
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "capture/ggml/graph_lines.hpp"
 #include "capture/ggml/session.hpp"
 
 namespace assay::capture::ggml {
 
+/// Small: all of them are looked at in each call.
 struct PlannedNode {
   const EngineTensor* tensor = nullptr;
-  const writer::RecordNode* node = nullptr;
-  const std::string* operation = nullptr;  // "ggml.mul_mat"
-  uint32_t occurrence = 0;                 // of the operation among the nodes of that name
-  bool alias = false;                      // RESHAPE, VIEW, PERMUTE, TRANSPOSE: moves no data
-  bool computed = true;  // false: the engine skips it, and its memory means nothing
-  bool wanted = false;   // passes the filters
-  std::string arguments;
-  const EngineTensor* named_after = nullptr;  // the source that an unnamed node is called after
-  std::string name_of_that;
+  uint32_t first_line = 0;
+  uint32_t line_end = 0;
+  uint32_t first_read = 0;  // in GraphPlan::reads
+  uint32_t read_end = 0;
+  int32_t slot = -1;    // of the result's content
+  bool alias = false;   // RESHAPE, VIEW, PERMUTE, TRANSPOSE: moves no data
+  bool wanted = false;  // passes the filters, and the engine computes it
 };
 
 /// Borrows the tensors of the graph; a graph that is built anew may put other ones at the same addresses.
@@ -29,13 +30,24 @@ struct GraphPlan {
   const Settings* settings = nullptr;
   const Engine* engine = nullptr;
   std::vector<PlannedNode> nodes;
-  std::vector<std::byte> snapshot;  // of every tensor, to tell a graph that is used again
-  std::unordered_map<const EngineTensor*, size_t> index;
+  std::vector<uint32_t> reads;  // slots of inputs, by the node that needs them first
+  std::shared_ptr<const GraphLines> lines;
+  std::unordered_map<const EngineTensor*, uint32_t> index;
   uint64_t wanted = 0;
   uint64_t not_computed = 0;
 
-  /// Whether the graph is still the one that was planned: a few microseconds.
+  /// Whether the graph is still the one that was planned: some ten microseconds.
   [[nodiscard]] bool still_holds(EngineGraph* graph) const;
+
+  struct Watched {
+    const EngineTensor* tensor;
+    uint64_t hash;
+  };
+  std::vector<uint64_t> hashes;  // of the bytes of every node
+  std::vector<Watched> watched;  // leaves whose memory is read or whose values change
+  std::vector<std::pair<const EngineTensor*, std::string>>
+      names;                    // that unnamed nodes are called after
+  uint64_t written_leaves = 0;  // Session::written_leaves() when it was made
 };
 
 /// prefix   in front of every name: "" or "sched1/". Takes the session's lock.

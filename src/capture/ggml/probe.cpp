@@ -43,7 +43,7 @@ struct Scheduler {
   bool ours = false;                // the same for us
   int number = -1;                  // given at its first compute call
   GraphCapture* capture = nullptr;  // while a call is armed
-  std::shared_ptr<const GraphPlan> plan;
+  Plans plans;
 };
 
 std::atomic<int> mode{kUnknown};
@@ -268,14 +268,9 @@ class Armed {
     if (session == nullptr || session->finished()) return;
     Scheduler* scheduler = scheduler_of(address_);
     number_scheduler(scheduler);
-    const GraphPlan* before = scheduler->plan.get();
-    if (before == nullptr || before->session != session || before->settings != settings ||
-        before->engine != engine || !before->still_holds(graph)) {
-      const std::string prefix =
-          scheduler->number == 0 ? "" : "sched" + std::to_string(scheduler->number) + "/";
-      scheduler->plan = plan_graph(session, settings, engine, graph, prefix);
-    }
-    capture_ = std::make_unique<GraphCapture>(scheduler->plan, step);
+    capture_ = std::make_unique<GraphCapture>(GraphCapture::Request{
+        session, settings, engine, graph, &scheduler->plans,
+        scheduler->number == 0 ? "" : "sched" + std::to_string(scheduler->number) + "/", step});
     engine_ = engine;
     scheduler->capture = capture_.get();
     engine->functions().ggml_backend_sched_set_eval_callback(address_, on_node, scheduler);

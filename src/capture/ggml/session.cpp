@@ -194,14 +194,36 @@ const std::string* Session::sizes_text(const Four& ne, const TypeInfo& type) {
   return known;
 }
 
-Storage& Session::leaf_storage(const void* data, const std::string* name) {
+int64_t Session::next_values(int64_t count) {
+  const int64_t first = next_value_;
+  next_value_ += count;
+  return first;
+}
+
+int64_t Session::next_storages(int64_t count) {
+  const int64_t first = next_storage_;
+  next_storage_ += count;
+  return first;
+}
+
+LeafStorage& Session::leaf_storage(const void* data, const std::string* name) {
   auto& at_address = leaves_[data];
   const auto [place, fresh] = at_address.try_emplace(name);
   if (fresh) {
-    place->second.number = next_storage();
-    place->second.leaf = name;
+    place->second.number = next_storages(1);
+    place->second.name = name;
   }
   return place->second;
+}
+
+void Session::note_written(LeafStorage& leaf) {
+  if (leaf.written) return;
+  leaf.written = true;
+  written_leaves_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Session::push_all_lines() {
+  for (LineHolder* capture : active_) capture->push_lines();
 }
 
 void Session::note_engine(const Engine* engine) {
@@ -211,22 +233,24 @@ void Session::note_engine(const Engine* engine) {
     atb::tell(LogLevel::Warning, written.error().describe());
 }
 
-void Session::begin_step(uint64_t step, uint64_t expected_entries) {
+void Session::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries) {
+  active_.push_back(capture);
   // While another thread's graph runs, its file takes this step's tensors, too: records say where they are.
-  if (active_steps_++ != 0) return;
+  if (active_.size() != 1) return;
   char stem[32];
   std::snprintf(stem, sizeof(stem), "step-%06llu", static_cast<unsigned long long>(step));
   run_->begin_file(stem, expected_entries);
 }
 
-void Session::end_step(const writer::ManifestStep& step, uint64_t planned, uint64_t captured,
-                       uint64_t not_computed) {
+void Session::end_step(LineHolder* capture, const writer::ManifestStep& step, uint64_t planned,
+                       uint64_t captured, uint64_t not_computed) {
+  std::erase(active_, capture);
   manifest_.steps.push_back(step);
   manifest_.planned += planned;
   manifest_.captured += captured;
   captured_nodes_ += captured;
   not_computed_ += not_computed;
-  if (--active_steps_ != 0) return;
+  if (!active_.empty()) return;
   if (settings_.synchronous) {
     run_->flush();
   } else {
@@ -234,10 +258,16 @@ void Session::end_step(const writer::ManifestStep& step, uint64_t planned, uint6
   }
 }
 
+void Session::abandon_step(LineHolder* capture) {
+  std::erase(active_, capture);
+  if (active_.empty() && !finished()) run_->end_file();
+}
+
 void Session::finish() {
   if (generation_ != writer::fork_generation()) return;
   const std::unique_lock<std::mutex> held = lock();
   if (finished()) return;
+  push_all_lines();
   finished_.store(true, std::memory_order_relaxed);
   run_->close();
   const writer::NativeRunCounters counters = run_->counters();

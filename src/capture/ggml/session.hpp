@@ -14,36 +14,19 @@
 
 #include "base/result.hpp"
 #include "capture/ggml/engine.hpp"
+#include "capture/ggml/graph_lines.hpp"
 #include "capture/ggml/settings.hpp"
 #include "writer/layouts/native_run.hpp"
 #include "writer/manifest.hpp"
 
 namespace assay::capture::ggml {
 
-/// Where a value lies in its storage and how: the same place without a write in between is the same value.
-struct Place {
-  int64_t offset_bytes = 0;
-  int type = 0;
-  Four ne{};
-  Four nb{};
-  friend bool operator==(const Place&, const Place&) = default;
-};
-
-struct Value {
-  Place place;
-  int64_t id = 0;
-  int64_t producer = -1;  // number of the output record that made it
-  std::optional<writer::PayloadLocation> payload;
-  int64_t payload_record = -1;  // the record that stored it
-  std::optional<stats::TensorStats> stats;
-};
-
-/// A root tensor's memory during one compute call; that of weights and caches lives on.
-struct Storage {
-  int64_t number = 0;
-  int64_t version = 0;
-  const std::string* leaf = nullptr;  // name, when the root is a leaf
-  std::vector<Value> values;
+/// A capture of one compute call that has lines which were not pushed.
+class LineHolder {
+ public:
+  virtual ~LineHolder() = default;
+  /// With the session's lock.
+  virtual void push_lines() = 0;
 };
 
 /// Calls with `lock` come under lock(); the others from any thread. Never destroyed. In a forked child it is dead:
@@ -67,14 +50,24 @@ class Session {
   [[nodiscard]] const std::string* slot(size_t index) const { return slots_[index]; }
   /// `"ne":[256,2,1,1]`, and the blocks of a type that has them: what a line says beside the common keys.
   [[nodiscard]] const std::string* sizes_text(const Four& ne, const TypeInfo& type);
-  [[nodiscard]] int64_t next_value() { return next_value_++; }
-  [[nodiscard]] int64_t next_storage() { return next_storage_++; }
+  /// The first of `count` numbers that nobody else gets.
+  [[nodiscard]] int64_t next_values(int64_t count);
+  [[nodiscard]] int64_t next_storages(int64_t count);
   /// The storage of a leaf that lives longer than a compute call.
-  [[nodiscard]] Storage& leaf_storage(const void* data, const std::string* name);
+  [[nodiscard]] LeafStorage& leaf_storage(const void* data, const std::string* name);
+  /// A graph was planned that writes to it.
+  void note_written(LeafStorage& leaf);
+  /// How many leaves were noted: with each, plans that took it for constant are wrong.
+  [[nodiscard]] uint64_t written_leaves() const {
+    return written_leaves_.load(std::memory_order_relaxed);
+  }
+  /// Lines of all captures under way: before a file ends whose header is to name their tensors.
+  void push_all_lines();
   void note_engine(const Engine* engine);
-  void begin_step(uint64_t step, uint64_t expected_entries);
-  void end_step(const writer::ManifestStep& step, uint64_t planned, uint64_t captured,
-                uint64_t not_computed);
+  void begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries);
+  void end_step(LineHolder* capture, const writer::ManifestStep& step, uint64_t planned,
+                uint64_t captured, uint64_t not_computed);
+  void abandon_step(LineHolder* capture);
 
   /// Writes everything that waits, the final manifest and the report. Takes the lock; later calls do nothing.
   void finish();
@@ -108,10 +101,11 @@ class Session {
     size_t operator()(const Sizes& sizes) const noexcept;
   };
   std::unordered_map<Sizes, const std::string*, SizesHash> sizes_texts_;
-  std::unordered_map<const void*, std::unordered_map<const std::string*, Storage>> leaves_;
+  std::unordered_map<const void*, std::unordered_map<const std::string*, LeafStorage>> leaves_;
   int64_t next_value_ = 0;
   int64_t next_storage_ = 0;
-  uint64_t active_steps_ = 0;
+  std::vector<LineHolder*> active_;  // captures under way
+  std::atomic<uint64_t> written_leaves_{0};
   uint64_t captured_nodes_ = 0;
   uint64_t not_computed_ = 0;
   std::atomic<uint64_t> passed_{0};

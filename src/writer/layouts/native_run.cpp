@@ -80,27 +80,48 @@ struct NativeRun::OpenFile {
       data_position;  // run position of the first payload byte; lies at header_bytes in the file
   uint64_t header_used = 0;  // host: upper bound of the header so far
   StepFile file;             // writer from here on
-  std::string header = "{";
-  uint64_t data_end = 0;  // of the entries so far, relative to the data
-  uint64_t pad_count = 0;
+  struct Entry {
+    uint64_t begin, end;  // relative to the data
+    size_t text_begin, text_size;
+  };
+  std::vector<Entry> entries;
+  std::string texts;
 
   [[nodiscard]] uint64_t offset_of(uint64_t position) const {
     return file.header_bytes() + (position - data_position);
   }
-  void add_pad(uint64_t end) {
-    if (end == data_end) return;
-    if (header.size() > 1) header += ',';
-    header += "\"__pad." + std::to_string(pad_count++) + "\":{\"dtype\":\"U8\",\"shape\":[" +
-              std::to_string(end - data_end) + "],\"data_offsets\":[" + std::to_string(data_end) +
-              "," + std::to_string(end) + "]}";
-    data_end = end;
-  }
   void add_entry(const RecordBatch& batch, const Record& record) {
+    if (record.payload->file != name) return;
     const uint64_t begin = record.payload->offset - file.header_bytes();
-    add_pad(begin);
-    if (header.size() > 1) header += ',';
-    append_header_entry(header, batch, record, begin);
-    data_end = begin + record.payload->size_bytes;
+    const size_t text_begin = texts.size();
+    append_header_entry(texts, batch, record, begin);
+    entries.push_back(
+        {begin, begin + record.payload->size_bytes, text_begin, texts.size() - text_begin});
+  }
+  /// The entries by offset, and pads in between and up to `end`.
+  [[nodiscard]] std::string header(uint64_t end) {
+    // Lines of threads that capture at the same time come one thread after the other.
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
+    std::string out = "{";
+    uint64_t data_end = 0;
+    uint64_t pad_count = 0;
+    const auto add_pad = [&](uint64_t pad_end) {
+      if (pad_end == data_end) return;
+      out += out.size() > 1 ? "," : "";
+      out += "\"__pad." + std::to_string(pad_count++) + "\":{\"dtype\":\"U8\",\"shape\":[" +
+             std::to_string(pad_end - data_end) + "],\"data_offsets\":[" +
+             std::to_string(data_end) + "," + std::to_string(pad_end) + "]}";
+      data_end = pad_end;
+    };
+    for (const Entry& entry : entries) {
+      add_pad(entry.begin);
+      out += out.size() > 1 ? "," : "";
+      out.append(texts, entry.text_begin, entry.text_size);
+      data_end = entry.end;
+    }
+    add_pad(end);
+    return out + "}";
   }
 };
 
@@ -235,20 +256,25 @@ void NativeRun::end_file() {
   writer_->submit(0, [this, file = open_, size_bytes, tail = head_]() -> Status {
     free_arena(tail);
     if (broken()) return {};
-    file->header += '}';
-    return noted(file->file.finish(std::move(file->header), size_bytes));
+    return noted(
+        file->file.finish(file->header(size_bytes - file->file.header_bytes()), size_bytes));
   });
   header_need_ = std::max(header_need_, open_->header_used);
   open_.reset();
 }
 
+bool NativeRun::fits_open_file(uint64_t size_bytes, const Record& record) const {
+  if (open_ == nullptr) return true;
+  const uint64_t header_bytes = open_->header_used + header_entry_bound(record);
+  if (header_bytes > open_->file.header_bytes() - 16) return false;
+  const uint64_t used = head_ - open_->data_position;
+  return used == 0 || used + size_bytes <= options_.max_file_bytes;
+}
+
 NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const Record& record) {
   const uint64_t header_bound = header_entry_bound(record);
   if (open_ != nullptr) {
-    const bool header_full = open_->header_used + header_bound > open_->file.header_bytes() - 16;
-    const uint64_t used = head_ - open_->data_position;
-    const bool file_full = used != 0 && used + size_bytes > options_.max_file_bytes;
-    if (header_full || file_full) end_file();
+    if (!fits_open_file(size_bytes, record)) end_file();
   }
   if (open_ == nullptr) {
     constexpr uint64_t kTypicalEntryBytes = 256;
@@ -401,6 +427,16 @@ uint64_t NativeRun::push_record(const Record& given, std::span<const int64_t> sh
   return next_number_ - 1;
 }
 
+uint64_t NativeRun::push_lines(std::shared_ptr<PreparedLines> lines) {
+  const uint64_t first = next_number_;
+  const uint64_t count = lines->line_count();
+  (void)within_budget(count * kTypicalLineBytes);
+  next_number_ += count;
+  counters_.records += count;
+  batch_->prepared.push_back({batch_->records.size(), first, std::move(lines)});
+  return first;
+}
+
 void NativeRun::submit_lines() {
   if (batch_->empty()) return;
   const std::shared_ptr<RecordBatch> batch = std::move(batch_);
@@ -428,7 +464,7 @@ void NativeRun::submit_lines() {
         if (record.first_copy) file->add_entry(*batch, record);
       }
     }
-    const Status status = write_lines(*batch);
+    const Status status = write_lines(*batch, file.get());
     keep_spare(*batch);
     return status;
   });
@@ -451,9 +487,17 @@ void NativeRun::keep_spare(RecordBatch& batch) {
   spare_batches_.push_back(std::move(batch));
 }
 
-Status NativeRun::write_lines(const RecordBatch& batch) {
+Status NativeRun::write_lines(const RecordBatch& batch, OpenFile* file) {
+  constexpr auto kAddEntry = [](void* data, const RecordBatch& sizes, const Record& record) {
+    if (data != nullptr) static_cast<OpenFile*>(data)->add_entry(sizes, record);
+  };
   lines_.begin(batch);
-  for (size_t i = 0; i < batch.records.size(); ++i) lines_.append(i);
+  auto prepared = batch.prepared.begin();
+  for (size_t i = 0; i <= batch.records.size(); ++i) {
+    for (; prepared != batch.prepared.end() && prepared->after == i; ++prepared)
+      lines_.append(*prepared, kAddEntry, file);
+    if (i < batch.records.size()) lines_.append(i);
+  }
   ByteSpan rest = as_bytes(lines_.text());
   while (!rest.empty()) {
     const ssize_t written = options_.io.write(records_fd_, rest.data(), rest.size());

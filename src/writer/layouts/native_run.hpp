@@ -92,6 +92,12 @@ class NativeRun {
   uint64_t push_record(const Record& record, std::span<const int64_t> shape,
                        std::span<const int64_t> strides, std::string_view text = {});
 
+  /// Queues lines whose text is made later and numbers them. Returns the number of the first.
+  uint64_t push_lines(std::shared_ptr<PreparedLines> lines);
+  /// Whether a payload of that size would go to the file that is open: if not, it ends before, and with it the lines that
+  /// are to be in its header.
+  [[nodiscard]] bool fits_open_file(uint64_t size_bytes, const Record& record) const;
+
   /// Sends the pending lines and waits until everything is on disk (a partial block stays in the
   /// arena).
   void flush();
@@ -121,7 +127,7 @@ class NativeRun {
   void advance_head(uint64_t head);
   void submit_block(uint64_t begin, uint64_t end);
   void submit_lines();
-  [[nodiscard]] Status write_lines(const RecordBatch& batch);
+  [[nodiscard]] Status write_lines(const RecordBatch& batch, OpenFile* file);
   [[nodiscard]] std::unique_ptr<RecordBatch> spare_batch();
   void keep_spare(RecordBatch& batch);
   void free_arena(uint64_t tail);

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/mapped_file.hpp"
 #include "formats/safetensors.hpp"
 
 namespace assay::writer {
@@ -81,6 +82,81 @@ std::vector<std::string> lines_of(const std::string& folder) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
+}
+
+// Two lines that store a tensor each, in the order of their numbers.
+class TwoTensors final : public PreparedLines {
+ public:
+  TwoTensors(const RecordNode* node, const std::string* slot, PayloadLocation first,
+             PayloadLocation second)
+      : node_(node), slot_(slot), places_{first, second} {}
+  [[nodiscard]] uint64_t line_count() const override { return 2; }
+  [[nodiscard]] uint64_t size_bytes() const override { return sizeof(*this); }
+  void append(uint64_t first, RecordText& out, EntryFunction entry, void* data) override {
+    RecordBatch sizes;
+    for (uint64_t i = 0; i < 2; ++i) {
+      out += std::string_view("{\"n\":" + std::to_string(first + i) + ",\"prepared\":true}\n");
+      Record record;
+      record.number = first + i;
+      record.node = node_;
+      record.slot = slot_;
+      record.payload = places_[i];
+      sizes.clear();
+      const int64_t shape[] = {static_cast<int64_t>(places_[i].size_bytes / sizeof(float))};
+      sizes.set_dims(record, shape, {});
+      entry(data, sizes, record);
+    }
+  }
+
+ private:
+  const RecordNode* node_;
+  const std::string* slot_;
+  PayloadLocation places_[2];
+};
+
+PayloadLocation append(NativeRun& run, const RecordNode* node, const std::vector<float>& values) {
+  const auto view = make_view(DType::Float32, Dims{static_cast<int64_t>(values.size())},
+                              std::as_bytes(std::span(values)));
+  Record record;
+  record.node = node;
+  record.slot = run.intern("0");
+  return run.append_payload(*view, record, nullptr).value();
+}
+
+TEST(NativeRun, NumbersPreparedLinesAmongRecordsAndSortsTheirTensorsByOffset) {
+  const TemporaryFolder folder;
+  auto run = start({.folder = folder.path()});
+  const RecordNode* node = run->add_node("layer", "");
+  run->begin_file("step-000000", 4);
+
+  // Two threads store in turns; the lines of each come in one go.
+  const PayloadLocation a = append(*run, node, ramp(4, 0));
+  const PayloadLocation b = append(*run, node, ramp(5, 10));
+  const PayloadLocation c = append(*run, node, ramp(6, 20));
+  const PayloadLocation d = append(*run, node, ramp(7, 30));
+  EXPECT_EQ(run->push_lines(std::make_shared<TwoTensors>(node, run->intern("0"), a, c)), 0u);
+  EXPECT_EQ(run->push_lines(std::make_shared<TwoTensors>(node, run->intern("0"), b, d)), 2u);
+  const auto e = add(*run, node, ramp(2, 40));
+  run->close();
+
+  const std::vector<std::string> lines = lines_of(folder.path());
+  ASSERT_EQ(lines.size(), 5u);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(lines[i], "{\"n\":" + std::to_string(i) + ",\"prepared\":true}");
+  EXPECT_TRUE(lines[4].starts_with("{\"n\":4,")) << lines[4];
+  EXPECT_EQ(run->counters().records, 5u);
+  // The format wants the entries to cover the data without holes; they are told by their sizes of 4 to 7 and 2.
+  const auto file = MappedFile::open(folder.path() + "/step-000000.safetensors");
+  ASSERT_TRUE(file);
+  const auto tensors = formats::read_safetensors_file(*file);
+  ASSERT_TRUE(tensors) << tensors.error().describe();
+  std::vector<int64_t> counts;
+  for (const auto& tensor : tensors->entries) {
+    if (!tensor.name.starts_with("__pad")) counts.push_back(tensor.view.element_count());
+  }
+  EXPECT_EQ(counts, (std::vector<int64_t>{4, 5, 6, 7, 2}));
+  EXPECT_EQ(read_floats(folder.path() + "/step-000000.safetensors", b.offset, 5), ramp(5, 10));
+  EXPECT_EQ(e->size_bytes, 8u);
 }
 
 TEST(NativeRun, WritesWhatItWasGivenAcrossBlocksAndArenaTurns) {
