@@ -8,25 +8,22 @@
 #include <new>
 #include <string>
 
+#include "tensor/block_types_grids.hpp"
 #include "tensor/half.hpp"
 
 namespace assay {
 namespace {
 
 constexpr std::array<BlockTypeInfo, kBlockTypeCount> kInfo = {{
-    {"q4_0", 2, 32, 18, true},       {"q4_1", 3, 32, 20, true},
-    {"q5_0", 6, 32, 22, true},       {"q5_1", 7, 32, 24, true},
-    {"q8_0", 8, 32, 34, true},       {"q8_1", 9, 32, 36, true},
-    {"q2_K", 10, 256, 84, true},     {"q3_K", 11, 256, 110, true},
-    {"q4_K", 12, 256, 144, true},    {"q5_K", 13, 256, 176, true},
-    {"q6_K", 14, 256, 210, true},    {"q8_K", 15, 256, 292, true},
-    {"iq2_xxs", 16, 256, 66, false}, {"iq2_xs", 17, 256, 74, false},
-    {"iq3_xxs", 18, 256, 98, false}, {"iq1_s", 19, 256, 50, false},
-    {"iq4_nl", 20, 32, 18, true},    {"iq3_s", 21, 256, 110, false},
-    {"iq2_s", 22, 256, 82, false},   {"iq4_xs", 23, 256, 136, true},
-    {"iq1_m", 29, 256, 56, false},   {"tq1_0", 34, 256, 54, true},
-    {"tq2_0", 35, 256, 66, true},    {"mxfp4", 39, 32, 17, true},
-    {"nvfp4", 40, 64, 36, true},     {"q1_0", 41, 128, 18, true},
+    {"q4_0", 2, 32, 18},      {"q4_1", 3, 32, 20},      {"q5_0", 6, 32, 22},
+    {"q5_1", 7, 32, 24},      {"q8_0", 8, 32, 34},      {"q8_1", 9, 32, 36},
+    {"q2_K", 10, 256, 84},    {"q3_K", 11, 256, 110},   {"q4_K", 12, 256, 144},
+    {"q5_K", 13, 256, 176},   {"q6_K", 14, 256, 210},   {"q8_K", 15, 256, 292},
+    {"iq2_xxs", 16, 256, 66}, {"iq2_xs", 17, 256, 74},  {"iq3_xxs", 18, 256, 98},
+    {"iq1_s", 19, 256, 50},   {"iq4_nl", 20, 32, 18},   {"iq3_s", 21, 256, 110},
+    {"iq2_s", 22, 256, 82},   {"iq4_xs", 23, 256, 136}, {"iq1_m", 29, 256, 56},
+    {"tq1_0", 34, 256, 54},   {"tq2_0", 35, 256, 66},   {"mxfp4", 39, 32, 17},
+    {"nvfp4", 40, 64, 36},    {"q1_0", 41, 128, 18},
 }};
 
 using Bytes = const std::byte*;
@@ -59,60 +56,25 @@ struct Group {
 /// half_gap is half the distance to the farther of the neighbouring codes; is_last marks the two
 /// ends of the codes.
 
-/// d, then 16 bytes: value i in the low half of byte i, value i + 16 in the high half.
-template <typename Emit>
-void visit_q4_0(Bytes block, Emit emit) {
+/// q4_0, q4_1, q5_0, q5_1: d; m where there is one; 4 bytes of fifth bits, lowest first; 16 bytes: value i in
+/// the low half of byte i, value i + 16 in the high half. d * (code - half of all codes), or d * code + m.
+template <uint32_t bits, bool has_minimum, typename Emit>
+void visit_small_codes(Bytes block, Emit emit) {
+  constexpr uint32_t kLast = (1U << bits) - 1;
+  const Bytes fifth_bits = block + (has_minimum ? 4 : 2);
+  const Bytes low = fifth_bits + (bits == 5 ? 4 : 0);
+  const uint32_t fifth = bits == 5 ? load<uint32_t>(fifth_bits) : 0;
   const float d = f16(block);
-  const Group group{.scale = d, .scale_error = half_rounding(d)};
-  for (uint32_t i = 0; i < 32; ++i) {
-    const uint32_t code = u8(block + 2 + i % 16) >> (i / 16 * 4) & 15;
-    emit(i, group, signed_code(code, 8), 0.5F, code == 0 || code == 15);
+  Group group{.scale = d, .scale_error = half_rounding(d)};
+  if constexpr (has_minimum) {
+    const float m = f16(block + 2);
+    group.minimum = -m;
+    group.minimum_error = half_rounding(m);
   }
-}
-
-/// d, m, 16 bytes as in q4_0; d * code + m
-template <typename Emit>
-void visit_q4_1(Bytes block, Emit emit) {
-  const float d = f16(block);
-  const float m = f16(block + 2);
-  const Group group{.scale = d,
-                    .minimum = -m,
-                    .scale_error = half_rounding(d),
-                    .minimum_error = half_rounding(m)};
   for (uint32_t i = 0; i < 32; ++i) {
-    const uint32_t code = u8(block + 4 + i % 16) >> (i / 16 * 4) & 15;
-    emit(i, group, to_float(code), 0.5F, code == 0 || code == 15);
-  }
-}
-
-/// The code of 5 bits: four as in q4_0 at `low`, the fifth of value i is bit i of 32 at `high`.
-uint32_t five_bits(Bytes low, Bytes high, uint32_t i) {
-  return (u8(low + i % 16) >> (i / 16 * 4) & 15) | (load<uint32_t>(high) >> i & 1) << 4;
-}
-
-/// d, 4 bytes of fifth bits, 16 bytes
-template <typename Emit>
-void visit_q5_0(Bytes block, Emit emit) {
-  const float d = f16(block);
-  const Group group{.scale = d, .scale_error = half_rounding(d)};
-  for (uint32_t i = 0; i < 32; ++i) {
-    const uint32_t code = five_bits(block + 6, block + 2, i);
-    emit(i, group, signed_code(code, 16), 0.5F, code == 0 || code == 31);
-  }
-}
-
-/// d, m, 4 bytes of fifth bits, 16 bytes; d * code + m
-template <typename Emit>
-void visit_q5_1(Bytes block, Emit emit) {
-  const float d = f16(block);
-  const float m = f16(block + 2);
-  const Group group{.scale = d,
-                    .minimum = -m,
-                    .scale_error = half_rounding(d),
-                    .minimum_error = half_rounding(m)};
-  for (uint32_t i = 0; i < 32; ++i) {
-    const uint32_t code = five_bits(block + 8, block + 4, i);
-    emit(i, group, to_float(code), 0.5F, code == 0 || code == 31);
+    const uint32_t code = (u8(low + i % 16) >> (i / 16 * 4) & 15) | (fifth >> i & 1) << 4;
+    emit(i, group, signed_code(code, has_minimum ? 0 : (kLast + 1) / 2), 0.5F,
+         code == 0 || code == kLast);
   }
 }
 
@@ -211,32 +173,20 @@ Group k_group(float d, float dmin, Bytes packed, uint32_t g, float span) {
           .clipping = inner_clipping(d, dmin, span)};
 }
 
-/// d, dmin, 12 bytes of scales, 128 bytes: values 64 p + i and 64 p + 32 + i are the halves of byte
-/// 32 p + i.
-template <typename Emit>
-void visit_q4_k(Bytes block, Emit emit) {
+/// q4_K, q5_K: d, dmin, 12 bytes of scales; 32 bytes whose bit g is the fifth of group g; 128 bytes: values
+/// 64 p + i and 64 p + 32 + i are the halves of byte 32 p + i.
+template <uint32_t bits, typename Emit>
+void visit_k_codes(Bytes block, Emit emit) {
+  constexpr uint32_t kLast = (1U << bits) - 1;
+  const Bytes low = block + (bits == 5 ? 48 : 16);
   const float d = f16(block);
   const float dmin = f16(block + 2);
   for (uint32_t g = 0; g < 8; ++g) {
-    const Group group = k_group(d, dmin, block + 4, g, 15);
+    const Group group = k_group(d, dmin, block + 4, g, to_float(kLast));
     for (uint32_t i = 0; i < 32; ++i) {
-      const uint32_t code = u8(block + 16 + g / 2 * 32 + i) >> (g % 2 * 4) & 15;
-      emit(32 * g + i, group, to_float(code), 0.5F, code == 0 || code == 15 || group.scale == 0);
-    }
-  }
-}
-
-/// d, dmin, 12 bytes of scales, 32 bytes whose bit g is the fifth of group g, 128 bytes as in q4_K
-template <typename Emit>
-void visit_q5_k(Bytes block, Emit emit) {
-  const float d = f16(block);
-  const float dmin = f16(block + 2);
-  for (uint32_t g = 0; g < 8; ++g) {
-    const Group group = k_group(d, dmin, block + 4, g, 31);
-    for (uint32_t i = 0; i < 32; ++i) {
-      const uint32_t low = u8(block + 48 + g / 2 * 32 + i) >> (g % 2 * 4) & 15;
-      const uint32_t code = low | (u8(block + 16 + i) >> g & 1) << 4;
-      emit(32 * g + i, group, to_float(code), 0.5F, code == 0 || code == 31 || group.scale == 0);
+      uint32_t code = u8(low + g / 2 * 32 + i) >> (g % 2 * 4) & 15;
+      if constexpr (bits == 5) code |= (u8(block + 16 + i) >> g & 1) << 4;
+      emit(32 * g + i, group, to_float(code), 0.5F, code == 0 || code == kLast || group.scale == 0);
     }
   }
 }
@@ -377,17 +327,147 @@ void visit_q1_0(Bytes block, Emit emit) {
     emit(i, group, (u8(block + 2 + i / 8) >> (i % 8) & 1) != 0 ? 1.0F : -1.0F, 1.0F, true);
 }
 
+// The iq types of one to three bits choose whole points, of 8 or 4 values, from a table, and weigh the values while they do.
+// So nothing bounds how far one number may be from its value: compare/gguf_weights.cpp looks at whole blocks instead.
+
+/// Half the distance to the farther neighbour of a code, in a table whose digits stand for `values` with either sign.
+constexpr float kIq2HalfGap = 9;     // 8 25 43
+constexpr float kIq3XxsHalfGap = 5;  // 4 12 20 28 36 44 52 62
+constexpr float kIq3SHalfGap = 1;    // 1 3 ... 15
+constexpr float kIq1HalfGap = 0.5F;  // -1 0 1
+
+/// signs   bit i for value i
+template <size_t digits, typename Emit>
+void emit_point(uint32_t first, const Group& group, const std::array<int8_t, digits>& point,
+                uint32_t signs, float half_gap, Emit emit) {
+  for (uint32_t i = 0; i < digits; ++i) {
+    const auto value = static_cast<float>(point[i]);
+    emit(first + i, group, (signs >> i & 1) != 0 ? -value : value, half_gap, true);
+  }
+}
+
+/// Eight signs in 7 bits: their number is even, so the last follows from the others.
+uint32_t even_signs(uint32_t seven) {
+  return seven | static_cast<uint32_t>(std::popcount(seven) & 1) << 7;
+}
+
+/// The groups of points: `factor` times d, which was rounded after the points were chosen.
+Group point_group(float d, float factor) {
+  return {.scale = d * factor, .scale_error = half_rounding(d) * factor, .clipping = INFINITY};
+}
+
+/// d, 8 groups of 32 values: 4 bytes that name points, and a word of 4 x 7 signs and 4 bits of scale.
+template <typename Emit>
+void visit_iq2_xxs(Bytes block, Emit emit) {
+  const float d = f16(block);
+  for (uint32_t g = 0; g < 8; ++g) {
+    const Bytes at = block + 2 + 8 * g;
+    const auto word = load<uint32_t>(at + 4);
+    const Group group = point_group(d, (0.5F + to_float(word >> 28)) / 4);
+    for (uint32_t p = 0; p < 4; ++p)
+      emit_point(32 * g + 8 * p, group, kIq2XxsGrid[u8(at + p)], even_signs(word >> (7 * p) & 127),
+                 kIq2HalfGap, emit);
+  }
+}
+
+/// d, 32 words of 9 bits that name a point and 7 signs, 8 bytes of 16 scales of 4 bits for 16 values each
+template <typename Emit>
+void visit_iq2_xs(Bytes block, Emit emit) {
+  const float d = f16(block);
+  for (uint32_t p = 0; p < 32; ++p) {
+    const uint32_t word = u16(block + 2 + 2 * p);
+    const uint32_t scale = u8(block + 66 + p / 4) >> (p / 2 % 2 * 4) & 15;
+    emit_point(8 * p, point_group(d, (0.5F + to_float(scale)) / 4), kIq2XsGrid[word & 511],
+               even_signs(word >> 9), kIq2HalfGap, emit);
+  }
+}
+
+/// d, 32 bytes that name points, 32 bytes of signs, 8 bytes of 32 times two higher bits, 8 bytes of scales as in iq2_xs
+template <typename Emit>
+void visit_iq2_s(Bytes block, Emit emit) {
+  const float d = f16(block);
+  for (uint32_t p = 0; p < 32; ++p) {
+    const uint32_t high = u8(block + 66 + p / 4) >> (p % 4 * 2) & 3;
+    const uint32_t scale = u8(block + 74 + p / 4) >> (p / 2 % 2 * 4) & 15;
+    emit_point(8 * p, point_group(d, (0.5F + to_float(scale)) / 4),
+               kIq2SGrid[u8(block + 2 + p) | high << 8], u8(block + 34 + p), kIq2HalfGap, emit);
+  }
+}
+
+/// d, 64 bytes that name points of 4 values, 8 words of 4 x 7 signs of 8 values and 4 bits of scale for 32
+template <typename Emit>
+void visit_iq3_xxs(Bytes block, Emit emit) {
+  const float d = f16(block);
+  for (uint32_t p = 0; p < 64; ++p) {
+    const auto word = load<uint32_t>(block + 66 + p / 8 * 4);
+    const uint32_t signs = even_signs(word >> (p / 2 % 4 * 7) & 127) >> (p % 2 * 4);
+    emit_point(4 * p, point_group(d, (0.5F + to_float(word >> 28)) / 2),
+               kIq3XxsGrid[u8(block + 2 + p)], signs, kIq3XxsHalfGap, emit);
+  }
+}
+
+/// d, 64 bytes that name points of 4 values, 8 bytes of their ninth bits, 32 bytes of signs, 4 bytes of 8 scales of 4 bits:
+/// d times an odd number
+template <typename Emit>
+void visit_iq3_s(Bytes block, Emit emit) {
+  const float d = f16(block);
+  for (uint32_t p = 0; p < 64; ++p) {
+    const uint32_t high = u8(block + 66 + p / 8) >> (p % 8) & 1;
+    const uint32_t scale = u8(block + 106 + p / 16) >> (p / 8 % 2 * 4) & 15;
+    emit_point(4 * p, point_group(d, to_float(2 * scale + 1)),
+               kIq3SGrid[u8(block + 2 + p) | high << 8], u8(block + 74 + p / 2) >> (p % 2 * 4),
+               kIq3SHalfGap, emit);
+  }
+}
+
+/// One point of iq1: every value has an eighth added or taken off.
+template <typename Emit>
+void emit_iq1_point(uint32_t first, const Group& group, uint32_t point, bool less, Emit emit) {
+  for (uint32_t i = 0; i < 8; ++i) {
+    const auto value = static_cast<float>(kIq1Grid[point][i]);
+    emit(first + i, group, value + (less ? -0.125F : 0.125F), kIq1HalfGap, true);
+  }
+}
+
+/// d, 32 bytes that name points, 8 words for 32 values each: 4 x 3 higher bits, 3 bits of scale, one whether an eighth is
+/// taken off
+template <typename Emit>
+void visit_iq1_s(Bytes block, Emit emit) {
+  const float d = f16(block);
+  for (uint32_t p = 0; p < 32; ++p) {
+    const uint32_t word = u16(block + 34 + p / 4 * 2);
+    const uint32_t point = u8(block + 2 + p) | (word >> (p % 4 * 3) & 7) << 8;
+    emit_iq1_point(8 * p, point_group(d, to_float(2 * (word >> 12 & 7) + 1)), point,
+                   word >> 15 != 0, emit);
+  }
+}
+
+/// 32 bytes that name points, 16 bytes of 32 times three higher bits and whether an eighth is taken off, 4 words of 4 x 3
+/// bits of scale for 16 values each and, in the top 4 bits, a quarter of d, lowest first
+template <typename Emit>
+void visit_iq1_m(Bytes block, Emit emit) {
+  uint32_t bits = 0;
+  for (uint32_t i = 0; i < 4; ++i) bits |= u16(block + 48 + 2 * i) >> 12 << (4 * i);
+  const float d = float16_to_float(static_cast<uint16_t>(bits));
+  for (uint32_t p = 0; p < 32; ++p) {
+    const uint32_t high = u8(block + 32 + p / 2) >> (p % 2 * 4);
+    const uint32_t scale = u16(block + 48 + p / 8 * 2) >> (p / 2 % 4 * 3) & 7;
+    emit_iq1_point(8 * p, point_group(d, to_float(2 * scale + 1)), u8(block + p) | (high & 7) << 8,
+                   (high & 8) != 0, emit);
+  }
+}
+
 template <typename Emit>
 void visit(BlockType type, Bytes block, Emit emit) {
   switch (type) {
     case BlockType::Q4_0:
-      return visit_q4_0(block, emit);
+      return visit_small_codes<4, false>(block, emit);
     case BlockType::Q4_1:
-      return visit_q4_1(block, emit);
+      return visit_small_codes<4, true>(block, emit);
     case BlockType::Q5_0:
-      return visit_q5_0(block, emit);
+      return visit_small_codes<5, false>(block, emit);
     case BlockType::Q5_1:
-      return visit_q5_1(block, emit);
+      return visit_small_codes<5, true>(block, emit);
     case BlockType::Q8_0:
       return visit_q8_0(block, emit);
     case BlockType::Q8_1:
@@ -397,9 +477,9 @@ void visit(BlockType type, Bytes block, Emit emit) {
     case BlockType::Q3_K:
       return visit_q3_k(block, emit);
     case BlockType::Q4_K:
-      return visit_q4_k(block, emit);
+      return visit_k_codes<4>(block, emit);
     case BlockType::Q5_K:
-      return visit_q5_k(block, emit);
+      return visit_k_codes<5>(block, emit);
     case BlockType::Q6_K:
       return visit_q6_k(block, emit);
     case BlockType::Q8_K:
@@ -419,22 +499,24 @@ void visit(BlockType type, Bytes block, Emit emit) {
     case BlockType::Q1_0:
       return visit_q1_0(block, emit);
     case BlockType::IQ2_XXS:
+      return visit_iq2_xxs(block, emit);
     case BlockType::IQ2_XS:
+      return visit_iq2_xs(block, emit);
     case BlockType::IQ3_XXS:
+      return visit_iq3_xxs(block, emit);
     case BlockType::IQ1_S:
+      return visit_iq1_s(block, emit);
     case BlockType::IQ3_S:
+      return visit_iq3_s(block, emit);
     case BlockType::IQ2_S:
+      return visit_iq2_s(block, emit);
     case BlockType::IQ1_M:
-      return;  // refused by check_blocks()
+      return visit_iq1_m(block, emit);
   }
 }
 
 Status check_blocks(BlockType type, ByteSpan blocks, size_t value_count) {
   const BlockTypeInfo& layout = info(type);
-  if (!layout.is_decodable) {
-    return fail(Errc::Unsupported,
-                "values of type '" + std::string(layout.name) + "' cannot be decoded");
-  }
   const size_t count = blocks.size() / layout.block_bytes;
   if (blocks.size() % layout.block_bytes != 0 || value_count != count * layout.block_values) {
     return fail(Errc::Usage, std::to_string(blocks.size()) + " bytes are not the blocks of " +

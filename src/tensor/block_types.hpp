@@ -49,7 +49,6 @@ struct BlockTypeInfo {
   uint32_t ggml_type;     // number in GGUF files
   uint32_t block_values;  // along the last axis, whose size is a multiple of it
   uint32_t block_bytes;
-  bool is_decodable;  // false: listed by name and size only
 };
 
 [[nodiscard]] const BlockTypeInfo& info(BlockType type);
@@ -65,7 +64,7 @@ struct BlockTypeInfo {
 ///
 /// blocks    little-endian, a multiple of block_bytes
 /// out       block_values for each block
-/// errors    Unsupported (not decodable) | Usage (sizes that do not fit)
+/// errors    Usage (sizes that do not fit)
 /// source    ggml-org/ggml: src/ggml-quants.c, src/ggml-common.h; held against the gguf package
 [[nodiscard]] Status decode_blocks(BlockType type, ByteSpan blocks, std::span<float> out);
 
@@ -77,8 +76,9 @@ struct BlockTypeInfo {
 struct CodeReach {
   float step = 0;       // distance to the next code; to the farther of two
   float half_step = 0;  // half of it, and what rounding the scale costs after the codes were chosen
-  float bound =
-      0;  // the same where numbers beyond the last code were clipped to it; otherwise half_step
+  // The same where numbers beyond the last code were clipped to it; otherwise half_step. Infinite in q1_0 and where whole
+  // points are chosen (iq1, iq2, iq3).
+  float bound = 0;
 };
 
 /// One CodeReach for each value of decode_blocks(). Errors as there.

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -14,6 +16,7 @@ from safetensors.numpy import load_file
 
 TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 TYPES += ["IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4"]
+TYPES += ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
 ROWS = 7
 
 
@@ -64,32 +67,64 @@ def test_blocks_have_the_bits_of_the_gguf_package(tmp_path, name):
     assert (found.view(np.uint32)[~is_nan] == expected.view(np.uint32)[~is_nan]).all()
 
 
-@pytest.mark.parametrize("name", ["Q1_0", "Q8_K"])
-def test_types_that_only_the_engine_decodes(tmp_path, name):
-    import xllamacpp  # built for AVX2: only here
+class TypeTraits(ctypes.Structure):
+    """struct ggml_type_traits, the same in every version since 2024."""
 
-    blocks, kind = random_blocks(name)
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("block", ctypes.c_int64),
+        ("interleave", ctypes.c_int64),
+        ("size", ctypes.c_size_t),
+        ("quantised", ctypes.c_bool),
+        ("to_float", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)),
+    ]
+
+
+def converter(engine, name):
+    """An engine's function from blocks to float32, or a skip where it does not know the type."""
+    kind = gguf.GGMLQuantizationType[name]
+    if engine == "pywhispercpp" and kind > gguf.GGMLQuantizationType.MXFP4:
+        pytest.skip("ggml 0.13.1 ends with mxfp4, and stops the process when it is asked for more")
+    library = {"pywhispercpp": whisper_library, "xllamacpp": llama_library}[engine]()
+    library.ggml_get_type_traits.restype = ctypes.POINTER(TypeTraits)
+    found = library.ggml_get_type_traits(int(kind)).contents
+    assert found.name.decode().lower() == name.lower()
+    assert (found.block, found.size) == gguf.GGML_QUANT_SIZES[kind]
+    if found.to_float:
+        return found.to_float
+    exported = library[f"dequantize_row_{found.name.decode()}"]  # of q8_K
+    exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    return exported
+
+
+def whisper_library():
+    found = importlib.util.find_spec("_pywhispercpp")
+    if found is None:
+        pytest.skip("pywhispercpp is not installed")
+    (path,) = (Path(found.origin).parent / "pywhispercpp.libs").glob("libggml-base-*.so*")
+    return ctypes.CDLL(str(path))
+
+
+def llama_library():
+    xllamacpp = pytest.importorskip("xllamacpp")  # built for AVX2: only where it is needed
+    return ctypes.CDLL(xllamacpp.xllamacpp.__file__)
+
+
+@pytest.mark.parametrize("engine", ["pywhispercpp", "xllamacpp"])
+@pytest.mark.parametrize("name", [*TYPES, "Q1_0", "Q8_K"])
+def test_blocks_have_the_bits_of_the_engine(tmp_path, name, engine):
+    blocks, kind = random_blocks(name, seed=6)
     if name == "Q8_K":
         blocks.reshape(-1, 292)[:, 3] &= 0x3F  # finite scales
     path = write(tmp_path / "m.gguf", {"w": (blocks, kind)})
-    engine = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
     expected = np.zeros((ROWS, 1024), dtype=np.float32)
-    decode = engine[f"dequantize_row_{name.lower().replace('_k', '_K')}"]
-    decode(ctypes.c_void_p(blocks.ctypes.data), ctypes.c_void_p(expected.ctypes.data), ctypes.c_int64(expected.size))
+    converter(engine, name)(blocks.ctypes.data, expected.ctypes.data, expected.size)
 
     found = values(path, tmp_path)["w"]
 
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_types_without_decoder_are_listed_and_refused_by_name(tmp_path):
-    blocks, kind = random_blocks("IQ2_XS")
-    path = write(tmp_path / "m.gguf", {"w": (blocks, kind)})
-
-    listed = run("show", path, "--list")
-    assert listed.returncode == 0, listed.stderr
-    assert "iq2_xs [7, 1024]" in run("show", path, "w").stdout or "iq2_xs" in listed.stdout
-    assert "values of type 'iq2_xs' cannot be decoded" in run("show", path, "--stats").stdout
+    is_nan = np.isnan(expected)
+    assert (np.isnan(found) == is_nan).all() and is_nan.mean() < 0.5
+    assert (found.view(np.uint32)[~is_nan] == expected.view(np.uint32)[~is_nan]).all()
 
 
 @pytest.mark.parametrize("order", [gguf.GGUFEndian.LITTLE, gguf.GGUFEndian.BIG])
