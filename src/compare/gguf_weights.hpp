@@ -18,7 +18,8 @@ struct GgufWeight {
   int64_t rope_heads =
       0;              // > 0: the rows of so many heads were put in the order of rope's neighbours
   int64_t heads = 0;  // of Q and K, whether they were put in that order or not
-  bool plus_one = false;  // norms of Gemma are stored as weight + 1
+  int64_t fused_heads = 0;  // > 0: Q, K and V of so many heads, in the checkpoint head by head
+  bool plus_one = false;    // norms of Gemma are stored as weight + 1
   [[nodiscard]] std::string note() const;
 };
 
@@ -27,6 +28,11 @@ struct GgufSide {
   run::Run run;
   std::map<size_t, GgufWeight> weights;  // by record, of all that were renamed or changed
 };
+
+/// Takes the stacked experts of both sides apart, so that one matrix meets one: `blk.3.ffn_up_exps.weight` of 8 experts
+/// becomes `blk.3.ffn_up.0.weight` to `.7.weight`, and `experts.gate_up_proj` of a checkpoint `experts.0.gate_proj.weight` ...
+/// where its shape fits. Records point into the same bytes; the others stay in their order.
+void take_experts_apart(run::Run* gguf, run::Run* other);
 
 /// gguf    run::open_checkpoint() of a .gguf file
 /// other   the checkpoint: which of several possible names of a weight is meant

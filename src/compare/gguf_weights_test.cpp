@@ -85,6 +85,59 @@ TEST(InCheckpointOrder, UndoesTheOrderOfNeighbours) {
   EXPECT_EQ(wrong.error().code, Errc::Invalid);
 }
 
+TEST(InCheckpointOrder, PutsTheFusedHeadsTogether) {
+  // Two heads of two rows: the file has Q of both, K of both, V of both.
+  const Tensor stored = column({1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24});
+  const auto ordered = in_checkpoint_order(stored, {.name = "qkv", .fused_heads = 2});
+  ASSERT_TRUE(ordered.has_value());
+  EXPECT_THAT(values_of(*ordered),
+              testing::ElementsAre(1, 2, 11, 12, 21, 22, 3, 4, 13, 14, 23, 24));
+  EXPECT_FALSE(in_checkpoint_order(stored, {.name = "qkv", .fused_heads = 3}).has_value());
+}
+
+/// A record of bytes 1000 to 1000 + size_bytes of some file.
+run::TensorRecord stored_at(const std::string& name, const Dims& shape, uint64_t size_bytes) {
+  run::TensorRecord record = named(name);
+  record.shape = shape;
+  record.bytes = run::ByteLocation{
+      .file = "f", .offset = 1000, .size_bytes = size_bytes, .member = name, .raw = true};
+  return record;
+}
+
+TEST(TakeExpertsApart, GivesEachMatrixItsBytes) {
+  run::Run gguf;
+  gguf.records = {stored_at("blk.3.ffn_up_exps.weight", Dims{2, 4, 32}, 2 * 4 * 34)};  // q8_0
+  run::Run checkpoint;
+  checkpoint.records = {
+      stored_at("model.layers.3.mlp.experts.gate_up_proj", Dims{2, 8, 32}, 2 * 8 * 64),
+      stored_at("model.layers.3.mlp.experts.down_proj", Dims{2, 32, 4}, 2 * 32 * 8)};
+
+  take_experts_apart(&gguf, &checkpoint);
+
+  ASSERT_EQ(gguf.records.size(), 2U);
+  EXPECT_EQ(gguf.records[1].node, "blk.3.ffn_up.1.weight");
+  EXPECT_EQ(gguf.records[1].shape, (Dims{4, 32}));
+  EXPECT_EQ(gguf.records[1].bytes->offset, 1000U + 4 * 34);
+  EXPECT_EQ(gguf.records[1].bytes->size_bytes, 4U * 34);
+  ASSERT_EQ(checkpoint.records.size(), 2U * 2 + 2);
+  EXPECT_EQ(checkpoint.records[3].node, "model.layers.3.mlp.experts.1.up_proj.weight");
+  EXPECT_EQ(checkpoint.records[3].bytes->offset, 1000U + 12 * 64);
+  EXPECT_EQ(checkpoint.records[5].node, "model.layers.3.mlp.experts.1.down_proj.weight");
+  EXPECT_EQ(checkpoint.records[5].shape, (Dims{32, 4}));
+}
+
+TEST(TakeExpertsApart, LeavesOtherOrdersOfAxesAsTheyAre) {
+  run::Run gguf;
+  gguf.records = {stored_at("blk.0.ffn_up_exps.weight", Dims{2, 4, 32}, 2 * 4 * 34)};
+  run::Run checkpoint;  // gpt-oss: [experts, columns, rows]
+  checkpoint.records = {
+      stored_at("model.layers.0.mlp.experts.gate_up_proj", Dims{2, 32, 8}, 2 * 8 * 64)};
+
+  take_experts_apart(&gguf, &checkpoint);
+
+  EXPECT_EQ(checkpoint.records.size(), 1U);
+}
+
 TEST(OtherOrder, SaysWhatTheConverterDidWithTheRows) {
   const Tensor golden = column({1, -2, 3, -4, 5, 6, -7, 8});
   const GgufWeight reordered{.name = "q", .rope_heads = 1, .heads = 1};

@@ -435,7 +435,14 @@ Result<Checkpoints> open_checkpoints(const std::string& golden_path, const std::
                                      const CompareOptions& options) {
   Checkpoints out;
   ASSAY_TRY(out.golden, run::open_checkpoint(golden_path));
-  ASSAY_TRY(out.mine, run::open_checkpoint(my_path, options.rules == MetricRules::Msit));
+  const bool msit = options.rules == MetricRules::Msit;
+  ASSAY_TRY(out.mine, run::open_checkpoint(my_path, msit));
+  if (msit || is_gguf_run(out.golden) == is_gguf_run(out.mine)) return out;
+  if (is_gguf_run(out.golden)) {
+    take_experts_apart(&out.golden, &out.mine);
+  } else {
+    take_experts_apart(&out.mine, &out.golden);
+  }
   return out;
 }
 

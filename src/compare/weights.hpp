@@ -19,7 +19,8 @@ namespace assay::compare {
                                                  const std::string& my_path,
                                                  const CompareOptions& options);
 
-/// The two sides as compare_weights() opens them. MetricRules::Msit: my side is its first file only.
+/// The two sides as compare_weights() opens them, of a GGUF file against a checkpoint with stacked experts taken apart.
+/// MetricRules::Msit: my side is its first file only.
 struct Checkpoints {
   run::Run golden;
   run::Run mine;

@@ -59,6 +59,7 @@ constexpr auto kBehindChoice = std::to_array<std::string_view>(
     {"ffn_inp-#", "ffn_norm-#", "ffn_gate-#", "ffn_up-#", "ffn_swiglu-#", "ffn_gate_par-#",
      "ffn_out-#", "ffn_moe_logits-#", "ffn_moe_out-#", "l_out-#"});
 
+/// Several rows may name one tensor of a file: the usual first, then those of single families.
 struct WeightRow {
   std::string_view module;
   std::string_view name;
@@ -81,7 +82,51 @@ constexpr auto kWeights = std::to_array<WeightRow>({
     {"model.layers.#.mlp.gate", "blk.#.ffn_gate_inp"},
     {"model.norm", "output_norm"},
     {"lm_head", "output"},
+    // Experts that all tokens share: Qwen's, then DeepSeek's.
+    {"model.layers.#.mlp.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"},
+    {"model.layers.#.mlp.shared_expert.up_proj", "blk.#.ffn_up_shexp"},
+    {"model.layers.#.mlp.shared_expert.down_proj", "blk.#.ffn_down_shexp"},
+    {"model.layers.#.mlp.shared_expert_gate", "blk.#.ffn_gate_inp_shexp"},
+    {"model.layers.#.mlp.shared_experts.gate_proj", "blk.#.ffn_gate_shexp"},
+    {"model.layers.#.mlp.shared_experts.up_proj", "blk.#.ffn_up_shexp"},
+    {"model.layers.#.mlp.shared_experts.down_proj", "blk.#.ffn_down_shexp"},
+    {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},  // Mixtral
+    {"model.layers.#.mlp.router", "blk.#.ffn_gate_inp"},             // gpt-oss
+    // Gemma 2 and 3 have norms behind attention and MLP, so the one before the MLP has another name.
+    {"model.layers.#.pre_feedforward_layernorm", "blk.#.ffn_norm"},
+    {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
+    {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
+    // Phi-3
+    {"model.layers.#.self_attn.qkv_proj", "blk.#.attn_qkv"},
+    {"model.layers.#.mlp.gate_up_proj", "blk.#.ffn_up"},
+    // Phi-2, StarCoder2
+    {"model.layers.#.self_attn.dense", "blk.#.attn_output"},
+    {"model.layers.#.mlp.fc1", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.fc2", "blk.#.ffn_down"},
+    {"model.layers.#.mlp.c_fc", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.c_proj", "blk.#.ffn_down"},
+    {"model.final_layernorm", "output_norm"},
+    // GPT-NeoX
+    {"gpt_neox.embed_in", "token_embd"},
+    {"gpt_neox.layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"gpt_neox.layers.#.attention.query_key_value", "blk.#.attn_qkv"},
+    {"gpt_neox.layers.#.attention.dense", "blk.#.attn_output"},
+    {"gpt_neox.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+    {"gpt_neox.layers.#.mlp.dense_h_to_4h", "blk.#.ffn_up"},
+    {"gpt_neox.layers.#.mlp.dense_4h_to_h", "blk.#.ffn_down"},
+    {"gpt_neox.final_layer_norm", "output_norm"},
+    {"embed_out", "output"},
 });
+
+/// Matrices of one expert, by what the file calls them.
+struct ExpertRow {
+  std::string_view name;
+  std::string_view module;   // behind "model.layers.N.mlp.experts.J."
+  std::string_view mixtral;  // behind "model.layers.N.block_sparse_moe.experts.J."
+};
+constexpr auto kExperts = std::to_array<ExpertRow>({{"ffn_gate", "gate_proj", "w1"},
+                                                    {"ffn_up", "up_proj", "w3"},
+                                                    {"ffn_down", "down_proj", "w2"}});
 
 /// The layer's number where the text is the pattern; -1 for a pattern without one. With `prefixed` the text may have more
 /// in front, up to a dot or slash.
@@ -168,15 +213,31 @@ std::optional<GgmlWeight> ggml_weight_of(std::string_view parameter) {
   return std::nullopt;
 }
 
-std::optional<std::string> parameter_of(std::string_view ggml_weight) {
+std::vector<std::string> parameters_of(std::string_view ggml_weight) {
+  std::vector<std::string> parameters;
   const auto parts = split_parameter(ggml_weight);
-  if (!parts) return std::nullopt;
+  if (!parts) return parameters;
+  const std::string kind(parts->second);
   for (const WeightRow& row : kWeights) {
-    if (const auto layer = match(row.name, parts->first, false)) {
-      return fill(row.module, *layer) + std::string(parts->second);
-    }
+    if (const auto layer = match(row.name, parts->first, false))
+      parameters.push_back(fill(row.module, *layer) + kind);
   }
-  return std::nullopt;
+  for (const ExpertRow& row : kExperts) {
+    const std::size_t dot = parts->first.rfind('.');
+    if (dot == std::string_view::npos) break;
+    const auto layer = match("blk.#." + std::string(row.name), parts->first.substr(0, dot), false);
+    const std::string_view expert = parts->first.substr(dot + 1);
+    if (!layer || expert.empty() ||
+        expert.find_first_not_of("0123456789") != std::string_view::npos)
+      continue;
+    const auto in_layer = [&](std::string_view experts, std::string_view matrix) {
+      return fill("model.layers.#.", *layer) + std::string(experts) + "." + std::string(expert) +
+             "." + std::string(matrix) + kind;
+    };
+    parameters.push_back(in_layer("mlp.experts", row.module));
+    parameters.push_back(in_layer("block_sparse_moe.experts", row.mixtral));
+  }
+  return parameters;
 }
 
 std::int64_t ggml_channel(std::int64_t channel, std::int64_t head_size) {

@@ -63,8 +63,9 @@ struct GgmlWeight {
 /// table does not know it.
 [[nodiscard]] std::optional<GgmlWeight> ggml_weight_of(std::string_view parameter);
 
-/// The parameter's name of a tensor in a GGUF file; nothing when the table does not know it.
-[[nodiscard]] std::optional<std::string> parameter_of(std::string_view ggml_weight);
+/// The parameters that a tensor of a GGUF file may be, the usual name first; empty when the table does not know it. One
+/// expert's matrix is `blk.3.ffn_gate.7.weight`, as files had it before the experts were stacked.
+[[nodiscard]] std::vector<std::string> parameters_of(std::string_view ggml_weight);
 
 /// Where channel (or row) i of Hugging Face stands when rope turns neighbours: within each head i goes to 2i, and
 /// i + d/2 to 2i + 1.

@@ -98,7 +98,7 @@ TEST(GgmlWeightOf, NamesParametersBothWays) {
   for (const auto& [parameter, weight] : names) {
     ASSERT_TRUE(ggml_weight_of(parameter)) << parameter;
     EXPECT_EQ(ggml_weight_of(parameter)->name, weight);
-    EXPECT_EQ(parameter_of(weight), parameter);
+    EXPECT_EQ(parameters_of(weight).at(0), parameter);
   }
   EXPECT_EQ(ggml_weight_of("model.layers.3.self_attn.k_proj.weight")->heads, Heads::Keys);
   EXPECT_EQ(ggml_weight_of("model.layers.3.self_attn.v_proj.weight")->heads, Heads::None);
@@ -107,8 +107,23 @@ TEST(GgmlWeightOf, NamesParametersBothWays) {
 TEST(GgmlWeightOf, DoesNotGuess) {
   EXPECT_FALSE(ggml_weight_of("model.layers.3.self_attn.rotary_emb.inv_freq"));
   EXPECT_FALSE(ggml_weight_of("model.layers.3.mlp.up_proj"));
-  EXPECT_FALSE(parameter_of("rope_freqs.weight"));
-  EXPECT_FALSE(parameter_of("blk.3.ffn_gate_exps.weight"));
+  EXPECT_TRUE(parameters_of("rope_freqs.weight").empty());
+  EXPECT_TRUE(parameters_of("blk.3.ffn_gate_exps.weight").empty());  // of all experts
+  EXPECT_TRUE(parameters_of("blk.3.ffn_gate.x.weight").empty());
+}
+
+TEST(ParametersOf, ListsTheNamesOfOtherFamiliesBehindTheUsualOne) {
+  const std::vector<std::string> norm = parameters_of("blk.2.ffn_norm.weight");
+  ASSERT_EQ(norm.size(), 3u);
+  EXPECT_EQ(norm[0], "model.layers.2.post_attention_layernorm.weight");
+  EXPECT_EQ(norm[1], "model.layers.2.pre_feedforward_layernorm.weight");  // Gemma
+  EXPECT_EQ(norm[2], "gpt_neox.layers.2.post_attention_layernorm.weight");
+}
+
+TEST(ParametersOf, NamesOneExpert) {
+  EXPECT_EQ(parameters_of("blk.12.ffn_up.34.weight"),
+            (std::vector<std::string>{"model.layers.12.mlp.experts.34.up_proj.weight",
+                                      "model.layers.12.block_sparse_moe.experts.34.w3.weight"}));
 }
 
 TEST(GgmlChannel, PutsHalvesOfAHeadBesideEachOther) {
