@@ -132,6 +132,7 @@ void GraphCapture::deliver(const EngineTensor* tensor) {
   const PlannedNode* node = node_of(tensor);
   ++next_;
   if (node == nullptr) return;
+  for (uint32_t i = node->first_late; i < node->late_end; ++i) take(plan_->late_reads[i]);
   if (node->slot >= 0) take(static_cast<uint32_t>(node->slot));
   const auto index = static_cast<size_t>(node - plan_->nodes.data());
   const auto held = session().lock();

@@ -39,6 +39,9 @@ struct LeafStorage {
   const std::string* name = nullptr;
   bool written = false;  // by a graph that was planned: ids and versions change from call to call
   std::vector<LeafValue> values;
+  bool was_asked = false;   // whether it can be recorded as a weight
+  std::string content;      // ,"file":... ,"stats":{...} of its record, when it has one
+  int64_t content_id = -1;  // value id of that record
 };
 
 /// Part of GraphLines::text.

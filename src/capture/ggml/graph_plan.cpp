@@ -26,6 +26,7 @@ namespace {
 constexpr int kInputFlag = 1;
 constexpr int kComputeFlag = 16;
 constexpr int kWeightsUsage = 1;
+constexpr int kComputeUsage = 2;
 constexpr size_t kMaxSearchedSources = 256;
 
 bool is_alias(const std::string& op) {
@@ -127,8 +128,10 @@ class Planner {
 
   void run() {
     look_at_nodes();
+    if (settings_.caches) measure_windows();
     for (index_ = 0; index_ < drafts_.size(); ++index_) plan_node();
     for (const auto& storage : storages_) finish_leaf(storage);
+    session_.end_weights();
     plan_.written_leaves = session_.written_leaves();
     plan_.lines = std::make_shared<const GraphLines>(std::move(out_));
   }
@@ -150,7 +153,8 @@ class Planner {
     int32_t slot = -1;
     int64_t bytes_begin = 0;
     bool has_bytes = false;
-    bool is_whole = false;  // of the slot's content: its statistics are this value's, too
+    bool is_window = false;  // the content is of its first rows
+    bool is_whole = false;   // of the slot's content: its statistics are this value's, too
   };
 
   struct Storage {
@@ -161,6 +165,12 @@ class Planner {
     const std::string* leaf = nullptr;
     LeafStorage* shared = nullptr;
     std::vector<Value> values;
+  };
+
+  /// What the nodes of a graph read of a cache.
+  struct Window {
+    int64_t end = 0;    // bytes from the begin of the memory to the last one that is read
+    int64_t bytes = 0;  // of the largest view
   };
 
   void look_at_nodes() {
@@ -210,6 +220,44 @@ class Planner {
     }
   }
 
+  [[nodiscard]] bool is_changing(const TensorFields& root) const {
+    return is_lasting_leaf(root) && leaf_of(root).written;
+  }
+
+  // A cache has room for the longest text; a graph reads the cells that it uses, rounded up.
+  void measure_windows() {
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const TensorFields node = engine_.fields(plan_.nodes[i].tensor);
+      if (plan_.nodes[i].alias || !drafts_[i].computed || writes(i, node)) continue;
+      for (size_t k = 0; k < node.source_count(); ++k) {
+        if (node.source(k) == nullptr) continue;
+        const TensorFields source = engine_.fields(node.source(k));
+        const TensorFields root = source.root();
+        if (!is_changing(root) || count_of(source.ne()) == 0) continue;
+        const auto span = static_cast<int64_t>(engine_.functions().ggml_nbytes(source.address()));
+        Window& window = windows_[root.address()];
+        window.end = std::max(window.end, place_of(source).offset_bytes + span);
+        window.bytes =
+            std::max(window.bytes, payload_bytes(source.ne(), engine_.type_info(source.type())));
+      }
+    }
+  }
+
+  /// The sizes of the first rows of a cache, or of a view of all of it, that hold everything that the graph reads; nothing
+  /// when these are much more than what it reads (a cache that lies transposed), or when it reads none.
+  [[nodiscard]] std::optional<Four> window_of(const TensorFields& fields) const {
+    constexpr int64_t kMostOfRead = 2;
+    const auto found = windows_.find(fields.root().address());
+    const Four nb = fields.nb();
+    Four ne = fields.ne();
+    if (found == windows_.end() || place_of(fields).offset_bytes != 0 || ne[2] != 1 || ne[3] != 1 ||
+        nb[1] <= 0 || !is_contiguous(ne, nb, engine_.type_info(fields.type())))
+      return std::nullopt;
+    ne[1] = std::min(ne[1], (found->second.end + nb[1] - 1) / nb[1]);
+    if (ne[1] * nb[1] > kMostOfRead * found->second.bytes) return std::nullopt;
+    return ne;
+  }
+
   /// Puts something new into memory that other tensors look at, too.
   [[nodiscard]] bool writes(size_t index, const TensorFields& fields) const {
     return drafts_[index].computed && !plan_.nodes[index].alias && fields.view_source() != nullptr;
@@ -235,7 +283,7 @@ class Planner {
     return root.op() == 0 && root.data() != nullptr && !is_host_input(root);
   }
 
-  [[nodiscard]] LeafStorage& leaf_of(const TensorFields& root) {
+  [[nodiscard]] LeafStorage& leaf_of(const TensorFields& root) const {
     return session_.leaf_storage(root.data(), session_.run().intern(origin_name(root.name())));
   }
 
@@ -252,6 +300,7 @@ class Planner {
     storage.kind = storage.shared->written ? Storage::kChanging : Storage::kWeight;
     if (storage.kind == Storage::kWeight) {
       storage.version = storage.shared->version;
+      if (settings_.weights && !storage.shared->was_asked) record_weight(root, storage.shared);
       for (const LeafValue& value : storage.shared->values)
         storage.values.push_back({.place = value.place, .id = value.id});
     } else {
@@ -260,6 +309,48 @@ class Planner {
       watch(root.address());
     }
     return storage;
+  }
+
+  // Only from memory that is known to lie as the type says: others re-order blocks, and their readers may not exist.
+  void record_weight(const TensorFields& root, LeafStorage* leaf) {
+    leaf->was_asked = true;
+    if (leaf->name->starts_with("cache_")) return;
+    const EngineFunctions& functions = engine_.functions();
+    EngineBuffer* buffer = root.buffer();
+    const bool is_computed = buffer != nullptr &&
+                             functions.ggml_backend_buffer_get_usage != nullptr &&
+                             functions.ggml_backend_buffer_get_usage(buffer) == kComputeUsage;
+    if (is_computed) return;
+    const std::string_view kind =
+        buffer == nullptr ? "" : functions.ggml_backend_buffer_name(buffer);
+    const TypeInfo& type = engine_.type_info(root.type());
+    const bool plain = (kind == "CPU" || kind == "CPU_Mapped") &&
+                       functions.ggml_backend_buffer_is_host(buffer) &&
+                       is_contiguous(root.ne(), root.nb(), type);
+    if (!plain) {
+      session_.note_missed(*leaf->name, "its memory of kind " + std::string(kind) +
+                                            " is not read: take the weight from the model's file");
+      return;
+    }
+    const size_t dot = leaf->name->rfind('.');
+    writer::Record record;
+    record.node = session_.node(leaf->name->substr(0, std::min(dot, leaf->name->size())));
+    record.slot = session_.run().intern(
+        dot == std::string::npos ? "" : std::string_view(*leaf->name).substr(dot + 1));
+    Dims shape;
+    Dims strides;
+    describe(root, root.ne(), &record, &shape, &strides);
+    const ByteSpan bytes(root.data(), static_cast<size_t>(payload_bytes(root.ne(), type)));
+    Result<TensorView> view =
+        type.dtype ? make_view(*type.dtype, shape, bytes)
+                   : make_view(DType::UInt8, Dims{static_cast<int64_t>(bytes.size())}, bytes);
+    if (!view) return session_.note_missed(*leaf->name, view.error().message);
+    record.value.id = session_.next_values(1);
+    record.value.storage = leaf->number;
+    record.value.leaf = leaf->name;
+    leaf->values.push_back({place_of(root), record.value.id, -1});
+    leaf->content_id = record.value.id;
+    leaf->content = session_.record_weight(*view, record, shape, strides);
   }
 
   Value& value_of(Storage& storage, const TensorFields& fields) {
@@ -287,7 +378,8 @@ class Planner {
     if (value->slot >= 0 || !is_contiguous(value->place.ne, value->place.nb, type)) return;
     const int64_t bytes = payload_bytes(value->place.ne, type);
     for (const Value& other : storage.values) {
-      if (&other == value || other.slot < 0 || other.place.type != value->place.type ||
+      if (&other == value || other.slot < 0 || other.is_window ||
+          other.place.type != value->place.type ||
           !is_contiguous(other.place.ne, other.place.nb, type))
         continue;
       const int64_t other_bytes = payload_bytes(other.place.ne, type);
@@ -317,9 +409,10 @@ class Planner {
     return record;
   }
 
-  void describe(const TensorFields& fields, writer::Record* record, Dims* shape, Dims* strides) {
+  /// ne   the sizes to tell: the tensor's, or those of a window
+  void describe(const TensorFields& fields, const Four& ne, writer::Record* record, Dims* shape,
+                Dims* strides) {
     const TypeInfo& type = engine_.type_info(fields.type());
-    const Four ne = fields.ne();
     *shape = shape_of(ne);
     *strides = strides_of(ne, fields.nb(), type);
     record->has_shape = true;
@@ -337,26 +430,29 @@ class Planner {
 
   [[nodiscard]] bool wants_content() const { return settings_.full || settings_.statistics; }
 
-  /// A slot for what the tensor holds; -1 when it cannot be read.
-  int32_t add_slot(const TensorFields& fields) {
+  /// A slot for what the tensor holds, or its first rows; -1 when it cannot be read.
+  int32_t add_slot(const TensorFields& fields, const Four& ne) {
     const EngineFunctions& functions = engine_.functions();
     EngineBuffer* buffer = fields.buffer();
     if (buffer == nullptr) buffer = fields.root().buffer();
     if (buffer == nullptr || fields.data() == nullptr) return -1;
     const TypeInfo& type = engine_.type_info(fields.type());
-    const Four ne = fields.ne();
     const Four nb = fields.nb();
     PlannedSlot slot;
     slot.tensor = fields.address();
     slot.on_host = functions.ggml_backend_buffer_is_host(buffer);
-    slot.span_bytes = count_of(ne) == 0 ? 0 : functions.ggml_nbytes(fields.address());
+    slot.span_bytes = count_of(ne) == 0   ? 0
+                      : ne == fields.ne() ? functions.ggml_nbytes(fields.address())
+                                          : static_cast<uint64_t>(payload_bytes(ne, type));
     const ByteSpan bytes(fields.data(), slot.span_bytes);
     const bool raw = !type.dtype;
-    if (raw && !is_contiguous(ne, nb, type)) return -1;
     const Dims strides = strides_of(ne, nb, type);
-    if (!raw && strides.empty()) return -1;
+    if (raw ? nb[0] != type.block_bytes : strides.empty()) return -1;
+    // Rows of blocks are gathered as bytes.
     Result<TensorView> view =
-        raw ? make_view(DType::UInt8, Dims{static_cast<int64_t>(slot.span_bytes)}, bytes)
+        raw ? make_view(DType::UInt8,
+                        {ne[3], ne[2], ne[1], ne[0] / type.block_values * type.block_bytes},
+                        {nb[3], nb[2], nb[1], 1}, bytes)
             : make_view(*type.dtype, shape_of(ne), strides, bytes);
     if (!view) return -1;
     slot.view = *std::move(view);
@@ -378,6 +474,7 @@ class Planner {
     const TensorFields fields = engine_.fields(node.tensor);
     node.first_line = node.line_end = static_cast<uint32_t>(out_.lines.size());
     node.first_read = node.read_end = static_cast<uint32_t>(plan_.reads.size());
+    node.first_late = node.late_end = static_cast<uint32_t>(plan_.late_reads.size());
     if (!node.wanted) {
       if (writes(index_, fields)) note_write(storage_of(fields.root()));
       return;
@@ -396,6 +493,7 @@ class Planner {
     plan_output(&node, fields);
     node.line_end = static_cast<uint32_t>(out_.lines.size());
     node.read_end = static_cast<uint32_t>(plan_.reads.size());
+    node.late_end = static_cast<uint32_t>(plan_.late_reads.size());
   }
 
   void plan_input(const EngineTensor* source, size_t argument) {
@@ -416,15 +514,37 @@ class Planner {
     if (settings_.inputs && wants_content() && value.slot < 0 && storage.version == 0 &&
         is_host_input(fields)) {
       watch(fields.address());
-      const int32_t slot = add_slot(fields);
+      const int32_t slot = add_slot(fields, fields.ne());
       if (slot >= 0) {
         take_content(slot, &value);
         plan_.reads.push_back(static_cast<uint32_t>(slot));
         is_first = true;
       }
     }
+    Four shown = fields.ne();
+    if (settings_.caches && settings_.inputs && wants_content() && value.slot < 0 &&
+        storage.kind == Storage::kChanging)
+      is_first = read_cache(fields, &value, &shown);
     if (value.slot < 0) share_content(storage, &value);
-    add_line(fields, storage, value, writer::RecordRole::Input, argument, is_first);
+    add_line(fields, shown, storage, value, writer::RecordRole::Input, argument, is_first);
+  }
+
+  // The node that writes takes the rows of before, all others what they see after everything before them has run.
+  bool read_cache(const TensorFields& fields, Value* value, Four* shown) {
+    const PlannedNode& node = plan_.nodes[index_];
+    if (node.alias) return false;
+    const bool is_writer = writes(index_, engine_.fields(node.tensor));
+    if (is_writer) {
+      const std::optional<Four> window = window_of(fields);
+      if (!window) return false;
+      *shown = *window;
+    }
+    const int32_t slot = add_slot(fields, *shown);
+    if (slot < 0) return false;
+    take_content(slot, value);
+    value->is_window = *shown != fields.ne();
+    (is_writer ? plan_.reads : plan_.late_reads).push_back(static_cast<uint32_t>(slot));
+    return true;
   }
 
   void plan_output(PlannedNode* node, const TensorFields& fields) {
@@ -433,16 +553,26 @@ class Planner {
     if (!node->alias && fields.view_source() != nullptr) note_write(storage);
     Value& value = value_of(storage, fields);
     bool is_first = false;
+    Four shown = fields.ne();
     // What lies in a leaf's memory, a cache, is not copied.
     const bool in_leaf = root.op() == 0 && fields.view_source() != nullptr;
     if (node->alias) {
       share_content(storage, &value);
     } else if (settings_.outputs && wants_content() && !in_leaf) {
-      node->slot = add_slot(fields);
+      node->slot = add_slot(fields, shown);
       is_first = node->slot >= 0;
       if (is_first) take_content(node->slot, &value);
+    } else if (settings_.outputs && wants_content() && settings_.caches &&
+               storage.kind == Storage::kChanging) {
+      if (const std::optional<Four> window = window_of(fields)) {
+        shown = *window;
+        node->slot = add_slot(fields, shown);
+        is_first = node->slot >= 0;
+        if (is_first) take_content(node->slot, &value);
+        value.is_window = shown != fields.ne();
+      }
     }
-    const int32_t line = add_line(fields, storage, value, writer::RecordRole::Output,
+    const int32_t line = add_line(fields, shown, storage, value, writer::RecordRole::Output,
                                   Session::kResultSlot, is_first);
     // An operator that returns what it was given did not make it.
     if (value.producer < 0 || !node->alias) value.producer = line;
@@ -454,23 +584,26 @@ class Planner {
     storage.values.clear();
   }
 
-  int32_t add_line(const TensorFields& fields, const Storage& storage, const Value& value,
-                   writer::RecordRole role, size_t argument, bool is_first) {
+  /// shown   the sizes of what is stored for this line; the tensor's own otherwise
+  int32_t add_line(const TensorFields& fields, const Four& shown, const Storage& storage,
+                   const Value& value, writer::RecordRole role, size_t argument, bool is_first) {
     writer::Record record = record_of(index_);
     record.role = role;
     record.slot = session_.slot(argument);
     Dims shape;
     Dims strides;
-    describe(fields, &record, &shape, &strides);
+    describe(fields, shown, &record, &shape, &strides);
     PlannedLine line;
     line.head =
-        keep(writer::call_text(record) + writer::tensor_text(record, shape.span(), strides.span()));
+        keep(writer::call_text(record) + writer::tensor_text(record, shape.span(), strides.span()) +
+             content_of_weight(storage, value));
     line.is_input = role == writer::RecordRole::Input;
-    line.slot = value.slot;
+    // A line of a whole cache does not have the bytes of a window into it.
+    line.slot = value.is_window && !is_first ? -1 : value.slot;
     line.is_first = is_first;
     line.has_bytes = value.has_bytes;
     line.bytes_begin = value.bytes_begin;
-    line.bytes = payload_bytes(value.place.ne, engine_.type_info(value.place.type));
+    line.bytes = payload_bytes(shown, engine_.type_info(value.place.type));
     line.has_statistics = value.is_whole;
     const TypeInfo& type = engine_.type_info(value.place.type);
     const int64_t offset =
@@ -509,6 +642,12 @@ class Planner {
     return number;
   }
 
+  static std::string content_of_weight(const Storage& storage, const Value& value) {
+    const bool recorded = storage.kind == Storage::kWeight && !storage.shared->content.empty() &&
+                          storage.shared->content_id == value.id;
+    return recorded ? storage.shared->content : "";
+  }
+
   const std::string* written_argument(const TensorFields& fields) const {
     if (fields.view_source() == nullptr) return nullptr;
     const EngineTensor* root = fields.root().address();
@@ -545,6 +684,7 @@ class Planner {
   std::deque<Storage> storages_;
   std::unordered_map<const EngineTensor*, size_t> storage_index_;  // by root
   std::unordered_map<std::string_view, size_t> node_by_name_;      // made when a copy is met
+  std::unordered_map<const EngineTensor*, Window> windows_;        // by root
   GraphLines out_;
 };
 

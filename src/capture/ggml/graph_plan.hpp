@@ -19,6 +19,8 @@ struct PlannedNode {
   uint32_t line_end = 0;
   uint32_t first_read = 0;  // in GraphPlan::reads
   uint32_t read_end = 0;
+  uint32_t first_late = 0;  // in GraphPlan::late_reads
+  uint32_t late_end = 0;
   int32_t slot = -1;    // of the result's content
   bool alias = false;   // RESHAPE, VIEW, PERMUTE, TRANSPOSE: moves no data
   bool wanted = false;  // passes the filters, and the engine computes it
@@ -30,7 +32,10 @@ struct GraphPlan {
   const Settings* settings = nullptr;
   const Engine* engine = nullptr;
   std::vector<PlannedNode> nodes;
-  std::vector<uint32_t> reads;  // slots of inputs, by the node that needs them first
+  std::vector<uint32_t>
+      reads;  // slots of inputs, by the node that needs them first: before it is computed
+  std::vector<uint32_t>
+      late_reads;  // what nodes read of caches, after them: all that writes there has run then
   std::shared_ptr<const GraphLines> lines;
   std::unordered_map<const EngineTensor*, uint32_t> index;
   uint64_t wanted = 0;

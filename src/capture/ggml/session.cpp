@@ -226,6 +226,44 @@ void Session::push_all_lines() {
   for (LineHolder* capture : active_) capture->push_lines();
 }
 
+std::string Session::record_weight(const TensorView& view, writer::Record record, const Dims& shape,
+                                   const Dims& strides) {
+  if (!in_weights_) {
+    push_all_lines();
+    run_->begin_file("weights", 256);
+    in_weights_ = true;
+  }
+  record.step = -1;
+  record.role = writer::RecordRole::Weight;
+  if (settings_.statistics && !record.raw_bytes) {
+    const atb::FloatingPointState floating_point;
+    record.stats = stats::compute_stats(view);
+  }
+  if (settings_.full) record.payload = run_->append_payload(view, record, nullptr);
+  record.first_copy = record.payload.has_value();
+  const uint64_t number = run_->push_record(record, shape.span(), strides.span());
+  writer::RecordText text;
+  if (record.payload) {
+    text += ",\"file\":" + json_quote(*record.payload->file) +
+            ",\"offset\":" + std::to_string(record.payload->offset) +
+            ",\"bytes\":" + std::to_string(record.payload->size_bytes) +
+            ",\"same_as\":" + std::to_string(number);
+  }
+  if (record.stats) writer::append_statistics_text(text, *record.stats);
+  return std::string(text.text());
+}
+
+void Session::end_weights() {
+  if (!in_weights_) return;
+  in_weights_ = false;
+  run_->end_file();
+  if (!active_.empty()) run_->begin_file(step_stem_, 256);
+}
+
+void Session::note_missed(std::string node, std::string reason) {
+  manifest_.missed.push_back({std::move(node), std::move(reason), 1});
+}
+
 void Session::note_engine(const Engine* engine) {
   if (std::find(engines_.begin(), engines_.end(), engine) != engines_.end()) return;
   engines_.push_back(engine);
@@ -239,6 +277,7 @@ void Session::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_e
   if (active_.size() != 1) return;
   char stem[32];
   std::snprintf(stem, sizeof(stem), "step-%06llu", static_cast<unsigned long long>(step));
+  step_stem_ = stem;
   run_->begin_file(stem, expected_entries);
 }
 

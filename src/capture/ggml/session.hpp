@@ -63,6 +63,14 @@ class Session {
   }
   /// Lines of all captures under way: before a file ends whose header is to name their tensors.
   void push_all_lines();
+  /// A weight as a record of step -1, in weights.safetensors when its bytes are wanted: `node`, slot, dtype and sizes of
+  /// `record` are set. Returns what further lines say of it.
+  [[nodiscard]] std::string record_weight(const TensorView& view, writer::Record record,
+                                          const Dims& shape, const Dims& strides);
+  /// After the last of the weights that were found together.
+  void end_weights();
+  /// Something that was asked for and is not there, for the manifest.
+  void note_missed(std::string node, std::string reason);
   void note_engine(const Engine* engine);
   void begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries);
   void end_step(LineHolder* capture, const writer::ManifestStep& step, uint64_t planned,
@@ -105,6 +113,8 @@ class Session {
   int64_t next_value_ = 0;
   int64_t next_storage_ = 0;
   std::vector<LineHolder*> active_;  // captures under way
+  std::string step_stem_;            // of the file of their tensors
+  bool in_weights_ = false;
   std::atomic<uint64_t> written_leaves_{0};
   uint64_t captured_nodes_ = 0;
   uint64_t not_computed_ = 0;

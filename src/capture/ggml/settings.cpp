@@ -73,6 +73,8 @@ Result<Settings> settings_from_json(std::string_view text) {
     settings.statistics = object.value("statistics", false);
     settings.inputs = object.value("inputs", true);
     settings.outputs = object.value("outputs", true);
+    settings.weights = object.value("weights", false);
+    settings.caches = object.value("caches", false);
     settings.report_folder = object.value("report_dir", "");
     settings.config_path = object.value("config", "");
     settings.queue_bytes = object.value("queue_bytes", settings.queue_bytes);

@@ -25,6 +25,8 @@ struct Settings {
   bool statistics = false;
   bool inputs = true;         // bytes (or statistics) of the inputs that the host fills
   bool outputs = true;        // bytes (or statistics) of results
+  bool weights = false;       // once, as step -1; from plain buffers
+  bool caches = false;        // what nodes read and write of caches
   std::string report_folder;  // where ggml_<pid>.json goes; empty: nowhere
   std::string config_path;    // read again while the program runs; empty: none
   uint64_t queue_bytes = 64ull << 20;

@@ -115,6 +115,7 @@ std::string ggml_settings(const DumpRequest& request, const DumpPlaces& places) 
          ",\"types\":" + list_json(types) + ",\"full\":" + truth(full) +
          ",\"statistics\":" + truth(statistics) + ",\"inputs\":" + truth(request.tensor_part != 1) +
          ",\"outputs\":" + truth(request.tensor_part != 0) +
+         ",\"weights\":" + truth(request.weights) + ",\"caches\":" + truth(request.caches) +
          ",\"report_dir\":" + json_quote(places.scratch) +
          ",\"config\":" + json_quote(places.config_path) +
          ",\"queue_bytes\":" + std::to_string(queue_bytes) +

@@ -110,6 +110,7 @@ TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {
   request.exclude = {"ffn_up-*"};
   request.operation_names = "MUL_MAT,rope";
   request.tensor_part = 1;
+  request.weights = true;
   std::map<std::string, std::optional<std::string>> got;
   for (const auto& [name, value] : dump_environment(
            request, kPlaces, {"/l/libatb_probe.so", "", "/l/libggml_probe.so"}, "/x.so", ""))
@@ -118,7 +119,8 @@ TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {
   EXPECT_EQ(
       got["ASSAY_GGML_DUMP"],
       R"({"output":"/d","steps":"0,0,2,4","names":["ffn_*"],"exclude":["ffn_up-*"],"types":["mul_mat","rope"],)"
-      R"("full":true,"statistics":false,"inputs":false,"outputs":true,"report_dir":"/d/4711","config":"",)"
+      R"("full":true,"statistics":false,"inputs":false,"outputs":true,"weights":true,"caches":false,)"
+      R"("report_dir":"/d/4711","config":"",)"
       R"("queue_bytes":67108864,"drop_when_full":false,"sync":false})");
 }
 

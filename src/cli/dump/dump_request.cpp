@@ -375,7 +375,10 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           "module.",
           false,
           {"module", "operator"}},
-         {"--weights", "", Takes::Nothing, "", "PyTorch: parameters and buffers, too."},
+         {"--weights", "", Takes::Nothing, "",
+          "PyTorch: parameters and buffers, too; ggml: weights, as they lie in memory."},
+         {"--caches", "", Takes::Nothing, "",
+          "ggml: what nodes read of the key and value caches and write to them, too."},
          {"--host",
           "",
           Takes::One,
@@ -432,6 +435,7 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
   request.layout = parsed.text("--layout", "native");
   request.level = parsed.text("--level", "module");
   request.weights = parsed.given("--weights");
+  request.caches = parsed.given("--caches");
   if (request.layout == "strict" && (request.level == "operator" || request.weights)) {
     return fail(Errc::Usage, std::string("argument --layout strict: not allowed with argument ") +
                                  (request.weights ? "--weights" : "--level operator"));

@@ -39,7 +39,8 @@ struct DumpRequest {
   std::string host = "auto";              // auto, atb, torch, ggml
   std::string layout = "native";          // of PyTorch programs: native, strict
   std::string level = "module";           // of PyTorch programs: module, operator
-  bool weights = false;                   // of PyTorch programs, native layout
+  bool weights = false;                   // of PyTorch and ggml programs, native layout
+  bool caches = false;                    // of ggml programs
   std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes
   std::vector<std::string> exclude = {};  // patterns of names of ggml nodes
   std::string probe_library;              // empty: our own
