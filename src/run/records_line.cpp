@@ -2,6 +2,8 @@
 #include "run/records_line.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -80,6 +82,31 @@ std::optional<double> real_number(const json& value) {
   return std::nullopt;
 }
 
+/// Sixteen float32 as the hexadecimal digits of their bits.
+std::optional<stats::Sketch> parse_sketch(std::string_view text) {
+  stats::Sketch sketch;
+  constexpr size_t kDigits = 8;
+  if (text.size() != kDigits * sketch.size()) return std::nullopt;
+  for (size_t i = 0; i < sketch.size(); ++i) {
+    const char* begin = text.data() + i * kDigits;
+    uint32_t bits = 0;
+    const auto [end, error] = std::from_chars(begin, begin + kDigits, bits, 16);
+    if (error != std::errc{} || end != begin + kDigits) return std::nullopt;
+    sketch[i] = std::bit_cast<float>(bits);
+    if (!std::isfinite(sketch[i])) return std::nullopt;
+  }
+  return sketch;
+}
+
+Status take_sketch(const json& stats, std::optional<stats::Sketch>* out) {
+  std::string text;
+  ASSAY_TRY_STATUS(take_text(stats, "sketch", &text));
+  if (find(stats, "sketch") == nullptr) return {};
+  *out = parse_sketch(text);
+  if (!*out) return fail(wrong("sketch", "128 hexadecimal digits of sixteen finite numbers"));
+  return {};
+}
+
 Status take_stats(const json& object, std::optional<stats::TensorStats>* out) {
   const json* value = find(object, "stats");
   if (value == nullptr) return {};
@@ -101,6 +128,7 @@ Status take_stats(const json& object, std::optional<stats::TensorStats>* out) {
     if (!number) return fail(wrong(key, "a number"));
     *target = *number;
   }
+  ASSAY_TRY_STATUS(take_sketch(*value, &stats.sketch));
   *out = stats;
   return {};
 }

@@ -46,6 +46,30 @@ TEST(ParseRecordsLine, ReadsEveryKey) {
   EXPECT_TRUE(record.problem.empty());
 }
 
+TEST(ParseRecordsLine, ReadsASketch) {
+  // 1.0 = 3f800000, -2.5 = c0200000
+  const std::string zeros(8 * 14, '0');
+  const auto line = parse_records_line(
+      R"({"n":0,"stats":{"count":9,"l2":3,"sketch":"3f800000c0200000)" + zeros + "\"}}");
+  ASSERT_TRUE(line) << line.error().describe();
+  ASSERT_TRUE(line->record.stats->sketch);
+  const stats::Sketch& sketch = *line->record.stats->sketch;
+  EXPECT_EQ(sketch[0], 1.0f);
+  EXPECT_EQ(sketch[1], -2.5f);
+  EXPECT_EQ(sketch[15], 0.0f);
+  EXPECT_FALSE(parse_records_line(R"({"n":0,"stats":{"count":9}})")->record.stats->sketch);
+}
+
+TEST(ParseRecordsLine, RefusesWhatIsNoSketch) {
+  const std::string zeros(8 * 15, '0');
+  for (const std::string& text :
+       {std::string(), zeros, zeros + "0000000g", zeros + "000000000", zeros + "7fc00000",
+        zeros + "ff800000", zeros + "-0000001", zeros + "0x000001"}) {
+    EXPECT_FALSE(parse_records_line(R"({"n":0,"stats":{"sketch":")" + text + "\"}}")) << text;
+  }
+  EXPECT_FALSE(parse_records_line(R"({"n":0,"stats":{"sketch":[1,2]}})"));
+}
+
 TEST(ParseRecordsLine, NamesWeightsLikeTheTorchTreeDoes) {
   const auto line = parse_records_line(R"({"n":0,"step":-1,"role":"weight"})");
   ASSERT_TRUE(line);

@@ -73,6 +73,7 @@ struct FloatPair {
 
 struct LoadFloat32 {
   static constexpr int64_t kSize = 4;
+  static constexpr bool kPairs = false;
   [[gnu::always_inline]] static FloatPair load32(const std::byte* p) {
     return {load<f32x16>(p), load<f32x16>(p + 64)};
   }
@@ -81,6 +82,7 @@ struct LoadFloat32 {
 
 struct LoadBFloat16 {
   static constexpr int64_t kSize = 2;
+  static constexpr bool kPairs = true;
   // Even and odd elements: a shift and a mask instead of a shuffle. The order of a sum's lanes is
   // ours to choose.
   [[gnu::always_inline]] static FloatPair load32(const std::byte* p) {
@@ -92,6 +94,7 @@ struct LoadBFloat16 {
 
 struct LoadFloat16 {
   static constexpr int64_t kSize = 2;
+  static constexpr bool kPairs = true;
   [[gnu::always_inline]] static FloatPair load32(const std::byte* p) {
     const u32x16 pairs = load<u32x16>(p);
     return {simd::widen_float16(pairs & 0xFFFFu), simd::widen_float16(pairs >> 16)};
@@ -99,9 +102,73 @@ struct LoadFloat16 {
   static float load1(const std::byte* p) { return float16_to_float(load<uint16_t>(p)); }
 };
 
-template <bool kMasked>
+/// Values of a sketch group that count against the others of their bucket: the second sixteen of four.
+constexpr int kNegativeSixteen = 1;
+
+/// Two sums for each of sixteen buckets: of the values with the sign of their bucket, and of those against it. Their sum
+/// is needed anyway, so the sketch costs an exchange where the sign of a bucket changes.
+///
+/// kStep, kSecond  lane j of vector k is bucket kStep * j + kSecond * k
+template <int kStep, int kSecond>
+struct SketchSums {
+  f64x8 along[2] = {};
+  f64x8 against[2] = {};
+  uint64_t signs = 0;  // bit l: the sign of bucket l is negative
+
+  template <int kVector>
+  [[gnu::always_inline]] static u64x8 bits() {
+    constexpr uint64_t kFirst = uint64_t{1} << (kSecond * kVector);
+    return u64x8{kFirst,
+                 kFirst << kStep,
+                 kFirst << (2 * kStep),
+                 kFirst << (3 * kStep),
+                 kFirst << (4 * kStep),
+                 kFirst << (5 * kStep),
+                 kFirst << (6 * kStep),
+                 kFirst << (7 * kStep)};
+  }
+  template <int kVector>
+  [[gnu::always_inline]] void exchange(uint64_t buckets) {
+    const auto chosen = ((u64x8{} + buckets) & bits<kVector>()) != 0;
+    const f64x8 before = along[kVector];
+    along[kVector] = chosen ? against[kVector] : before;
+    against[kVector] = chosen ? before : against[kVector];
+  }
+  [[gnu::always_inline]] void begin_group(uint64_t group) {
+    const uint64_t next = sketch_signs(group);
+    exchange<0>(next ^ signs);
+    exchange<1>(next ^ signs);
+    signs = next;
+  }
+  /// Eight values: vector k of a sixteen of the group.
+  template <int kSixteen>
+  [[gnu::always_inline]] void add(int k, f64x8 values) {
+    if constexpr (kSixteen == kNegativeSixteen) {
+      against[k] += values;
+    } else {
+      along[k] += values;
+    }
+  }
+  [[gnu::always_inline]] void finish(BlockStats* out) const {
+    out->sum = reduce_sum((along[0] + along[1]) + (against[0] + against[1]));
+    finish_vector<0>(out);
+    finish_vector<1>(out);
+  }
+
+ private:
+  template <int kVector>
+  [[gnu::always_inline]] void finish_vector(BlockStats* out) const {
+    const auto negative = ((u64x8{} + signs) & bits<kVector>()) != 0;
+    const f64x8 difference = along[kVector] - against[kVector];
+    const f64x8 sketch = negative ? -difference : difference;
+    for (int j = 0; j < 8; ++j) out->sketch[kStep * j + kSecond * kVector] = sketch[j];
+  }
+};
+
+template <typename Load, bool kMasked>
 struct FloatAccumulator {
-  f64x8 sums[4] = {};
+  // Neighbours in pairs: vector k holds the even or odd values of 16. Otherwise the first or last eight.
+  SketchSums<Load::kPairs ? 2 : 1, Load::kPairs ? 1 : 8> sums;
   f64x8 squares[4] = {};
   f32x16 minima[2];
   f32x16 maxima[2];
@@ -132,7 +199,8 @@ struct FloatAccumulator {
     maxima[kSlot] = high > maxima[kSlot] ? high : maxima[kSlot];
   }
 
-  template <int kSlot>
+  /// kHalf  which 32 values of the sketch group; kSlot  which vector of these
+  template <int kHalf, int kSlot>
   [[gnu::always_inline]] void add_sums(f32x16 v) {
     if constexpr (kMasked) {
       for (int i = 0; i < 16; ++i) {
@@ -148,16 +216,29 @@ struct FloatAccumulator {
     }
     f32x8 halves[2];
     std::memcpy(halves, &v, sizeof(v));
-    for (int i = 0; i < 2; ++i) {
-      const f64x8 wide = __builtin_convertvector(halves[i], f64x8);
-      sums[2 * kSlot + i] += wide;
-      squares[2 * kSlot + i] += wide * wide;
+    const f64x8 first = __builtin_convertvector(halves[0], f64x8);
+    const f64x8 second = __builtin_convertvector(halves[1], f64x8);
+    if constexpr (Load::kPairs) {
+      sums.template add<2 * kHalf>(kSlot, first);
+      sums.template add<2 * kHalf + 1>(kSlot, second);
+    } else {
+      sums.template add<2 * kHalf + kSlot>(0, first);
+      sums.template add<2 * kHalf + kSlot>(1, second);
     }
+    squares[2 * kSlot] += first * first;
+    squares[2 * kSlot + 1] += second * second;
+  }
+  template <int kHalf>
+  [[gnu::always_inline]] void add(const FloatPair& extremes, const FloatPair& v) {
+    add_extremes<0>(extremes.first);
+    add_extremes<1>(extremes.second);
+    add_sums<kHalf, 0>(v.first);
+    add_sums<kHalf, 1>(v.second);
   }
 
   [[gnu::always_inline]] BlockStats finish() const {
     BlockStats out;
-    out.sum = reduce_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    sums.finish(&out);
     out.sum_of_squares = reduce_sum((squares[0] + squares[1]) + (squares[2] + squares[3]));
     out.min = reduce_min(minima[0] < minima[1] ? minima[0] : minima[1]);
     out.max = reduce_max(maxima[0] > maxima[1] ? maxima[0] : maxima[1]);
@@ -168,31 +249,45 @@ struct FloatAccumulator {
   }
 };
 
+/// Up to 32 values, padded to as many.
+struct PaddedFloats {
+  FloatPair for_sums;      // with zeros
+  FloatPair for_extremes;  // with the last one
+};
+template <typename Load>
+[[gnu::always_inline]] inline PaddedFloats load_rest(const std::byte* elements, int64_t count) {
+  alignas(64) float for_sums[32] = {};
+  alignas(64) float for_extremes[32];
+  const float last = Load::load1(elements + (count - 1) * Load::kSize);
+  for (float& value : for_extremes) value = last;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t place = Load::kPairs ? (i % 2) * 16 + i / 2 : i;
+    for_sums[place] = for_extremes[place] = Load::load1(elements + i * Load::kSize);
+  }
+  return {{load<f32x16>(for_sums), load<f32x16>(for_sums + 16)},
+          {load<f32x16>(for_extremes), load<f32x16>(for_extremes + 16)}};
+}
+
 template <typename Load, bool kMasked>
-[[gnu::always_inline]] inline BlockStats float_block(const std::byte* elements, int64_t count) {
-  FloatAccumulator<kMasked> acc;
+[[gnu::always_inline]] inline BlockStats float_block(const std::byte* elements, int64_t count,
+                                                     uint64_t group) {
+  FloatAccumulator<Load, kMasked> acc;
   int64_t i = 0;
-  for (; i + 32 <= count; i += 32) {
-    const FloatPair v = Load::load32(elements + i * Load::kSize);
-    acc.template add_extremes<0>(v.first);
-    acc.template add_extremes<1>(v.second);
-    acc.template add_sums<0>(v.first);
-    acc.template add_sums<1>(v.second);
+  for (; i + 64 <= count; i += 64) {
+    acc.sums.begin_group(group++);
+    const FloatPair first = Load::load32(elements + i * Load::kSize);
+    acc.template add<0>(first, first);
+    const FloatPair second = Load::load32(elements + (i + 32) * Load::kSize);
+    acc.template add<1>(second, second);
   }
   if (i < count) {
-    // The rest, padded: with zeros for the sums, with the last element for the extremes.
-    alignas(64) float for_sums[32] = {};
-    alignas(64) float for_extremes[32];
-    const float last = Load::load1(elements + (count - 1) * Load::kSize);
-    for (float& value : for_extremes) value = last;
-    for (int64_t k = i; k < count; ++k) {
-      for_sums[k - i] = for_extremes[k - i] = Load::load1(elements + k * Load::kSize);
-    }
-    acc.template add_extremes<0>(load<f32x16>(for_extremes));
-    acc.template add_sums<0>(load<f32x16>(for_sums));
-    if (count - i > 16) {
-      acc.template add_extremes<1>(load<f32x16>(for_extremes + 16));
-      acc.template add_sums<1>(load<f32x16>(for_sums + 16));
+    acc.sums.begin_group(group);
+    const int64_t rest = count - i;
+    const PaddedFloats first = load_rest<Load>(elements + i * Load::kSize, rest < 32 ? rest : 32);
+    acc.template add<0>(first.for_extremes, first.for_sums);
+    if (rest > 32) {
+      const PaddedFloats second = load_rest<Load>(elements + (i + 32) * Load::kSize, rest - 32);
+      acc.template add<1>(second.for_extremes, second.for_sums);
     }
   }
   return acc.finish();
@@ -226,7 +321,7 @@ struct LoadBool {
 template <bool kMasked>
 struct DoubleAccumulator {
   f64x8 scale;
-  f64x8 sums[2] = {};
+  SketchSums<1, 8> sums;
   f64x8 squares[2] = {};
   f64x8 minima[2];
   f64x8 maxima[2];
@@ -255,7 +350,7 @@ struct DoubleAccumulator {
     minima[kSlot] = low < minima[kSlot] ? low : minima[kSlot];
     maxima[kSlot] = high > maxima[kSlot] ? high : maxima[kSlot];
   }
-  template <int kSlot>
+  template <int kSixteen, int kSlot>
   [[gnu::always_inline]] void add_sums(f64x8 v) {
     if constexpr (kMasked) {
       for (int i = 0; i < 8; ++i) {
@@ -269,12 +364,28 @@ struct DoubleAccumulator {
       }
       v = exponent_of(v) != kExponent ? v * scale : f64x8{};
     }
-    sums[kSlot] += v;
+    sums.template add<kSixteen>(kSlot, v);
     squares[kSlot] += v * v;
+  }
+  template <int kSixteen>
+  [[gnu::always_inline]] void add(const f64x8 (&extremes)[2], const f64x8 (&values)[2]) {
+    add_extremes<0>(extremes[0]);
+    add_extremes<1>(extremes[1]);
+    add_sums<kSixteen, 0>(values[0]);
+    add_sums<kSixteen, 1>(values[1]);
+  }
+  /// For a number of the sixteen that is known at run time.
+  [[gnu::always_inline]] void add_to(int64_t sixteen, const f64x8 (&extremes)[2],
+                                     const f64x8 (&values)[2]) {
+    if (sixteen == kNegativeSixteen) {
+      add<kNegativeSixteen>(extremes, values);
+    } else {
+      add<0>(extremes, values);
+    }
   }
   [[gnu::always_inline]] BlockStats finish() const {
     BlockStats out;
-    out.sum = reduce_sum(sums[0] + sums[1]);
+    sums.finish(&out);
     out.sum_of_squares = reduce_sum(squares[0] + squares[1]);
     out.min = reduce_min(minima[0] < minima[1] ? minima[0] : minima[1]);
     out.max = reduce_max(maxima[0] > maxima[1] ? maxima[0] : maxima[1]);
@@ -285,18 +396,36 @@ struct DoubleAccumulator {
   }
 };
 
+template <typename Load>
+[[gnu::always_inline]] inline void load16(const std::byte* p, f64x8 (&out)[2]) {
+  out[0] = Load::load8(p);
+  out[1] = Load::load8(p + 8 * Load::kSize);
+}
+
 template <typename Load, bool kMasked>
 [[gnu::always_inline]] inline BlockStats double_block(const std::byte* elements, int64_t count,
-                                                      double scale) {
+                                                      uint64_t group, double scale) {
   DoubleAccumulator<kMasked> acc(scale);
+  const auto add_sixteen = [&]<int kSixteen>(const std::byte* p) __attribute__((always_inline)) {
+    f64x8 values[2];
+    load16<Load>(p + 16 * kSixteen * Load::kSize, values);
+    acc.template add<kSixteen>(values, values);
+  };
   int64_t i = 0;
+  for (; i + 64 <= count; i += 64) {
+    acc.sums.begin_group(group++);
+    const std::byte* p = elements + i * Load::kSize;
+    add_sixteen.template operator()<0>(p);
+    add_sixteen.template operator()<1>(p);
+    add_sixteen.template operator()<2>(p);
+    add_sixteen.template operator()<3>(p);
+  }
+  if (i == count) return acc.finish();
+  acc.sums.begin_group(group);
+  f64x8 values[2];
   for (; i + 16 <= count; i += 16) {
-    const f64x8 first = Load::load8(elements + i * Load::kSize);
-    const f64x8 second = Load::load8(elements + (i + 8) * Load::kSize);
-    acc.template add_extremes<0>(first);
-    acc.template add_extremes<1>(second);
-    acc.template add_sums<0>(first);
-    acc.template add_sums<1>(second);
+    load16<Load>(elements + i * Load::kSize, values);
+    acc.add_to(i / 16 % 4, values, values);
   }
   if (i < count) {
     alignas(64) double for_sums[16] = {};
@@ -306,10 +435,10 @@ template <typename Load, bool kMasked>
     for (int64_t k = i; k < count; ++k) {
       for_sums[k - i] = for_extremes[k - i] = Load::load1(elements + k * Load::kSize);
     }
-    acc.template add_extremes<0>(load<f64x8>(for_extremes));
-    acc.template add_extremes<1>(load<f64x8>(for_extremes + 8));
-    acc.template add_sums<0>(load<f64x8>(for_sums));
-    acc.template add_sums<1>(load<f64x8>(for_sums + 8));
+    load16<LoadFloat64>(reinterpret_cast<const std::byte*>(for_sums), values);
+    f64x8 extremes[2];
+    load16<LoadFloat64>(reinterpret_cast<const std::byte*>(for_extremes), extremes);
+    acc.add_to(i / 16 % 4, extremes, values);
   }
   return acc.finish();
 }
@@ -317,16 +446,19 @@ template <typename Load, bool kMasked>
 // ---- One clone family per type
 // -----------------------------------------------------------------------------------------
 
-#define ASSAY_FLOAT_KERNEL(function, loader)                                               \
-  ASSAY_CLONES BlockStats function##_fast(const std::byte* elements, int64_t count) {      \
-    return float_block<loader, false>(elements, count);                                    \
-  }                                                                                        \
-  ASSAY_CLONES BlockStats function##_masked(const std::byte* elements, int64_t count) {    \
-    return float_block<loader, true>(elements, count);                                     \
-  }                                                                                        \
-  BlockStats function(const std::byte* elements, int64_t count) {                          \
-    const BlockStats fast = function##_fast(elements, count);                              \
-    return std::isfinite(fast.sum_of_squares) ? fast : function##_masked(elements, count); \
+#define ASSAY_FLOAT_KERNEL(function, loader)                                                     \
+  ASSAY_CLONES BlockStats function##_fast(const std::byte* elements, int64_t count,              \
+                                          uint64_t group) {                                      \
+    return float_block<loader, false>(elements, count, group);                                   \
+  }                                                                                              \
+  ASSAY_CLONES BlockStats function##_masked(const std::byte* elements, int64_t count,            \
+                                            uint64_t group) {                                    \
+    return float_block<loader, true>(elements, count, group);                                    \
+  }                                                                                              \
+  BlockStats function(const std::byte* elements, int64_t count, uint64_t group) {                \
+    BlockStats stats = function##_fast(elements, count, group);                                  \
+    if (!std::isfinite(stats.sum_of_squares)) stats = function##_masked(elements, count, group); \
+    return stats;                                                                                \
   }
 
 ASSAY_FLOAT_KERNEL(float32_block, LoadFloat32)
@@ -334,20 +466,22 @@ ASSAY_FLOAT_KERNEL(bfloat16_block, LoadBFloat16)
 ASSAY_FLOAT_KERNEL(float16_block, LoadFloat16)
 #undef ASSAY_FLOAT_KERNEL
 
-ASSAY_CLONES BlockStats float64_fast(const std::byte* elements, int64_t count) {
-  return double_block<LoadFloat64, false>(elements, count, 1.0);
+ASSAY_CLONES BlockStats float64_fast(const std::byte* elements, int64_t count, uint64_t group) {
+  return double_block<LoadFloat64, false>(elements, count, group, 1.0);
 }
-ASSAY_CLONES BlockStats float64_masked(const std::byte* elements, int64_t count, double scale) {
-  return double_block<LoadFloat64, true>(elements, count, scale);
+ASSAY_CLONES BlockStats float64_masked(const std::byte* elements, int64_t count, uint64_t group,
+                                       double scale) {
+  return double_block<LoadFloat64, true>(elements, count, group, scale);
 }
-BlockStats float64_block(const std::byte* elements, int64_t count) {
-  const BlockStats fast = float64_fast(elements, count);
-  return std::isfinite(fast.sum_of_squares) ? fast : float64_masked(elements, count, 1.0);
+BlockStats float64_block(const std::byte* elements, int64_t count, uint64_t group) {
+  BlockStats stats = float64_fast(elements, count, group);
+  if (!std::isfinite(stats.sum_of_squares)) stats = float64_masked(elements, count, group, 1.0);
+  return stats;
 }
 
-#define ASSAY_INTEGER_KERNEL(function, ...)                                    \
-  ASSAY_CLONES BlockStats function(const std::byte* elements, int64_t count) { \
-    return double_block<__VA_ARGS__, false>(elements, count, 1.0);             \
+#define ASSAY_INTEGER_KERNEL(function, ...)                                                    \
+  ASSAY_CLONES BlockStats function(const std::byte* elements, int64_t count, uint64_t group) { \
+    return double_block<__VA_ARGS__, false>(elements, count, group, 1.0);                      \
   }
 ASSAY_INTEGER_KERNEL(int64_block, LoadWide<int64_t, i64x8>)
 ASSAY_INTEGER_KERNEL(uint64_block, LoadWide<uint64_t, u64x8>)
@@ -421,7 +555,7 @@ void add_value(BlockStats& stats, float value, int64_t times) {
 constexpr int64_t kMinHistogramBytes = 1024;
 
 template <DType kDType>
-BlockStats byte_block(const std::byte* elements, int64_t count) {
+BlockStats byte_block(const std::byte* elements, int64_t count, uint64_t /*group*/) {
   static const std::array<ByteValues, 256> table = [] {
     std::array<ByteValues, 256> values{};
     for (size_t i = 0; i < 256; ++i) values[i] = byte_values<kDType>(static_cast<uint8_t>(i));
@@ -525,8 +659,26 @@ BlockKernel block_kernel(DType dtype) {
   return nullptr;
 }
 
-BlockStats scaled_float64_block(const std::byte* elements, int64_t count, double scale) {
-  return float64_masked(elements, count, scale);
+bool has_sketch(DType dtype) {
+  switch (dtype) {
+    case DType::Float8E4M3FN:
+    case DType::Float8E5M2:
+    case DType::Float8E4M3FNUZ:
+    case DType::Float8E5M2FNUZ:
+    case DType::Float8E8M0FNU:
+    case DType::HiFloat8:
+    case DType::Float4E2M1FNx2:
+    case DType::QUInt4x2:
+    case DType::QUInt2x4:
+      return false;
+    default:
+      return info(dtype).kind != DTypeKind::Bits;
+  }
+}
+
+BlockStats scaled_float64_block(const std::byte* elements, int64_t count, uint64_t group,
+                                double scale) {
+  return float64_masked(elements, count, group, scale);
 }
 
 }  // namespace assay::stats

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "stats/tensor_stats.hpp"
 #include "tensor/dtype.hpp"
 
 namespace assay::stats {
@@ -18,6 +19,8 @@ struct BlockStats {
   int64_t nan_count = 0;
   int64_t positive_inf_count = 0;
   int64_t negative_inf_count = 0;
+  /// By bucket, the finite values with their signs, scaled as the sum is; of types that has_sketch() names.
+  double sketch[kSketchBuckets] = {};
 
   /// Adds what comes after this part. Not commutative in the last bit: call in index order.
   void merge(const BlockStats& next) {
@@ -28,17 +31,23 @@ struct BlockStats {
     nan_count += next.nan_count;
     positive_inf_count += next.positive_inf_count;
     negative_inf_count += next.negative_inf_count;
+    for (size_t i = 0; i < kSketchBuckets; ++i) sketch[i] += next.sketch[i];
   }
 };
 
 /// Statistics of `count` consecutive elements. Real and boolean types of whole bytes only.
-using BlockKernel = BlockStats (*)(const std::byte* elements, int64_t count);
+///
+/// group  number of the sketch group (kSketchGroup values) that the first element begins
+using BlockKernel = BlockStats (*)(const std::byte* elements, int64_t count, uint64_t group);
 
 /// The kernel of a type; null for Complex, Int4, UInt4 and Bits types.
 [[nodiscard]] BlockKernel block_kernel(DType dtype);
 
+/// False for types whose kernel counts how often each byte occurs, and so does not know where.
+[[nodiscard]] bool has_sketch(DType dtype);
+
 /// The Float64 kernel with every value multiplied by a power of two before it is summed or squared.
 [[nodiscard]] BlockStats scaled_float64_block(const std::byte* elements, int64_t count,
-                                              double scale);
+                                              uint64_t group, double scale);
 
 }  // namespace assay::stats

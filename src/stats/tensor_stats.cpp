@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "stats/block_stats.hpp"
@@ -26,6 +27,8 @@ constexpr int64_t kByteBlockElements =
     65536;  // one-byte types, whose kernel has a fixed cost per block
 constexpr int64_t kValueBlockElements = 4096;  // types read as doubles, two per element
 constexpr int64_t kMaxChunks = 256;
+static_assert(kBlockElements % kSketchGroup == 0 && kByteBlockElements % kSketchGroup == 0 &&
+              kValueBlockElements % kSketchGroup == 0);
 constexpr int64_t kMinParallelBytes =
     128 * 1024;                        // docs/metrics.md: below it a thread's wake-up costs more
 constexpr size_t kMaxSortedRank = 64;  // torch's limit; beyond it a view is read in C order
@@ -36,6 +39,7 @@ struct Layout {
   std::optional<TensorView> scattered;  // set when not dense: rows to gather, smallest stride last
   int64_t count = 0;                    // distinct elements
   int64_t factor = 1;                   // how often each occurs (expanded dimensions)
+  bool row_major = true;                // read in the order of the view
 };
 
 /// Drops size-1 dimensions, takes stride-0 dimensions out as a factor, sorts by stride and joins
@@ -64,15 +68,20 @@ Layout analyse_layout(const TensorView& view) {
     if (axis.stride == 0) {
       layout.factor *= axis.size;
       layout.count /= axis.size;
+      layout.row_major = false;
       continue;
     }
     if (axis.stride < 0) {
       offset += (axis.size - 1) * axis.stride;
       axis.stride = -axis.stride;
+      layout.row_major = false;
     }
     // Insertion sort, largest stride first: C order stays as it is.
     size_t at = axis_count++;
-    for (; at > 0 && axes[at - 1].stride < axis.stride; --at) axes[at] = axes[at - 1];
+    for (; at > 0 && axes[at - 1].stride < axis.stride; --at) {
+      axes[at] = axes[at - 1];
+      layout.row_major = false;
+    }
     axes[at] = axis;
   }
   size_t joined = 0;
@@ -114,11 +123,13 @@ struct Job {
 
   [[nodiscard]] BlockStats block(int64_t first, int64_t count) const {
     if (kernel == nullptr) return value_block(first, count);
-    if (layout->dense != nullptr) return run_kernel(layout->dense + first * element_bytes, count);
+    const uint64_t group = static_cast<uint64_t>(first / kSketchGroup);
+    if (layout->dense != nullptr)
+      return run_kernel(layout->dense + first * element_bytes, count, group);
     alignas(64) std::byte buffer[kGatherBytes];
     gather_bytes(*layout->scattered, first, count,
                  {buffer, static_cast<size_t>(count * element_bytes)});
-    return run_kernel(buffer, count);
+    return run_kernel(buffer, count, group);
   }
   [[nodiscard]] BlockStats chunk(int64_t index) const {
     const int64_t begin = index * chunk_elements;
@@ -131,8 +142,10 @@ struct Job {
   }
 
  private:
-  [[nodiscard]] BlockStats run_kernel(const std::byte* elements, int64_t count) const {
-    return scale == 1.0 ? kernel(elements, count) : scaled_float64_block(elements, count, scale);
+  [[nodiscard]] BlockStats run_kernel(const std::byte* elements, int64_t count,
+                                      uint64_t group) const {
+    return scale == 1.0 ? kernel(elements, count, group)
+                        : scaled_float64_block(elements, count, group, scale);
   }
   [[nodiscard]] BlockStats value_block(int64_t first, int64_t count) const {
     alignas(64) double values[2 * kValueBlockElements];
@@ -150,7 +163,8 @@ struct Job {
     if (is_complex(dtype)) {
       for (int64_t i = 0; i < count; ++i) values[i] = std::hypot(values[2 * i], values[2 * i + 1]);
     }
-    return scaled_float64_block(reinterpret_cast<const std::byte*>(values), count, scale);
+    return scaled_float64_block(reinterpret_cast<const std::byte*>(values), count,
+                                static_cast<uint64_t>(first / kSketchGroup), scale);
   }
 };
 
@@ -189,6 +203,20 @@ double needed_scale(const BlockStats& stats) {
   return std::ldexp(1.0, std::clamp(-std::ilogb(largest), -1000, 1000));
 }
 
+/// Leaves it out when a sum is no float32 number.
+void set_sketch(const BlockStats& stats, double scale, TensorStats* out) {
+  Sketch& sketch = out->sketch.emplace();
+  const double factor = 1 / scale;  // a power of two
+  double largest = 0;
+  for (size_t i = 0; i < kSketchBuckets; ++i) {
+    const double sum = stats.sketch[i] * factor;
+    const double size = std::fabs(sum);
+    largest = size > largest ? size : largest;
+    sketch[i] = static_cast<float>(sum + 0.0);  // no -0: one text for equal sketches
+  }
+  if (!(largest <= static_cast<double>(std::numeric_limits<float>::max()))) out->sketch.reset();
+}
+
 TensorStats finish(const BlockStats& stats, int64_t count, int64_t factor, double scale) {
   TensorStats out;
   out.count = count * factor;
@@ -205,14 +233,14 @@ TensorStats finish(const BlockStats& stats, int64_t count, int64_t factor, doubl
 }
 
 /// Applies torch's lazy negation to finished statistics.
-TensorStats negated(const TensorStats& stats) {
-  TensorStats out = stats;
-  out.min = -stats.max;
-  out.max = -stats.min;
-  out.mean = -stats.mean;
-  out.positive_inf_count = stats.negative_inf_count;
-  out.negative_inf_count = stats.positive_inf_count;
-  return out;
+void negate(TensorStats* stats) {
+  const double min = stats->min;
+  stats->min = -stats->max;
+  stats->max = -min;
+  stats->mean = -stats->mean;
+  std::swap(stats->positive_inf_count, stats->negative_inf_count);
+  if (stats->sketch)
+    for (float& sum : *stats->sketch) sum = 0.0f - sum;
 }
 
 }  // namespace
@@ -239,10 +267,12 @@ TensorStats compute_stats(const TensorView& view, BlockRunner run_blocks) {
     job.scale = needed_scale(stats);
     if (job.scale != 1) stats = run_job(job, run_blocks);
   }
-  const TensorStats out =
-      finish(stats, layout.count * type.element_values, layout.factor, job.scale);
+  TensorStats out = finish(stats, layout.count * type.element_values, layout.factor, job.scale);
+  if (layout.row_major && has_sketch(view.dtype) && out.finite_count() != 0)
+    set_sketch(stats, job.scale, &out);
   // Types read as doubles come with their lazy bits applied.
-  return view.negative && job.kernel != nullptr ? negated(out) : out;
+  if (view.negative && job.kernel != nullptr) negate(&out);
+  return out;
 }
 
 TensorStats TensorStats::with_non_finite() const {
@@ -283,10 +313,13 @@ TensorStats compute_stats_reference(const TensorView& view) {
     }
     values.resize(values.size() / 2);
   }
+  const bool sketched = analyse_layout(view).row_major && has_sketch(view.dtype);
   // Long double: 64 bits of fraction and a range that no sum of squares of doubles leaves.
   long double sum = 0;
   long double sum_of_squares = 0;
-  for (const double value : values) {
+  std::array<long double, kSketchBuckets> sketch{};
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double value = values[i];
     ++out.count;
     if (std::isnan(value)) {
       ++out.nan_count;
@@ -297,11 +330,25 @@ TensorStats compute_stats_reference(const TensorView& view) {
       out.max = std::isnan(out.max) || value > out.max ? value : out.max;
       sum += static_cast<long double>(value);
       sum_of_squares += static_cast<long double>(value) * static_cast<long double>(value);
+      const size_t bucket = i % kSketchBuckets;
+      const bool against = ((sketch_signs(i / kSketchGroup) >> bucket) & 1u) != 0;
+      const bool is_second_sixteen = i % kSketchGroup / kSketchBuckets == 1;
+      sketch[bucket] += static_cast<long double>(against != is_second_sixteen ? -value : value);
     }
   }
   if (out.finite_count() != 0) {
     out.mean = static_cast<double>(sum / static_cast<long double>(out.finite_count()));
     out.l2_norm = static_cast<double>(std::sqrt(sum_of_squares));
+    if (sketched) {
+      out.sketch.emplace();
+      for (size_t i = 0; i < kSketchBuckets; ++i) {
+        if (std::fabs(sketch[i]) > static_cast<long double>(std::numeric_limits<float>::max())) {
+          out.sketch.reset();
+          break;
+        }
+        (*out.sketch)[i] = static_cast<float>(sketch[i]);
+      }
+    }
   }
   return out;
 }

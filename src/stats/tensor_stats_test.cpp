@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -19,6 +20,11 @@ namespace assay::stats {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// docs/formats/native.md, computed by Python.
+constexpr uint64_t kSignsOfGroup0 = 0xCA00;
+constexpr uint64_t kSignsOfGroup1 = 0x6C32;
+constexpr uint64_t kSignsOfGroup1000000 = 0x459D;
 
 template <typename T>
 TensorView view_of(DType dtype, const std::vector<T>& values) {
@@ -37,6 +43,7 @@ void expect_close(const TensorStats& fast, const TensorStats& plain) {
   if (plain.finite_count() == 0) {
     RC_ASSERT(std::isnan(fast.min) && std::isnan(fast.max) && std::isnan(fast.mean));
     RC_ASSERT(fast.l2_norm == 0);
+    RC_ASSERT(!fast.sketch);
     return;
   }
   RC_ASSERT(fast.min == plain.min);
@@ -45,6 +52,27 @@ void expect_close(const TensorStats& fast, const TensorStats& plain) {
   RC_ASSERT(std::fabs(fast.mean - plain.mean) <= 1e-13 * largest);
   RC_ASSERT(fast.l2_norm == plain.l2_norm ||
             std::fabs(fast.l2_norm - plain.l2_norm) <= 1e-13 * plain.l2_norm + 5e-324);
+  RC_ASSERT(fast.sketch.has_value() == plain.sketch.has_value());
+  if (!plain.sketch) return;
+  for (size_t i = 0; i < kSketchBuckets; ++i) {
+    // Stored as float32: a sum of both signs is off by some 2^-24 of its terms.
+    const double fast_sum = static_cast<double>((*fast.sketch)[i]);
+    const double plain_sum = static_cast<double>((*plain.sketch)[i]);
+    RC_ASSERT(std::fabs(fast_sum - plain_sum) <=
+              1.2e-7 * std::fabs(plain_sum) + 1e-13 * largest * static_cast<double>(plain.count) +
+                  2e-45);
+  }
+}
+
+/// |sketch(m) - sketch(g)|
+double sketch_distance(const TensorStats& golden, const TensorStats& mine) {
+  double squares = 0;
+  for (size_t i = 0; i < kSketchBuckets; ++i) {
+    const auto difference =
+        static_cast<double>((*mine.sketch)[i]) - static_cast<double>((*golden.sketch)[i]);
+    squares += difference * difference;
+  }
+  return std::sqrt(squares);
 }
 
 TEST(ComputeStats, GivesTheNumbersOfASmallTensor) {
@@ -72,6 +100,123 @@ TEST(ComputeStats, LeavesNonFiniteValuesOutAndCountsThem) {
   EXPECT_EQ(stats.mean, -0.5);
   EXPECT_EQ(stats.l2_norm, 5);
   EXPECT_TRUE(std::isnan(stats.with_non_finite().max));
+}
+
+TEST(Sketch, IsTheSumOfItsBucketsWithTheirSigns) {
+  std::vector<float> values(65, 0.0f);
+  values[3] = 2;    // bucket 3, first sixteen
+  values[19] = 4;   // bucket 3, second: against the others
+  values[35] = 8;   // bucket 3, third
+  values[51] = 16;  // bucket 3, fourth
+  values[64] = 32;  // bucket 0 of group 1
+  const Sketch sketch = *compute_stats(view_of(DType::Float32, values)).sketch;
+  const float first = (kSignsOfGroup0 >> 3 & 1) != 0 ? -22.0f : 22.0f;  // 2 - 4 + 8 + 16
+  const float next = (kSignsOfGroup1 & 1) != 0 ? -32.0f : 32.0f;
+  for (size_t i = 0; i < kSketchBuckets; ++i) {
+    EXPECT_EQ(sketch[i], i == 3 ? first : i == 0 ? next : 0.0f) << i;
+  }
+  EXPECT_EQ(sketch_signs(0), kSignsOfGroup0);  // files hold sketches: never another
+  EXPECT_EQ(sketch_signs(1), kSignsOfGroup1);
+  EXPECT_EQ(sketch_signs(1000000), kSignsOfGroup1000000);
+}
+
+TEST(Sketch, SeesWhatKeepsAllOtherStatistics) {
+  // given 32 rows of 128 values
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  std::vector<float> golden(32 * 128);
+  for (float& value : golden) value = normal(random);
+  const TensorStats stats = compute_stats(view_of(DType::Float32, golden));
+  const auto distance_over_true = [&](const std::vector<float>& mine) {
+    double squares = 0;
+    for (size_t i = 0; i < mine.size(); ++i) {
+      const double difference = static_cast<double>(mine[i]) - static_cast<double>(golden[i]);
+      squares += difference * difference;
+    }
+    return sketch_distance(stats, compute_stats(view_of(DType::Float32, mine))) /
+           std::sqrt(squares);
+  };
+  // when rows are shifted, heads of 32 swapped, a sign is lost
+  std::vector<float> shifted = golden;
+  std::rotate(shifted.begin(), shifted.begin() + 128, shifted.end());
+  std::vector<float> swapped = golden;
+  for (size_t row = 0; row < 32; ++row)
+    std::swap_ranges(&swapped[row * 128], &swapped[row * 128 + 32], &swapped[row * 128 + 32]);
+  std::vector<float> negated = golden;
+  negated[1234] = -negated[1234];
+  // then the distance of the sketches is that of the tensors, within four of its standard deviations
+  EXPECT_NEAR(distance_over_true(shifted), 1, 0.7);
+  EXPECT_NEAR(distance_over_true(swapped), 1, 0.7);
+  EXPECT_NEAR(distance_over_true(negated), 1, 1e-4);
+}
+
+TEST(Sketch, IsTheSameForEveryTypeThatHoldsTheValues) {
+  // Small integers, exact in all of them; 200 of them end in the middle of a group.
+  std::vector<float> as_float;
+  std::vector<double> as_double;
+  std::vector<int64_t> as_long;
+  std::vector<int8_t> as_byte;
+  std::vector<uint16_t> as_bfloat16;
+  std::vector<uint16_t> as_half;
+  for (int i = 0; i < 200; ++i) {
+    const int value = i * 37 % 128;
+    as_float.push_back(static_cast<float>(value));
+    as_double.push_back(value);
+    as_long.push_back(value);
+    as_byte.push_back(static_cast<int8_t>(value));
+    as_bfloat16.push_back(
+        static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
+    const int exponent = value == 0 ? 0 : std::ilogb(value);
+    const int bits =
+        value == 0 ? 0 : (exponent + 15) << 10 | (value - (1 << exponent)) << (10 - exponent);
+    as_half.push_back(static_cast<uint16_t>(bits));
+  }
+  const Sketch sketch = *compute_stats(view_of(DType::Float32, as_float)).sketch;
+  EXPECT_NE(sketch, Sketch{});
+  EXPECT_EQ(sketch, *compute_stats(view_of(DType::Float64, as_double)).sketch);
+  EXPECT_EQ(sketch, *compute_stats(view_of(DType::Int64, as_long)).sketch);
+  EXPECT_EQ(sketch, *compute_stats(view_of(DType::Int8, as_byte)).sketch);
+  EXPECT_EQ(sketch, *compute_stats(view_of(DType::BFloat16, as_bfloat16)).sketch);
+  EXPECT_EQ(sketch, *compute_stats(view_of(DType::Float16, as_half)).sketch);
+}
+
+TEST(Sketch, LeavesNonFiniteValuesOut) {
+  std::vector<float> values(100, 1.5f);
+  std::vector<float> zeroed = values;
+  for (const size_t i : {size_t{7}, size_t{50}, size_t{99}}) {
+    values[i] = i == 7 ? NAN : std::numeric_limits<float>::infinity();
+    zeroed[i] = 0;
+  }
+  EXPECT_EQ(compute_stats(view_of(DType::Float32, values)).sketch,
+            compute_stats(view_of(DType::Float32, zeroed)).sketch);
+  EXPECT_FALSE(compute_stats(view_of(DType::Float32, std::vector<float>{NAN})).sketch);
+}
+
+TEST(Sketch, OfRowsWithGapsIsThatOfTheValues) {
+  std::vector<float> wide(40 * 30);
+  std::vector<float> narrow;
+  for (size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(i % 89);
+  for (size_t row = 0; row < 40; ++row)
+    narrow.insert(narrow.end(), &wide[row * 30 + 5], &wide[row * 30 + 15]);
+  const ByteSpan bytes = std::as_bytes(std::span(wide));
+  const TensorStats rows = compute_stats(*make_view(DType::Float32, {40, 10}, {30, 1}, bytes, 5));
+  EXPECT_EQ(rows.sketch, compute_stats(view_of(DType::Float32, narrow)).sketch);
+}
+
+TEST(Sketch, IsLeftOutWhereValuesAreNotReadInTheirOrder) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const ByteSpan bytes = std::as_bytes(std::span(values));
+  const auto has_sketch = [&](Dims shape, Dims strides, int64_t offset) {
+    return compute_stats(*make_view(DType::Float32, shape, strides, bytes, offset))
+        .sketch.has_value();
+  };
+  EXPECT_TRUE(has_sketch({2, 3}, {3, 1}, 0));
+  EXPECT_TRUE(has_sketch({1, 2, 3}, {0, 3, 1}, 0));  // one of a kind has no order
+  EXPECT_FALSE(has_sketch({3, 2}, {1, 3}, 0));       // transposed
+  EXPECT_FALSE(has_sketch({6}, {-1}, 5));            // flipped
+  EXPECT_FALSE(has_sketch({4, 6}, {0, 1}, 0));       // expanded
+  EXPECT_FALSE(compute_stats(view_of(DType::Float8E4M3FN, std::vector<uint8_t>{1, 2})).sketch);
+  EXPECT_FALSE(compute_stats(view_of(DType::Float64, std::vector<double>{1e300})).sketch);
 }
 
 TEST(WithNonFinite, FollowsIeeeArithmetic) {
@@ -272,7 +417,8 @@ TEST(ComputeStats, TransposedMatrixIsReadInMemoryOrder) {
   std::vector<float> values(100 * 300);
   for (float& value : values) value = static_cast<float>(random() % 1000) * 0.37f;
   const ByteSpan bytes = std::as_bytes(std::span(values));
-  const TensorStats straight = compute_stats(*make_view(DType::Float32, {100, 300}, bytes));
+  TensorStats straight = compute_stats(*make_view(DType::Float32, {100, 300}, bytes));
+  straight.sketch.reset();  // of the matrix as it is
   EXPECT_EQ(straight, compute_stats(*make_view(DType::Float32, {300, 100}, {1, 300}, bytes, 0)));
   EXPECT_EQ(straight, compute_stats(*make_view(DType::Float32, {100, 300}, {-300, -1}, bytes,
                                                100 * 300 - 1)));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "writer/record_batch.hpp"
 
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 
 #include "base/text.hpp"
@@ -47,6 +49,20 @@ void append_list(Out& out, std::string_view key, std::span<const int64_t> values
   out += ']';
 }
 
+// The bits of sixteen float32, eight hexadecimal digits each: exact, and a fraction of the price of a decimal number.
+void append_sketch(RecordText& out, const stats::Sketch& sketch) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  char text[8 * stats::kSketchBuckets];
+  char* next = text;
+  for (const float sum : sketch) {
+    const auto bits = std::bit_cast<uint32_t>(sum);
+    for (int shift = 28; shift >= 0; shift -= 4) *next++ = kDigits[(bits >> shift) & 15u];
+  }
+  out += R"(,"sketch":")";
+  out += std::string_view(text, sizeof(text));
+  out += '"';
+}
+
 void append_stats(RecordText& out, const stats::TensorStats& stats) {
   append_key(out, R"(,"stats":{"count":)", stats.count);
   if (stats.nan_count != 0) append_key(out, R"(,"nan":)", stats.nan_count);
@@ -60,13 +76,17 @@ void append_stats(RecordText& out, const stats::TensorStats& stats) {
   append_number(out, stats.mean);
   out += R"(,"l2":)";
   append_number(out, stats.l2_norm);
+  if (stats.sketch) append_sketch(out, *stats.sketch);
   out += '}';
 }
 
 // Bit by bit: a NaN is the same NaN, and 0 is not -0.
 [[nodiscard]] bool same_text(const stats::TensorStats& a, const stats::TensorStats& b) {
-  static_assert(sizeof(stats::TensorStats) == 8 * sizeof(double), "no padding to compare");
-  return std::memcmp(&a, &b, sizeof(a)) == 0;
+  constexpr size_t kNumbers = offsetof(stats::TensorStats, sketch);
+  static_assert(kNumbers == 8 * sizeof(double), "no padding to compare");
+  if (std::memcmp(&a, &b, kNumbers) != 0 || a.sketch.has_value() != b.sketch.has_value())
+    return false;
+  return !a.sketch || std::memcmp(a.sketch->data(), b.sketch->data(), sizeof(*a.sketch)) == 0;
 }
 
 [[nodiscard]] std::span<const int64_t> shape_of(const RecordBatch& batch, const Record& record) {

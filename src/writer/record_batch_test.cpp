@@ -13,7 +13,7 @@ const std::string kOperation = "aten.mul.Tensor";
 const std::string kSlot = "self";
 
 stats::TensorStats statistics_of(double mean) {
-  return {.count = 4, .min = -0.1, .max = 1e300, .mean = mean, .l2_norm = 3};
+  return {.count = 4, .min = -0.1, .max = 1e300, .mean = mean, .l2_norm = 3, .sketch = {}};
 }
 
 Record tensor_record(uint64_t number, uint64_t order, const std::string* operation, double mean,
@@ -83,6 +83,27 @@ TEST(RecordLines, LeavesOutCountsOfZero) {
       R"({"n":1,"step":0,"node":"model.\"norm\"","type":"Norm","order":5,"role":"output","slot":"self",)"
       R"("dtype":"float32","stats":{"count":4,"nan":2,"min":-0.1,"max":1e+300,"mean":0.5,"l2":3}})"
       "\n");
+}
+
+TEST(RecordLines, WriteASketchAsTheBitsOfItsFloats) {
+  // 1.5 = 3fc00000, -0.1f = bdcccccd; shared by a second line, and not by one whose sketch is another.
+  RecordBatch batch;
+  batch.records = {tensor_record(0, 5, nullptr, 0.5), tensor_record(1, 5, nullptr, 0.5, 0),
+                   tensor_record(2, 5, nullptr, 0.5, 0), tensor_record(3, 5, nullptr, 0.5, 0)};
+  stats::Sketch sketch{};
+  sketch[0] = 1.5f;
+  sketch[15] = -0.1f;
+  for (size_t i = 0; i < 3; ++i) batch.records[i].stats->sketch = sketch;
+  (*batch.records[2].stats->sketch)[7] = 1.0f;
+  RecordLines lines;
+  const std::string text = together(lines, batch);
+  EXPECT_EQ(text, one_by_one(batch));
+  const std::string expected =
+      R"("l2":3,"sketch":"3fc00000)" + std::string(8 * 14, '0') + "bdcccccd\"}";
+  EXPECT_NE(text.find(expected), std::string::npos) << text;
+  EXPECT_NE(text.find(expected, text.find(expected) + 1), std::string::npos);
+  EXPECT_NE(text.find("3f800000"), std::string::npos);
+  EXPECT_EQ(text.rfind("sketch"), text.rfind("sketch", text.find(R"({"n":3)")));
 }
 
 TEST(RecordText, KeepsItsTextWhenItGrows) {

@@ -373,7 +373,7 @@ class Session::Recorder final : public LeafVisitor {
     const stats::BlockRunner runner = host_runner(size_bytes);
     SeenTensor fresh;
     if (session_.options_.data != DataLevel::None) {
-      fresh.stats = seen != nullptr     ? seen->stats
+      fresh.stats = seen != nullptr     ? statistics_of(*seen)
                     : runner != nullptr ? stats::compute_stats(view, runner)
                                         : stats::compute_stats(view);
     }
@@ -463,9 +463,16 @@ class Session::Recorder final : public LeafVisitor {
   void share(writer::Record& record, const SeenTensor& seen) {
     record.payload = seen.payload;
     record.same_as = static_cast<int64_t>(seen.record_number);
-    record.stats = seen.stats;
+    record.stats = statistics_of(seen);
     if (session_.options_.digest) record.digest = seen.digest;
     ++session_.shared_;
+  }
+
+  /// Those of the same values; in another order they have no sketch.
+  std::optional<stats::TensorStats> statistics_of(const SeenTensor& seen) const {
+    std::optional<stats::TensorStats> stats = seen.stats;
+    if (stats && seen.contiguous && !is_contiguous(look_)) stats->sketch.reset();
+    return stats;
   }
 
   void store(writer::Record& record, const SeenTensor& fresh, const TensorView& view,
@@ -1002,7 +1009,8 @@ void Session::take_device_result(PyObject* item, Unfetched& entry) {
                                       v[4],
                                       v[5],
                                       v[6],
-                                      v[7]};
+                                      v[7],
+                                      {}};
   }
   PyErr_Clear();
   if (tensor == Py_None || !access_.is_tensor(tensor)) return;

@@ -363,7 +363,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
           tensor.variance = writer::unbiased_variance(plan.view, *tensor.statistics);
         }
       } else {
-        tensor.statistics = stats::TensorStats{.l2_norm = NAN};
+        tensor.statistics = stats::TensorStats{.l2_norm = NAN, .sketch = {}};
       }
     }
     if (files && plan.readable) {

@@ -98,8 +98,8 @@ TEST(StatisticsRow, EqualsTheExampleOfTheDocument) {
   tensor.stem = "output";
   tensor.dtype_name = "float16";
   tensor.shape = Dims{2, 2};
-  tensor.statistics =
-      stats::TensorStats{.count = 4, .min = -2, .max = 4, .mean = 1.5, .l2_norm = std::sqrt(30.0)};
+  tensor.statistics = stats::TensorStats{
+      .count = 4, .min = -2, .max = 4, .mean = 1.5, .l2_norm = std::sqrt(30.0), .sketch = {}};
   EXPECT_EQ(statistics_row("root.model.norm", "LlamaRMSNorm", tensor),
             "root.model.norm,LlamaRMSNorm,Output,0,torch.float16,\"(2, "
             "2)\",4.0,-2.0,1.5,5.4772257804870605\r\n");
@@ -109,7 +109,8 @@ TEST(StatisticsRow, TakesDirectionAndIndexFromTheStem) {
   TorchTreeTensor tensor;
   tensor.dtype_name = "int64";
   tensor.shape = Dims{5};
-  tensor.statistics = stats::TensorStats{.count = 5, .min = 0, .max = 1, .mean = 0.1, .l2_norm = 1};
+  tensor.statistics =
+      stats::TensorStats{.count = 5, .min = 0, .max = 1, .mean = 0.1, .l2_norm = 1, .sketch = {}};
   tensor.stem = "input_3";
   EXPECT_EQ(statistics_row("root", "M", tensor),
             "root,M,Input,3,torch.int64,\"(5,)\",1.0,0.0,0.10000000149011612,1.0\r\n");
@@ -124,12 +125,17 @@ TEST(StatisticsRow, NanPoisonsAllFourAndInfinityWins) {
   tensor.stem = "output";
   tensor.dtype_name = "float32";
   tensor.shape = Dims{2};
-  tensor.statistics =
-      stats::TensorStats{.count = 2, .nan_count = 1, .min = 1, .max = 1, .mean = 1, .l2_norm = 1};
+  tensor.statistics = stats::TensorStats{
+      .count = 2, .nan_count = 1, .min = 1, .max = 1, .mean = 1, .l2_norm = 1, .sketch = {}};
   EXPECT_EQ(statistics_row("root", "M", tensor),
             "root,M,Output,0,torch.float32,\"(2,)\",nan,nan,nan,nan\r\n");
-  tensor.statistics = stats::TensorStats{
-      .count = 2, .positive_inf_count = 1, .min = -1, .max = -1, .mean = -1, .l2_norm = 1};
+  tensor.statistics = stats::TensorStats{.count = 2,
+                                         .positive_inf_count = 1,
+                                         .min = -1,
+                                         .max = -1,
+                                         .mean = -1,
+                                         .l2_norm = 1,
+                                         .sketch = {}};
   EXPECT_EQ(statistics_row("root", "M", tensor),
             "root,M,Output,0,torch.float32,\"(2,)\",inf,-1.0,inf,inf\r\n");
 }
@@ -192,7 +198,8 @@ TEST_F(TorchTreeTest, TablesHaveOneHeaderAndGrow) {
                   .statistics = true});
   for (int i = 0; i < 2; ++i) {
     TorchTreeTensor tensor = tensor_of("output", {2});
-    tensor.statistics = stats::TensorStats{.count = 1, .min = 2, .max = 2, .mean = 2, .l2_norm = 2};
+    tensor.statistics =
+        stats::TensorStats{.count = 1, .min = 2, .max = 2, .mean = 2, .l2_norm = 2, .sketch = {}};
     ASSERT_TRUE(tree.write(visit_of(0, "root", list(std::move(tensor)))));
   }
   const std::string row = "root,Linear,Output,0,torch.float32,\"(1,)\",2.0,2.0,2.0,2.0\r\n";
