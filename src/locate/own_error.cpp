@@ -14,6 +14,7 @@
 #include "base/memory_budget.hpp"
 #include "base/thread_pool.hpp"
 #include "locate/judge_output.hpp"
+#include "locate/judge_sums.hpp"
 #include "locate/strict_kernels.hpp"
 #include "reference/ggml/operators.hpp"
 
@@ -25,6 +26,8 @@ using reference::aten::OperatorClass;
 
 /// A product that takes more than this share of a thread's work gets all threads.
 constexpr double kShareOfOneThread = 0.5;
+/// What sums over its columns cost of a product: three in 64.
+constexpr double kShareOfSums = 0.05;
 /// Of a sampled product.
 constexpr int64_t kFewestRows = 16;
 
@@ -64,17 +67,19 @@ double multiplications_of(const Program& program, const Operator& one) {
   return one.outputs.empty() ? 0 : std::sqrt(first * second * elements_of(program, one.outputs[0]));
 }
 
-Cost cost_of(const Program& program, const Operator& one) {
+Cost cost_of(const Program& program, const Operator& one, bool by_sums) {
   double inputs = 0;
   double outputs = 0;
   for (const Use& use : one.inputs) inputs += elements_of(program, use);
   for (const Use& use : one.outputs) outputs += elements_of(program, use);
   const OperatorClass kind = reference::aten::class_of(one.name);
   const bool moves = kind == OperatorClass::Move;
+  const bool is_cheap = by_sums && kind == OperatorClass::Product && !one.outputs.empty() &&
+                        dtype_of(program, one.outputs[0]) == DType::Float32;
   Cost cost;
   cost.multiplications = (moves ? 1 : 16) * (inputs + outputs);
   if (kind == OperatorClass::Product || kind == OperatorClass::Attention)
-    cost.multiplications += multiplications_of(program, one);
+    cost.multiplications += multiplications_of(program, one) * (is_cheap ? kShareOfSums : 1);
   cost.bytes = static_cast<uint64_t>((moves ? 2 : 24) * outputs + (moves ? 0 : 8) * inputs);
   return cost;
 }
@@ -167,6 +172,12 @@ class OwnErrorJob {
         return;
       }
     }
+    if (options_.by_sums && one.outputs.size() == 1) {
+      if (std::optional<OwnError> judged = judge_sums(op, one, *call, work, jobs)) {
+        errors->push_back(*std::move(judged));
+        return;
+      }
+    }
     const Result<std::vector<Tensor>> results = reference::aten::evaluate(*call, {.jobs = jobs});
     if (!results) return give_up(results.error());
     for (size_t use = 0; use < one.outputs.size(); ++use)
@@ -202,6 +213,17 @@ class OwnErrorJob {
     return *std::move(judged);
   }
 
+  /// A product whose sums are right; nothing when only the product itself can tell.
+  [[nodiscard]] std::optional<OwnError> judge_sums(size_t op, const Operator& one, const Call& call,
+                                                   double work, int jobs) const {
+    const Result<Tensor> mine = load_use(program_, one.outputs[0]);
+    if (!mine || !can_judge_by_sums(call, mine->view, work)) return std::nullopt;
+    Result<std::optional<OwnError>> judged = judge_by_sums(call, mine->view, jobs);
+    if (!judged || !*judged) return std::nullopt;
+    (*judged)->op = op;
+    return **std::move(judged);
+  }
+
   const Program& program_;
   const OwnErrorOptions& options_;
 };
@@ -213,11 +235,11 @@ struct Schedule {
   std::vector<Cost> costs;       // by operator
 };
 
-Schedule make_schedule(const Program& program, unsigned jobs) {
+Schedule make_schedule(const Program& program, unsigned jobs, bool by_sums) {
   Schedule schedule;
   double sum = 0;
   for (const Operator& one : program.operators) {
-    schedule.costs.push_back(cost_of(program, one));
+    schedule.costs.push_back(cost_of(program, one, by_sums));
     sum += schedule.costs.back().multiplications;
   }
   std::vector<size_t> order(program.operators.size());
@@ -281,7 +303,7 @@ void count(const Program& program, const std::vector<std::vector<OwnError>>& by_
 Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& options) {
   const size_t total = program.operators.size();
   const unsigned jobs = resolve_job_count(options.jobs);
-  const Schedule schedule = make_schedule(program, jobs);
+  const Schedule schedule = make_schedule(program, jobs, options.by_sums);
   const OwnErrorJob job(program, options);
   std::vector<std::vector<OwnError>> by_operator(total);
   std::mutex progress_mutex;

@@ -104,7 +104,14 @@ class Composer {
                             stages_.floors->notes.end());
     }
     drop_own_errors_at_nan_origins();
-    if (stages_.golden_own != nullptr) verdict_.golden_findings = stages_.golden_own->findings;
+    if (stages_.golden_own != nullptr) {
+      verdict_.golden_findings = stages_.golden_own->findings;
+      const auto by_sums = static_cast<size_t>(
+          std::ranges::count_if(stages_.golden_own->outputs, &OwnError::by_sums));
+      if (by_sums > 0)
+        verdict_.notes.push_back("golden: " + plural(by_sums, "large product") +
+                                 " checked by sums over blocks of columns");
+    }
     if (stages_.walk != nullptr) {
       for (const Finding& gap : stages_.walk->findings)
         if (wanted(gap)) gaps_.push_back(gap);

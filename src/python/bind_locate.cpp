@@ -60,6 +60,7 @@ nb::dict output_dict(const locate::Program& program, const locate::OwnError& err
   row["relative_l2"] = error.relative_l2;
   row["floor_l2"] = error.floor_l2;
   row["sampled"] = error.sampled;
+  row["by_sums"] = error.by_sums;
   row["reason"] = error.reason;
   return row;
 }
@@ -95,11 +96,13 @@ Result<std::unique_ptr<JudgedRun>> judge(const std::string& path,
 
 /// "outputs": one dict an output of an operator; "findings", "coarse", "strict", "unjudged": what they say together.
 /// errors  of open_run()
-nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint64_t sample_above) {
+nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint64_t sample_above,
+                    bool by_sums) {
   locate::OwnErrorOptions options;
   options.jobs = jobs;
   options.max_memory = max_memory;
   options.sample_above = sample_above;
+  options.by_sums = by_sums;
   Result<std::unique_ptr<JudgedRun>> judged = [&] {
     const nb::gil_scoped_release without_gil;
     return judge(path, options);
@@ -214,7 +217,7 @@ void bind_locate(nb::module_& m) {
         "max_memory"_a = uint64_t{2} << 30,
         "Golden's operators replayed on mine's values, and where mine is not what they make.");
   m.def("_own_errors", &own_errors, "path"_a, "jobs"_a = 0, "max_memory"_a = uint64_t{1} << 30,
-        "sample_above"_a = 0,
+        "sample_above"_a = 0, "by_sums"_a = false,
         "Own errors of all operators of a run, and which of them are faults.");
 }
 
