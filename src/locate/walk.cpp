@@ -142,9 +142,10 @@ class Walker {
     judged_.resize(boundaries.size());
     std::mutex progress_mutex;
     size_t done = 0;
-    parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t i) {
+    const std::vector<size_t> order = largest_first();
+    parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t place) {
       if (options_.interrupted != nullptr && options_.interrupted->load()) return;
-      judge(i, {});
+      judge(order[place], {});
       if (options_.progress) {
         const std::scoped_lock lock(progress_mutex);
         options_.progress(++done, boundaries.size());
@@ -181,6 +182,23 @@ class Walker {
              std::pair(mine_.calls[b.call].rank, b.time);
     });
     return boundaries;
+  }
+
+  /// Each value is judged for itself, so the order is free. The largest are often the dearest (logits): begun last, one would
+  /// keep a thread busy long after the others.
+  [[nodiscard]] std::vector<size_t> largest_first() const {
+    const auto elements = [this](size_t i) {
+      const run::TensorRecord& record =
+          mine_.run->records[use_of(mine_, replay_.boundaries()[i]).record];
+      return record.shape ? element_count(*record.shape).value_or(0) : 0;
+    };
+    int64_t largest = 0;
+    for (size_t i = 0; i < judged_.size(); ++i) largest = std::max(largest, elements(i));
+    std::vector<size_t> order(judged_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    // The others stay in order of time: neighbours share weights and pages of files.
+    std::ranges::stable_partition(order, [&](size_t i) { return 2 * elements(i) > largest; });
+    return order;
   }
 
   /// Both records hold reals, or both integers, or both truth values; true when a type is not known.
