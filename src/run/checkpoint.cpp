@@ -86,6 +86,62 @@ Result<ShardNames> read_index(const std::string& path) {
   return out;
 }
 
+/// "model-00002-of-00003.gguf" -> "model-" and "-of-00003.gguf"; nothing for a file that is no shard.
+struct ShardName {
+  std::string prefix;
+  std::string suffix;
+  uint32_t number = 0;  // from 1
+  uint32_t count = 0;
+};
+std::optional<ShardName> shard_name(const std::string& name) {
+  constexpr size_t kDigits = 5;
+  constexpr std::string_view kEnding = ".gguf";
+  const size_t of = name.rfind("-of-");
+  if (of == std::string::npos || of < kDigits + 1 ||
+      name.size() != of + 4 + kDigits + kEnding.size())
+    return std::nullopt;
+  const auto digits = [&](size_t at) {
+    return parse_number<uint32_t>(std::string_view(name).substr(at, kDigits));
+  };
+  const auto number = digits(of - kDigits);
+  const auto count = digits(of + 4);
+  if (!number || !count) return std::nullopt;
+  return ShardName{name.substr(0, of - kDigits), name.substr(of), *number, *count};
+}
+
+/// Those of `files` that are shards of the same model, or the file alone.
+std::vector<std::string> shards_of(const std::string& file, const std::vector<std::string>& files) {
+  const auto wanted = shard_name(file);
+  std::vector<std::string> out;
+  for (const std::string& other : files) {
+    const auto shard = shard_name(other);
+    if (wanted && shard && shard->prefix == wanted->prefix && shard->suffix == wanted->suffix)
+      out.push_back(other);
+  }
+  if (out.empty()) out.push_back(file);
+  return out;
+}
+
+/// A sentence for each shard that the names of the others speak of. Names that claim more than there are files in any
+/// model are not believed.
+std::vector<std::string> missing_shards(const std::string& folder,
+                                        const std::vector<std::string>& files) {
+  constexpr uint32_t kMaxShards = 10000;
+  std::vector<std::string> out;
+  const auto first = shard_name(files.front());
+  if (!first || first->count > kMaxShards) return out;
+  std::set<uint32_t> present;
+  for (const std::string& file : files) {
+    if (const auto shard = shard_name(file)) present.insert(shard->number);
+  }
+  for (uint32_t number = 1; number <= first->count; ++number) {
+    if (present.contains(number)) continue;
+    out.push_back(join_path(folder, files.front()) + ": shard " + std::to_string(number) + " of " +
+                  std::to_string(first->count) + " is not there");
+  }
+  return out;
+}
+
 class Reader {
  public:
   explicit Reader(const std::string& folder) : folder_(folder) {
@@ -119,6 +175,7 @@ class Reader {
   /// The names and metadata of GGUF files; the first one's metadata are those of the model.
   void read_gguf(const std::vector<std::string>& files) {
     run_.layout = kGgufLayout;
+    add_warnings(missing_shards(folder_, files));
     for (const std::string& file : files) {
       read_shard(file, nullptr);
       const auto container = open_container(join_path(folder_, file));
@@ -126,6 +183,10 @@ class Reader {
       for (const auto& [key, value] : (*container)->properties())
         run_.properties.emplace(key, value);
     }
+  }
+
+  void add_warnings(std::vector<std::string> warnings) {
+    for (std::string& warning : warnings) run_.warnings.push_back(std::move(warning));
   }
 
   /// files   what a broken index is replaced by
@@ -218,38 +279,6 @@ class Reader {
   std::map<std::string, size_t> by_name_;
 };
 
-/// "model-00002-of-00003.gguf" -> "model-" and "-of-00003.gguf"; nothing for a file that is no shard.
-struct ShardName {
-  std::string prefix;
-  std::string suffix;
-};
-std::optional<ShardName> shard_name(const std::string& name) {
-  constexpr size_t kDigits = 5;
-  constexpr std::string_view kEnding = ".gguf";
-  const size_t of = name.rfind("-of-");
-  if (of == std::string::npos || of < kDigits + 1 ||
-      name.size() != of + 4 + kDigits + kEnding.size())
-    return std::nullopt;
-  const auto is_number = [&](size_t at) {
-    return parse_number<uint32_t>(std::string_view(name).substr(at, kDigits)).has_value();
-  };
-  if (!is_number(of - kDigits) || !is_number(of + 4)) return std::nullopt;
-  return ShardName{name.substr(0, of - kDigits), name.substr(of)};
-}
-
-/// Those of `files` that are shards of the same model, or the file alone.
-std::vector<std::string> shards_of(const std::string& file, const std::vector<std::string>& files) {
-  const auto wanted = shard_name(file);
-  std::vector<std::string> out;
-  for (const std::string& other : files) {
-    const auto shard = shard_name(other);
-    if (wanted && shard && shard->prefix == wanted->prefix && shard->suffix == wanted->suffix)
-      out.push_back(other);
-  }
-  if (out.empty()) out.push_back(file);
-  return out;
-}
-
 Result<Run> read_gguf_shards(const std::string& folder, const std::vector<std::string>& files) {
   // A file that the user named, or the only one, is an error when it cannot be read, not a warning.
   ASSAY_TRY(const auto container, open_container(join_path(folder, files.front())));
@@ -259,15 +288,22 @@ Result<Run> read_gguf_shards(const std::string& folder, const std::vector<std::s
   return std::move(reader).finish();
 }
 
-Result<Run> open_gguf(const std::string& path) {
+/// Name of the folder, with what is needed in front of a file's name, and of the file.
+std::pair<std::string, std::string> split_path(const std::string& path) {
   const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const std::string file = base_name(path);
-  std::vector<std::string> files = {file};
-  if (shard_name(file)) {
-    ASSAY_TRY(const Listing listing, list_weight_files(folder));
-    files = shards_of(file, listing.gguf);
-  }
+  return {slash == std::string::npos ? "." : path.substr(0, slash + 1), base_name(path)};
+}
+
+/// Names of all shards of the model, or of the file alone.
+Result<std::vector<std::string>> shards_beside(const std::string& folder, const std::string& file) {
+  if (!shard_name(file)) return std::vector<std::string>{file};
+  ASSAY_TRY(const Listing listing, list_weight_files(folder));
+  return shards_of(file, listing.gguf);
+}
+
+Result<Run> open_gguf(const std::string& path) {
+  const auto [folder, file] = split_path(path);
+  ASSAY_TRY(const std::vector<std::string> files, shards_beside(folder, file));
   ASSAY_TRY(Run run, read_gguf_shards(folder, files));
   run.path = path;
   return run;
@@ -283,6 +319,21 @@ Result<Run> open_gguf_folder(const std::string& folder, const std::vector<std::s
 }
 
 }  // namespace
+
+Result<GgufFiles> gguf_files(const std::string& path, const std::string& split_count) {
+  const auto [folder, file] = split_path(path);
+  ASSAY_TRY(const std::vector<std::string> files, shards_beside(folder, file));
+  GgufFiles out;
+  out.warnings = missing_shards(folder, files);
+  for (const std::string& shard : files)
+    out.paths.push_back(shard == file ? path : join_path(folder, shard));
+  if (parse_number<uint32_t>(split_count).value_or(1) > 1 && !shard_name(file)) {
+    out.warnings.push_back(path + ": is one of " + split_count +
+                           " shards; the others are found where their names are like "
+                           "model-00001-of-00003.gguf");
+  }
+  return out;
+}
 
 Result<Run> open_checkpoint(const std::string& folder, bool first_file_only) {
   if (folder.ends_with(".gguf") && is_file(folder)) return open_gguf(folder);

@@ -7,6 +7,7 @@
 //   config.json                     ties and quantisation, when it is there
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "run/run.hpp"
@@ -14,6 +15,15 @@
 namespace assay::run {
 
 inline constexpr const char* kGgufLayout = "gguf";
+
+/// Files of the model that a .gguf file belongs to: of `model-00002-of-00003.gguf` all shards that are there, in order;
+/// otherwise the file alone.
+struct GgufFiles {
+  std::vector<std::string> paths;
+  std::vector<std::string> warnings;  // shards that are not there
+};
+/// split_count   number of shards by the file's metadata, "split.count"; empty when it says nothing
+[[nodiscard]] Result<GgufFiles> gguf_files(const std::string& path, const std::string& split_count);
 
 /// Lists the weights of a folder; reads no payload. `node` of a record is the weight's name, and its
 /// role is Weight. What the index names and no shard holds is a record with `problem`; a shard that

@@ -219,3 +219,46 @@ def test_a_file_that_was_cut_off_is_an_error_with_its_offset(tmp_path):
     assert done.returncode == 2
     assert f"at byte {len(whole) - 1000}" in done.stderr or str(len(whole) - 1000) in done.stderr
     assert "tensor 'w' has 16384 bytes" in done.stderr
+
+
+def write_shards(folder, tensors, count=3):
+    """A model in shards as gguf writes them: all metadata in the first."""
+    writer = gguf.GGUFWriter(folder / "m.gguf", "llama", split_max_tensors=-(-len(tensors) // count))
+    writer.add_block_count(9)
+    for name, tensor in tensors.items():
+        writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    paths = sorted(folder.glob("*.gguf"))
+    assert [path.name for path in paths] == [f"m-{i + 1:05}-of-{count:05}.gguf" for i in range(count)]
+    return paths
+
+
+@pytest.mark.parametrize("named", [0, 1])
+def test_shards_are_shown_as_one_model(tmp_path, named):
+    tensors = {f"t{i}": np.full((2, 4), i, dtype=np.float32) for i in range(6)}
+    paths = write_shards(tmp_path, tensors)
+
+    done = run("show", paths[named], "--json", "--stats")
+
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["properties"]["gguf:llama.block_count"] == "9"
+    assert [record["stats"]["max"] for record in shown["records"]] == [0, 1, 2, 3, 4, 5]
+    found = values(paths[named], tmp_path)
+    assert found.keys() == tensors.keys() and all((found[name] == tensors[name]).all() for name in tensors)
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    paths = write_shards(tmp_path, {f"t{i}": np.zeros(4, dtype=np.float32) for i in range(6)})
+    paths[1].unlink()
+
+    done = run("show", paths[2])
+
+    assert done.returncode == 0
+    assert "shard 2 of 3 is not there" in done.stdout + done.stderr
+    # And one whose name no longer says so.
+    alone = paths[2].rename(tmp_path / "alone.gguf")
+    assert "is one of 3 shards" in (lambda d: d.stdout + d.stderr)(run("show", alone))

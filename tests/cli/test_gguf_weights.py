@@ -169,6 +169,29 @@ def test_two_gguf_files_by_their_own_names(tmp_path, models):
     assert rows["blk.1.attn_q.weight"]["matched_by"] == "equal names"
 
 
+def test_a_model_in_shards(tmp_path, models):
+    reader = gguf.GGUFReader(str(models["q8_0"]))
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama", split_max_tensors=-(-len(reader.tensors) // 3))
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data.copy(), raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    last = tmp_path / "m-00003-of-00003.gguf"
+
+    rows = compare(tmp_path, models["hf"], last)
+
+    assert len(rows) == 39  # with the order of heads from the first shard's metadata
+    assert rows[Q_WEIGHT]["quantisation"] == "q8_0, within half a step"
+
+    (tmp_path / "m-00002-of-00003.gguf").unlink()
+    done = run("compare", "-w", "-gp", models["hf"], "-mp", last, "-o", tmp_path / "less")
+    assert "shard 2 of 3 is not there" in done.stdout + done.stderr
+
+
 def test_what_only_the_gguf_file_has_is_unmatched(tmp_path, models):
     path = rewrite(models["f32"], tmp_path / "more.gguf", lambda name, data: data)
     reader = gguf.GGUFReader(str(path))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A single tensor file as a run.
+#include "run/checkpoint.hpp"
 #include "run/container.hpp"
 #include "run/folder.hpp"
 #include "run/sources/sources.hpp"
@@ -50,8 +51,21 @@ Attempt read_file(const std::string& path) {
   if (!members) return Result<Run>(fail(members.error()));
   Run run;
   run.layout = "file";
-  append_file_records(path, without_tensor_suffix(base_name(path)), &run);
   run.properties = (*container)->properties();
+  std::vector<std::string> files = {path};
+  if (path.ends_with(".gguf")) {
+    const auto count = run.properties.find("gguf:split.count");
+    Result<GgufFiles> shards = gguf_files(path, count != run.properties.end() ? count->second : "");
+    if (!shards) return Result<Run>(fail(shards.error()));
+    files = std::move(shards->paths);
+    run.warnings = std::move(shards->warnings);
+  }
+  for (const std::string& file : files) {
+    append_file_records(file, without_tensor_suffix(base_name(file)), &run);
+    // Of a model in shards the first has all metadata, the others only their own number.
+    if (const auto shard = open_container(file); shard && file == files.front())
+      run.properties = (*shard)->properties();
+  }
   run.coverage.captured = run.records.size();
   return Result<Run>(std::move(run));
 }
