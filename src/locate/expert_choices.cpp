@@ -20,7 +20,9 @@ int64_t width_of(const TensorRecord& choice) { return choice.shape->span().back(
 bool have_same_statistics(const TensorRecord& golden, const TensorRecord& mine) {
   if (!golden.stats || !mine.stats || mine.stats->count == 0) return true;  // nothing is known
   return golden.stats->min == mine.stats->min && golden.stats->max == mine.stats->max &&
-         golden.stats->mean == mine.stats->mean && golden.stats->l2_norm == mine.stats->l2_norm;
+         golden.stats->mean == mine.stats->mean && golden.stats->l2_norm == mine.stats->l2_norm &&
+         (!golden.stats->sketch || !mine.stats->sketch ||
+          golden.stats->sketch == mine.stats->sketch);
 }
 
 /// How many of the elements of a value belong to its first `same` tokens, which are its leading axes together:

@@ -28,14 +28,21 @@ constexpr double kLargestOverSpread = 2.5;
 
 constexpr std::array<std::string_view, kValueComponents> kValueNames = {"relative_l2", "peak",
                                                                         "row", "column", "slope"};
-constexpr std::array<std::string_view, 4> kStatisticsNames = {"l2", "mean", "max", "min"};
+constexpr std::array<std::string_view, kPlainStatistics + 1> kStatisticsNames = {
+    "l2", "mean", "max", "min", "sketch"};
 /// By how much the next healthy run may exceed the floor, whatever a few pairs say: 1.1 times the most that 120
 /// healthy runs of Llama, Qwen2 and GPT-2 reached (1.36, 2.07, 1.40, 2.00, 4.4; S: 7.0), rounded up, the slope and S for their tails.
 constexpr std::array<double, kValueComponents> kUsualThresholds = {1.6, 2.4, 1.7, 2.5, 9.0};
-constexpr double kUsualStatisticsThreshold = 8.8;
+/// S: of the four statistics together, and of the sketch, which tells the size of an error to 18 % only: 1.1 times the
+/// most (2.16) that 306 healthy runs of six model families reached beyond floors of five pairs.
+constexpr std::array<double, 2> kUsualStatisticsThresholds = {8.8, 2.4};
+/// The largest of five sketches of healthy pairs over their root mean square, when their errors are of one size.
+constexpr double kLargestSketchOverSpread = 1.6;
 
 /// What sums to zero over many roundings: small by chance in a few pairs, so its spread is taken from all like it.
-bool is_signed(bool statistics, size_t component) { return statistics || component == 4; }
+bool is_signed(bool statistics, size_t component) {
+  return statistics ? component < kPlainStatistics : component == 4;
+}
 
 constexpr double kPlentySamples = 30, kScarcity = 6;
 /// A place that fewer pairs have (others chose other experts before it) has no floor, unless fewer were measured.
@@ -54,6 +61,10 @@ template <typename Visit>
 void for_each_pair(const Samples& samples, size_t without, const Visit& visit) {
   for (size_t pair = 0; pair < samples.pairs.size(); ++pair)
     if (pair != without && samples.pairs[pair]) visit(*samples.pairs[pair]);
+}
+
+void grow(Components* components, size_t size) {
+  if (components->size() < size) components->resize(size);
 }
 
 double median(std::vector<double> values) {
@@ -87,27 +98,29 @@ class FloorModel {
 
   void add(const std::string& place, const Samples& samples, size_t without) {
     Size size;
-    double count = 0;
+    Components counts;  // pairs that have the component: not all have a sketch
     for_each_pair(samples, without, [&](const Components& components) {
-      size.largest.resize(components.size());
-      size.spread.resize(components.size());
+      grow(&size.largest, components.size());
+      grow(&size.spread, components.size());
+      grow(&counts, components.size());
       for (size_t i = 0; i < components.size(); ++i) {
         size.largest[i] = std::max(size.largest[i], components[i]);
         size.spread[i] += components[i] * components[i];
+        ++counts[i];
       }
-      ++count;
     });
-    if (count == 0) return;
-    for (double& spread : size.spread) spread = std::sqrt(spread / count);
+    if (counts.empty()) return;
+    for (size_t i = 0; i < counts.size(); ++i)
+      size.spread[i] = std::sqrt(size.spread[i] / counts[i]);
     sizes_.emplace(place, std::move(size));
   }
 
   /// N: the relative L2. S: the components together, each in its usual share.
   void set_scales() {
-    const size_t count = component_names(statistics_).size();
+    const size_t count = statistics_ ? kPlainStatistics : component_names(false).size();
     std::vector<std::vector<double>> shares(count);
     for (const auto& [place, size] : sizes_) {
-      const double all = root_mean_square(size.spread);
+      const double all = root_mean_square(std::span(size.spread).first(count));
       for (size_t i = 0; i < count && all > 0; ++i) shares[i].push_back(size.spread[i] / all);
     }
     Components usual;
@@ -125,7 +138,7 @@ class FloorModel {
     if (size == sizes_.end() || size->second.scale <= 0) return;
     Shares& shares = shares_[samples.peers];
     for_each_pair(samples, without, [&](const Components& components) {
-      shares.squares.resize(components.size());
+      grow(&shares.squares, components.size());
       for (size_t i = 0; i < components.size(); ++i) {
         const double share = components[i] / size->second.scale;
         shares.squares[i] += share * share;
@@ -147,6 +160,8 @@ class FloorModel {
           floor[i] =
               std::max(floor[i], size->second.scale * spread * scarcity(shares->second.count));
         }
+      } else if (statistics_) {
+        floor[i] = std::max(floor[i] / kLargestSketchOverSpread, size->second.spread[i]);
       }
       floor[i] = std::max(floor[i], samples.smallest);
     }
@@ -158,7 +173,7 @@ class FloorModel {
     return std::max(1.0, (1 + kScarcity / samples) / (1 + kScarcity / kPlentySamples));
   }
 
-  static double root_mean_square(const Components& values) {
+  static double root_mean_square(std::span<const double> values) {
     if (values.empty()) return 0;
     double sum = 0;
     for (const double value : values) sum += value * value;
@@ -181,7 +196,7 @@ Floors largest_left_out(const Places& places, size_t pairs, bool statistics) {
       if (!samples.pairs[pair] || floor == floors.end()) continue;
       const Components ratios = floor_ratios(*samples.pairs[pair], floor->second, statistics);
       Components& most = largest[place];
-      most.resize(ratios.size());
+      grow(&most, ratios.size());
       for (size_t i = 0; i < ratios.size(); ++i) most[i] = std::max(most[i], ratios[i]);
     }
   }
@@ -189,17 +204,22 @@ Floors largest_left_out(const Places& places, size_t pairs, bool statistics) {
 }
 
 std::vector<double> thresholds_of(const Floors& left_out, bool statistics) {
-  const std::span<const double> usual = statistics ? std::span(&kUsualStatisticsThreshold, 1)
-                                                   : std::span<const double>(kUsualThresholds);
-  std::vector<double> thresholds(usual.begin(), usual.end());
-  for (size_t i = 0; i < thresholds.size(); ++i) {
+  const std::span<const double> usual = statistics
+                                            ? std::span<const double>(kUsualStatisticsThresholds)
+                                            : std::span<const double>(kUsualThresholds);
+  std::vector<double> thresholds;
+  for (size_t i = 0; i < usual.size(); ++i) {
     std::vector<double> ratios;
-    for (const auto& [place, most] : left_out) ratios.push_back(most[i]);
+    for (const auto& [place, most] : left_out)
+      if (i < most.size()) ratios.push_back(most[i]);
+    if (ratios.empty() && i > 0) break;  // no run has sketches
+    thresholds.push_back(usual[i]);
     if (ratios.empty()) continue;
-    const auto rank =
-        static_cast<std::ptrdiff_t>(kOrdinaryPlaces * static_cast<double>(ratios.size() - 1));
-    std::nth_element(ratios.begin(), ratios.begin() + rank, ratios.end());
-    thresholds[i] = std::max(thresholds[i], kThresholdMargin * ratios[static_cast<size_t>(rank)]);
+    std::ranges::sort(ratios);
+    // What is handed on is one value: a table of positions would be one in each layer.
+    if (statistics && i > 0) ratios.erase(std::ranges::unique(ratios).begin(), ratios.end());
+    const auto rank = static_cast<size_t>(kOrdinaryPlaces * static_cast<double>(ratios.size() - 1));
+    thresholds[i] = std::max(thresholds[i], kThresholdMargin * ratios[rank]);
   }
   return thresholds;
 }
@@ -211,9 +231,20 @@ void widen(Floors* floors, const Floors& left_out, const FloorProfile& profile) 
     const auto most = left_out.find(place);
     if (most == left_out.end()) continue;
     for (size_t i = 0; i < floor.size(); ++i) {
-      const size_t t = profile.statistics ? 0 : i;
+      const size_t t = !profile.statistics ? i : i < kPlainStatistics ? 0 : 1;
+      if (t >= most->second.size()) continue;
       floor[i] *= std::max(1.0, kThresholdMargin * most->second[t] / profile.thresholds[t]);
     }
+  }
+}
+
+/// A place whose sketches fewer pairs have is judged by its other statistics.
+void drop_rare_sketches(Places* places, size_t fewest) {
+  for (auto& [place, samples] : *places) {
+    const auto has_one = [](const auto& pair) { return pair && pair->size() > kPlainStatistics; };
+    if (static_cast<size_t>(std::ranges::count_if(samples.pairs, has_one)) >= fewest) continue;
+    for (auto& pair : samples.pairs)
+      if (pair) pair->resize(kPlainStatistics);
   }
 }
 
@@ -228,12 +259,15 @@ std::string peers_of(const run::Run& run, const run::TensorRecord& record) {
 std::vector<double> floor_ratios(const std::vector<double>& components,
                                  const std::vector<double>& floors, bool statistics) {
   Components ratios;
+  const size_t size = std::min(components.size(), floors.size());
+  for (size_t i = 0; i < size; ++i) ratios.push_back(components[i] / floors[i]);
+  if (!statistics) return ratios;
   double squares = 0;
-  for (size_t i = 0; i < components.size(); ++i) {
-    ratios.push_back(components[i] / floors[i]);
-    squares += ratios.back() * ratios.back();
-  }
-  return statistics ? Components{std::sqrt(squares)} : ratios;
+  for (size_t i = 0; i < std::min(size, kPlainStatistics); ++i) squares += ratios[i] * ratios[i];
+  ratios.erase(ratios.begin(),
+               ratios.begin() + static_cast<std::ptrdiff_t>(std::min(size, kPlainStatistics)));
+  ratios.insert(ratios.begin(), std::sqrt(squares));
+  return ratios;
 }
 
 std::span<const std::string_view> component_names(bool statistics) {
@@ -276,6 +310,7 @@ Result<FloorProfile> measure_floors(
     return static_cast<size_t>(std::ranges::count_if(place.second.pairs, has)) <
            std::min(kFewestPairs, healthy.size());
   });
+  if (statistics) drop_rare_sketches(&places, std::min(kFewestPairs, healthy.size()));
   FloorProfile profile;
   profile.statistics = statistics;
   profile.pairs = healthy.size();

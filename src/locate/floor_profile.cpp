@@ -10,6 +10,7 @@
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
 #include "locate/floors.hpp"
+#include "locate/measured.hpp"
 
 namespace assay::locate {
 namespace {
@@ -17,7 +18,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "assay floor profile";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
+constexpr int64_t kOldestVersion = 2;  // without sketches
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 constexpr uint64_t kMaxPairs = 1000000;
 /// The shortest text that reads back as the same number.
@@ -48,16 +50,21 @@ Status check(const FloorProfile& profile) {
   if (profile.pairs == 0 || profile.pairs > kMaxPairs)
     return fail(invalid("pairs: expected a number of healthy pairs, at least 1"));
   const size_t count = component_names(profile.statistics).size();
-  const size_t thresholds = profile.statistics ? 1 : count;
-  if (profile.thresholds.size() != thresholds ||
-      !std::ranges::all_of(profile.thresholds, is_positive)) {
-    return fail(invalid("thresholds: expected " + std::to_string(thresholds) + " positive number" +
-                        (thresholds == 1 ? "" : "s")));
+  const size_t thresholds = profile.thresholds.size();
+  const bool fits = profile.statistics ? thresholds == 1 || thresholds == 2 : thresholds == count;
+  if (!fits || !std::ranges::all_of(profile.thresholds, is_positive)) {
+    return fail(invalid("thresholds: expected " +
+                        (profile.statistics ? "1 or 2" : std::to_string(count)) +
+                        " positive numbers"));
   }
+  // A sketch needs a threshold of its own; not every place has one.
+  const size_t most = profile.statistics ? kPlainStatistics + thresholds - 1 : count;
+  const size_t fewest = profile.statistics ? kPlainStatistics : count;
   for (const auto& [place, floor] : profile.floors) {
-    if (floor.size() != count || !std::ranges::all_of(floor, is_positive)) {
-      return fail(invalid("floors: \"" + place + "\": expected " + std::to_string(count) +
-                          " positive numbers"));
+    if (floor.size() < fewest || floor.size() > most || !std::ranges::all_of(floor, is_positive)) {
+      return fail(invalid("floors: \"" + place + "\": expected " +
+                          (fewest == most ? "" : std::to_string(fewest) + " or ") +
+                          std::to_string(most) + " positive numbers"));
     }
   }
   return {};
@@ -89,7 +96,7 @@ Result<FloorProfile> from_json(const Json& json) {
   }
   const Json version = json.value("version", Json());
   if (!version.is_number_integer()) return fail(invalid("version: expected a number"));
-  if (version != Json(kVersion))
+  if (version < Json(kOldestVersion) || version > Json(kVersion))
     return fail(Errc::Unsupported, "version " + version.dump() + " of the profile is not known");
   FloorProfile profile;
   const Json level = json.value("level", Json());

@@ -32,12 +32,13 @@ constexpr double kFewValues = 8;
 struct Beyond {
   double limits =
       0;  // largest component over its limit, which is its floor times its threshold; above 1: beyond
-  size_t component = 0;  // that one
-  double ratio = 0;      // its value over its floor
+  size_t component = 0;   // that one
+  double ratio = 0;       // its value over its floor
+  double statistics = 0;  // S: that of the four statistics together over its limit
 };
 
-/// N: each component has a limit; S: the root of the sum of squares.
-/// Precondition: as many floors as components, a threshold each (N) or one (S).
+/// N: each component has a limit; S: the root of the sum of squares, and the sketch.
+/// Precondition: of floor_ratios(), with as many thresholds as that gives numbers.
 Beyond beyond_of(const std::vector<double>& components, const std::vector<double>& floors,
                  const FloorProfile& profile) {
   Beyond beyond;
@@ -46,6 +47,7 @@ Beyond beyond_of(const std::vector<double>& components, const std::vector<double
     const double limits = ratios[i] / profile.thresholds[i];
     if (limits > beyond.limits) beyond = {limits, i, ratios[i]};
   }
+  if (profile.statistics) beyond.statistics = ratios[0] / profile.thresholds[0];
   return beyond;
 }
 
@@ -93,20 +95,25 @@ class FloorJudge {
  private:
   void judge_components(const Measured& one) {
     const auto floor = profile_.floors.find(one.place);
-    if (floor == profile_.floors.end() || floor->second.size() != one.components.size()) {
+    const bool fits = floor != profile_.floors.end() &&
+                      (profile_.statistics || floor->second.size() == one.components.size());
+    if (!fits) {
       ++found_.unjudged["healthy runs do not have it"];
       return;
     }
     ++found_.judged;
     FloorFindings::Judgement& judgement = found_.records[one.mine_record];
-    judgement.err_out = one.components[0];
-    judgement.floor = floor->second[0];
+    const bool is_sketched = profile_.statistics && one.components.size() > kPlainStatistics &&
+                             floor->second.size() > kPlainStatistics;
+    judgement.err_out = one.components[is_sketched ? kPlainStatistics : 0];
+    judgement.floor = floor->second[is_sketched ? kPlainStatistics : 0];
     const Beyond beyond = beyond_of(one.components, floor->second, profile_);
     judgement.ratio = beyond.ratio;
     judged_.push_back({&one, beyond});
-    if (one.partial) judged_.back().beyond.limits /= kPartialMargin;
-    if (one.count > 0)
-      judged_.back().beyond.limits /= 1 + kFewValues / static_cast<double>(one.count);
+    double margin = one.partial ? kPartialMargin : 1;
+    if (one.count > 0) margin *= 1 + kFewValues / static_cast<double>(one.count);
+    judged_.back().beyond.limits /= margin;
+    judged_.back().beyond.statistics /= margin;
   }
 
   void name_when_beyond(size_t index) {
@@ -120,7 +127,7 @@ class FloorJudge {
 
   /// Statistics say little of one value, but a fault goes on: several of the values behind it are far off, too.
   bool is_confirmed(size_t index) const {
-    const auto is_far = [&](size_t i) { return judged_[i].beyond.limits > kConfirmedShare; };
+    const auto is_far = [&](size_t i) { return judged_[i].beyond.statistics > kConfirmedShare; };
     if (!profile_.statistics || !is_far(index)) return false;
     const int rank = mine_.records[judged_[index].one->mine_record].rank;
     std::set<std::vector<double>> others = {judged_[index].one->components};
@@ -149,6 +156,9 @@ class FloorJudge {
     if (!profile_.statistics) {
       finding.detail += " (" + std::string(component_names(false)[beyond.component]) + ", limit " +
                         short_number(profile_.thresholds[beyond.component]) + "x)";
+    } else if (beyond.component == 1) {
+      finding.err_out = judgement.err_out;
+      finding.detail += " (by its sketch, limit " + short_number(profile_.thresholds[1]) + "x)";
     }
     found_.findings.push_back(std::move(finding));
   }

@@ -25,19 +25,21 @@ inline constexpr double kPartialMargin = 2;
 struct FloorProfile {
   bool statistics = false;  // S; otherwise N
   size_t pairs = 0;         // healthy pairs it was measured on
-  /// N: of each component, by how much it may exceed its floor. S: one, for the root of the sum of the squares of all
-  /// components over their floors.
+  /// N: of each component, by how much it may exceed its floor. S: one for the root of the sum of the squares of l2,
+  /// mean, max and min over their floors; where runs had sketches, one for these.
   std::vector<double> thresholds;
   /// By place, "model.layers.0.mlp call 0 step 0 output": how far healthy runs are apart in each component, above 0.
-  /// The largest of the pairs; the spread of what may have either sign (slope, statistics).
+  /// The largest of the pairs; the spread of what may have either sign (slope, statistics). S: without the last where
+  /// a place has no sketch.
   std::map<std::string, std::vector<double>> floors;
 };
 
-/// Names of the components: relative_l2, peak, row, column, slope (N, measured.hpp); l2, mean, max, min (S).
+/// Names of the components: relative_l2, peak, row, column, slope (N, measured.hpp); l2, mean, max, min, sketch (S).
 [[nodiscard]] std::span<const std::string_view> component_names(bool statistics);
 
-/// How far components are above their floors, one for each threshold: each (N), or the root of the sum of squares (S).
-/// Precondition: as many floors as components.
+/// How far components are above their floors, one for each threshold: each (N), or the root of the sum of squares of the
+/// first four, and the sketch if both have one (S).
+/// Precondition: as many floors as components (N), at least four of each (S).
 [[nodiscard]] std::vector<double> floor_ratios(const std::vector<double>& components,
                                                const std::vector<double>& floors, bool statistics);
 
@@ -65,9 +67,10 @@ struct FloorFindings {
   std::vector<std::string> notes;
   /// Every judged record of mine.
   struct Judgement {
-    double err_out = NAN;  // relative L2; S: relative difference of the L2 norms
-    double floor = NAN;    // of the same
-    double ratio = 0;      // of the component that is furthest beyond its floor, over that
+    double err_out =
+        NAN;  // relative L2; S: as sketches estimate it; without, what the L2 norms differ by
+    double floor = NAN;  // of the same
+    double ratio = 0;    // of the component that is furthest beyond its floor, over that
     bool beyond = false;
   };
   std::map<size_t, Judgement> records;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/floors.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <random>
 
 #include "locate/test_program.hpp"
 
@@ -260,7 +262,7 @@ run::Run statistics_of_run(TestRun& run) {
 TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
   // Given floors of statistics: max moves from 4 to 4, mean and l2 move with the error
   const FloorProfile profile = usual().measure(true);
-  EXPECT_EQ(profile.thresholds, std::vector<double>{8.8});
+  EXPECT_EQ(profile.thresholds, (std::vector<double>{8.8, 2.4}));
   const auto golden = make_run({});
   const run::Run golden_statistics = statistics_of_run(*golden);
   const auto judge_statistics = [&](const Errors& errors) {
@@ -280,6 +282,75 @@ TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
   EXPECT_TRUE(wrong.statistics);
 }
 
+/// As captures of other tools have them.
+run::Run without_sketches(run::Run run) {
+  for (run::TensorRecord& record : run.records)
+    if (record.stats) record.stats->sketch.reset();
+  return run;
+}
+
+/// Ten layers of [8, 16] values with noise of one part in a hundred; in `wrong_layer` and behind it the rows of all
+/// values are shifted by one.
+std::unique_ptr<TestRun> noisy_run(unsigned prompt, unsigned noise, int wrong_layer = 99) {
+  std::mt19937 prompts(prompt);
+  std::mt19937 noises(noise + 1000);
+  std::normal_distribution<double> normal;
+  auto run = std::make_unique<TestRun>();
+  for (int layer = 0; layer < 10; ++layer) {
+    std::vector<double> values(8 * 16);
+    for (double& value : values) value = normal(prompts);
+    if (noise != 0)
+      for (double& value : values) value *= 1 + 0.01 * normal(noises);
+    if (layer >= wrong_layer) std::rotate(values.begin(), values.begin() + 16, values.end());
+    run->module_output("m." + std::to_string(layer) + ".a",
+                       run->value(DType::Float64, {8, 16}, values));
+  }
+  return run;
+}
+
+TEST(JudgeByFloors, SketchesSeeWhatKeepsTheOtherStatistics) {
+  // Given floors of five healthy pairs, with and without sketches
+  std::vector<std::unique_ptr<TestRun>> runs;
+  std::vector<run::Run> plain;
+  plain.reserve(10);
+  std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
+  std::vector<std::pair<const run::Run*, const run::Run*>> plain_pairs;
+  for (unsigned pair = 0; pair < 5; ++pair) {
+    runs.push_back(noisy_run(pair, 0));
+    runs.push_back(noisy_run(pair, pair + 1));
+    pairs.emplace_back(&runs[2 * pair]->run(), &runs[2 * pair + 1]->run());
+    for (size_t side = 0; side < 2; ++side)
+      plain.push_back(without_sketches(statistics_of_run(*runs[2 * pair + side])));
+    plain_pairs.emplace_back(&plain[2 * pair], &plain[2 * pair + 1]);
+  }
+  const FloorProfile profile = measure_floors(pairs, true, 1, nullptr).value();
+  const FloorProfile plain_profile = measure_floors(plain_pairs, true, 1, nullptr).value();
+  EXPECT_EQ(profile.thresholds.size(), 2u);
+  EXPECT_EQ(plain_profile.thresholds.size(), 1u);
+  // The estimate is of the noise: 0.01, within the scatter of sixteen sums
+  for (const auto& [place, floor] : profile.floors) {
+    ASSERT_EQ(floor.size(), 5u) << place;
+    EXPECT_NEAR(floor[4], 0.01, 0.004) << place;
+  }
+  const run::Run golden = statistics_of_run(*noisy_run(7, 0));
+  const auto judged = [&](const run::Run& mine, const FloorProfile& floors) {
+    return judge_by_floors(golden, mine, floors, {.jobs = 1}).value();
+  };
+  const run::Run healthy = statistics_of_run(*noisy_run(7, 70));
+  const run::Run shifted = statistics_of_run(*noisy_run(7, 70, 6));
+  // When rows are shifted from layer 6 on, then only the sketch tells
+  EXPECT_TRUE(judged(healthy, profile).findings.empty());
+  const FloorFindings found = judged(shifted, profile);
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].module, "m.6.a");
+  EXPECT_NEAR(found.findings[0].err_out, std::sqrt(2.0), 0.6);  // rows are independent
+  // and runs or floors without sketches are judged by what they have
+  EXPECT_TRUE(judged(shifted, plain_profile).findings.empty());
+  const FloorFindings mixed = judged(without_sketches(shifted), profile);
+  EXPECT_TRUE(mixed.findings.empty());
+  EXPECT_EQ(mixed.judged, 10u);
+}
+
 TEST(JudgeByFloors, StatisticsThatAreFarOffAreNamedWhenOthersBehindThemAre) {
   // Given eight layers whose four healthy statistics scatter by one part in a thousand
   const auto run_of = [](const std::function<double(int)>& error) {
@@ -291,22 +362,22 @@ TEST(JudgeByFloors, StatisticsThatAreFarOffAreNamedWhenOthersBehindThemAre) {
       run->module_output("m." + std::to_string(layer) + ".a",
                          run->value(DType::Float64, {128}, values));
     }
-    return run;
+    return std::make_unique<run::Run>(without_sketches(statistics_of_run(*run)));
   };
   const auto golden = run_of([](int) { return 0; });
-  std::vector<std::unique_ptr<TestRun>> runs;
+  std::vector<std::unique_ptr<run::Run>> runs;
   std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
   for (int pair = 0; pair < 5; ++pair) {
     auto& run = runs.emplace_back(
         run_of([&](int layer) { return (layer + pair) % 3 == 0 ? -1.0 : 0.9 + 0.01 * layer; }));
-    pairs.emplace_back(&golden->run(), &run->run());
+    pairs.emplace_back(golden.get(), run.get());
   }
   const FloorProfile profile = measure_floors(pairs, true, 1, nullptr).value();
   // The four statistics move together here: an error of 1 is 2 in the root of the sum of squares, of T = 8.8
   ASSERT_EQ(profile.thresholds, std::vector<double>{8.8});
   const auto judged = [&](const std::function<double(int)>& error) {
     const auto mine = run_of(error);
-    return judge_by_floors(golden->run(), mine->run(), profile, {.jobs = 1}).value();
+    return judge_by_floors(*golden, *mine, profile, {.jobs = 1}).value();
   };
   // When one layer is three and a half times as far off as usual, and when all from it on are
   const auto alone = judged([](int layer) { return layer == 2 ? 3.5 : 0.5; });
@@ -368,6 +439,25 @@ TEST_F(FloorFile, WriteThenReadIsTheIdentity) {
   EXPECT_EQ(read.thresholds, profile.thresholds);
   EXPECT_EQ(read.pairs, profile.pairs);
   EXPECT_FALSE(read.statistics);
+}
+
+TEST_F(FloorFile, StatisticsHaveSketchesWhereTheRunsHad) {
+  const auto text = [](const std::string& version, const std::string& thresholds,
+                       const std::string& floors) {
+    return R"({"format":"assay floor profile","level":"S","pairs":5,"version":)" + version +
+           ",\"thresholds\":" + thresholds + ",\"floors\":" + floors + "}";
+  };
+  const FloorProfile old = read(text("2", "[8.6]", R"({"a":[1,2,3,4]})")).value();
+  EXPECT_EQ(old.floors.at("a"), (std::vector<double>{1, 2, 3, 4}));
+  const FloorProfile mixed =
+      read(text("3", "[8.8,2.4]", R"({"a":[1,2,3,4],"b":[1,2,3,4,5]})")).value();
+  EXPECT_EQ(mixed.floors.at("b").size(), 5u);
+  ASSERT_TRUE(write_profile(path_, mixed));
+  EXPECT_EQ(read_profile(path_).value().floors, mixed.floors);
+  EXPECT_EQ(read(text("3", "[8.8]", R"({"b":[1,2,3,4,5]})")).error().code, Errc::Invalid);
+  EXPECT_EQ(read(text("3", "[8.8,2.4]", R"({"b":[1,2,3]})")).error().code, Errc::Invalid);
+  EXPECT_EQ(read(text("3", "[8.8,2.4,1]", "{}")).error().code, Errc::Invalid);
+  EXPECT_EQ(read(text("4", "[8.8,2.4]", "{}")).error().code, Errc::Unsupported);
 }
 
 TEST_F(FloorFile, SaysWhatIsWrongWithAFile) {

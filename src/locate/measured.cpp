@@ -27,6 +27,9 @@ constexpr double kWeightHalfUlps = 2.1;
 /// Standard deviations that sums of independent errors may be off by; the bound for the norm is some two of them.
 constexpr double kMeanSpreads = 6;
 constexpr double kNormSpreads = 6;
+/// Distance of two sketches in roundings to nearest: truncation gives 2, and sixteen sums tell it to 18 %. Healthy weights
+/// of the laboratory reach 1.6, faults begin at 7.
+constexpr double kWeightSketchRoundings = 4;
 /// Elements of a weight that are rounded independently: all of so many, of more one in four, as there are few distinct
 /// values in a weight that was quantised once.
 constexpr int64_t kIndependentElements = 1024;
@@ -80,6 +83,15 @@ struct ErrorSums {
             std::abs(product) / (norm * norm) * std::sqrt(finite) * kNormShare};
   }
 };
+
+double sketch_distance(const stats::Sketch& golden, const stats::Sketch& mine) {
+  double squares = 0;
+  for (size_t i = 0; i < golden.size(); ++i) {
+    const double difference = static_cast<double>(mine[i]) - static_cast<double>(golden[i]);
+    squares += difference * difference;
+  }
+  return std::sqrt(squares);
+}
 
 class Measurer {
  public:
@@ -190,6 +202,8 @@ class Measurer {
     one->count = m->count;
     one->one_rounding = rounding_of(golden.dtype, mine.dtype);
     one->components = statistics_components(*g, *m);
+    // Some of its values are of tokens that went elsewhere: nothing bounds how far apart these are.
+    if (one->partial) one->components.resize(kPlainStatistics);
     if (std::ranges::any_of(one->components, [](double c) { return std::isnan(c); })) {
       one->components.clear();
       one->reason = "statistics are not complete";
@@ -280,15 +294,19 @@ std::vector<double> statistics_components(const stats::TensorStats& golden,
                                           const stats::TensorStats& mine) {
   if (golden.nan_count != mine.nan_count || golden.positive_inf_count != mine.positive_inf_count ||
       golden.negative_inf_count != mine.negative_inf_count)
-    return std::vector<double>(4, kInfinity);
+    return std::vector<double>(kPlainStatistics, kInfinity);
   const int64_t finite = std::max(golden.finite_count(), mine.finite_count());
-  if (golden.count > 0 && finite == 0) return {0, 0, 0, 0};
+  if (golden.count > 0 && finite == 0) return std::vector<double>(kPlainStatistics, 0.0);
   const double root = std::sqrt(static_cast<double>(std::max<int64_t>(finite, 1)));
   const double l2 = std::max(golden.l2_norm, root * kTiny);
   const double largest = std::max({std::abs(golden.max), std::abs(golden.min), kTiny});
-  return {std::abs(mine.l2_norm - golden.l2_norm) / l2 * root * kNormShare,
-          std::abs(mine.mean - golden.mean) * root / l2, std::abs(mine.max - golden.max) / largest,
-          std::abs(mine.min - golden.min) / largest};
+  std::vector<double> components = {
+      std::abs(mine.l2_norm - golden.l2_norm) / l2 * root * kNormShare,
+      std::abs(mine.mean - golden.mean) * root / l2, std::abs(mine.max - golden.max) / largest,
+      std::abs(mine.min - golden.min) / largest};
+  if (golden.sketch && mine.sketch)
+    components.push_back(sketch_distance(*golden.sketch, *mine.sketch) / l2);
+  return components;
 }
 
 double weight_statistics_ratio(const stats::TensorStats& golden, const stats::TensorStats& mine,
@@ -311,6 +329,11 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
     const double ulp = grid.ulp(std::max(std::abs(g), std::abs(m)));
     const double limit = converted ? kWeightHalfUlps * ulp / 2 : kStatisticsPrecision * std::abs(g);
     ratio = std::max(ratio, std::abs(m - g) / std::max(limit, kTiny));
+  }
+  if (golden.sketch && mine.sketch && golden.min != golden.max) {
+    const double rounding = kRoundingL2 * (grid.roundoff() * l2 + grid.ulp(0) * root);
+    const double limit = converted ? kWeightSketchRoundings * rounding : kStatisticsPrecision * l2;
+    ratio = std::max(ratio, sketch_distance(*golden.sketch, *mine.sketch) / limit);
   }
   const auto independent = static_cast<double>(
       std::max(std::min(finite, kIndependentElements), finite / kElementsPerValue));

@@ -58,8 +58,12 @@ inline constexpr size_t kValueComponents = 5;
 [[nodiscard]] std::vector<double> value_components(
     const TensorView& golden, const TensorView& mine,
     int64_t elements = std::numeric_limits<int64_t>::max());
-/// |dl2| / l2 sqrt(N) 0.3, |dmean| sqrt(N) / l2, |dmax| / max|g|, |dmin| / max|g|; infinite where the counts of NaN or
-/// infinities differ.
+/// How many of the numbers that statistics_components() gives are of l2, mean, max and min.
+inline constexpr size_t kPlainStatistics = 4;
+
+/// |dl2| / l2 sqrt(N) 0.3, |dmean| sqrt(N) / l2, |dmax| / max|g|, |dmin| / max|g|; and, where both have a sketch,
+/// |sketch(m) - sketch(g)| / l2, which estimates the relative L2 error. Infinite where the counts of NaN or infinities
+/// differ.
 [[nodiscard]] std::vector<double> statistics_components(const stats::TensorStats& golden,
                                                         const stats::TensorStats& mine);
 /// Statistics of a parameter over what rounding from golden's type to mine's leaves, above 1: they differ. Rounding to

@@ -107,6 +107,30 @@ TEST(WeightStatistics, OneWrongElementOrRowOfManyIsSeen) {
   EXPECT_GT(ratio_of(golden, mine), 1);
 }
 
+TEST(WeightStatistics, SketchesNameWeightsWhoseOtherStatisticsAreGoldens) {
+  const auto ratio = [](const std::vector<double>& golden, const std::vector<double>& mine) {
+    const auto whole = [](const std::vector<double>& values) {
+      return stats::compute_stats(*make_view(DType::Float64, {static_cast<int64_t>(values.size())},
+                                             std::as_bytes(std::span(values))));
+    };
+    return weight_statistics_ratio(whole(golden), whole(mine), DType::Float32, DType::BFloat16);
+  };
+  for (const size_t count : {128, 16384}) {
+    for (unsigned seed = 0; seed < 100; ++seed) {
+      const std::vector<double> golden = weights_of(count, seed);
+      std::vector<double> mine;
+      for (const double value : golden) mine.push_back(rounded(value, true));
+      EXPECT_LE(ratio(golden, mine), 1) << count << " " << seed;
+      std::swap_ranges(mine.begin(), mine.begin() + 32, mine.begin() + 32);  // heads
+      EXPECT_GT(ratio(golden, mine), 1) << count << " " << seed;
+    }
+  }
+  std::vector<double> truncated;
+  const std::vector<double> golden = weights_of(16384, 4);
+  for (const double value : golden) truncated.push_back(rounded(value, false));
+  EXPECT_LE(ratio(golden, truncated), 1);
+}
+
 TEST(WeightStatistics, WeightsOfTheSameTypeAreEqual) {
   const std::vector<double> golden = weights_of(64, 1);
   std::vector<double> mine = golden;
