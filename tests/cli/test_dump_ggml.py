@@ -142,6 +142,18 @@ def test_the_manifest_names_the_engine(run):
     assert "xllamacpp" in engine["file"] and engine["version"] == "0.26.0" and len(engine["build_id"]) == 40
 
 
+def test_the_topology_becomes_an_onnx_graph(assay, run, tmp_path):
+    onnx = pytest.importorskip("onnx")
+
+    done = assay("graph", run[1] / "topology.json", "-o", tmp_path / "graph.onnx")
+
+    assert done.returncode == 0, done.stderr
+    nodes = {node.name: node for node in onnx.load(tmp_path / "graph.onnx").graph.node}
+    assert len(nodes) == 150
+    attention = next(node for name, node in nodes.items() if name.startswith("kq_soft_max-0"))
+    assert any("kq-0" in name for name in attention.input)
+
+
 def test_filters_choose_steps_names_and_operators(assay, model, tmp_path):
     options = ["--steps", "1-2", "--modules", "ffn_*", "l_out-*", "--exclude", "ffn_up-*", "-opname", "mul_mat,add"]
     done = dump(assay, tmp_path / "out", *options, "--", sys.executable, CHAT, model)

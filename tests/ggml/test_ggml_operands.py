@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights and caches on request: what the records say is what the GGUF file holds and what was written into the cache."""
+"""Weights and caches on request: the records have what the GGUF file holds and what was written into the cache."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def test_attention_reads_what_was_written_into_the_cache(arguments, models, llam
     for line in mine.lines:
         slot = (line.get("role"), line.get("slot"))
         name = line["node"]
-        if line["step"] < 0 or "cache_k_l1" not in name and not name.startswith(("kq-1:", "(cache_k_l1", "(Qcur-1")):
+        of_layer = "cache_k_l1" in name or name.startswith(("kq-1:", "(Qcur-1"))
+        if line["step"] < 0 or not of_layer:
             continue
         if name.startswith("cache_k_l1 (view)::ggml.set_rows"):
             if slot == ("input", "src0"):

@@ -19,6 +19,7 @@
 
 #include "base/text.hpp"
 #include "capture/ggml/arguments.hpp"
+#include "capture/ggml/graph_topology.hpp"
 
 namespace assay::capture::ggml {
 namespace {
@@ -129,6 +130,7 @@ class Planner {
   void run() {
     look_at_nodes();
     if (settings_.caches) measure_windows();
+    if (session_.wants_topology(prefix_)) write_topology();
     for (index_ = 0; index_ < drafts_.size(); ++index_) plan_node();
     for (const auto& storage : storages_) finish_leaf(storage);
     session_.end_weights();
@@ -256,6 +258,21 @@ class Planner {
     ne[1] = std::min(ne[1], (found->second.end + nb[1] - 1) / nb[1]);
     if (ne[1] * nb[1] > kMostOfRead * found->second.bytes) return std::nullopt;
     return ne;
+  }
+
+  // Of the first graph of a scheduler; those of prompts and of single tokens have the same nodes.
+  void write_topology() const {
+    std::vector<TopologyNode> nodes;
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const Draft& draft = drafts_[i];
+      if (!draft.computed) continue;
+      const TensorFields fields = engine_.fields(plan_.nodes[i].tensor);
+      nodes.push_back(
+          {plan_.nodes[i].tensor,
+           draft.node->name + "::" + *draft.operation + "." + std::to_string(draft.occurrence),
+           *draft.operation, arguments_json(engine_, fields), writes(i, fields)});
+    }
+    session_.write_topology(prefix_, topology_json(engine_, nodes));
   }
 
   /// Puts something new into memory that other tensors look at, too.

@@ -264,6 +264,20 @@ void Session::note_missed(std::string node, std::string reason) {
   manifest_.missed.push_back({std::move(node), std::move(reason), 1});
 }
 
+bool Session::wants_topology(const std::string& prefix) const {
+  return std::find(topologies_.begin(), topologies_.end(), prefix) == topologies_.end();
+}
+
+void Session::write_topology(const std::string& prefix, std::string_view json) {
+  topologies_.push_back(prefix);
+  const std::string name = prefix.empty()
+                               ? "topology.json"
+                               : "topology-" + prefix.substr(0, prefix.size() - 1) + ".json";
+  const atb::FileSizeSignalBlocked no_signal;
+  if (const Status written = write_file_atomically(folder_ + "/" + name, as_bytes(json)); !written)
+    atb::tell(LogLevel::Warning, written.error().describe());
+}
+
 void Session::note_engine(const Engine* engine) {
   if (std::find(engines_.begin(), engines_.end(), engine) != engines_.end()) return;
   engines_.push_back(engine);

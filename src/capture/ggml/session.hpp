@@ -71,6 +71,9 @@ class Session {
   void end_weights();
   /// Something that was asked for and is not there, for the manifest.
   void note_missed(std::string node, std::string reason);
+  /// Whether that scheduler ("" or "sched1/") has no topology yet.
+  [[nodiscard]] bool wants_topology(const std::string& prefix) const;
+  void write_topology(const std::string& prefix, std::string_view json);
   void note_engine(const Engine* engine);
   void begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries);
   void end_step(LineHolder* capture, const writer::ManifestStep& step, uint64_t planned,
@@ -98,6 +101,7 @@ class Session {
   std::unique_ptr<writer::NativeRun> run_;
   writer::Manifest manifest_;
   std::vector<const Engine*> engines_;
+  std::vector<std::string> topologies_;  // prefixes of schedulers
   std::unordered_map<std::string, const writer::RecordNode*> nodes_;
   std::array<const std::string*, kMaxSources + 1> slots_{};
   struct Sizes {
