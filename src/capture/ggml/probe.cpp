@@ -15,6 +15,7 @@
 #include <ctime>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -23,6 +24,7 @@
 #include "capture/atb/dynamic_config.hpp"
 #include "capture/atb/host_guard.hpp"
 #include "capture/ggml/graph_capture.hpp"
+#include "capture/ggml/positions.hpp"
 #include "capture/ggml/real_functions.hpp"
 #include "writer/fork_guard.hpp"
 
@@ -41,7 +43,9 @@ struct Scheduler {
   void* host_user = nullptr;
   bool host_wants = false;          // between the ask and the delivery of one node
   bool ours = false;                // the same for us
-  int number = -1;                  // given at its first compute call
+  int number = -1;                  // given at its first captured call
+  uint64_t calls = 0;               // compute calls seen
+  int64_t warm_up_step = -1;        // of its first call, when that may have been a warm-up
   GraphCapture* capture = nullptr;  // while a call is armed
   Plans plans;
 };
@@ -54,6 +58,7 @@ std::atomic<uint64_t> direct_calls{0};
 std::atomic<bool> config_enabled{true};
 std::atomic<int64_t> next_reload_ms{0};
 std::atomic<bool> told_no_function{false};
+std::atomic<bool> first_seen{false};  // a graph that is no warm-up
 
 ForkLock state_lock;  // of the making of settings and session
 ForkLock scheduler_lock;
@@ -128,6 +133,7 @@ void load_config() {
   for (const std::string& warning : (*config)->warnings) tell(LogLevel::Warning, warning);
   auto settings = std::make_unique<Settings>(*environment_settings);
   set_range((*config)->range, settings.get());
+  settings->first_only = false;
   config_enabled.store((*config)->enabled, std::memory_order_relaxed);
   current_settings.store(settings.release(), std::memory_order_release);
 }
@@ -257,16 +263,26 @@ class Armed {
     poll_config();
     const uint64_t step = compute_calls.fetch_add(1, std::memory_order_relaxed);
     const Settings* settings = current_settings.load(std::memory_order_acquire);
-    if (!config_enabled.load(std::memory_order_relaxed) || !settings->wants_step(step)) {
+    Scheduler* scheduler = scheduler_of(address_);
+    const Engine* engine = nullptr;
+    bool warm_up = false;
+    if (scheduler->calls++ < 2) {
+      engine = Engine::of(real);
+      if (engine == nullptr) return;
+      warm_up = look_for_warm_up(*engine, graph, scheduler);
+    }
+    const bool first = settings->first_only && !first_seen.load(std::memory_order_relaxed);
+    if (!warm_up) first_seen.store(true, std::memory_order_relaxed);
+    if (!config_enabled.load(std::memory_order_relaxed) || !(first || settings->wants_step(step))) {
       Session* session = current_session.load(std::memory_order_acquire);
       if (session != nullptr) session->count_passed();
       return;
     }
-    const Engine* engine = Engine::of(real);
+    if (engine == nullptr) engine = Engine::of(real);
     if (engine == nullptr) return;
     Session* session = session_of(*settings);
     if (session == nullptr || session->finished()) return;
-    Scheduler* scheduler = scheduler_of(address_);
+    if (warm_up) scheduler->warm_up_step = static_cast<int64_t>(step);
     number_scheduler(scheduler);
     capture_ = std::make_unique<GraphCapture>(GraphCapture::Request{
         session, settings, engine, graph, &scheduler->plans,
@@ -275,6 +291,17 @@ class Armed {
     scheduler->capture = capture_.get();
     engine->functions().ggml_backend_sched_set_eval_callback(address_, on_node, scheduler);
     scheduler_ = scheduler;
+  }
+
+  /// Whether this may be a warm-up; and whether the call before was one, which is noted.
+  static bool look_for_warm_up(const Engine& engine, EngineGraph* graph, Scheduler* scheduler) {
+    const std::optional<Positions> positions = positions_of(engine, graph);
+    if (!positions) return false;
+    Session* session = current_session.load(std::memory_order_acquire);
+    if (scheduler->warm_up_step >= 0 && positions->first == 0 && session != nullptr &&
+        session->generation() == writer::fork_generation())
+      session->note_warm_up(scheduler->warm_up_step);
+    return scheduler->calls == 1 && may_be_warm_up(*positions);
   }
 
   EngineScheduler* address_;

@@ -39,6 +39,47 @@ std::string host_name() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
+std::string number_list(const std::set<int64_t>& numbers) {
+  std::string list = "[";
+  for (const int64_t number : numbers)
+    list += (list.size() > 1 ? "," : "") + std::to_string(number);
+  return list + "]";
+}
+
+bool is_model_file(std::string_view path) {
+  return path.ends_with(".gguf") || path.ends_with(".bin") || path.ends_with(".ggml");
+}
+
+void add_file(const std::string& path, std::set<std::string>* files) {
+  char* absolute = ::realpath(path.c_str(), nullptr);
+  struct stat info{};
+  if (absolute != nullptr && ::stat(absolute, &info) == 0 && S_ISREG(info.st_mode))
+    files->insert(absolute);
+  std::free(absolute);
+}
+
+/// The files of models, as far as it can be told: those that lie in memory, and those that the command line names.
+void add_model_files(std::set<std::string>* files) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find('/');
+    if (path != std::string::npos && line.ends_with(".gguf")) add_file(line.substr(path), files);
+  }
+  for (const std::string& word : command_line()) {
+    if (!is_model_file(word)) continue;
+    add_file(word, files);
+    if (const size_t equals = word.find('='); equals != std::string::npos)
+      add_file(word.substr(equals + 1), files);
+  }
+}
+
+std::string current_folder() {
+  char* path = ::getcwd(nullptr, 0);
+  std::string folder = path == nullptr ? "" : path;
+  std::free(path);
+  return folder;
+}
+
 int64_t environment_number(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
   const auto number = text == nullptr ? std::nullopt : parse_number<int64_t>(text);
@@ -74,14 +115,15 @@ void wait_here(void (*wait)(void* data), void* data) { wait(data); }
 }  // namespace
 
 std::string report_json(const std::string& output, uint64_t steps, uint64_t passed, uint64_t nodes,
-                        uint64_t bytes, const std::string& message) {
+                        uint64_t bytes, const std::string& message,
+                        const std::set<int64_t>& warm_ups) {
   const std::vector<std::string> command = command_line();
   return "{\"pid\":" + std::to_string(::getpid()) +
          ",\"program\":" + json_quote(command.empty() ? "" : command[0]) +
          ",\"output\":" + (output.empty() ? "null" : json_quote(output)) +
          ",\"steps\":" + std::to_string(steps) + ",\"passed\":" + std::to_string(passed) +
          ",\"nodes\":" + std::to_string(nodes) + ",\"bytes\":" + std::to_string(bytes) +
-         ",\"message\":" + json_quote(message) + "}\n";
+         ",\"warm_ups\":" + number_list(warm_ups) + ",\"message\":" + json_quote(message) + "}\n";
 }
 
 void write_report_file(const std::string& report_folder, const std::string& json) {
@@ -95,8 +137,10 @@ void write_report_file(const std::string& report_folder, const std::string& json
 }
 
 Result<Session*> Session::open(const Settings& settings) {
+  const atb::FileSizeSignalBlocked no_signal;
   std::unique_ptr<Session> session(new Session(settings));
   session->generation_ = writer::fork_generation();
+  session->working_folder_ = current_folder();
   ASSAY_TRY_STATUS(session->make_folder());
   writer::NativeRunOptions options;
   options.folder = session->folder_;
@@ -145,9 +189,12 @@ std::string Session::engines_json() const {
 }
 
 Status Session::write_manifest() {
+  add_model_files(&models_);
   manifest_.host_json =
       "{\"kind\":\"ggml\",\"ggml\":" + json_quote(engines_.empty() ? "" : engines_[0]->version()) +
-      ",\"program\":" + program_json() + ",\"hostname\":" + json_quote(host_name()) +
+      ",\"program\":" + program_json() + ",\"cwd\":" + json_quote(working_folder_) +
+      ",\"models\":" + list_json({models_.begin(), models_.end()}) +
+      ",\"warm_up_steps\":" + number_list(warm_ups_) + ",\"hostname\":" + json_quote(host_name()) +
       ",\"pid\":" + std::to_string(::getpid()) +
       ",\"rank\":" + std::to_string(environment_number("RANK", 0)) +
       ",\"world_size\":" + std::to_string(environment_number("WORLD_SIZE", 1)) + "}";
@@ -162,7 +209,7 @@ void Session::write_report(const std::string& message) {
   write_report_file(
       settings_.report_folder,
       report_json(settings_.output, manifest_.steps.size(), passed_.load(std::memory_order_relaxed),
-                  captured_nodes_, run_->counters().payload_bytes, message));
+                  captured_nodes_, run_->counters().payload_bytes, message, warm_ups_));
 }
 
 const writer::RecordNode* Session::node(const std::string& name) {
@@ -280,6 +327,7 @@ void Session::write_topology(const std::string& prefix, std::string_view json) {
 
 void Session::note_engine(const Engine* engine) {
   if (std::find(engines_.begin(), engines_.end(), engine) != engines_.end()) return;
+  const atb::FileSizeSignalBlocked no_signal;
   engines_.push_back(engine);
   if (const Status written = write_manifest(); !written)
     atb::tell(LogLevel::Warning, written.error().describe());
@@ -311,6 +359,11 @@ void Session::end_step(LineHolder* capture, const writer::ManifestStep& step, ui
   }
 }
 
+void Session::note_warm_up(int64_t step) {
+  const std::unique_lock<std::mutex> held = lock();
+  warm_ups_.insert(step);
+}
+
 void Session::abandon_step(LineHolder* capture) {
   std::erase(active_, capture);
   if (active_.empty() && !finished()) run_->end_file();
@@ -318,6 +371,7 @@ void Session::abandon_step(LineHolder* capture) {
 
 void Session::finish() {
   if (generation_ != writer::fork_generation()) return;
+  const atb::FileSizeSignalBlocked no_signal;
   const std::unique_lock<std::mutex> held = lock();
   if (finished()) return;
   push_all_lines();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -82,6 +83,8 @@ class Session {
 
   /// Writes everything that waits, the final manifest and the report. Takes the lock; later calls do nothing.
   void finish();
+  /// Step of a graph that the host threw away. Takes the lock.
+  void note_warm_up(int64_t step);
   /// Compute calls that were seen and not captured, for the report.
   void count_passed() { passed_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -102,6 +105,9 @@ class Session {
   writer::Manifest manifest_;
   std::vector<const Engine*> engines_;
   std::vector<std::string> topologies_;  // prefixes of schedulers
+  std::set<std::string> models_;         // files, absolute
+  std::set<int64_t> warm_ups_;           // steps
+  std::string working_folder_;           // when the capture began
   std::unordered_map<std::string, const writer::RecordNode*> nodes_;
   std::array<const std::string*, kMaxSources + 1> slots_{};
   struct Sizes {
@@ -128,6 +134,7 @@ class Session {
 /// What the dump command reads about this process: `report_folder`/ggml_<pid>.json.
 void write_report_file(const std::string& report_folder, const std::string& json);
 [[nodiscard]] std::string report_json(const std::string& output, uint64_t steps, uint64_t passed,
-                                      uint64_t nodes, uint64_t bytes, const std::string& message);
+                                      uint64_t nodes, uint64_t bytes, const std::string& message,
+                                      const std::set<int64_t>& warm_ups = {});
 
 }  // namespace assay::capture::ggml

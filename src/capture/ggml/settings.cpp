@@ -66,6 +66,7 @@ Result<Settings> settings_from_json(std::string_view text) {
     settings.output = object.value("output", "");
     if (settings.output.empty()) return fail(Errc::Invalid, "ASSAY_GGML_DUMP names no output");
     set_range(object.value("steps", "0,0"), &settings);
+    settings.first_only = object.value("first_only", false);
     settings.names = texts(object, "names");
     settings.exclude = texts(object, "exclude");
     settings.types = texts(object, "types");

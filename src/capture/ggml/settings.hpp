@@ -17,7 +17,8 @@ using StepRange = std::pair<uint64_t, uint64_t>;
 struct Settings {
   std::string output;  // folder of the run, absolute
   bool all_steps = false;
-  std::vector<StepRange> steps;      // used without all_steps
+  std::vector<StepRange> steps;  // used without all_steps
+  bool first_only = false;       // the first graph that is no warm-up, too, and warm-ups before it
   std::vector<std::string> names;    // shell patterns of node names; empty: all
   std::vector<std::string> exclude;  // shell patterns of node names
   std::vector<std::string> types;    // beginnings of operator names in lower case; empty: all

@@ -111,6 +111,7 @@ std::string ggml_settings(const DumpRequest& request, const DumpPlaces& places) 
                                    ? request.queue_bytes / 4
                                    : request.queue_bytes;
   return "{\"output\":" + json_quote(places.output) + ",\"steps\":" + json_quote(request.range) +
+         ",\"first_only\":" + truth(!request.range_given) +
          ",\"names\":" + list_json(request.modules) + ",\"exclude\":" + list_json(request.exclude) +
          ",\"types\":" + list_json(types) + ",\"full\":" + truth(full) +
          ",\"statistics\":" + truth(statistics) + ",\"inputs\":" + truth(request.tensor_part != 1) +

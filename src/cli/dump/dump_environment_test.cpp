@@ -106,6 +106,7 @@ TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {
   DumpRequest request;
   request.types = {"tensor", "model"};
   request.range = "0,0,2,4";
+  request.range_given = true;
   request.modules = {"ffn_*"};
   request.exclude = {"ffn_up-*"};
   request.operation_names = "MUL_MAT,rope";
@@ -118,7 +119,7 @@ TEST(DumpEnvironment, TheGgmlProbeStandsBehindTheOtherAndGetsItsRequest) {
   EXPECT_EQ(got["LD_PRELOAD"], "/l/libatb_probe.so:/l/libggml_probe.so:/x.so");
   EXPECT_EQ(
       got["ASSAY_GGML_DUMP"],
-      R"({"output":"/d","steps":"0,0,2,4","names":["ffn_*"],"exclude":["ffn_up-*"],"types":["mul_mat","rope"],)"
+      R"({"output":"/d","steps":"0,0,2,4","first_only":false,"names":["ffn_*"],"exclude":["ffn_up-*"],"types":["mul_mat","rope"],)"
       R"("full":true,"statistics":false,"inputs":false,"outputs":true,"weights":true,"caches":false,)"
       R"("report_dir":"/d/4711","config":"",)"
       R"("queue_bytes":67108864,"drop_when_full":false,"sync":false})");

@@ -434,6 +434,8 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
   request.host = name == DumpName::Assay ? parsed.text("--host", "auto") : "atb";
   request.layout = parsed.text("--layout", "native");
   request.level = parsed.text("--level", "module");
+  request.range_given =
+      parsed.given("--execute-range") || (name == DumpName::Assay && parsed.given("--steps"));
   request.weights = parsed.given("--weights");
   request.caches = parsed.given("--caches");
   if (request.layout == "strict" && (request.level == "operator" || request.weights)) {

@@ -24,6 +24,7 @@ struct DumpRequest {
   bool description_only = false;
   std::string ids;            // "2,3_1" without blanks; empty: all
   std::string range = "0,0";  // pairs "first,last,first,last", or "all"
+  bool range_given = false;   // otherwise ggml's warm-up graphs do not count
   bool child = true;
   int save_time = 3;            // 0 before, 1 after, 2 both, 3 inputs before and outputs after
   int tensor_part = 2;          // 0 inputs, 1 outputs, 2 both

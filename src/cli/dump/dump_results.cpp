@@ -153,6 +153,7 @@ void collect_ggml_reports(const std::string& scratch, DumpResults* results) {
       report.passed = json.value("passed", uint64_t{0});
       report.nodes = json.value("nodes", uint64_t{0});
       report.bytes = json.value("bytes", uint64_t{0});
+      report.warm_ups = json.value("warm_ups", std::vector<int64_t>());
       report.message = json.value("message", "");
       results->ggml.push_back(std::move(report));
     } catch (const nlohmann::json::exception& error) {
@@ -490,6 +491,10 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
                          ? "; the first of " + counted(report.steps + report.passed, "graph") +
                                ", --steps all captures every one"
                          : ""));
+    for (const int64_t step : report.warm_ups) {
+      lines.push_back("graph " + std::to_string(step) +
+                      " was a warm-up: two tokens whose result the program threw away");
+    }
   }
   if (request.name == DumpName::Assay && results.captured_anything()) {
     lines.push_back("next: assay show " + run_to_show(results));

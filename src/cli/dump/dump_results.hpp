@@ -31,7 +31,8 @@ struct GgmlReport {
   uint64_t passed = 0;  // those that were not
   uint64_t nodes = 0;
   uint64_t bytes = 0;
-  std::string message;  // why nothing was captured
+  std::vector<int64_t> warm_ups;  // steps that the program threw away
+  std::string message;            // why nothing was captured
 };
 
 struct DumpResults {
