@@ -58,6 +58,7 @@ class FloorJudge {
     for (const TensorRecord& record : mine.records) {
       if (record.role == run::Role::Output) called_.insert(path_of(mine, record.node));
     }
+    other_inputs_ = have_other_inputs();
   }
 
   void judge(const std::vector<Measured>& places, const std::set<size_t>* judged_already) {
@@ -66,6 +67,8 @@ class FloorJudge {
     for (const Measured& one : places) {
       if (judged_already != nullptr && judged_already->contains(one.mine_record)) {
         ++found_.judged;
+      } else if (one.shape_differs && other_inputs_) {
+        ++found_.unjudged["the runs had inputs of other shapes"];
       } else if (one.shape_differs) {
         ++found_.judged;
         judged_.push_back({&one, {}});
@@ -93,6 +96,28 @@ class FloorJudge {
   FloorFindings take() { return std::move(found_); }
 
  private:
+  /// In mine's order; points at the places that judge() was given.
+  struct Judged {
+    const Measured* one = nullptr;
+    Beyond beyond;
+  };
+
+  /// Token ids, positions and masks are given, not computed: another batch, or a part of the prompt.
+  bool have_other_inputs() const {
+    std::map<std::string, const TensorRecord*> given;
+    for (const TensorRecord& record : golden_.records)
+      if (is_given(record)) given.emplace(place_of(golden_, record), &record);
+    return std::ranges::any_of(mine_.records, [&](const TensorRecord& record) {
+      if (!is_given(record)) return false;
+      const auto partner = given.find(place_of(mine_, record));
+      return partner != given.end() && partner->second->shape != record.shape;
+    });
+  }
+  static bool is_given(const TensorRecord& record) {
+    return is_operand(record) && record.role == run::Role::Input && record.shape && record.dtype &&
+           is_integer(*record.dtype);
+  }
+
   void judge_components(const Measured& one) {
     const auto floor = profile_.floors.find(one.place);
     const bool fits = floor != profile_.floors.end() &&
@@ -114,6 +139,17 @@ class FloorJudge {
     if (one.count > 0) margin *= 1 + kFewValues / static_cast<double>(one.count);
     judged_.back().beyond.limits /= margin;
     judged_.back().beyond.statistics /= margin;
+    if (is_sketched) judge_as_first_seen(&judged_.back());
+  }
+
+  /// A value that is handed on (a table of positions, to each layer) is as healthy as where it came from.
+  void judge_as_first_seen(Judged* judged) {
+    const auto first =
+        first_seen_
+            .try_emplace({mine_.records[judged->one->mine_record].rank, judged->one->components},
+                         judged->beyond)
+            .first;
+    if (first->second.limits < judged->beyond.limits) judged->beyond = first->second;
   }
 
   void name_when_beyond(size_t index) {
@@ -263,12 +299,9 @@ class FloorJudge {
   const run::Run& mine_;
   const FloorProfile& profile_;
   FloorFindings found_;
-  /// In mine's order; points at the places that judge() was given.
-  struct Judged {
-    const Measured* one = nullptr;
-    Beyond beyond;
-  };
   std::vector<Judged> judged_;
+  std::map<std::pair<int, std::vector<double>>, Beyond> first_seen_;  // by rank and components
+  bool other_inputs_ = false;
   std::set<std::string> called_;
   std::set<int> wrong_ranks_;
 };

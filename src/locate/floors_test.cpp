@@ -181,6 +181,49 @@ TEST(JudgeByFloors, AnotherShapeIsNamedAsSuch) {
   EXPECT_EQ(found.findings[0].kind, FindingKind::Structure);
 }
 
+TEST(JudgeByFloors, RunsThatWereGivenOtherInputsAreNotHeldAgainstEachOther) {
+  // Given one prompt alone, and as one of a batch of two
+  const auto run_of = [](int64_t batch) {
+    auto run = std::make_unique<TestRun>();
+    run->module_input("m", "input_ids",
+                      run->value(DType::Int64, {batch}, std::vector<double>(batch, 7)));
+    run->module_output("m.a", run->value(DType::Float32, {batch}, std::vector<double>(batch, 3)));
+    return run;
+  };
+  const auto golden = run_of(1);
+  const auto mine = run_of(2);
+  const FloorFindings found =
+      judge_by_floors(golden->run(), mine->run(), usual().measure(), {.jobs = 1}).value();
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_EQ(found.judged, 0u);
+  EXPECT_TRUE(found.unjudged.contains("the runs had inputs of other shapes"));
+}
+
+TEST(JudgeByFloors, AValueThatIsHandedOnIsJudgedWhereItComesFrom) {
+  // Given a table that every layer is handed, and floors that are too small behind the first
+  const auto run_of = [](double error) {
+    auto run = std::make_unique<TestRun>();
+    std::vector<double> values(256);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::cos(static_cast<double>(i)) * (1 + (i % 3 == 0 ? error : -error));
+    for (const char* node : {"m.a", "m.b", "m.c"})
+      run->module_output(node, run->value(DType::Float64, {256}, values));
+    return run;
+  };
+  const auto golden = run_of(0);
+  FloorProfile profile{.statistics = true, .pairs = 5, .thresholds = {8.8, 2.4}, .floors = {}};
+  const auto judged = [&](const std::vector<double>& sketch_floors) {
+    const char* nodes[] = {"m.a", "m.b", "m.c"};
+    for (size_t i = 0; i < 3; ++i)
+      profile.floors[std::string(nodes[i]) + " call 0 step 0 output"] = {1, 1, 1, 1,
+                                                                         sketch_floors[i]};
+    const auto mine = run_of(0.01);
+    return judge_by_floors(golden->run(), mine->run(), profile, {.jobs = 1}).value();
+  };
+  EXPECT_TRUE(judged({0.01, 0.001, 0.001}).findings.empty());
+  ASSERT_EQ(judged({0.001, 0.01, 0.01}).findings.size(), 1u);
+}
+
 TEST(JudgeByFloors, HealthyRunsThatScatterJudgeNothing) {
   // Given one healthy pair that is twenty times as far off as the others: T = 22
   std::vector<Errors> errors(4, Errors{0.1, 0.1, 0.1});
