@@ -290,7 +290,7 @@ void emit_e2m1(uint32_t index, const Group& group, uint32_t nibble, Emit emit) {
   // Without a sign on zero, as the integers of the engine.
   const bool negative = nibble > 8;
   emit(index, group, negative ? -kDoubledE2M1[magnitude] : kDoubledE2M1[magnitude],
-       kDoubledE2M1HalfGap[magnitude], magnitude == 7);
+       kDoubledE2M1HalfGap[magnitude], magnitude == 7 || group.scale == 0);
 }
 
 /// The exponent e, for 2^(e - 128): half of what e8m0 says, since the codes are doubled. 16 bytes as in q4_0.
@@ -313,7 +313,11 @@ template <typename Emit>
 void visit_nvfp4(Bytes block, Emit emit) {
   for (uint32_t g = 0; g < 4; ++g) {
     const float scale = halved_e4m3(u8(block + g));
-    const Group group{.scale = scale, .scale_error = scale * 0x1p-4F};
+    // Half the distance between two scales; a group of smaller numbers than the smallest scale is all zeros.
+    const float scale_error = std::max(scale * 0x1p-4F, 0x1p-11F);
+    const Group group{.scale = scale,
+                      .scale_error = scale_error,
+                      .clipping = scale == 0 ? kDoubledE2M1.back() * scale_error : 0};
     for (uint32_t i = 0; i < 16; ++i)
       emit_e2m1(16 * g + i, group, u8(block + 4 + 8 * g + i % 8) >> (i / 8 * 4) & 15, emit);
   }

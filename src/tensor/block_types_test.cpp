@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks by hand; tests/python/test_gguf_blocks.py holds every type against the gguf package.
+// Blocks by hand; tests/cli/test_gguf.py holds every type against the gguf package and engines.
 #include "tensor/block_types.hpp"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,6 @@ The conversions are those of examples/ggml, with the gguf package's quantisers a
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 from assay_command import read_csv, run, the_report
 from safetensors.numpy import load_file, save_file
-from test_gguf import write
+from test_gguf import llama_library, whisper_library, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ggml"))
 from tiny_llama import write_models
@@ -210,13 +209,9 @@ def test_what_only_the_gguf_file_has_is_unmatched(tmp_path, models):
     assert "rope_freqs.weight" in unmatched
 
 
-def engine():
-    """libggml-base of the pywhispercpp wheel: quantisers of types that the gguf package only decodes."""
-    found = importlib.util.find_spec("pywhispercpp")
-    assert found is not None, "pywhispercpp is part of the test requirements"
-    folder = Path(found.origin).parent.parent / "pywhispercpp.libs"
-    (path,) = folder.glob("libggml-base-*.so*")
-    library = ctypes.CDLL(str(path))
+def engine(name):
+    """An engine with a quantiser of the type; the gguf package only decodes most of them."""
+    library = llama_library() if name in NEW_TYPES else whisper_library()
     library.ggml_quantize_chunk.restype = ctypes.c_size_t
     library.ggml_quantize_chunk.argtypes = (
         [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
@@ -228,10 +223,11 @@ ENGINE_TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", 
 ENGINE_TYPES += ["TQ1_0", "TQ2_0", "MXFP4"]
 # These choose points of several values, so only whole blocks can be judged.
 ENGINE_TYPES += ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+NEW_TYPES = ["NVFP4", "Q1_0"]  # newer than ggml 0.13.1
 
 
 @pytest.mark.parametrize("distribution", ["normal", "outliers", "offset", "tiny"])
-@pytest.mark.parametrize("name", ENGINE_TYPES)
+@pytest.mark.parametrize("name", ENGINE_TYPES + NEW_TYPES)
 def test_what_the_engine_rounds_is_explained(tmp_path, name, distribution):
     generator = np.random.default_rng(11)
     numbers = generator.normal(size=(64, 512)).astype(np.float32)
@@ -247,7 +243,9 @@ def test_what_the_engine_rounds_is_explained(tmp_path, name, distribution):
     # How much each column matters: the smallest types insist on being told.
     columns = np.ones(512, dtype=np.float32)
     importance = columns.ctypes.data if name.startswith(("IQ1", "IQ2", "IQ3")) else None
-    written = engine().ggml_quantize_chunk(int(kind), numbers.ctypes.data, blocks.ctypes.data, 0, 64, 512, importance)
+    written = engine(name).ggml_quantize_chunk(
+        int(kind), numbers.ctypes.data, blocks.ctypes.data, 0, 64, 512, importance
+    )
     assert written == blocks.nbytes
     mine = write(tmp_path / "m.gguf", {"blk.0.ffn_up.weight": (blocks, kind)})
     golden = tmp_path / "golden"
