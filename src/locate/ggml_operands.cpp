@@ -6,6 +6,7 @@
 #include <set>
 
 #include "reference/ggml/operators.hpp"
+#include "run/checkpoint.hpp"
 #include "run/container.hpp"
 
 namespace assay::locate {
@@ -14,7 +15,8 @@ namespace {
 using nlohmann::json;
 using run::TensorRecord;
 
-/// Arguments of the captured command that name a GGUF file which is there: "model.gguf", "--model=model.gguf".
+/// Arguments of the captured command that name a GGUF file which is there: "model.gguf", "--model=model.gguf"; and the
+/// other shards of such a model.
 std::set<std::string> model_files(const run::Run& run) {
   const auto text = run.properties.find("host.program");
   if (text == run.properties.end()) return {};
@@ -27,7 +29,10 @@ std::set<std::string> model_files(const run::Run& run) {
     if (!path.ends_with(".gguf")) continue;
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) path = path.substr(path.find('=') + 1);
-    if (std::filesystem::is_regular_file(path, ignored)) files.insert(std::move(path));
+    if (!std::filesystem::is_regular_file(path, ignored)) continue;
+    const auto shards = run::gguf_files(path, "");
+    if (shards) files.insert(shards->paths.begin(), shards->paths.end());
+    files.insert(std::move(path));
   }
   return files;
 }
