@@ -201,6 +201,10 @@ int ggml_backend_sched_graph_compute_async(ggml_backend_sched* sched, ggml_cgrap
 int ggml_backend_sched_graph_compute(ggml_backend_sched* sched, ggml_cgraph* graph) {
   return ggml_backend_sched_graph_compute_async(sched, graph);
 }
+int ggml_backend_graph_compute(void*, ggml_cgraph* graph) {
+  for (ggml_tensor* node : graph->nodes) compute(node);
+  return 0;
+}
 void ggml_backend_sched_free(ggml_backend_sched* sched) { delete sched; }
 
 ggml_backend_sched* fake_sched_new() { return new ggml_backend_sched; }

@@ -49,6 +49,7 @@ void ggml_backend_sched_set_eval_callback(ggml_backend_sched*,
                                           bool (*callback)(ggml_tensor*, bool, void*), void* user);
 int ggml_backend_sched_graph_compute_async(ggml_backend_sched*, ggml_cgraph*);
 int ggml_backend_sched_graph_compute(ggml_backend_sched*, ggml_cgraph*);
+int ggml_backend_graph_compute(void* backend, ggml_cgraph*);
 void ggml_backend_sched_free(ggml_backend_sched*);
 
 ggml_backend_sched* fake_sched_new();

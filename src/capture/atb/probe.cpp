@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
 #include <memory>
 #include <span>
@@ -22,9 +21,10 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "capture/atb/host_guard.hpp"
 #include "capture/atb/selection.hpp"
 #include "capture/atb/session.hpp"
+#include "capture/common/host_guard.hpp"
+#include "capture/common/reload_timer.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture::atb {
@@ -35,7 +35,7 @@ using formats::ProbeCounters;
 std::atomic<uint32_t> gates{0};
 std::atomic<const Settings*> current_settings{nullptr};
 std::atomic<Session*> current_session{nullptr};
-std::atomic<int64_t> next_reload_ms{0};
+ReloadTimer reload_timer;
 std::atomic<bool> exit_registered{false};
 
 ForkLock state_lock;                             // of the making of all of these
@@ -46,37 +46,15 @@ std::string_view view(Text text) {
   return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.size);
 }
 
-void switch_off(std::string_view where, std::string_view reason) noexcept {
+void switch_off(const char* where, const char* reason) noexcept {
   gates.store(kGatesKnown, std::memory_order_relaxed);
-  try {
-    tell(LogLevel::Error,
-         std::string(where) + ": " + std::string(reason) + "; capture off, the run continues");
-  } catch (const std::exception&) {
-    tell(LogLevel::Error, "out of memory; capture off, the run continues");
-  }
+  tell_switched_off(where, reason);
 }
 
-/// The body of an exported function: nothing leaves it, and nothing comes back into it.
 template <typename Body>
 void guarded(const char* where, Body body) noexcept {
-  if (inside_probe) return;
-  const HostState host_state;
-  try {
-    body();
-  } catch (const std::exception& exception) {
-    switch_off(where, exception.what());
-  } catch (...) {
-    switch_off(where, "unknown exception");
-  }
+  run_guarded(where, body, switch_off);
 }
-
-class StateLock {
- public:
-  StateLock() { state_lock.lock(); }
-  ~StateLock() { state_lock.unlock(); }
-  StateLock(const StateLock&) = delete;
-  StateLock& operator=(const StateLock&) = delete;
-};
 
 std::string working_directory() {
   const std::unique_ptr<char, void (*)(void*)> folder(::getcwd(nullptr, 0), std::free);
@@ -104,12 +82,6 @@ std::string program_path() {
   char path[4096];
   const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
   return size > 0 ? std::string(path, static_cast<size_t>(size)) : "";
-}
-
-int64_t coarse_ms() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
 void publish(const Settings& settings) {
@@ -154,7 +126,7 @@ void read_environment() {
   tell_all(environment_settings->warnings);
   if (environment_settings->config_path.empty()) return publish(*environment_settings);
   config_file = new DynamicConfigFile(environment_settings->config_path);
-  next_reload_ms.store(coarse_ms() + environment_settings->reload_ms, std::memory_order_relaxed);
+  reload_timer.restart(environment_settings->reload_ms);
   load_config();
   if (gates.load(std::memory_order_relaxed) == 0) {
     publish(with_config(*environment_settings, std::nullopt));
@@ -165,7 +137,7 @@ uint32_t known_gates() noexcept {
   const uint32_t word = gates.load(std::memory_order_relaxed);
   if (word != 0) return word;
   guarded("the first call", [] {
-    const StateLock lock;
+    const Held lock(&state_lock);
     read_environment();
   });
   return gates.load(std::memory_order_acquire);
@@ -181,7 +153,7 @@ void at_process_end() noexcept {
 }
 
 Session* make_session(const Settings& settings) {
-  const StateLock lock;
+  const Held lock(&state_lock);
   Session* existing = current_session.load(std::memory_order_acquire);
   if (existing != nullptr && existing->generation() == writer::fork_generation()) return existing;
   SessionOptions options;
@@ -197,7 +169,7 @@ Session* make_session(const Settings& settings) {
   }
   Result<Session*> opened = Session::open(settings, std::move(options));
   if (!opened) {
-    switch_off(opened.error().path, opened.error().message);
+    switch_off(opened.error().path.c_str(), opened.error().message.c_str());
     return nullptr;
   }
   current_session.store(*opened, std::memory_order_release);
@@ -289,11 +261,10 @@ bool is_save_tensor_in_specific_dir(Text directory) noexcept {
 void update_config() noexcept {
   if (!ask(kGateDynamic)) return;
   guarded("UpdateConfig", [] {
-    const int64_t now = coarse_ms();
-    if (now < next_reload_ms.load(std::memory_order_relaxed)) return;
+    if (!reload_timer.is_due()) return;
     if (!state_lock.try_lock()) return;  // somebody else is at it
     try {
-      next_reload_ms.store(now + environment_settings->reload_ms, std::memory_order_relaxed);
+      reload_timer.restart(environment_settings->reload_ms);
       load_config();
     } catch (const std::exception& exception) {
       state_lock.unlock();

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
 #include "capture/atb/selection.hpp"
 
 namespace assay::capture::atb {

@@ -20,7 +20,7 @@
 #include "base/atomic_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
 #include "formats/atb_types.hpp"
 #include "writer/fork_guard.hpp"
 #include "writer/layouts/atb_tree_statistics.hpp"

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/ascii.hpp"
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
 
 namespace assay::capture::ggml {
 namespace {
@@ -143,7 +143,7 @@ const Engine* Engine::of(const void* function) {
 
 const Engine* Engine::find(const void* function) {
   static auto* engines = new std::map<const void*, const Engine*>;  // by base address
-  static atb::ForkLock lock;
+  static ForkLock lock;
   Dl_info info{};
   if (::dladdr(function, &info) == 0 || info.dli_fname == nullptr) return nullptr;
   lock.lock();
@@ -157,9 +157,8 @@ const Engine* Engine::find(const void* function) {
     if (const Result<const Engine*> opened = open_engine(info.dli_fname)) {
       engine = *opened;
     } else {
-      atb::tell(LogLevel::Warning,
-                std::string(info.dli_fname) +
-                    ": this ggml library is not captured: " + opened.error().message);
+      tell(LogLevel::Warning, std::string(info.dli_fname) +
+                                  ": this ggml library is not captured: " + opened.error().message);
     }
     engines->emplace(info.dli_fbase, engine);
   } catch (...) {

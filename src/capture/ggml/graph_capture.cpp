@@ -7,7 +7,7 @@
 #include <x86intrin.h>
 #endif
 
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
 
 namespace assay::capture::ggml {
 namespace {
@@ -152,7 +152,7 @@ void GraphCapture::take(uint32_t slot) {
     view.storage = copied;
   }
   if (planned.with_statistics) {
-    const atb::FloatingPointState floating_point;
+    const FloatingPointState floating_point;
     content.stats = stats::compute_stats(view);
     content.has_statistics = true;
   }

@@ -21,8 +21,10 @@
 
 #include <link.h>
 
+#include "base/numbers.hpp"
 #include "capture/atb/dynamic_config.hpp"
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
+#include "capture/common/reload_timer.hpp"
 #include "capture/ggml/graph_capture.hpp"
 #include "capture/ggml/positions.hpp"
 #include "capture/ggml/real_functions.hpp"
@@ -30,10 +32,6 @@
 
 namespace assay::capture::ggml {
 namespace {
-
-using atb::ForkLock;
-using atb::HostState;
-using atb::tell;
 
 enum Mode : int { kUnknown, kOff, kOn };
 
@@ -56,7 +54,7 @@ std::atomic<Session*> current_session{nullptr};
 std::atomic<uint64_t> compute_calls{0};
 std::atomic<uint64_t> direct_calls{0};
 std::atomic<bool> config_enabled{true};
-std::atomic<int64_t> next_reload_ms{0};
+ReloadTimer reload_timer;
 std::atomic<bool> told_no_function{false};
 std::atomic<bool> first_seen{false};  // a graph that is no warm-up
 
@@ -65,56 +63,25 @@ ForkLock scheduler_lock;
 constinit thread_local EngineScheduler* computing __attribute__((tls_model("initial-exec"))) =
     nullptr;
 
-constexpr int64_t kReloadMs = 5000;
-
-class Held {
- public:
-  explicit Held(ForkLock* lock) : lock_(lock) { lock_->lock(); }
-  ~Held() { lock_->unlock(); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
- private:
-  ForkLock* lock_;
-};
-
 std::unordered_map<EngineScheduler*, std::unique_ptr<Scheduler>>& schedulers() {
   static auto* table = new std::unordered_map<EngineScheduler*, std::unique_ptr<Scheduler>>;
   return *table;
 }
 
-void switch_off(const char* where, const std::string& reason) noexcept {
+void switch_off(const char* where, const char* reason) noexcept {
   mode.store(kOff, std::memory_order_relaxed);
-  try {
-    tell(LogLevel::Error, std::string(where) + ": " + reason + "; capture off, the run continues");
-  } catch (const std::exception&) {
-    tell(LogLevel::Error, "out of memory; capture off, the run continues");
-  }
+  tell_switched_off(where, reason);
 }
 
-/// The body of anything of ours that the host's thread runs: nothing leaves it.
 template <typename Body>
 void guarded(const char* where, Body body) noexcept {
-  if (atb::inside_probe) return;
-  const HostState host_state;
-  try {
-    body();
-  } catch (const std::exception& exception) {
-    switch_off(where, exception.what());
-  } catch (...) {
-    switch_off(where, "unknown exception");
-  }
-}
-
-int64_t coarse_ms() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  run_guarded(where, body, switch_off);
 }
 
 int64_t reload_ms() {
   const char* text = std::getenv("ASSAY_PROBE_RELOAD_MS");
-  return text == nullptr ? kReloadMs : std::strtoll(text, nullptr, 10);
+  const auto number = text == nullptr ? std::nullopt : parse_number<int64_t>(text);
+  return number.value_or(ReloadTimer::kDefaultMs);
 }
 
 // ---- settings ----
@@ -148,20 +115,20 @@ void read_environment() noexcept {
   guarded("the first call", [] {
     const Held held(&state_lock);
     if (mode.load(std::memory_order_relaxed) != kUnknown) return;
-    atb::remember_stderr();
+    remember_stderr();
     const char* text = std::getenv("ASSAY_GGML_DUMP");
     if (text == nullptr || *text == '\0') {
       mode.store(kOff, std::memory_order_relaxed);
       return;
     }
     Result<Settings> settings = settings_from_json(text);
-    if (!settings) return switch_off("ASSAY_GGML_DUMP", settings.error().message);
+    if (!settings) return switch_off("ASSAY_GGML_DUMP", settings.error().message.c_str());
     environment_settings = new Settings(*std::move(settings));
     current_settings.store(environment_settings, std::memory_order_release);
     if (!environment_settings->config_path.empty()) {
       config_enabled.store(false, std::memory_order_relaxed);
       config_file = new atb::DynamicConfigFile(environment_settings->config_path);
-      next_reload_ms.store(coarse_ms() + reload_ms(), std::memory_order_relaxed);
+      reload_timer.restart(reload_ms());
       load_config();
     }
     mode.store(kOn, std::memory_order_release);
@@ -170,10 +137,9 @@ void read_environment() noexcept {
 
 void poll_config() {
   if (config_file == nullptr) return;
-  const int64_t now = coarse_ms();
-  if (now < next_reload_ms.load(std::memory_order_relaxed)) return;
+  if (!reload_timer.is_due()) return;
   const Held held(&state_lock);
-  next_reload_ms.store(now + reload_ms(), std::memory_order_relaxed);
+  reload_timer.restart(reload_ms());
   load_config();
 }
 
@@ -186,7 +152,7 @@ Session* session_of(const Settings& settings) {
   const bool first = session == nullptr;
   const Result<Session*> opened = Session::open(settings);
   if (!opened) {
-    switch_off(opened.error().path.c_str(), opened.error().message);
+    switch_off(opened.error().path.c_str(), opened.error().message.c_str());
     return nullptr;
   }
   current_session.store(*opened, std::memory_order_release);
@@ -224,14 +190,18 @@ bool on_node(EngineTensor* tensor, bool ask, void* user) {
   auto* scheduler = static_cast<Scheduler*>(user);
   const EvalCallback host = scheduler->host_callback;
   GraphCapture* capture = scheduler->capture;
-  const bool active = capture != nullptr && mode.load(std::memory_order_relaxed) == kOn;
+  // Asked after the host's callback, which may fork: in the child the capture is the parent's.
+  const auto is_active = [capture] {
+    return capture != nullptr && mode.load(std::memory_order_relaxed) == kOn &&
+           capture->session().generation() == writer::fork_generation();
+  };
   if (ask) {
     scheduler->host_wants = host != nullptr && host(tensor, true, scheduler->host_user);
     scheduler->ours = false;
-    if (active) guarded("a node", [&] { scheduler->ours = capture->ask(tensor); });
+    if (is_active()) guarded("a node", [&] { scheduler->ours = capture->ask(tensor); });
     return scheduler->host_wants || scheduler->ours;
   }
-  if (scheduler->ours && active) guarded("a node", [&] { capture->deliver(tensor); });
+  if (scheduler->ours && is_active()) guarded("a node", [&] { capture->deliver(tensor); });
   return scheduler->host_wants && host != nullptr ? host(tensor, false, scheduler->host_user)
                                                   : true;
 }

@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
 
 namespace assay::capture::ggml {
 namespace {
@@ -51,7 +51,7 @@ void* find(const char* name, const void* return_address) {
 void* find_once(Interposed which, const void* return_address) {
   using Key = std::pair<const void*, Interposed>;
   static auto* functions = new std::map<Key, void*>;
-  static atb::ForkLock lock;
+  static ForkLock lock;
   lock.lock();
   void* function = nullptr;
   try {

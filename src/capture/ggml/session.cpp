@@ -14,7 +14,7 @@
 #include "base/atomic_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture::ggml {
@@ -133,11 +133,11 @@ void write_report_file(const std::string& report_folder, const std::string& json
   struct stat info{};
   if (::stat(report_folder.c_str(), &info) != 0) return;
   if (const Status written = write_file_atomically(path, as_bytes(json)); !written)
-    atb::tell(LogLevel::Warning, written.error().describe());
+    tell(LogLevel::Warning, written.error().describe());
 }
 
 Result<Session*> Session::open(const Settings& settings) {
-  const atb::FileSizeSignalBlocked no_signal;
+  const FileSizeSignalBlocked no_signal;
   std::unique_ptr<Session> session(new Session(settings));
   session->generation_ = writer::fork_generation();
   session->working_folder_ = current_folder();
@@ -283,7 +283,7 @@ std::string Session::record_weight(const TensorView& view, writer::Record record
   record.step = -1;
   record.role = writer::RecordRole::Weight;
   if (settings_.statistics && !record.raw_bytes) {
-    const atb::FloatingPointState floating_point;
+    const FloatingPointState floating_point;
     record.stats = stats::compute_stats(view);
   }
   if (settings_.full) record.payload = run_->append_payload(view, record, nullptr);
@@ -320,17 +320,17 @@ void Session::write_topology(const std::string& prefix, std::string_view json) {
   const std::string name = prefix.empty()
                                ? "topology.json"
                                : "topology-" + prefix.substr(0, prefix.size() - 1) + ".json";
-  const atb::FileSizeSignalBlocked no_signal;
+  const FileSizeSignalBlocked no_signal;
   if (const Status written = write_file_atomically(folder_ + "/" + name, as_bytes(json)); !written)
-    atb::tell(LogLevel::Warning, written.error().describe());
+    tell(LogLevel::Warning, written.error().describe());
 }
 
 void Session::note_engine(const Engine* engine) {
   if (std::find(engines_.begin(), engines_.end(), engine) != engines_.end()) return;
-  const atb::FileSizeSignalBlocked no_signal;
+  const FileSizeSignalBlocked no_signal;
   engines_.push_back(engine);
   if (const Status written = write_manifest(); !written)
-    atb::tell(LogLevel::Warning, written.error().describe());
+    tell(LogLevel::Warning, written.error().describe());
 }
 
 void Session::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries) {
@@ -371,7 +371,7 @@ void Session::abandon_step(LineHolder* capture) {
 
 void Session::finish() {
   if (generation_ != writer::fork_generation()) return;
-  const atb::FileSizeSignalBlocked no_signal;
+  const FileSizeSignalBlocked no_signal;
   const std::unique_lock<std::mutex> held = lock();
   if (finished()) return;
   push_all_lines();
@@ -386,7 +386,7 @@ void Session::finish() {
     manifest_.missed.push_back({"", "the engine did not compute the node", not_computed_});
   manifest_.finished = writer::utc_now();
   if (const Status written = write_manifest(); !written)
-    atb::tell(LogLevel::Warning, written.error().describe());
+    tell(LogLevel::Warning, written.error().describe());
   write_report("");
 }
 

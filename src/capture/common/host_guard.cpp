@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/atb/host_guard.hpp"
+#include "capture/common/host_guard.hpp"
 
 #include <pthread.h>
 #include <sched.h>
@@ -8,10 +8,11 @@
 
 #include <cerrno>
 #include <ctime>
+#include <string>
 
 #include "writer/fork_guard.hpp"
 
-namespace assay::capture::atb {
+namespace assay::capture {
 namespace {
 
 // Written once before any line is told.
@@ -97,4 +98,13 @@ void tell(LogLevel level, std::string_view message) noexcept {
   if (stderr_is_unchanged()) log_line(level, message);
 }
 
-}  // namespace assay::capture::atb
+void tell_switched_off(std::string_view where, std::string_view reason) noexcept {
+  try {
+    tell(LogLevel::Error,
+         std::string(where) + ": " + std::string(reason) + "; capture off, the run continues");
+  } catch (const std::exception&) {
+    tell(LogLevel::Error, "out of memory; capture off, the run continues");
+  }
+}
+
+}  // namespace assay::capture
