@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "base/simd.hpp"
 #include "locate/float_grid.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
@@ -16,8 +18,114 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMaskFill = 1e4;  // localisation 3, constants
 
-double clamped(double value, double largest) {
-  return std::isnan(value) ? value : std::clamp(value, -largest, largest);
+using simd::f64x8;
+using simd::i64x8;
+using simd::load;
+using simd::store;
+
+constexpr int64_t kLanes = 8;
+
+/// What of a type and of a value decides how elements are held against each other.
+struct GapGrid {
+  double largest = 0;
+  double smallest = 0;  // normal number
+  double ulp_of_one = 0;
+  double tiny = 0;
+  double mask_fill = kInfinity;  // beyond it values of one sign are the same
+};
+
+struct GapSums {
+  double error = 0, reference = 0, noise = 0, steps = 0;  // of squares
+  bool nan_differs = false;
+};
+
+[[gnu::always_inline]] inline f64x8 absolute(f64x8 x) { return x < 0 ? -x : x; }
+[[gnu::always_inline]] inline f64x8 larger(f64x8 a, f64x8 b) { return a > b ? a : b; }
+/// NaN stays.
+[[gnu::always_inline]] inline f64x8 clamped(f64x8 x, double largest) {
+  const f64x8 limit = f64x8{} + largest;
+  return x > limit ? limit : (x < -limit ? -limit : x);
+}
+/// ULP at |x|.
+[[gnu::always_inline]] inline f64x8 ulp_at(f64x8 size, const GapGrid& grid) {
+  const f64x8 power = (f64x8)((i64x8)size & int64_t{0x7FF0000000000000});
+  return larger(power, f64x8{} + grid.smallest) * grid.ulp_of_one;
+}
+
+/// Up to eight values; those behind the end are 0, which counts as nothing.
+[[gnu::always_inline]] inline f64x8 load_some(const double* values, int64_t count) {
+  if (count >= kLanes) return load<f64x8>(values);
+  f64x8 some{};
+  std::memcpy(&some, values, static_cast<size_t>(count) * sizeof(double));
+  return some;
+}
+[[gnu::always_inline]] inline void store_some(double* values, int64_t count, f64x8 some) {
+  std::memcpy(values, &some, static_cast<size_t>(std::min(count, kLanes)) * sizeof(double));
+}
+
+/// One row: values are clamped, what does not count becomes 0; the noise is added to that of the columns.
+ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine, double* reference,
+                             const double* noise, double* column_noise) {
+  const f64x8 zero{};
+  f64x8 error2{}, reference2{}, noise2{}, steps{};
+  i64x8 differs{};
+  for (int64_t i = 0; i < columns; i += kLanes) {
+    const int64_t left = columns - i;
+    f64x8 m = load_some(mine + i, left);
+    f64x8 y = load_some(reference + i, left);
+    f64x8 n = load_some(noise + i, left);
+    differs |= (m != m) ^ (y != y);
+    m = clamped(m, grid.largest);
+    y = clamped(y, grid.largest);
+    n = clamped(n, grid.largest) - y;
+    const f64x8 m_size = absolute(m);
+    const f64x8 y_size = absolute(y);
+    // Signs are equal when their product is positive; of fill values neither is 0.
+    const i64x8 filled =
+        (m_size > grid.mask_fill) & (y_size > grid.mask_fill) & (((i64x8)m ^ (i64x8)y) >= 0);
+    const i64x8 counts =
+        (m == m) & (y == y) & ~filled & ((m_size >= grid.smallest) | (y_size >= grid.smallest));
+    m = counts ? m : zero;
+    y = counts ? y : zero;
+    n = (counts & (n == n)) ? n : zero;
+    const f64x8 unit = ulp_at(larger(absolute(m), absolute(y)), grid);
+    error2 += (m - y) * (m - y);
+    reference2 += y * y;
+    noise2 += n * n;
+    steps += counts ? unit * unit / 12 : zero;
+    store_some(mine + i, left, m);
+    store_some(reference + i, left, y);
+    store_some(column_noise + i, left, load_some(column_noise + i, left) + n * n);
+  }
+  GapSums sums;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    sums.error += error2[lane];
+    sums.reference += reference2[lane];
+    sums.noise += noise2[lane];
+    sums.steps += steps[lane];
+    sums.nan_differs = sums.nan_differs || differs[lane] != 0;
+  }
+  return sums;
+}
+
+/// The largest |m - y| / (4 max(row, column) + U / 2 + t_d) of a row.
+ASSAY_CLONES double largest_excess(const GapGrid& grid, int64_t columns, const double* mine,
+                                   const double* reference, double row_noise,
+                                   const double* column_noise) {
+  f64x8 largest{};
+  const f64x8 of_row = f64x8{} + row_noise;
+  for (int64_t i = 0; i < columns; i += kLanes) {
+    const int64_t left = columns - i;
+    const f64x8 m = load_some(mine + i, left);
+    const f64x8 y = load_some(reference + i, left);
+    const f64x8 unit = ulp_at(larger(absolute(m), absolute(y)), grid);
+    const f64x8 allowed =
+        4 * larger(of_row, load_some(column_noise + i, left)) + unit / 2 + grid.tiny;
+    largest = larger(largest, absolute(m - y) / allowed);
+  }
+  double result = 0;
+  for (int64_t lane = 0; lane < kLanes; ++lane) result = std::max(result, largest[lane]);
+  return result;
 }
 
 bool equal_integers(const TensorView& a, const TensorView& b, Status* status) {
@@ -70,60 +178,39 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
           ? 1
           : static_cast<size_t>(std::max<int64_t>(mine.shape[mine.shape.size() - 1], 1));
   const size_t rows = count / columns;
-  const double smallest = grid->smallest_normal();
 
   std::vector<double> row_noise(rows, 0.0);
   std::vector<double> column_noise(columns, 0.0);
-  double error = 0, reference_energy = 0, noise_energy = 0, steps = 0;
-  bool nan_differs = false;
-  for (size_t i = 0, column = 0, row = 0; i < count; ++i) {
-    nan_differs = nan_differs || std::isnan(t.values[i]) != std::isnan(ref.values[i]);
-    double& m = t.values[i];
-    double& y = ref.values[i];
-    m = clamped(m, grid->largest);
-    y = clamped(y, grid->largest);
-    double& n = noise.values[i];
-    n = clamped(n, grid->largest) - y;
-    const bool skip = std::isnan(m) || std::isnan(y) ||
-                      (std::abs(m) < smallest && std::abs(y) < smallest) ||
-                      (masks && std::abs(m) > kMaskFill && std::abs(y) > kMaskFill &&
-                       std::signbit(m) == std::signbit(y));
-    if (skip) m = y = n = 0;
-    if (std::isnan(n)) n = 0;
-    const double unit = grid->ulp(std::max(std::abs(m), std::abs(y)));
-    error += (m - y) * (m - y);
-    reference_energy += y * y;
-    noise_energy += n * n;
-    if (!skip) steps += unit * unit / 12;
-    row_noise[row] += n * n;
-    column_noise[column] += n * n;
-    if (++column == columns) {
-      column = 0;
-      ++row;
-    }
+  const GapGrid limits{grid->largest, grid->smallest_normal(),
+                       FloatGrid::power_of_two(-grid->fraction_bits), grid->tiny,
+                       masks ? kMaskFill : kInfinity};
+  GapSums sums;
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t first = row * columns;
+    const GapSums of_row = sum_row(limits, static_cast<int64_t>(columns), t.data() + first,
+                                   ref.data() + first, noise.data() + first, column_noise.data());
+    row_noise[row] = std::sqrt(of_row.noise / static_cast<double>(columns));
+    sums.error += of_row.error;
+    sums.reference += of_row.reference;
+    sums.noise += of_row.noise;
+    sums.steps += of_row.steps;
+    sums.nan_differs = sums.nan_differs || of_row.nan_differs;
   }
-  if (nan_differs) {
+  if (sums.nan_differs) {
     gap.r = gap.r_element = gap.err_own = kInfinity;
     return gap;
   }
-  for (double& row : row_noise) row = std::sqrt(row / static_cast<double>(columns));
   for (double& column : column_noise)
     column = std::sqrt(column / static_cast<double>(std::max<size_t>(rows, 1)));
-  for (size_t i = 0, column = columns - 1, row = SIZE_MAX; i < count; ++i) {
-    if (++column == columns) {
-      column = 0;
-      ++row;
-    }
-    const double difference = std::abs(t.values[i] - ref.values[i]);
-    if (difference == 0) continue;
-    const double unit = grid->ulp(std::max(std::abs(t.values[i]), std::abs(ref.values[i])));
-    const double allowed =
-        4 * std::max(row_noise[row], column_noise[column]) + unit / 2 + grid->tiny;
-    gap.r_element = std::max(gap.r_element, difference / allowed);
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t first = row * columns;
+    gap.r_element = std::max(
+        gap.r_element, largest_excess(limits, static_cast<int64_t>(columns), t.data() + first,
+                                      ref.data() + first, row_noise[row], column_noise.data()));
   }
-  const double floor = std::sqrt(std::max(noise_energy, steps));
-  const double norm = std::sqrt(reference_energy);
-  error = std::sqrt(error);
+  const double floor = std::sqrt(std::max(sums.noise, sums.steps));
+  const double norm = std::sqrt(sums.reference);
+  const double error = std::sqrt(sums.error);
   if (error > 0) gap.r = floor > 0 ? error / floor : kInfinity;
   if (norm > 0) {
     gap.err_own = error / norm;
