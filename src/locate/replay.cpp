@@ -158,6 +158,11 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
     if (!fresh) found->second = std::min(found->second, one.step);
   }
   find_constant_operators();
+  for (const Operator& one : golden.operators) {
+    for (const Use& use : one.inputs) {
+      if (use.value != kNoValue && !state_.leaf(use.value).empty()) ++readers_[use.value];
+    }
+  }
 }
 
 Replay::~Replay() = default;
@@ -325,6 +330,9 @@ class Replay::Machine {
     }
     if (!rounds) return loaded;
     ASSAY_TRY(Tensor rounded, round_within(*loaded, type));
+    // A weight that one operator reads is hardly wanted again.
+    const auto readers = replay_.readers_.find(value.value);
+    if (readers != replay_.readers_.end() && readers->second < 2) return rounded;
     const std::scoped_lock lock(replay_.cache_->mutex);
     const uint64_t bytes = rounded.view.storage.size();
     if (replay_.cache_->bytes + bytes <= replay_.cache_->limit &&

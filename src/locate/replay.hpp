@@ -178,9 +178,10 @@ class Replay {
   StorageState state_;
   std::vector<Boundary> boundaries_;
   std::unordered_map<ValueId, std::vector<size_t>>
-      recorded_;                       // by golden's value, in order of time
-  std::vector<bool> constant_;         // by operator of golden
-  std::map<int, int64_t> first_step_;  // by rank, of golden
+      recorded_;                                 // by golden's value, in order of time
+  std::vector<bool> constant_;                   // by operator of golden
+  std::unordered_map<ValueId, size_t> readers_;  // of leaves: operators of golden
+  std::map<int, int64_t> first_step_;            // by rank, of golden
 
   struct Cache {
     std::mutex mutex;
