@@ -170,5 +170,32 @@ TEST(OwnErrors, BySumsFindTheSameFaultWithTheSameMeasures) {
   EXPECT_EQ(sums.findings[0].detail, exact.findings[0].detail);
 }
 
+TEST(OwnErrors, LargeViewsAreCheckedInParts) {
+  // Given  a transposed matrix of 512 rows; captured as it is, with a wrong row among those looked at, and with another one
+  constexpr int64_t kSize = 512;
+  std::vector<double> values, turned;
+  for (int64_t i = 0; i < kSize * kSize; ++i) values.push_back(static_cast<double>(i % 8191));
+  for (int64_t i = 0; i < kSize; ++i) {
+    for (int64_t j = 0; j < kSize; ++j)
+      turned.push_back(values[static_cast<size_t>(j * kSize + i)]);
+  }
+  const auto judged = [&](int64_t wrong_row) {
+    std::vector<double> captured = turned;
+    if (wrong_row >= 0) captured[static_cast<size_t>(wrong_row * kSize + 5)] += 1;
+    test::TestRun made;
+    made.op("proj", "aten.t.default",
+            {{"self", made.value(DType::Float32, {kSize, kSize}, values)}},
+            R"({"self":{"tensor":"self"}})", made.value(DType::Float32, {kSize, kSize}, captured));
+    OwnErrorOptions options;
+    options.by_sums = true;
+    return own_errors(made.program(), options).value();
+  };
+  const OwnErrors healthy = judged(-1);
+  EXPECT_TRUE(healthy.outputs[0].sampled);
+  EXPECT_EQ(healthy.outputs[0].state, OwnError::State::Exact);
+  EXPECT_EQ(judged(260).findings.size(), 1u);
+  EXPECT_TRUE(judged(100).findings.empty());  // the price: between the parts nobody looks
+}
+
 }  // namespace
 }  // namespace assay::locate

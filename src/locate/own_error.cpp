@@ -13,10 +13,12 @@
 
 #include "base/memory_budget.hpp"
 #include "base/thread_pool.hpp"
+#include "locate/judge_exact.hpp"
 #include "locate/judge_output.hpp"
 #include "locate/judge_sums.hpp"
 #include "locate/strict_kernels.hpp"
 #include "reference/ggml/operators.hpp"
+#include "reference/products/matmul.hpp"
 
 namespace assay::locate {
 namespace {
@@ -26,6 +28,10 @@ using reference::aten::OperatorClass;
 
 /// A product that takes more than this share of a thread's work gets all threads.
 constexpr double kShareOfOneThread = 0.5;
+/// Of a view that is checked in parts: one row in 16, in pieces that fill lines of the cache.
+constexpr int64_t kLargeView = int64_t{1} << 18;
+constexpr int64_t kPartRows = 16;
+constexpr int64_t kPartDistance = 16 * kPartRows;
 /// What sums over its columns cost of a product: three in 64.
 constexpr double kShareOfSums = 0.05;
 /// Of a sampled product.
@@ -180,6 +186,12 @@ class OwnErrorJob {
     }
     const Result<std::vector<Tensor>> results = reference::aten::evaluate(*call, {.jobs = jobs});
     if (!results) return give_up(results.error());
+    if (options_.by_sums && one.outputs.size() == 1 && reference::aten::is_view(one.name)) {
+      if (std::optional<OwnError> judged = judge_parts(op, one, *results)) {
+        errors->push_back(*std::move(judged));
+        return;
+      }
+    }
     for (size_t use = 0; use < one.outputs.size(); ++use)
       errors->push_back(judge_use(op, use, one, *call, *results, jobs));
   }
@@ -222,6 +234,30 @@ class OwnErrorJob {
     if (!judged || !*judged) return std::nullopt;
     (*judged)->op = op;
     return **std::move(judged);
+  }
+
+  /// Rows of a large view, at even distances; nothing when it is small, or not all of them are equal.
+  [[nodiscard]] std::optional<OwnError> judge_parts(size_t op, const Operator& one,
+                                                    const std::vector<Tensor>& results) const {
+    const Result<Tensor> mine = load_use(program_, one.outputs[0]);
+    if (!mine || results.size() != 1) return std::nullopt;
+    const TensorView& expected = results[0].view;
+    if (!(expected.shape == mine->view.shape) || expected.shape.size() < 2 ||
+        expected.element_count() < kLargeView)
+      return std::nullopt;
+    const int64_t rows = expected.shape[0];
+    if (rows < kPartDistance) return std::nullopt;
+    for (int64_t first = 0; first < rows; first += kPartDistance) {
+      const int64_t count = std::min(kPartRows, rows - first);
+      if (!has_equal_bytes(reference::section(expected, 0, first, count),
+                           reference::section(mine->view, 0, first, count)))
+        return std::nullopt;
+    }
+    OwnError judged;
+    judged.op = op;
+    judged.state = OwnError::State::Exact;
+    judged.sampled = true;
+    return judged;
   }
 
   const Program& program_;

@@ -31,7 +31,7 @@ struct OwnError {
   double allowed_ulp = 0;        // what is allowed there
   double relative_l2 = 0;        // |m - y| / |y|
   double floor_l2 = 0;           // root of sum of s^2 / |y|: what rounding explains
-  bool sampled = false;          // a part was checked: rows of a large product
+  bool sampled = false;          // a part was checked: rows of a large product or view
   bool by_sums = false;          // sums over blocks of its columns were checked, see judge_sums.hpp
   std::string reason;            // of the states that are no judgement
 };
@@ -60,7 +60,8 @@ struct OwnErrorOptions {
   uint64_t max_memory = uint64_t{1} << 30;  // of working tensors; one operator may exceed it alone
   /// Products with more multiplications than this are checked on sampled rows; 0: never.
   uint64_t sample_above = 0;
-  /// Large products of float32 are checked by sums over blocks of their columns; those whose sums are in doubt as all others.
+  /// Large products of float32 are checked by sums over blocks of their columns, and large views on one row in 16; those in
+  /// doubt as all others.
   bool by_sums = false;
   std::function<void(size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
