@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compare/resident_files.hpp"
 #include "locate/leaf_modules.hpp"
 #include "locate/locate_errors.hpp"
 #include "locate/locate_hypotheses.hpp"
@@ -11,7 +12,6 @@
 #include "locate/nan_origin.hpp"
 #include "locate/next_command.hpp"
 #include "locate/rank_divergence.hpp"
-#include "locate/resident_files.hpp"
 #include "locate/slice.hpp"
 #include "locate/token_divergence.hpp"
 #include "locate/verdict.hpp"
@@ -157,7 +157,7 @@ class Locator {
 }  // namespace
 
 Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
-  ResidentFiles files(options.max_memory / kShareOfFiles);
+  compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
   return Locator(golden, mine, options).locate();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/resident_files.hpp"
+#include "compare/resident_files.hpp"
 
 #include <map>
 
-namespace assay::locate {
+namespace assay::compare {
 namespace {
 
 constexpr uint64_t kSmallFile = uint64_t{4} << 20;
@@ -23,11 +23,11 @@ void ResidentFiles::add(const run::Run& run) {
     if (size < kSmallFile || files_.size() >= kMaxFiles) continue;
     Result<std::shared_ptr<const run::Container>> file = run::open_container(std::string(path));
     if (!file) continue;
-    compare::ResidentLimit::Watch range = limit_.watch((*file)->bytes());
+    ResidentLimit::Watch range = limit_.watch((*file)->bytes());
     if (!range.is_active()) continue;
     files_.push_back(*std::move(file));
     ranges_.push_back(std::move(range));
   }
 }
 
-}  // namespace assay::locate
+}  // namespace assay::compare

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the resident part of captured files small while a verdict reads all of them.
+// Keeps the resident part of captured files small while all of them are read.
 #pragma once
 #include <memory>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "compare/resident.hpp"
 #include "run/container.hpp"
 
-namespace assay::locate {
+namespace assay::compare {
 
 /// Holds the larger files of runs open and gives their pages back to the page cache when they exceed a limit.
 /// A page that is needed again costs a minor fault, so only speed can suffer.
@@ -20,8 +20,8 @@ class ResidentFiles {
  private:
   // Ranges end before their files are unmapped, and the thread that looks at them before both.
   std::vector<std::shared_ptr<const run::Container>> files_;
-  compare::ResidentLimit limit_;
-  std::vector<compare::ResidentLimit::Watch> ranges_;
+  ResidentLimit limit_;
+  std::vector<ResidentLimit::Watch> ranges_;
 };
 
-}  // namespace assay::locate
+}  // namespace assay::compare
