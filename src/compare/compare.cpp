@@ -19,6 +19,7 @@
 #include "compare/match/tree.hpp"
 #include "compare/operand.hpp"
 #include "compare/resident.hpp"
+#include "compare/resident_files.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -296,7 +297,14 @@ const TensorRecord& golden_record(const Run& golden, const Run& mine, const Reco
 class PairComparer {
  public:
   PairComparer(const Run& golden, const Run& mine, const CompareOptions& options)
-      : golden_(golden), mine_(mine), options_(options), resident_(options.max_memory) {}
+      : golden_(golden),
+        mine_(mine),
+        options_(options),
+        files_(options.max_memory / 2),
+        resident_(options.max_memory / 2) {
+    files_.add(golden);
+    files_.add(mine);
+  }
 
   Row compare(const Matching& matching, const RecordPair& pair, int jobs) {
     const TensorRecord& golden = golden_record(golden_, mine_, pair);
@@ -489,7 +497,8 @@ class PairComparer {
   const Run& golden_;
   const Run& mine_;
   const CompareOptions& options_;
-  ResidentLimit resident_;
+  ResidentFiles files_;     // containers of many tensors, none of which is large
+  ResidentLimit resident_;  // large tensors of any file, while they are read
   std::atomic<uint64_t> compared_bytes_{0};
 };
 
