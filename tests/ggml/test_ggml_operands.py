@@ -142,3 +142,19 @@ def test_nothing_of_a_cache_is_read_unasked(models, llama_engine, ggml_probe, tm
     caches = [line for line in mine.lines if "cache_" in line.get("leaf", "") or "::ggml.set_rows" in line["node"]]
     assert caches
     assert not any("file" in line for line in caches if line.get("slot") in ("src2", ""))
+
+
+def test_a_new_text_does_not_inherit_the_cache_of_the_one_before(models, llama_engine, ggml_probe, tmp_path):  # noqa: F811
+    # Graph 0 is the warm-up, behind which the host clears the cache; graph 1 the prompt, graph 2 its first token.
+    mine = capture(ggml_probe, tmp_path / "out", [sys.executable, CHAT, models["f32"], "--tokens", 3], caches=True)
+
+    before = {
+        line["step"]: line
+        for line in mine.lines
+        if line["node"] == "cache_k_l0 (view)::ggml.set_rows.0" and line.get("slot") == "src2"
+    }
+    assert not np.frombuffer(payload(mine, before[1]), np.float32).any()
+    assert "from" not in before[1]
+    maker = next(line for line in mine.lines if line["n"] == before[2]["from"])
+    assert (maker["step"], maker["node"]) == (1, "cache_k_l0 (view)::ggml.set_rows.0")
+    assert payload(mine, maker) == payload(mine, before[2])

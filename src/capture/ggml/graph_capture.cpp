@@ -8,6 +8,7 @@
 #endif
 
 #include "capture/common/host_guard.hpp"
+#include "capture/ggml/positions.hpp"
 
 namespace assay::capture::ggml {
 namespace {
@@ -84,6 +85,16 @@ void GraphCapture::begin() {
   const auto held = session().lock();
   content_->first_value = session().next_values(lines.value_count);
   content_->first_storage = session().next_storages(lines.storage_count);
+  // A text begins: the host may have cleared the caches, which no node tells.
+  const std::optional<Positions> positions =
+      lines.leaves.empty() ? std::nullopt : positions_of(*request_.engine, request_.graph);
+  if (positions && positions->first == 0) {
+    for (const PlannedLeaf& leaf : lines.leaves) {
+      if (leaf.storage->values.empty()) continue;
+      ++leaf.storage->version;
+      leaf.storage->values.clear();
+    }
+  }
   content_->leaf_versions.reserve(lines.leaves.size());
   for (const PlannedLeaf& leaf : lines.leaves)
     content_->leaf_versions.push_back(leaf.storage->version);
