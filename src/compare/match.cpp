@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "compare/match/ggml_matcher.hpp"
 #include "compare/match/matcher.hpp"
 
 namespace assay::compare {
@@ -244,6 +245,7 @@ double Matching::coverage_percent() const {
 }
 
 bool have_levels(const run::Run& golden, const run::Run& mine) {
+  if (is_ggml_pair(golden, mine)) return false;  // a graph of operators has no modules
   const auto has_tree = [](const Run& run) {
     return run.topology.has_value() || run.layout == "atb-tree";
   };
@@ -252,6 +254,7 @@ bool have_levels(const run::Run& golden, const run::Run& mine) {
 
 Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,
                             const MatchOptions& options) {
+  if (is_ggml_pair(golden, mine)) return match_ggml(golden, mine, options);
   if (!is_turned_around(golden, mine, options)) return Matcher(golden, mine, options).match();
   const MatchOptions turned = turned_around(options);
   Result<Matching> matching = Matcher(mine, golden, turned).match();

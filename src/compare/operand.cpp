@@ -333,6 +333,24 @@ Result<Tensor> permute(Tensor tensor, const Step& step) {
   return with_lazy_bits_of(builder.finish(), view);
 }
 
+Result<Tensor> transpose(Tensor tensor, const Step& step) {
+  const TensorView old = tensor.view;
+  std::vector<int64_t> axes = step.order;
+  std::ranges::sort(axes);
+  bool whole = axes.size() == old.shape.size();
+  for (size_t i = 0; whole && i < axes.size(); ++i) whole = axes[i] == static_cast<int64_t>(i);
+  if (!whole) {
+    return fail(Errc::Invalid, "a tensor of shape " + shape_text(old.shape) +
+                                   " has no order of axes " + list_text(step.order));
+  }
+  for (size_t i = 0; i < step.order.size(); ++i) {
+    const auto axis = static_cast<size_t>(step.order[i]);
+    tensor.view.shape[i] = old.shape[axis];
+    tensor.view.strides[i] = old.strides[axis];
+  }
+  return tensor;
+}
+
 Result<Tensor> apply(Tensor tensor, const Step& step) {
   switch (step.kind) {
     case Step::Kind::Select:
@@ -343,6 +361,8 @@ Result<Tensor> apply(Tensor tensor, const Step& step) {
       return permute(std::move(tensor), step);
     case Step::Kind::Reshape:
       return reshape(tensor, step);
+    case Step::Kind::Transpose:
+      return transpose(std::move(tensor), step);
   }
   return fail(Errc::Internal, "unknown step");
 }
@@ -455,6 +475,10 @@ Result<Tensor> load_operand(const run::Run& run, const Recipe& recipe) {
   for (const size_t index : recipe.records) {
     if (index >= run.records.size()) return fail(Errc::Invalid, "a recipe of unknown records");
     ASSAY_TRY(PlainTensor plain, load_plain(run.records[index], nullptr));
+    if (recipe.flat) {
+      const Step list{.kind = Step::Kind::Reshape, .shape = {plain.tensor.view.element_count()}};
+      ASSAY_TRY(plain.tensor, reshape(plain.tensor, list));
+    }
     shards.push_back(std::move(plain.tensor));
     if (!merges) break;
   }

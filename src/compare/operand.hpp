@@ -29,7 +29,8 @@ struct Step {
     Select,  // index `first` of `axis`; the axis goes
     Range,   // [first, last) of `axis`
     Permute,  // element i of `axis` becomes old element `order[i]`; indices may repeat or be left out
-    Reshape,  // to `shape`; equal element count
+    Reshape,    // to `shape`; equal element count
+    Transpose,  // axis i becomes old axis `order[i]`; every axis once
   };
   Kind kind = Kind::Range;
   int axis = 0;
@@ -47,6 +48,7 @@ struct Recipe {
   int blocks = 1;
   std::vector<Step> steps = {};
   std::string note = {};  // what the report says beside the row: "cat:1 of ranks 0,1"
+  bool flat = false;  // the records are merged as lists of values, whatever their shapes
 };
 
 /// The tensor that a recipe makes. Without merging and with steps that are only selections the result

@@ -15,28 +15,6 @@ namespace {
 using nlohmann::json;
 using run::TensorRecord;
 
-/// Arguments of the captured command that name a GGUF file which is there: "model.gguf", "--model=model.gguf"; and the
-/// other shards of such a model.
-std::set<std::string> model_files(const run::Run& run) {
-  const auto text = run.properties.find("host.program");
-  if (text == run.properties.end()) return {};
-  std::set<std::string> files;
-  const json words = json::parse(text->second, nullptr, /*allow_exceptions=*/false);
-  if (!words.is_array()) return {};
-  for (const json& word : words) {
-    if (!word.is_string()) continue;
-    std::string path = word.get<std::string>();
-    if (!path.ends_with(".gguf")) continue;
-    std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored)) path = path.substr(path.find('=') + 1);
-    if (!std::filesystem::is_regular_file(path, ignored)) continue;
-    const auto shards = run::gguf_files(path, "");
-    if (shards) files.insert(shards->paths.begin(), shards->paths.end());
-    files.insert(std::move(path));
-  }
-  return files;
-}
-
 /// The same weight as far as the records tell.
 bool is_same_weight(const TensorRecord& captured, const TensorRecord& stored) {
   if (!captured.shape || !stored.shape || captured.dtype != stored.dtype ||
@@ -73,12 +51,38 @@ const TensorRecord* viewed_value(const Program& program, const Use& use) {
 
 }  // namespace
 
+std::vector<std::string> model_files(const run::Run& run) {
+  std::set<std::string> files;
+  // Older captures know the command only: "model.gguf", "--model=model.gguf".
+  for (const char* property : {"host.models", "host.program"}) {
+    const auto text = run.properties.find(property);
+    if (text == run.properties.end() || !files.empty()) continue;
+    const json words = json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+    if (!words.is_array()) continue;
+    for (const json& word : words) {
+      if (!word.is_string()) continue;
+      std::string path = word.get<std::string>();
+      if (!path.ends_with(".gguf")) continue;
+      std::error_code ignored;
+      if (!std::filesystem::is_regular_file(path, ignored)) path = path.substr(path.find('=') + 1);
+      if (std::filesystem::is_regular_file(path, ignored)) files.insert(std::move(path));
+    }
+  }
+  return {files.begin(), files.end()};
+}
+
 std::map<std::string, TensorRecord, std::less<>> model_weights(const run::Run& run) {
   std::map<std::string, TensorRecord, std::less<>> weights;
   const auto kind = run.properties.find("host.kind");
   if (kind == run.properties.end() || kind->second != "ggml") return weights;
   std::set<std::string> ambiguous;
+  std::set<std::string> files;  // all shards of each
   for (const std::string& path : model_files(run)) {
+    files.insert(path);
+    if (const auto shards = run::gguf_files(path, ""))
+      files.insert(shards->paths.begin(), shards->paths.end());
+  }
+  for (const std::string& path : files) {
     const auto file = run::open_container(path);
     if (!file) continue;  // not judged then, as without the file
     const auto records = (*file)->list();

@@ -4,10 +4,14 @@
 #pragma once
 #include <map>
 #include <string>
+#include <vector>
 
 #include "locate/program.hpp"
 
 namespace assay::locate {
+
+/// The GGUF files that the captured command names and that are there, each once.
+[[nodiscard]] std::vector<std::string> model_files(const run::Run& run);
 
 /// The weights of the GGUF files that the captured command named, by name. A name in several files is left out: nobody
 /// knows which of them was meant. Empty for runs of other hosts, and when no file is where it was.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compare/resident_files.hpp"
+#include "locate/across_engines.hpp"
 #include "locate/leaf_modules.hpp"
 #include "locate/locate_errors.hpp"
 #include "locate/locate_hypotheses.hpp"
@@ -23,8 +24,17 @@ constexpr uint64_t kShareOfFiles = 8;  // file pages beside working tensors
 
 class Locator {
  public:
-  Locator(const run::Run& golden, const run::Run& mine, const LocateOptions& options)
-      : options_(options), golden_(make_program(golden)), mine_(make_program(mine)) {}
+  /// across  what mine's modules are, when its engine is not golden's; null: the same engine
+  Locator(const run::Run& golden, const run::Run& mine, const LocateOptions& options,
+          const GgmlModules* across = nullptr)
+      : options_(options),
+        across_(across),
+        golden_(make_program(golden)),
+        mine_(make_program(mine)) {
+    if (across_ == nullptr) return;
+    across_->describe(&mine_);
+    across_->add_inner_values(&golden_);
+  }
 
   Result<Verdict> locate() {
     if (!options_.slice.empty()) {
@@ -40,6 +50,7 @@ class Locator {
     if (needs_walk()) {
       ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
     }
+    if (across_ != nullptr) name_places();
     ASSAY_TRY_STATUS(judge_without_program());
     ASSAY_TRY(nan_origins_,
               find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted));
@@ -98,7 +109,7 @@ class Locator {
   bool needs_walk() const {
     if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
       return false;
-    if (mine_.level != CaptureLevel::Operators) return true;
+    if (mine_.level != CaptureLevel::Operators || across_ != nullptr) return true;
     const bool suspicious =
         std::ranges::any_of(tests_.findings, [](const Finding& finding) { return !finding.hard; });
     return suspicious && pairing_.same_shapes;
@@ -106,7 +117,7 @@ class Locator {
 
   WalkOptions walk_options() const {
     WalkOptions options;
-    options.level = mine_.level;
+    options.level = across_ != nullptr ? CaptureLevel::Leaves : mine_.level;
     options.jobs = options_.jobs;
     options.max_memory = options_.max_memory;
     options.interrupted = options_.interrupted;
@@ -118,8 +129,22 @@ class Locator {
     return options;
   }
 
+  /// Findings say where they are in the captured graph, and stand in its order.
+  void name_places() {
+    const AcrossEngines names(golden_, mine_, *across_);
+    for (Finding& finding : tests_.findings) names.complete(&finding);
+    if (walk_) {
+      for (Finding& finding : walk_->findings) names.complete(&finding);
+    }
+    if (own_) {
+      for (Finding& finding : own_->findings) names.complete(&finding);
+    }
+    tests_.notes.insert(tests_.notes.begin(), across_->notes().begin(), across_->notes().end());
+  }
+
   Stages stages() const {
     Stages stages;
+    stages.across_engines = across_ != nullptr;
     stages.golden = &golden_;
     stages.mine = &mine_;
     stages.pairing = &pairing_;
@@ -140,6 +165,7 @@ class Locator {
   }
 
   const LocateOptions& options_;
+  const GgmlModules* across_;
   Program golden_;
   Program mine_;
   std::optional<Slice> slice_;
@@ -160,7 +186,15 @@ Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const Locat
   compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
-  return Locator(golden, mine, options).locate();
+  if (!compare::is_ggml_pair(golden, mine)) return Locator(golden, mine, options).locate();
+  // The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
+  const bool turned = compare::is_ggml_run(golden);
+  ASSAY_TRY(const GgmlModules modules,
+            GgmlModules::make(turned ? mine : golden, turned ? golden : mine));
+  ASSAY_TRY(Verdict verdict,
+            Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
+  put_on_sides(modules, turned, &verdict);
+  return verdict;
 }
 
 }  // namespace assay::locate

@@ -78,6 +78,8 @@ struct Verdict {
   char level = '-';  // how it was judged: O L M B N S
   Coverage coverage;
   std::string floor;  // "model" "measured" "exact"
+  /// Of weights that are golden's within the rounding of the types that mine's file holds them in; empty: none.
+  std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
   TokenDivergence token;
   std::vector<std::string> notes;  // "program differs here, cannot judge: ..."
   std::string reason;              // of CannotJudge

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "reference/ggml/operators.hpp"
+
 namespace assay::locate {
 
 Finding finding_at(const PairContext& pair, FindingKind kind, size_t mine_operator,
@@ -26,12 +28,22 @@ Finding finding_at(const PairContext& pair, FindingKind kind, size_t mine_operat
   return finding;
 }
 
+namespace {
+
+/// Operators of ggml and of torch have no arguments, sequences or edges in common.
+bool speaks_ggml(const Program& program) {
+  return !program.operators.empty() && reference::ggml::is_ggml(program.operators.front().name);
+}
+
+}  // namespace
+
 Result<PairTests> test_pairs(const Program& golden, const Program& mine, const Pairing& pairing,
                              const std::atomic<bool>* interrupted) {
   const PairContext pair{golden, mine, pairing, interrupted};
   PairTests tests;
   test_weights(pair, &tests);
-  if (golden.level == CaptureLevel::Operators && mine.level == CaptureLevel::Operators) {
+  if (golden.level == CaptureLevel::Operators && mine.level == CaptureLevel::Operators &&
+      speaks_ggml(golden) == speaks_ggml(mine)) {
     test_attributes(pair, &tests);
     test_topology(pair, &tests);
     test_edges(pair, &tests);

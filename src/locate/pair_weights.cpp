@@ -20,6 +20,7 @@ struct WeightPair {
   size_t mine = kNone;
   Result<WeightDifference> difference = WeightDifference{};
   std::string hypothesis;
+  std::optional<compare::RoundingCheck> rounding;  // where mine's file rounds
 };
 
 std::string short_value(double value, int digits = 6) {
@@ -57,7 +58,7 @@ class WeightTest {
       if (golden == kNone) {
         lonely.push_back(name);
       } else {
-        pairs.push_back({name, golden, record, WeightDifference{}, {}});
+        pairs.push_back({name, golden, record, WeightDifference{}, {}, {}});
       }
     }
     tests_->weights = pair_.mine.leaves.size();
@@ -115,7 +116,29 @@ class WeightTest {
       one->difference = WeightDifference{.identical = true};
       return;
     }
+    const auto stored = pair_.mine.stored_weights.find(one->name);
+    if (stored != pair_.mine.stored_weights.end()) {
+      if (Status status = check_rounding(golden, stored->second, one); !status) {
+        one->difference = fail(status.error());
+        return;
+      }
+      if (one->rounding) return;
+    }
     one->difference = compare_bytes(golden, mine, &one->hypothesis);
+  }
+
+  /// Leaves `rounding` empty where the file holds golden's type.
+  static Status check_rounding(const run::TensorRecord& golden, const StoredWeight& stored,
+                               WeightPair* one) {
+    ASSAY_TRY(const Tensor numbers, run::load_tensor(golden));
+    ASSAY_TRY(one->rounding,
+              compare::check_rounding(stored.record, stored.how, numbers.view, /*jobs=*/1));
+    if (!one->rounding || one->rounding->unexplained == 0) return {};
+    ASSAY_TRY(const Tensor values, run::load_tensor(stored.record));
+    ASSAY_TRY(const std::optional<std::string> order,
+              compare::other_order(values, stored.how, numbers.view));
+    if (order) one->hypothesis = *order;
+    return {};
   }
 
   static Result<WeightDifference> compare_bytes(const run::TensorRecord& golden,
@@ -138,7 +161,14 @@ class WeightTest {
     }
     ++tests_->weights_compared;
     const WeightDifference& difference = *one.difference;
-    if (!(difference.half_ulp > kWeightLimit)) return;
+    if (one.rounding) {
+      if (one.rounding->unexplained == 0) {
+        ++tests_->rounded[one.rounding->type];
+        return;
+      }
+    } else if (!(difference.half_ulp > kWeightLimit)) {
+      return;
+    }
     const auto consumers = consumers_.find(std::string(one.name));
     const size_t consumer = consumers == consumers_.end() ? kNone : consumers->second.front();
     Finding finding = finding_at(pair_, FindingKind::Weight, consumer,
@@ -149,11 +179,15 @@ class WeightTest {
     if (consumer == kNone) place_at_call(&finding, one);
     finding.mine_record = one.mine;
     finding.golden_record = one.golden;
-    finding.ratio = difference.half_ulp;
-    finding.worst_ulp = difference.half_ulp / 2;
-    finding.allowed_ulp = kWeightLimit / 2;
     finding.hypothesis = one.hypothesis;
-    finding.detail = detail_of(one);
+    if (one.rounding) {
+      finding.detail = finding.slot + " is not golden's rounded: " + one.rounding->text();
+    } else {
+      finding.ratio = difference.half_ulp;
+      finding.worst_ulp = difference.half_ulp / 2;
+      finding.allowed_ulp = kWeightLimit / 2;
+      finding.detail = detail_of(one);
+    }
     tests_->findings.push_back(std::move(finding));
   }
 

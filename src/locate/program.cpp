@@ -11,6 +11,7 @@
 #include "locate/ggml_operands.hpp"
 #include "locate/program_arguments.hpp"
 #include "locate/program_level.hpp"
+#include "reference/ggml/operators.hpp"
 
 namespace assay::locate {
 namespace {
@@ -124,10 +125,17 @@ class Builder {
       } else if (has_modules(run_)) {
         add_to_call(i, &calls);
       }
-      if (record.role == Role::Input && !record.leaf.empty() && record.producer < 0)
+      if (record.role == Role::Input && !record.leaf.empty() && record.producer < 0 &&
+          is_weight(record))
         leaf_inputs_.push_back(i);
     }
     for (const size_t i : leaf_inputs_) consider_leaf(run_.records[i].leaf, i);
+  }
+
+  /// Tokens, positions and masks of a ggml graph are leaves, too.
+  static bool is_weight(const TensorRecord& record) {
+    return !reference::ggml::is_ggml(record.op_type) || record.leaf.ends_with(".weight") ||
+           record.leaf.ends_with(".bias");
   }
 
   static bool starts_before(const Operator& one, const TensorRecord& record) {

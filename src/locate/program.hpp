@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/gguf_weights.hpp"
 #include "reference/aten/call.hpp"
 #include "run/run.hpp"
 
@@ -73,6 +74,13 @@ enum class CaptureLevel : uint8_t {
 [[nodiscard]] std::string_view level_name(CaptureLevel level);  // "operators" ...
 [[nodiscard]] char level_letter(CaptureLevel level);            // 'O' 'L' 'M' 'B' 'S' '-'
 
+/// A weight as the file of mine's model holds it.
+struct StoredWeight {
+  run::TensorRecord record;
+  compare::GgufWeight how;  // what the converter did to it
+  std::string type;         // "q8_0", "f16", "f32"; kernels convert what they multiply with it
+};
+
 struct Program {
   const run::Run* run = nullptr;  // outlives the program
   CaptureLevel level = CaptureLevel::Nothing;
@@ -84,6 +92,13 @@ struct Program {
   std::map<std::string, DType> leaf_types;  // of topology where there are no records
   /// Of a ggml run: weights by name, in the model's file.
   std::map<std::string, run::TensorRecord, std::less<>> model_weights;
+  // Of a ggml run that is held against Hugging Face's modules:
+  std::map<std::string, StoredWeight, std::less<>> stored_weights;  // by golden's name
+  /// Type of keys and values inside attention, where it is narrower than the values around it.
+  std::optional<DType> attention_type;
+  /// By record: the rows (last axis but one) that mine computed; the others are golden's.
+  std::map<size_t, std::vector<int64_t>> computed_rows;
+  std::string attention_blocks;       // the same, where it is one of blocks: "q8_0"
   std::vector<std::string> problems;  // sentences for coverage: what was left out and why
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "locate/conversion_noise.hpp"
 #include "locate/float_grid.hpp"
 #include "locate/owner.hpp"
 #include "locate/replay_carried.hpp"
@@ -310,6 +311,10 @@ class Replay::Machine {
     const run::TensorRecord& record = records[value.record];
     const bool real = record.dtype && is_float(*record.dtype);
     const bool named = value.source == Source::Leaf;
+    if (named) {
+      if (const run::TensorRecord* own = own_weight(replay_.state_.leaf(value.value)))
+        return run::load_tensor(*own);
+    }
     DType type = region_.dtype;
     if (named && rounding_ == LeafRounding::OwnType)
       type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
@@ -339,6 +344,54 @@ class Replay::Machine {
         replay_.cache_->leaves.emplace(std::pair(value.record, type), rounded).second)
       replay_.cache_->bytes += bytes;
     return rounded;
+  }
+
+  /// Mine's weight where it is stored in another type, which the test of weights judges; null otherwise.
+  [[nodiscard]] const run::TensorRecord* own_weight(const std::string& leaf) const {
+    if (!replay_.mine_.stored_weights.contains(leaf)) return nullptr;
+    const auto found = replay_.mine_.leaves.find(leaf);
+    return found == replay_.mine_.leaves.end() ? nullptr
+                                               : &replay_.mine_.run->records[found->second];
+  }
+
+  /// The named leaf that an operand is, or views; "" for none.
+  [[nodiscard]] std::string_view leaf_behind(size_t at) const {
+    while (at != kNone && region_.values[at].source == Source::Produced) {
+      const Region::Call& call = region_.operators[region_.values[at].op];
+      if (!reference::aten::is_view(replay_.golden_.operators[call.op].name) ||
+          call.operands.empty())
+        return {};
+      at = call.operands.front();
+    }
+    if (at == kNone || region_.values[at].source != Source::Leaf) return {};
+    return replay_.state_.leaf(region_.values[at].value);
+  }
+
+  /// A kernel that multiplies with a stored weight converts the activation to go with its type.
+  Status add_conversions(const Operator& one, const Region::Call& call, const Call& exact,
+                         std::vector<Tensor>* noisy) const {
+    if (replay_.mine_.stored_weights.empty() || noisy->empty() ||
+        reference::aten::class_of(one.name) != OperatorClass::Product)
+      return {};
+    for (size_t k = 0; k < one.inputs.size(); ++k) {
+      const std::string_view leaf = leaf_behind(call.operands[k]);
+      const auto stored = replay_.mine_.stored_weights.find(leaf);
+      if (leaf.empty() || stored == replay_.mine_.stored_weights.end()) continue;
+      const run::TensorRecord* record = own_weight(stored->first);
+      const std::string& slot = one.inputs[k].slot;
+      const std::string other = slot == "weight"                   ? "input"
+                                : slot != "mat2"                   ? ""
+                                : exact.arguments.contains("mat1") ? "mat1"
+                                                                   : "self";
+      const auto x = exact.arguments.find(other);
+      if (record == nullptr || x == exact.arguments.end()) continue;
+      const auto* activation = std::get_if<Tensor>(&x->second.value);
+      if (activation == nullptr) continue;
+      ASSAY_TRY(const Tensor weight, run::load_tensor(*record));
+      ASSAY_TRY_STATUS(
+          add_conversion_noise(stored->second.type, weight, *activation, &noisy->front()));
+    }
+    return {};
   }
 
   Result<Pair> fetch(size_t at) {
@@ -497,6 +550,7 @@ class Replay::Machine {
       }
       ASSAY_TRY(noisy, simulate(exact_call, &references, region_.dtype, kernel_));
     }
+    ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
     if (noisy.size() != references.size())
       return fail(Errc::Invalid, "other numbers of results with rounding than without");
     for (size_t k = 0; k < references.size(); ++k) {

@@ -84,6 +84,13 @@ class Replay::Planner {
       region_.from_before = region_.from_before || known.from_before;
       narrow_to(known.narrowest);
     }
+    if (has_attention()) {
+      if (!replay_.mine_.attention_blocks.empty())
+        return fail(Errc::Unsupported, "mine holds keys and values in " +
+                                           replay_.mine_.attention_blocks +
+                                           ", which golden's program does not round to");
+      narrow_to(replay_.mine_.attention_type);
+    }
     ASSAY_TRY_STATUS(spread_floating());
     if (narrowest_) region_.dtype = *narrowest_;
     region_.bytes = peak_bytes();
@@ -117,6 +124,14 @@ class Replay::Planner {
 
  private:
   using Source = Region::Value::Source;
+
+  [[nodiscard]] bool has_attention() const {
+    return std::ranges::any_of(region_.operators, [this](const Region::Call& call) {
+      const std::string& name = replay_.golden_.operators[call.op].name;
+      return reference::aten::class_of(name) == OperatorClass::Attention ||
+             base_name(name).ends_with("softmax");
+    });
+  }
 
   /// before: index of the operator that reads the value. Of a view that several made each takes its own.
   size_t intern(ValueId value, size_t record, size_t before) {

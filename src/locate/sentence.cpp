@@ -209,8 +209,12 @@ std::string clean(const Verdict& verdict) {
       return "clean: all " + count_of(coverage.values, "captured value") +
              " of mine are golden's, bit for bit; confidence high";
   }
-  if (coverage.weights > 0)
+  if (!verdict.quantisation.empty()) {
+    text = "quantisation, as expected: " + text;
+    add(&text, verdict.quantisation + ", the others golden's");
+  } else if (coverage.weights > 0) {
     add(&text, "all " + count_of(coverage.weights_compared, "weight") + " are golden's");
+  }
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
   return "clean: " + text;
 }
@@ -293,6 +297,8 @@ std::vector<std::string> remarks(const Verdict& verdict) {
   }
   if (std::string token = token_clause(verdict.token); !token.empty())
     lines.push_back("tokens: " + token);
+  if (verdict.outcome == Outcome::FirstWrong && !verdict.quantisation.empty())
+    lines.push_back("quantisation, as expected: " + verdict.quantisation);
   for (const std::string& note : verdict.notes) lines.push_back("note: " + note);
   if (verdict.outcome != Outcome::CannotJudge && !verdict.next.empty())
     lines.push_back("next: " + verdict.next);

@@ -67,7 +67,9 @@ class Composer {
     verdict_.golden_level = stages_.golden->level;
     verdict_.mine_level = stages_.mine->level;
     verdict_.token = stages_.token;
-    if (stages_.own != nullptr) {
+    if (stages_.across_engines && stages_.walk != nullptr) {
+      verdict_.level = level_letter(CaptureLevel::Leaves);
+    } else if (stages_.own != nullptr) {
       verdict_.level = level_letter(CaptureLevel::Operators);
     } else if (stages_.walk != nullptr) {
       verdict_.level = level_letter(stages_.mine->level);
@@ -94,6 +96,7 @@ class Composer {
     if (stages_.tests != nullptr) {
       take(stages_.tests->findings);
       verdict_.notes = stages_.tests->notes;
+      describe_rounding(*stages_.tests);
     }
     take(stages_.more);
     verdict_.coarse.insert(verdict_.coarse.end(), stages_.more_coarse.begin(),
@@ -116,6 +119,18 @@ class Composer {
       for (const Finding& gap : stages_.walk->findings)
         if (wanted(gap)) gaps_.push_back(gap);
     }
+  }
+
+  void describe_rounding(const PairTests& tests) {
+    std::string types;
+    size_t count = 0;
+    for (const auto& [type, weights] : tests.rounded) {
+      types += (types.empty() ? "" : ", ") + std::to_string(weights) + " " + type;
+      count += weights;
+    }
+    if (count == 0) return;
+    verdict_.quantisation = std::to_string(count) + " of " + plural(tests.weights, "weight") +
+                            " within the rounding of their types (" + types + ")";
   }
 
   // An operator that makes NaN of finite inputs has an infinite own error: the same fault, said better.
@@ -299,7 +314,7 @@ class Composer {
       coverage.weights = stages_.tests->weights;
       coverage.weights_compared = stages_.tests->weights_compared;
     }
-    if (stages_.own != nullptr) {
+    if (stages_.own != nullptr && verdict_.level == 'O') {
       coverage.judged = stages_.own->judged;
       coverage.judgeable = stages_.own->judgeable;
       coverage.unjudged = stages_.own->unjudged;
@@ -440,9 +455,10 @@ class Composer {
   void list_records() {
     if (stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) list_own_error(output);
-    } else if (stages_.walk != nullptr) {
+    }
+    if (stages_.walk != nullptr && (stages_.own == nullptr || stages_.across_engines)) {
       for (const Step& step : stages_.walk->steps) list_step(step);
-    } else if (stages_.floors != nullptr) {
+    } else if (stages_.own == nullptr && stages_.floors != nullptr) {
       for (const auto& [index, judgement] : stages_.floors->records) list_floor(index, judgement);
     }
     for (const Finding& finding : verdict_.candidates) {

@@ -87,6 +87,27 @@ double relative_l2(const TensorView& a, const TensorView& b) {
   return energy > 0 ? std::sqrt(error / energy) : std::numeric_limits<double>::infinity();
 }
 
+/// Some rows of the last axis but one, in fp64.
+Result<Tensor> rows_of(const Tensor& tensor, const std::vector<int64_t>& rows) {
+  const Dims& shape = tensor.view.shape;
+  if (shape.size() < 2) return fail(Errc::Invalid, "a tensor without rows");
+  ASSAY_TRY(const reference::Wide all, reference::widen(tensor.view));
+  const int64_t columns = shape[shape.size() - 1];
+  const int64_t count = shape[shape.size() - 2];
+  const int64_t outer = count * columns == 0 ? 0 : all.size() / (count * columns);
+  Dims selected = shape;
+  selected[shape.size() - 2] = static_cast<int64_t>(rows.size());
+  reference::Wide some(selected);
+  double* to = some.values.data();
+  for (int64_t i = 0; i < outer; ++i) {
+    for (const int64_t row : rows) {
+      if (row < 0 || row >= count) return fail(Errc::Invalid, "a row beyond the tensor's");
+      to = std::copy_n(all.values.data() + (i * count + row) * columns, columns, to);
+    }
+  }
+  return reference::to_tensor(std::move(some));
+}
+
 /// Equal bit for bit after a cast to the narrower of both types.
 Result<bool> is_same_value(const Tensor& a, const Tensor& b) {
   if (!(a.view.shape == b.view.shape)) return false;
@@ -394,8 +415,7 @@ class Walker {
       if (attempt.kernel == AttentionKernel::Chain && !has_attention(region)) break;
       ASSAY_TRY(const Replayed replayed,
                 replay_.run(region, attempt.rounding, TieOrder::Captured, attempt.kernel));
-      ASSAY_TRY(const Gap gap, measure_gap(value.view, replayed.reference.view,
-                                           replayed.simulated.view, region.dtype, masks));
+      ASSAY_TRY(const Gap gap, measure_rows(boundary, value, replayed, region.dtype, masks));
       if (first || excess(gap) < excess(best)) best = gap;
       tie = tie || replayed.tie;
       other_path = other_path || replayed.other_path;
@@ -418,6 +438,19 @@ class Walker {
     if (region.from_before)
       return fail(Errc::NotFound, "needs a value that was made before the capture began");
     return {};
+  }
+
+  /// Over the rows that mine computed.
+  [[nodiscard]] Result<Gap> measure_rows(const Boundary& boundary, const Tensor& value,
+                                         const Replayed& replayed, DType dtype, bool masks) const {
+    const auto rows = mine_.computed_rows.find(use_of(mine_, boundary).record);
+    if (rows == mine_.computed_rows.end())
+      return measure_gap(value.view, replayed.reference.view, replayed.simulated.view, dtype,
+                         masks);
+    ASSAY_TRY(const Tensor mine, rows_of(value, rows->second));
+    ASSAY_TRY(const Tensor reference, rows_of(replayed.reference, rows->second));
+    ASSAY_TRY(const Tensor simulated, rows_of(replayed.simulated, rows->second));
+    return measure_gap(mine.view, reference.view, simulated.view, dtype, masks);
   }
 
   [[nodiscard]] bool has_attention(const Region& region) const {

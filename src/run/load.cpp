@@ -63,6 +63,7 @@ std::shared_ptr<const std::byte[]> read_small(const ByteLocation& location) {
 }  // namespace
 
 Result<Tensor> load_tensor(const TensorRecord& record) {
+  if (record.made) return record.made->make();
   if (!record.bytes) {
     return fail(Errc::NotFound,
                 record.problem.empty() ? "the record has no bytes" : record.problem);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,13 @@ struct ByteLocation {
                      // file's format decides
 };
 
+/// A tensor that no file holds as it is: made of others whenever it is loaded.
+class MadeTensor {
+ public:
+  virtual ~MadeTensor() = default;
+  [[nodiscard]] virtual Result<Tensor> make() const = 0;
+};
+
 /// One tensor of one execution of one node. Plain data: nothing is opened until load_tensor().
 struct TensorRecord {
   int rank = 0;
@@ -57,6 +65,8 @@ struct TensorRecord {
   std::optional<Dims> shape;
   std::optional<Dims> strides;
   std::optional<ByteLocation> bytes;
+  /// Instead of reading `bytes`, which then say of what it is made in the first place; null for captured tensors.
+  std::shared_ptr<const MadeTensor> made;
   std::optional<stats::TensorStats> stats;
   std::string stats_file;  // where the statistics are from, if they have a file of their own
   std::optional<stats::Digest> digest;

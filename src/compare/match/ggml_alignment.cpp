@@ -1,0 +1,666 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/match/ggml_alignment.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "base/numbers.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::compare {
+namespace {
+
+using run::Role;
+using run::Run;
+using run::TensorRecord;
+
+constexpr std::string_view kOperatorMark = "::";
+constexpr std::string_view kRotated = "::aten.add.Tensor.";  // x cos + rotated(x) sin
+
+/// A token in its place; positions are counted from the start of the sequence.
+struct PlacedToken {
+  int64_t position = -1;  // -1: not known
+  int64_t token = -1;
+  friend bool operator==(const PlacedToken&, const PlacedToken&) = default;
+};
+
+/// What one step of Hugging Face, or one graph of ggml, computed.
+struct StepTokens {
+  int64_t step = 0;
+  std::vector<PlacedToken> tokens = {};
+  bool ids = false;  // the tokens are known, not only how many
+};
+
+std::optional<std::vector<int64_t>> read_integers(const TensorRecord& record) {
+  if (!record.bytes || !record.dtype || !is_integer(*record.dtype)) return std::nullopt;
+  const Result<Tensor> tensor = run::load_tensor(record);
+  if (!tensor) return std::nullopt;
+  std::vector<double> values(static_cast<size_t>(tensor->view.element_count()));
+  read_values(tensor->view, 0, tensor->view.element_count(), values);
+  return std::vector<int64_t>(values.begin(), values.end());
+}
+
+std::optional<Dims> shape_of(const TensorRecord& record) {
+  if (record.shape) return record.shape;
+  TensorRecord copy = record;
+  return run::load_header(copy) ? copy.shape : std::nullopt;
+}
+
+/// The strict torch dump puts `root` in front of every path.
+std::string_view module_path(std::string_view node) {
+  if (node == "root") return {};
+  return node.starts_with("root.") ? node.substr(5) : node;
+}
+
+bool is_first_input(std::string_view slot) {
+  return slot == "0" || slot == "kwargs.hidden_states" || slot == "kwargs.input" || slot == "input";
+}
+
+bool is_first_output(std::string_view slot) { return slot.empty() || slot == "0"; }
+
+/// "Qcur-3::ggml.mul_mat.0" -> {"Qcur-3", "mul_mat"}
+std::optional<std::pair<std::string, std::string>> parse_node(std::string_view node) {
+  const size_t mark = node.rfind("::ggml.");
+  if (mark == std::string_view::npos) return std::nullopt;
+  std::string_view op = node.substr(mark + 7);
+  op = op.substr(0, op.rfind('.'));
+  return std::pair(std::string(node.substr(0, mark)), std::string(op));
+}
+
+/// "model.layers.3.self_attn" -> "3"; "" outside of layers.
+std::string layer_in(std::string_view module) {
+  const size_t at = module.rfind("layers.");
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = module.substr(at + 7);
+  return std::string(rest.substr(0, rest.find('.')));
+}
+
+int64_t product(std::span<const int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::vector<int64_t> counted(int64_t count) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  return numbers;
+}
+
+// ---- the ggml side ----
+
+class GgmlSide {
+ public:
+  explicit GgmlSide(const Run& run) : run_(run) {
+    for (size_t i = 0; i < run.records.size(); ++i) {
+      const TensorRecord& record = run.records[i];
+      if (record.role == Role::Input) {
+        if (!record.leaf.empty()) leaves_.try_emplace({record.step, kind_of(record.leaf)}, i);
+      } else if (record.role == Role::Output) {
+        if (auto node = parse_node(record.node))
+          nodes_.try_emplace({record.step, std::move(node->first), std::move(node->second)}, i);
+      }
+      steps_.insert(record.step);
+    }
+    for (const run::OperationRecord& operation : run.operations) read_rope(operation);
+  }
+
+  /// Graphs that compute tokens, in order.
+  [[nodiscard]] std::vector<StepTokens> tokens() const {
+    std::vector<StepTokens> out;
+    for (const int64_t step : steps_) {
+      const auto positions = leaf(step, "pos");
+      const auto ids = leaf(step, "tokens");
+      if (!positions && !ids) continue;
+      StepTokens tokens{.step = step, .ids = ids.has_value()};
+      tokens.tokens.resize(ids ? ids->size() : positions->size());
+      for (size_t i = 0; i < tokens.tokens.size(); ++i) {
+        if (positions && i < positions->size()) tokens.tokens[i].position = (*positions)[i];
+        if (ids) tokens.tokens[i].token = (*ids)[i];
+      }
+      out.push_back(std::move(tokens));
+    }
+    return out;
+  }
+
+  [[nodiscard]] std::optional<size_t> find(int64_t step, const GgmlNode& node) const {
+    const auto found = nodes_.find({step, node.name, std::string(node.op)});
+    return found == nodes_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// Which tokens of a graph have rows behind the choice of those whose logits are wanted.
+  [[nodiscard]] std::optional<std::vector<int64_t>> requested(int64_t step) const {
+    return leaf(step, "out_ids");
+  }
+
+  /// Channels of a head, and whether rope turns neighbours among them.
+  [[nodiscard]] int64_t head_size(const std::string& layer, int64_t step) const {
+    if (!neighbours_) return 0;
+    for (const std::string_view name : {"Qcur-", "Kcur-"}) {
+      const auto rope = find(step, {.name = std::string(name) + layer, .op = "rope"});
+      if (!rope || !run_.records[*rope].shape) continue;
+      const Dims& shape = *run_.records[*rope].shape;
+      if (!shape.empty() && shape[shape.size() - 1] % 2 == 0) return shape[shape.size() - 1];
+    }
+    return 0;
+  }
+
+ private:
+  /// "inp_pos" and "positions" of other engines are the same leaf.
+  static std::string kind_of(std::string_view leaf) {
+    if (leaf.ends_with("out_ids")) return "out_ids";
+    if (leaf.ends_with("inp_pos")) return "pos";
+    if (leaf.ends_with("inp_tokens")) return "tokens";
+    return std::string(leaf);
+  }
+
+  [[nodiscard]] std::optional<std::vector<int64_t>> leaf(int64_t step, const char* kind) const {
+    const auto found = leaves_.find({step, kind});
+    return found == leaves_.end() ? std::nullopt : read_integers(run_.records[found->second]);
+  }
+
+  /// Mode 0 turns neighbours; the bit of value 2 halves, and the modes above 8 sections of halves.
+  void read_rope(const run::OperationRecord& operation) {
+    if (operation.op_type != "ggml.rope" || neighbours_known_) return;
+    const auto arguments =
+        nlohmann::json::parse(operation.parameters, nullptr, /*allow_exceptions=*/false);
+    if (!arguments.is_object()) return;
+    const auto mode = arguments.find("mode");
+    if (mode == arguments.end() || !mode->is_number_integer()) return;
+    neighbours_known_ = true;
+    neighbours_ = mode->get<int64_t>() == 0;
+  }
+
+  const Run& run_;
+  std::map<std::tuple<int64_t, std::string, std::string>, size_t> nodes_;  // first of that name
+  std::map<std::pair<int64_t, std::string>, size_t> leaves_;
+  std::set<int64_t> steps_;
+  bool neighbours_ = false;
+  bool neighbours_known_ = false;
+};
+
+// ---- the Hugging Face side ----
+
+/// A record that the table may know.
+struct HfPlace {
+  size_t record = 0;
+  ModuleTensor tensor;
+};
+
+class HfSide {
+ public:
+  explicit HfSide(const Run& run) : run_(run) {
+    std::map<std::tuple<int64_t, uint32_t, std::string>, std::vector<size_t>> sums;
+    for (size_t i = 0; i < run.records.size(); ++i) {
+      const TensorRecord& record = run.records[i];
+      if (record.kind != run::RecordKind::Operand || !record.value.empty()) continue;
+      if (record.role != Role::Input && record.role != Role::Output) continue;
+      const size_t mark = record.node.find(kOperatorMark);
+      if (mark == std::string::npos) {
+        add_module(i);
+      } else if (record.role == Role::Output && record.node.find(kRotated) == mark &&
+                 record.shape && record.shape->size() == 4) {
+        sums[{record.step, record.call, record.node.substr(0, mark)}].push_back(i);
+      }
+    }
+    for (const auto& [key, records] : sums) add_rotated(std::get<2>(key), records);
+    std::ranges::sort(places_, {}, &HfPlace::record);
+  }
+
+  [[nodiscard]] const std::vector<HfPlace>& places() const { return places_; }
+
+  [[nodiscard]] std::vector<StepTokens> tokens() const {
+    std::vector<StepTokens> out;
+    int64_t position = 0;
+    for (const auto& [step, record] : embedded_) {
+      StepTokens tokens{.step = step};
+      const auto ids = record.ids ? read_integers(run_.records[*record.ids]) : std::nullopt;
+      tokens.ids = ids.has_value();
+      tokens.tokens.resize(ids ? ids->size() : static_cast<size_t>(record.rows));
+      const auto found = positions_.find(step);
+      const auto places =
+          found == positions_.end() ? std::nullopt : read_integers(run_.records[found->second]);
+      for (size_t i = 0; i < tokens.tokens.size(); ++i) {
+        if (ids) tokens.tokens[i].token = (*ids)[i];
+        tokens.tokens[i].position =
+            places && places->size() == tokens.tokens.size() ? (*places)[i] : position;
+        ++position;
+      }
+      if (places && !places->empty()) position = places->back() + 1;
+      if (!tokens.tokens.empty()) out.push_back(std::move(tokens));
+    }
+    return out;
+  }
+
+  /// Channels of the module's output in that step; 0: not known.
+  [[nodiscard]] int64_t width(int64_t step, const std::string& module) const {
+    const auto found = widths_.find({step, module});
+    return found == widths_.end() ? 0 : found->second;
+  }
+
+ private:
+  struct Embedded {
+    std::optional<size_t> ids;
+    int64_t rows = 0;
+  };
+
+  void add_module(size_t index) {
+    const TensorRecord& record = run_.records[index];
+    const std::string_view module = module_path(record.node);
+    const bool input = record.role == Role::Input;
+    if (input && record.slot.ends_with("position_ids") && record.bytes)
+      positions_.try_emplace(record.step, index);
+    if (record.call > 0 || !(input ? is_first_input(record.slot) : is_first_output(record.slot)))
+      return;
+    if (module.ends_with("embed_tokens")) add_embedding(index, input);
+    if (!input) {
+      const std::optional<Dims> shape = shape_of(record);
+      if (shape && !shape->empty())
+        widths_.try_emplace({record.step, std::string(module)}, (*shape)[shape->size() - 1]);
+    }
+    places_.push_back({index,
+                       {.module = std::string(module),
+                        .place = input ? ModulePlace::Input : ModulePlace::Output}});
+  }
+
+  void add_embedding(size_t index, bool input) {
+    const TensorRecord& record = run_.records[index];
+    Embedded& step = embedded_[record.step];
+    const std::optional<Dims> shape = shape_of(record);
+    if (input) {
+      if (record.bytes && shape && product(shape->span()) > 0) step.ids = index;
+    } else if (shape && !shape->empty()) {
+      step.rows = product(shape->span().first(shape->size() - 1));
+    }
+  }
+
+  /// Of attention's sums the first two of equal heads are queries and keys behind the rotary embedding.
+  void add_rotated(const std::string& module, const std::vector<size_t>& sums) {
+    if (sums.size() < 2 || !module.ends_with("self_attn")) return;
+    const Dims& query = *run_.records[sums[0]].shape;
+    const Dims& key = *run_.records[sums[1]].shape;
+    if (query[2] != key[2] || query[3] != key[3] || key[1] == 0 || query[1] % key[1] != 0) return;
+    places_.push_back({sums[0], {module, ModulePlace::RotatedQuery}});
+    places_.push_back({sums[1], {module, ModulePlace::RotatedKey}});
+  }
+
+  const Run& run_;
+  std::vector<HfPlace> places_;
+  std::map<int64_t, Embedded> embedded_;  // by step
+  std::map<int64_t, size_t> positions_;   // by step
+  std::map<std::pair<int64_t, std::string>, int64_t> widths_;
+};
+
+// ---- both ----
+
+class Aligner {
+ public:
+  Aligner(const Run& hf, const Run& ggml) : hf_run_(hf), ggml_run_(ggml), hf_(hf), ggml_(ggml) {}
+
+  Result<GgmlAlignment> align(const std::vector<std::pair<int64_t, int64_t>>& steps) {
+    if (steps.empty()) {
+      find_spans();
+    } else {
+      take_spans(steps);
+    }
+    if (out_.spans.empty())
+      return fail(Errc::Usage,
+                  "no graph of the ggml run computes tokens of the Hugging Face run at their "
+                  "positions: were both given the same prompt?");
+    for (size_t i = 0; i < out_.spans.size(); ++i) span_of_.emplace(out_.spans[i].hf_step, i);
+    for (const HfPlace& place : hf_.places()) pair(place);
+    return std::move(out_);
+  }
+
+ private:
+  /// Each step of Hugging Face takes the next graphs whose tokens, one graph after the other, are its own.
+  void find_spans() {
+    const std::vector<StepTokens> wanted = hf_.tokens();
+    const std::vector<StepTokens> graphs = ggml_.tokens();
+    size_t next = 0;
+    size_t skipped = 0;
+    std::optional<int64_t> lost;  // first step without graphs
+    for (const StepTokens& step : wanted) {
+      const auto found = find_graphs(step, graphs, next);
+      if (!found) {
+        if (!lost) lost = step.step;
+        continue;
+      }
+      TokenSpan span{.hf_step = step.step, .tokens = static_cast<int64_t>(step.tokens.size())};
+      skipped += found->first - next;
+      for (size_t i = found->first; i < found->second; ++i)
+        span.ggml_steps.push_back(graphs[i].step);
+      next = found->second;
+      out_.spans.push_back(std::move(span));
+    }
+    describe_spans(lost, skipped, graphs.size() - next);
+  }
+
+  static std::optional<std::pair<size_t, size_t>> find_graphs(const StepTokens& step,
+                                                              const std::vector<StepTokens>& graphs,
+                                                              size_t next) {
+    for (size_t first = next; first < graphs.size(); ++first) {
+      size_t count = 0;
+      size_t last = first;
+      while (last < graphs.size() && count < step.tokens.size() &&
+             fits(step, count, graphs[last])) {
+        count += graphs[last].tokens.size();
+        ++last;
+      }
+      if (count == step.tokens.size() && last > first) return std::pair(first, last);
+    }
+    return std::nullopt;
+  }
+
+  static bool fits(const StepTokens& step, size_t first, const StepTokens& graph) {
+    if (graph.tokens.empty() || first + graph.tokens.size() > step.tokens.size()) return false;
+    for (size_t i = 0; i < graph.tokens.size(); ++i) {
+      const PlacedToken& wanted = step.tokens[first + i];
+      const PlacedToken& have = graph.tokens[i];
+      if (wanted.position >= 0 && have.position >= 0 && wanted.position != have.position)
+        return false;
+      if (step.ids && graph.ids && wanted.token != have.token) return false;
+    }
+    return true;
+  }
+
+  void describe_spans(const std::optional<int64_t>& lost, size_t skipped, size_t left) {
+    for (const TokenSpan& span : out_.spans) {
+      if (span.ggml_steps.size() < 2) continue;
+      out_.notes.push_back("the " + std::to_string(span.tokens) +
+                           " tokens of Hugging Face's step " + std::to_string(span.hf_step) +
+                           " are those of " + std::to_string(span.ggml_steps.size()) +
+                           " graphs of ggml, " + std::to_string(span.ggml_steps.front()) + " to " +
+                           std::to_string(span.ggml_steps.back()));
+      break;
+    }
+    if (!out_.spans.empty() && out_.spans.front().hf_step != out_.spans.front().ggml_steps.front())
+      out_.notes.push_back("Hugging Face's step " + std::to_string(out_.spans.front().hf_step) +
+                           " is graph " + std::to_string(out_.spans.front().ggml_steps.front()) +
+                           " of ggml, by positions and tokens");
+    if (skipped + left > 0)
+      out_.notes.push_back(std::to_string(skipped + left) +
+                           (skipped + left == 1 ? " graph" : " graphs") +
+                           " of ggml computed other tokens (a warm-up, say) and " +
+                           (skipped + left == 1 ? "is" : "are") + " not compared");
+    if (lost)
+      out_.notes.push_back("from Hugging Face's step " + std::to_string(*lost) +
+                           " on there are steps whose tokens no graph of ggml computed at their "
+                           "positions: the runs went on with other tokens, or ended");
+  }
+
+  void take_spans(const std::vector<std::pair<int64_t, int64_t>>& steps) {
+    std::map<int64_t, std::vector<int64_t>> graphs;
+    for (const auto& [hf, ggml] : steps) graphs[hf].push_back(ggml);
+    for (auto& [hf, ggml] : graphs) {
+      TokenSpan span{.hf_step = hf, .ggml_steps = std::move(ggml)};
+      for (const StepTokens& step : hf_.tokens()) {
+        if (step.step == hf) span.tokens = static_cast<int64_t>(step.tokens.size());
+      }
+      out_.spans.push_back(std::move(span));
+    }
+  }
+
+  void pair(const HfPlace& place) {
+    const TensorRecord& record = hf_run_.records[place.record];
+    const auto span = span_of_.find(record.step);
+    if (span == span_of_.end()) return;
+    std::string why = "ggml has no node of its own for it";
+    for (const GgmlNode& node : ggml_nodes_of(place.tensor)) {
+      if (add(place, span->second, node, {}, &why)) return;
+    }
+    if (add_fused(place, span->second, &why)) return;
+    if (place.tensor.place == ModulePlace::Output && record.slot.empty())
+      out_.hf_alone.emplace_back(place.record, std::move(why));
+  }
+
+  struct Part {
+    int64_t hf_first = 0, hf_last = 0;
+    int64_t ggml_first = 0, ggml_last = 0;
+  };
+
+  /// Projections that one of the engines has in one piece.
+  bool add_fused(const HfPlace& place, size_t span, std::string* why) {
+    if (place.tensor.place != ModulePlace::Output) return false;
+    const std::string& module = place.tensor.module;
+    const std::string layer = layer_in(module);
+    const size_t dot = module.rfind('.');
+    if (layer.empty() || dot == std::string::npos) return false;
+    const std::string around = module.substr(0, dot + 1);
+    const std::string_view name = std::string_view(module).substr(dot + 1);
+    const int64_t step = out_.spans[span].hf_step;
+    if (name == "qkv_proj") return add_pieces(place, span, {"Qcur-", "Kcur-", "Vcur-"}, why);
+    if (name == "gate_up_proj") {
+      return add(place, span, {.name = "ffn_up-" + layer, .op = "mul_mat"}, {}, why) ||
+             add_pieces(place, span, {"ffn_gate-", "ffn_up-"}, why);
+    }
+    int64_t first = 0;
+    for (const std::string_view which : {"q_proj", "k_proj", "v_proj"}) {
+      const int64_t width = hf_.width(step, around + std::string(which));
+      if (width == 0) return false;
+      if (which == name) {
+        const Heads heads = which == "q_proj"   ? Heads::Queries
+                            : which == "k_proj" ? Heads::Keys
+                                                : Heads::None;
+        for (const std::string_view op : {"add", "mul_mat"}) {
+          if (add(place, span, {.name = "wqkv-" + layer, .op = op, .heads = heads},
+                  {.ggml_first = first, .ggml_last = first + width}, why))
+            return true;
+        }
+      }
+      first += width;
+    }
+    return false;
+  }
+
+  /// One tensor of Hugging Face against nodes that hold its channels one after the other.
+  bool add_pieces(const HfPlace& place, size_t span, const std::vector<std::string_view>& names,
+                  std::string* why) {
+    const std::string layer = layer_in(place.tensor.module);
+    const int64_t step = out_.spans[span].ggml_steps.front();
+    int64_t first = 0;
+    std::vector<std::pair<GgmlNode, Part>> pieces;
+    for (const std::string_view name : names) {
+      const Heads heads = name == "Qcur-"   ? Heads::Queries
+                          : name == "Kcur-" ? Heads::Keys
+                                            : Heads::None;
+      std::optional<GgmlNode> node;
+      for (const std::string_view op : {"add", "mul_mat"}) {
+        const GgmlNode one{.name = std::string(name) + layer, .op = op, .heads = heads};
+        if (!node && ggml_.find(step, one)) node = one;
+      }
+      if (!node) return false;
+      const TensorRecord& record = ggml_run_.records[*ggml_.find(step, *node)];
+      if (!record.shape || record.shape->empty()) return false;
+      const int64_t width = (*record.shape)[record.shape->size() - 1];
+      pieces.emplace_back(*node, Part{.hf_first = first, .hf_last = first + width});
+      first += width;
+    }
+    bool any = false;
+    for (const auto& [node, part] : pieces) any = add(place, span, node, part, why) || any;
+    return any;
+  }
+
+  /// False when the graphs lack the node, or its sizes are not the tensor's; `why` says so then.
+  bool add(const HfPlace& place, size_t span, const GgmlNode& node, Part part, std::string* why) {
+    GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
+    pair.node = node.name + " " + std::string(node.op);
+    pair.hf_first = part.hf_first;
+    pair.hf_last = part.hf_last;
+    pair.ggml_first = part.ggml_first;
+    pair.ggml_last = part.ggml_last;
+    for (const int64_t step : out_.spans[span].ggml_steps) {
+      const auto found = ggml_.find(step, node);
+      if (!found) return false;
+      pair.ggml.push_back(*found);
+    }
+    if (node.heads != Heads::None) {
+      pair.head_size =
+          ggml_.head_size(layer_in(place.tensor.module), out_.spans[span].ggml_steps.front());
+    }
+    if (!find_rows(&pair)) {
+      *why = pair.node + " has another shape";
+      return false;
+    }
+    out_.pairs.push_back(std::move(pair));
+    return true;
+  }
+
+  bool find_rows(GgmlPair* pair) const {
+    const std::optional<Dims> shape = shape_of(hf_run_.records[pair->hf]);
+    if (!shape || shape->size() < 2) return false;
+    const bool rotated = is_rotated(*pair);
+    if (rotated && (shape->size() != 4 || (*shape)[0] != 1)) return false;
+    const int64_t elements = product(shape->span());
+    const int64_t channels = rotated ? (*shape)[1] * (*shape)[3] : (*shape)[shape->size() - 1];
+    if (channels == 0 || elements == 0) return false;
+    pair->hf_row_count = elements / channels;
+    const int64_t width = pair->hf_last > 0 ? pair->hf_last - pair->hf_first : channels;
+    const int64_t in_ggml = pair->ggml_last > 0 ? 0 : width;
+
+    // Tokens of each row, counted from the span's first.
+    std::vector<int64_t> ggml_tokens;
+    int64_t first_token = 0;
+    for (size_t i = 0; i < pair->ggml.size(); ++i) {
+      const TensorRecord& record = ggml_run_.records[pair->ggml[i]];
+      if (!record.shape || record.shape->empty()) return false;
+      const int64_t row = in_ggml > 0 ? in_ggml : (*record.shape)[record.shape->size() - 1];
+      const int64_t size = product(record.shape->span());
+      if (row == 0 || size % row != 0 || row < pair->ggml_last) return false;
+      const int64_t step = out_.spans[pair->span].ggml_steps[i];
+      const int64_t tokens = tokens_of(step).value_or(size / row);
+      std::vector<int64_t> rows = counted(size / row);
+      if (size / row != tokens) {
+        const auto requested = ggml_.requested(step);
+        if (requested && static_cast<int64_t>(requested->size()) == size / row) {
+          rows = *requested;
+        } else {  // of a prompt the last rows are asked for
+          for (int64_t& one : rows) one += tokens - size / row;
+        }
+      }
+      for (const int64_t one : rows) ggml_tokens.push_back(first_token + one);
+      first_token += tokens;
+    }
+    pair->row_count = static_cast<int64_t>(ggml_tokens.size());
+    // A head that computed the last positions only.
+    const int64_t hf_begin = std::max<int64_t>(first_token - pair->hf_row_count, 0);
+    if (pair->hf_row_count > first_token) return false;
+    for (size_t i = 0; i < ggml_tokens.size(); ++i) {
+      if (ggml_tokens[i] < hf_begin || ggml_tokens[i] >= first_token) continue;
+      pair->hf_rows.push_back(ggml_tokens[i] - hf_begin);
+      pair->ggml_rows.push_back(static_cast<int64_t>(i));
+    }
+    if (pair->hf_rows.empty()) return false;
+    pair->all_rows =
+        pair->hf_rows == counted(pair->hf_row_count) && pair->ggml_rows == counted(pair->row_count);
+    return pair->head_size == 0 || width % pair->head_size == 0;
+  }
+
+  static bool is_rotated(const GgmlPair& pair) {
+    return pair.tensor.place == ModulePlace::RotatedQuery ||
+           pair.tensor.place == ModulePlace::RotatedKey;
+  }
+
+  [[nodiscard]] std::optional<int64_t> tokens_of(int64_t step) const {
+    if (token_counts_.empty()) {
+      for (const StepTokens& graph : ggml_.tokens())
+        token_counts_[graph.step] = static_cast<int64_t>(graph.tokens.size());
+    }
+    const auto found = token_counts_.find(step);
+    return found == token_counts_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  const Run& hf_run_;
+  const Run& ggml_run_;
+  HfSide hf_;
+  GgmlSide ggml_;
+  std::map<int64_t, size_t> span_of_;  // by step of Hugging Face
+  mutable std::map<int64_t, int64_t> token_counts_;
+  GgmlAlignment out_;
+};
+
+bool is_rotated(ModulePlace place) {
+  return place == ModulePlace::RotatedQuery || place == ModulePlace::RotatedKey;
+}
+
+}  // namespace
+
+bool is_ggml_run(const Run& run) {
+  const auto kind = run.properties.find("host.kind");
+  return kind != run.properties.end() && kind->second == "ggml";
+}
+
+bool is_ggml_pair(const Run& golden, const Run& mine) {
+  return is_ggml_run(golden) != is_ggml_run(mine);
+}
+
+Recipe GgmlPair::hf_recipe(const Run& hf_run) const {
+  Recipe recipe{.records = {hf}};
+  const Dims shape = shape_of(hf_run.records[hf]).value_or(Dims());
+  if (!all_rows && hf_rows != counted(hf_row_count)) {
+    const int axis = static_cast<int>(shape.size()) - 2;  // [1, heads, tokens, channels], too
+    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = hf_rows});
+  }
+  if (hf_last > 0)
+    recipe.steps.push_back(
+        {.kind = Step::Kind::Range, .axis = -1, .first = hf_first, .last = hf_last});
+  return recipe;
+}
+
+Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
+  Recipe recipe{.records = ggml};
+  recipe.flat = true;
+  if (ggml.size() > 1) {
+    recipe.merge = Merge::Concat;
+    recipe.note = "graphs " + std::to_string(ggml_run.records[ggml.front()].step) + " to " +
+                  std::to_string(ggml_run.records[ggml.back()].step);
+  }
+  const auto add_note = [&](const std::string& text) {
+    recipe.note += (recipe.note.empty() ? "" : ", ") + text;
+  };
+  Dims shape = shape_of(hf_run.records[hf]).value_or(Dims());
+  int64_t elements = 0;
+  for (const size_t record : ggml) elements += product(ggml_run.records[record].shape->span());
+  const int64_t channels = elements / row_count;
+  recipe.steps.push_back({.kind = Step::Kind::Reshape, .shape = {row_count, channels}});
+  if (!all_rows && ggml_rows != counted(row_count))
+    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = 0, .order = ggml_rows});
+  if (!all_rows)
+    add_note(std::to_string(hf_rows.size()) + " of " + std::to_string(hf_row_count) + " tokens");
+  if (ggml_last > 0) {
+    recipe.steps.push_back(
+        {.kind = Step::Kind::Range, .axis = 1, .first = ggml_first, .last = ggml_last});
+    add_note("channels " + std::to_string(ggml_first) + " to " + std::to_string(ggml_last));
+  }
+  const int64_t width = ggml_last > 0 ? ggml_last - ggml_first : channels;
+  if (head_size > 0) {
+    std::vector<int64_t> order(static_cast<size_t>(width));
+    for (int64_t i = 0; i < width; ++i) order[static_cast<size_t>(i)] = ggml_channel(i, head_size);
+    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = 1, .order = std::move(order)});
+    add_note("channels of heads in Hugging Face's order");
+  }
+  const auto rows = static_cast<int64_t>(hf_rows.size());
+  if (is_rotated(tensor.place)) {
+    const int64_t head = shape[3];
+    recipe.steps.push_back({.kind = Step::Kind::Reshape, .shape = {rows, width / head, head}});
+    recipe.steps.push_back({.kind = Step::Kind::Transpose, .order = {1, 0, 2}});
+    shape[2] = rows;
+  } else {
+    shape[shape.size() - 1] = width;
+    // Batches of one have their ones in front.
+    if (rows != hf_row_count) shape[shape.size() - 2] = rows;
+  }
+  recipe.steps.push_back({.kind = Step::Kind::Reshape,
+                          .shape = std::vector<int64_t>(shape.span().begin(), shape.span().end())});
+  return recipe;
+}
+
+Result<GgmlAlignment> align_ggml(const Run& hf, const Run& ggml,
+                                 const std::vector<std::pair<int64_t, int64_t>>& steps) {
+  return Aligner(hf, ggml).align(steps);
+}
+
+}  // namespace assay::compare

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings across engines in the words of both: the module of Hugging Face and the node of the ggml graph.
+#pragma once
+#include "locate/ggml_modules.hpp"
+#include "locate/locate.hpp"
+
+namespace assay::locate {
+
+class AcrossEngines {
+ public:
+  /// golden   Hugging Face's program, `mine` the one of GgmlModules::run()
+  AcrossEngines(const Program& golden, const Program& mine, const GgmlModules& modules)
+      : golden_(golden), mine_(mine), modules_(modules) {}
+
+  /// Names the node and its place in the graph's order, and the parameter that differs where one explains a gap: epsilon,
+  /// scale of attention, base of the rotary embedding.
+  void complete(Finding* finding) const;
+
+ private:
+  [[nodiscard]] size_t record_of(const Finding& finding) const;
+  void complete_own_error(Finding* finding) const;
+  void explain(Finding* finding) const;
+  [[nodiscard]] const Operator* find_operator(int64_t step, std::string_view name,
+                                              std::string_view type) const;
+
+  const Program& golden_;
+  const Program& mine_;
+  const GgmlModules& modules_;
+};
+
+/// Moves records of modules to the captured ones, and to the side that the caller has as mine.
+///
+/// turned   the caller's golden is the ggml run
+void put_on_sides(const GgmlModules& modules, bool turned, Verdict* verdict);
+
+}  // namespace assay::locate

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/ggml_modules.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "locate/ggml_operands.hpp"
+#include "reference/ggml/operators.hpp"
+#include "reference/wide.hpp"
+#include "run/checkpoint.hpp"
+#include "tensor/block_types.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::locate {
+namespace {
+
+using compare::GgmlAlignment;
+using compare::GgmlPair;
+using compare::ModulePlace;
+using run::Role;
+using run::Run;
+using run::TensorRecord;
+
+/// The records of a pair, put together; rows that ggml lacks are golden's.
+class ModuleTensor final : public run::MadeTensor {
+ public:
+  ModuleTensor(const Run& hf, const Run& ggml, const GgmlPair& pair)
+      : recipe_(pair.ggml_recipe(hf, ggml)) {
+    for (size_t& record : recipe_.records) {
+      parts_.records.push_back(ggml.records[record]);
+      record = parts_.records.size() - 1;
+    }
+    if (static_cast<int64_t>(pair.hf_rows.size()) == pair.hf_row_count) return;
+    golden_ = hf.records[pair.hf];
+    rows_ = pair.hf_rows;
+    row_count_ = pair.hf_row_count;
+  }
+
+  [[nodiscard]] Result<Tensor> make() const override {
+    ASSAY_TRY(Tensor tensor, compare::load_operand(parts_, recipe_));
+    if (!golden_) return tensor;
+    ASSAY_TRY(const Tensor whole, run::load_tensor(*golden_));
+    ASSAY_TRY(reference::Wide values, reference::widen(whole.view));
+    ASSAY_TRY(const reference::Wide mine, reference::widen(tensor.view));
+    // [outer, rows, inner]
+    const Dims& shape = whole.view.shape;
+    const size_t axis = shape.size() - 2;
+    const int64_t inner = shape[axis + 1];
+    const int64_t outer = values.size() / std::max<int64_t>(row_count_ * inner, 1);
+    const auto some = static_cast<int64_t>(rows_.size());
+    if (shape[axis] != row_count_ || mine.size() != outer * some * inner)
+      return fail(Errc::Invalid, "the rows of ggml are not some of golden's");
+    for (int64_t i = 0; i < outer; ++i) {
+      for (int64_t row = 0; row < some; ++row) {
+        std::copy_n(
+            mine.values.data() + (i * some + row) * inner, inner,
+            values.values.data() + (i * row_count_ + rows_[static_cast<size_t>(row)]) * inner);
+      }
+    }
+    return reference::narrow(reference::to_tensor(std::move(values)).view, tensor.view.dtype);
+  }
+
+ private:
+  Run parts_;
+  compare::Recipe recipe_;
+  std::optional<TensorRecord> golden_;
+  std::vector<int64_t> rows_;
+  int64_t row_count_ = 0;
+};
+
+/// A weight of the model's file in the checkpoint's order.
+class FileWeight final : public run::MadeTensor {
+ public:
+  explicit FileWeight(StoredWeight weight) : weight_(std::move(weight)) {}
+  [[nodiscard]] Result<Tensor> make() const override {
+    ASSAY_TRY(Tensor stored, run::load_tensor(weight_.record));
+    return compare::in_checkpoint_order(std::move(stored), weight_.how);
+  }
+
+ private:
+  StoredWeight weight_;
+};
+
+/// What golden calls its parameters, as a checkpoint lists them.
+Run parameters_of(const Run& hf) {
+  Run names;
+  std::set<std::string> seen;
+  const auto add = [&](std::string name) {
+    if (!name.empty() && seen.insert(name).second) names.records.emplace_back().node = name;
+  };
+  for (const TensorRecord& record : hf.records) {
+    if (record.role == Role::Weight || record.role == Role::Buffer) {
+      const std::string& node = record.node;
+      add(node.empty() || record.slot.empty() ? node + record.slot : node + "." + record.slot);
+    }
+    add(record.leaf);
+  }
+  return names;
+}
+
+std::string inner_name(const GgmlPair& pair) {
+  return pair.tensor.module +
+         (pair.tensor.place == ModulePlace::RotatedQuery ? ".query_rope" : ".key_rope");
+}
+
+bool is_rotated(const GgmlPair& pair) {
+  return pair.tensor.place == ModulePlace::RotatedQuery ||
+         pair.tensor.place == ModulePlace::RotatedKey;
+}
+
+/// "q8_0", "f16"; "f32" for values that no kernel converts anything for.
+std::string stored_type(const TensorRecord& record) {
+  if (!record.memory_format.empty()) return record.memory_format;
+  if (record.dtype == DType::Float16) return "f16";
+  if (record.dtype == DType::BFloat16) return "bf16";
+  return "f32";
+}
+
+}  // namespace
+
+Result<GgmlModules> GgmlModules::make(const Run& hf, const Run& ggml) {
+  ASSAY_TRY(const GgmlAlignment alignment, compare::align_ggml(hf, ggml));
+  GgmlModules modules;
+  modules.run_ = std::make_unique<Run>(ggml);
+  modules.notes_ = alignment.notes;
+  modules.add_tensors(hf, alignment);
+  modules.add_weights(hf);
+  return modules;
+}
+
+void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
+  uint64_t order = 0;
+  for (const TensorRecord& record : run_->records) order = std::max(order, record.order + 1);
+  for (const run::OperationRecord& one : run_->operations) order = std::max(order, one.order + 1);
+  Run ggml_records;  // what grows below would move them
+  ggml_records.records = run_->records;
+  for (const GgmlPair& pair : alignment.pairs) {
+    if (pair.hf_last > 0) continue;  // a part of golden's tensor
+    const bool captured = std::ranges::all_of(pair.ggml, [&](size_t record) {
+      return ggml_records.records[record].bytes && ggml_records.records[record].shape;
+    });
+    if (!captured) continue;
+    const TensorRecord& golden = hf.records[pair.hf];
+    const TensorRecord& first = ggml_records.records[pair.ggml.front()];
+    TensorRecord record;
+    record.rank = golden.rank;
+    record.step = golden.step;
+    record.step_name = golden.step_name;
+    record.node = is_rotated(pair) ? inner_name(pair) : golden.node;
+    record.op_type = is_rotated(pair) ? "" : golden.op_type;
+    record.role = golden.role;
+    record.slot = is_rotated(pair) ? "" : golden.slot;
+    record.call = golden.call;
+    // Golden's order of modules, in which they enclose each other.
+    record.order = order + pair.hf;
+    record.dtype = first.dtype;
+    record.shape = golden.shape;
+    record.strides = golden.shape ? std::optional(contiguous_strides(*golden.shape)) : std::nullopt;
+    record.bytes = first.bytes;
+    record.bytes->raw = false;
+    record.made = std::make_shared<ModuleTensor>(hf, ggml_records, pair);
+    if (is_rotated(pair)) inner_.emplace_back(pair.hf, inner_name(pair));
+    places_.emplace(run_->records.size(),
+                    GgmlPlace{pair.ggml.front(), pair.hf, pair.node,
+                              static_cast<int64_t>(pair.hf_rows.size()) == pair.hf_row_count
+                                  ? std::vector<int64_t>()
+                                  : pair.hf_rows});
+    run_->records.push_back(std::move(record));
+  }
+}
+
+void GgmlModules::add_weights(const Run& hf) {
+  const Run names = parameters_of(hf);
+  uint64_t order = run_->records.empty() ? 0 : run_->records.back().order + 1;
+  std::vector<std::string> files = model_files(*run_);
+  // The other shards belong to the first.
+  if (!files.empty()) {
+    if (const auto shards = run::gguf_files(files.front(), "")) {
+      std::erase_if(files, [&](const std::string& file) {
+        return file != files.front() &&
+               std::ranges::find(shards->paths, file) != shards->paths.end();
+      });
+    }
+  }
+  if (files.size() > 1)
+    notes_.push_back("the captured command names several models, so no weights were compared");
+  if (files.empty())
+    notes_.push_back(
+        "the model's file is not where the captured command says, so its weights are not compared");
+  if (files.size() != 1) return;
+  Result<Run> opened = run::open_checkpoint(files.front());
+  if (!opened) {
+    notes_.push_back("the model's file cannot be read: " + opened.error().describe());
+    return;
+  }
+  compare::GgufSide side = compare::as_checkpoint(*opened, names);
+  for (const auto& [index, how] : side.weights) {
+    const std::string& parameter = side.run.records[index].node;
+    // Golden may have a prefix in front of "model.".
+    const auto golden = std::ranges::find_if(names.records, [&](const TensorRecord& one) {
+      return one.node == parameter || one.node.ends_with("." + parameter);
+    });
+    if (golden == names.records.end() || !opened->records[index].shape) continue;
+    const StoredWeight stored{opened->records[index], how, stored_type(opened->records[index])};
+    const size_t dot = golden->node.rfind('.');
+    TensorRecord record;
+    record.step_name = "weights";
+    record.node = golden->node.substr(0, dot == std::string::npos ? 0 : dot);
+    record.slot = golden->node.substr(dot == std::string::npos ? 0 : dot + 1);
+    record.role = Role::Weight;
+    record.order = order++;
+    record.dtype = stored.record.memory_format.empty() ? stored.record.dtype : DType::Float32;
+    record.shape = stored.record.shape;
+    record.bytes = stored.record.bytes;
+    record.bytes->raw = false;
+    record.made = std::make_shared<FileWeight>(stored);
+    weights_.insert_or_assign(golden->node, stored);
+    places_.emplace(run_->records.size(), GgmlPlace{kNone, kNone, how.name, {}});
+    run_->records.push_back(std::move(record));
+  }
+}
+
+void GgmlModules::describe(Program* mine) const {
+  mine->stored_weights = weights_;
+  for (const auto& [record, place] : places_) {
+    if (!place.rows.empty()) mine->computed_rows.emplace(record, place.rows);
+  }
+  for (const Operator& one : mine->operators) {
+    const bool writes = one.name == "ggml.set_rows";
+    const bool attends = one.name == "ggml.flash_attn_ext";
+    if (!writes && !attends) continue;
+    // Rows are written in the type of the cache; flash attention multiplies in that of its keys.
+    const std::vector<Use>& uses = writes ? one.outputs : one.inputs;
+    for (const Use& use : uses) {
+      if (attends && use.slot != "src1") continue;
+      if (use.record >= run_->records.size()) continue;
+      const TensorRecord& record = run_->records[use.record];
+      if (!record.memory_format.empty()) {
+        mine->attention_blocks = record.memory_format;
+      } else if (record.dtype == DType::Float16 || record.dtype == DType::BFloat16) {
+        mine->attention_type = record.dtype;
+      }
+    }
+    if (attends && !mine->attention_type) mine->attention_type = DType::Float16;
+  }
+}
+
+void GgmlModules::add_inner_values(Program* golden) const {
+  std::map<size_t, std::string_view> wanted;
+  for (const auto& [record, name] : inner_) wanted.emplace(record, name);
+  for (const Operator& one : golden->operators) {
+    for (const Use& use : one.outputs) {
+      const auto found = wanted.find(use.record);
+      if (found == wanted.end()) continue;
+      ModuleCall call;
+      call.module = found->second;
+      call.call = one.module_call;
+      call.rank = one.rank;
+      call.step = one.step;
+      call.begin = call.end = use.time;
+      call.leaf = true;
+      call.outputs.push_back(use);
+      call.outputs.back().slot.clear();
+      golden->calls.push_back(std::move(call));
+    }
+  }
+  std::ranges::stable_sort(golden->calls, [](const ModuleCall& a, const ModuleCall& b) {
+    return std::pair(a.rank, a.end) < std::pair(b.rank, b.end);
+  });
+}
+
+const GgmlPlace* GgmlModules::place_of(size_t record) const {
+  const auto found = places_.find(record);
+  return found == places_.end() ? nullptr : &found->second;
+}
+
+}  // namespace assay::locate

