@@ -89,6 +89,11 @@ Result<Matching> Matcher::match() {
   return std::move(out_);
 }
 
+Result<Matching> Matcher::match_named() {
+  ASSAY_TRY_STATUS(match_explicit());
+  return std::move(out_);
+}
+
 void Matcher::list_leftovers() {
   std::set<Place> golden_compared;
   std::set<Place> mine_compared;

@@ -191,6 +191,19 @@ TEST(LoadOperand, ReshapesAndPermutesByBuilding) {
   EXPECT_EQ(values_of(*tensor), (Values{11, 8, 9, 5}));
 }
 
+TEST(LoadOperand, PutsListsTogetherWhateverTheirShapes) {
+  Files files;
+  files.add<float>(DType::Float32, {2, 3}, counting(6));
+  files.add<float>(DType::Float32, {3}, {6, 7, 8});
+  Recipe recipe{.records = {0, 1}, .merge = Merge::Concat, .flat = true};
+  recipe.steps = {{.kind = Step::Kind::Reshape, .shape = {3, 3}},
+                  {.kind = Step::Kind::Transpose, .order = {1, 0}}};
+  const auto tensor = load_operand(files.run, recipe);
+  ASSERT_TRUE(tensor);
+  EXPECT_EQ(tensor->view.shape, (Dims{3, 3}));
+  EXPECT_EQ(values_of(*tensor), (Values{0, 3, 6, 1, 4, 7, 2, 5, 8}));
+}
+
 TEST(LoadOperand, RejectsStepsOutOfRange) {
   Files files;
   files.add<float>(DType::Float32, {2, 3}, counting(6));
@@ -203,6 +216,9 @@ TEST(LoadOperand, RejectsStepsOutOfRange) {
   EXPECT_EQ(code_of({.kind = Step::Kind::Range, .axis = 1, .first = 2, .last = 1}), Errc::Invalid);
   EXPECT_EQ(code_of({.kind = Step::Kind::Range, .axis = 1, .first = 0, .last = 4}), Errc::Invalid);
   EXPECT_EQ(code_of({.kind = Step::Kind::Permute, .axis = 1, .order = {0, 3}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = Step::Kind::Transpose, .order = {0}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = Step::Kind::Transpose, .order = {0, 0}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = Step::Kind::Transpose, .order = {1, 2}}), Errc::Invalid);
   EXPECT_EQ(code_of({.kind = Step::Kind::Reshape, .shape = {7}}), Errc::Invalid);
   EXPECT_EQ(code_of({.kind = Step::Kind::Reshape, .shape = {-1, -6}}), Errc::Invalid);
 }

@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "compare/match/matcher.hpp"
+
 namespace assay::compare {
 namespace {
 
@@ -17,6 +19,8 @@ class GgmlMatcher {
  public:
   GgmlMatcher(const Run& golden, const Run& mine, const MatchOptions& options)
       : options_(options),
+        golden_(golden),
+        mine_(mine),
         golden_is_ggml_(is_ggml_run(golden)),
         hf_(golden_is_ggml_ ? mine : golden),
         ggml_(golden_is_ggml_ ? golden : mine) {}
@@ -26,8 +30,15 @@ class GgmlMatcher {
     if (golden_is_ggml_) {
       for (auto& [golden, mine] : steps) std::swap(golden, mine);
     }
+    ASSAY_TRY_STATUS(take_named());
     ASSAY_TRY(const GgmlAlignment alignment, align_ggml(hf_, ggml_, steps));
-    for (const GgmlPair& pair : alignment.pairs) add(pair, alignment);
+    for (const GgmlPair& pair : alignment.pairs) {
+      const bool is_named = named_.contains({hf_side(), pair.hf}) ||
+                            std::ranges::any_of(pair.ggml, [this](size_t record) {
+                              return named_.contains({ggml_side(), record});
+                            });
+      if (!is_named) add(pair, alignment);
+    }
     list_rest(alignment);
     out_.notes.insert(out_.notes.end(), alignment.notes.begin(), alignment.notes.end());
     sort();
@@ -57,6 +68,20 @@ class GgmlMatcher {
     out_.pairs.push_back(std::move(row));
     hf_used_.insert(pair.hf);
     ggml_used_.insert(pair.ggml.begin(), pair.ggml.end());
+  }
+
+  /// What the user names wins over the table.
+  Status take_named() {
+    if (options_.explicit_pairs.empty()) return {};
+    ASSAY_TRY(out_, Matcher(golden_, mine_, options_).match_named());
+    for (RecordPair& pair : out_.pairs) {
+      named_.emplace(Side::Golden, pair.golden);
+      named_.emplace(Side::Mine, pair.mine);
+      (golden_is_ggml_ ? ggml_used_ : hf_used_).insert(pair.golden);
+      (golden_is_ggml_ ? hf_used_ : ggml_used_).insert(pair.mine);
+      if (!pair.token) pair.token = hf_.records[golden_is_ggml_ ? pair.mine : pair.golden].step;
+    }
+    return {};
   }
 
   void list_rest(const GgmlAlignment& alignment) {
@@ -103,10 +128,13 @@ class GgmlMatcher {
   }
 
   const MatchOptions& options_;
+  const Run& golden_;
+  const Run& mine_;
   bool golden_is_ggml_;
   const Run& hf_;
   const Run& ggml_;
   Matching out_;
+  std::set<std::pair<Side, size_t>> named_;  // records in pairs of the user
   std::set<size_t> hf_used_;
   std::set<size_t> ggml_used_;
 };

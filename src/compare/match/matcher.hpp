@@ -70,6 +70,8 @@ class Matcher {
  public:
   Matcher(const run::Run& golden, const run::Run& mine, const MatchOptions& options);
   Result<Matching> match();
+  /// The pairs that the user named, and no others.
+  Result<Matching> match_named();
 
  private:
   void group_tensors();
