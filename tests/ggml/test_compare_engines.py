@@ -113,6 +113,17 @@ def test_the_default_cache_and_flash_attention_are_no_fault(golden, models, tmp_
     assert verdict.outcome == "clean", verdict
 
 
+def test_attention_over_a_cache_of_blocks_is_not_judged(golden, models, tmp_path):
+    """Queries, keys and values are rotated there, and rounded to blocks; all other modules are judged."""
+    mine = capture_engine(models["q8_0"], tmp_path / "mine", "--cache-type", "q8_0", "--flash-attention")
+
+    verdict = assay.locate(golden, mine)
+
+    assert verdict.outcome == "cannot_judge", verdict
+    assert "keys and values in q8_0" in verdict.sentence
+    assert verdict.candidates == []
+
+
 def test_a_model_with_biases_and_halves_is_clean(qwen2_models, llama_engine, tmp_path):
     golden = capture_model(load(qwen2_models["hf"]), tmp_path / "golden")
     mine = capture_engine(qwen2_models["f32"], tmp_path / "mine")

@@ -99,6 +99,9 @@ class GgmlSide {
       const TensorRecord& record = run.records[i];
       if (record.role == Role::Input) {
         if (!record.leaf.empty()) leaves_.try_emplace({record.step, kind_of(record.leaf)}, i);
+        if (record.slot != "src1") continue;
+        if (auto node = parse_node(record.node); node && node->second == "mul_mat")
+          multiplied_.try_emplace({record.step, std::move(node->first)}, i);
       } else if (record.role == Role::Output) {
         if (auto node = parse_node(record.node))
           nodes_.try_emplace({record.step, std::move(node->first), std::move(node->second)}, i);
@@ -131,6 +134,17 @@ class GgmlSide {
     return found == nodes_.end() ? std::nullopt : std::optional(found->second);
   }
 
+  /// What the product multiplies its weight with.
+  [[nodiscard]] std::optional<size_t> find_multiplied(int64_t step, const std::string& name) const {
+    const auto found = multiplied_.find({step, name});
+    return found == multiplied_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// With a cache of blocks attention works on rotated values, and `kqv_out` is rotated, too.
+  [[nodiscard]] bool rotates_attention(int64_t step) const {
+    return leaves_.contains({step, "attention rotation"});
+  }
+
   /// Which tokens of a graph have rows behind the choice of those whose logits are wanted.
   [[nodiscard]] std::optional<std::vector<int64_t>> requested(int64_t step) const {
     return leaf(step, "out_ids");
@@ -154,6 +168,7 @@ class GgmlSide {
     if (leaf.ends_with("out_ids")) return "out_ids";
     if (leaf.ends_with("inp_pos")) return "pos";
     if (leaf.ends_with("inp_tokens")) return "tokens";
+    if (leaf.ends_with("v_rot")) return "attention rotation";
     return std::string(leaf);
   }
 
@@ -177,6 +192,7 @@ class GgmlSide {
   const Run& run_;
   std::map<std::tuple<int64_t, std::string, std::string>, size_t> nodes_;  // first of that name
   std::map<std::pair<int64_t, std::string>, size_t> leaves_;
+  std::map<std::pair<int64_t, std::string>, size_t> multiplied_;
   std::set<int64_t> steps_;
   bool neighbours_ = false;
   bool neighbours_known_ = false;
@@ -409,8 +425,12 @@ class Aligner {
     const auto span = span_of_.find(record.step);
     if (span == span_of_.end()) return;
     std::string why = "ggml has no node of its own for it";
-    for (const GgmlNode& node : ggml_nodes_of(place.tensor)) {
-      if (add(place, span->second, node, {}, &why)) return;
+    ModuleTensor tensor = place.tensor;
+    const bool rotates = tensor.place == ModulePlace::Input && tensor.module.ends_with("o_proj") &&
+                         ggml_.rotates_attention(out_.spans[span->second].ggml_steps.front());
+    if (rotates) tensor.place = ModulePlace::Output;  // what its product multiplies
+    for (const GgmlNode& node : ggml_nodes_of(tensor)) {
+      if (add(place, span->second, node, {}, &why, rotates)) return;
     }
     if (add_fused(place, span->second, &why)) return;
     if (place.tensor.place == ModulePlace::Output && record.slot.empty())
@@ -485,7 +505,9 @@ class Aligner {
   }
 
   /// False when the graphs lack the node, or its sizes are not the tensor's; `why` says so then.
-  bool add(const HfPlace& place, size_t span, const GgmlNode& node, Part part, std::string* why) {
+  /// multiplied  what the node, a product, multiplies its weight with, instead of the node itself
+  bool add(const HfPlace& place, size_t span, const GgmlNode& node, Part part, std::string* why,
+           bool multiplied = false) {
     GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
     pair.node = node.name + " " + std::string(node.op);
     pair.hf_first = part.hf_first;
@@ -493,7 +515,8 @@ class Aligner {
     pair.ggml_first = part.ggml_first;
     pair.ggml_last = part.ggml_last;
     for (const int64_t step : out_.spans[span].ggml_steps) {
-      const auto found = ggml_.find(step, node);
+      const auto found =
+          multiplied ? ggml_.find_multiplied(step, node.name) : ggml_.find(step, node);
       if (!found) return false;
       pair.ggml.push_back(*found);
     }

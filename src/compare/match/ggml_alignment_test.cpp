@@ -265,6 +265,25 @@ TEST(AlignGgml, CutsProjectionsThatOneEngineHasInOnePiece) {
                                          {6, 7}}));
 }
 
+TEST(AlignGgml, TakesWhatIsMultipliedWhereAttentionIsRotated) {
+  Runs runs;
+  runs.hf_step(0, {1});
+  runs.hf_output("model.layers.0.self_attn.o_proj", 0, {1, 1, 2});
+  runs.hf.records.back().role = Role::Input;
+  runs.hf.records.back().slot = "0";
+  runs.graph(0, {1}, 0);
+  runs.leaf(0, "attn_inp_v_rot", {1, 2});
+  runs.node(0, "kqv_out-0::ggml.reshape.0", {2}, 50);
+  runs.node(0, "attn_out-0::ggml.mul_mat.0", {2}, 70);
+  runs.node(0, "attn_out-0::ggml.mul_mat.0", {2}, 60);
+  runs.ggml.records.back().role = Role::Input;
+  runs.ggml.records.back().slot = "src1";
+  const GgmlAlignment alignment = runs.align();
+  const GgmlPair* input = find(alignment, "attn_out-0 mul_mat");
+  ASSERT_NE(input, nullptr);
+  EXPECT_EQ(runs.ggml_values(*input), (Values{60, 61}));
+}
+
 TEST(AlignGgml, SaysWhatHasNoNodeOrAnotherShape) {
   Runs runs;
   runs.hf_step(0, {1});
