@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include "compare/match/ggml_names.hpp"
-#include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
 
 namespace assay::locate {
@@ -14,7 +13,7 @@ namespace {
 
 using run::TensorRecord;
 
-std::string number(double value) {
+std::string number_text(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
@@ -29,16 +28,8 @@ std::optional<double> number_of(const Operator& one, std::string_view name) {
   return std::nullopt;
 }
 
-bool are_equal(double a, double b) {
-  return std::abs(a - b) <= 1e-5 * std::max(std::abs(a), std::abs(b));
-}
-
-/// "Qcur-3::ggml.rope.0" -> {"Qcur-3", "rope"}
-std::pair<std::string_view, std::string_view> name_and_type(std::string_view node) {
-  const size_t mark = node.rfind("::ggml.");
-  if (mark == std::string_view::npos) return {node, {}};
-  std::string_view type = node.substr(mark + 7);
-  return {node.substr(0, mark), type.substr(0, type.rfind('.'))};
+std::string op_type_of(const compare::CapturedNode& node) {
+  return "ggml " + std::string(node.op) + " " + std::string(node.name);
 }
 
 /// "kq-3" -> 3
@@ -50,14 +41,14 @@ std::string layer_of(std::string_view name) {
 }
 
 /// The module in which Hugging Face does what a node does that is no module's output.
-std::string inner_module(std::string_view name, std::string_view occurrence) {
-  const std::string layer = layer_of(name);
-  if (layer.empty()) return name == "norm" ? "model.norm" : "";
+std::string inner_module(const compare::CapturedNode& node) {
+  const std::string layer = layer_of(node.name);
+  if (layer.empty()) return node.name == "norm" ? "model.norm" : "";
   const std::string path = "model.layers." + layer;
-  if (name.starts_with("norm-"))
-    return path + (occurrence == "0" ? ".input_layernorm" : ".post_attention_layernorm");
+  if (node.name.starts_with("norm-"))
+    return path + (node.number == 0 ? ".input_layernorm" : ".post_attention_layernorm");
   for (const std::string_view attention : {"kq", "Qcur", "Kcur", "Vcur", "cache_"}) {
-    if (name.find(attention) != std::string_view::npos) return path + ".self_attn";
+    if (node.name.find(attention) != std::string_view::npos) return path + ".self_attn";
   }
   return path;
 }
@@ -79,12 +70,14 @@ size_t AcrossEngines::record_of(const Finding& finding) const {
   return kNone;
 }
 
-const Operator* AcrossEngines::find_operator(int64_t step, std::string_view name,
-                                             std::string_view type) const {
-  const auto found = std::ranges::find_if(mine_.operators, [&](const Operator& one) {
-    return one.step == step && name_and_type(one.node) == std::pair(name, type);
-  });
-  return found == mine_.operators.end() ? nullptr : &*found;
+const Operator* AcrossEngines::find_operator(int64_t step, std::string_view op,
+                                             std::string_view name, int64_t number) const {
+  for (const Operator& one : mine_.operators) {
+    if (one.step != step) continue;
+    const auto node = compare::parse_ggml_node(one.node);
+    if (node && node->op == op && node->name == name && node->number == number) return &one;
+  }
+  return nullptr;
 }
 
 void AcrossEngines::complete(Finding* finding) const {
@@ -95,95 +88,97 @@ void AcrossEngines::complete(Finding* finding) const {
   const size_t record = record_of(*finding);
   if (record >= mine_.run->records.size()) return;
   const TensorRecord& captured = mine_.run->records[record];
-  const auto [name, type] = name_and_type(captured.node);
   finding->golden_node = finding->node;
   finding->node = captured.node;
-  finding->op_type = "ggml " + std::string(type) + " " + std::string(name);
+  if (const auto node = compare::parse_ggml_node(captured.node))
+    finding->op_type = op_type_of(*node);
   finding->step = captured.step;
   finding->time = captured.order;
   if (finding->module.ends_with("_rope"))
     finding->module = finding->module.substr(0, finding->module.rfind('.'));
-  if (finding->kind == FindingKind::Gap) explain(finding);
+  if (finding->kind != FindingKind::Gap) return;
+  for (const auto& difference : {epsilon(*finding), rotary_base(*finding), scale(*finding)}) {
+    if (!difference) continue;
+    if (const auto node = compare::parse_ggml_node(difference->mine->node))
+      finding->op_type = op_type_of(*node);
+    finding->node = difference->mine->node;
+    finding->hypothesis = difference->text;
+    return;
+  }
 }
 
 void AcrossEngines::complete_own_error(Finding* finding) const {
-  const auto [name, type] = name_and_type(finding->node);
-  if (type.empty()) return;
-  const size_t dot = finding->node.rfind('.');
-  const auto modules = compare::module_tensors_of(name, type);
-  finding->module =
-      modules.empty() ? inner_module(name, finding->node.substr(dot + 1)) : modules.front().module;
-  finding->op_type = "ggml " + std::string(type) + " " + std::string(name);
+  const auto node = compare::parse_ggml_node(finding->node);
+  if (!node) return;
+  const auto modules = compare::module_tensors_of(node->name, node->op);
+  finding->module = modules.empty() ? inner_module(*node) : modules.front().module;
+  finding->op_type = op_type_of(*node);
 }
 
-void AcrossEngines::explain(Finding* finding) const {
-  const std::string layer = layer_of(name_and_type(finding->node).first);
-  const auto say = [&](const Operator& one, std::string_view what, double mine, double golden) {
-    const auto [name, type] = name_and_type(one.node);
-    finding->node = one.node;
-    finding->op_type = "ggml " + std::string(type) + " " + std::string(name);
-    finding->hypothesis =
-        std::string(what) + " " + number(mine) + " where golden has " + number(golden);
-  };
-  // Epsilon: the scalar that golden's norm adds to the mean of squares, or its argument.
-  if (finding->module.ends_with("norm")) {
-    const std::string_view occurrence = finding->module.ends_with("input_layernorm") ? "0" : "1";
-    for (const Operator& one : mine_.operators) {
-      if (one.name != "ggml.rms_norm" || one.step != finding->step) continue;
-      const auto name = name_and_type(one.node).first;
-      const bool is_it = layer.empty() ? name == "norm"
-                                       : name == "norm-" + layer && one.node.ends_with(occurrence);
-      const auto mine = number_of(one, "eps");
-      if (!is_it || !mine) continue;
-      for (const Operator& theirs : golden_.operators) {
-        if (theirs.module != finding->module) continue;
-        auto golden = number_of(theirs, "eps");
-        if (!golden && theirs.name.starts_with("aten.add.")) golden = number_of(theirs, "other");
-        if (!golden) continue;
-        if (!are_equal(*golden, *mine)) say(one, "epsilon", *mine, *golden);
-        return;
-      }
-    }
+std::optional<AcrossEngines::Difference> AcrossEngines::differ(const Operator& one,
+                                                               std::string_view what, double mine,
+                                                               double golden, double tolerance) {
+  if (std::abs(mine - golden) <= tolerance * std::max(std::abs(mine), std::abs(golden)))
+    return std::nullopt;
+  return Difference{&one, std::string(what) + " " + number_text(mine) + " where golden has " +
+                              number_text(golden)};
+}
+
+/// The scalar that golden's norm adds to the mean of squares, or its argument.
+std::optional<AcrossEngines::Difference> AcrossEngines::epsilon(const Finding& finding) const {
+  const auto node = compare::parse_ggml_node(finding.node);
+  if (!node || !finding.module.ends_with("norm")) return std::nullopt;
+  const std::string layer = layer_of(node->name);
+  const Operator* norm = layer.empty()
+                             ? find_operator(finding.step, "rms_norm", "norm", 0)
+                             : find_operator(finding.step, "rms_norm", "norm-" + layer,
+                                             finding.module.ends_with("input_layernorm") ? 0 : 1);
+  const auto mine = norm == nullptr ? std::nullopt : number_of(*norm, "eps");
+  if (!mine) return std::nullopt;
+  for (const Operator& theirs : golden_.operators) {
+    if (theirs.module != finding.module) continue;
+    auto golden = number_of(theirs, "eps");
+    if (!golden && theirs.name.starts_with("aten.add.")) golden = number_of(theirs, "other");
+    if (golden) return differ(*norm, "epsilon", *mine, *golden, 1e-5);
   }
-  // Rotary embedding: base = inv_freq[1] ^ (-d / 2).
-  for (const std::string_view which : {"Qcur-", "Kcur-"}) {
-    const Operator* rope = finding->node.find("ggml.rope") == std::string::npos
-                               ? nullptr
-                               : find_operator(finding->step, std::string(which) + layer, "rope");
-    if (rope == nullptr) continue;
-    const auto base = number_of(*rope, "freq_base");
-    const auto dims = number_of(*rope, "n_dims");
-    for (const auto& [leaf, record] : golden_.leaves) {
-      if (!base || !dims || !leaf.ends_with("inv_freq")) continue;
-      const Result<Tensor> tensor = run::load_tensor(golden_.run->records[record]);
-      if (!tensor || tensor->view.element_count() < 2) continue;
-      const Result<reference::Wide> values = reference::widen(tensor->view);
-      if (!values) continue;
-      const double golden = std::pow(values->values[1], -*dims / 2);
-      if (std::abs(golden - *base) > 1e-3 * *base) {
-        say(*rope, "base of the rotary embedding", *base, golden);
-        return;
-      }
-    }
+  return std::nullopt;
+}
+
+/// base = inv_freq[1] ^ (-d / 2), d the channels that are turned.
+std::optional<AcrossEngines::Difference> AcrossEngines::rotary_base(const Finding& finding) const {
+  const auto node = compare::parse_ggml_node(finding.node);
+  if (!node || node->op != "rope") return std::nullopt;
+  const Operator* rope = find_operator(finding.step, "rope", node->name, node->number);
+  if (rope == nullptr) return std::nullopt;
+  const auto base = number_of(*rope, "freq_base");
+  const auto channels = number_of(*rope, "n_dims");
+  for (const auto& [leaf, record] : golden_.leaves) {
+    if (!base || !channels || !leaf.ends_with("inv_freq")) continue;
+    const Result<Tensor> tensor = run::load_tensor(golden_.run->records[record]);
+    if (!tensor || tensor->view.element_count() < 2) continue;
+    const Result<reference::Wide> frequencies = reference::widen(tensor->view);
+    if (!frequencies) continue;
+    const double golden = std::pow(frequencies->values[1], -*channels / 2);
+    // The power of a float32 has fewer digits.
+    return differ(*rope, "base of the rotary embedding", *base, golden, 1e-3);
   }
-  // Attention: the scale of the scores.
-  for (const auto& [name, type] : {std::pair("kq_soft_max-" + layer, std::string("soft_max")),
-                                   std::pair("kqv_out-" + layer, std::string("flash_attn_ext"))}) {
-    const Operator* attention = find_operator(finding->step, name, type);
-    if (attention == nullptr || finding->module.find("self_attn") == std::string::npos) continue;
-    const auto mine = number_of(*attention, "scale");
-    if (!mine) continue;
-    for (const Operator& theirs : golden_.operators) {
-      if (theirs.module.empty() || finding->module.rfind(theirs.module, 0) != 0 ||
-          !theirs.module.ends_with("self_attn"))
-        continue;
-      auto golden = number_of(theirs, "scale");
-      if (!golden && theirs.name == "aten.mul.Tensor") golden = number_of(theirs, "other");
-      if (!golden || *golden == 1) continue;
-      if (!are_equal(*golden, *mine)) say(*attention, "scale of attention", *mine, *golden);
-      return;
-    }
+  return std::nullopt;
+}
+
+std::optional<AcrossEngines::Difference> AcrossEngines::scale(const Finding& finding) const {
+  const auto node = compare::parse_ggml_node(finding.node);
+  if (!node || !finding.module.ends_with("self_attn")) return std::nullopt;
+  const std::string layer = layer_of(node->name);
+  const Operator* attention = find_operator(finding.step, "soft_max", "kq_soft_max-" + layer, 0);
+  const auto mine = attention == nullptr ? std::nullopt : number_of(*attention, "scale");
+  if (!mine) return std::nullopt;
+  for (const Operator& theirs : golden_.operators) {
+    if (theirs.module != finding.module) continue;
+    auto golden = number_of(theirs, "scale");
+    if (!golden && theirs.name == "aten.mul.Tensor") golden = number_of(theirs, "other");
+    if (golden) return differ(*attention, "scale of attention", *mine, *golden, 1e-5);
   }
+  return std::nullopt;
 }
 
 void put_on_sides(const GgmlModules& modules, bool turned, Verdict* verdict) {

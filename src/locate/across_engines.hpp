@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings across engines in the words of both: the module of Hugging Face and the node of the ggml graph.
 #pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "locate/ggml_modules.hpp"
 #include "locate/locate.hpp"
 
@@ -17,11 +21,22 @@ class AcrossEngines {
   void complete(Finding* finding) const;
 
  private:
+  /// A parameter of an operator of mine that is not golden's.
+  struct Difference {
+    const Operator* mine;
+    std::string text;  // "epsilon 0.01 where golden has 1e-05"
+  };
+
   [[nodiscard]] size_t record_of(const Finding& finding) const;
   void complete_own_error(Finding* finding) const;
-  void explain(Finding* finding) const;
-  [[nodiscard]] const Operator* find_operator(int64_t step, std::string_view name,
-                                              std::string_view type) const;
+  /// tolerance  relative
+  static std::optional<Difference> differ(const Operator& one, std::string_view what, double mine,
+                                          double golden, double tolerance);
+  [[nodiscard]] std::optional<Difference> epsilon(const Finding& finding) const;
+  [[nodiscard]] std::optional<Difference> rotary_base(const Finding& finding) const;
+  [[nodiscard]] std::optional<Difference> scale(const Finding& finding) const;
+  [[nodiscard]] const Operator* find_operator(int64_t step, std::string_view op,
+                                              std::string_view name, int64_t number) const;
 
   const Program& golden_;
   const Program& mine_;

@@ -63,15 +63,6 @@ bool is_first_input(std::string_view slot) {
 
 bool is_first_output(std::string_view slot) { return slot.empty() || slot == "0"; }
 
-/// "Qcur-3::ggml.mul_mat.0" -> {"Qcur-3", "mul_mat"}
-std::optional<std::pair<std::string, std::string>> parse_node(std::string_view node) {
-  const size_t mark = node.rfind("::ggml.");
-  if (mark == std::string_view::npos) return std::nullopt;
-  std::string_view op = node.substr(mark + 7);
-  op = op.substr(0, op.rfind('.'));
-  return std::pair(std::string(node.substr(0, mark)), std::string(op));
-}
-
 /// "model.layers.3.self_attn" -> "3"; "" outside of layers.
 std::string layer_in(std::string_view module) {
   const size_t at = module.rfind("layers.");
@@ -100,11 +91,11 @@ class GgmlSide {
       if (record.role == Role::Input) {
         if (!record.leaf.empty()) leaves_.try_emplace({record.step, kind_of(record.leaf)}, i);
         if (record.slot != "src1") continue;
-        if (auto node = parse_node(record.node); node && node->second == "mul_mat")
-          multiplied_.try_emplace({record.step, std::move(node->first)}, i);
+        if (const auto node = parse_ggml_node(record.node); node && node->op == "mul_mat")
+          multiplied_.try_emplace({record.step, std::string(node->name)}, i);
       } else if (record.role == Role::Output) {
-        if (auto node = parse_node(record.node))
-          nodes_.try_emplace({record.step, std::move(node->first), std::move(node->second)}, i);
+        if (const auto node = parse_ggml_node(record.node))
+          nodes_.try_emplace({record.step, std::string(node->name), std::string(node->op)}, i);
       }
       steps_.insert(record.step);
     }

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/numbers.hpp"
+
 namespace assay::compare {
 namespace {
 
@@ -174,6 +176,18 @@ std::optional<std::pair<std::string_view, std::string_view>> split_parameter(
 }
 
 }  // namespace
+
+std::optional<CapturedNode> parse_ggml_node(std::string_view node) {
+  constexpr std::string_view kMark = "::ggml.";
+  const size_t mark = node.rfind(kMark);
+  if (mark == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = node.substr(mark + kMark.size());
+  const size_t dot = rest.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::optional<std::int64_t> number = parse_number<std::int64_t>(rest.substr(dot + 1));
+  if (!number) return std::nullopt;
+  return CapturedNode{node.substr(0, mark), rest.substr(0, dot), *number};
+}
 
 std::vector<GgmlNode> ggml_nodes_of(const ModuleTensor& tensor, std::int64_t layer_count) {
   std::vector<GgmlNode> nodes;

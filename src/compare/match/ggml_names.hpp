@@ -41,6 +41,15 @@ struct GgmlNode {
   bool operator==(const GgmlNode&) const = default;
 };
 
+/// A node of a captured graph, "Qcur-3::ggml.rope.1".   docs/formats/native.md
+struct CapturedNode {
+  std::string_view name;    // "Qcur-3"
+  std::string_view op;      // "rope"
+  std::int64_t number = 0;  // among the operators of this kind and name
+};
+/// Nothing for what is no node of a ggml graph. The result looks into `node`.
+[[nodiscard]] std::optional<CapturedNode> parse_ggml_node(std::string_view node);
+
 /// Nodes with the module's tensor, the likeliest first: with a bias the projection's result is an `add`, without one the
 /// `mul_mat`, and engines differ in names.
 /// layer_count   layers of the model, for `requested_rows`; 0 when not known

@@ -133,5 +133,18 @@ TEST(GgmlChannel, PutsHalvesOfAHeadBesideEachOther) {
   EXPECT_EQ(places, (std::vector<int64_t>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));
 }
 
+TEST(ParseGgmlNode, TakesNamesWithDotsAndMarksApart) {
+  const auto node = parse_ggml_node("cache_k_l0 (view)::ggml.set_rows.12");
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->name, "cache_k_l0 (view)");
+  EXPECT_EQ(node->op, "set_rows");
+  EXPECT_EQ(node->number, 12);
+  EXPECT_EQ(parse_ggml_node("(blk.0.attn_output.weight)::ggml.mul_mat.0")->name,
+            "(blk.0.attn_output.weight)");
+  for (const char* text : {"", "model.norm", "model.norm::aten.mul.Tensor.1", "x::ggml.rope",
+                           "x::ggml.rope.", "x::ggml.rope.one"})
+    EXPECT_FALSE(parse_ggml_node(text)) << text;
+}
+
 }  // namespace
 }  // namespace assay::compare
