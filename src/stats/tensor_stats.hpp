@@ -42,7 +42,7 @@ struct TensorStats {
   /// Of the finite values, summed in fp64. Nothing for a tensor that does not lie in row-major order (transposed,
   /// flipped, expanded), for types that are counted byte by byte (8-bit floats, packed ones), where a sum leaves the
   /// range of float32, and for a tensor without finite values.
-  std::optional<Sketch> sketch;
+  std::optional<Sketch> sketch = std::nullopt;
 
   [[nodiscard]] int64_t finite_count() const {
     return count - nan_count - positive_inf_count - negative_inf_count;
