@@ -48,7 +48,7 @@ struct Recipe {
   int blocks = 1;
   std::vector<Step> steps = {};
   std::string note = {};  // what the report says beside the row: "cat:1 of ranks 0,1"
-  bool flat = false;  // the records are merged as lists of values, whatever their shapes
+  bool flat = false;      // the records are merged as lists of values, whatever their shapes
 };
 
 /// The tensor that a recipe makes. Without merging and with steps that are only selections the result

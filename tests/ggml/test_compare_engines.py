@@ -65,7 +65,9 @@ def pairs_of(comparison) -> dict[tuple[int, str, str], dict]:
 
 def largest_difference(comparison) -> float:
     """Relative L2 over all rows; infinite when a row could not be compared."""
-    return max(float("inf") if row["cmp_fail_reason"] else row["relative_euclidean_distance"] for row in comparison.rows)
+    return max(
+        float("inf") if row["cmp_fail_reason"] else row["relative_euclidean_distance"] for row in comparison.rows
+    )
 
 
 def test_every_tensor_of_the_table_is_paired_and_equal(golden, engine_run):
@@ -140,7 +142,9 @@ PLAIN = [(fault, "f32") for fault in FAULTS if fault.name in ("wrong_rope_base",
 COARSE = [(fault, "q4_0") for fault in FAULTS if fault.name in ("wrong_epsilon", "bad_block", "swapped_value_heads")]
 
 
-@pytest.mark.parametrize(("fault", "types"), [*IN_BLOCKS, *PLAIN, *COARSE], ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(
+    ("fault", "types"), [*IN_BLOCKS, *PLAIN, *COARSE], ids=lambda value: getattr(value, "name", value)
+)
 def test_a_fault_in_the_engine_is_named(fault: Fault, golden, models, tmp_path, types):
     convert(fault.plant(models["hf"], tmp_path / "hf"), tmp_path / "faulty.gguf", types)
 
