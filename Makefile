@@ -4,8 +4,9 @@
 #   make check   the fast tests only (a developer's loop)
 #   make bench   the measurements of docs/benchmarks.md; RIVALS=1 adds other people's tools
 #   make lint    format, lint, type and include-direction checks
+#   make engines   llama-cpp-python, compiled: its tests are skipped without it
 #   make asan tsan fuzz wheels smoke clean
-.PHONY: demo test check bench lint format asan tsan fuzz wheels smoke setup install clean
+.PHONY: demo test check bench lint format asan tsan fuzz wheels smoke setup engines install clean
 
 SHELL := /bin/bash
 VENV := $(CURDIR)/.venv
@@ -23,6 +24,9 @@ export PATH := $(VENV)/bin:$(PATH)
 
 setup:
 	@tools/setup.sh
+
+engines: setup
+	@tools/build_llama_cpp.sh
 
 install: setup $(STAMP)
 

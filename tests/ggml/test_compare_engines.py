@@ -75,7 +75,7 @@ def test_every_tensor_of_the_table_is_paired_and_equal(golden, engine_run):
 
     rows = pairs_of(comparison)
     wanted = {(name, op) for _, name, op, _ in table(biased=False)}
-    wanted |= {("attn_out-%d" % n, "MUL_MAT") for n in range(LAYERS)}
+    wanted |= {(f"attn_out-{n}", "MUL_MAT") for n in range(LAYERS)}
     wanted = {(name, op) for name, op in wanted if not name.startswith("(")}
     for step in range(STEPS):
         assert {(name, op) for token, name, op in rows if token == step} >= wanted
