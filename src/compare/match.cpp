@@ -26,6 +26,11 @@ bool is_operators(const Run& run, const TensorRecord& record) {
   return run.layout == "native" && record.node.find("::") != std::string::npos;
 }
 
+// A capture of ggml names weights, caches and views of them without copying their bytes.
+bool is_named_only(const TensorRecord& record) {
+  return record.op_type.starts_with("ggml.") && !record.bytes && !record.stats && !record.digest;
+}
+
 size_t count_operators(const Run& run) {
   if (run.operations.empty()) return 0;
   return static_cast<size_t>(std::ranges::count_if(
@@ -57,7 +62,8 @@ void Matcher::group_tensors() {
   const bool one_side = (of_golden > 0) != (of_mine > 0);
   for (MatchSide* side : {&golden_, &mine_}) {
     side->group([&](const TensorRecord& record) {
-      return is_tensor(record) && !(one_side && is_operators(side->run, record));
+      return is_tensor(record) && !is_named_only(record) &&
+             !(one_side && is_operators(side->run, record));
     });
   }
   if (!one_side) return;

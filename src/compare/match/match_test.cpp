@@ -336,5 +336,19 @@ RC_GTEST_PROP(MatchRuns, NeverUsesATensorTwice,
             golden.records.size() + mine.records.size());
 }
 
+TEST(MatchRuns, LeavesOutWhatACaptureOfGgmlOnlyNames) {
+  std::vector<TensorRecord> records = {output("Qcur-0::ggml.mul_mat.0"),
+                                       output("cache_k_l0 (view)::ggml.view.0")};
+  for (TensorRecord& record : records) record.op_type = "ggml.x";
+  records[1].bytes.reset();
+  run::Run run = make_run(records, std::nullopt, "native");
+  run.properties["host.kind"] = "ggml";
+  const auto matching = match_runs(run, run, {});
+  ASSERT_TRUE(matching);
+  ASSERT_EQ(matching->pairs.size(), 1U);
+  EXPECT_EQ(matching->pairs[0].golden, 0U);
+  EXPECT_TRUE(matching->unmatched.empty());
+}
+
 }  // namespace
 }  // namespace assay::compare
