@@ -33,12 +33,12 @@ def capture_model(model, folder: Path, level: str = "operator") -> Path:
     return folder
 
 
-def capture_engine(model: Path, folder: Path, *options: str) -> Path:
+def capture_engine(model: Path, folder: Path, *options: str, dump: tuple[str, ...] = ()) -> Path:
     """The same prompt in llama.cpp, with the warm-up graph that its server runs first."""
     prompt = ",".join(map(str, PROMPT))
     program = [sys.executable, str(CHAT), str(model), "--tokens", str(STEPS), "--prompt", prompt, *options]
-    command = [os.environ.get("ASSAY_BINARY", "assay"), "dump", "-o", str(folder), "--steps", "0-9", "--", *program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    command = [os.environ.get("ASSAY_BINARY", "assay"), "dump", "-o", str(folder), "--steps", "0-9", *dump, "--"]
+    done = subprocess.run([*command, *program], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -81,6 +81,19 @@ def test_every_tensor_of_the_table_is_paired_and_equal(golden, engine_run):
         assert {(name, op) for token, name, op in rows if token == step} >= wanted
     assert largest_difference(comparison) < 1e-5
     assert {row["matched_by"] for row in comparison.rows} == {"ggml table"}
+
+
+@pytest.mark.parametrize("options", [(), ("--flash-attention",)], ids=["chain", "flash"])
+def test_windows_of_the_caches_are_compared(golden, models, tmp_path, options):
+    """Keys and values of all tokens so far, in every layer and step."""
+    mine = capture_engine(models["f32"], tmp_path / "mine", *options, dump=("--caches",))
+
+    rows = [row for row in assay.compare(golden, mine).rows if "cells of the cache" in (row["note"] or "")]
+
+    assert len(rows) == 2 * LAYERS * STEPS
+    assert {json.loads(row["my_shape"])[2] for row in rows} == {5, 6, 7}
+    # Flash attention multiplies in float16.
+    assert max(row["relative_euclidean_distance"] for row in rows) < (1e-3 if options else 1e-5)
 
 
 @pytest.mark.parametrize("chunk", ["2", "3"])

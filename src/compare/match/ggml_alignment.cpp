@@ -21,6 +21,7 @@ using run::TensorRecord;
 
 constexpr std::string_view kOperatorMark = "::";
 constexpr std::string_view kRotated = "::aten.add.Tensor.";  // x cos + rotated(x) sin
+constexpr std::string_view kCached = "::aten.cat.default.";  // what was cached, and the new
 
 /// A token in its place; positions are counted from the start of the sequence.
 struct PlacedToken {
@@ -90,9 +91,9 @@ class GgmlSide {
       const TensorRecord& record = run.records[i];
       if (record.role == Role::Input) {
         if (!record.leaf.empty()) leaves_.try_emplace({record.step, kind_of(record.leaf)}, i);
-        if (record.slot != "src1") continue;
-        if (const auto node = parse_ggml_node(record.node); node && node->op == "mul_mat")
-          multiplied_.try_emplace({record.step, std::string(node->name)}, i);
+        if (const auto node = parse_ggml_node(record.node))
+          sources_.try_emplace(
+              {record.step, std::string(node->name), std::string(node->op), record.slot}, i);
       } else if (record.role == Role::Output) {
         if (const auto node = parse_ggml_node(record.node))
           nodes_.try_emplace({record.step, std::string(node->name), std::string(node->op)}, i);
@@ -125,10 +126,30 @@ class GgmlSide {
     return found == nodes_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  /// What the product multiplies its weight with.
-  [[nodiscard]] std::optional<size_t> find_multiplied(int64_t step, const std::string& name) const {
-    const auto found = multiplied_.find({step, name});
-    return found == multiplied_.end() ? std::nullopt : std::optional(found->second);
+  /// A source of a node: "src1" of a product is what it multiplies its weight with.
+  [[nodiscard]] std::optional<size_t> find_source(int64_t step, const std::string& name,
+                                                  const std::string& op,
+                                                  const std::string& slot) const {
+    const auto found = sources_.find({step, name, op, slot});
+    return found == sources_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// The flash attention of a layer has no name of its own.
+  [[nodiscard]] std::optional<size_t> find_attended(int64_t step, const std::string& layer,
+                                                    const std::string& slot) const {
+    for (const auto& [key, record] : sources_) {
+      const auto& [at, name, op, source] = key;
+      if (at == step && op == "flash_attn_ext" && source == slot &&
+          (name.ends_with("-" + layer) || name.find("-" + layer + ")") != std::string::npos ||
+           name.find("-" + layer + " ") != std::string::npos))
+        return record;
+    }
+    return std::nullopt;
+  }
+
+  /// Where a graph writes the keys of its tokens.
+  [[nodiscard]] std::optional<std::vector<int64_t>> written_cells(int64_t step) const {
+    return leaf(step, "cells");
   }
 
   /// With a cache of blocks attention works on rotated values, and `kqv_out` is rotated, too.
@@ -160,6 +181,7 @@ class GgmlSide {
     if (leaf.ends_with("inp_pos")) return "pos";
     if (leaf.ends_with("inp_tokens")) return "tokens";
     if (leaf.ends_with("v_rot")) return "attention rotation";
+    if (leaf.ends_with("k_idxs")) return "cells";
     return std::string(leaf);
   }
 
@@ -183,7 +205,7 @@ class GgmlSide {
   const Run& run_;
   std::map<std::tuple<int64_t, std::string, std::string>, size_t> nodes_;  // first of that name
   std::map<std::pair<int64_t, std::string>, size_t> leaves_;
-  std::map<std::pair<int64_t, std::string>, size_t> multiplied_;
+  std::map<std::tuple<int64_t, std::string, std::string, std::string>, size_t> sources_;
   std::set<int64_t> steps_;
   bool neighbours_ = false;
   bool neighbours_known_ = false;
@@ -200,7 +222,9 @@ struct HfPlace {
 class HfSide {
  public:
   explicit HfSide(const Run& run) : run_(run) {
-    std::map<std::tuple<int64_t, uint32_t, std::string>, std::vector<size_t>> sums;
+    using Module = std::tuple<int64_t, uint32_t, std::string>;  // step, call, path
+    std::map<Module, std::vector<size_t>> sums;
+    std::map<Module, std::vector<size_t>> caches;
     for (size_t i = 0; i < run.records.size(); ++i) {
       const TensorRecord& record = run.records[i];
       if (record.kind != run::RecordKind::Operand || !record.value.empty()) continue;
@@ -208,12 +232,19 @@ class HfSide {
       const size_t mark = record.node.find(kOperatorMark);
       if (mark == std::string::npos) {
         add_module(i);
-      } else if (record.role == Role::Output && record.node.find(kRotated) == mark &&
-                 record.shape && record.shape->size() == 4) {
-        sums[{record.step, record.call, record.node.substr(0, mark)}].push_back(i);
+      } else if (record.role == Role::Output && record.shape && record.shape->size() == 4) {
+        Module module{record.step, record.call, record.node.substr(0, mark)};
+        if (record.node.find(kRotated) == mark)
+          sums[std::move(module)].push_back(i);
+        else if (record.node.find(kCached) == mark)
+          caches[std::move(module)].push_back(i);
       }
     }
-    for (const auto& [key, records] : sums) add_rotated(std::get<2>(key), records);
+    for (const auto& [key, records] : sums) {
+      if (!add_rotated(std::get<2>(key), records)) continue;
+      if (const auto found = caches.find(key); found != caches.end())
+        add_cached(std::get<2>(key), *run.records[records[1]].shape, found->second);
+    }
     std::ranges::sort(places_, {}, &HfPlace::record);
   }
 
@@ -285,13 +316,30 @@ class HfSide {
   }
 
   /// Of attention's sums the first two of equal heads are queries and keys behind the rotary embedding.
-  void add_rotated(const std::string& module, const std::vector<size_t>& sums) {
-    if (sums.size() < 2 || !module.ends_with("self_attn")) return;
+  bool add_rotated(const std::string& module, const std::vector<size_t>& sums) {
+    if (sums.size() < 2 || !module.ends_with("self_attn")) return false;
     const Dims& query = *run_.records[sums[0]].shape;
     const Dims& key = *run_.records[sums[1]].shape;
-    if (query[2] != key[2] || query[3] != key[3] || key[1] == 0 || query[1] % key[1] != 0) return;
+    if (query[2] != key[2] || query[3] != key[3] || key[1] == 0 || query[1] % key[1] != 0)
+      return false;
     places_.push_back({sums[0], {module, ModulePlace::RotatedQuery}});
     places_.push_back({sums[1], {module, ModulePlace::RotatedKey}});
+    return true;
+  }
+
+  /// The last two of a layer's concatenations that have the keys' heads: those before turn halves of a head.
+  void add_cached(const std::string& module, const Dims& key, std::vector<size_t> joined) {
+    std::erase_if(joined, [&](size_t record) {
+      const Dims& shape = *run_.records[record].shape;
+      return shape[0] != 1 || shape[1] != key[1] || shape[2] < key[2] || shape[3] != key[3];
+    });
+    const size_t count = joined.size();
+    if (count < 2) return;
+    const Dims& keys = *run_.records[joined[count - 2]].shape;
+    const Dims& values = *run_.records[joined[count - 1]].shape;
+    if (!(keys == values)) return;
+    places_.push_back({joined[count - 2], {module, ModulePlace::CachedKeys}});
+    places_.push_back({joined[count - 1], {module, ModulePlace::CachedValues}});
   }
 
   const Run& run_;
@@ -415,6 +463,11 @@ class Aligner {
     const TensorRecord& record = hf_run_.records[place.record];
     const auto span = span_of_.find(record.step);
     if (span == span_of_.end()) return;
+    if (place.tensor.place == ModulePlace::CachedKeys ||
+        place.tensor.place == ModulePlace::CachedValues) {
+      add_cache(place, span->second);
+      return;
+    }
     std::string why = "ggml has no node of its own for it";
     ModuleTensor tensor = place.tensor;
     const bool rotates = tensor.place == ModulePlace::Input && tensor.module.ends_with("o_proj") &&
@@ -426,6 +479,44 @@ class Aligner {
     if (add_fused(place, span->second, &why)) return;
     if (place.tensor.place == ModulePlace::Output && record.slot.empty())
       out_.hf_alone.emplace_back(place.record, std::move(why));
+  }
+
+  /// What attention reads of the cache, where the capture copied it: the cells of the tokens so far.
+  void add_cache(const HfPlace& place, size_t span) {
+    const bool keys = place.tensor.place == ModulePlace::CachedKeys;
+    const std::string layer = layer_in(place.tensor.module);
+    const int64_t step = out_.spans[span].ggml_steps.back();
+    GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
+    auto found = ggml_.find_source(step, (keys ? "kq-" : "kqv-") + layer, "mul_mat", "src0");
+    pair.node = (keys ? "kq-" : "kqv-") + layer + " mul_mat src0";
+    pair.cells_last = found && !keys;
+    if (!found) {
+      found = ggml_.find_attended(step, layer, keys ? "src1" : "src2");
+      pair.node = std::string("flash_attn_ext ") + (keys ? "src1" : "src2");
+    }
+    if (!found) return;
+    const TensorRecord& record = ggml_run_.records[*found];
+    const Dims& shape = *hf_run_.records[place.record].shape;  // [1, heads, tokens, channels]
+    if (!record.bytes || !record.shape || record.shape->size() != 3) return;
+    for (size_t i = 0; i <= span; ++i) {
+      for (const int64_t graph : out_.spans[i].ggml_steps) {
+        const auto cells = ggml_.written_cells(graph);
+        if (!cells) return;
+        pair.cells.insert(pair.cells.end(), cells->begin(), cells->end());
+      }
+    }
+    const int64_t cell_count = (*record.shape)[pair.cells_last ? 2 : 1];
+    const int64_t channels = (*record.shape)[pair.cells_last ? 1 : 2];
+    const bool fits = (*record.shape)[0] == shape[1] && channels == shape[3] &&
+                      static_cast<int64_t>(pair.cells.size()) == shape[2] &&
+                      std::ranges::all_of(
+                          pair.cells, [&](int64_t cell) { return cell >= 0 && cell < cell_count; });
+    if (!fits) return;
+    pair.ggml = {*found};
+    pair.hf_row_count = pair.row_count = shape[2];
+    pair.hf_rows = pair.ggml_rows = counted(shape[2]);
+    if (keys) pair.head_size = ggml_.head_size(layer, step);
+    out_.pairs.push_back(std::move(pair));
   }
 
   struct Part {
@@ -506,8 +597,8 @@ class Aligner {
     pair.ggml_first = part.ggml_first;
     pair.ggml_last = part.ggml_last;
     for (const int64_t step : out_.spans[span].ggml_steps) {
-      const auto found =
-          multiplied ? ggml_.find_multiplied(step, node.name) : ggml_.find(step, node);
+      const auto found = multiplied ? ggml_.find_source(step, node.name, "mul_mat", "src1")
+                                    : ggml_.find(step, node);
       if (!found) return false;
       pair.ggml.push_back(*found);
     }
@@ -624,7 +715,34 @@ Recipe GgmlPair::hf_recipe(const Run& hf_run) const {
   return recipe;
 }
 
+namespace {
+
+Step channels_of_heads(int axis, int64_t width, int64_t head_size) {
+  Step step{.kind = Step::Kind::Permute, .axis = axis};
+  for (int64_t i = 0; i < width; ++i) step.order.push_back(ggml_channel(i, head_size));
+  return step;
+}
+
+/// [heads, cells, channels] or [heads, channels, cells] to [1, heads, tokens, channels].
+Recipe window_recipe(const GgmlPair& pair, const Dims& shape) {
+  Recipe recipe{.records = pair.ggml};
+  recipe.note = std::to_string(pair.cells.size()) + " cells of the cache";
+  recipe.steps.push_back(
+      {.kind = Step::Kind::Permute, .axis = pair.cells_last ? 2 : 1, .order = pair.cells});
+  if (pair.cells_last) recipe.steps.push_back({.kind = Step::Kind::Transpose, .order = {0, 2, 1}});
+  if (pair.head_size > 0) {
+    recipe.steps.push_back(channels_of_heads(2, shape[3], pair.head_size));
+    recipe.note += ", channels of heads in Hugging Face's order";
+  }
+  recipe.steps.push_back({.kind = Step::Kind::Reshape,
+                          .shape = std::vector<int64_t>(shape.span().begin(), shape.span().end())});
+  return recipe;
+}
+
+}  // namespace
+
 Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
+  if (!cells.empty()) return window_recipe(*this, *hf_run.records[hf].shape);
   Recipe recipe{.records = ggml};
   recipe.flat = true;
   if (ggml.size() > 1) {
@@ -651,9 +769,7 @@ Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   }
   const int64_t width = ggml_last > 0 ? ggml_last - ggml_first : channels;
   if (head_size > 0) {
-    std::vector<int64_t> order(static_cast<size_t>(width));
-    for (int64_t i = 0; i < width; ++i) order[static_cast<size_t>(i)] = ggml_channel(i, head_size);
-    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = 1, .order = std::move(order)});
+    recipe.steps.push_back(channels_of_heads(1, width, head_size));
     add_note("channels of heads in Hugging Face's order");
   }
   const auto rows = static_cast<int64_t>(hf_rows.size());

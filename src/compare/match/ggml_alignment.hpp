@@ -40,6 +40,10 @@ struct GgmlPair {
   int64_t hf_row_count = 0;  // rows of the Hugging Face tensor
   int64_t row_count = 0;     // rows of all ggml records together
 
+  /// Cells of the cache that hold the tokens so far, in their order; empty: no window of a cache.
+  std::vector<int64_t> cells = {};
+  bool cells_last = false;  // of a cache that lies transposed: [heads, channels, cells]
+
   int64_t head_size = 0;  // > 0: channels of each head stand in the order of rope's neighbours
   /// Channels of a fused tensor that are this one's, [first, last); last 0: all.
   int64_t hf_first = 0, hf_last = 0;

@@ -284,6 +284,42 @@ TEST(AlignGgml, TakesWhatIsMultipliedWhereAttentionIsRotated) {
   EXPECT_EQ(runs.ggml_values(*input), (Values{60, 61}));
 }
 
+TEST(AlignGgml, CutsTheTokensSoFarOutOfTheCache) {
+  Runs runs;
+  for (int64_t step = 0; step < 2; ++step) {
+    const int64_t tokens = step == 0 ? 2 : 1;
+    runs.hf_step(step, step == 0 ? Integers{1, 50} : Integers{60});
+    const std::string module = "model.layers.0.self_attn::aten.";
+    runs.hf_output(module + "add.Tensor.0", step, {1, 4, tokens, 2});
+    runs.hf_output(module + "cat.default.1", step, {1, 4, tokens, 2});  // halves of queries
+    runs.hf_output(module + "add.Tensor.1", step, {1, 2, tokens, 2});
+    runs.hf_output(module + "cat.default.2", step, {1, 2, 2 + step, 2});
+    runs.hf_output(module + "cat.default.3", step, {1, 2, 2 + step, 2});
+    runs.graph(step, step == 0 ? Integers{1, 50} : Integers{60}, step == 0 ? 0 : 2);
+    runs.leaf(step, "attn_inp_k_idxs", step == 0 ? Values{1, 3} : Values{0});
+    // [heads, cells, channels] and [heads, channels, cells]
+    runs.node(step, "kq-0::ggml.mul_mat.0", {2, 4, 2});
+    runs.ggml.records.back().role = Role::Input;
+    runs.ggml.records.back().slot = "src0";
+    runs.node(step, "kqv-0::ggml.mul_mat.0", {2, 2, 4}, 100);
+    runs.ggml.records.back().role = Role::Input;
+    runs.ggml.records.back().slot = "src0";
+  }
+  const GgmlAlignment alignment = runs.align();
+  std::vector<Values> keys;
+  std::vector<Values> values;
+  for (const GgmlPair& pair : alignment.pairs) {
+    if (pair.node == "kq-0 mul_mat src0") keys.push_back(runs.ggml_values(pair));
+    if (pair.node == "kqv-0 mul_mat src0") values.push_back(runs.ggml_values(pair));
+  }
+  // Cells 1 and 3 of the prompt, then cell 0 of the next token; heads are 8 values apart.
+  EXPECT_EQ(keys, (std::vector<Values>{{2, 3, 6, 7, 10, 11, 14, 15},
+                                       {2, 3, 6, 7, 0, 1, 10, 11, 14, 15, 8, 9}}));
+  EXPECT_EQ(values, (std::vector<Values>{{101, 105, 103, 107, 109, 113, 111, 115},
+                                         {101, 105, 103, 107, 100, 104,  //
+                                          109, 113, 111, 115, 108, 112}}));
+}
+
 TEST(AlignGgml, SaysWhatHasNoNodeOrAnotherShape) {
   Runs runs;
   runs.hf_step(0, {1});

@@ -20,6 +20,8 @@ enum class ModulePlace : std::uint8_t {
   Input,         // the first argument
   RotatedQuery,  // inside the module (self_attn): after the rotary embedding
   RotatedKey,
+  CachedKeys,  // inside the module: of all tokens so far, as attention reads them
+  CachedValues,
 };
 
 struct ModuleTensor {
