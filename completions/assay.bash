@@ -11,7 +11,7 @@ _assay_options() {
     dump | dd) echo "--help --exec --type --only-save-desc --save-operation-ids --execute-range --save-operation-child
         --save-time --operation-name --save-tiling --save-tensor-part --output --device-id --log-level
         --enable-symlink --config-path --queue --drop-when-full --sync --filter-rows --probe-library --compat
-        --steps --modules --exclude --statistics --layout --level --weights --host
+        --steps --modules --exclude --statistics --layout --level --weights --caches --host
         -sd -ids -er -child -time -opname -tiling -stp -o -device -l -seed -symlink -config -h" ;;
     opcheck | oo) echo "--help --input --csv-path --output --operation-ids --operation-name --precision-metric --device-id
         --atb-rerun --custom-algorithms --precision-mode --jobs --optimization-identify --log-level --standard --format
