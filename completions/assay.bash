@@ -97,7 +97,7 @@ _assay_msit() {
             if [[ $word == -* && ${COMP_WORDS[2]} != @(compare|cc) ]]; then
                 # Our own additions for PyTorch are not options of the old commands.
                 local options=" $(echo $(_assay_options "${COMP_WORDS[2]}")) " ours
-                for ours in --steps --modules --exclude --statistics --layout --level --weights --host; do
+                for ours in --steps --modules --exclude --statistics --layout --level --weights --caches --host; do
                     options=${options//" $ours "/ }
                 done
                 _assay_words "$options" "$word"

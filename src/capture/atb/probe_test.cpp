@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "capture/common/host_guard.hpp"
 #include "capture/atb/selection.hpp"
+#include "capture/common/host_guard.hpp"
 
 namespace assay::capture::atb {
 namespace {
