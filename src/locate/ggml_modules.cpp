@@ -103,11 +103,6 @@ std::string inner_name(const GgmlPair& pair) {
          (pair.tensor.place == ModulePlace::RotatedQuery ? ".query_rope" : ".key_rope");
 }
 
-bool is_rotated(const GgmlPair& pair) {
-  return pair.tensor.place == ModulePlace::RotatedQuery ||
-         pair.tensor.place == ModulePlace::RotatedKey;
-}
-
 /// "q8_0", "f16"; "f32" for values that no kernel converts anything for.
 std::string stored_type(const TensorRecord& record) {
   if (!record.memory_format.empty()) return record.memory_format;
@@ -143,14 +138,15 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
     if (!captured) continue;
     const TensorRecord& golden = hf.records[pair.hf];
     const TensorRecord& first = ggml_records.records[pair.ggml.front()];
+    const bool rotated = compare::is_rotated(pair.tensor.place);
     TensorRecord record;
     record.rank = golden.rank;
     record.step = golden.step;
     record.step_name = golden.step_name;
-    record.node = is_rotated(pair) ? inner_name(pair) : golden.node;
-    record.op_type = is_rotated(pair) ? "" : golden.op_type;
+    record.node = rotated ? inner_name(pair) : golden.node;
+    record.op_type = rotated ? "" : golden.op_type;
     record.role = golden.role;
-    record.slot = is_rotated(pair) ? "" : golden.slot;
+    record.slot = rotated ? "" : golden.slot;
     record.call = golden.call;
     // Golden's order of modules, in which they enclose each other.
     record.order = order + pair.hf;
@@ -160,7 +156,7 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
     record.bytes = first.bytes;
     record.bytes->raw = false;
     record.made = std::make_shared<ModuleTensor>(hf, ggml_records, pair);
-    if (is_rotated(pair)) inner_.emplace_back(pair.hf, inner_name(pair));
+    if (rotated) inner_.emplace_back(pair.hf, inner_name(pair));
     places_.emplace(run_->records.size(),
                     GgmlPlace{pair.ggml.front(), pair.hf, pair.node,
                               static_cast<int64_t>(pair.hf_rows.size()) == pair.hf_row_count

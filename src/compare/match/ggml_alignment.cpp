@@ -617,7 +617,7 @@ class Aligner {
   bool find_rows(GgmlPair* pair) const {
     const std::optional<Dims> shape = shape_of(hf_run_.records[pair->hf]);
     if (!shape || shape->size() < 2) return false;
-    const bool rotated = is_rotated(*pair);
+    const bool rotated = is_rotated(pair->tensor.place);
     if (rotated && (shape->size() != 4 || (*shape)[0] != 1)) return false;
     const int64_t elements = product(shape->span());
     const int64_t channels = rotated ? (*shape)[1] * (*shape)[3] : (*shape)[shape->size() - 1];
@@ -664,11 +664,6 @@ class Aligner {
     return pair->head_size == 0 || width % pair->head_size == 0;
   }
 
-  static bool is_rotated(const GgmlPair& pair) {
-    return pair.tensor.place == ModulePlace::RotatedQuery ||
-           pair.tensor.place == ModulePlace::RotatedKey;
-  }
-
   [[nodiscard]] std::optional<int64_t> tokens_of(int64_t step) const {
     if (token_counts_.empty()) {
       for (const StepTokens& graph : ggml_.tokens())
@@ -686,10 +681,6 @@ class Aligner {
   mutable std::map<int64_t, int64_t> token_counts_;
   GgmlAlignment out_;
 };
-
-bool is_rotated(ModulePlace place) {
-  return place == ModulePlace::RotatedQuery || place == ModulePlace::RotatedKey;
-}
 
 }  // namespace
 

@@ -18,6 +18,11 @@ namespace assay::compare {
 /// True when one side, and only one, is of a ggml program.
 [[nodiscard]] bool is_ggml_pair(const run::Run& golden, const run::Run& mine);
 
+/// True for queries and keys behind the rotary embedding, which stand in no module of their own.
+[[nodiscard]] inline bool is_rotated(ModulePlace place) {
+  return place == ModulePlace::RotatedQuery || place == ModulePlace::RotatedKey;
+}
+
 /// Tokens that one step of Hugging Face and one or several graphs of ggml computed.
 struct TokenSpan {
   int64_t hf_step = 0;
