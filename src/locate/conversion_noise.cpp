@@ -3,25 +3,12 @@
 
 #include <cmath>
 
+#include "locate/sim_rounding.hpp"
 #include "reference/aten/call.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
 
 namespace assay::locate {
-namespace {
-
-/// A number of variance 1, uniform, that depends on its place only.
-double spread(uint64_t place) {
-  uint64_t bits = place + 0x9E3779B97F4A7C15U;  // splitmix64
-  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9U;
-  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
-  bits ^= bits >> 31;
-  const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
-  return std::sqrt(12.0) * (unit - 0.5);
-}
-
-}  // namespace
-
 Status add_conversion_noise(const std::string& type, const Tensor& weight, const Tensor& x,
                             Tensor* result) {
   if (type == "f32" || weight.view.shape.size() != 2 || x.view.shape.empty()) return {};
@@ -36,7 +23,7 @@ Status add_conversion_noise(const std::string& type, const Tensor& weight, const
   ASSAY_TRY(reference::Wide values, reference::widen(result->view));
   if (error.variance.size() != values.size()) return {};
   for (size_t i = 0; i < values.values.size(); ++i)
-    values.values[i] += std::sqrt(error.variance.values[i]) * spread(i);
+    values.values[i] += std::sqrt(12 * error.variance.values[i]) * jitter(0, i);
   *result = reference::to_tensor(std::move(values));
   return {};
 }

@@ -148,14 +148,6 @@ Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel
   return reference::flash_attention_model(attention, dtype);
 }
 
-/// A number in [-1/2, 1/2) that looks random and depends on its arguments only.
-double jitter(uint64_t seed, size_t index) {
-  uint64_t x = seed + 0x9E3779B97F4A7C15ull * (static_cast<uint64_t>(index) + 1);
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53 - 0.5;
-}
-
 /// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its class may err, so that
 /// the variance is v_i of the own error.   localisation 2, table
 /// Only a storage type as fine as the accumulator shows it.
@@ -216,6 +208,13 @@ Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
 }
 
 }  // namespace
+
+double jitter(uint64_t seed, size_t index) {
+  uint64_t x = seed + 0x9E3779B97F4A7C15ull * (static_cast<uint64_t>(index) + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53 - 0.5;
+}
 
 std::string_view base_name(std::string_view overload) {
   if (const size_t dot = overload.find('.'); dot != std::string_view::npos)

@@ -21,6 +21,9 @@ namespace assay::locate {
 /// errors  Unsupported (not a float type, packed types)
 [[nodiscard]] Result<Tensor> round_within(const Tensor& wide, DType dtype);
 
+/// A number in [-1/2, 1/2) that looks random and depends on its arguments only.
+[[nodiscard]] double jitter(uint64_t seed, size_t index);
+
 /// How mine may compute what is one operator in golden.
 enum class AttentionKernel : uint8_t {
   Fused,  // scores stay in the accumulator
