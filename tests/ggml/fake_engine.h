@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake engine exports: functions of ggml that programs and probes use, and four of its own.
+// What the fake engine exports: functions of ggml that programs and probes use, and five of its own.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +53,7 @@ int ggml_backend_graph_compute(void* backend, ggml_cgraph*);
 void ggml_backend_sched_free(ggml_backend_sched*);
 
 ggml_backend_sched* fake_sched_new();
+int fake_sched_starts(const ggml_backend_sched*);
 ggml_cgraph* fake_graph_new();
 void fake_graph_free(ggml_cgraph*);
 void fake_graph_add(ggml_cgraph*, ggml_tensor*);

@@ -191,22 +191,81 @@ def test_every_process_of_a_command_has_a_folder(ggml_host, ggml_probe, tmp_path
     assert len({(rank / "step-000000.safetensors").read_bytes() for rank in ranks}) == 2
 
 
+def fake_graph(step):
+    """What tests/ggml/fake_host.cpp computes: (name, operator) -> values."""
+
+    def norm(values):  # each row over the root of its mean square plus 0.25
+        return values / np.sqrt((values**2).mean(-1, keepdims=True) + 0.25)
+
+    x = np.arange(8.0).reshape(2, 4) + step
+    second = norm(x) + x
+    third = norm(second)
+    return {
+        ("twice", "ADD"): x + x,
+        ("first", "RMS_NORM"): norm(x),
+        ("second", "ADD"): second,
+        ("third", "RMS_NORM"): third,
+        ("fourth", "ADD"): third + second,
+        ("fifth", "ADD"): second + x + x,
+    }
+
+
+def assert_is_fake_graph(mine, step, missing=()):
+    outputs = {(out.name, out.op): out for out in mine.outputs() if out.step == step}
+    expected = {key: values for key, values in fake_graph(step).items() if key[0] not in missing}
+    assert {key for key, out in outputs.items() if out.raw is not None and out.op != "VIEW"} == set(expected)
+    for key, values in expected.items():
+        found = np.frombuffer(outputs[key].raw, np.float32).reshape(2, 4)
+        np.testing.assert_allclose(found, values, rtol=1e-6, err_msg=f"{key} of step {step}")
+    assert "fourth" in missing or outputs["fourth (view)", "VIEW"].ne == (4, 1, 1, 1)
+
+
+def starts_of(mine):
+    return [int(line.split()[1]) for line in mine.stderr.splitlines() if line.startswith("starts ")]
+
+
 def test_a_shuffled_engine_is_measured(build_folder, ggml_probe, tmp_path):
     command = [build_folder / "tests" / "ggml" / "fake_host_shuffled"]
 
     mine = capture(ggml_probe, tmp_path / "out", command)
 
     assert mine.stdout == plain_run(command)
-    printed = [[float.fromhex(word) for word in line.split()[2:]] for line in mine.stdout.splitlines()]
-    for step, values in enumerate(printed):
-        outputs = {(out.name, out.op): out for out in mine.outputs() if out.step == step}
-        assert np.frombuffer(outputs["second", "ADD"].raw, np.float32).tolist() == values
-        # x is step, step + 1 ...; each row over the root of its mean square plus 0.25.
-        x = np.arange(8.0).reshape(2, 4) + step
-        norm = x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.25)
-        mine_norm = np.frombuffer(outputs["first", "RMS_NORM"].raw, np.float32).reshape(2, 4)
-        np.testing.assert_allclose(mine_norm, norm, rtol=1e-6)
-        assert outputs["second (view)", "VIEW"].ne == (4, 1, 1, 1)
+    for step in range(5):
+        assert_is_fake_graph(mine, step)
+        printed = [float.fromhex(word) for word in mine.stdout.splitlines()[step].split()[2:]]
+        np.testing.assert_allclose(printed, fake_graph(step)["fourth", "ADD"].ravel(), rtol=1e-6)
+
+
+def test_the_engine_is_stopped_only_where_a_result_would_be_lost(build_folder, ggml_probe, tmp_path):
+    command = [build_folder / "tests" / "ggml" / "fake_host_shuffled"]
+
+    mine = capture(ggml_probe, tmp_path / "out", command)
+
+    # In the first call at each of six nodes, to see their order; later not at `twice` and `second`: `fifth` reads them.
+    # `first` has one reader, and what comes after `third` is in its memory.
+    assert starts_of(mine) == [6, 4, 4, 4, 4]
+    # Names that are not asked for are no reason to stop: `first` is computed with `second`, and stays out of memory.
+    some = capture(ggml_probe, tmp_path / "some", command, names=["twice", "second"])
+    assert starts_of(some) == [3, 2, 2, 2, 2]  # and what comes after the last stop
+    for step in range(5):
+        assert_is_fake_graph(some, step, missing=["first", "third", "fourth", "fifth"])
+    assert starts_of(capture(ggml_probe, tmp_path / "sync", command, sync=True)) == [6, 6, 6, 6, 6]
+
+
+def test_an_engine_that_changes_the_order_of_nodes_is_stopped_at_each(build_folder, ggml_probe, tmp_path, monkeypatch):
+    command = [build_folder / "tests" / "ggml" / "fake_host_shuffled"]
+    monkeypatch.setenv("FAKE_SWAPPED_CALL", "2")  # first, second, twice, third ...
+
+    mine = capture(ggml_probe, tmp_path / "out", command)
+
+    assert mine.stdout == plain_run(command)
+    # In call 2 the order is found to be another one when `second` has been asked for and not yet read.
+    assert starts_of(mine) == [6, 4, 5, 6, 6]
+    for step in range(5):
+        assert_is_fake_graph(mine, step, missing=["second"] if step == 2 else [])
+    missed = json.loads((tmp_path / "out" / "manifest.json").read_text())["coverage"]["missed"]
+    assert [(entry["node"], entry["count"]) for entry in missed] == [("second", 1)]
+    assert "another order" in missed[0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +279,7 @@ def test_an_engine_that_cannot_be_measured_is_left_alone(kind, reason, build_fol
     assert mine.stdout == plain_run(command)
     assert mine.lines == []
     assert reason in mine.stderr
-    assert len(mine.stderr.splitlines()) == 1
+    assert len([line for line in mine.stderr.splitlines() if not line.startswith("starts ")]) == 1
 
 
 def test_a_host_that_never_computes_leaves_nothing(ggml_host, ggml_probe, tmp_path):

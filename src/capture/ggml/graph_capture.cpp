@@ -45,9 +45,9 @@ uint64_t ticks() {
 #endif
 }
 
-std::shared_ptr<const GraphPlan> Plans::plan_for(Session* session, const Settings* settings,
-                                                 const Engine* engine, EngineGraph* graph,
-                                                 const std::string& prefix) {
+std::shared_ptr<GraphPlan> Plans::plan_for(Session* session, const Settings* settings,
+                                           const Engine* engine, EngineGraph* graph,
+                                           const std::string& prefix) {
   const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) {
     return plan->session == session && plan->settings == settings && plan->engine == engine &&
            plan->still_holds(graph);
@@ -127,28 +127,45 @@ bool GraphCapture::ask(const EngineTensor* tensor) {
   }
   const PlannedNode* node = node_of(tensor);
   if (node == nullptr) return false;
-  next_ = static_cast<size_t>(node - plan_->nodes.data()) + 1;
+  const auto index = static_cast<size_t>(node - plan_->nodes.data());
+  if (index < next_) lose_order();
+  next_ = index + 1;
   if (!node->wanted) return false;
   if (node->first_read != node->read_end) {
     const Stopwatch watch(&spent_ticks_);
     for (uint32_t i = node->first_read; i < node->read_end; ++i) take(plan_->reads[i]);
   }
   // Aliases have no data to wait for: their lines are written with those of the next node that has.
-  return !node->alias;
+  if (node->alias) return false;
+  waiting_.push_back(static_cast<uint32_t>(index));
+  return node->is_stop || plan_->order != GraphPlan::Order::OfGraph ||
+         request_.settings->synchronous;
 }
 
-void GraphCapture::deliver(const EngineTensor* tensor) {
-  const Stopwatch watch(&spent_ticks_);
-  --next_;  // the node asked for last
-  const PlannedNode* node = node_of(tensor);
-  ++next_;
-  if (node == nullptr) return;
-  for (uint32_t i = node->first_late; i < node->late_end; ++i) take(plan_->late_reads[i]);
-  if (node->slot >= 0) take(static_cast<uint32_t>(node->slot));
-  const auto index = static_cast<size_t>(node - plan_->nodes.data());
+// Graphs whose nodes change places: what was left in memory may have been overwritten.
+void GraphCapture::lose_order() {
+  plan_->order = GraphPlan::Order::Another;
+  if (waiting_.empty()) return;
   const auto held = session().lock();
-  delivered_[index] = 1;
-  seen_ = std::max(seen_, index + 1);
+  for (const uint32_t index : waiting_) {
+    session().note_missed(
+        std::string(plan_->engine->fields(plan_->nodes[index].tensor).name()),
+        "the engine computed the nodes of the graph in another order than before");
+  }
+  waiting_.clear();
+}
+
+void GraphCapture::deliver() {
+  const Stopwatch watch(&spent_ticks_);
+  for (const uint32_t index : waiting_) {
+    const PlannedNode& node = plan_->nodes[index];
+    for (uint32_t i = node.first_late; i < node.late_end; ++i) take(plan_->late_reads[i]);
+    if (node.slot >= 0) take(static_cast<uint32_t>(node.slot));
+    const auto held = session().lock();
+    delivered_[index] = 1;
+    seen_ = std::max<size_t>(seen_, index + 1);
+  }
+  waiting_.clear();
 }
 
 void GraphCapture::take(uint32_t slot) {
@@ -246,6 +263,8 @@ void GraphCapture::finish() {
   if (session().finished()) return;
   seen_ = plan_->nodes.size();
   push_lines();
+  if (captured_ == plan_->wanted && plan_->order == GraphPlan::Order::Unknown)
+    plan_->order = GraphPlan::Order::OfGraph;
   update_leaves();
   counts_.tensors = counts_.records - captured_;  // one line of each node is the operator's
   counts_.wall_ms = std::chrono::duration<double, std::milli>(Clock::now() - started_).count();

@@ -13,14 +13,13 @@ namespace assay::capture::ggml {
 /// The plans of a scheduler's last graphs: hosts take turns with few, and copies between back ends take turns with memory.
 class Plans {
  public:
-  [[nodiscard]] std::shared_ptr<const GraphPlan> plan_for(Session* session,
-                                                          const Settings* settings,
-                                                          const Engine* engine, EngineGraph* graph,
-                                                          const std::string& prefix);
+  [[nodiscard]] std::shared_ptr<GraphPlan> plan_for(Session* session, const Settings* settings,
+                                                    const Engine* engine, EngineGraph* graph,
+                                                    const std::string& prefix);
 
  private:
   static constexpr size_t kMost = 4;
-  std::vector<std::shared_ptr<const GraphPlan>> plans_;  // the last used first
+  std::vector<std::shared_ptr<GraphPlan>> plans_;  // the last used first
 };
 
 /// Processor ticks, or nanoseconds where there are none: a clock that costs little beside a small tensor.
@@ -44,11 +43,11 @@ class GraphCapture final : public LineHolder {
   GraphCapture(const GraphCapture&) = delete;
   GraphCapture& operator=(const GraphCapture&) = delete;
 
-  /// Before the node is computed: whether it is wanted. Inputs that the host has filled are read here, since the engine
-  /// may use their memory for results later.
+  /// Before the node is computed: whether the engine is to stop after it. Inputs that the host has filled are read here,
+  /// since the engine may use their memory for results later.
   [[nodiscard]] bool ask(const EngineTensor* tensor);
-  /// After it, with the memory as it is then.
-  void deliver(const EngineTensor* tensor);
+  /// When the engine has stopped: all nodes that were asked for are computed, and what they left in memory is taken.
+  void deliver();
   /// After the last node.
   void finish();
   void push_lines() override;
@@ -58,16 +57,18 @@ class GraphCapture final : public LineHolder {
  private:
   void begin();
   [[nodiscard]] const PlannedNode* node_of(const EngineTensor* tensor);
+  void lose_order();
   void take(uint32_t slot);
   void store(const TensorView& view, const PlannedSlot& planned, StepContent::Slot* content);
   void update_leaves();
   [[nodiscard]] int64_t number_of(int32_t line) const;
 
   const Request request_;
-  std::shared_ptr<const GraphPlan>
-      plan_;  // from the first node on: before, the scheduler may change the graph
+  // From the first node on: before, the scheduler may change the graph.
+  std::shared_ptr<GraphPlan> plan_;
   std::shared_ptr<StepContent> content_;
   std::vector<uint8_t> delivered_;  // by node
+  std::vector<uint32_t> waiting_;   // nodes that were asked for, not yet taken
   size_t next_ = 0;                 // the node expected to be asked for
   size_t seen_ = 0;                 // nodes before it are over
   size_t pushed_ = 0;               // nodes before it have their lines on the way

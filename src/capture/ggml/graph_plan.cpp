@@ -132,6 +132,7 @@ class Planner {
     if (settings_.caches) measure_windows();
     if (session_.wants_topology(prefix_)) write_topology();
     for (index_ = 0; index_ < drafts_.size(); ++index_) plan_node();
+    plan_stops();
     for (const auto& storage : storages_) finish_leaf(storage);
     session_.end_weights();
     plan_.written_leaves = session_.written_leaves();
@@ -513,6 +514,56 @@ class Planner {
     node.late_end = static_cast<uint32_t>(plan_.late_reads.size());
   }
 
+  // Each stop costs the engine a start of its threads, and the fusion of operators. A result need not be read at once when a
+  // later node reads all of it: then the engine has put it into memory, fused or not, and nobody has that memory before.
+  void plan_stops() {
+    constexpr size_t kEnd = SIZE_MAX;
+    std::vector<size_t> last_reader(plan_.nodes.size(), 0);
+    std::vector<size_t> next_writer(plan_.nodes.size(),
+                                    kEnd);  // of the same memory, through a view
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      if (plan_.nodes[i].alias || !drafts_[i].computed) continue;
+      const TensorFields fields = engine_.fields(plan_.nodes[i].tensor);
+      if (writes(i, fields)) {
+        const auto root = plan_.index.find(fields.root().address());
+        if (root != plan_.index.end() && root->second < i)
+          next_writer[root->second] = std::min(next_writer[root->second], i);
+      }
+      for (size_t k = 0; k < fields.source_count(); ++k) {
+        if (fields.source(k) == nullptr) continue;
+        const TensorFields source = engine_.fields(fields.source(k));
+        const auto root = plan_.index.find(source.root().address());
+        if (root != plan_.index.end() && count_of(source.ne()) == count_of(source.root().ne()))
+          last_reader[root->second] = i;
+      }
+    }
+    size_t last_chance = kEnd;  // to read all that has been left so far
+    PlannedNode* latest = nullptr;
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      PlannedNode& node = plan_.nodes[i];
+      if (!node.wanted || node.alias) continue;
+      if (latest != nullptr && i > last_chance) {
+        latest->is_stop = true;
+        last_chance = kEnd;
+      }
+      const bool is_view = engine_.fields(node.tensor).view_source() != nullptr;
+      // What a cache holds before it is written is read when the node is asked for: with all before it computed.
+      if (latest != nullptr && is_view && node.first_read != node.read_end) {
+        latest->is_stop = true;
+        last_chance = kEnd;
+      }
+      latest = &node;
+      const bool reads_caches = node.first_late != node.late_end;
+      if (reads_caches || (node.slot >= 0 && is_view)) {
+        last_chance = i;
+      } else if (node.slot >= 0) {
+        const size_t intact = std::min(last_reader[i], next_writer[i]);
+        last_chance = std::min(last_chance, std::max(intact, i + 1) - 1);
+      }
+    }
+    if (latest != nullptr) latest->is_stop = true;
+  }
+
   void plan_input(const EngineTensor* source, size_t argument) {
     TensorFields fields = engine_.fields(source);
     // A copy that the scheduler made for another back end stands for the node it was made of.
@@ -746,9 +797,9 @@ bool GraphPlan::still_holds(EngineGraph* graph) const {
   return true;
 }
 
-std::shared_ptr<const GraphPlan> plan_graph(Session* session, const Settings* settings,
-                                            const Engine* engine, EngineGraph* graph,
-                                            const std::string& prefix) {
+std::shared_ptr<GraphPlan> plan_graph(Session* session, const Settings* settings,
+                                      const Engine* engine, EngineGraph* graph,
+                                      const std::string& prefix) {
   auto plan = std::make_shared<GraphPlan>();
   plan->session = session;
   plan->settings = settings;

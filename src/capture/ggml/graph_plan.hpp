@@ -24,6 +24,8 @@ struct PlannedNode {
   int32_t slot = -1;    // of the result's content
   bool alias = false;   // RESHAPE, VIEW, PERMUTE, TRANSPOSE: moves no data
   bool wanted = false;  // passes the filters, and the engine computes it
+  bool is_stop =
+      false;  // a graph that runs in the order of its nodes has to stop here, and not before
 };
 
 /// Borrows the tensors of the graph; a graph that is built anew may put other ones at the same addresses.
@@ -40,6 +42,8 @@ struct GraphPlan {
   std::unordered_map<const EngineTensor*, uint32_t> index;
   uint64_t wanted = 0;
   uint64_t not_computed = 0;
+  /// The order in which the engine computes the nodes: seen in the first call, which stops at each.
+  enum class Order : uint8_t { Unknown, OfGraph, Another } order = Order::Unknown;
 
   /// Whether the graph is still the one that was planned: some ten microseconds.
   [[nodiscard]] bool still_holds(EngineGraph* graph) const;
@@ -56,10 +60,9 @@ struct GraphPlan {
 };
 
 /// prefix   in front of every name: "" or "sched1/". Takes the session's lock.
-[[nodiscard]] std::shared_ptr<const GraphPlan> plan_graph(Session* session,
-                                                          const Settings* settings,
-                                                          const Engine* engine, EngineGraph* graph,
-                                                          const std::string& prefix);
+[[nodiscard]] std::shared_ptr<GraphPlan> plan_graph(Session* session, const Settings* settings,
+                                                    const Engine* engine, EngineGraph* graph,
+                                                    const std::string& prefix);
 
 /// The name of a copy between back ends, "CPU#inp_tokens#0", without what was put around it.
 [[nodiscard]] std::string_view origin_name(std::string_view name);

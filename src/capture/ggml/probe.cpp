@@ -4,7 +4,7 @@
 //   host            ours                                        engine
 //   compute  -----> plan the graph, set our callback  --------> compute
 //                   ask: host's callback, then ours  <--------- for each node
-//                   deliver: ours, then the host's   <--------- for each wanted node
+//                   deliver: ours, then the host's   <--------- where one of us said yes; all before is computed
 //                   set the host's callback again    <---------
 //
 // The callback is set around each call, since hosts set their own, or none, before each graph that they build anew.
@@ -40,7 +40,6 @@ struct Scheduler {
   EvalCallback host_callback = nullptr;
   void* host_user = nullptr;
   bool host_wants = false;          // between the ask and the delivery of one node
-  bool ours = false;                // the same for us
   int number = -1;                  // given at its first captured call
   uint64_t calls = 0;               // compute calls seen
   int64_t warm_up_step = -1;        // of its first call, when that may have been a warm-up
@@ -197,11 +196,11 @@ bool on_node(EngineTensor* tensor, bool ask, void* user) {
   };
   if (ask) {
     scheduler->host_wants = host != nullptr && host(tensor, true, scheduler->host_user);
-    scheduler->ours = false;
-    if (is_active()) guarded("a node", [&] { scheduler->ours = capture->ask(tensor); });
-    return scheduler->host_wants || scheduler->ours;
+    bool ours = false;
+    if (is_active()) guarded("a node", [&] { ours = capture->ask(tensor); });
+    return scheduler->host_wants || ours;
   }
-  if (scheduler->ours && is_active()) guarded("a node", [&] { capture->deliver(tensor); });
+  if (is_active()) guarded("a node", [&] { capture->deliver(); });
   return scheduler->host_wants && host != nullptr ? host(tensor, false, scheduler->host_user)
                                                   : true;
 }
