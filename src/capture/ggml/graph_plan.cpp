@@ -519,8 +519,7 @@ class Planner {
   void plan_stops() {
     constexpr size_t kEnd = SIZE_MAX;
     std::vector<size_t> last_reader(plan_.nodes.size(), 0);
-    std::vector<size_t> next_writer(plan_.nodes.size(),
-                                    kEnd);  // of the same memory, through a view
+    std::vector<size_t> next_writer(plan_.nodes.size(), kEnd);  // to its memory, through a view
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       if (plan_.nodes[i].alias || !drafts_[i].computed) continue;
       const TensorFields fields = engine_.fields(plan_.nodes[i].tensor);

@@ -21,11 +21,10 @@ struct PlannedNode {
   uint32_t read_end = 0;
   uint32_t first_late = 0;  // in GraphPlan::late_reads
   uint32_t late_end = 0;
-  int32_t slot = -1;    // of the result's content
-  bool alias = false;   // RESHAPE, VIEW, PERMUTE, TRANSPOSE: moves no data
-  bool wanted = false;  // passes the filters, and the engine computes it
-  bool is_stop =
-      false;  // a graph that runs in the order of its nodes has to stop here, and not before
+  int32_t slot = -1;     // of the result's content
+  bool alias = false;    // RESHAPE, VIEW, PERMUTE, TRANSPOSE: moves no data
+  bool wanted = false;   // passes the filters, and the engine computes it
+  bool is_stop = false;  // where a graph that runs in the order of its nodes is stopped
 };
 
 /// Borrows the tensors of the graph; a graph that is built anew may put other ones at the same addresses.
