@@ -20,12 +20,15 @@ from pathlib import Path
 import numpy as np
 import xllamacpp
 
+CACHE_TYPES = ["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+
 
 def load(options: argparse.Namespace) -> xllamacpp.Server:
     params = xllamacpp.CommonParams()
     params.model.path = str(options.model)
-    cache_type = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{options.cache_type.upper()}")
-    params.cache_type_k = params.cache_type_v = cache_type
+    params.cache_type_k = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{options.cache_type.upper()}")
+    values = options.value_cache_type or options.cache_type
+    params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{values.upper()}")
     flash = xllamacpp.llama_flash_attn_type
     params.flash_attn_type = (
         flash.LLAMA_FLASH_ATTN_TYPE_ENABLED if options.flash_attention else flash.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -75,7 +78,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="of the engine (default: %(default)s)")
     parser.add_argument("--context", type=int, default=256, help="cells of the cache (default: %(default)s)")
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a prompt in one graph (default: %(default)s)")
-    parser.add_argument("--cache-type", default="f32", choices=["f32", "f16", "q8_0", "q4_0"])
+    parser.add_argument("--cache-type", default="f32", choices=CACHE_TYPES, help="of keys and values (default: f32)")
+    parser.add_argument("--value-cache-type", choices=CACHE_TYPES, help="of values, where it is another one")
     parser.add_argument("--flash-attention", action="store_true")
     parser.add_argument("--warmup", action="store_true", help="one more graph of two tokens before the first prompt")
     parser.add_argument("--vocabulary", type=int, default=512, help="size of the model's (default: %(default)s)")

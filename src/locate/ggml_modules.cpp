@@ -2,8 +2,11 @@
 #include "locate/ggml_modules.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <set>
 
+#include "locate/conversion_noise.hpp"
 #include "locate/ggml_operands.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
@@ -103,6 +106,13 @@ std::string inner_name(const GgmlPair& pair) {
          (pair.tensor.place == ModulePlace::RotatedQuery ? ".query_rope" : ".key_rope");
 }
 
+std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
+  if (pair.tensor.place == ModulePlace::RotatedQuery) return AttentionInput::Query;
+  if (compare::is_rotated(pair.tensor.place)) return AttentionInput::Key;
+  if (pair.node.starts_with("Vcur-")) return AttentionInput::Value;
+  return std::nullopt;
+}
+
 /// "q8_0", "f16"; "f32" for values that no kernel converts anything for.
 std::string stored_type(const TensorRecord& record) {
   if (!record.memory_format.empty()) return record.memory_format;
@@ -157,6 +167,8 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
     record.bytes->raw = false;
     record.made = std::make_shared<ModuleTensor>(hf, ggml_records, pair);
     if (rotated) inner_.emplace_back(pair.hf, inner_name(pair));
+    if (const std::optional<AttentionInput> input = attention_input(pair))
+      attention_inputs_.emplace(run_->records.size(), *input);
     places_.emplace(run_->records.size(),
                     GgmlPlace{pair.ggml.front(), pair.hf, pair.node,
                               static_cast<int64_t>(pair.hf_rows.size()) == pair.hf_row_count
@@ -222,23 +234,70 @@ void GgmlModules::describe(Program* mine) const {
   for (const auto& [record, place] : places_) {
     if (!place.rows.empty()) mine->computed_rows.emplace(record, place.rows);
   }
+  AttentionTypes types;
   for (const Operator& one : mine->operators) {
+    mine->multiplies_angles |= one.name == "ggml.rope";
     const bool writes = one.name == "ggml.set_rows";
     const bool attends = one.name == "ggml.flash_attn_ext";
     if (!writes && !attends) continue;
-    // Rows are written in the type of the cache; flash attention multiplies in that of its keys.
-    const std::vector<Use>& uses = writes ? one.outputs : one.inputs;
-    for (const Use& use : uses) {
-      if (attends && use.slot != "src1") continue;
-      if (use.record >= run_->records.size()) continue;
+    // Rows are written in the type of the cache; flash attention multiplies in that of its keys, and sums up in that of its
+    // values.
+    for (const Use& use : writes ? one.outputs : one.inputs) {
+      const bool is_key = use.slot == "src1";
+      if ((attends && !is_key && use.slot != "src2") || use.record >= run_->records.size())
+        continue;
       const TensorRecord& record = run_->records[use.record];
+      const bool halves = record.dtype == DType::Float16;
       if (!record.memory_format.empty()) {
-        mine->attention_blocks = record.memory_format;
-      } else if (record.dtype == DType::Float16 || record.dtype == DType::BFloat16) {
+        const bool keys = attends ? is_key : record.node.find("cache_k") != std::string::npos;
+        (keys ? types.key_blocks : types.value_blocks) = record.memory_format;
+      } else if ((writes || is_key) && (halves || record.dtype == DType::BFloat16)) {
         mine->attention_type = record.dtype;
       }
+      types.sums_in_halves |= attends && !is_key && halves && record.memory_format.empty();
     }
     if (attends && !mine->attention_type) mine->attention_type = DType::Float16;
+  }
+  describe_attention(types, mine);
+}
+
+int64_t GgmlModules::key_count() const {
+  std::map<std::string, int64_t> counts;  // by module, over all steps
+  int64_t most = 0;
+  for (const auto& [record, input] : attention_inputs_) {
+    const TensorRecord& values = run_->records[record];
+    if (input != AttentionInput::Value || values.shape->size() < 2) continue;
+    int64_t& count = counts[values.node];
+    count += (*values.shape)[values.shape->size() - 2];
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+void GgmlModules::describe_attention(const AttentionTypes& types, Program* mine) const {
+  // Queries are converted to go with keys in blocks: to q8_0, or to q8_1, whose steps are the same.
+  const std::string* const blocks[] = {&types.key_blocks, &types.key_blocks, &types.value_blocks};
+  std::array<bool, 3> known{};
+  for (const auto& [record, input] : attention_inputs_) known[static_cast<size_t>(input)] = true;
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (blocks[i]->empty() || (known[i] && has_block_steps(*blocks[i]))) continue;
+    mine->unknown_blocks = *blocks[i];
+    return;
+  }
+  // A score that is off moves all of a row. With the few keys of a text's first rows one draw of that noise may be several
+  // times another.
+  constexpr double kSpreadOfScores = 2;
+  // A sum over n keys is rounded n times: n (0.425 roundoffs)^2 of the squares of its terms.
+  constexpr double kMeanRounding = 0.425;
+  const double of_sums =
+      types.sums_in_halves ? kMeanRounding * std::sqrt(static_cast<double>(key_count())) : 0;
+  for (const auto& [record, input] : attention_inputs_) {
+    const std::string& type = *blocks[static_cast<size_t>(input)];
+    const bool is_value = input == AttentionInput::Value;
+    if (type.empty() && !(is_value && of_sums > 0)) continue;
+    mine->attention_roundings[record] = {
+        input == AttentionInput::Query && !type.empty() ? "q8_0" : type,
+        is_value ? 1 : kSpreadOfScores, is_value ? of_sums : 0};
   }
 }
 

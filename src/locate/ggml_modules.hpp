@@ -21,6 +21,8 @@ struct GgmlPlace {
   std::vector<int64_t> rows = {};  // of golden's tensor, that ggml computed; empty: all
 };
 
+enum class AttentionInput : uint8_t { Query, Key, Value };
+
 class GgmlModules {
  public:
   /// hf     captured with operators
@@ -43,6 +45,14 @@ class GgmlModules {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
+  /// How the graph's attention reads keys and values.
+  struct AttentionTypes {
+    std::string key_blocks, value_blocks;  // types; empty: no blocks
+    bool sums_in_halves = false;           // of values
+  };
+  void describe_attention(const AttentionTypes& types, Program* mine) const;
+  /// The most tokens that one query sees.
+  [[nodiscard]] int64_t key_count() const;
   void add_tensors(const run::Run& hf, const compare::GgmlAlignment& alignment);
   void add_weights(const run::Run& hf);
 
@@ -50,6 +60,7 @@ class GgmlModules {
   std::map<size_t, GgmlPlace> places_;
   std::map<std::string, StoredWeight, std::less<>> weights_;  // by Hugging Face's name
   std::vector<std::pair<size_t, std::string>> inner_;         // golden's record, name of its place
+  std::map<size_t, AttentionInput> attention_inputs_;         // by record
   std::vector<std::string> notes_;
 };
 

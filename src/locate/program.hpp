@@ -81,6 +81,13 @@ struct StoredWeight {
   std::string type;         // "q8_0", "f16", "f32"; kernels convert what they multiply with it
 };
 
+/// What attention errs in a query, key or value that it reads, beyond one rounding to its type.
+struct AttentionRounding {
+  std::string blocks;    // type that it is rounded to, "q8_0"; empty: none
+  double spread = 1;     // how much more than one such rounding a correct kernel may be off
+  double roundoffs = 0;  // of float16, relative: standard deviation
+};
+
 struct Program {
   const run::Run* run = nullptr;  // outlives the program
   CaptureLevel level = CaptureLevel::Nothing;
@@ -98,7 +105,12 @@ struct Program {
   std::optional<DType> attention_type;
   /// By record: the rows (last axis but one) that mine computed; the others are golden's.
   std::map<size_t, std::vector<int64_t>> computed_rows;
-  std::string attention_blocks;       // the same, where it is one of blocks: "q8_0"
+  /// Angles of the rotary embedding are made one from the other, in float32.
+  bool multiplies_angles = false;
+  /// By record: of queries, keys and values.
+  std::map<size_t, AttentionRounding> attention_roundings;
+  /// A type of blocks that attention works in, where it cannot be told what is rounded how; it is not judged then.
+  std::string unknown_blocks;
   std::vector<std::string> problems;  // sentences for coverage: what was left out and why
 };
 

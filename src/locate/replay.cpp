@@ -402,9 +402,14 @@ class Replay::Machine {
         case Source::Recorded: {
           const Boundary& boundary = replay_.boundaries_[value.boundary];
           const ModuleCall& call = replay_.mine_.calls[boundary.call];
-          ASSAY_TRY(
-              pair.reference,
-              load_use(replay_.mine_, (boundary.input ? call.inputs : call.outputs)[boundary.use]));
+          const Use& use = (boundary.input ? call.inputs : call.outputs)[boundary.use];
+          ASSAY_TRY(pair.reference, load_use(replay_.mine_, use));
+          const auto rounding = replay_.mine_.attention_roundings.find(use.record);
+          if (rounding != replay_.mine_.attention_roundings.end()) {
+            ASSAY_TRY(pair.simulated,
+                      with_attention_noise(rounding->second, pair.reference, use.record));
+            pair.same = false;
+          }
           const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
           if (boundary.golden_record < records.size() && records[boundary.golden_record].shape &&
               !(*records[boundary.golden_record].shape == pair.reference.view.shape))
@@ -551,6 +556,10 @@ class Replay::Machine {
       ASSAY_TRY(noisy, simulate(exact_call, &references, region_.dtype, kernel_));
     }
     ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
+    if (replay_.mine_.multiplies_angles && !noisy.empty() &&
+        reference::aten::class_of(one.name) == OperatorClass::Trigonometric) {
+      ASSAY_TRY_STATUS(add_angle_noise(exact_call, &noisy.front()));
+    }
     if (noisy.size() != references.size())
       return fail(Errc::Invalid, "other numbers of results with rounding than without");
     for (size_t k = 0; k < references.size(); ++k) {

@@ -85,9 +85,9 @@ class Replay::Planner {
       narrow_to(known.narrowest);
     }
     if (has_attention()) {
-      if (!replay_.mine_.attention_blocks.empty())
+      if (!replay_.mine_.unknown_blocks.empty())
         return fail(Errc::Unsupported, "mine holds keys and values in " +
-                                           replay_.mine_.attention_blocks +
+                                           replay_.mine_.unknown_blocks +
                                            ", which golden's program does not round to");
       narrow_to(replay_.mine_.attention_type);
     }

@@ -148,6 +148,14 @@ Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel
   return reference::flash_attention_model(attention, dtype);
 }
 
+/// The same for results of few values, such as one scale a row: there a small number would make all of the noise small, so
+/// it is the whole bound.
+double jitter_of_few(uint64_t seed, size_t index, size_t count) {
+  constexpr size_t kFew = 8;
+  const double drawn = jitter(seed, index);
+  return count > kFew ? drawn : std::copysign(0.5, drawn);
+}
+
 /// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its class may err, so that
 /// the variance is v_i of the own error.   localisation 2, table
 /// Only a storage type as fine as the accumulator shows it.
@@ -177,12 +185,13 @@ Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
     if (!reference::aten::is_predictable(result) || !is_float(result.view.dtype)) continue;
     ASSAY_TRY(reference::Wide values, reference::widen(result.view));
     const uint64_t seed = static_cast<uint64_t>(values.size()) * 31 + output;
+    const size_t count = values.values.size();
     if (relative > 0) {
       const double least = kind == OperatorClass::Trigonometric ? relative : 0;
       for (size_t i = 0; i < values.values.size(); ++i) {
         double& value = values.values[i];
         if (std::isfinite(value))
-          value += std::max(least, relative * std::abs(value)) * jitter(seed, i);
+          value += std::max(least, relative * std::abs(value)) * jitter_of_few(seed, i, count);
       }
     } else {
       // A class without bound for this output (indices, log of a sum) is left as it is.
@@ -199,7 +208,7 @@ Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
               row < sums->score_bound.values.size() ? sums->score_bound.values[row] : 0;
           bound = 4 * kUnit * (1 + scores) * sums->c.values[i];
         }
-        if (std::isfinite(bound)) values.values[i] += bound * jitter(seed, i);
+        if (std::isfinite(bound)) values.values[i] += bound * jitter_of_few(seed, i, count);
       }
     }
     result = reference::to_tensor(std::move(values));

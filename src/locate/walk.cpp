@@ -450,7 +450,16 @@ class Walker {
     ASSAY_TRY(const Tensor mine, rows_of(value, rows->second));
     ASSAY_TRY(const Tensor reference, rows_of(replayed.reference, rows->second));
     ASSAY_TRY(const Tensor simulated, rows_of(replayed.simulated, rows->second));
-    return measure_gap(mine.view, reference.view, simulated.view, dtype, masks);
+    ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks));
+    // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually is.
+    const double usual = relative_l2(replayed.reference.view, replayed.simulated.view);
+    if (gap.noise_floor > 0 && std::isfinite(usual) && usual > gap.noise_floor) {
+      const double smaller = gap.noise_floor / usual;
+      gap.r *= smaller;
+      gap.r_element *= smaller;
+      gap.noise_floor = usual;
+    }
+    return gap;
   }
 
   [[nodiscard]] bool has_attention(const Region& region) const {

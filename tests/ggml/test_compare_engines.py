@@ -18,14 +18,15 @@ import assay
 
 CHAT = Path(__file__).resolve().parents[2] / "examples" / "ggml" / "chat.py"
 PROMPT = [1, 50, 60, 70, 300]
+LONG_PROMPT = [1, *(3 + 97 * i % 500 for i in range(70))]
 STEPS = 3
 
 
-def capture_model(model, folder: Path, level: str = "operator") -> Path:
+def capture_model(model, folder: Path, level: str = "operator", prompt: list[int] = PROMPT) -> Path:
     """A prompt and two greedy tokens of a Hugging Face model."""
     import torch
 
-    ids, past = torch.tensor([PROMPT]), None
+    ids, past = torch.tensor([prompt]), None
     with assay.capture(model, folder, level=level, steps=range(STEPS), weights=True), torch.no_grad():
         for _ in range(STEPS):
             result = model(ids, past_key_values=past, use_cache=True)
@@ -33,10 +34,12 @@ def capture_model(model, folder: Path, level: str = "operator") -> Path:
     return folder
 
 
-def capture_engine(model: Path, folder: Path, *options: str, dump: tuple[str, ...] = ()) -> Path:
+def capture_engine(
+    model: Path, folder: Path, *options: str, dump: tuple[str, ...] = (), prompt: list[int] = PROMPT
+) -> Path:
     """The same prompt in llama.cpp, with the warm-up graph that its server runs first."""
-    prompt = ",".join(map(str, PROMPT))
-    program = [sys.executable, str(CHAT), str(model), "--tokens", str(STEPS), "--prompt", prompt, *options]
+    words = ",".join(map(str, prompt))
+    program = [sys.executable, str(CHAT), str(model), "--tokens", str(STEPS), "--prompt", words, *options]
     command = [os.environ.get("ASSAY_BINARY", "assay"), "dump", "-o", str(folder), "--steps", "0-9", *dump, "--"]
     done = subprocess.run([*command, *program], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -128,15 +131,64 @@ def test_the_default_cache_and_flash_attention_are_no_fault(golden, models, tmp_
     assert verdict.outcome == "clean", verdict
 
 
-def test_attention_over_a_cache_of_blocks_is_not_judged(golden, models, tmp_path):
-    """Queries, keys and values are rotated there, and rounded to blocks; all other modules are judged."""
-    mine = capture_engine(models["q8_0"], tmp_path / "mine", "--cache-type", "q8_0", "--flash-attention")
+FLASH = ("--flash-attention", "--cache-type")
+CACHES = [(*FLASH, "q8_0"), (*FLASH, "q4_0"), (*FLASH, "iq4_nl"), (*FLASH, "q5_1"), ("--cache-type", "q4_0")]
+
+
+@pytest.mark.parametrize("cache", CACHES, ids=lambda words: "-".join(words).replace("--", ""))
+def test_a_cache_of_blocks_is_no_fault(cache, golden, models, tmp_path):
+    """Queries, keys and values are rotated there, and rounded to blocks. Values in blocks need flash attention."""
+    values = () if "--flash-attention" in cache else ("--value-cache-type", "f32")
+    mine = capture_engine(models["f32"], tmp_path / "mine", *cache, *values)
 
     verdict = assay.locate(golden, mine)
 
-    assert verdict.outcome == "cannot_judge", verdict
-    assert "keys and values in q8_0" in verdict.sentence
-    assert verdict.candidates == []
+    assert verdict.outcome == "clean", verdict
+    assert "all 1147 operators replayed" in verdict.sentence
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if "attn" in fault.module], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("cache", ["q8_0", "q4_0"])
+def test_a_fault_in_front_of_a_cache_of_blocks_is_named(fault: Fault, cache, golden, models, tmp_path):
+    convert(fault.plant(models["hf"], tmp_path / "hf"), tmp_path / "faulty.gguf", "q8_0")
+
+    verdict = assay.locate(golden, capture_engine(tmp_path / "faulty.gguf", tmp_path / "mine", *FLASH, cache))
+
+    assert verdict.outcome == "first_wrong", verdict
+    assert verdict.first_bad.module == fault.module, verdict
+
+
+@pytest.fixture(scope="session")
+def long_golden(models, llama_engine, tmp_path_factory) -> Path:
+    return capture_model(load(models["hf"]), tmp_path_factory.mktemp("long") / "run", prompt=LONG_PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("types", "options"),
+    [("f32", ()), ("f32", (*FLASH, "f16")), ("q4_0", (*FLASH, "q8_0")), ("q8_0", ("--chunk", "32"))],
+    ids=["f32", "flash", "blocks", "chunks"],
+)
+def test_a_long_prompt_is_clean(types, options, long_golden, models, tmp_path):
+    """What grows with the position: angles of the rotary embedding, and sums in halves over all keys."""
+    mine = capture_engine(models[types], tmp_path / "mine", *options, prompt=LONG_PROMPT)
+
+    verdict = assay.locate(long_golden, mine)
+
+    assert verdict.outcome == "clean", verdict
+
+
+IN_ATTENTION = [fault for fault in FAULTS if fault.name in ("wrong_rope_base", "swapped_value_heads")]
+
+
+@pytest.mark.parametrize("fault", IN_ATTENTION, ids=lambda fault: fault.name)
+def test_a_fault_behind_a_long_prompt_is_named(fault: Fault, long_golden, models, tmp_path):
+    convert(fault.plant(models["hf"], tmp_path / "hf"), tmp_path / "faulty.gguf", "q8_0")
+    mine = capture_engine(tmp_path / "faulty.gguf", tmp_path / "mine", *FLASH, "f16", prompt=LONG_PROMPT)
+
+    verdict = assay.locate(long_golden, mine)
+
+    assert verdict.outcome == "first_wrong", verdict
+    assert verdict.first_bad.module == fault.module, verdict
 
 
 def test_a_model_with_biases_and_halves_is_clean(qwen2_models, llama_engine, tmp_path):
