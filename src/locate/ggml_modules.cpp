@@ -284,6 +284,11 @@ void GgmlModules::describe_attention(const AttentionTypes& types, Program* mine)
     mine->unknown_blocks = *blocks[i];
     return;
   }
+  for (const auto& [what, type] :
+       {std::pair("keys in ", &types.key_blocks), std::pair("values in ", &types.value_blocks)}) {
+    if (!type->empty())
+      mine->cache_blocks += (mine->cache_blocks.empty() ? "" : ", ") + (what + *type);
+  }
   // A score that is off moves all of a row. With the few keys of a text's first rows one draw of that noise may be several
   // times another.
   constexpr double kSpreadOfScores = 2;

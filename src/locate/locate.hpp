@@ -80,6 +80,7 @@ struct Verdict {
   std::string floor;  // "model" "measured" "exact"
   /// Of weights that are golden's within the rounding of the types that mine's file holds them in; empty: none.
   std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
+  std::string cache_blocks;  // Program::cache_blocks of mine
   TokenDivergence token;
   std::vector<std::string> notes;  // "program differs here, cannot judge: ..."
   std::string reason;              // of CannotJudge

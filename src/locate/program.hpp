@@ -109,6 +109,7 @@ struct Program {
   bool multiplies_angles = false;
   /// By record: of queries, keys and values.
   std::map<size_t, AttentionRounding> attention_roundings;
+  std::string cache_blocks;  // what attention reads in blocks: "keys in q8_0, values in q4_0"
   /// A type of blocks that attention works in, where it cannot be told what is rounded how; it is not judged then.
   std::string unknown_blocks;
   std::vector<std::string> problems;  // sentences for coverage: what was left out and why

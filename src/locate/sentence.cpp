@@ -209,8 +209,10 @@ std::string clean(const Verdict& verdict) {
       return "clean: all " + count_of(coverage.values, "captured value") +
              " of mine are golden's, bit for bit; confidence high";
   }
-  if (!verdict.quantisation.empty()) {
+  if (!verdict.quantisation.empty() || !verdict.cache_blocks.empty())
     text = "quantisation, as expected: " + text;
+  if (!verdict.cache_blocks.empty()) add(&text, verdict.cache_blocks + ", within their rounding");
+  if (!verdict.quantisation.empty()) {
     add(&text, verdict.quantisation + ", the others golden's");
   } else if (coverage.weights > 0) {
     add(&text, "all " + count_of(coverage.weights_compared, "weight") + " are golden's");

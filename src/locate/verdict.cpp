@@ -308,6 +308,7 @@ class Composer {
 
   void measure_coverage() {
     Coverage& coverage = verdict_.coverage;
+    verdict_.cache_blocks = stages_.mine->cache_blocks;
     coverage.operators = stages_.mine->operators.size();
     if (stages_.pairing != nullptr) coverage.paired = stages_.pairing->paired;
     if (stages_.tests != nullptr) {

@@ -145,6 +145,8 @@ def test_a_cache_of_blocks_is_no_fault(cache, golden, models, tmp_path):
 
     assert verdict.outcome == "clean", verdict
     assert "(all " in verdict.sentence  # operators replayed
+    assert verdict.sentence.startswith("clean: quantisation, as expected: ")
+    assert f"keys in {cache[-1]}" in verdict.sentence
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if "attn" in fault.module], ids=lambda fault: fault.name)
