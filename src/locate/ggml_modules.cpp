@@ -266,7 +266,7 @@ int64_t GgmlModules::key_count() const {
   int64_t most = 0;
   for (const auto& [record, input] : attention_inputs_) {
     const TensorRecord& values = run_->records[record];
-    if (input != AttentionInput::Value || values.shape->size() < 2) continue;
+    if (input != AttentionInput::Value || !values.shape || values.shape->size() < 2) continue;
     int64_t& count = counts[values.node];
     count += (*values.shape)[values.shape->size() - 2];
     most = std::max(most, count);
@@ -282,6 +282,10 @@ void GgmlModules::describe_attention(const AttentionTypes& types, Program* mine)
   for (size_t i = 0; i < known.size(); ++i) {
     if (blocks[i]->empty() || (known[i] && has_block_steps(*blocks[i]))) continue;
     mine->unknown_blocks = *blocks[i];
+    return;
+  }
+  if (types.sums_in_halves && !known[static_cast<size_t>(AttentionInput::Value)]) {
+    mine->unknown_blocks = "float16";
     return;
   }
   for (const auto& [what, type] :

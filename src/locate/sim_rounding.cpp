@@ -148,8 +148,8 @@ Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel
   return reference::flash_attention_model(attention, dtype);
 }
 
-/// The same for results of few values, such as one scale a row: there a small number would make all of the noise small, so
-/// it is the whole bound.
+/// jitter() among `count` results. Of few, such as one scale a row, a small number would make all of the noise small: there
+/// it is +-0.5.
 double jitter_of_few(uint64_t seed, size_t index, size_t count) {
   constexpr size_t kFew = 8;
   const double drawn = jitter(seed, index);
