@@ -15,6 +15,8 @@ BUILD := build/release
 STAMP := $(BUILD)/installed.stamp
 SOURCES := $(shell find src python compat cmake tests/support CMakeLists.txt pyproject.toml -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' 2>/dev/null)
 PIP_INSTALL := $(VENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall
+# The same in all builds, or the compiler's cache would not serve the wheels.
+WARNINGS := ASSAY_WERROR=$(if $(CI),ON,OFF)
 # Two compilers at once: the link of a test program and a vector kernel together stay within 2 GB.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CCACHE_NOHASHDIR := 1
@@ -32,7 +34,7 @@ install: setup $(STAMP)
 
 $(STAMP): $(SOURCES) requirements-dev.txt requirements-engines.txt | setup
 	@echo "build: compiling and installing into .venv (the first time takes a few minutes)"
-	@ASSAY_BUILD_TESTS=ON ASSAY_WERROR=$(if $(CI),ON,OFF) $(PIP_INSTALL) -C build-dir=$(BUILD) . 2> >(grep -v '^WARNING: Location' >&2)
+	@ASSAY_BUILD_TESTS=ON $(WARNINGS) $(PIP_INSTALL) -C build-dir=$(BUILD) . 2> >(grep -v '^WARNING: Location' >&2)
 	@$(PIP_INSTALL) ./compat 2> >(grep -v '^WARNING: Location' >&2)
 	@touch $@
 
@@ -88,7 +90,7 @@ fuzz:
 
 wheels: setup
 	rm -rf dist
-	$(VENV)/bin/pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -C build-dir=build/wheel -w dist . ./compat 2> >(grep -v '^WARNING: Location' >&2)
+	$(WARNINGS) $(VENV)/bin/pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -C build-dir=build/wheel -w dist . ./compat 2> >(grep -v '^WARNING: Location' >&2)
 	@ls dist
 
 smoke: wheels
