@@ -160,7 +160,7 @@ def test_written_at_once_nothing_is_lost(hosts, full_run, tmp_path, how):
 
 
 def test_graphs_and_tables_are_made_after_a_failure_too(hosts, tmp_path):
-    words = ["--type", "onnx", "cpu_profiling", "--", hosts[1], "--exit", "kill"]
+    words = ["--sync", "--type", "onnx", "cpu_profiling", "--", hosts[1], "--exit", "kill"]
     done = dump(tmp_path / "out", *words)
     root = root_of(tmp_path / "out")
     assert done.returncode == 137
