@@ -405,6 +405,28 @@ TEST(JudgeOutput, LongSumsInFloat32AreJudgedByTheirTerms) {
   EXPECT_GT(judge_output(call, outputs, 0, wrong.view)->e, 2);
 }
 
+TEST(JudgeOutput, TheSumOfOneTokenIsJudgedByItsBoundAlone) {
+  // 0.75 in float32: an ULP is 2^-24, as is the accumulator's. Three additions err 1.5 ULP at most, and the bound is
+  // 0.5 + 2 sqrt(4) 0.75 = 3.5 ULP; the deviation is sqrt((1 + (2 * 0.75)^2) / 12) = 0.52 ULP.
+  const Call call =
+      CallOf("aten.sum.dim_IntList")
+          .with("self", with_values(DType::Float32, {1, 4}, {0.25, 0.25, 0.125, 0.125}))
+          .with("dim", {-1})
+          .with("keepdim", true);
+  const Dims shape{1, 1};
+  const std::vector<Tensor> exact = {with_values(DType::Float64, shape, {0.75})};
+
+  const auto judge = [&](double ulp) {
+    const Tensor mine = with_values(DType::Float32, shape, {0.75 + ulp * 0x1p-24});
+    return *judge_output(call, exact, 0, mine.view);
+  };
+
+  EXPECT_LT(judge(2).z, 2);
+  EXPECT_NEAR(judge(2).e, 2 / 3.5, 1e-6);
+  EXPECT_NEAR(judge(8).e, 8 / 3.5, 1e-6);
+  EXPECT_NEAR(judge(8).z, 8 / 0.52, 0.1);
+}
+
 TEST(JudgeOutput, CoarseProductsAreExplainedByTheirTerms) {
   // Given  products added up in 4 parts of 16 bits, as some kernels do
   std::mt19937 random(6);
