@@ -188,10 +188,14 @@ Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
     const size_t count = values.values.size();
     if (relative > 0) {
       const double least = kind == OperatorClass::Trigonometric ? relative : 0;
+      // One value is moved the same way by each operator: what turns it round must not take that back.
+      const std::string_view name = base_name(call.name);
+      const double direction = name == "rsqrt" || name == "reciprocal" ? -1 : 1;
       for (size_t i = 0; i < values.values.size(); ++i) {
         double& value = values.values[i];
         if (std::isfinite(value))
-          value += std::max(least, relative * std::abs(value)) * jitter_of_few(seed, i, count);
+          value += direction * std::max(least, relative * std::abs(value)) *
+                   jitter_of_few(seed, i, count);
       }
     } else {
       // A class without bound for this output (indices, log of a sum) is left as it is.
