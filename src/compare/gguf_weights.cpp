@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -32,6 +33,28 @@ std::set<std::string, std::less<>> endings_of(const run::Run& run) {
     for (size_t dot = record.node.find('.'); dot != std::string::npos;
          dot = record.node.find('.', dot + 1))
       out.insert(record.node.substr(dot + 1));
+  }
+  return out;
+}
+
+Dims without_ones(const Dims& shape) {
+  Dims out;
+  for (const int64_t size : shape.span()) {
+    if (size != 1) out.push_back(size);
+  }
+  return out;
+}
+
+/// Shapes of the checkpoint's parameters that have axes of one, which files leave out, by name and what stands behind each of
+/// its dots.
+std::map<std::string, Dims, std::less<>> shapes_with_ones(const run::Run& run) {
+  std::map<std::string, Dims, std::less<>> out;
+  for (const TensorRecord& record : run.records) {
+    if (!record.shape || without_ones(*record.shape) == *record.shape) continue;
+    out.emplace(record.node, *record.shape);
+    for (size_t dot = record.node.find('.'); dot != std::string::npos;
+         dot = record.node.find('.', dot + 1))
+      out.emplace(record.node.substr(dot + 1), *record.shape);
   }
   return out;
 }
@@ -176,7 +199,12 @@ int64_t file_row(const GgufWeight& weight, int64_t rows, int64_t row) {
   return weight.rope_heads > 0 ? ggml_channel(row, rows / weight.rope_heads) : row;
 }
 
-int64_t row_count(const Dims& shape) { return shape.empty() ? 1 : shape[0]; }
+/// Of a vector each value is a row; rows of stacked matrices are counted through.
+int64_t row_count(const Dims& shape) {
+  int64_t rows = shape.empty() ? 1 : shape[0];
+  for (size_t axis = 1; axis + 1 < shape.size(); ++axis) rows *= shape[axis];
+  return rows;
+}
 
 Status check_heads(const GgufWeight& weight, const Dims& shape) {
   const int64_t rows = row_count(shape);
@@ -408,6 +436,7 @@ GgufSide as_checkpoint(const run::Run& gguf, const run::Run& other) {
   GgufSide out;
   out.run = gguf;
   const auto known = endings_of(other);
+  const auto with_ones = shapes_with_ones(other);
   const std::string architecture = architecture_of(gguf);
   for (size_t i = 0; i < out.run.records.size(); ++i) {
     TensorRecord& record = out.run.records[i];
@@ -429,6 +458,12 @@ GgufSide as_checkpoint(const run::Run& gguf, const run::Run& other) {
       weight.fused_heads = layer_number(gguf, architecture + ".attention.head_count", -1);
     weight.plus_one = stores_norms_plus_one(architecture) && record.node.ends_with("norm.weight");
     record.node = *parameter;
+    const auto shape = with_ones.find(record.node);
+    if (shape != with_ones.end() && record.shape &&
+        without_ones(*record.shape) == without_ones(shape->second)) {
+      record.shape = shape->second;
+      record.strides.reset();
+    }
     out.weights.emplace(i, std::move(weight));
   }
   return out;

@@ -76,6 +76,8 @@ def as_stored(family, name, values):
         return values + 1
     if "query_key_value" in name:  # head by head to all of Q, all of K, all of V
         return values.reshape(HEADS, 3, -1, *values.shape[1:]).swapaxes(0, 1).reshape(values.shape)
+    if "shared_expert_gate" in name:  # axes of one are left out
+        return values.squeeze()
     return values
 
 
