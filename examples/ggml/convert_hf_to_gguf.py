@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a Llama or Qwen2 checkpoint of Hugging Face to GGUF, for llama.cpp and every ggml program that reads it.
+"""Converts a checkpoint of Llama, Mixtral, Qwen2 or Qwen3 to GGUF, for llama.cpp and every ggml program that reads it.
 
     python examples/ggml/convert_hf_to_gguf.py HF_DIR OUT.gguf --type q8_0
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import gguf
@@ -29,7 +29,14 @@ TYPES = {
 }
 # The architecture of GGUF, and whether its rope pairs neighbours (mode 0). Hugging Face pairs channel i with i + d/2;
 # where the engine does not, the rows of the query and key projections change places.
-ARCHITECTURES = {"LlamaForCausalLM": ("llama", True), "Qwen2ForCausalLM": ("qwen2", False)}
+ARCHITECTURES = {
+    "LlamaForCausalLM": ("llama", True),
+    "MixtralForCausalLM": ("llama", True),
+    "Qwen2ForCausalLM": ("qwen2", False),
+    "Qwen2MoeForCausalLM": ("qwen2moe", False),
+    "Qwen3ForCausalLM": ("qwen3", False),
+    "Qwen3MoeForCausalLM": ("qwen3moe", False),
+}
 # The tokens before the 256 bytes: unknown, begin and end of a text.
 SPECIAL_TOKENS = ["<unk>", "<s>", "</s>"]
 
@@ -43,11 +50,28 @@ IN_LAYERS = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+}
+# Matrices of one expert, by Mixtral's names, too; the file holds those of all experts of a layer in one tensor.
+EXPERTS = {
+    "gate_proj": "ffn_gate_exps",
+    "up_proj": "ffn_up_exps",
+    "down_proj": "ffn_down_exps",
+    "w1": "ffn_gate_exps",
+    "w3": "ffn_up_exps",
+    "w2": "ffn_down_exps",
 }
 
 
@@ -80,6 +104,21 @@ def parameters(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
                 yield name, tensors.get_tensor(name).float().numpy()
 
 
+def stack_experts(named: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray]]:
+    """GGUF's names and values; matrices of single experts (out, in) become one tensor (experts, out, in)."""
+    experts: dict[str, dict[int, np.ndarray]] = {}
+    for name, values in named:
+        path, mark, expert = name.partition(".experts.")
+        if not mark:
+            yield gguf_name(name), values
+            continue
+        number, matrix, _ = expert.split(".")
+        layer = path.removeprefix("model.layers.").partition(".")[0]
+        experts.setdefault(f"blk.{layer}.{EXPERTS[matrix]}.weight", {})[int(number)] = values
+    for name, matrices in experts.items():
+        yield name, np.stack([matrices[number] for number in sorted(matrices)])
+
+
 def rope_base(config: dict) -> float:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
@@ -108,7 +147,7 @@ def add_vocabulary(writer: gguf.GGUFWriter, size: int) -> None:
 def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     """Writes the checkpoint in `folder` to the GGUF file `out`.
 
-    Matrices take the type; norms and biases stay float32, as engines expect.
+    Matrices take the type; norms, biases and the router of experts stay float32, as engines expect.
 
     Raises:
         ValueError: the model is of another family, or a row is no multiple of the type's block.
@@ -139,17 +178,27 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     writer.add_rope_freq_base(rope_base(config))
     writer.add_rope_dimension_count(head_size)
     writer.add_vocab_size(config["vocab_size"])
+    if experts := config.get("num_local_experts") or config.get("num_experts"):
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        if width := config.get("moe_intermediate_size"):
+            writer.add_expert_feed_forward_length(width)
+        if width := config.get("shared_expert_intermediate_size"):
+            writer.add_expert_shared_feed_forward_length(width)
     add_vocabulary(writer, config["vocab_size"])
 
-    for name, values in parameters(folder):
-        if name == "lm_head.weight" and config.get("tie_word_embeddings"):
+    for name, values in stack_experts(parameters(folder)):
+        if name == "output.weight" and config.get("tie_word_embeddings"):
             continue  # the engine takes token_embd where output is missing
-        if neighbours and ".q_proj." in name:
+        if neighbours and ".attn_q." in name:
             values = neighbours_from_halves(values, heads)
-        if neighbours and ".k_proj." in name:
+        if neighbours and ".attn_k." in name:
             values = neighbours_from_halves(values, key_heads)
-        kind = matrix_type if values.ndim == 2 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(gguf_name(name), gguf.quants.quantize(values, kind), raw_dtype=kind)
+        if ".ffn_gate_inp_shexp." in name:
+            values = values[0]  # (1, in)
+        plain = values.ndim == 1 or ".ffn_gate_inp." in name
+        kind = gguf.GGMLQuantizationType.F32 if plain else matrix_type
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
 
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -50,6 +50,7 @@ std::string inner_module(const compare::CapturedNode& node) {
   for (const std::string_view attention : {"kq", "Qcur", "Kcur", "Vcur", "cache_"}) {
     if (node.name.find(attention) != std::string_view::npos) return path + ".self_attn";
   }
+  if (node.name.starts_with("ffn_moe_")) return path + ".mlp";
   return path;
 }
 
@@ -97,7 +98,8 @@ void AcrossEngines::complete(Finding* finding) const {
   if (finding->module.ends_with("_rope"))
     finding->module = finding->module.substr(0, finding->module.rfind('.'));
   if (finding->kind != FindingKind::Gap) return;
-  for (const auto& difference : {epsilon(*finding), rotary_base(*finding), scale(*finding)}) {
+  for (const auto& difference :
+       {epsilon(*finding), rotary_base(*finding), scale(*finding), used_experts(*finding)}) {
     if (!difference) continue;
     if (const auto node = compare::parse_ggml_node(difference->mine->node))
       finding->op_type = op_type_of(*node);
@@ -177,6 +179,34 @@ std::optional<AcrossEngines::Difference> AcrossEngines::scale(const Finding& fin
     auto golden = number_of(theirs, "scale");
     if (!golden && theirs.name == "aten.mul.Tensor") golden = number_of(theirs, "other");
     if (golden) return differ(*attention, "scale of attention", *mine, *golden, 1e-5);
+  }
+  return std::nullopt;
+}
+
+int64_t AcrossEngines::result_count(const Operator* one) const {
+  if (one == nullptr || one->outputs.empty()) return 0;
+  const size_t record = one->outputs.front().record;
+  if (record >= mine_.run->records.size() || !mine_.run->records[record].shape) return 0;
+  return element_count(*mine_.run->records[record].shape).value_or(0);
+}
+
+std::optional<AcrossEngines::Difference> AcrossEngines::used_experts(const Finding& finding) const {
+  const auto node = compare::parse_ggml_node(finding.node);
+  if (!node || !node->name.starts_with("ffn_moe_")) return std::nullopt;
+  const std::string layer = layer_of(node->name);
+  // A row of logits for each token, and a weight for each expert that it uses.
+  const Operator* chosen = find_operator(finding.step, "get_rows", "ffn_moe_weights-" + layer, 0);
+  const Operator* logits = find_operator(finding.step, "mul_mat", "ffn_moe_logits-" + layer, 0);
+  if (result_count(logits) == 0) return std::nullopt;
+  const std::optional<Dims>& shape = mine_.run->records[logits->outputs.front().record].shape;
+  if (!shape || shape->empty() || (*shape)[shape->size() - 1] == 0) return std::nullopt;
+  const int64_t tokens = result_count(logits) / (*shape)[shape->size() - 1];
+  const int64_t used = tokens == 0 ? 0 : result_count(chosen) / tokens;
+  const std::string router = finding.module.substr(0, finding.module.rfind(".mlp") + 4) + ".gate";
+  for (const Operator& theirs : golden_.operators) {
+    if (used == 0 || theirs.module != router || theirs.name != "aten.topk.default") continue;
+    if (const auto golden = number_of(theirs, "k"))
+      return differ(*chosen, "experts of a token", static_cast<double>(used), *golden, 0);
   }
   return std::nullopt;
 }

@@ -17,7 +17,7 @@ class AcrossEngines {
       : golden_(golden), mine_(mine), modules_(modules) {}
 
   /// Names the node and its place in the graph's order, and the parameter that differs where one explains a gap: epsilon,
-  /// scale of attention, base of the rotary embedding.
+  /// scale of attention, base of the rotary embedding, how many experts a token uses.
   void complete(Finding* finding) const;
 
  private:
@@ -35,6 +35,9 @@ class AcrossEngines {
   [[nodiscard]] std::optional<Difference> epsilon(const Finding& finding) const;
   [[nodiscard]] std::optional<Difference> rotary_base(const Finding& finding) const;
   [[nodiscard]] std::optional<Difference> scale(const Finding& finding) const;
+  [[nodiscard]] std::optional<Difference> used_experts(const Finding& finding) const;
+  /// Values of the only result of an operator of mine; 0 when not known.
+  [[nodiscard]] int64_t result_count(const Operator* one) const;
   [[nodiscard]] const Operator* find_operator(int64_t step, std::string_view op,
                                               std::string_view name, int64_t number) const;
 

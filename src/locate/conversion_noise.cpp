@@ -5,10 +5,12 @@
 #include <array>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "locate/sim_rounding.hpp"
 #include "reference/aten/call.hpp"
 #include "reference/ggml/operators.hpp"
+#include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
 
 namespace assay::locate {
@@ -37,24 +39,143 @@ const BlockStep* step_of(std::string_view type) {
   return found == kSteps.end() ? nullptr : &*found;
 }
 
+const Tensor* operand(const reference::aten::Call& call, std::string_view name) {
+  const auto found = call.arguments.find(std::string(name));
+  return found == call.arguments.end() ? nullptr : std::get_if<Tensor>(&found->second.value);
+}
+
+Tensor with_last_axes_exchanged(Tensor tensor) {
+  const size_t rank = tensor.view.shape.size();
+  std::swap(tensor.view.shape[rank - 2], tensor.view.shape[rank - 1]);
+  std::swap(tensor.view.strides[rank - 2], tensor.view.strides[rank - 1]);
+  return tensor;
+}
+
+/// The groups of rows that _grouped_mm cuts at `offs`; rows behind the last group have no matrix.
+std::optional<std::vector<int64_t>> matrices_of_groups(const Tensor& ends, int64_t rows) {
+  const auto values = reference::whole(ends.view);
+  if (!values) return std::nullopt;
+  std::vector<int64_t> matrices;
+  for (size_t group = 0; group < values->values.size(); ++group) {
+    const int64_t end = values->values[group];
+    if (end < static_cast<int64_t>(matrices.size()) || end > rows) return std::nullopt;
+    matrices.resize(static_cast<size_t>(end), static_cast<int64_t>(group));
+  }
+  if (static_cast<int64_t>(matrices.size()) != rows) return std::nullopt;
+  return matrices;
+}
+
+/// Variance of the results by the conversion alone, [rows of x, rows of the weight].
+Result<reference::Wide> conversion_variance(const std::string& type, Tensor weight, Tensor x) {
+  reference::aten::Call call{"ggml.mul_mat", {}};
+  call.arguments["src0"].value = std::move(weight);
+  call.arguments["src1"].value = std::move(x);
+  call.arguments["src0_type"].value = type;
+  ASSAY_TRY(reference::aten::Magnitudes error, reference::ggml::rounding(call));
+  return std::move(error.variance);
+}
+
+/// Rows of x, one after the other, that meet the same matrix.
+struct RowsOfMatrix {
+  int64_t matrix = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+};
+std::vector<RowsOfMatrix> rows_by_matrix(const WeightProduct& product, int64_t rows) {
+  if (product.matrices.empty()) return {{0, 0, rows}};
+  std::vector<RowsOfMatrix> runs;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t matrix = product.matrices[static_cast<size_t>(row)];
+    if (runs.empty() || runs.back().matrix != matrix) runs.push_back({matrix, row, 0});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
+Tensor matrix_of(Tensor weight, int64_t matrix) {
+  TensorView& view = weight.view;
+  if (view.shape.size() == 2) return weight;
+  view.offset_elements += matrix * view.strides[0];
+  view.shape = {view.shape[1], view.shape[2]};
+  view.strides = {view.strides[1], view.strides[2]};
+  return weight;
+}
+
 }  // namespace
 
-Status add_conversion_noise(const std::string& type, const Tensor& weight, const Tensor& x,
+std::optional<WeightProduct> weight_product(const reference::aten::Call& call,
+                                            std::string_view slot) {
+  const Tensor* weight = operand(call, slot);
+  const bool is_left = slot == "self";
+  const std::string_view other = slot == "weight"                  ? "input"
+                                 : is_left                         ? "mat2"
+                                 : slot != "mat2"                  ? ""
+                                 : call.arguments.contains("mat1") ? "mat1"
+                                                                   : "self";
+  const Tensor* x = operand(call, other);
+  if (weight == nullptr || x == nullptr || weight->view.shape.size() < 2 ||
+      weight->view.shape.size() > 3 || x->view.shape.empty())
+    return std::nullopt;
+  WeightProduct product{*weight, *x};
+  if (slot == "mat2") product.weight = with_last_axes_exchanged(*weight);
+  const Dims& shape = product.weight.view.shape;
+  const size_t rank = shape.size();
+  if (is_left) {
+    // One column for each matrix: its result lies as a row's does.
+    const Dims& columns = x->view.shape;
+    if (rank != 3 || columns.size() != 3 || columns[2] != 1) return std::nullopt;
+    product.x = with_last_axes_exchanged(*x);
+  }
+  const int64_t in = shape[rank - 1];
+  const Dims& x_shape = product.x.view.shape;
+  if (in == 0 || x_shape[x_shape.size() - 1] != in) return std::nullopt;
+  if (rank == 2) return product;
+  const int64_t rows = product.x.view.element_count() / in;
+  if (const Tensor* ends = operand(call, "offs")) {
+    auto matrices = matrices_of_groups(*ends, rows);
+    if (!matrices) return std::nullopt;
+    product.matrices = *std::move(matrices);
+  } else if (shape[0] > 0 && x_shape.size() == 3 && x_shape[0] == shape[0]) {
+    for (int64_t row = 0; row < rows; ++row) product.matrices.push_back(row / (rows / shape[0]));
+  } else {
+    return std::nullopt;
+  }
+  return product;
+}
+
+Status add_conversion_noise(const StoredWeight& stored, const WeightProduct& product,
                             Tensor* result) {
-  if (type == "f32" || weight.view.shape.size() != 2 || x.view.shape.empty()) return {};
-  const int64_t in = weight.view.shape[1];
-  if (in == 0 || x.view.shape[x.view.shape.size() - 1] != in) return {};
-  reference::aten::Call call{"ggml.mul_mat", {}};
-  call.arguments["src0"].value = weight;
-  ASSAY_TRY(call.arguments["src1"].value,
-            reference::reshaped(x, Dims{x.view.element_count() / in, in}));
-  call.arguments["src0_type"].value = type;
-  ASSAY_TRY(const reference::aten::Magnitudes error, reference::ggml::rounding(call));
-  ASSAY_TRY(reference::Wide values, reference::widen(result->view));
-  if (error.variance.size() != values.size()) return {};
-  for (size_t i = 0; i < values.values.size(); ++i)
-    values.values[i] += std::sqrt(12 * error.variance.values[i]) * jitter(0, i);
-  *result = reference::to_tensor(std::move(values));
+  const Dims& shape = product.weight.view.shape;
+  const size_t axis = shape.size() - 2;
+  const int64_t out = shape[axis];
+  const int64_t rows = product.x.view.element_count() / shape[axis + 1];
+  if (rows == 0 || rows * out != result->view.element_count()) return {};
+  const int64_t in = shape[axis + 1];
+  ASSAY_TRY(const Tensor x, reference::reshaped(product.x, Dims{rows, in}));
+  reference::Wide values;
+  for (size_t part = 0; part < stored.parts.size(); ++part) {
+    const int64_t first = stored.parts[part].first_row;
+    const int64_t end = part + 1 < stored.parts.size() ? stored.parts[part + 1].first_row : out;
+    if (stored.parts[part].type == "f32" || first >= end || end > out) continue;
+    if (values.values.empty()) {
+      ASSAY_TRY(values, reference::widen(result->view));
+    }
+    for (const RowsOfMatrix& run : rows_by_matrix(product, rows)) {
+      Tensor weight = matrix_of(product.weight, run.matrix);
+      weight.view = reference::section(weight.view, 0, first, end - first);
+      Tensor some = x;
+      some.view = reference::section(x.view, 0, run.first, run.count);
+      ASSAY_TRY(const reference::Wide variance,
+                conversion_variance(stored.parts[part].type, std::move(weight), std::move(some)));
+      for (int64_t i = 0; i < variance.size(); ++i) {
+        const int64_t row = run.first + i / (end - first);
+        const int64_t at = row * out + first + i % (end - first);
+        values.data()[at] +=
+            std::sqrt(12 * variance.data()[i]) * jitter(0, static_cast<uint64_t>(at));
+      }
+    }
+  }
+  if (!values.values.empty()) *result = reference::to_tensor(std::move(values));
   return {};
 }
 

@@ -2,8 +2,11 @@
 // What ggml errs beyond one rounding a result: it converts what it multiplies with a stored weight, and keys and values in a
 // cache, and makes the angles of the rotary embedding one from the other.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "locate/program.hpp"
@@ -12,16 +15,28 @@
 
 namespace assay::locate {
 
+/// A product of activations with a weight's rows, as `x W^T`.
+struct WeightProduct {
+  Tensor weight;                       // [out, in], or [matrices, out, in]
+  Tensor x;                            // [..., in]
+  std::vector<int64_t> matrices = {};  // the matrix of each row of x; empty where there is one
+};
+
+/// Which operand of a product is the weight, and how the rows of the other meet it; nothing for what is not known.
+///
+/// call   of class Product: linear, mm, addmm, bmm, _grouped_mm ...
+/// slot   of the weight
+[[nodiscard]] std::optional<WeightProduct> weight_product(const reference::aten::Call& call,
+                                                          std::string_view slot);
+
 /// Moves every element of a product's simulated result at random by what the conversion of the activation errs: a
 /// uniform number of the variance that reference::ggml::rounding() gives, the same each time.
 ///
-/// type     of the weight in the file: "q8_0", "f16"
-/// weight   [out, in]
-/// x        [..., in]
+/// stored   types of the weight's rows in the file
 /// result   as many values as [..., out]
 /// errors   of reference::ggml::rounding()
-[[nodiscard]] Status add_conversion_noise(const std::string& type, const Tensor& weight,
-                                          const Tensor& x, Tensor* result);
+[[nodiscard]] Status add_conversion_noise(const StoredWeight& stored, const WeightProduct& product,
+                                          Tensor* result);
 
 /// Moves cos or sin of the rotary embedding's angles by what angle i of n errs: a float32 factor, multiplied i times in
 /// float32, is off by i + 1 roundoffs, or two of them where the power that gives the factor is not rounded well.

@@ -41,6 +41,86 @@ Moved moved(const Tensor& a, const Tensor& b, size_t begin, size_t count) {
   return result;
 }
 
+Tensor numbered(Dims shape, double size) {
+  reference::Wide wide(shape);
+  for (size_t i = 0; i < wide.values.size(); ++i)
+    wide.values[i] = size * std::sin(static_cast<double>(i) * 0.7 + 1);
+  return reference::to_tensor(std::move(wide));
+}
+
+StoredWeight stored_as(std::vector<std::pair<std::string, int64_t>> parts) {
+  StoredWeight stored;
+  for (const auto& [type, first_row] : parts) {
+    StoredWeight::Part& part = stored.parts.emplace_back();
+    part.type = type;
+    part.first_row = first_row;
+  }
+  return stored;
+}
+
+Tensor whole_numbers(std::vector<int64_t> values) {
+  reference::Whole whole(Dims{static_cast<int64_t>(values.size())});
+  std::ranges::copy(values, whole.values.begin());
+  return reference::to_tensor(std::move(whole));
+}
+
+TEST(ConversionNoise, OfOneExpertIsThatOfItsMatrixAlone) {
+  // Experts 0 and 2 have two rows of six and four; expert 2's numbers are ten times as large.
+  Tensor weight = numbered({3, 64, 256}, 0.1);
+  reference::Wide larger = *reference::widen(weight.view);
+  for (int64_t i = 2 * 64 * 256; i < larger.size(); ++i) larger.data()[i] *= 10;
+  weight = reference::to_tensor(std::move(larger));
+  const Tensor x = numbered({6, 256}, 1);
+  reference::aten::Call call{"aten._grouped_mm.default", {}};
+  call.arguments["self"].value = x;
+  call.arguments["mat2"].value = weight;  // [experts, in, out]: with the last axes exchanged
+  auto& mat2 = std::get<Tensor>(call.arguments["mat2"].value).view;
+  std::swap(mat2.shape[1], mat2.shape[2]);
+  std::swap(mat2.strides[1], mat2.strides[2]);
+  call.arguments["offs"].value = whole_numbers({2, 2, 6});
+
+  const std::optional<WeightProduct> product = weight_product(call, "mat2");
+
+  ASSERT_TRUE(product);
+  EXPECT_THAT(product->matrices, testing::ElementsAre(0, 0, 2, 2, 2, 2));
+  const Tensor zero = reference::to_tensor(reference::Wide(Dims{6, 64}, 0.0));
+  Tensor noisy = zero;
+  ASSERT_TRUE(add_conversion_noise(stored_as({{"q8_0", 0}}), *product, &noisy));
+  // A step of x is 1/127, its error of variance 1/127^2 / 12, in a sum of 256 products with numbers of variance 0.01 / 2:
+  // 0.0026, give or take what is random in it.
+  const double expected = std::sqrt(256 * 0.01 / 2 / 12) / 127;
+  EXPECT_THAT(moved(noisy, zero, 0, 2 * 64).rms, DoubleNear(expected, 0.25 * expected));
+  EXPECT_THAT(moved(noisy, zero, 2 * 64, 4 * 64).rms, DoubleNear(10 * expected, 2.5 * expected));
+}
+
+TEST(ConversionNoise, IsOfThePartThatAKernelConverts) {
+  const WeightProduct product{numbered({64, 256}, 0.1), numbered({5, 256}, 1), {}};
+  const Tensor zero = reference::to_tensor(reference::Wide(Dims{5, 64}, 0.0));
+  Tensor noisy = zero;
+
+  ASSERT_TRUE(add_conversion_noise(stored_as({{"f32", 0}, {"q8_0", 48}}), product, &noisy));
+
+  for (size_t row = 0; row < 5; ++row) {
+    EXPECT_EQ(moved(noisy, zero, row * 64, 48).most, 0);
+    EXPECT_GT(moved(noisy, zero, row * 64 + 48, 16).rms, 0);
+  }
+}
+
+TEST(ConversionNoise, KnowsNoProductWhoseShapesDoNotFit) {
+  reference::aten::Call call{"aten.bmm.default", {}};
+  call.arguments["self"].value = numbered({6, 4, 8}, 1);
+  call.arguments["mat2"].value = numbered({6, 8, 1}, 1);
+
+  // Six matrices, each with its column; then columns of two, which lie otherwise in the result.
+  ASSERT_TRUE(weight_product(call, "self"));
+  EXPECT_THAT(weight_product(call, "self")->matrices, testing::ElementsAre(0, 1, 2, 3, 4, 5));
+  call.arguments["mat2"].value = numbered({6, 8, 2}, 1);
+  EXPECT_FALSE(weight_product(call, "self"));
+  call.arguments["offs"].value = whole_numbers({2, 9});
+  EXPECT_FALSE(weight_product(call, "mat2"));
+  EXPECT_FALSE(weight_product(call, "bias"));
+}
+
 TEST(AttentionNoise, IsTheStepOfEachBlock) {
   // 64 rows of two blocks: of values up to 1 and up to 10.
   std::vector<double> values;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include "locate/conversion_noise.hpp"
 #include "locate/ggml_operands.hpp"
@@ -76,29 +77,88 @@ class FileWeight final : public run::MadeTensor {
  public:
   explicit FileWeight(StoredWeight weight) : weight_(std::move(weight)) {}
   [[nodiscard]] Result<Tensor> make() const override {
-    ASSAY_TRY(Tensor stored, run::load_tensor(weight_.record));
-    return compare::in_checkpoint_order(std::move(stored), weight_.how);
+    std::vector<Tensor> parts;
+    for (const StoredWeight::Part& part : weight_.parts) {
+      ASSAY_TRY(Tensor stored, run::load_tensor(part.record));
+      ASSAY_TRY(parts.emplace_back(), compare::in_checkpoint_order(std::move(stored), part.how));
+    }
+    return parts.size() == 1 ? std::move(parts.front()) : joined(parts);
   }
 
  private:
+  /// Rows of each matrix one part after the other: [matrices, rows, columns].
+  static Result<Tensor> joined(const std::vector<Tensor>& parts) {
+    Dims shape = parts.front().view.shape;
+    shape[1] = 0;
+    for (const Tensor& part : parts) shape[1] += part.view.shape[1];
+    reference::Wide whole(shape);
+    int64_t first = 0;
+    for (const Tensor& part : parts) {
+      const int64_t count = part.view.shape[1] * shape[2];
+      for (int64_t matrix = 0; matrix < shape[0]; ++matrix)
+        read_values(part.view, matrix * count, count,
+                    std::span(whole.values)
+                        .subspan(static_cast<size_t>((matrix * shape[1] + first) * shape[2]),
+                                 static_cast<size_t>(count)));
+      first += part.view.shape[1];
+    }
+    return reference::narrow(reference::to_tensor(std::move(whole)).view, DType::Float32);
+  }
+
   StoredWeight weight_;
 };
 
 /// What golden calls its parameters, as a checkpoint lists them.
 Run parameters_of(const Run& hf) {
   Run names;
-  std::set<std::string> seen;
-  const auto add = [&](std::string name) {
-    if (!name.empty() && seen.insert(name).second) names.records.emplace_back().node = name;
+  std::map<std::string, size_t> seen;
+  const auto add = [&](const std::string& name, const TensorRecord& record) {
+    if (name.empty()) return;
+    const auto [found, is_new] = seen.emplace(name, names.records.size());
+    if (is_new) names.records.emplace_back().node = name;
+    if (!names.records[found->second].shape) names.records[found->second].shape = record.shape;
   };
   for (const TensorRecord& record : hf.records) {
     if (record.role == Role::Weight || record.role == Role::Buffer) {
       const std::string& node = record.node;
-      add(node.empty() || record.slot.empty() ? node + record.slot : node + "." + record.slot);
+      add(node.empty() || record.slot.empty() ? node + record.slot : node + "." + record.slot,
+          record);
     }
-    add(record.leaf);
+    add(record.leaf, record);
   }
   return names;
+}
+
+/// "q8_0", "f16"; "f32" for values that no kernel converts anything for.
+std::string stored_type(const TensorRecord& record) {
+  if (!record.memory_format.empty()) return record.memory_format;
+  if (record.dtype == DType::Float16) return "f16";
+  if (record.dtype == DType::BFloat16) return "bf16";
+  return "f32";
+}
+
+/// The experts of a layer, where golden has their matrices in one parameter as the file has: "[experts, out, in]", gate
+/// and up one after the other. Nothing for axes in another order, which some families have.
+std::optional<StoredWeight> stacked_experts(const Run& file, const TensorRecord& golden) {
+  if (!golden.shape || golden.shape->size() != 3) return std::nullopt;
+  for (const std::vector<std::string>& names : compare::ggml_experts_of(golden.node)) {
+    StoredWeight weight;
+    int64_t rows = 0;
+    for (const std::string& name : names) {
+      const auto found = std::ranges::find(file.records, name, &TensorRecord::node);
+      if (found == file.records.end() || !found->shape || found->shape->size() != 3 ||
+          (*found->shape)[0] != (*golden.shape)[0] || (*found->shape)[2] != (*golden.shape)[2])
+        break;
+      StoredWeight::Part& part = weight.parts.emplace_back();
+      part.record = *found;
+      part.how.name = name;
+      part.type = stored_type(*found);
+      part.first_row = rows;
+      rows += (*found->shape)[1];
+    }
+    if (weight.parts.size() == names.size() && rows == (*golden.shape)[1]) return weight;
+  }
+  return std::nullopt;
 }
 
 std::string inner_name(const GgmlPair& pair) {
@@ -111,14 +171,6 @@ std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
   if (compare::is_rotated(pair.tensor.place)) return AttentionInput::Key;
   if (pair.node.starts_with("Vcur-")) return AttentionInput::Value;
   return std::nullopt;
-}
-
-/// "q8_0", "f16"; "f32" for values that no kernel converts anything for.
-std::string stored_type(const TensorRecord& record) {
-  if (!record.memory_format.empty()) return record.memory_format;
-  if (record.dtype == DType::Float16) return "f16";
-  if (record.dtype == DType::BFloat16) return "bf16";
-  return "f32";
 }
 
 }  // namespace
@@ -142,6 +194,10 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
   for (const GgmlPair& pair : alignment.pairs) {
     if (pair.hf_last > 0) continue;     // a part of golden's tensor
     if (!pair.cells.empty()) continue;  // attention is judged by what comes out of it
+    // Experts, and the few weights of each token, are judged by what comes out of all experts.
+    if (pair.tensor.place == ModulePlace::RouterWeights ||
+        compare::is_of_experts(pair.tensor.place))
+      continue;
     const bool captured = std::ranges::all_of(pair.ggml, [&](size_t record) {
       return ggml_records.records[record].bytes && ggml_records.records[record].shape;
     });
@@ -180,7 +236,6 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
 
 void GgmlModules::add_weights(const Run& hf) {
   const Run names = parameters_of(hf);
-  uint64_t order = run_->records.empty() ? 0 : run_->records.back().order + 1;
   std::vector<std::string> files = model_files(*run_);
   // The other shards belong to the first.
   if (!files.empty()) {
@@ -202,6 +257,18 @@ void GgmlModules::add_weights(const Run& hf) {
     notes_.push_back("the model's file cannot be read: " + opened.error().describe());
     return;
   }
+  std::set<std::string> paired;  // of the file
+  for (const TensorRecord& golden : names.records) {
+    const auto experts = stacked_experts(*opened, golden);
+    if (!experts) continue;
+    add_weight(golden.node, *golden.shape, *experts);
+    for (const StoredWeight::Part& part : experts->parts) paired.insert(part.how.name);
+  }
+  std::erase_if(opened->records,
+                [&](const TensorRecord& record) { return paired.contains(record.node); });
+  paired.clear();
+  Run others;
+  compare::take_experts_apart(&*opened, &others);
   compare::GgufSide side = compare::as_checkpoint(*opened, names);
   for (const auto& [index, how] : side.weights) {
     const std::string& parameter = side.run.records[index].node;
@@ -209,28 +276,46 @@ void GgmlModules::add_weights(const Run& hf) {
     const auto golden = std::ranges::find_if(names.records, [&](const TensorRecord& one) {
       return one.node == parameter || one.node.ends_with("." + parameter);
     });
-    if (golden == names.records.end() || !opened->records[index].shape) continue;
-    const StoredWeight stored{opened->records[index], how, stored_type(opened->records[index])};
-    const size_t dot = golden->node.rfind('.');
-    TensorRecord record;
-    record.step_name = "weights";
-    record.node = golden->node.substr(0, dot == std::string::npos ? 0 : dot);
-    record.slot = golden->node.substr(dot == std::string::npos ? 0 : dot + 1);
-    record.role = Role::Weight;
-    record.order = order++;
-    record.dtype = stored.record.memory_format.empty() ? stored.record.dtype : DType::Float32;
-    record.shape = stored.record.shape;
-    record.bytes = stored.record.bytes;
-    record.bytes->raw = false;
-    record.made = std::make_shared<FileWeight>(stored);
-    weights_.insert_or_assign(golden->node, stored);
-    places_.emplace(run_->records.size(), GgmlPlace{kNone, kNone, how.name, {}});
-    run_->records.push_back(std::move(record));
+    const TensorRecord& stored = side.run.records[index];
+    if (golden == names.records.end() || !stored.shape) continue;
+    StoredWeight whole;
+    whole.parts.push_back({stored, how, stored_type(stored), 0});
+    add_weight(golden->node, *stored.shape, whole);
+    paired.insert(how.name);
   }
+  for (const TensorRecord& record : opened->records) {
+    if (!record.shape || record.shape->size() < 2 || stored_type(record) == "f32" ||
+        paired.contains(record.node))
+      continue;
+    lonely_weight_ = record.node;
+    return;
+  }
+}
+
+void GgmlModules::add_weight(const std::string& name, const Dims& shape,
+                             const StoredWeight& stored) {
+  const TensorRecord& first = stored.parts.front().record;
+  const size_t dot = name.rfind('.');
+  TensorRecord record;
+  record.step_name = "weights";
+  record.node = name.substr(0, dot == std::string::npos ? 0 : dot);
+  record.slot = name.substr(dot == std::string::npos ? 0 : dot + 1);
+  record.role = Role::Weight;
+  record.order = run_->records.empty() ? 0 : run_->records.back().order + 1;
+  const bool decoded = !first.memory_format.empty() || stored.parts.size() > 1;
+  record.dtype = decoded ? DType::Float32 : first.dtype;
+  record.shape = shape;
+  record.bytes = first.bytes;
+  record.bytes->raw = false;
+  record.made = std::make_shared<FileWeight>(stored);
+  weights_.insert_or_assign(name, stored);
+  places_.emplace(run_->records.size(), GgmlPlace{kNone, kNone, stored.parts.front().how.name, {}});
+  run_->records.push_back(std::move(record));
 }
 
 void GgmlModules::describe(Program* mine) const {
   mine->stored_weights = weights_;
+  mine->lonely_weight = lonely_weight_;
   for (const auto& [record, place] : places_) {
     if (!place.rows.empty()) mine->computed_rows.emplace(record, place.rows);
   }

@@ -55,12 +55,15 @@ class GgmlModules {
   [[nodiscard]] int64_t key_count() const;
   void add_tensors(const run::Run& hf, const compare::GgmlAlignment& alignment);
   void add_weights(const run::Run& hf);
+  /// name   golden's
+  void add_weight(const std::string& name, const Dims& shape, const StoredWeight& stored);
 
   std::unique_ptr<run::Run> run_;
   std::map<size_t, GgmlPlace> places_;
   std::map<std::string, StoredWeight, std::less<>> weights_;  // by Hugging Face's name
-  std::vector<std::pair<size_t, std::string>> inner_;         // golden's record, name of its place
-  std::map<size_t, AttentionInput> attention_inputs_;         // by record
+  std::string lonely_weight_;  // the first matrix of the file without such a name
+  std::vector<std::pair<size_t, std::string>> inner_;  // golden's record, name of its place
+  std::map<size_t, AttentionInput> attention_inputs_;  // by record
   std::vector<std::string> notes_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.hpp"
 #include "locate/pair_tests.hpp"
+#include "reference/products/matmul.hpp"
 
 namespace assay::locate {
 namespace {
@@ -21,6 +22,7 @@ struct WeightPair {
   Result<WeightDifference> difference = WeightDifference{};
   std::string hypothesis;
   std::optional<compare::RoundingCheck> rounding;  // where mine's file rounds
+  const StoredWeight::Part* part = nullptr;        // that rounding does not explain
 };
 
 std::string short_value(double value, int digits = 6) {
@@ -58,7 +60,7 @@ class WeightTest {
       if (golden == kNone) {
         lonely.push_back(name);
       } else {
-        pairs.push_back({name, golden, record, WeightDifference{}, {}, {}});
+        pairs.push_back({name, golden, record, WeightDifference{}, {}, {}, nullptr});
       }
     }
     tests_->weights = pair_.mine.leaves.size();
@@ -127,18 +129,34 @@ class WeightTest {
     one->difference = compare_bytes(golden, mine, &one->hypothesis);
   }
 
-  /// Leaves `rounding` empty where the file holds golden's type.
+  /// Leaves `rounding` empty where the file holds golden's type. Of several parts the first that rounding does not
+  /// explain.
   static Status check_rounding(const run::TensorRecord& golden, const StoredWeight& stored,
                                WeightPair* one) {
     ASSAY_TRY(const Tensor numbers, run::load_tensor(golden));
-    ASSAY_TRY(one->rounding,
-              compare::check_rounding(stored.record, stored.how, numbers.view, /*jobs=*/1));
-    if (!one->rounding || one->rounding->unexplained == 0) return {};
-    ASSAY_TRY(const Tensor values, run::load_tensor(stored.record));
-    ASSAY_TRY(const std::optional<std::string> order,
-              compare::other_order(values, stored.how, numbers.view));
-    if (order) one->hypothesis = *order;
+    for (const StoredWeight::Part& part : stored.parts) {
+      ASSAY_TRY(const TensorView rows, rows_of(numbers.view, part));
+      ASSAY_TRY(one->rounding, compare::check_rounding(part.record, part.how, rows, /*jobs=*/1));
+      if (!one->rounding) return {};
+      if (one->rounding->unexplained == 0) continue;
+      one->part = &part;
+      ASSAY_TRY(const Tensor values, run::load_tensor(part.record));
+      ASSAY_TRY(const std::optional<std::string> order,
+                compare::other_order(values, part.how, rows));
+      if (order) one->hypothesis = *order;
+      return {};
+    }
     return {};
+  }
+
+  /// The rows of golden's weight that a part holds; where there is one part, all of them.
+  static Result<TensorView> rows_of(const TensorView& golden, const StoredWeight::Part& part) {
+    const std::optional<Dims>& shape = part.record.shape;
+    if (!shape || shape->size() < 3) return golden;
+    const int64_t count = (*shape)[1];
+    if (golden.shape.size() != 3 || part.first_row + count > golden.shape[1])
+      return fail(Errc::Invalid, "rows of another number than golden's");
+    return reference::section(golden, 1, part.first_row, count);
   }
 
   static Result<WeightDifference> compare_bytes(const run::TensorRecord& golden,
@@ -181,7 +199,8 @@ class WeightTest {
     finding.golden_record = one.golden;
     finding.hypothesis = one.hypothesis;
     if (one.rounding) {
-      finding.detail = finding.slot + " is not golden's rounded: " + one.rounding->text();
+      finding.detail =
+          finding.slot + place_of_expert(one) + " is not golden's rounded: " + one.rounding->text();
     } else {
       finding.ratio = difference.half_ulp;
       finding.worst_ulp = difference.half_ulp / 2;
@@ -189,6 +208,15 @@ class WeightTest {
       finding.detail = detail_of(one);
     }
     tests_->findings.push_back(std::move(finding));
+  }
+
+  /// " (blk.0.ffn_up_exps.weight, expert 3)" where the worst block is one expert's.
+  static std::string place_of_expert(const WeightPair& one) {
+    if (one.part == nullptr || one.part->record.shape->size() != 3) return {};
+    std::string text = " (" + one.part->how.name;
+    if (one.rounding->worst_row >= 0)
+      text += ", expert " + std::to_string(one.rounding->worst_row / (*one.part->record.shape)[1]);
+    return text + ")";
   }
 
   /// Below the level of operators a weight takes part when its module, or the one around it, is first called.

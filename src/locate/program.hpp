@@ -74,11 +74,15 @@ enum class CaptureLevel : uint8_t {
 [[nodiscard]] std::string_view level_name(CaptureLevel level);  // "operators" ...
 [[nodiscard]] char level_letter(CaptureLevel level);            // 'O' 'L' 'M' 'B' 'S' '-'
 
-/// A weight as the file of mine's model holds it.
+/// A weight as the file of mine's model holds it: in one tensor, or in several that are its rows (the last axis but one).
 struct StoredWeight {
-  run::TensorRecord record;
-  compare::GgufWeight how;  // what the converter did to it
-  std::string type;         // "q8_0", "f16", "f32"; kernels convert what they multiply with it
+  struct Part {
+    run::TensorRecord record;
+    compare::GgufWeight how;  // what the converter did to it
+    std::string type;         // "q8_0", "f16", "f32"; kernels convert what they multiply with it
+    int64_t first_row = 0;    // of golden's
+  };
+  std::vector<Part> parts;  // in order of their rows
 };
 
 /// What attention errs in a query, key or value that it reads, beyond one rounding to its type.
@@ -101,6 +105,9 @@ struct Program {
   std::map<std::string, run::TensorRecord, std::less<>> model_weights;
   // Of a ggml run that is held against Hugging Face's modules:
   std::map<std::string, StoredWeight, std::less<>> stored_weights;  // by golden's name
+  /// A matrix of mine's file, not in float32, that is no known parameter of golden; empty: none. What golden computes with a
+  /// matrix that is none of the file's is not judged then.
+  std::string lonely_weight;
   /// Type of keys and values inside attention, where it is narrower than the values around it.
   std::optional<DType> attention_type;
   /// By record: the rows (last axis but one) that mine computed; the others are golden's.

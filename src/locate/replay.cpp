@@ -314,6 +314,12 @@ class Replay::Machine {
     if (named) {
       if (const run::TensorRecord* own = own_weight(replay_.state_.leaf(value.value)))
         return run::load_tensor(*own);
+      const std::string& lonely = replay_.mine_.lonely_weight;
+      if (!lonely.empty() && real && record.role != run::Role::Buffer && record.shape &&
+          record.shape->size() > 1)
+        return fail(Errc::Unsupported, "mine's " + replay_.state_.leaf(value.value) +
+                                           " is not known: its file has " + lonely +
+                                           ", which may be it");
     }
     DType type = region_.dtype;
     if (named && rounding_ == LeafRounding::OwnType)
@@ -354,13 +360,13 @@ class Replay::Machine {
                                                : &replay_.mine_.run->records[found->second];
   }
 
-  /// The named leaf that an operand is, or views; "" for none.
+  /// The named leaf that an operand is, views, or takes matrices of (those of experts); "" for none.
   [[nodiscard]] std::string_view leaf_behind(size_t at) const {
     while (at != kNone && region_.values[at].source == Source::Produced) {
       const Region::Call& call = region_.operators[region_.values[at].op];
-      if (!reference::aten::is_view(replay_.golden_.operators[call.op].name) ||
-          call.operands.empty())
-        return {};
+      const std::string_view name = replay_.golden_.operators[call.op].name;
+      const bool takes_some = name == "aten.index.Tensor" || name == "aten.index_select.default";
+      if ((!takes_some && !reference::aten::is_view(name)) || call.operands.empty()) return {};
       at = call.operands.front();
     }
     if (at == kNone || region_.values[at].source != Source::Leaf) return {};
@@ -378,18 +384,9 @@ class Replay::Machine {
       const auto stored = replay_.mine_.stored_weights.find(leaf);
       if (leaf.empty() || stored == replay_.mine_.stored_weights.end()) continue;
       const run::TensorRecord* record = own_weight(stored->first);
-      const std::string& slot = one.inputs[k].slot;
-      const std::string other = slot == "weight"                   ? "input"
-                                : slot != "mat2"                   ? ""
-                                : exact.arguments.contains("mat1") ? "mat1"
-                                                                   : "self";
-      const auto x = exact.arguments.find(other);
-      if (record == nullptr || x == exact.arguments.end()) continue;
-      const auto* activation = std::get_if<Tensor>(&x->second.value);
-      if (activation == nullptr) continue;
-      ASSAY_TRY(const Tensor weight, run::load_tensor(*record));
-      ASSAY_TRY_STATUS(
-          add_conversion_noise(stored->second.type, weight, *activation, &noisy->front()));
+      const auto product = weight_product(exact, one.inputs[k].slot);
+      if (record == nullptr || !product) continue;
+      ASSAY_TRY_STATUS(add_conversion_noise(stored->second, *product, &noisy->front()));
     }
     return {};
   }

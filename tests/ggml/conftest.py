@@ -34,6 +34,12 @@ def qwen2_models(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
+def mixtral_models(tmp_path_factory) -> dict[str, Path]:
+    """The same for a Mixtral: four experts in each layer, of which a token uses two."""
+    return tiny_llama.write_models(tmp_path_factory.mktemp("mixtral"), "mixtral")
+
+
+@pytest.fixture(scope="session")
 def llama_engine() -> None:
     """Skips where llama.cpp of the wheel xllamacpp is not installed or cannot run."""
     if importlib.util.find_spec("xllamacpp") is None:

@@ -111,6 +111,44 @@ FAULTS = [
 ]  # fmt: skip
 
 
+def expert(layer: int, number: int, matrix: str) -> str:
+    return f"model.layers.{layer}.block_sparse_moe.experts.{number}.{matrix}.weight"
+
+
+def exchange(pairs: list[tuple[str, str]]):
+    def edit(config: dict, weights: Weights) -> None:
+        for one, other in pairs:
+            weights[one], weights[other] = weights[other], weights[one]
+
+    return edit
+
+
+def roll_router(config: dict, weights: Weights) -> None:
+    weights["model.layers.2.block_sparse_moe.gate.weight"] = weights[
+        "model.layers.2.block_sparse_moe.gate.weight"
+    ].roll(1, 0)
+
+
+def use_one_expert(config: dict, weights: Weights) -> None:
+    config["num_experts_per_tok"] = 1
+
+
+# Of a Mixtral with four experts, of which a token uses two.
+EXPERT_FAULTS = [
+    Fault("experts_in_another_order", exchange([(expert(1, 0, "w2"), expert(1, 3, "w2"))]),
+          "model.layers.1.mlp.experts", ("ffn_moe_out-1", "ADD")),
+    Fault("swapped_gate_and_up_of_experts",
+          exchange([(expert(2, number, "w1"), expert(2, number, "w3")) for number in range(4)]),
+          "model.layers.2.mlp.experts", ("ffn_moe_out-2", "ADD")),
+    Fault("bad_block_of_an_expert", zero_block(expert(1, 2, "w1")),
+          "model.layers.1.mlp.experts", ("ffn_moe_out-1", "ADD")),
+    Fault("missing_scale_of_an_expert", scale(expert(3, 1, "w3"), 1.1),
+          "model.layers.3.mlp.experts", ("ffn_moe_out-3", "ADD")),
+    Fault("router_of_other_experts", roll_router, "model.layers.2.mlp.gate", ("ffn_moe_logits-2", "MUL_MAT")),
+    Fault("one_expert_too_few", use_one_expert, "model.layers.0.mlp.experts", ("ffn_moe_weights-0", "GET_ROWS")),
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class ModelFault:
     """A fault of a port: the loaded model of Hugging Face computes wrongly, its weights are right."""

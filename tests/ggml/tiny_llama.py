@@ -23,6 +23,27 @@ SIZES = {
     "rms_norm_eps": 1e-5,
 }
 
+FAMILY_SETTINGS = {
+    "qwen3": {"head_dim": 64},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+    # An expert that all tokens share; weights as they are.
+    "qwen2moe": {
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 256,
+        "shared_expert_intermediate_size": 512,
+        "norm_topk_prob": False,
+    },
+    # llama.cpp divides the weights of the chosen experts by their sum.
+    "qwen3moe": {
+        "head_dim": 64,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 256,
+        "norm_topk_prob": True,
+    },
+}
+
 
 def make_model(family: str = "llama", seed: int = 20261122, **changes):
     """The model in float32, `eval` mode; `changes` go into its configuration.
@@ -35,7 +56,12 @@ def make_model(family: str = "llama", seed: int = 20261122, **changes):
     config_class, model_class = {
         "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
         "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+        "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+        "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
+        "qwen2moe": (transformers.Qwen2MoeConfig, transformers.Qwen2MoeForCausalLM),
+        "qwen3moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
     }[family]
+    changes = {**FAMILY_SETTINGS.get(family, {}), **changes}
     config = config_class(
         **{
             **SIZES,
@@ -58,7 +84,7 @@ def make_model(family: str = "llama", seed: int = 20261122, **changes):
             elif "embed" in name and not config.tie_word_embeddings:
                 parameter.normal_(0.0, 1.0, generator=generator)
             else:  # keeps the size of what goes through, so that no layer drowns in the residual
-                parameter.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
+                parameter.normal_(0.0, parameter.shape[-1] ** -0.5, generator=generator)
         # Whole words win: the engine's server reports bytes only when they make up a UTF-8 character.
         model.get_output_embeddings().weight[:WORDS_BEGIN] *= 0.2
     return model

@@ -22,6 +22,10 @@ using run::TensorRecord;
 constexpr std::string_view kOperatorMark = "::";
 constexpr std::string_view kRotated = "::aten.add.Tensor.";  // x cos + rotated(x) sin
 constexpr std::string_view kCached = "::aten.cat.default.";  // what was cached, and the new
+// Experts of a layer in one parameter: rows are sorted by their expert, then multiplied group by group.
+constexpr std::string_view kSorted = "::aten.sort.default.0";
+constexpr std::string_view kGateUp = "::aten._grouped_mm.default.0";
+constexpr std::string_view kDown = "::aten._grouped_mm.default.1";
 
 /// A token in its place; positions are counted from the start of the sequence.
 struct PlacedToken {
@@ -74,6 +78,13 @@ std::string layer_in(std::string_view module) {
 
 int64_t product(std::span<const int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+/// A norm of each head by itself: [1, tokens, heads, channels].
+bool is_by_head(const GgmlPair& pair, const Dims& shape) {
+  const std::string& module = pair.tensor.module;
+  return shape.size() == 4 && shape[0] == 1 && !is_rotated(pair.tensor.place) &&
+         (module.ends_with("q_norm") || module.ends_with("k_norm"));
 }
 
 std::vector<int64_t> counted(int64_t count) {
@@ -157,6 +168,24 @@ class GgmlSide {
     return leaves_.contains({step, "attention rotation"});
   }
 
+  /// Numbers of the experts that each row of a layer goes to, [rows, chosen].
+  [[nodiscard]] std::optional<std::vector<int64_t>> choices(int64_t step, const std::string& layer,
+                                                            int64_t chosen) const {
+    auto found = find(step, {.name = "ffn_moe_topk-" + layer, .op = "top_k"});
+    if (!found) found = find(step, {.name = "ffn_moe_argsort-" + layer, .op = "argsort"});
+    if (!found || !run_.records[*found].shape || run_.records[*found].shape->empty())
+      return std::nullopt;
+    const Dims& shape = *run_.records[*found].shape;
+    const int64_t experts = shape[shape.size() - 1];
+    const auto sorted = read_integers(run_.records[*found]);
+    if (!sorted || chosen > experts) return std::nullopt;
+    std::vector<int64_t> first;
+    for (size_t row = 0; row < sorted->size(); row += static_cast<size_t>(experts))
+      first.insert(first.end(), sorted->begin() + static_cast<std::ptrdiff_t>(row),
+                   sorted->begin() + static_cast<std::ptrdiff_t>(row) + chosen);
+    return first;
+  }
+
   /// Which tokens of a graph have rows behind the choice of those whose logits are wanted.
   [[nodiscard]] std::optional<std::vector<int64_t>> requested(int64_t step) const {
     return leaf(step, "out_ids");
@@ -232,6 +261,8 @@ class HfSide {
       const size_t mark = record.node.find(kOperatorMark);
       if (mark == std::string::npos) {
         add_module(i);
+      } else if (std::string_view(record.node).substr(0, mark).ends_with(".experts")) {
+        add_to_experts(i, mark);
       } else if (record.role == Role::Output && record.shape && record.shape->size() == 4) {
         Module module{record.step, record.call, record.node.substr(0, mark)};
         if (record.node.find(kRotated) == mark)
@@ -245,7 +276,15 @@ class HfSide {
       if (const auto found = caches.find(key); found != caches.end())
         add_cached(std::get<2>(key), *run.records[records[1]].shape, found->second);
     }
-    std::ranges::sort(places_, {}, &HfPlace::record);
+    for (const auto& [key, experts] : experts_) {
+      const std::string& module = key.second;
+      if (!experts.order || !experts.gate_up || !experts.product || !experts.down) continue;
+      places_.push_back({*experts.gate_up, {module, ModulePlace::ExpertGate}});
+      places_.push_back({*experts.gate_up, {module, ModulePlace::ExpertUp}});
+      places_.push_back({*experts.product, {module, ModulePlace::ExpertProduct}});
+      places_.push_back({*experts.down, {module, ModulePlace::ExpertDown}});
+    }
+    std::ranges::stable_sort(places_, {}, &HfPlace::record);
   }
 
   [[nodiscard]] const std::vector<HfPlace>& places() const { return places_; }
@@ -273,6 +312,31 @@ class HfSide {
     return out;
   }
 
+  /// What the rows of a module of experts are.
+  struct ExpertRows {
+    std::vector<int64_t> order;    // token * chosen + place among the chosen
+    std::vector<int64_t> choices;  // numbers of experts, [tokens, chosen]
+    int64_t chosen = 0;            // experts of each token
+  };
+  [[nodiscard]] std::optional<ExpertRows> expert_rows(int64_t step,
+                                                      const std::string& module) const {
+    const auto found = experts_.find({step, module});
+    const auto router = choices_.find({step, module.substr(0, module.rfind('.')) + ".gate"});
+    if (found == experts_.end() || !found->second.order || router == choices_.end())
+      return std::nullopt;
+    const std::optional<Dims> shape = shape_of(run_.records[router->second]);
+    auto order = read_integers(run_.records[*found->second.order]);
+    auto choices = read_integers(run_.records[router->second]);
+    if (!order || !choices || !shape || shape->empty() || order->size() != choices->size())
+      return std::nullopt;
+    const auto count = static_cast<int64_t>(order->size());
+    const int64_t chosen = (*shape)[shape->size() - 1];
+    const bool inside =
+        std::ranges::all_of(*order, [&](int64_t place) { return place >= 0 && place < count; });
+    if (chosen == 0 || !inside) return std::nullopt;
+    return ExpertRows{*std::move(order), *std::move(choices), chosen};
+  }
+
   /// Channels of the module's output in that step; 0: not known.
   [[nodiscard]] int64_t width(int64_t step, const std::string& module) const {
     const auto found = widths_.find({step, module});
@@ -280,6 +344,10 @@ class HfSide {
   }
 
  private:
+  /// Records of operators in a module of experts.
+  struct Experts {
+    std::optional<size_t> order, gate_up, product, down;
+  };
   struct Embedded {
     std::optional<size_t> ids;
     int64_t rows = 0;
@@ -291,8 +359,16 @@ class HfSide {
     const bool input = record.role == Role::Input;
     if (input && record.slot.ends_with("position_ids") && record.bytes)
       positions_.try_emplace(record.step, index);
-    if (record.call > 0 || !(input ? is_first_input(record.slot) : is_first_output(record.slot)))
+    if (record.call > 0) return;
+    if (!input && (record.slot == "1" || record.slot == "2")) {
+      places_.push_back({index,
+                         {.module = std::string(module),
+                          .place = record.slot == "1" ? ModulePlace::RouterWeights
+                                                      : ModulePlace::RouterChoices}});
+      if (record.slot == "2") choices_.try_emplace({record.step, std::string(module)}, index);
       return;
+    }
+    if (!(input ? is_first_input(record.slot) : is_first_output(record.slot))) return;
     if (module.ends_with("embed_tokens")) add_embedding(index, input);
     if (!input) {
       const std::optional<Dims> shape = shape_of(record);
@@ -302,6 +378,19 @@ class HfSide {
     places_.push_back({index,
                        {.module = std::string(module),
                         .place = input ? ModulePlace::Input : ModulePlace::Output}});
+  }
+
+  void add_to_experts(size_t index, size_t mark) {
+    const TensorRecord& record = run_.records[index];
+    const std::string_view operation = std::string_view(record.node).substr(mark);
+    const std::string module(module_path(std::string_view(record.node).substr(0, mark)));
+    Experts& experts = experts_[{record.step, module}];
+    const bool input = record.role == Role::Input;
+    if (record.call > 0) return;
+    if (operation == kSorted && !input && record.slot == "1") experts.order = index;
+    if (operation == kGateUp && !input) experts.gate_up = index;
+    if (operation == kDown && input && record.slot == "self") experts.product = index;
+    if (operation == kDown && !input) experts.down = index;
   }
 
   void add_embedding(size_t index, bool input) {
@@ -344,8 +433,10 @@ class HfSide {
 
   const Run& run_;
   std::vector<HfPlace> places_;
-  std::map<int64_t, Embedded> embedded_;  // by step
-  std::map<int64_t, size_t> positions_;   // by step
+  std::map<int64_t, Embedded> embedded_;                        // by step
+  std::map<int64_t, size_t> positions_;                         // by step
+  std::map<std::pair<int64_t, std::string>, Experts> experts_;  // by step and module
+  std::map<std::pair<int64_t, std::string>, size_t> choices_;   // by step and router
   std::map<std::pair<int64_t, std::string>, int64_t> widths_;
 };
 
@@ -459,6 +550,12 @@ class Aligner {
     }
   }
 
+  /// Channels of a fused tensor.
+  struct Part {
+    int64_t hf_first = 0, hf_last = 0;
+    int64_t ggml_first = 0, ggml_last = 0;
+  };
+
   void pair(const HfPlace& place) {
     const TensorRecord& record = hf_run_.records[place.record];
     const auto span = span_of_.find(record.step);
@@ -468,13 +565,24 @@ class Aligner {
       add_cache(place, span->second);
       return;
     }
+    if (is_of_experts(place.tensor.place)) {
+      add_experts(place, span->second);
+      return;
+    }
     std::string why = "ggml has no node of its own for it";
     ModuleTensor tensor = place.tensor;
     const bool rotates = tensor.place == ModulePlace::Input && tensor.module.ends_with("o_proj") &&
                          ggml_.rotates_attention(out_.spans[span->second].ggml_steps.front());
     if (rotates) tensor.place = ModulePlace::Output;  // what its product multiplies
+    Part part;
+    if (tensor.place == ModulePlace::RouterChoices) {
+      // ggml sorts all experts of a token and uses the first.
+      const std::optional<Dims> shape = shape_of(record);
+      if (!shape || shape->empty()) return;
+      part.ggml_last = (*shape)[shape->size() - 1];
+    }
     for (const GgmlNode& node : ggml_nodes_of(tensor)) {
-      if (add(place, span->second, node, {}, &why, rotates)) return;
+      if (add(place, span->second, node, part, &why, rotates)) return;
     }
     if (add_fused(place, span->second, &why)) return;
     if (place.tensor.place == ModulePlace::Output && record.slot.empty())
@@ -519,10 +627,64 @@ class Aligner {
     out_.pairs.push_back(std::move(pair));
   }
 
-  struct Part {
-    int64_t hf_first = 0, hf_last = 0;
-    int64_t ggml_first = 0, ggml_last = 0;
-  };
+  /// What experts make of the tokens that chose them: Hugging Face sorts by expert, ggml by token. Where the engines
+  /// chose other experts for a token, the rows of those that both chose are compared.
+  void add_experts(const HfPlace& place, size_t span) {
+    const TensorRecord& record = hf_run_.records[place.record];
+    const auto rows = hf_.expert_rows(record.step, place.tensor.module);
+    const std::optional<Dims> shape = shape_of(record);
+    if (!rows || !shape || shape->size() != 2) return;
+    for (const GgmlNode& node : ggml_nodes_of(place.tensor)) {
+      GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
+      pair.node = node.name + " " + std::string(node.op);
+      std::map<std::pair<int64_t, int64_t>, int64_t> row_of;  // by token and expert
+      int64_t first_token = 0;
+      int64_t width = 0;
+      for (const int64_t step : out_.spans[span].ggml_steps) {
+        const auto found = ggml_.find(step, node);
+        const auto tokens = tokens_of(step);
+        if (!found || !tokens) break;
+        const TensorRecord& made = ggml_run_.records[*found];  // [tokens, chosen, channels]
+        const auto choices = ggml_.choices(step, layer_in(place.tensor.module), rows->chosen);
+        if (!choices || !made.shape || made.shape->size() < 2) break;
+        width = (*made.shape)[made.shape->size() - 1];
+        const auto count = static_cast<int64_t>(choices->size());
+        if (width == 0 || product(made.shape->span()) != count * width ||
+            count / rows->chosen > *tokens)
+          break;
+        const std::vector<int64_t> computed = computed_tokens(step, count / rows->chosen, *tokens);
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t token = first_token + computed[static_cast<size_t>(i / rows->chosen)];
+          row_of.emplace(std::pair(token, (*choices)[static_cast<size_t>(i)]), pair.row_count + i);
+        }
+        pair.row_count += count;
+        pair.ggml.push_back(*found);
+        first_token += *tokens;
+      }
+      if (pair.ggml.size() != out_.spans[span].ggml_steps.size()) continue;
+      pair.hf_row_count = static_cast<int64_t>(rows->order.size());
+      const int64_t channels = (*shape)[1];
+      const bool halved = place.tensor.place == ModulePlace::ExpertGate ||
+                          place.tensor.place == ModulePlace::ExpertUp;
+      if ((*shape)[0] != pair.hf_row_count || channels != (halved ? 2 * width : width)) continue;
+      if (halved) {
+        pair.hf_first = place.tensor.place == ModulePlace::ExpertUp ? width : 0;
+        pair.hf_last = pair.hf_first + width;
+      }
+      for (int64_t row = 0; row < pair.hf_row_count; ++row) {
+        const int64_t chosen = rows->order[static_cast<size_t>(row)];
+        const auto found =
+            row_of.find({chosen / rows->chosen, rows->choices[static_cast<size_t>(chosen)]});
+        if (found == row_of.end()) continue;
+        pair.hf_rows.push_back(row);
+        pair.ggml_rows.push_back(found->second);
+      }
+      if (pair.hf_rows.empty()) continue;
+      pair.all_rows = false;
+      out_.pairs.push_back(std::move(pair));
+      return;
+    }
+  }
 
   /// Projections that one of the engines has in one piece.
   bool add_fused(const HfPlace& place, size_t span, std::string* why) {
@@ -620,7 +782,10 @@ class Aligner {
     const bool rotated = is_rotated(pair->tensor.place);
     if (rotated && (shape->size() != 4 || (*shape)[0] != 1)) return false;
     const int64_t elements = product(shape->span());
-    const int64_t channels = rotated ? (*shape)[1] * (*shape)[3] : (*shape)[shape->size() - 1];
+    const bool by_head = is_by_head(*pair, *shape);
+    const int64_t channels = rotated   ? (*shape)[1] * (*shape)[3]
+                             : by_head ? (*shape)[2] * (*shape)[3]
+                                       : (*shape)[shape->size() - 1];
     if (channels == 0 || elements == 0) return false;
     pair->hf_row_count = elements / channels;
     const int64_t width = pair->hf_last > 0 ? pair->hf_last - pair->hf_first : channels;
@@ -637,16 +802,9 @@ class Aligner {
       if (row == 0 || size % row != 0 || row < pair->ggml_last) return false;
       const int64_t step = out_.spans[pair->span].ggml_steps[i];
       const int64_t tokens = tokens_of(step).value_or(size / row);
-      std::vector<int64_t> rows = counted(size / row);
-      if (size / row != tokens) {
-        const auto requested = ggml_.requested(step);
-        if (requested && static_cast<int64_t>(requested->size()) == size / row) {
-          rows = *requested;
-        } else {  // of a prompt the last rows are asked for
-          for (int64_t& one : rows) one += tokens - size / row;
-        }
-      }
-      for (const int64_t one : rows) ggml_tokens.push_back(first_token + one);
+      if (size / row > tokens) return false;
+      for (const int64_t one : computed_tokens(step, size / row, tokens))
+        ggml_tokens.push_back(first_token + one);
       first_token += tokens;
     }
     pair->row_count = static_cast<int64_t>(ggml_tokens.size());
@@ -661,7 +819,19 @@ class Aligner {
     if (pair->hf_rows.empty()) return false;
     pair->all_rows =
         pair->hf_rows == counted(pair->hf_row_count) && pair->ggml_rows == counted(pair->row_count);
-    return pair->head_size == 0 || width % pair->head_size == 0;
+    return (pair->all_rows || !by_head) && (pair->head_size == 0 || width % pair->head_size == 0);
+  }
+
+  /// Which of a graph's tokens the rows of a tensor are.
+  [[nodiscard]] std::vector<int64_t> computed_tokens(int64_t step, int64_t rows,
+                                                     int64_t tokens) const {
+    std::vector<int64_t> computed = counted(rows);
+    if (rows == tokens) return computed;
+    const auto requested = ggml_.requested(step);
+    if (requested && static_cast<int64_t>(requested->size()) == rows) return *requested;
+    // Of a prompt the last rows are asked for.
+    for (int64_t& one : computed) one += tokens - rows;
+    return computed;
   }
 
   [[nodiscard]] std::optional<int64_t> tokens_of(int64_t step) const {
@@ -751,12 +921,17 @@ Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   recipe.steps.push_back({.kind = Step::Kind::Reshape, .shape = {row_count, channels}});
   if (!all_rows && ggml_rows != counted(row_count))
     recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = 0, .order = ggml_rows});
-  if (!all_rows)
-    add_note(std::to_string(hf_rows.size()) + " of " + std::to_string(hf_row_count) + " tokens");
+  if (is_of_experts(tensor.place)) add_note("rows sorted by expert");
+  const bool some = static_cast<int64_t>(hf_rows.size()) != hf_row_count;
+  if (!all_rows && (some || !is_of_experts(tensor.place)))
+    add_note(std::to_string(hf_rows.size()) + " of " + std::to_string(hf_row_count) +
+             (is_of_experts(tensor.place) ? " rows" : " tokens"));
   if (ggml_last > 0) {
     recipe.steps.push_back(
         {.kind = Step::Kind::Range, .axis = 1, .first = ggml_first, .last = ggml_last});
-    add_note("channels " + std::to_string(ggml_first) + " to " + std::to_string(ggml_last));
+    add_note(tensor.place == ModulePlace::RouterChoices
+                 ? "the first " + std::to_string(ggml_last)
+                 : "channels " + std::to_string(ggml_first) + " to " + std::to_string(ggml_last));
   }
   const int64_t width = ggml_last > 0 ? ggml_last - ggml_first : channels;
   if (head_size > 0) {
@@ -769,7 +944,7 @@ Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
     recipe.steps.push_back({.kind = Step::Kind::Reshape, .shape = {rows, width / head, head}});
     recipe.steps.push_back({.kind = Step::Kind::Transpose, .order = {1, 0, 2}});
     shape[2] = rows;
-  } else {
+  } else if (!is_by_head(*this, shape)) {
     shape[shape.size() - 1] = width;
     // Batches of one have their ones in front.
     if (rows != hf_row_count) shape[shape.size() - 2] = rows;

@@ -23,6 +23,12 @@ namespace assay::compare {
   return place == ModulePlace::RotatedQuery || place == ModulePlace::RotatedKey;
 }
 
+/// True for tensors with a row for each token and expert.
+[[nodiscard]] inline bool is_of_experts(ModulePlace place) {
+  return place == ModulePlace::ExpertGate || place == ModulePlace::ExpertUp ||
+         place == ModulePlace::ExpertProduct || place == ModulePlace::ExpertDown;
+}
+
 /// Tokens that one step of Hugging Face and one or several graphs of ggml computed.
 struct TokenSpan {
   int64_t hf_step = 0;

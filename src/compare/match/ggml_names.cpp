@@ -31,6 +31,8 @@ constexpr auto kNodes = std::to_array<NodeRow>({
     {"model.layers.#.self_attn.q_proj", Output, "Qcur-#", "mul_mat", Heads::Queries},
     {"model.layers.#.self_attn.k_proj", Output, "Kcur-#", "add", Heads::Keys},
     {"model.layers.#.self_attn.k_proj", Output, "Kcur-#", "mul_mat", Heads::Keys},
+    {"model.layers.#.self_attn.q_norm", Output, "Qcur_normed-#", "mul", Heads::Queries},
+    {"model.layers.#.self_attn.k_norm", Output, "Kcur_normed-#", "mul", Heads::Keys},
     {"model.layers.#.self_attn.v_proj", Output, "Vcur-#", "add"},
     {"model.layers.#.self_attn.v_proj", Output, "Vcur-#", "mul_mat"},
     {"model.layers.#.self_attn", RotatedQuery, "Qcur-#", "rope", Heads::Queries},
@@ -50,16 +52,63 @@ constexpr auto kNodes = std::to_array<NodeRow>({
     {"model.layers.#.mlp.down_proj", Output, "ffn_out-#", "mul_mat"},
     {"model.layers.#.mlp", Output, "ffn_out-#", "mul_mat"},
     {"model.layers.#.mlp.gate", Output, "ffn_moe_logits-#", "mul_mat"},
+    {"model.layers.#.mlp.gate", RouterWeights, "ffn_moe_weights_scaled-#", "scale"},
+    {"model.layers.#.mlp.gate", RouterWeights, "ffn_moe_weights_norm-#", "div"},
+    {"model.layers.#.mlp.gate", RouterWeights, "ffn_moe_weights-#", "get_rows"},
+    {"model.layers.#.mlp.gate", RouterChoices, "ffn_moe_topk-#", "top_k"},
+    {"model.layers.#.mlp.gate", RouterChoices, "ffn_moe_argsort-#", "argsort"},  // the first of all
+    {"model.layers.#.mlp.experts", ExpertGate, "ffn_moe_gate-#", "mul_mat_id"},
+    {"model.layers.#.mlp.experts", ExpertUp, "ffn_moe_up-#", "mul_mat_id"},
+    {"model.layers.#.mlp.experts", ExpertProduct, "ffn_moe_swiglu-#", "glu"},
+    {"model.layers.#.mlp.experts", ExpertProduct, "ffn_moe_gate_par-#", "mul"},
+    {"model.layers.#.mlp.experts", ExpertDown, "ffn_moe_down-#", "mul_mat_id"},
+    {"model.layers.#.mlp.experts", Output, "ffn_moe_out-#", "add"},
+    {"model.layers.#.mlp.experts", Output, "ffn_moe_out-#", "cont"},  // of one expert
+    // Experts that all tokens share: Qwen2's, then DeepSeek's.
+    {"model.layers.#.mlp.shared_expert.gate_proj", Output, "ffn_gate-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_expert.up_proj", Output, "ffn_up-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_expert.down_proj", Input, "ffn_swiglu-#", "glu"},
+    {"model.layers.#.mlp.shared_expert.down_proj", Output, "ffn_shexp-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_expert", Output, "ffn_shexp-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_expert_gate", Output, "ffn_shexp_gate_inp-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_experts.gate_proj", Output, "ffn_gate-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_experts.up_proj", Output, "ffn_up-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_experts.down_proj", Input, "ffn_swiglu-#", "glu"},
+    {"model.layers.#.mlp.shared_experts.down_proj", Output, "ffn_shexp-#", "mul_mat"},
+    {"model.layers.#.mlp.shared_experts", Output, "ffn_shexp-#", "mul_mat"},
+    {"model.layers.#.mlp", Output, "ffn_out-#", "add"},  // of both
     {"model.layers.#.mlp", Output, "ffn_moe_out-#", "add"},
+    {"model.layers.#.mlp", Output, "ffn_moe_out-#", "cont"},
+    {"model.layers.#.block_sparse_moe.gate", Output, "ffn_moe_logits-#", "mul_mat"},
+    {"model.layers.#.block_sparse_moe", Output, "ffn_moe_out-#", "add"},
     {"model.layers.#", Output, "l_out-#", "add"},
     {"model.norm", Output, "result_norm", "mul"},
     {"lm_head", Output, "result_output", "mul_mat"},
 });
 
 // What comes behind the choice of rows in the last layer.
-constexpr auto kBehindChoice = std::to_array<std::string_view>(
-    {"ffn_inp-#", "ffn_norm-#", "ffn_gate-#", "ffn_up-#", "ffn_swiglu-#", "ffn_gate_par-#",
-     "ffn_out-#", "ffn_moe_logits-#", "ffn_moe_out-#", "l_out-#"});
+constexpr auto kBehindChoice = std::to_array<std::string_view>({"ffn_inp-#",
+                                                                "ffn_norm-#",
+                                                                "ffn_gate-#",
+                                                                "ffn_up-#",
+                                                                "ffn_swiglu-#",
+                                                                "ffn_gate_par-#",
+                                                                "ffn_out-#",
+                                                                "ffn_moe_logits-#",
+                                                                "ffn_moe_weights_scaled-#",
+                                                                "ffn_moe_weights_norm-#",
+                                                                "ffn_moe_weights-#",
+                                                                "ffn_moe_topk-#",
+                                                                "ffn_moe_argsort-#",
+                                                                "ffn_moe_gate-#",
+                                                                "ffn_moe_up-#",
+                                                                "ffn_moe_swiglu-#",
+                                                                "ffn_moe_gate_par-#",
+                                                                "ffn_moe_down-#",
+                                                                "ffn_moe_out-#",
+                                                                "ffn_shexp-#",
+                                                                "ffn_shexp_gate_inp-#",
+                                                                "l_out-#"});
 
 /// Several rows may name one tensor of a file: the usual first, then those of single families.
 struct WeightRow {
@@ -252,6 +301,16 @@ std::vector<std::string> parameters_of(std::string_view ggml_weight) {
     parameters.push_back(in_layer("block_sparse_moe.experts", row.mixtral));
   }
   return parameters;
+}
+
+std::vector<std::vector<std::string>> ggml_experts_of(std::string_view parameter) {
+  if (const auto layer = match("model.layers.#.mlp.experts.gate_up_proj", parameter, true)) {
+    return {{fill("blk.#.ffn_gate_exps.weight", *layer), fill("blk.#.ffn_up_exps.weight", *layer)},
+            {fill("blk.#.ffn_gate_up_exps.weight", *layer)}};
+  }
+  if (const auto layer = match("model.layers.#.mlp.experts.down_proj", parameter, true))
+    return {{fill("blk.#.ffn_down_exps.weight", *layer)}};
+  return {};
 }
 
 std::int64_t ggml_channel(std::int64_t channel, std::int64_t head_size) {

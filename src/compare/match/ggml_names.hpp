@@ -17,8 +17,15 @@ enum class Heads : std::uint8_t { None, Queries, Keys };
 /// A tensor of a Hugging Face model, by the module it belongs to.
 enum class ModulePlace : std::uint8_t {
   Output,
-  Input,         // the first argument
-  RotatedQuery,  // inside the module (self_attn): after the rotary embedding
+  Input,          // the first argument
+  RouterWeights,  // second output of a router: of the chosen experts, [tokens, chosen]
+  RouterChoices,  // its third: their numbers
+  // Inside a module of experts, a row for each token and expert that it chose:
+  ExpertGate,
+  ExpertUp,
+  ExpertProduct,  // of the activated gate and up
+  ExpertDown,     // before the router's weight
+  RotatedQuery,   // inside the module (self_attn): after the rotary embedding
   RotatedKey,
   CachedKeys,  // inside the module: of all tokens so far, as attention reads them
   CachedValues,
@@ -77,6 +84,11 @@ struct GgmlWeight {
 /// The parameters that a tensor of a GGUF file may be, the usual name first; empty when the table does not know it. One
 /// expert's matrix is `blk.3.ffn_gate.7.weight`, as files had it before the experts were stacked.
 [[nodiscard]] std::vector<std::string> parameters_of(std::string_view ggml_weight);
+
+/// GGUF's names of the tensors that hold the experts of a parameter with all of a layer's ("model.layers.3.mlp.experts.
+/// gate_up_proj", [experts, rows, columns]), in order of its rows: one list for each way files have it, empty for other
+/// parameters.
+[[nodiscard]] std::vector<std::vector<std::string>> ggml_experts_of(std::string_view parameter);
 
 /// Where channel (or row) i of Hugging Face stands when rope turns neighbours: within each head i goes to 2i, and
 /// i + d/2 to 2i + 1.

@@ -126,6 +126,29 @@ TEST(ParametersOf, NamesOneExpert) {
                                       "model.layers.12.block_sparse_moe.experts.34.w3.weight"}));
 }
 
+TEST(GgmlExpertsOf, ListsEachWayThatFilesHaveThem) {
+  using Names = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(ggml_experts_of("base.model.layers.12.mlp.experts.gate_up_proj"),
+            (Names{{"blk.12.ffn_gate_exps.weight", "blk.12.ffn_up_exps.weight"},
+                   {"blk.12.ffn_gate_up_exps.weight"}}));
+  EXPECT_EQ(ggml_experts_of("model.layers.0.mlp.experts.down_proj"),
+            (Names{{"blk.0.ffn_down_exps.weight"}}));
+  EXPECT_TRUE(ggml_experts_of("model.layers.0.mlp.experts.3.down_proj.weight").empty());
+}
+
+TEST(GgmlNodesOf, KnowsWhatARouterAndItsExpertsMake) {
+  const auto first = [](const char* module, ModulePlace place) {
+    return ggml_nodes_of({.module = module, .place = place}, 4).at(0);
+  };
+  const GgmlNode gate = first("model.layers.3.mlp.experts", ModulePlace::ExpertGate);
+  EXPECT_EQ(gate.name, "ffn_moe_gate-3");
+  EXPECT_EQ(gate.op, "mul_mat_id");
+  EXPECT_TRUE(gate.requested_rows);  // of the last of four layers
+  EXPECT_FALSE(first("model.layers.2.mlp.experts", ModulePlace::ExpertDown).requested_rows);
+  EXPECT_EQ(first("model.layers.0.mlp.gate", ModulePlace::RouterChoices).name, "ffn_moe_topk-0");
+  EXPECT_EQ(first("model.layers.0.mlp.gate", ModulePlace::Output).name, "ffn_moe_logits-0");
+}
+
 TEST(GgmlChannel, PutsHalvesOfAHeadBesideEachOther) {
   // d = 6: 0 1 2 | 3 4 5 stand at 0 2 4 | 1 3 5; the second head follows.
   std::vector<int64_t> places;
