@@ -85,7 +85,7 @@ SECONDS_EACH ?= 5
 fuzz:
 	@tools/setup.sh --lint
 	cmake --preset fuzz >/dev/null
-	cmake --build build/fuzz
+	cmake --build build/fuzz --target fuzzers
 	tools/run_fuzzers.sh build/fuzz $(SECONDS_EACH)
 
 wheels: setup

@@ -1,5 +1,5 @@
 # assay_add_fuzz_target(name SOURCE foo_fuzz.cpp CORPUS foo_fuzz_corpus DEPENDS formats ...)
-# With ASSAY_BUILD_FUZZ (clang): a libFuzzer program `<name>`. With ASSAY_BUILD_TESTS: the same source
+# With ASSAY_BUILD_FUZZ (clang): a libFuzzer program `<name>`, built by the target `fuzzers`. With ASSAY_BUILD_TESTS: the same source
 # linked to a main() that feeds it every file of the corpus, as a ctest entry `<name>_replay`.
 function(assay_add_fuzz_target name)
   cmake_parse_arguments(arg "" "SOURCE;CORPUS" "DEPENDS" ${ARGN})
@@ -9,7 +9,10 @@ function(assay_add_fuzz_target name)
     target_link_libraries(${name} PRIVATE assay_options ${arg_DEPENDS})
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    set_property(GLOBAL APPEND PROPERTY ASSAY_FUZZ_TARGETS ${name})
+    if(NOT TARGET fuzzers)
+      add_custom_target(fuzzers)
+    endif()
+    add_dependencies(fuzzers ${name})
   endif()
   if(ASSAY_BUILD_TESTS)
     add_executable(${name}_replay ${arg_SOURCE} ${PROJECT_SOURCE_DIR}/tests/support/fuzz_replay.cpp)
