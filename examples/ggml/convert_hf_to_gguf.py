@@ -122,9 +122,24 @@ def stack_experts(named: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str
 def rope_base(config: dict) -> float:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
+    if kind not in ("default", "llama3"):
         raise ValueError(f"rope of type {kind} is not converted")
     return float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+
+
+def rope_divisors(config: dict, head_size: int) -> np.ndarray | None:
+    """What each of the head_size / 2 frequencies of Llama 3.1 and later is divided by, float32; None for other models.
+
+    Waves longer than low_freq_factor's share of the original context are slowed down, those shorter than
+    high_freq_factor's are not, and in between goes a line (transformers, `_compute_llama3_parameters`).
+    """
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if rope.get("rope_type", rope.get("type")) != "llama3":
+        return None
+    waves = 2 * np.pi * rope_base(config) ** (np.arange(0, head_size, 2) / head_size)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    kept = np.clip((rope["original_max_position_embeddings"] / waves - low) / (high - low), 0, 1)
+    return (1 / ((1 - kept) / rope["factor"] + kept)).astype(np.float32)
 
 
 def add_vocabulary(writer: gguf.GGUFWriter, size: int) -> None:
@@ -187,6 +202,9 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
             writer.add_expert_shared_feed_forward_length(width)
     add_vocabulary(writer, config["vocab_size"])
 
+    divisors = rope_divisors(config, head_size)
+    if divisors is not None:
+        writer.add_tensor("rope_freqs.weight", divisors)
     for name, values in stack_experts(parameters(folder)):
         if name == "output.weight" and config.get("tie_word_embeddings"):
             continue  # the engine takes token_embd where output is missing

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "compare/match/ggml_names.hpp"
 #include "reference/wide.hpp"
@@ -160,9 +161,22 @@ std::optional<AcrossEngines::Difference> AcrossEngines::rotary_base(const Findin
     if (!tensor || tensor->view.element_count() < 2) continue;
     const Result<reference::Wide> frequencies = reference::widen(tensor->view);
     if (!frequencies) continue;
-    const double golden = std::pow(frequencies->values[1], -*channels / 2);
+    const std::span<const double> values(frequencies->values);
+    const double golden = std::pow(values[1] / values[0], -*channels / 2);
     // The power of a float32 has fewer digits.
-    return differ(*rope, "base of the rotary embedding", *base, golden, 1e-3);
+    constexpr double kTolerance = 1e-3;
+    if (auto other = differ(*rope, "base of the rotary embedding", *base, golden, kTolerance))
+      return other;
+    if (std::ranges::find(rope->inputs, "src2", &Use::slot) != rope->inputs.end())
+      return std::nullopt;
+    const auto scale = number_of(*rope, "freq_scale");
+    if (auto other = differ(*rope, "scale of the rotary embedding's angles", scale.value_or(1),
+                            values[0], kTolerance))
+      return other;
+    // Llama 3.1 and later divide long waves.
+    const double last = std::pow(golden, -2 * (static_cast<double>(values.size()) - 1) / *channels);
+    return differ(*rope, "divisor of the longest wave of the rotary embedding", 1,
+                  last * values[0] / values.back(), kTolerance);
   }
   return std::nullopt;
 }

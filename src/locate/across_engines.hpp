@@ -17,7 +17,7 @@ class AcrossEngines {
       : golden_(golden), mine_(mine), modules_(modules) {}
 
   /// Names the node and its place in the graph's order, and the parameter that differs where one explains a gap: epsilon,
-  /// scale of attention, base of the rotary embedding, how many experts a token uses.
+  /// scale of attention, base, scale and divisors of the rotary embedding, how many experts a token uses.
   void complete(Finding* finding) const;
 
  private:

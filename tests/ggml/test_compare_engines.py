@@ -13,6 +13,7 @@ import pytest
 from convert_hf_to_gguf import convert
 from hugging_face import LAYERS, load, table
 from planted_faults import FAULTS, MODEL_FAULTS, Fault, ModelFault
+from tiny_llama import write_models
 
 import assay
 
@@ -201,6 +202,36 @@ def test_a_model_with_biases_and_halves_is_clean(qwen2_models, llama_engine, tmp
     verdict = assay.locate(golden, mine)
 
     assert verdict.outcome == "clean", verdict
+
+
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def test_long_waves_are_divided_as_in_llama_3(llama_engine, tmp_path):
+    models = write_models(tmp_path / "models", types=("f32", "q8_0"), rope_parameters=LLAMA_3)
+    golden = capture_model(load(models["hf"]), tmp_path / "golden", prompt=LONG_PROMPT)
+
+    for types in ("f32", "q8_0"):
+        mine = capture_engine(models[types], tmp_path / types, prompt=LONG_PROMPT)
+        assert assay.locate(golden, mine).outcome == "clean"
+
+    # A converter that knows nothing of them
+    config = json.loads((models["hf"] / "config.json").read_text())
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 500000.0}
+    (models["hf"] / "config.json").write_text(json.dumps(config))
+    convert(models["hf"], tmp_path / "faulty.gguf", "q8_0")
+    verdict = assay.locate(golden, capture_engine(tmp_path / "faulty.gguf", tmp_path / "mine", prompt=LONG_PROMPT))
+
+    assert verdict.first_bad.module == "model.layers.0.self_attn", verdict
+    explanation = "divisor of the longest wave of the rotary embedding 1 where golden has 8"
+    assert explanation in " ".join(verdict.sentence.split()), verdict
 
 
 # Weights of blocks are judged by another rule than plain ones, faults of the program by the same.
