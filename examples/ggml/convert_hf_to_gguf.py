@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a checkpoint of Llama, Mixtral, Qwen2 or Qwen3 to GGUF, for llama.cpp and every ggml program that reads it.
+"""Converts a checkpoint of Llama, Mixtral, Qwen2, Qwen3 or Phi-3 to GGUF, for llama.cpp and all programs that read it.
 
     python examples/ggml/convert_hf_to_gguf.py HF_DIR OUT.gguf --type q8_0
 
@@ -32,6 +32,7 @@ TYPES = {
 ARCHITECTURES = {
     "LlamaForCausalLM": ("llama", True),
     "MixtralForCausalLM": ("llama", True),
+    "Phi3ForCausalLM": ("phi3", False),
     "Qwen2ForCausalLM": ("qwen2", False),
     "Qwen2MoeForCausalLM": ("qwen2moe", False),
     "Qwen3ForCausalLM": ("qwen3", False),
@@ -50,6 +51,7 @@ IN_LAYERS = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
@@ -57,6 +59,7 @@ IN_LAYERS = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate_up_proj": "ffn_up",
     "mlp.gate": "ffn_gate_inp",
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp",
@@ -193,6 +196,8 @@ def convert(folder: Path, out: Path, type_name: str = "f32") -> None:
     writer.add_rope_freq_base(rope_base(config))
     writer.add_rope_dimension_count(head_size)
     writer.add_vocab_size(config["vocab_size"])
+    if architecture == "phi3":  # the engine wants it; as long as the context is none
+        writer.add_sliding_window(config.get("sliding_window") or config["max_position_embeddings"])
     if experts := config.get("num_local_experts") or config.get("num_experts"):
         writer.add_expert_count(experts)
         writer.add_expert_used_count(config["num_experts_per_tok"])

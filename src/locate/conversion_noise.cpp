@@ -220,9 +220,14 @@ Result<Tensor> with_attention_noise(const AttentionRounding& rounding, const Ten
   ASSAY_TRY(reference::Wide wide, reference::widen(values.view));
   const size_t rank = wide.shape.size();
   const auto row = static_cast<size_t>(rank == 0 ? 1 : wide.shape[rank - 1]);
+  const auto first = std::min(static_cast<size_t>(rounding.first_channel), row);
   const double relative = std::sqrt(12.0) * kRoundoff * rounding.roundoffs;
   for (size_t begin = 0, size = 0; begin < wide.values.size(); begin += size) {
     size = std::min(kBlockValues, row - begin % row);
+    if (begin % row < first) {
+      size = first - begin % row;
+      continue;
+    }
     const std::span<double> block = std::span(wide.values).subspan(begin, size);
     if (!std::ranges::all_of(block, [](double value) { return std::isfinite(value); })) continue;
     const auto [low, high] = std::ranges::minmax(block);

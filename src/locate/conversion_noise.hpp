@@ -49,7 +49,7 @@ struct WeightProduct {
 [[nodiscard]] bool has_block_steps(std::string_view type);
 
 /// The values moved at random: by up to half a step of their block of 32 along the last axis, as rounding to a type of blocks
-/// moves them, times the spread, and by roundoffs of float16; the same each time for the same seed.
+/// moves them, times the spread, and by roundoffs of float16, from the first channel on; the same each time for the same seed.
 ///
 /// values   [..., channels]; an infinite or NaN value leaves its block as it is
 /// errors   Unsupported (has_block_steps() is false) | of reference::widen()

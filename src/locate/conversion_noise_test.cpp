@@ -121,6 +121,18 @@ TEST(ConversionNoise, KnowsNoProductWhoseShapesDoNotFit) {
   EXPECT_FALSE(weight_product(call, "bias"));
 }
 
+TEST(AttentionNoise, LeavesQueriesAndKeysBesideValuesAsTheyAre) {
+  const Tensor x = numbered({3, 160}, 1);
+
+  const Tensor noisy = *with_attention_noise({.blocks = "q4_0", .first_channel = 96}, x, 3);
+
+  for (size_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(moved(x, noisy, row * 160, 96).most, 0);
+    EXPECT_GT(moved(x, noisy, row * 160 + 96, 32).rms, 0);
+    EXPECT_GT(moved(x, noisy, row * 160 + 128, 32).rms, 0);
+  }
+}
+
 TEST(AttentionNoise, IsTheStepOfEachBlock) {
   // 64 rows of two blocks: of values up to 1 and up to 10.
   std::vector<double> values;

@@ -166,10 +166,15 @@ std::string inner_name(const GgmlPair& pair) {
          (pair.tensor.place == ModulePlace::RotatedQuery ? ".query_rope" : ".key_rope");
 }
 
+constexpr std::string_view kFusedProjection = ".qkv_proj";
+
 std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
   if (pair.tensor.place == ModulePlace::RotatedQuery) return AttentionInput::Query;
   if (compare::is_rotated(pair.tensor.place)) return AttentionInput::Key;
-  if (pair.node.starts_with("Vcur-")) return AttentionInput::Value;
+  const std::string& module = pair.tensor.module;
+  const bool fused = pair.node.starts_with("wqkv-") &&
+                     (module.ends_with(kFusedProjection) || module.ends_with("v_proj"));
+  if (pair.node.starts_with("Vcur-") || fused) return AttentionInput::Value;
   return std::nullopt;
 }
 
@@ -391,8 +396,22 @@ void GgmlModules::describe_attention(const AttentionTypes& types, Program* mine)
     if (type.empty() && !(is_value && of_sums > 0)) continue;
     mine->attention_roundings[record] = {
         input == AttentionInput::Query && !type.empty() ? "q8_0" : type,
-        is_value ? 1 : kSpreadOfScores, is_value ? of_sums : 0};
+        is_value ? 1 : kSpreadOfScores, is_value ? of_sums : 0,
+        is_value ? first_value_channel(record) : 0};
   }
+}
+
+int64_t GgmlModules::first_value_channel(size_t record) const {
+  const TensorRecord& fused = run_->records[record];
+  if (!fused.node.ends_with(kFusedProjection) || !fused.shape) return 0;
+  const std::string keys =
+      fused.node.substr(0, fused.node.size() - kFusedProjection.size()) + ".key_rope";
+  for (const auto& [index, input] : attention_inputs_) {
+    const TensorRecord& key = run_->records[index];  // [1, heads, tokens, channels]
+    if (input != AttentionInput::Key || key.node != keys || key.step != fused.step) continue;
+    return fused.shape->span().back() - (*key.shape)[1] * (*key.shape)[3];
+  }
+  return 0;
 }
 
 void GgmlModules::add_inner_values(Program* golden) const {

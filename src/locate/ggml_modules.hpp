@@ -51,6 +51,8 @@ class GgmlModules {
     bool sums_in_halves = false;           // of values
   };
   void describe_attention(const AttentionTypes& types, Program* mine) const;
+  /// Where values begin in a projection that makes queries and keys, too; 0 in others.
+  [[nodiscard]] int64_t first_value_channel(size_t record) const;
   /// The most tokens that one query sees.
   [[nodiscard]] int64_t key_count() const;
   void add_tensors(const run::Run& hf, const compare::GgmlAlignment& alignment);

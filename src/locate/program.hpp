@@ -87,9 +87,10 @@ struct StoredWeight {
 
 /// What attention errs in a query, key or value that it reads, beyond one rounding to its type.
 struct AttentionRounding {
-  std::string blocks;    // type that it is rounded to, "q8_0"; empty: none
-  double spread = 1;     // how much more than one such rounding a correct kernel may be off
-  double roundoffs = 0;  // of float16, relative: standard deviation
+  std::string blocks;         // type that it is rounded to, "q8_0"; empty: none
+  double spread = 1;          // how much more than one such rounding a correct kernel may be off
+  double roundoffs = 0;       // of float16, relative: standard deviation
+  int64_t first_channel = 0;  // those before are something else: queries and keys beside values
 };
 
 struct Program {

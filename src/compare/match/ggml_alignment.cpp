@@ -754,6 +754,11 @@ class Aligner {
            bool multiplied = false) {
     GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
     pair.node = node.name + " " + std::string(node.op);
+    const std::string layer = layer_in(place.tensor.module);
+    const int64_t head_size = ggml_.head_size(layer, out_.spans[span].ggml_steps.front());
+    // Queries and keys of one tensor with values would stand in another order, these not.
+    if (head_size > 0 && place.tensor.module.ends_with("qkv_proj") && part.hf_last == 0)
+      return false;
     pair.hf_first = part.hf_first;
     pair.hf_last = part.hf_last;
     pair.ggml_first = part.ggml_first;
@@ -764,10 +769,7 @@ class Aligner {
       if (!found) return false;
       pair.ggml.push_back(*found);
     }
-    if (node.heads != Heads::None) {
-      pair.head_size =
-          ggml_.head_size(layer_in(place.tensor.module), out_.spans[span].ggml_steps.front());
-    }
+    if (node.heads != Heads::None) pair.head_size = head_size;
     if (!find_rows(&pair)) {
       *why = pair.node + " has another shape";
       return false;

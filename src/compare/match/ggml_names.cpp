@@ -37,6 +37,8 @@ constexpr auto kNodes = std::to_array<NodeRow>({
     {"model.layers.#.self_attn.v_proj", Output, "Vcur-#", "mul_mat"},
     {"model.layers.#.self_attn", RotatedQuery, "Qcur-#", "rope", Heads::Queries},
     {"model.layers.#.self_attn", RotatedKey, "Kcur-#", "rope", Heads::Keys},
+    {"model.layers.#.self_attn.qkv_proj", Output, "wqkv-#", "add"},
+    {"model.layers.#.self_attn.qkv_proj", Output, "wqkv-#", "mul_mat"},
     {"model.layers.#.self_attn.o_proj", Input, "kqv_out-#", "cont"},
     {"model.layers.#.self_attn.o_proj", Input, "kqv_out-#", "reshape"},  // flash attention
     {"model.layers.#.self_attn.o_proj", Output, "attn_out-#", "mul_mat"},
