@@ -1,22 +1,27 @@
-# Everything a user or developer types. Each target does all the set-up it needs.
-#   make demo    a small Llama captured twice, once with a planted fault, and compared
-#   make test    all tests: C++, Python, command line
-#   make check   the fast tests only (a developer's loop)
-#   make bench   the measurements of docs/benchmarks.md; RIVALS=1 adds other people's tools
-#   make lint    format, lint, type and include-direction checks
+# Everything a user or developer types. Each target does the set-up it needs, and no more.
+#   make demo      a small Llama captured twice, once with a planted fault, and compared
+#   make install   the program, the Python packages and examples/atb_host; wheels in dist/
+#   make test      all tests: C++, Python, command line
+#   make check     the fast tests only
+#   make unit MODULE=locate FILTER='Walk*'   one module's C++ tests: seconds from an edit to its test
+#   make bench     the measurements of docs/benchmarks.md; RIVALS=1 adds other people's tools
+#   make campaign MINUTES=60   what is too long for CI: verdicts, kills, fuzzing; goes on where it stopped
+#   make lint      format, lint, type, include-direction and unit checks
 #   make engines   llama-cpp-python, compiled: its tests are skipped without it
 #   make asan tsan fuzz wheels smoke clean
-.PHONY: demo test check bench lint format asan tsan fuzz wheels smoke setup engines install clean
+.PHONY: demo install test check unit bench campaign lint format asan tsan fuzz sanitizers wheels smoke engines clean
 
 SHELL := /bin/bash
 VENV := $(CURDIR)/.venv
 PY := $(VENV)/bin/python
 BUILD := build/release
-STAMP := $(BUILD)/installed.stamp
-SOURCES := $(shell find src python compat cmake tests/support CMakeLists.txt pyproject.toml -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' 2>/dev/null)
-PIP_INSTALL := $(VENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall
-# The same in all builds, or the compiler's cache would not serve the wheels.
-WARNINGS := ASSAY_WERROR=$(if $(CI),ON,OFF)
+# Kept in build/, so that `make clean` takes them along.
+INSTALLED := $(BUILD)/installed.stamp
+WHEELS := $(BUILD)/wheels.stamp
+SOURCES := $(shell find src python compat cmake examples/atb_host CMakeLists.txt pyproject.toml -type f -not -name '*_test.cpp' -not -name '*_fuzz.cpp' -not -path '*_fuzz_corpus/*' -not -path '*/__pycache__/*' -not -path '*.egg-info/*' 2>/dev/null)
+PIP := $(VENV)/bin/pip --disable-pip-version-check -q
+# How tools/build.py configures the folder, so that the wheel is made of what it built.
+CONFIGURED = ASSAY_BUILD_TESTS=$(if $(wildcard $(BUILD)/tests),ON,OFF) ASSAY_BUILD_EXAMPLES=ON ASSAY_WERROR=$(if $(CI),ON,OFF)
 # Two compilers at once: the link of a test program and a vector kernel together stay within 2 GB.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CCACHE_NOHASHDIR := 1
@@ -24,40 +29,58 @@ export CCACHE_BASEDIR := $(CURDIR)
 # The tools and tests call the commands of the environment by name.
 export PATH := $(VENV)/bin:$(PATH)
 
-setup:
-	@tools/setup.sh
+# The demonstration runs from the build folder: the program and the capture module are all it needs. Its Python packages are
+# installed while those are compiled.
+demo:
+	@tools/setup.sh build
+	@tools/setup.sh demo & packages=$$!; tools/build.py assay _capture || { kill $$packages 2>/dev/null; exit 1; }; wait $$packages
+	@PATH="$(CURDIR)/$(BUILD)/bin:$$PATH" PYTHONPATH="$(CURDIR)/$(BUILD)/python" $(PY) examples/demo.py
 
-engines: setup
-	@tools/build_llama_cpp.sh
+install: $(INSTALLED)
+	@tools/setup.sh build demo
 
-install: setup $(STAMP)
-
-$(STAMP): $(SOURCES) requirements-dev.txt requirements-engines.txt | setup
-	@echo "build: compiling and installing into .venv (the first time takes a few minutes)"
-	@ASSAY_BUILD_TESTS=ON $(WARNINGS) $(PIP_INSTALL) -C build-dir=$(BUILD) . 2> >(grep -v '^WARNING: Location' >&2)
-	@$(PIP_INSTALL) ./compat 2> >(grep -v '^WARNING: Location' >&2)
+$(WHEELS): $(SOURCES) requirements-build.txt
+	@tools/setup.sh build
+	@tools/build.py
+	@rm -rf dist
+	@$(CONFIGURED) $(PIP) wheel --no-deps --no-build-isolation -C build-dir=$(BUILD) -w dist . ./compat 2> >(grep -v '^WARNING: Location' >&2)
 	@touch $@
 
-demo: install
-	@$(PY) examples/demo.py
+$(INSTALLED): $(WHEELS)
+	@$(PIP) uninstall -y assay 2>/dev/null || true
+	@$(PIP) install --no-deps --no-index --force-reinstall dist/*.whl
+	@touch $@
 
-test: install
+# Once configured with the tests a folder stays so: `make install` then builds them, too.
+tested:
+	@tools/setup.sh build demo test
+	@tools/build.py --tests
+	@$(MAKE) --no-print-directory install
+
+test: tested
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
 	$(PY) -m pytest -n 2
 
-check: install
+check: tested
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
 	$(PY) -m pytest -n 2 -m "not slow"
 
+unit:
+	@tools/setup.sh build test
+	@tools/build.py --tests $(MODULE)_test
+	@$$(find $(BUILD)/src -name $(MODULE)_test -type f) --gtest_brief=1 --gtest_filter='$(or $(FILTER),*)'
+
 bench: install
+	@tools/setup.sh bench
 	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DASSAY_BUILD_BENCH=ON -DASSAY_BUILD_TESTS=OFF >/dev/null
 	cmake --build build/bench
 	$(PY) bench/run.py $(if $(RIVALS),--rivals)
 
 lint:
-	@tools/setup.sh --lint
+	@tools/setup.sh build demo test lint
 	$(PY) tools/check_includes.py
-	git ls-files '*.cpp' '*.hpp' '*.h' | xargs clang-format-19 --dry-run -Werror
+	$(PY) tools/check_units.py
+	git ls-files '*.cpp' '*.hpp' '*.h' | xargs -P 2 -n 100 clang-format-19 --dry-run -Werror
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -68,14 +91,17 @@ format:
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-asan: setup
+# The unit tests and the fuzz targets share one build.
+asan:
+	@tools/setup.sh build test sanitize
 	cmake --preset asan >/dev/null
 	cmake --build build/asan
 	ctest --test-dir build/asan --output-on-failure -j 2
 
 # The modules that start threads: a data race cannot be elsewhere.
 THREADED := base writer capture reference run compare opcheck locate
-tsan: setup
+tsan:
+	@tools/setup.sh build test sanitize
 	cmake --preset tsan >/dev/null
 	cmake --build build/tsan --target $(addsuffix _test,$(THREADED))
 	ctest --test-dir build/tsan --output-on-failure -j 2 -E '_NOT_BUILT|_replay$$'
@@ -83,15 +109,17 @@ tsan: setup
 # A few seconds for every reader; SECONDS_EACH=600 for a real search.
 SECONDS_EACH ?= 5
 fuzz:
-	@tools/setup.sh --lint
-	cmake --preset fuzz >/dev/null
-	cmake --build build/fuzz --target fuzzers
-	tools/run_fuzzers.sh build/fuzz $(SECONDS_EACH)
+	@tools/setup.sh build test sanitize
+	cmake --preset asan >/dev/null
+	cmake --build build/asan --target fuzzers
+	tools/run_fuzzers.sh build/asan $(SECONDS_EACH)
 
-wheels: setup
-	rm -rf dist
-	$(WARNINGS) $(VENV)/bin/pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -C build-dir=build/wheel -w dist . ./compat 2> >(grep -v '^WARNING: Location' >&2)
-	@ls dist
+engines:
+	@tools/setup.sh build demo test
+	@tools/build_llama_cpp.sh
+
+wheels: $(WHEELS)
+	@ls -l dist
 
 smoke: wheels
 	$(PY) tools/smoke_test.py dist

@@ -1,6 +1,6 @@
 # assay_add_fuzz_target(name SOURCE foo_fuzz.cpp CORPUS foo_fuzz_corpus DEPENDS formats ...)
-# With ASSAY_BUILD_FUZZ (clang): a libFuzzer program `<name>`, built by the target `fuzzers`. With ASSAY_BUILD_TESTS: the same source
-# linked to a main() that feeds it every file of the corpus, as a ctest entry `<name>_replay`.
+# With ASSAY_BUILD_FUZZ (clang): a libFuzzer program `<name>`, built by the target `fuzzers`. With ASSAY_BUILD_TESTS: a ctest entry
+# `<name>_replay` that feeds every file of the corpus to it, or, without libFuzzer, to the same source linked to a main() of ours.
 function(assay_add_fuzz_target name)
   cmake_parse_arguments(arg "" "SOURCE;CORPUS" "DEPENDS" ${ARGN})
   list(TRANSFORM arg_DEPENDS PREPEND "assay::")
@@ -14,9 +14,15 @@ function(assay_add_fuzz_target name)
     endif()
     add_dependencies(fuzzers ${name})
   endif()
-  if(ASSAY_BUILD_TESTS)
-    add_executable(${name}_replay ${arg_SOURCE} ${PROJECT_SOURCE_DIR}/tests/support/fuzz_replay.cpp)
-    target_link_libraries(${name}_replay PRIVATE assay_options ${arg_DEPENDS})
+  if(ASSAY_BUILD_TESTS AND ASSAY_BUILD_FUZZ)
+    add_test(NAME ${name}_replay COMMAND ${name} -runs=0 ${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS})
+  elseif(ASSAY_BUILD_TESTS)
+    if(NOT TARGET fuzz_replay)
+      add_library(fuzz_replay OBJECT ${PROJECT_SOURCE_DIR}/tests/support/fuzz_replay.cpp)
+      target_link_libraries(fuzz_replay PRIVATE assay_options)
+    endif()
+    add_executable(${name}_replay ${arg_SOURCE})
+    target_link_libraries(${name}_replay PRIVATE assay_options ${arg_DEPENDS} fuzz_replay)
     add_test(NAME ${name}_replay COMMAND ${name}_replay ${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS})
   endif()
 endfunction()

@@ -1,18 +1,33 @@
 #!/usr/bin/env bash
-# Installs what building and testing need: Debian packages (as root) and a virtual environment in .venv.
-# Does nothing, quickly, when all is there.   tools/setup.sh [--lint]   --lint adds what the checks of CI use.
+# Installs what is missing: Debian packages (as root) and Python packages into .venv. Does nothing, quickly, when all is there.
+#
+#   tools/setup.sh GROUP ...
+#     build      compiler, libraries, what builds the Python modules
+#     demo       PyTorch and transformers
+#     test       GoogleTest, pytest, a browser, ggml engines, linters of Python
+#     lint       clang-format, codespell
+#     sanitize   clang with its run-time libraries
+#     bench      google-benchmark
+# All groups of one call are installed in one go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(g++ cmake ninja-build make ccache libcli11-dev libfmt-dev libexpected-dev nlohmann-json3-dev libxxhash-dev
-          libprotozero-dev libopenblas-serial-dev zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev protobuf-compiler chromium)
-[ "${1:-}" = --lint ] && packages+=(clang-19 clang-format-19 libclang-rt-19-dev codespell)
-
 python=${PYTHON:-python3}
-if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
-if ! "$python" -c 'import os, sysconfig; assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null; then
-  packages+=(python3-dev)
+wants() { [[ " $groups " == *" $1 "* ]]; }
+groups=$*
+
+packages=()
+if wants build; then
+  packages+=(g++ cmake ninja-build make ccache libcli11-dev libexpected-dev nlohmann-json3-dev libxxhash-dev
+             libprotozero-dev libopenblas-serial-dev zlib1g-dev)
+  "$python" -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+  "$python" -c 'import os, sysconfig; assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null ||
+    packages+=(python3-dev)
 fi
+if wants test; then packages+=(libgtest-dev libgmock-dev librapidcheck-dev protobuf-compiler chromium); fi
+if wants lint; then packages+=(clang-format-19 codespell); fi
+if wants sanitize; then packages+=(clang-19 lld-19 libclang-rt-19-dev); fi
+if wants bench; then packages+=(libbenchmark-dev); fi
 
 missing=()
 for package in "${packages[@]}"; do
@@ -33,16 +48,35 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
 fi
 
-# The stamp holds the requirements it was made from, so an edit of a file is seen.
-stamp=.venv/requirements.stamp
-if ! cat requirements-dev.txt requirements-engines.txt | cmp -s - "$stamp"; then
+pip_install() { .venv/bin/pip install -q --disable-pip-version-check "$@" 2> >(grep -v '^WARNING: Location' >&2); }
+
+# A stamp holds the requirements it was made from, so an edit of a file is seen.
+outdated() { ! cat "${@:2}" 2>/dev/null | cmp -s - ".venv/$1.stamp"; }
+stamp() { cat "${@:2}" > ".venv/$1.stamp"; }
+
+if wants build && outdated build requirements-build.txt; then
   [ -x .venv/bin/python ] || "$python" -m venv .venv
+  pip_install -r requirements-build.txt
+  stamp build requirements-build.txt
+fi
+
+# torch is named by its exact version: a looser requirement of another package would fetch a CUDA build.
+wanted=()
+if wants demo && outdated demo requirements-demo.txt; then wanted+=(-r requirements-demo.txt); fi
+if wants test && outdated test requirements-demo.txt requirements-dev.txt; then wanted+=(-r requirements-demo.txt -r requirements-dev.txt); fi
+if [ ${#wanted[@]} -gt 0 ]; then
   echo "setup: installing Python packages into .venv"
-  .venv/bin/pip install -q --disable-pip-version-check torch==2.13.0 2> >(grep -v '^WARNING: Location' >&2)
-  .venv/bin/pip install -q --disable-pip-version-check -r requirements-dev.txt 2> >(grep -v '^WARNING: Location' >&2)
-  if ! .venv/bin/pip install -q --disable-pip-version-check --no-deps --only-binary :all: -r requirements-engines.txt 2> >(grep -v '^WARNING: Location' >&2); then
+  pip_install "${wanted[@]}"
+  if wants demo; then stamp demo requirements-demo.txt; fi
+  if wants test; then stamp test requirements-demo.txt requirements-dev.txt; fi
+fi
+if wants test && outdated engines requirements-engines.txt; then
+  # Without dependencies (theirs are there already) and only as wheels.
+  if pip_install --no-deps --only-binary :all: -r requirements-engines.txt; then
+    stamp engines requirements-engines.txt
+  else
     [ "$(uname -m)" != x86_64 ] || exit 1
     echo "setup: no ggml engines for this machine, their tests are skipped" >&2
+    stamp engines requirements-engines.txt
   fi
-  cat requirements-dev.txt requirements-engines.txt > "$stamp"
 fi

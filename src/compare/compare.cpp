@@ -90,16 +90,16 @@ void add_note(std::string_view note, std::string* text) {
 // business of the pattern counts.
 int64_t count_outside(const TensorView& golden, const TensorView& mine, double atol, double rtol,
                       int jobs) {
-  constexpr int64_t kBlock = 1 << 16;
+  constexpr int64_t kBlockElements = 1 << 16;
   const int golden_values = values_per_element(golden.dtype);
   const int mine_values = values_per_element(mine.dtype);
   if (golden_values != mine_values) return -1;
   const int64_t elements = golden.element_count();
-  const auto blocks = static_cast<size_t>((elements + kBlock - 1) / kBlock);
+  const auto blocks = static_cast<size_t>((elements + kBlockElements - 1) / kBlockElements);
   std::atomic<int64_t> outside{0};
   parallel_for(blocks, resolve_job_count(jobs), [&](size_t block) {
-    const int64_t first = static_cast<int64_t>(block) * kBlock;
-    const int64_t count = std::min(kBlock, elements - first);
+    const int64_t first = static_cast<int64_t>(block) * kBlockElements;
+    const int64_t count = std::min(kBlockElements, elements - first);
     std::vector<double> g(static_cast<size_t>(count * golden_values));
     std::vector<double> m(g.size());
     read_values(golden, first, count, g);

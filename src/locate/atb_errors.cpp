@@ -15,7 +15,6 @@ namespace assay::locate {
 namespace {
 
 using opcheck::CaseResult;
-using opcheck::Outcome;
 using opcheck::OutputRow;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -25,11 +24,11 @@ OwnError error_of(const OutputRow& row) {
   OwnError error;
   error.output = row.index;
   if (!row.compared) {
-    error.state = row.outcome == Outcome::NotSupported ? OwnError::State::NoReference
-                                                       : OwnError::State::Failed;
+    error.state = row.outcome == opcheck::Outcome::NotSupported ? OwnError::State::NoReference
+                                                                : OwnError::State::Failed;
     error.reason = row.reason;
     // Outputs of another size, and outputs that should not be there, are judged without being compared.
-    if (row.outcome != Outcome::Failed) return error;
+    if (row.outcome != opcheck::Outcome::Failed) return error;
     error.state = OwnError::State::Judged;
     error.z = error.e = error.e2 = kInfinity;
     return error;
@@ -114,14 +113,16 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
   OwnErrors result;
   for (const CaseResult& one : report.cases) {
     ++result.judgeable;
-    const bool judged = one.outcome == Outcome::Pass || one.outcome == Outcome::Failed;
+    const bool judged =
+        one.outcome == opcheck::Outcome::Pass || one.outcome == opcheck::Outcome::Failed;
     if (judged) ++result.judged;
     std::string reason;
     for (const OutputRow& row : one.rows) {
       result.outputs.push_back(error_of(row));
-      if (row.outcome == Outcome::Failed)
+      if (row.outcome == opcheck::Outcome::Failed)
         result.findings.push_back(finding_of(run, files, one, row, result.outputs.back()));
-      if (reason.empty() && row.outcome != Outcome::Pass && row.outcome != Outcome::Failed)
+      if (reason.empty() && row.outcome != opcheck::Outcome::Pass &&
+          row.outcome != opcheck::Outcome::Failed)
         reason = row.reason;
     }
     if (!judged) ++result.unjudged[one.description.op_type + ": " + reason];

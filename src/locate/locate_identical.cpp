@@ -15,7 +15,7 @@ bool is_output(const TensorRecord& record) {
          record.value.empty();
 }
 
-Place place_of(const TensorRecord& record) {
+Place place_key_of(const TensorRecord& record) {
   return {record.rank, record.step, record.node, record.call, record.graph, record.slot};
 }
 
@@ -40,11 +40,11 @@ bool is_equal(const TensorRecord& golden, const TensorRecord& mine) {
 size_t identical_values(const run::Run& golden, const run::Run& mine) {
   std::map<Place, const TensorRecord*> partners;
   for (const TensorRecord& record : golden.records)
-    if (is_output(record)) partners.emplace(place_of(record), &record);
+    if (is_output(record)) partners.emplace(place_key_of(record), &record);
   size_t count = 0;
   for (const TensorRecord& record : mine.records) {
     if (!is_output(record)) continue;
-    const auto partner = partners.find(place_of(record));
+    const auto partner = partners.find(place_key_of(record));
     if (partner == partners.end() || !is_equal(*partner->second, record)) return 0;
     ++count;
   }

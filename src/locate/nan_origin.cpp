@@ -16,7 +16,7 @@ using run::Role;
 using run::TensorRecord;
 
 /// Masks are filled with the lowest value of a type; a narrower type has infinity there.
-constexpr double kMaskValue = -1e30;
+constexpr double kMaskedBelow = -1e30;
 
 struct Counts {
   int64_t nan = 0;
@@ -39,7 +39,7 @@ bool is_wrong(const Counts& mine, const std::optional<Counts>& golden) {
   if (!golden) return mine.nan > 0;
   if (mine.nan > 0 && golden->nan == 0) return true;
   if (mine.positive_inf > 0 && golden->positive_inf == 0) return true;
-  return mine.negative_inf > 0 && golden->negative_inf == 0 && !(golden->min <= kMaskValue);
+  return mine.negative_inf > 0 && golden->negative_inf == 0 && !(golden->min <= kMaskedBelow);
 }
 
 /// Of one execution of one node.

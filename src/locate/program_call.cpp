@@ -19,7 +19,7 @@ void add_lists(const Operator& one, Call* call) {
 }
 
 /// The place of "tensors.0" in its list; of a plain slot the argument of that name.
-Argument* place_of(const Operator& one, const std::string& slot, Call* call) {
+Argument* argument_place_of(const Operator& one, const std::string& slot, Call* call) {
   const size_t dot = slot.rfind('.');
   if (dot == std::string::npos) return &call->arguments[slot];
   const auto list = call->arguments.find(slot.substr(0, dot));
@@ -72,7 +72,7 @@ Result<Call> make_call(const Operator& one, const std::map<std::string, Tensor>&
   add_lists(one, &call);
   for (const Use& use : one.inputs) {
     const auto operand = operands.find(use.slot);
-    Argument* place = place_of(one, use.slot, &call);
+    Argument* place = argument_place_of(one, use.slot, &call);
     if (operand == operands.end() || place == nullptr)
       return fail(error_of(one, Errc::Invalid, "no value for the input '" + use.slot + "'"));
     place->value = operand->second;

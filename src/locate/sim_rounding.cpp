@@ -243,10 +243,10 @@ namespace {
 bool has_all_exponent_bits(const TensorView& view) {
   const auto any = [&]<typename Bits>(Bits exponent) {
     const ByteSpan bytes = view.contiguous_bytes();
-    constexpr size_t kBlock = 4096;  // bytes
-    for (size_t first = 0; first < bytes.size(); first += kBlock) {
-      Bits block[kBlock / sizeof(Bits)] = {};
-      std::memcpy(block, bytes.data() + first, std::min(kBlock, bytes.size() - first));
+    constexpr size_t kBlockBytes = 4096;
+    for (size_t first = 0; first < bytes.size(); first += kBlockBytes) {
+      Bits block[kBlockBytes / sizeof(Bits)] = {};
+      std::memcpy(block, bytes.data() + first, std::min(kBlockBytes, bytes.size() - first));
       unsigned found = 0;
       for (const Bits value : block) found |= (value & exponent) == exponent ? 1u : 0u;
       if (found != 0) return true;

@@ -42,7 +42,7 @@ const std::vector<std::string> kOurColumns = {"sqnr_db",
                                               "result",
                                               "exceeded"};
 
-void append_side(const SideSummary& side, Cells* cells) {
+void append_side_cells(const SideSummary& side, Cells* cells) {
   cells->push_back(Cell::of(side.dtype));
   cells->push_back(Cell::of(side.shape));
   for (const double value : {side.max, side.min, side.mean}) cells->push_back(Cell::of(value));
@@ -90,8 +90,8 @@ Table build_weights_table(const Comparison& comparison, const compare::Sheet& sh
   for (const Row& row : sheet.rows) {
     if (row.filtered) continue;
     Cells cells = {Cell::of(row.label)};
-    append_side(row.golden, &cells);
-    append_side(row.mine, &cells);
+    append_side_cells(row.golden, &cells);
+    append_side_cells(row.mine, &cells);
     append_metrics(row, &cells);
     if (!comparison.msit) append_ours(comparison, row, &cells);
     table.rows.push_back(std::move(cells));

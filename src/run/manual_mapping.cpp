@@ -85,35 +85,38 @@ struct Entry {
   std::string mine;
 };
 
-bool is_pair(const JsonDocument& json, JsonDocument::Value value) {
-  if (!json.is(value, JsonKind::Array)) return false;
-  const JsonDocument::Value golden = json.first(value);
-  return json.is(golden, JsonKind::String) && json.is(json.next(golden), JsonKind::String);
+bool is_pair(const JsonDocument& document, JsonDocument::Value value) {
+  if (!document.is(value, JsonKind::Array)) return false;
+  const JsonDocument::Value golden = document.first(value);
+  return document.is(golden, JsonKind::String) &&
+         document.is(document.next(golden), JsonKind::String);
 }
 
 /// The pairs in file order. An id that stands twice, as text and once a number, is one id: of equal
 /// tokens the later entry counts.
-std::vector<Entry> entries_of(const JsonDocument& json, std::vector<std::string>* warnings) {
+std::vector<Entry> entries_of(const JsonDocument& document, std::vector<std::string>* warnings) {
   std::vector<Entry> entries;
   std::map<std::pair<std::string, std::string>, size_t> places;
   const auto refuse = [&](const std::string& data_id, const std::string& token_id) {
     warnings->push_back("Invalid data in golden metadata.json, data_id: " + data_id +
                         ", token_id: " + token_id);
   };
-  for (auto id = json.first(0); id != JsonDocument::kNone; id = json.next(id)) {
-    const std::string data_id = json.key(id);
-    if (!json.is(id, JsonKind::Object)) {
+  for (auto id = document.first(0); id != JsonDocument::kNone; id = document.next(id)) {
+    const std::string data_id = document.key(id);
+    if (!document.is(id, JsonKind::Object)) {
       refuse(data_id, "None");
       continue;
     }
-    for (auto token = json.first(id); token != JsonDocument::kNone; token = json.next(token)) {
-      const std::string token_id = json.key(token);
-      if (!is_pair(json, token)) {
+    for (auto token = document.first(id); token != JsonDocument::kNone;
+         token = document.next(token)) {
+      const std::string token_id = document.key(token);
+      if (!is_pair(document, token)) {
         refuse(data_id, token_id);
         continue;
       }
-      const JsonDocument::Value golden = json.first(token);
-      Entry entry{data_id, token_id, json.string(golden), json.string(json.next(golden))};
+      const JsonDocument::Value golden = document.first(token);
+      Entry entry{data_id, token_id, document.string(golden),
+                  document.string(document.next(golden))};
       const auto [place, is_new] = places.try_emplace({data_id, token_id}, entries.size());
       if (is_new) {
         entries.push_back(std::move(entry));
@@ -139,16 +142,16 @@ Result<ManualMapping> read_manual_mapping(const std::string& golden_path) {
   }
   const std::string path = join_path(folder, "metadata.json");
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
-  ASSAY_TRY(const JsonDocument json,
+  ASSAY_TRY(const JsonDocument document,
             in_file(path, JsonDocument::parse(as_text(file.bytes()), kMaxJsonDepth)));
-  if (!json.is(0, JsonKind::Object)) {
-    return fail(
-        Error{Errc::Invalid, path, json.offset(0), "the pairs of data ids must be a JSON object"});
+  if (!document.is(0, JsonKind::Object)) {
+    return fail(Error{Errc::Invalid, path, document.offset(0),
+                      "the pairs of data ids must be a JSON object"});
   }
   ManualMapping mapping;
   mapping.golden.path = golden_path;
   mapping.golden.layout = mapping.mine.layout = "manual";
-  for (const Entry& entry : entries_of(json, &mapping.golden.warnings)) {
+  for (const Entry& entry : entries_of(document, &mapping.golden.warnings)) {
     const size_t index = mapping.pairs.size();
     mapping.golden.records.push_back(
         record_of(entry.data_id, entry.token_id, entry.golden, folder));

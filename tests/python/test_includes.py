@@ -31,3 +31,38 @@ def test_an_unknown_module_is_named(tmp_path):
     done = subprocess.run([sys.executable, TOOL, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 1
     assert "module 'misc'" in done.stderr
+
+
+UNITS = ROOT / "tools" / "check_units.py"
+
+
+def check_units(root: Path) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, UNITS, str(root)], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def test_no_file_of_the_tree_hides_a_name_from_its_unit():
+    assert check_units(ROOT / "src") == (0, "")
+
+
+def test_a_name_that_two_files_of_a_unit_keep_to_themselves_is_named(tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text("assay_add_module(m\n  UNIT a.cpp b.cpp\n  UNIT c.cpp\n  DEPENDS base)\n")
+    for name, parameter in (("a", "int"), ("b", "double"), ("c", "long")):
+        # As overloads of one function both compile, and b.cpp's calls with an int would go to the function of a.cpp.
+        (tmp_path / f"{name}.cpp").write_text(
+            f"namespace {{\n\nint rounded({parameter} x) {{\n  return 0;\n}}\n\n}}  // namespace\n"
+        )
+    status, text = check_units(tmp_path)
+    assert status == 1
+    assert text == f"{tmp_path / 'b.cpp'}: 'rounded' is declared by a.cpp, too, of its unit\n"
+
+
+def test_a_name_of_a_header_that_a_file_of_the_unit_hides_is_named(tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text("assay_add_module(m\n  UNIT a.cpp b.cpp c.cpp)\n")
+    (tmp_path / "m.hpp").write_text("inline constexpr double kMask = 1e4;\n")
+    (tmp_path / "a.cpp").write_text("namespace {\n\nconstexpr double kMask = -1e30;\n\n}  // namespace\n")
+    (tmp_path / "b.cpp").write_text("double mask() { return kMask; }\n")
+    (tmp_path / "c.cpp").write_text('const char* text() { return "kMask"; }  // kMask\n')
+    status, text = check_units(tmp_path)
+    assert status == 1
+    assert text == f"{tmp_path / 'b.cpp'}: 'kMask' of m.hpp is hidden by that of a.cpp, of its unit\n"

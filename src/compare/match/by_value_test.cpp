@@ -106,7 +106,7 @@ std::vector<Made> llama(int layers, std::mt19937& random) {
   return out;
 }
 
-struct Side {
+struct OneSide {
   Files files;
   std::vector<std::string> names;  // by record
 
@@ -130,7 +130,7 @@ struct Side {
 };
 
 // Equal values under one name get noise once, as a module's output and the next one's input do.
-void add_noisy(Side& side, const std::vector<Made>& model, std::mt19937& random, bool with_types,
+void add_noisy(OneSide& side, const std::vector<Made>& model, std::mt19937& random, bool with_types,
                float relative = 4e-3F) {
   std::map<Floats, Floats> known;
   for (Made made : model) {
@@ -141,18 +141,18 @@ void add_noisy(Side& side, const std::vector<Made>& model, std::mt19937& random,
   }
 }
 
-void add_exact(Side& side, const std::vector<Made>& model, bool with_types) {
+void add_exact(OneSide& side, const std::vector<Made>& model, bool with_types) {
   for (const Made& made : model) side.add(made, with_types ? made.op_type : "");
 }
 
-std::vector<ValuePair> match(const Side& golden, const Side& mine,
+std::vector<ValuePair> match(const OneSide& golden, const OneSide& mine,
                              const std::vector<ValuePair>& anchors = {}, int jobs = 2) {
   return match_by_value(golden.files.run, golden.all(), mine.files.run, mine.all(), anchors,
                         {.jobs = jobs, .interrupted = nullptr});
 }
 
 // "golden -> mine" of every pair whose names differ.
-std::vector<std::string> wrong_ones(const Side& golden, const Side& mine,
+std::vector<std::string> wrong_ones(const OneSide& golden, const OneSide& mine,
                                     const std::vector<ValuePair>& pairs) {
   std::vector<std::string> out;
   for (const ValuePair& pair : pairs) {
@@ -163,7 +163,7 @@ std::vector<std::string> wrong_ones(const Side& golden, const Side& mine,
   return out;
 }
 
-std::vector<std::string> names_of(const Side& golden, const Side& mine,
+std::vector<std::string> names_of(const OneSide& golden, const OneSide& mine,
                                   const std::vector<ValuePair>& pairs) {
   std::vector<std::string> out;
   for (const ValuePair& pair : pairs) {
@@ -178,8 +178,8 @@ TEST(MatchByValue, PairsAModelWhoseNamesAreHidden) {
   for (const bool with_types : {true, false}) {
     std::mt19937 random(1);
     const auto model = llama(6, random);
-    Side golden;
-    Side mine;
+    OneSide golden;
+    OneSide mine;
     add_exact(golden, model, with_types);
     add_noisy(mine, model, random, with_types);
     const auto pairs = match(golden, mine);
@@ -196,8 +196,8 @@ TEST(MatchByValue, PairsAModelWhoseNamesAreHidden) {
 TEST(MatchByValue, ToleratesTheNoiseOfQuantisation) {
   std::mt19937 random(2);
   const auto model = llama(4, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   add_exact(golden, model, true);
   add_noisy(mine, model, random, true, 0.03F);
   const auto pairs = match(golden, mine);
@@ -216,8 +216,8 @@ TEST(MatchByValue, PairsNothingWronglyWhenRecordsAreMissing) {
       if (random() % 10 != 0) left.push_back(made);
       if (random() % 10 != 0) right.push_back(made);
     }
-    Side golden;
-    Side mine;
+    OneSide golden;
+    OneSide mine;
     add_exact(golden, left, with_types);
     add_noisy(mine, right, random, with_types);
     const auto pairs = match(golden, mine);
@@ -240,10 +240,10 @@ TEST(MatchByValue, FindsTensorsInAnyExecutionOrder) {
     model.push_back(
         {"t" + std::to_string(i), "", Role::Output, Dims{4, 16}, random_floats(64, random)});
   }
-  Side golden;
+  OneSide golden;
   add_exact(golden, model, false);
   std::shuffle(model.begin(), model.end(), random);
-  Side mine;
+  OneSide mine;
   add_noisy(mine, model, random, false);
   const auto pairs = match(golden, mine);
   EXPECT_EQ(pairs.size(), 40u);
@@ -258,8 +258,8 @@ TEST(MatchByValue, TellsScaledAndShiftedCopiesApart) {
     for (float& value : out) value = factor * value + offset;
     return out;
   };
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   golden.add_output("one", {256}, changed(1, 0));
   golden.add_output("two", {256}, changed(2, 0));
   golden.add_output("minus", {256}, changed(-1, 0));
@@ -276,8 +276,8 @@ TEST(MatchByValue, TellsTheStreamOfNeighbouringLayersApart) {
   // Each layer changes the stream by 3 %, the low precision by 0.4 %.
   std::mt19937 random(5);
   Floats stream = random_floats(4096, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   for (int i = 0; i < 10; ++i) {
     golden.add_output(std::to_string(i), {64, 64}, stream);
     mine.add_output(std::to_string(i), {64, 64}, with_noise(stream, random));
@@ -292,8 +292,8 @@ TEST(MatchByValue, TellsTheStreamOfNeighbouringLayersApart) {
 TEST(MatchByValue, IgnoresAxesOfSizeOneAndJoinedAxes) {
   std::mt19937 random(6);
   const Floats values = random_floats(48, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   golden.add_output("x", {2, 3, 8}, values);
   mine.add_output("x", {1, 6, 8}, values);
   EXPECT_EQ(match(golden, mine).size(), 1u);
@@ -302,8 +302,8 @@ TEST(MatchByValue, IgnoresAxesOfSizeOneAndJoinedAxes) {
 TEST(MatchByValue, LeavesEqualTensorsAloneWhenTheirNumbersDiffer) {
   std::mt19937 random(7);
   const Floats values = random_floats(64, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   for (const char* name : {"a", "b", "c"}) golden.add_output(name, {64}, values);
   for (const char* name : {"a", "b"}) mine.add_output(name, {64}, values);
   EXPECT_EQ(names_of(golden, mine, match(golden, mine)), Names{});
@@ -313,8 +313,8 @@ TEST(MatchByValue, PlacesEqualTensorsBetweenSurePairs) {
   // The table x appears after every layer; mine lacks the second one.
   std::mt19937 random(8);
   const Floats table = random_floats(64, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   for (int i = 0; i < 3; ++i) {
     const Floats layer = random_floats(64, random);
     golden.add_output("layer" + std::to_string(i), {64}, layer);
@@ -330,8 +330,8 @@ TEST(MatchByValue, PlacesEqualTensorsBetweenSurePairs) {
 TEST(MatchByValue, UsesKnownPairsAsBoundsAndLeavesThemOut) {
   std::mt19937 random(9);
   const Floats table = random_floats(64, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   golden.add_output("x0", {64}, table);
   golden.add_output("known", {2}, {1, 2});
   golden.add_output("x1", {64}, table);
@@ -343,9 +343,9 @@ TEST(MatchByValue, UsesKnownPairsAsBoundsAndLeavesThemOut) {
 }
 
 TEST(MatchByValue, TreatsZeroConstantAndEmptyTensorsAsEqual) {
-  Side golden;
-  Side mine;
-  for (Side* side : {&golden, &mine}) {
+  OneSide golden;
+  OneSide mine;
+  for (OneSide* side : {&golden, &mine}) {
     side->add_output("zero", {8}, Floats(8, 0));
     side->add_output("empty", {0, 4}, {});
     side->add_output("one", {8}, Floats(8, 1));
@@ -360,8 +360,8 @@ TEST(MatchByValue, TreatsZeroConstantAndEmptyTensorsAsEqual) {
 TEST(MatchByValue, RecognisesATensorWithSomeValuesThatAreNotFinite) {
   std::mt19937 random(10);
   Floats values = random_floats(10000, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   golden.add_output("x", {10000}, values);
   golden.add_output("y", {10000}, random_floats(10000, random));
   values[17] = NAN;
@@ -379,8 +379,8 @@ TEST(MatchByValue, RecognisesATensorWithSomeValuesThatAreNotFinite) {
 }
 
 TEST(MatchByValue, KeepsRolesAndIntegersApart) {
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   golden.add({"input", "", Role::Input, Dims{4}, {1, 2, 3, 5}}, "");
   mine.add({"output", "", Role::Output, Dims{4}, {1, 2, 3, 5}}, "");
   const std::vector<int64_t> ids = {1, 2, 3, 5};
@@ -398,8 +398,8 @@ TEST(MatchByValue, KeepsRolesAndIntegersApart) {
 TEST(MatchByValue, ReadsTypesAndShapesFromFilesWhereRecordsLackThem) {
   // A hook dump names files only; the other side knows everything.
   std::mt19937 random(21);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   for (int i = 0; i < 3; ++i) {
     const Floats values = random_floats(64, random);
     const std::string name = "t" + std::to_string(i);
@@ -425,8 +425,8 @@ TEST(MatchByValue, AlignsABrokenRunByTypeAndShape) {
     if (made.name[0] == '2' || made.name[0] == '3')
       made.values = random_floats(made.values.size(), random);
   }
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   add_exact(golden, model, true);
   add_noisy(mine, broken, random, true);
   const auto pairs = match(golden, mine);
@@ -447,8 +447,8 @@ TEST(MatchByValue, PairsAWrongOperatorThatLaterOnesDoNotFeel) {
   for (Made& made : broken) {
     if (made.name == "1.k") made.values = random_floats(made.values.size(), random);
   }
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   add_exact(golden, model, true);
   add_noisy(mine, broken, random, true);
   const auto pairs = match(golden, mine);
@@ -460,8 +460,8 @@ TEST(MatchByValue, DoesNotPairTypesThatBothSidesKnowAndThatDiffer) {
   // Golden captured only the container, mine only its last child, which return the same tensor.
   std::mt19937 random(20);
   const Floats values = random_floats(64, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   golden.add({"mlp", "MLP", Role::Output, Dims{64}, values}, "MLP");
   golden.add({"other", "Linear", Role::Output, Dims{8}, random_floats(8, random)}, "Linear");
   mine.add({"down", "Linear", Role::Output, Dims{64}, values}, "Linear");
@@ -475,8 +475,8 @@ TEST(MatchByValue, DoesNotPairTypesThatBothSidesKnowAndThatDiffer) {
 TEST(MatchByValue, AlignsUnreadableRecordsByTheirPlace) {
   std::mt19937 random(12);
   const auto model = llama(3, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   add_exact(golden, model, true);
   add_noisy(mine, model, random, true);
   const size_t victim = 20;
@@ -493,8 +493,8 @@ TEST(MatchByValue, DoesNotPairByPlaceWhatValuesContradict) {
   // Without types: golden has a tensor that mine lacks, and the other way round, at the same place;
   // everything before and after agrees.
   std::mt19937 random(13);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   for (int i = 0; i < 6; ++i) {
     const Floats values = random_floats(64, random);
     if (i == 2) {
@@ -516,12 +516,12 @@ TEST(MatchByValue, MatchesStatisticsWithStatisticsAndWithValues) {
     model.push_back({"t" + std::to_string(i), "", Role::Output, Dims{32, 32},
                      random_floats(1024, random, 1 + 0.05F * static_cast<float>(i))});
   }
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   add_exact(golden, model, false);
   std::shuffle(model.begin(), model.end(), random);
   add_exact(mine, model, false);
-  const auto keep_statistics = [](Side& side) {
+  const auto keep_statistics = [](OneSide& side) {
     for (run::TensorRecord& record : side.files.run.records) {
       record.stats = stats::compute_stats(run::load_tensor(record)->view);
       record.bytes.reset();
@@ -541,8 +541,8 @@ TEST(MatchByValue, MatchesStatisticsWithStatisticsAndWithValues) {
 TEST(MatchByValue, DoesNotDependOnThreadsOrOnTheOrderOfCandidates) {
   std::mt19937 random(15);
   const auto model = llama(3, random);
-  Side golden;
-  Side mine;
+  OneSide golden;
+  OneSide mine;
   add_exact(golden, model, false);
   add_noisy(mine, model, random, false);
   const auto one = match(golden, mine, {}, 1);
@@ -559,7 +559,7 @@ TEST(MatchByValue, DoesNotDependOnThreadsOrOnTheOrderOfCandidates) {
 }
 
 TEST(MatchByValue, ReturnsNothingWhenInterrupted) {
-  Side side;
+  OneSide side;
   side.add_output("x", {2}, {1, 2});
   const std::atomic<bool> interrupted{true};
   EXPECT_TRUE(match_by_value(side.files.run, side.all(), side.files.run, side.all(), {},

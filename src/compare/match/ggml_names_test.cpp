@@ -127,12 +127,12 @@ TEST(ParametersOf, NamesOneExpert) {
 }
 
 TEST(GgmlExpertsOf, ListsEachWayThatFilesHaveThem) {
-  using Names = std::vector<std::vector<std::string>>;
+  using Ways = std::vector<std::vector<std::string>>;
   EXPECT_EQ(ggml_experts_of("base.model.layers.12.mlp.experts.gate_up_proj"),
-            (Names{{"blk.12.ffn_gate_exps.weight", "blk.12.ffn_up_exps.weight"},
-                   {"blk.12.ffn_gate_up_exps.weight"}}));
+            (Ways{{"blk.12.ffn_gate_exps.weight", "blk.12.ffn_up_exps.weight"},
+                  {"blk.12.ffn_gate_up_exps.weight"}}));
   EXPECT_EQ(ggml_experts_of("model.layers.0.mlp.experts.down_proj"),
-            (Names{{"blk.0.ffn_down_exps.weight"}}));
+            (Ways{{"blk.0.ffn_down_exps.weight"}}));
   EXPECT_TRUE(ggml_experts_of("model.layers.0.mlp.experts.3.down_proj.weight").empty());
 }
 

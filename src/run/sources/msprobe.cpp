@@ -194,15 +194,15 @@ void add_modules(const std::string& path, ModuleTree* modules, Run* run) {
     if (file.error().code != Errc::NotFound) run->warnings.push_back(file.error().describe());
     return;
   }
-  const Result<JsonDocument> json =
+  const Result<JsonDocument> document =
       in_file(path, JsonDocument::parse(as_text(file->bytes()), kMaxMsprobeJsonDepth));
-  if (!json) {
-    run->warnings.push_back(json.error().describe());
+  if (!document) {
+    run->warnings.push_back(document.error().describe());
     return;
   }
-  if (!json->is(0, JsonKind::Object)) return;
-  for (Value call = json->first(0); call != JsonDocument::kNone; call = json->next(call))
-    modules->add(parse_msprobe_call(json->key(call)));
+  if (!document->is(0, JsonKind::Object)) return;
+  for (Value call = document->first(0); call != JsonDocument::kNone; call = document->next(call))
+    modules->add(parse_msprobe_call(document->key(call)));
 }
 
 /// The folder of the tensors; graph mode calls it tensor_data.

@@ -1,0 +1,27 @@
+# libassay.so: the offline half (readers, comparison, opcheck, verdict, reports, commands) and the modules below it, linked once.
+# The command and the Python modules are small programs on it; each of them with a copy of its own was 44 MB.
+#
+# Wheels put it where the probes are, <prefix>/lib/assay. ASSAY_LIBRARY_RPATHS are the ways to there from a Python module, which
+# lies in <prefix>/lib/python3.x/site-packages/assay, in lib64 instead of lib, or (pip install --target) in <prefix>/assay.
+set(ASSAY_LIBRARY_RPATHS "$ORIGIN/../../../assay;$ORIGIN/../../../../lib/assay;$ORIGIN/../lib/assay")
+
+function(assay_add_offline_library)
+  set(modules base tensor stats formats topology run reference compare opcheck locate report cli)
+  list(TRANSFORM modules PREPEND assay_)
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/offline_library.map)
+  list(JOIN modules "," joined)
+  # A shared library has a source file of its own; this one has nothing to add.
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/offline_library.cpp CONTENT "")
+  add_library(assay_offline SHARED ${PROJECT_BINARY_DIR}/offline_library.cpp)
+  add_library(assay::offline ALIAS assay_offline)
+  target_include_directories(assay_offline INTERFACE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(assay_offline PRIVATE assay_options "$<LINK_LIBRARY:WHOLE_ARCHIVE,${joined}>")
+  target_link_options(assay_offline PRIVATE
+    LINKER:--version-script=${exports} LINKER:-Bsymbolic-functions LINKER:--no-undefined LINKER:--gc-sections
+    LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack $<$<CONFIG:Release>:LINKER:-s>)
+  set_target_properties(assay_offline PROPERTIES
+    OUTPUT_NAME assay LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/assay LINK_DEPENDS ${exports})
+  if(SKBUILD)
+    install(TARGETS assay_offline LIBRARY DESTINATION ${SKBUILD_DATA_DIR}/lib/assay)
+  endif()
+endfunction()

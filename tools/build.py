@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Configures build/release and builds targets in it, with a count of steps and an estimate of the time that is left.
+
+    tools/build.py [--tests] [TARGET ...]      default: everything that is configured
+
+The wheel is made in the same folder (`make install`), so nothing is compiled twice. Once configured with --tests
+a folder stays so. What the compiler says is shown when a step fails, and is in build/release/build.log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional, TextIO
+
+ROOT = Path(__file__).resolve().parent.parent
+STEP = re.compile(r"\[(\d+)/(\d+)\] ")
+LINES_SHOWN = 60  # of the log, when a step fails
+SECONDS_BETWEEN_LINES = 20.0  # without a terminal
+SECONDS_BEFORE_ESTIMATE = 5.0
+
+
+class Progress:
+    """Turns ninja's `[132/310]` into one line that is rewritten; without a terminal, into a line now and then."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_terminal = stream.isatty()
+        self._begin = time.monotonic()
+        self._shown = self._begin
+        self._done = 0
+
+    def step(self, done: int, total: int) -> None:
+        """Takes note of a finished step."""
+        now = time.monotonic()
+        self._done = done
+        if self._is_terminal:
+            self._stream.write("\r\x1b[K" + self.text(done, total, now - self._begin))
+        elif now - self._shown >= SECONDS_BETWEEN_LINES:
+            self._shown = now
+            self._stream.write(self.text(done, total, now - self._begin) + "\n")
+        self._stream.flush()
+
+    @staticmethod
+    def text(done: int, total: int, seconds: float) -> str:
+        """`build: [132/310] 1 min 02 s, about 1 min 20 s left`."""
+        line = f"build: [{done}/{total}] {_duration(seconds)}"
+        if seconds >= SECONDS_BEFORE_ESTIMATE and done < total:
+            line += f", about {_duration(seconds / done * (total - done))} left"
+        return line
+
+    def end(self) -> None:
+        """Leaves the last line in place when there was something to do."""
+        if self._done:
+            seconds = time.monotonic() - self._begin
+            start = "\r\x1b[K" if self._is_terminal else ""
+            self._stream.write(f"{start}build: {self._done} steps in {_duration(seconds)}\n")
+            self._stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def run(command: Sequence[str], log: Path, progress: Optional[Progress] = None, **environment: str) -> int:
+    """Runs a command with its output appended to a log; on failure shows the end of that output. Returns its status."""
+    lines: list[str] = []
+    with log.open("a") as file:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **environment}, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                file.write(line)
+                found = STEP.search(line)
+                if found and progress:
+                    progress.step(int(found[1]), int(found[2]))
+                lines.append(line)
+        except KeyboardInterrupt:
+            process.wait()
+            print(f"\nbuild: interrupted; what is built stays. The log is {log.relative_to(ROOT)}", file=sys.stderr)
+            return 130
+    status = process.wait()
+    if status != 0:
+        first = next((i for i, line in enumerate(lines) if line.startswith("FAILED")), max(len(lines) - LINES_SHOWN, 0))
+        sys.stderr.write("\n" + "".join(lines[first : first + LINES_SHOWN]))
+        print(f"build: {command[0]} failed with {status}; the log is {log.relative_to(ROOT)}", file=sys.stderr)
+    return status
+
+
+def options(tests: bool) -> list[str]:
+    """CMake's definitions, the same that pyproject.toml gives, so that the wheel finds everything built."""
+    return [
+        "-DCMAKE_BUILD_TYPE=Release",
+        f"-DPython_EXECUTABLE={ROOT / '.venv/bin/python'}",
+        "-DASSAY_BUILD_PYTHON=ON",
+        "-DASSAY_BUILD_EXAMPLES=ON",
+        f"-DASSAY_BUILD_TESTS={'ON' if tests else 'OFF'}",
+        f"-DASSAY_WERROR={'ON' if os.environ.get('CI') else 'OFF'}",
+    ]
+
+
+def main() -> int:
+    """Returns the exit status: that of the step that failed, 130 when interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", action="store_true", help="configure with the unit tests")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", help="folder to build in")
+    parser.add_argument("targets", nargs="*")
+    given = parser.parse_args()
+    given.build.mkdir(parents=True, exist_ok=True)
+    log = given.build / "build.log"
+    log.write_text("")
+    tests = given.tests or (given.build / "tests").is_dir()
+    configure = ["cmake", "-S", str(ROOT), "-B", str(given.build), "-G", "Ninja", *options(tests)]
+    status = run(configure, log)
+    if status == 0:
+        progress = Progress(sys.stderr)
+        status = run(["cmake", "--build", str(given.build), *(f"--target={t}" for t in given.targets)], log, progress)
+        progress.end()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
