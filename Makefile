@@ -26,6 +26,8 @@ CONFIGURED = ASSAY_BUILD_TESTS=$(if $(wildcard $(BUILD)/tests),ON,OFF) ASSAY_BUI
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CCACHE_NOHASHDIR := 1
 export CCACHE_BASEDIR := $(CURDIR)
+# The compiler lists the headers that it read: the cache need not run the preprocessor for that.
+export CCACHE_DEPEND := 1
 # The tools and tests call the commands of the environment by name.
 export PATH := $(VENV)/bin:$(PATH)
 
@@ -75,6 +77,12 @@ bench: install
 	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DASSAY_BUILD_BENCH=ON -DASSAY_BUILD_TESTS=OFF >/dev/null
 	cmake --build build/bench
 	$(PY) bench/run.py $(if $(RIVALS),--rivals)
+
+# results in build/campaign; PUBLISH=1 puts them into docs/benchmarks, SAMPLE=1 runs the fixed sample of CI.
+MINUTES ?= 60
+campaign: install
+	@tools/setup.sh build demo test
+	$(PY) -m bench.campaign $(if $(SAMPLE),--sample,--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
 lint:
 	@tools/setup.sh build demo test lint

@@ -1,8 +1,9 @@
 # Flags every target of ours is compiled with; carried by the interface target assay_options.
 add_library(assay_options INTERFACE)
 target_include_directories(assay_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
+# A section a function, so that the linker leaves out what a probe does not call.
 target_compile_options(assay_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -fno-math-errno
-                                               -ffp-contract=off)
+                                               -ffp-contract=off -ffunction-sections -fdata-sections)
 if(ASSAY_WERROR)
   target_compile_options(assay_options INTERFACE -Werror)
 endif()
@@ -15,8 +16,10 @@ if(ASSAY_SANITIZE)
     target_compile_options(assay_options INTERFACE -fsanitize=fuzzer-no-link)
   endif()
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # What we ship must load where only libc is at hand.
-  target_link_options(assay_options INTERFACE -static-libstdc++ -static-libgcc)
+  # What we ship must load where only libc is at hand. Programs on libassay.so have the property ASSAY_ON_LIBRARY: an exception
+  # that leaves the library must meet one unwinder, so these share libgcc_s.so.1, which comes with every glibc.
+  target_link_options(assay_options INTERFACE -static-libstdc++
+                                              $<$<NOT:$<BOOL:$<TARGET_PROPERTY:ASSAY_ON_LIBRARY>>>:-static-libgcc>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these for correct code inside libstdc++ when it inlines string and vector growth.

@@ -1,6 +1,9 @@
 # libassay.so: the offline half (readers, comparison, opcheck, verdict, reports, commands) and the modules below it, linked once.
 # The command and the Python modules are small programs on it; each of them with a copy of its own was 44 MB.
 #
+# Exceptions (there is no memory, no thread can be started) pass from the library into programs on it, which therefore have
+# the property ASSAY_ON_LIBRARY (cmake/compile_options.cmake) and take the C++ run time of exceptions from the library.
+#
 # Wheels put it where the probes are, <prefix>/lib/assay. ASSAY_LIBRARY_RPATHS are the ways to there from a Python module, which
 # lies in <prefix>/lib/python3.x/site-packages/assay, in lib64 instead of lib, or (pip install --target) in <prefix>/assay.
 set(ASSAY_LIBRARY_RPATHS "$ORIGIN/../../../assay;$ORIGIN/../../../../lib/assay;$ORIGIN/../lib/assay")
@@ -20,7 +23,7 @@ function(assay_add_offline_library)
     LINKER:--version-script=${exports} LINKER:-Bsymbolic-functions LINKER:--no-undefined LINKER:--gc-sections
     LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack $<$<CONFIG:Release>:LINKER:-s>)
   set_target_properties(assay_offline PROPERTIES
-    OUTPUT_NAME assay LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/assay LINK_DEPENDS ${exports})
+    ASSAY_ON_LIBRARY ON OUTPUT_NAME assay LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/assay LINK_DEPENDS ${exports})
   if(SKBUILD)
     install(TARGETS assay_offline LIBRARY DESTINATION ${SKBUILD_DATA_DIR}/lib/assay)
   endif()

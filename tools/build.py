@@ -21,39 +21,71 @@ from pathlib import Path
 from typing import Optional, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
-STEP = re.compile(r"\[(\d+)/(\d+)\] ")
+STEP = re.compile(r"^\[(\d+)/(\d+)\] (.*)$")
 LINES_SHOWN = 60  # of the log, when a step fails
 SECONDS_BETWEEN_LINES = 20.0  # without a terminal
 SECONDS_BEFORE_ESTIMATE = 5.0
+HEADER_BYTES = 14_000
+LINK_BYTES = 5_000
+
+
+class Steps:
+    """What a build is going to do, and how much of it a step is.
+
+    The time of a step is taken to grow with the text that it compiles, a unit's files together, from a constant: the
+    headers. Counting steps alone, the large units at the beginning would promise twice the time.
+    """
+
+    def __init__(self, build: Path, targets: Sequence[str]) -> None:
+        self._build = build
+        plan = subprocess.run(["ninja", "-C", str(build), "-n", *targets], text=True, capture_output=True, check=False)
+        found = [STEP.search(line) for line in plan.stdout.splitlines()]
+        self.total_work = sum(self.work(match[3]) for match in found if match)
+
+    def work(self, description: str) -> int:
+        """Bytes of source that count for one step, `Building CXX object src/a/CMakeFiles/b.dir/c.cpp.o`."""
+        if not description.endswith(".o"):
+            return LINK_BYTES
+        unit = self._build / description.split()[-1].removesuffix(".o")
+        if unit.suffix == ".cxx" and unit.is_file():
+            files = re.findall(r'#include "(.*)"', unit.read_text())
+            return HEADER_BYTES + sum(Path(file).stat().st_size for file in files if Path(file).is_file())
+        folder, _, name = description.split()[-1].partition("CMakeFiles/")
+        source = ROOT / folder / name.partition(".dir/")[2].removesuffix(".o")
+        return HEADER_BYTES + (source.stat().st_size if source.is_file() else 0)
 
 
 class Progress:
     """Turns ninja's `[132/310]` into one line that is rewritten; without a terminal, into a line now and then."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, steps: Steps) -> None:
         self._stream = stream
+        self._steps = steps
         self._is_terminal = stream.isatty()
         self._begin = time.monotonic()
         self._shown = self._begin
         self._done = 0
+        self._work_done = 0
 
-    def step(self, done: int, total: int) -> None:
+    def step(self, done: int, total: int, description: str) -> None:
         """Takes note of a finished step."""
         now = time.monotonic()
         self._done = done
+        self._work_done += self._steps.work(description)
+        share = min(self._work_done / max(self._steps.total_work, 1), 1.0)
         if self._is_terminal:
-            self._stream.write("\r\x1b[K" + self.text(done, total, now - self._begin))
+            self._stream.write("\r\x1b[K" + self.text(done, total, share, now - self._begin))
         elif now - self._shown >= SECONDS_BETWEEN_LINES:
             self._shown = now
-            self._stream.write(self.text(done, total, now - self._begin) + "\n")
+            self._stream.write(self.text(done, total, share, now - self._begin) + "\n")
         self._stream.flush()
 
     @staticmethod
-    def text(done: int, total: int, seconds: float) -> str:
-        """`build: [132/310] 1 min 02 s, about 1 min 20 s left`."""
+    def text(done: int, total: int, share: float, seconds: float) -> str:
+        """`build: [132/310] 1 min 02 s, about 1 min 20 s left`; `share` of the work is done."""
         line = f"build: [{done}/{total}] {_duration(seconds)}"
-        if seconds >= SECONDS_BEFORE_ESTIMATE and done < total:
-            line += f", about {_duration(seconds / done * (total - done))} left"
+        if seconds >= SECONDS_BEFORE_ESTIMATE and 0 < share < 1:
+            line += f", about {_duration(seconds / share * (1 - share))} left"
         return line
 
     def end(self) -> None:
@@ -82,9 +114,9 @@ def run(command: Sequence[str], log: Path, progress: Optional[Progress] = None, 
         try:
             for line in process.stdout:
                 file.write(line)
-                found = STEP.search(line)
+                found = STEP.search(line.rstrip())
                 if found and progress:
-                    progress.step(int(found[1]), int(found[2]))
+                    progress.step(int(found[1]), int(found[2]), found[3])
                 lines.append(line)
         except KeyboardInterrupt:
             process.wait()
@@ -124,7 +156,7 @@ def main() -> int:
     configure = ["cmake", "-S", str(ROOT), "-B", str(given.build), "-G", "Ninja", *options(tests)]
     status = run(configure, log)
     if status == 0:
-        progress = Progress(sys.stderr)
+        progress = Progress(sys.stderr, Steps(given.build, given.targets))
         status = run(["cmake", "--build", str(given.build), *(f"--target={t}" for t in given.targets)], log, progress)
         progress.end()
     return status

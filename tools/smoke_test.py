@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs the wheels of a folder into a fresh virtual environment and uses them as a new user would.
 
-No compiler is on PATH there, and every native file may need nothing but the C library and zlib.
+No compiler is on PATH there, and every native file may need nothing but the C library, zlib and our own library.
 
     tools/smoke_test.py dist
 """
@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-# What every Linux machine has (the manylinux policy): libc and its parts, the loader, zlib. libpython is not linked.
-ALLOWED_LIBRARIES = re.compile(r"^(libc|libm|libdl|libpthread|librt|libz|ld-linux.*|linux-vdso)\.so")
+# What every Linux machine has (the manylinux policy): libc and its parts, libgcc_s, the loader, zlib. libpython is not linked.
+ALLOWED_LIBRARIES = re.compile(r"^(libassay|libgcc_s|libc|libm|libdl|libpthread|librt|libz|ld-linux.*|linux-vdso)\.so")
 
 CHECK = """
 import assay, assay._core, assay._capture, assay.reference, numpy as np, tempfile, os
@@ -76,11 +76,31 @@ def main() -> int:
         for path in native:
             for library in needed_libraries(path):
                 assert ALLOWED_LIBRARIES.match(library), f"{path.name} needs {library}"
-        print(f"smoke: {len(native)} native files need nothing but the C library and zlib")
+        print(f"smoke: {len(native)} native files need nothing but the C library, zlib and libassay.so")
         names = {path.name for path in native}
-        assert {"assay", "libatb_probe.so", "libatb_probe_abi0.so", "libatb_probe_abi1.so"} <= names, names
-        assert len(native) >= 6, native
+        assert {"assay", "libassay.so", "libatb_probe.so", "libatb_probe_abi0.so", "libatb_probe_abi1.so"} <= names, (
+            names
+        )
+        assert len(native) >= 8, native
+        check_other_places(Path(sys.argv[1]), python, folder, binaries)
     return 0
+
+
+def check_other_places(dist: Path, python: str, folder: str, binaries: str) -> None:
+    """Where else pip puts the wheels: from a folder without an index, and into one that is only on PYTHONPATH.
+
+    The old names need the other wheel by its exact version, so that no index can put a stranger's package in its place.
+    """
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
+    folder_only = ["--no-index", "--find-links", str(dist.absolute())]
+    run([*pip, "uninstall", "-q", "-y", "assay-llm", "assay-msit"], binaries)
+    run([*pip, "install", "-q", *folder_only, "assay-msit"], binaries)
+    print(run(["assay", "--version"], binaries, cwd=folder).strip() + ", installed by assay-msit without an index")
+    run([*pip, "uninstall", "-q", "-y", "assay-llm", "assay-msit"], binaries)
+    target = Path(folder) / "elsewhere"
+    run([*pip, "install", "-q", "--no-deps", *folder_only, "--target", str(target), "assay-llm"], binaries)
+    run(["env", f"PYTHONPATH={target}", python, "-c", CHECK], f"{binaries}:/usr/bin:/bin", cwd=folder)
+    print(run([str(target / "bin" / "assay"), "--version"], binaries, cwd=folder).strip() + ", in a folder of its own")
 
 
 def is_elf(path: Path) -> bool:
