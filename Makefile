@@ -78,11 +78,13 @@ bench: install
 	cmake --build build/bench
 	$(PY) bench/run.py $(if $(RIVALS),--rivals)
 
-# results in build/campaign; PUBLISH=1 puts them into docs/benchmarks, SAMPLE=1 runs the fixed sample of CI.
+# Results in build/campaign; PUBLISH=1 puts them into docs/benchmarks, SEED= and ONLY= choose. SAMPLE=1 runs the fixed sample of CI,
+# with the fuzzers of `make asan` when these are built.
 MINUTES ?= 60
 campaign: install
 	@tools/setup.sh build demo test
-	$(PY) -m bench.campaign $(if $(SAMPLE),--sample,--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
+	@[ -n "$(SAMPLE)" ] || { tools/setup.sh sanitize && cmake --preset fuzz >/dev/null && cmake --build build/fuzz --target fuzzers; }
+	$(PY) -m bench.campaign $(if $(SAMPLE),--sample --jobs 2 --fuzzers build/asan,--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(PUBLISH),--publish)
 
 lint:
 	@tools/setup.sh build demo test lint

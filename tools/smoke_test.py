@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# What every Linux machine has (the manylinux policy): libc and its parts, libgcc_s, the loader, zlib. libpython is not linked.
+# What every Linux machine has (the manylinux policy): libc and its parts, libgcc_s, the loader, zlib. Not libpython.
 ALLOWED_LIBRARIES = re.compile(r"^(libassay|libgcc_s|libc|libm|libdl|libpthread|librt|libz|ld-linux.*|linux-vdso)\.so")
 
 CHECK = """

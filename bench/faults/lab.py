@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -65,6 +66,31 @@ class Case:
         if self.width != WIDTH:
             parts.append(f"wide{self.width}")
         return "-".join([*parts, "coarse"] if self.coarse else parts)
+
+
+def case_of(name: str) -> Case:
+    """The case that has this name; raises ValueError when none has."""
+    pairs = "|".join(PAIRS)
+    found = re.fullmatch(
+        r"(?P<family>[a-z0-9]+)-(?P<seed>\d+)-(?P<dtype>[a-z0-9]+)"
+        r"(-(?P<kind>[a-z-]+)-(?P<form>visible|hidden)-layer(?P<layer>\d+)-(?P<strength>[0-9.]+))?"
+        rf"(-(?P<pair>{pairs}))?(-wide(?P<width>\d+))?(?P<coarse>-coarse)?",
+        name,
+    )
+    if found is None or found["family"] not in FAMILIES or (found["kind"] and found["kind"] not in faults.KINDS):
+        raise ValueError(f"no case of the laboratory is called {name!r}")
+    return Case(
+        found["family"],
+        int(found["seed"]),
+        found["kind"] or "",
+        found["form"] or "",
+        int(found["layer"] or 0),
+        float(found["strength"] or 1),
+        found["dtype"],
+        bool(found["coarse"]),
+        found["pair"] or "precision",
+        int(found["width"] or WIDTH),
+    )
 
 
 @dataclass

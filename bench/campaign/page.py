@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is published: one JSON file a campaign, and the page docs/benchmarks/campaign.md made of all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable
+
+from bench.campaign.campaign import FAILED, MISTAKE, OK, SKIPPED, Campaign, Result
+from bench.campaign.engine import clock, outcomes_of
+from bench.report import Section, to_markdown
+
+_HEAD = """\
+<!-- Made by `python -m bench.campaign --page` from docs/benchmarks/results/*.json. Do not edit. -->
+# Campaigns
+
+What takes too long for CI: thousands of verdicts, hundreds of kills, long fuzzing, large runs.
+
+    make campaign MINUTES=60                                           all campaigns, one hour together
+    .venv/bin/python -m bench.campaign --only kills --minutes 10       one of them
+    .venv/bin/python -m bench.campaign --repeat CAMPAIGN/CASE          one case again; its output is kept
+    .venv/bin/python -m bench.campaign --sample                        what CI runs: a few fixed cases of each
+    .venv/bin/python -m bench.campaign --minutes 0 --publish           puts the results so far into this page
+
+## How it works
+
+A campaign is a list of cases made from a seed, in a shuffled order, so that any beginning of it is a fair sample. Every
+case has a name that says all it needs to be run again. Each runs in a process of its own campaign, with a time limit; a
+crash or a time-out is a failure of that case.
+
+The minutes are a bound for all campaigns together. When they are over no case begins any more; the ones in hand end.
+Each result is a line of `build/campaign/<campaign>/results.jsonl` as soon as it is there. A later run of the same
+commit and seed goes on after them, and a run that is killed loses only the cases in hand. Another commit or seed begins
+anew.
+
+Two kinds of cases do not end well. A *failure* breaks a promise: a killed run that does not open, a crash, too much
+memory. A *mistake* is a verdict that is wrong: the share of these is the figure to look at. Both are listed with the
+command that repeats them. The sample fails with either.
+"""
+
+
+def summary(
+    campaign: Campaign, header: dict[str, Any], results: list[Result], command_of: Callable[[Result], str], load: float
+) -> dict[str, Any]:
+    """What is kept of a campaign: circumstances, counters, table, and the cases that did not end well.
+
+    Args:
+        header: first line of results.jsonl.
+        command_of: the command that repeats a case.
+        load: load average now.
+    """
+    machine = {**header["machine"], "date": results[-1]["at"] if results else header["started"]}
+    section = Section(campaign.name, campaign.title, campaign.columns, machine=machine, load=(header["load"], load))
+    section.rows = campaign.rows([result for result in results if result["outcome"] != SKIPPED])
+    section.notes = list(campaign.about)
+    bad = sorted((r for r in results if r["outcome"] in (FAILED, MISTAKE)), key=lambda r: (r["outcome"], r["case"]))
+    return {
+        "version": 1,
+        "campaign": campaign.name,
+        "commit": header["commit"],
+        "dirty": header["commit"].endswith("-dirty"),
+        "assay": header["version"],
+        "seed": header["seed"],
+        "machine": machine,
+        "started": header["started"],
+        "date": machine["date"],
+        "cases": len(results),
+        "outcomes": outcomes_of(results),
+        "seconds": round(sum(result["seconds"] for result in results), 1),
+        "table": section.to_json(),
+        "bad": [
+            {"case": r["case"], "outcome": r["outcome"], "reason": r["reason"], "command": command_of(r)} for r in bad
+        ],
+    }
+
+
+def write_summary(folder: Path, data: dict[str, Any]) -> Path:
+    """Writes the JSON file of one campaign."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{data['campaign']}.json"
+    path.write_text(json.dumps(data, indent=1) + "\n")
+    return path
+
+
+def write_page(folder: Path, page: Path) -> None:
+    """Makes the page of all JSON files in `folder`."""
+    summaries = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(summaries))
+
+
+def render(summaries: list[dict[str, Any]]) -> str:
+    """Returns the page."""
+    parts = [_HEAD, *(_chapter(data) for data in summaries)]
+    if not summaries:
+        parts.append("## Results\n\nNothing has been published yet.\n")
+    return "\n".join(parts)
+
+
+def _chapter(data: dict[str, Any]) -> str:
+    section = Section.from_json(data["table"])
+    dirty = ", with changes that are not committed" if data["dirty"] else ""
+    outcomes = data["outcomes"]
+    circumstances = (
+        f"Commit `{data['commit']}`{dirty}, assay {data['assay']}, seed {data['seed']}: {data['cases']} cases in "
+        f"{clock(data['seconds'])} minutes of one process; {outcomes[OK]} well, {outcomes[MISTAKE]} mistakes, "
+        f"{outcomes[FAILED]} failed."
+    )
+    if outcomes[SKIPPED]:
+        circumstances += f" {outcomes[SKIPPED]} more could not be run on this machine."
+    parts = [f"## {section.title}\n", f"{circumstances}\n", to_markdown(section)]
+    if data["bad"]:
+        parts.append("| what | case | why | the command that repeats it |\n| --- | --- | --- | --- |")
+        parts += [_bad_line(bad) for bad in data["bad"]]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _bad_line(bad: dict[str, str]) -> str:
+    cells = (bad["outcome"], bad["case"], bad["reason"].partition("\n")[0], f"`{bad['command']}`")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

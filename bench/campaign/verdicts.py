@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts of the fault laboratory (bench/faults): planted faults and healthy pairs of models that nobody has seen.
+
+Model seeds are drawn from numbers above those that the limits of docs/localisation.md were set and tested on.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+from bench.campaign.campaign import FAILED, MISTAKE, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace
+from bench.report import Row
+
+if TYPE_CHECKING:
+    from bench.faults import lab
+
+# What a verdict says about a planted fault, and about a healthy pair.
+NAMED, MISNAMED, MISSED, NOT_JUDGED = "named", "misnamed", "called clean", "not judged"
+CLEAN, FALSE_ALARM, HEALTHY_NOT_JUDGED = "clean", "false alarm", "healthy, not judged"
+MISTAKES = (MISNAMED, MISSED, FALSE_ALARM)
+NOT_PLANTED = "not planted"
+
+LEVELS = {
+    "O": "operators",
+    "L": "leaf modules",
+    "M": "module outputs",
+    "B": "layer outputs",
+    "N": "modules on both sides, with floors",
+    "S": "statistics on both sides, with floors",
+}
+FIRST_MODEL_SEED = 1000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the cases of one model are captured.
+
+    Attributes:
+        levels: of bench.faults.captures; N and S measure floors first, once a model.
+        strengths: of sized faults.
+    """
+
+    levels: str
+    strengths: tuple[float, ...] = (1.0, 0.5)
+    forms: tuple[str, ...] = ("visible", "hidden")
+    faults: int = 6
+    healthy: int = 2
+
+
+COARSER = Setting("OLMB")
+FLOORS = Setting("NS")
+TENTH = Setting("O", (0.1,), ("hidden",))
+SETTINGS = (COARSER,) * 6 + (FLOORS,) * 2 + (TENTH,)  # one is drawn for each model
+
+
+class Verdicts(Campaign):
+    """Healthy pairs and planted faults over families, kinds, pairs and levels."""
+
+    name = "verdicts"
+    title = "Verdicts on planted faults and healthy pairs"
+    about = (
+        "Each case is a model of the fault laboratory (docs/localisation.md) with a planted fault, or a healthy pair. "
+        "It is judged once a level, with less and less of the run under test captured.",
+        "Planted faults: *named*, the module with the fault or something inside it is named first; *misnamed*, "
+        "something else is; *called clean*; *not judged*, the verdict says that it cannot judge.",
+        "Healthy pairs differ by precision, threads, library, batch, kind of attention or chunks: *clean*, *false "
+        "alarm*, or *healthy, not judged*. Misnamed, called clean and false alarms are mistakes.",
+        "The lines are the same verdicts, counted by level, by family, by kind of fault and by pair.",
+    )
+    weight = 5
+    timeout_s = 300
+    columns = ["", "verdicts", NAMED, MISNAMED, MISSED, NOT_JUDGED, CLEAN, FALSE_ALARM, HEALTHY_NOT_JUDGED]
+
+    def __init__(self) -> None:
+        self._laboratory: Optional[lab.Laboratory] = None
+        self._group = ""
+
+    def cases(self, seed: int) -> Iterator[Case]:
+        """Model after model; all families before the first comes again."""
+        from bench.faults.families import FAMILIES
+
+        draw = random.Random(seed)
+        while True:
+            for family in draw.sample(sorted(FAMILIES), len(FAMILIES)):
+                yield from _of_model(draw, family, draw.choice(SETTINGS))
+
+    def sample(self) -> Iterable[Case]:
+        """A few of every family, and one model with floors."""
+        from bench.faults.families import FAMILIES
+
+        draw = random.Random(SAMPLE_SEED)
+        for family in FAMILIES:
+            yield from _of_model(draw, family, Setting(COARSER.levels, faults=2, healthy=1))
+        yield from _of_model(draw, "llama", Setting(FLOORS.levels, faults=2, healthy=1))
+
+    def case_of(self, name: str) -> Case:
+        """From ``<name of the laboratory>@<levels>``."""
+        from bench.faults import lab
+
+        of_lab, at, levels = name.rpartition("@")
+        if not at or not levels or any(level not in LEVELS for level in levels):
+            raise ValueError(f"the name must end with @ and letters of {''.join(LEVELS)}")
+        return _case(lab.case_of(of_lab), levels)
+
+    def run(self, case: Case, work: Workplace) -> Result:
+        """Plants, captures and judges; golden is captured once a group."""
+        from bench.faults import lab
+
+        of_lab, _, _ = case.name.rpartition("@")
+        verdicts = {}
+        reasons = []
+        for result in self._laboratory_of(case, work).run(lab.case_of(of_lab)):
+            if result.level == "":
+                return {"outcome": OK, "verdicts": {NOT_PLANTED: result.outcome}}
+            verdicts[result.level] = judged = judge(result)
+            if judged in MISTAKES:
+                where = f"planted in {result.place}; " if result.place else ""
+                reasons.append(f"{result.level}: {judged}: {where}{result.sentence}")
+        return {"outcome": MISTAKE if reasons else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
+
+    def _laboratory_of(self, case: Case, work: Workplace) -> lab.Laboratory:
+        import torch
+
+        from bench.faults import lab
+
+        if self._laboratory is None or self._group != case.group:
+            torch.set_num_threads(1)  # so that results do not depend on the machine
+            shutil.rmtree(work.scratch)
+            work.scratch.mkdir()
+            levels = tuple(case.group.rpartition("@")[2])
+            self._laboratory, self._group = lab.Laboratory(work.scratch, levels, keep=work.keep), case.group
+        return self._laboratory
+
+    def rows(self, results: list[Result]) -> list[Row]:
+        """By level, family, kind and pair."""
+        from bench.faults import lab
+
+        counted: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        for result in results:
+            if result["outcome"] == FAILED or NOT_PLANTED in result["verdicts"]:
+                continue
+            case = lab.case_of(result["case"].rpartition("@")[0])
+            about = f"fault {case.kind}" if case.kind else f"pair {case.pair}"
+            weak = ", faults a tenth as strong" if case.strength == TENTH.strengths[0] else ""
+            for level, verdict in result["verdicts"].items():
+                for line in (f"{level}: {LEVELS[level]}{weak}", f"family {case.family}", about):
+                    counted[line][verdict] += 1
+        return [Row(line, _cells(counted[line]), data=dict(counted[line])) for line in sorted(counted, key=_order)]
+
+
+def judge(result: lab.Result) -> str:
+    """What a verdict says, in one word of those above."""
+    faulty = bool(result.case.kind)
+    if result.outcome == "first_wrong":
+        return FALSE_ALARM if not faulty else NAMED if result.right() else MISNAMED
+    if result.outcome == "clean":
+        return MISSED if faulty else CLEAN
+    return NOT_JUDGED if faulty else HEALTHY_NOT_JUDGED
+
+
+def _case(of_lab: lab.Case, levels: str) -> Case:
+    return Case(f"{of_lab.name}@{levels}", group=f"{of_lab.family}-{of_lab.seed}@{levels}")
+
+
+def _of_model(draw: random.Random, family: str, setting: Setting) -> Iterator[Case]:
+    """Cases of one new model: faults of different kinds, and different healthy pairs."""
+    from bench.faults import faults, lab
+
+    seed = (draw.randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED),)
+    by_kind: dict[str, list[lab.Case]] = collections.defaultdict(list)
+    for case in lab.fault_cases((family,), seed, tuple(faults.KINDS), setting.strengths, setting.forms):
+        by_kind[case.kind].append(case)
+    pairs = tuple(pair for pair in lab.PAIRS if pair != "compiled")  # minutes of a C++ compiler for one verdict
+    chosen = [draw.choice(by_kind[kind]) for kind in draw.sample(sorted(by_kind), setting.faults)]
+    chosen += draw.sample(list(lab.healthy_cases((family,), seed, pairs)), setting.healthy)
+    for case in draw.sample(chosen, len(chosen)):
+        yield _case(case, setting.levels)
+
+
+def _cells(verdicts: collections.Counter[str]) -> dict[str, str]:
+    """Counts; those of planted faults with their share."""
+    faulty = sum(verdicts[word] for word in (NAMED, MISNAMED, MISSED, NOT_JUDGED))
+    cells: dict[str, Any] = {word: str(verdicts[word]) if verdicts[word] else "" for word in Verdicts.columns[2:]}
+    cells["verdicts"] = str(sum(verdicts.values()))
+    if faulty:
+        cells[NAMED] = f"{verdicts[NAMED]} ({100 * verdicts[NAMED] / faulty:.1f} %)"
+    return cells
+
+
+def _order(line: str) -> tuple[int, str]:
+    """Levels first, in the order of LEVELS; then families, kinds of faults and pairs by name."""
+    for place, start in enumerate((*(f"{level}:" for level in LEVELS), "family", "fault", "pair")):
+        if line.startswith(start):
+            return place, line
+    raise AssertionError(line)
