@@ -120,13 +120,15 @@ def run(command: Sequence[str], log: Path, progress: Optional[Progress] = None, 
                 lines.append(line)
         except KeyboardInterrupt:
             process.wait()
-            print(f"\nbuild: interrupted; what is built stays. The log is {log.relative_to(ROOT)}", file=sys.stderr)
+            print(
+                f"\nbuild: interrupted; what is built stays. The log is {os.path.relpath(log, ROOT)}", file=sys.stderr
+            )
             return 130
     status = process.wait()
     if status != 0:
         first = next((i for i, line in enumerate(lines) if line.startswith("FAILED")), max(len(lines) - LINES_SHOWN, 0))
         sys.stderr.write("\n" + "".join(lines[first : first + LINES_SHOWN]))
-        print(f"build: {command[0]} failed with {status}; the log is {log.relative_to(ROOT)}", file=sys.stderr)
+        print(f"build: {command[0]} failed with {status}; the log is {os.path.relpath(log, ROOT)}", file=sys.stderr)
     return status
 
 
