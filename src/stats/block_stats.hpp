@@ -43,6 +43,9 @@ using BlockKernel = BlockStats (*)(const std::byte* elements, int64_t count, uin
 /// The kernel of a type; null for Complex, Int4, UInt4 and Bits types.
 [[nodiscard]] BlockKernel block_kernel(DType dtype);
 
+/// The part of block_kernel() for integers and Bool; null for other types.
+[[nodiscard]] BlockKernel integer_kernel(DType dtype);
+
 /// False for types whose kernel counts how often each byte occurs, and so does not know where.
 [[nodiscard]] bool has_sketch(DType dtype);
 
