@@ -4,10 +4,8 @@
 # Exceptions (there is no memory, no thread can be started) pass from the library into programs on it, which therefore have
 # the property ASSAY_ON_LIBRARY (cmake/compile_options.cmake) and take the C++ run time of exceptions from the library.
 #
-# Wheels put it where the probes are, <prefix>/lib/assay. ASSAY_LIBRARY_RPATHS are the ways to there from a Python module, which
-# lies in <prefix>/lib/python3.x/site-packages/assay, in lib64 instead of lib, or (pip install --target) in <prefix>/assay.
-set(ASSAY_LIBRARY_RPATHS "$ORIGIN/../../../assay;$ORIGIN/../../../../lib/assay;$ORIGIN/../lib/assay")
-
+# Wheels put it into the package, beside the modules. The command looks for it from <prefix>/bin in the places that pip has for
+# packages, the last one that of `pip install --target`.
 function(assay_add_offline_library)
   set(modules base tensor stats formats topology run reference compare opcheck locate report cli)
   list(TRANSFORM modules PREPEND assay_)
@@ -25,6 +23,14 @@ function(assay_add_offline_library)
   set_target_properties(assay_offline PROPERTIES
     ASSAY_ON_LIBRARY ON OUTPUT_NAME assay LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/assay LINK_DEPENDS ${exports})
   if(SKBUILD)
-    install(TARGETS assay_offline LIBRARY DESTINATION ${SKBUILD_DATA_DIR}/lib/assay)
+    install(TARGETS assay_offline LIBRARY DESTINATION assay)
   endif()
+endfunction()
+
+# Sets `variable` to the ways from <prefix>/bin to the package, as RPATH.
+function(assay_library_rpaths variable)
+  find_package(Python 3.9 COMPONENTS Interpreter REQUIRED)
+  set(python python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
+  set(${variable} "$ORIGIN/../lib/${python}/site-packages/assay;$ORIGIN/../lib64/${python}/site-packages/assay;\
+$ORIGIN/../lib/${python}/dist-packages/assay;$ORIGIN/../assay" PARENT_SCOPE)
 endfunction()

@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def check_other_places(dist: Path, python: str, folder: str, binaries: str) -> None:
-    """Where else pip puts the wheels: from a folder without an index, and into one that is only on PYTHONPATH.
+    """Where else pip puts the wheels: without an index, and into a folder that is only on PYTHONPATH.
 
     The old names need the other wheel by its exact version, so that no index can put a stranger's package in its place.
     """
