@@ -140,6 +140,7 @@ class Session:
                     break
         except Interrupted:  # between two campaigns
             self.interrupted = True
+        self._overview.notes = ["What the columns mean: docs/benchmarks/campaign.md"]
         print(to_text(self._overview).rstrip())
 
     def _run_one(self, campaign: Campaign, until: float) -> None:
@@ -168,7 +169,7 @@ class Session:
             self._overview.rows.append(Row(name, status=NOT_AVAILABLE, reason=why_not))
             return
         table = Section.from_json(data["table"])
-        table.notes = ["What the columns mean: docs/benchmarks/campaign.md"]
+        table.notes = []  # the page has them
         print(to_text(table))
         counts = {"cases": data["cases"], "ok": outcomes[OK], "mistakes": outcomes[MISTAKE], "failed": outcomes[FAILED]}
         cells = {title: str(count) for title, count in counts.items()}
