@@ -9,7 +9,7 @@
 #   make lint      format, lint, type, include-direction and unit checks
 #   make engines   llama-cpp-python, compiled: its tests are skipped without it
 #   make asan tsan fuzz wheels smoke clean
-.PHONY: demo install test check unit bench campaign lint format asan tsan fuzz sanitizers wheels smoke engines clean
+.PHONY: demo install tested test check unit bench campaign lint format asan tsan fuzz wheels smoke engines clean
 
 SHELL := /bin/bash
 VENV := $(CURDIR)/.venv
@@ -20,8 +20,6 @@ INSTALLED := $(BUILD)/installed.stamp
 WHEELS := $(BUILD)/wheels.stamp
 SOURCES := $(shell find src python compat cmake examples/atb_host CMakeLists.txt pyproject.toml -type f -not -name '*_test.cpp' -not -name '*_fuzz.cpp' -not -path '*_fuzz_corpus/*' -not -path '*/__pycache__/*' -not -path '*.egg-info/*' 2>/dev/null)
 PIP := $(VENV)/bin/pip --disable-pip-version-check -q
-# How tools/build.py configures the folder, so that the wheel is made of what it built.
-CONFIGURED = ASSAY_BUILD_TESTS=$(if $(wildcard $(BUILD)/tests),ON,OFF) ASSAY_BUILD_EXAMPLES=ON ASSAY_WERROR=$(if $(CI),ON,OFF)
 # Two compilers at once: the link of a test program and a vector kernel together stay within 2 GB.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CCACHE_NOHASHDIR := 1
@@ -43,12 +41,11 @@ install: $(INSTALLED)
 
 $(WHEELS): $(SOURCES) requirements-build.txt
 	@tools/setup.sh build
-	@tools/build.py
-	@rm -rf dist
-	@$(CONFIGURED) $(PIP) wheel --no-deps --no-build-isolation -C build-dir=$(BUILD) -w dist . ./compat 2> >(grep -v '^WARNING: Location' >&2)
+	@tools/build.py --wheels dist
 	@touch $@
 
 $(INSTALLED): $(WHEELS)
+	@# What was installed under the name that the distribution had before.
 	@$(PIP) uninstall -y assay 2>/dev/null || true
 	@$(PIP) install --no-deps --no-index --force-reinstall dist/*.whl
 	@touch $@
@@ -61,11 +58,11 @@ tested:
 
 test: tested
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
-	$(PY) -m pytest -n 2
+	$(PY) -m pytest -n 2 --dist worksteal
 
 check: tested
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
-	$(PY) -m pytest -n 2 -m "not slow"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not slow"
 
 unit:
 	@tools/setup.sh build test

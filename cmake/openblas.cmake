@@ -13,21 +13,20 @@ set_target_properties(OpenBLAS::OpenBLAS PROPERTIES
 
 # Debian's library has kernels for 20 kinds of x86 processors, 30 MB. Those of old kinds are left out: its table of kinds
 # (dynamic.o) names the kernels of an older processor with the same instructions instead. Answers stay right there, and slower.
-find_program(OBJCOPY objcopy)
-if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND OBJCOPY)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND CMAKE_OBJCOPY)
   set(folder ${PROJECT_BINARY_DIR}/openblas)
   file(MAKE_DIRECTORY ${folder})
   execute_process(COMMAND ${CMAKE_AR} x ${OPENBLAS_LIBRARY} dynamic.o WORKING_DIRECTORY ${folder} RESULT_VARIABLE failed ERROR_QUIET)
-  if(NOT failed AND EXISTS ${folder}/dynamic.o)
-    set(SSE3 CORE2 PENRYN DUNNINGTON ATOM NANO OPTERON_SSE3 BARCELONA BOBCAT)
-    set(AVX BULLDOZER PILEDRIVER STEAMROLLER EXCAVATOR)
-    foreach(kind ${SSE3} ${AVX})  # objcopy takes a name as target only once a call
-      set(as PRESCOTT)
-      if(kind IN_LIST AVX)
-        set(as SANDYBRIDGE)
-      endif()
-      execute_process(COMMAND ${OBJCOPY} --redefine-sym gotoblas_${kind}=gotoblas_${as} dynamic.o
-                      WORKING_DIRECTORY ${folder} COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT failed)
+    set(renamed)
+    foreach(kind CORE2 PENRYN DUNNINGTON ATOM NANO OPTERON_SSE3 BARCELONA BOBCAT)
+      list(APPEND renamed gotoblas_${kind}=gotoblas_PRESCOTT)  # SSE3
+    endforeach()
+    foreach(kind BULLDOZER PILEDRIVER STEAMROLLER EXCAVATOR)
+      list(APPEND renamed gotoblas_${kind}=gotoblas_SANDYBRIDGE)  # AVX
+    endforeach()
+    foreach(names ${renamed})  # objcopy takes a name as target only once a call
+      execute_process(COMMAND ${CMAKE_OBJCOPY} --redefine-sym ${names} dynamic.o WORKING_DIRECTORY ${folder} COMMAND_ERROR_IS_FATAL ANY)
     endforeach()
     # In front of the archive, which is then not asked for its own.
     set_property(TARGET OpenBLAS::OpenBLAS APPEND PROPERTY INTERFACE_LINK_OPTIONS ${folder}/dynamic.o)

@@ -3,9 +3,10 @@
 """Configures build/release and builds targets in it, with a count of steps and an estimate of the time that is left.
 
     tools/build.py [--tests] [TARGET ...]      default: everything that is configured
+    tools/build.py --wheels dist               that, and the wheels made of it
 
-The wheel is made in the same folder (`make install`), so nothing is compiled twice. Once configured with --tests
-a folder stays so. What the compiler says is shown when a step fails, and is in build/release/build.log.
+Nothing is compiled twice. Once configured with --tests the folder stays so. What the compiler says is shown when a
+step fails, and is in build/release/build.log.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -132,16 +134,29 @@ def run(command: Sequence[str], log: Path, progress: Optional[Progress] = None, 
     return status
 
 
-def options(tests: bool) -> list[str]:
-    """CMake's definitions, the same that pyproject.toml gives, so that the wheel finds everything built."""
-    return [
-        "-DCMAKE_BUILD_TYPE=Release",
-        f"-DPython_EXECUTABLE={ROOT / '.venv/bin/python'}",
-        "-DASSAY_BUILD_PYTHON=ON",
-        "-DASSAY_BUILD_EXAMPLES=ON",
-        f"-DASSAY_BUILD_TESTS={'ON' if tests else 'OFF'}",
-        f"-DASSAY_WERROR={'ON' if os.environ.get('CI') else 'OFF'}",
-    ]
+def options(tests: bool) -> dict[str, str]:
+    """What pyproject.toml takes from the environment, as well, so that the wheel finds everything built."""
+    return {
+        "ASSAY_BUILD_EXAMPLES": "ON",
+        "ASSAY_BUILD_TESTS": "ON" if tests else "OFF",
+        "ASSAY_WERROR": "ON" if os.environ.get("CI") else "OFF",
+    }
+
+
+def configure(build: Path, chosen: dict[str, str], log: Path) -> int:
+    """Runs CMake; returns its status."""
+    python = f"-DPython_EXECUTABLE={ROOT / '.venv/bin/python'}"
+    fixed = ["-DCMAKE_BUILD_TYPE=Release", "-DASSAY_BUILD_PYTHON=ON", python]
+    defined = [f"-D{name}={value}" for name, value in chosen.items()]
+    return run(["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *fixed, *defined], log)
+
+
+def make_wheels(build: Path, chosen: dict[str, str], folder: Path, log: Path) -> int:
+    """Makes both wheels in a fresh folder; returns the status of pip."""
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = [str(ROOT / ".venv/bin/pip"), "wheel", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    where = ["-C", f"build-dir={build}", "-w", str(folder), str(ROOT), str(ROOT / "compat")]
+    return run([*pip, *where], log, **chosen)
 
 
 def main() -> int:
@@ -149,18 +164,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tests", action="store_true", help="configure with the unit tests")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", help="folder to build in")
+    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="make the wheels in this folder, emptied before")
     parser.add_argument("targets", nargs="*")
     given = parser.parse_args()
     given.build.mkdir(parents=True, exist_ok=True)
     log = given.build / "build.log"
     log.write_text("")
     tests = given.tests or (given.build / "tests").is_dir()
-    configure = ["cmake", "-S", str(ROOT), "-B", str(given.build), "-G", "Ninja", *options(tests)]
-    status = run(configure, log)
+    chosen = options(tests)
+    status = configure(given.build, chosen, log)
     if status == 0:
         progress = Progress(sys.stderr, Steps(given.build, given.targets))
         status = run(["cmake", "--build", str(given.build), *(f"--target={t}" for t in given.targets)], log, progress)
         progress.end()
+    if status == 0 and given.wheels:
+        status = make_wheels(given.build, chosen, given.wheels, log)
     return status
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 _CORE = {"base", "tensor"}
@@ -50,8 +51,11 @@ def violations(source_root: Path) -> list[str]:
     return found
 
 
-def main() -> int:
-    """Checks the src/ folder beside this script's folder, or the one named on the command line."""
+def check(violations: Callable[[Path], list[str]]) -> int:
+    """Prints what `violations` finds in the src/ folder beside this script's, or in the one named on the command line.
+
+    Returns the exit status: 1 when there is something.
+    """
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent / "src"
     found = violations(root)
     for line in found:
@@ -60,4 +64,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check(violations))

@@ -15,9 +15,10 @@ import re
 import sys
 from pathlib import Path
 
-_LITERALS = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|//[^\n]*')
-_OPENS = re.compile(r"namespace \{")
-_CLOSES = re.compile(r"\}\s*$|\} *//")
+from check_includes import check
+
+# Behind a comment that ends a namespace is what tells an anonymous one.
+_UNREAD = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"|"(?:\\.|[^"\\\n])*"|//(?! namespace$)[^\n]*', re.MULTILINE)
 _SKIPPED = re.compile(r"(?:TEST|RC_|TYPED_|INSTANTIATE_|MATCHER|extern |friend |namespace |#)")
 _TYPE = re.compile(r"(?:template\s*<.*>\s*)?(?:struct|class|enum class|enum|union) (?:alignas\(\w+\) )?(\w+)")
 _ALIAS = re.compile(r"using (\w+) =|typedef .*?\b(\w+)(?: __attribute__.*)?;")
@@ -51,9 +52,9 @@ def _names(text: str, anonymous: bool) -> set[str]:
     inside = False
     names = set()
     for line in text.splitlines():
-        if _OPENS.match(line):
+        if line == "namespace {":
             inside = True
-        elif inside and line.startswith("}  // namespace") and line.strip() == "}  // namespace":
+        elif line == "}  // namespace":
             inside = False
         elif inside == anonymous or (anonymous and line.startswith("static ")):
             names.add(_declared(line))
@@ -73,39 +74,33 @@ def _units(source_root: Path) -> list[list[Path]]:
     return found
 
 
+def _text(path: Path) -> str:
+    """A source without its comments and what stands in quotes."""
+    return _UNREAD.sub('""', path.read_text())
+
+
 def violations(source_root: Path) -> list[str]:
     """Returns one line a name."""
-    texts: dict[Path, str] = {}
     in_headers: dict[tuple[Path, str], Path] = {}
     for header in sorted(source_root.rglob("*.hpp")):
-        for name in _names(_LITERALS.sub('""', header.read_text()), anonymous=False):
+        for name in _names(_text(header), anonymous=False):
             in_headers.setdefault((header.parent, name), header)
     found = []
     for unit in _units(source_root):
-        for path in unit:
-            texts.setdefault(path, _LITERALS.sub(lambda m: m[0] if m[0].startswith("//") else '""', path.read_text()))
         seen: dict[str, Path] = {}
         for path in unit:
+            text = _text(path)
             for name, first in seen.items():
                 # A folder is a namespace: headers of its own and of those around it can be hidden.
                 header = next((h for folder in path.parents if (h := in_headers.get((folder, name)))), None)
-                if header and re.search(rf"(?<![\w.:>]){name}\b", re.sub(r"//[^\n]*", "", texts[path])):
+                if header and re.search(rf"(?<![\w.:>]){name}\b", text):
                     found.append(f"{path}: '{name}' of {header.name} is hidden by that of {first.name}, of its unit")
-            for name in _names(texts[path], anonymous=True):
+            for name in _names(text, anonymous=True):
                 if name in seen:
                     found.append(f"{path}: '{name}' is declared by {seen[name].name}, too, of its unit")
                 seen.setdefault(name, path)
     return found
 
 
-def main() -> int:
-    """Checks the src/ folder beside this script's folder, or the one named on the command line."""
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent / "src"
-    found = violations(root)
-    for line in found:
-        print(line, file=sys.stderr)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check(violations))

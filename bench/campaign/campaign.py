@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -104,6 +105,13 @@ class Campaign(ABC):
     @abstractmethod
     def rows(self, results: list[Result]) -> list[report.Row]:
         """The lines of the table, from the results of all cases that ended."""
+
+
+def rounds(names: Iterable[str], draw: random.Random) -> Iterator[str]:
+    """All names in a drawn order, then all again in another, without an end."""
+    ordered = sorted(names)
+    while True:
+        yield from draw.sample(ordered, len(ordered))
 
 
 def die_with_parent(parent: int) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Optional
 
-from bench.campaign.campaign import FAILED, OK, ROOT, SAMPLE_SEED, Campaign, Case, Result, Workplace
+from bench.campaign.campaign import FAILED, OK, ROOT, SAMPLE_SEED, Campaign, Case, Result, Workplace, rounds
 from bench.measure import NotAvailable
 from bench.report import Row
 
@@ -61,10 +61,8 @@ class Fuzzing(Campaign):
     def cases(self, seed: int) -> Iterator[Case]:
         """All programs before the first comes again."""
         draw = random.Random(seed)
-        targets = sorted(self._programs())
-        while True:
-            for target in draw.sample(targets, len(targets)):
-                yield Case(f"{target}-{draw.randrange(1, 2**31)}-{SECONDS_EACH}s")
+        for target in rounds(self._programs(), draw):
+            yield Case(f"{target}-{draw.randrange(1, 2**31)}-{SECONDS_EACH}s")
 
     def sample(self) -> Iterable[Case]:
         """A fixed number of executions of each."""

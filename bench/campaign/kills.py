@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from bench.campaign.campaign import FAILED, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace, die_with_parent
+from bench.campaign.campaign import FAILED, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace, die_with_parent, rounds
 from bench.report import Row
 
 if TYPE_CHECKING:
@@ -231,9 +231,8 @@ class Kills(Campaign):
     def cases(self, seed: int) -> Iterator[Case]:
         """All hosts before the first comes again."""
         draw = random.Random(seed)
-        while True:
-            for host in draw.sample(sorted(HOSTS), len(HOSTS)):
-                yield Case(f"{host}-{draw.randrange(2**32)}")
+        for host in rounds(HOSTS, draw):
+            yield Case(f"{host}-{draw.randrange(2**32)}")
 
     def sample(self) -> Iterable[Case]:
         """Each host a few times."""

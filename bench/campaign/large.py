@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.campaign.campaign import FAILED, OK, ROOT, Campaign, Case, Result, Workplace
+from bench.campaign.campaign import FAILED, OK, ROOT, Campaign, Case, Result, Workplace, rounds
 from bench.compare_speed import find_assay
 from bench.measure import NotAvailable
 from bench.report import Row
@@ -88,9 +88,8 @@ class Large(Campaign):
     def cases(self, seed: int) -> Iterator[Case]:
         """All kinds before the first comes again, in sizes that are drawn."""
         draw = random.Random(seed)
-        while True:
-            for kind in draw.sample(sorted(KINDS), len(KINDS)):
-                yield Case(f"{kind}-{draw.randint(*KINDS[kind].steps)}-{draw.randrange(2**32)}")
+        for kind in rounds(KINDS, draw):
+            yield Case(f"{kind}-{draw.randint(*KINDS[kind].steps)}-{draw.randrange(2**32)}")
 
     def sample(self) -> Iterable[Case]:
         """A small one of every kind."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from bench.campaign.campaign import FAILED, MISTAKE, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace
+from bench.campaign.campaign import FAILED, MISTAKE, OK, SAMPLE_SEED, Campaign, Case, Result, Workplace, rounds
 from bench.report import Row
 
 if TYPE_CHECKING:
@@ -85,9 +85,8 @@ class Verdicts(Campaign):
         from bench.faults.families import FAMILIES
 
         draw = random.Random(seed)
-        while True:
-            for family in draw.sample(sorted(FAMILIES), len(FAMILIES)):
-                yield from _of_model(draw, family, draw.choice(SETTINGS))
+        for family in rounds(FAMILIES, draw):
+            yield from _of_model(draw, family, draw.choice(SETTINGS))
 
     def sample(self) -> Iterable[Case]:
         """A few of every family, and one model with floors."""
