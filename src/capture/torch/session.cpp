@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -22,6 +23,7 @@ namespace assay::capture {
 namespace {
 
 constexpr size_t kMaxValueText = 256;  // longer strings among the arguments are cut
+constexpr int kMaxWrappers = 4;        // inside each other
 constexpr uint64_t kMaxDeviceBytesInFlight = 256ull << 20;
 
 int64_t now_ns() {
@@ -182,14 +184,15 @@ class Session::Recorder final : public LeafVisitor {
   }
 
   void tensor(PyObject* tensor, const std::string* slot) {
-    const bool by_storage = session_.options_.operators && !unwrapping_;
+    const bool by_storage = session_.options_.operators && wrapped_in_ == 0;
     session_.access_.look(tensor, look_, !by_storage);
     if (look_.readable == Readable::Nothing) {
-      if (unwrap(tensor, slot)) return;
-      skip(slot, look_.reason);
+      if (!session_.access_.is_plain(tensor) && record_parts(tensor, slot)) return;
+      skip(tensor, slot, look_.reason);
       return;
     }
     writer::Record record = draft(slot);
+    record.more = members_of(tensor);
     describe(record);
     version_is_known_ = false;
     Storage* storage = nullptr;
@@ -208,10 +211,12 @@ class Session::Recorder final : public LeafVisitor {
     push(record, value_json(value));
   }
 
-  void skip(const std::string* slot, std::string_view reason) {
+  /// `tensor`: as it was looked at last, or nullptr.
+  void skip(PyObject* tensor, const std::string* slot, std::string_view reason) {
     writer::Record record = draft(slot);
     record.kind = writer::RecordKind::Skipped;
     record.dtype_name = look_.dtype_name;
+    if (tensor != nullptr) record.more = members_of(tensor);
     set_rank(record);
     push(record, reason);
   }
@@ -329,20 +334,50 @@ class Session::Recorder final : public LeafVisitor {
                             known ? strides() : std::span<const int64_t>{}, text);
   }
 
-  // DTensor and other wrappers: the local tensor is what this process computes with.
-  bool unwrap(PyObject* tensor, const std::string* slot) {
-    if (unwrapping_) return false;
-    PyObject* local = PyObject_GetAttrString(tensor, "_local_tensor");
-    PyErr_Clear();
-    if (local == nullptr || !session_.access_.is_tensor(local)) {
-      Py_XDECREF(local);
+  // Wrappers without memory of their own: a DTensor is its local shard, others have parts. Returns whether the parts
+  // stand for the tensor itself.
+  bool record_parts(PyObject* tensor, const std::string* slot) {
+    if (wrapped_in_ >= kMaxWrappers) return false;
+    PyObject* answer = session_.access_.wrapper_parts(tensor);
+    int stand_for_it = 0;
+    PyObject* parts = nullptr;
+    if (answer == nullptr ||
+        PyArg_ParseTuple(answer, "pO!", &stand_for_it, &PyList_Type, &parts) == 0) {
+      PyErr_Clear();
+      Py_XDECREF(answer);
       return false;
     }
-    unwrapping_ = true;
-    this->tensor(local, slot);
-    unwrapping_ = false;
-    Py_DECREF(local);
-    return true;
+    if (stand_for_it == 0 && PyList_GET_SIZE(parts) != 0) skip(tensor, slot, look_.reason);
+    ++wrapped_in_;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); ++i)
+      record_part(PyList_GET_ITEM(parts, i), *slot);
+    --wrapped_in_;
+    const bool done = PyList_GET_SIZE(parts) != 0;
+    Py_DECREF(answer);
+    return done;
+  }
+
+  void record_part(PyObject* part, const std::string& slot) {
+    const char* suffix = nullptr;
+    const char* members = nullptr;
+    PyObject* tensor = nullptr;
+    if (PyArg_ParseTuple(part, "sOs", &suffix, &tensor, &members) == 0) {
+      PyErr_Clear();
+      return;
+    }
+    // A part of the root value itself has no dot in front.
+    std::string own_slot = slot + suffix;
+    if (slot.empty() && own_slot.starts_with('.')) own_slot.erase(0, 1);
+    const std::string* before =
+        std::exchange(members_, *members != 0 ? run_.intern(members) : nullptr);
+    this->tensor(tensor, run_.intern(own_slot));
+    members_ = before;
+  }
+
+  // What the line of a tensor says beyond the common keys.
+  [[nodiscard]] const std::string* members_of(PyObject* tensor) {
+    if (members_ != nullptr || session_.access_.is_plain(tensor)) return members_;
+    return run_.intern(R"("class":)" + json_quote(class_name(Py_TYPE(tensor))));
   }
 
   void record_memory(PyObject* tensor, writer::Record& record, const std::string* slot,
@@ -365,7 +400,7 @@ class Session::Recorder final : public LeafVisitor {
       return;
     }
     if (!is_covered(tensor, storage, stored)) {
-      skip(slot, "storage smaller than the shape");
+      skip(tensor, slot, "storage smaller than the shape");
       return;
     }
     const TensorView view = view_of(look_);
@@ -578,10 +613,11 @@ class Session::Recorder final : public LeafVisitor {
   uint32_t operation_index_ = 0;
   bool is_view_ = false;
   bool mutates_ = false;
-  bool made_here_ = false;  // the tensor at hand is what this operator makes
-  bool unwrapping_ = false;
-  bool fresh_storage_ = false;     // the tensor at hand is the first one seen of its storage
-  bool version_is_known_ = false;  // its version counter was read on the way
+  bool made_here_ = false;                // the tensor at hand is what this operator makes
+  int wrapped_in_ = 0;                    // the tensor at hand is a part of so many wrappers
+  const std::string* members_ = nullptr;  // what its line says of that
+  bool fresh_storage_ = false;            // the tensor at hand is the first one seen of its storage
+  bool version_is_known_ = false;         // its version counter was read on the way
   int64_t version_ = -1;
   TensorLook look_;
 };
@@ -735,7 +771,7 @@ void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept 
                         writer::RecordRole::Output);
       if (result == nullptr) {
         recorder.forget_look();
-        recorder.skip(no_slot_, "the call raised");
+        recorder.skip(nullptr, no_slot_, "the call raised");
       } else if (options_.outputs) {
         walker_.walk_value(result, "", recorder);
       }
@@ -917,7 +953,7 @@ void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObjec
     recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
     if (result == nullptr) {
       recorder.forget_look();
-      recorder.skip(no_slot_, "the call raised");
+      recorder.skip(nullptr, no_slot_, "the call raised");
     } else if (options_.outputs) {
       if (access_.is_tensor(result)) {
         recorder.tensor(result, no_slot_);

@@ -464,18 +464,21 @@ int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTr
       }
     }
     if (!plan.seen) plan.seen = identity_.find(*access_, tensor, plan.view);
-    if (!plan.seen && !access_->storage_covers(tensor, look)) {
-      plan.readable = false;
-      PyObject* key = Py_BuildValue("(s)", "uncovered");
-      warn(key, "A tensor in " + *visit.folder +
-                    " is not dumped: its storage is smaller than its shape.");
-      Py_XDECREF(key);
-    }
   }
+  if (!plan.seen && !is_covered(plan.dense != nullptr ? plan.dense : tensor, look, *visit.folder))
+    plan.readable = false;
   const bool linked = links_ && plan.seen && plan.seen->folder != nullptr;
   if (files && plan.readable && !linked) plan.size_bytes = payload_bytes(look);
   plans->push_back(std::move(plan));
   return 0;
+}
+
+bool StrictSession::is_covered(PyObject* tensor, const TensorLook& look, const std::string& where) {
+  if (access_->storage_covers(tensor, look)) return true;
+  PyObject* key = Py_BuildValue("(s)", "uncovered");
+  warn(key, "A tensor in " + where + " is not dumped: its storage is smaller than its shape.");
+  Py_XDECREF(key);
+  return false;
 }
 
 int StrictSession::make_dense(PyObject* tensor, const std::string& path, PyObject** dense) {
@@ -517,7 +520,7 @@ int StrictSession::write_pth(const std::string& path, PyObject* tensor) {
   if (dense == nullptr) return 0;
   TensorLook look;
   access_->look(dense, look);
-  if (look.readable == Readable::Memory) {
+  if (look.readable == Readable::Memory && is_covered(dense, look, path)) {
     const TensorView view = view_of(look);
     const uint64_t size_bytes = payload_bytes(look);
     if (admit_without_gil(size_bytes)) {

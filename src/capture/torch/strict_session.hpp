@@ -114,6 +114,8 @@ class StrictSession {
                             std::vector<Plan>* plans, int depth);
   [[nodiscard]] int plan_tensor(PyObject* tensor, std::string stem,
                                 const writer::TorchTreeVisit& visit, std::vector<Plan>* plans);
+  /// Whether the storage has all that shape and strides claim; warns when it has not.
+  [[nodiscard]] bool is_covered(PyObject* tensor, const TensorLook& look, const std::string& where);
   [[nodiscard]] int make_dense(PyObject* tensor, const std::string& path, PyObject** dense);
   /// At the end of a dumped root call, and after each dump outside of one: scripts read the files right after the
   /// forward that made them, and may move them away.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,9 @@ constexpr int32_t kCpu = 1, kCuda = 2, kCudaHost = 3, kMps = 8, kRocm = 10, kRoc
                   kXpu = 14, kPrivateUse = 12;
 constexpr uint8_t kCodeInt = 0, kCodeUInt = 1;
 
-constexpr const char* kNoStorage = "no storage (fake, functional, wrapped or freed tensor)";
+// A view of a storage without memory lies at its offset in bytes, which looks like an address. Where memory is mapped no
+// such number is met: below it the storage itself is asked.
+constexpr uintptr_t kHigherThanOffsets = uintptr_t{1} << 40;
 
 // Puts the error indicator back as it was, whatever the calls in between did.
 class ErrorIndicatorKept {
@@ -65,6 +68,15 @@ class ErrorIndicatorKept {
   PyObject* value_ = nullptr;
   PyObject* traceback_ = nullptr;
 };
+
+// A symbolic number would be made a constant of the host's trace by asking for its value.
+std::optional<int64_t> plain_integer(PyObject* value) {
+  if (!PyLong_Check(value)) return std::nullopt;
+  const int64_t number = PyLong_AsLongLong(value);
+  if (number != -1 || PyErr_Occurred() == nullptr) return number;
+  PyErr_Clear();
+  return std::nullopt;
+}
 
 // One attribute getter or argument-less method of torch._C.TensorBase, called without the attribute
 // look-up.
@@ -103,13 +115,9 @@ class CachedMember {
       PyErr_Clear();
       return otherwise;
     }
-    const int64_t result = PyLong_AsLongLong(value);
+    const std::optional<int64_t> result = plain_integer(value);
     Py_DECREF(value);
-    if (result == -1 && PyErr_Occurred() != nullptr) {
-      PyErr_Clear();
-      return otherwise;
-    }
-    return result;
+    return result.value_or(otherwise);
   }
   [[nodiscard]] bool truth(PyObject* object, bool otherwise) const {
     PyObject* value = get(object);
@@ -140,6 +148,7 @@ struct NamedDType {
 struct Refusal {
   PyObject* dtype;
   PyObject* layout;
+  const char* reason;
 };
 
 constexpr size_t kTypeCacheSize = 64;
@@ -158,13 +167,63 @@ struct TensorAccess::Impl {
   bool use_table = false;
   PyObject* strided = nullptr;  // torch.strided
   CachedMember version, is_inference, is_conj, is_neg, data_ptr, shape, stride, dtype, device,
-      layout, is_nested, storage_offset, untyped_storage, storage_nbytes;
-  PyTypeObject* storage_type = nullptr;  // whose member storage_nbytes is; a strong reference
+      layout, is_nested, storage_offset, untyped_storage, storage_nbytes, storage_data_ptr;
+  PyTypeObject* storage_type = nullptr;  // whose members these are; a strong reference
+  PyObject* functions_off = nullptr;     // torch._C.DisableTorchFunctionSubclass
+  PyObject* wrapper_parts = nullptr;     // assay.torch._wrappers.parts_of
   std::array<TypeCacheEntry, kTypeCacheSize> types{};
   std::vector<NamedDType> dtypes;
   // dtypes and layouts that the exchange table refuses with a C++ exception of some microseconds:
   // not asked again.
   std::vector<Refusal> refusals;
+  std::set<std::string> reasons;  // that name a class or a layout; records keep pointers to them
+
+  [[nodiscard]] bool is_plain(PyObject* object) const {
+    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type;
+  }
+
+  const char* reason_with(const char* text, std::string_view detail) {
+    return reasons.insert(text + std::string(detail)).first->c_str();
+  }
+
+  // torch has one type for untyped storages; its methods are found with the first of them.
+  void bind_storage(PyObject* storage) {
+    if (Py_TYPE(storage) == storage_type) return;
+    PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(storage));
+    Py_XSETREF(storage_type, reinterpret_cast<PyTypeObject*>(new_ref(type)));
+    storage_nbytes = storage_data_ptr = CachedMember();
+    storage_nbytes.bind(type, "nbytes");
+    storage_data_ptr.bind(type, "data_ptr");
+  }
+
+  // Wrapper classes have a storage of the right size at address null, and so have functional and freed tensors.
+  [[nodiscard]] bool has_memory(PyObject* object, const TensorLook& look) {
+    if (look.element_count == 0) return true;
+    if (look.data == nullptr) return false;
+    if (is_plain(object) && reinterpret_cast<uintptr_t>(look.data) >= kHigherThanOffsets)
+      return true;
+    PyObject* storage = untyped_storage.get(object);
+    if (storage == nullptr) return false;
+    bind_storage(storage);
+    const int64_t address = storage_data_ptr.integer(storage, 0);
+    Py_DECREF(storage);
+    return address != 0;
+  }
+
+  // torch warns when somebody looks for the address of one.
+  [[nodiscard]] bool is_fake(PyObject* object) const {
+    if (is_plain(object)) return false;
+    for (const PyTypeObject* type = Py_TYPE(object); type != tensor_type && type != nullptr;
+         type = type->tp_base) {
+      if (std::strcmp(class_name(type), "FakeTensor") == 0) return true;
+    }
+    return false;
+  }
+
+  [[nodiscard]] const char* no_memory_reason(PyObject* object) {
+    if (is_plain(object)) return "no storage (functional or freed tensor)";
+    return reason_with("no storage of its own: ", class_name(Py_TYPE(object)));
+  }
 
   const NamedDType& named_dtype(PyObject* object) {
     for (const NamedDType& known : dtypes) {
@@ -186,17 +245,18 @@ struct TensorAccess::Impl {
     return dtypes.back();
   }
 
-  [[nodiscard]] bool was_refused(PyObject* object) {
+  /// Why tensors of its dtype and layout were refused before; nullptr when they were not.
+  [[nodiscard]] const char* refusal_of(PyObject* object) {
     PyObject* dtype_object = dtype.get(object);
     PyObject* layout_object = layout.get(object);
-    bool known = false;
+    const char* reason = nullptr;
     for (const Refusal& refusal : refusals) {
-      known = known || (refusal.dtype == dtype_object && refusal.layout == layout_object);
+      if (refusal.dtype == dtype_object && refusal.layout == layout_object) reason = refusal.reason;
     }
     Py_XDECREF(dtype_object);
     Py_XDECREF(layout_object);
     PyErr_Clear();
-    return known;
+    return reason;
   }
 
   void fill_dtype(PyObject* object, TensorLook& look) {
@@ -217,8 +277,9 @@ struct TensorAccess::Impl {
       return false;
     *count = static_cast<int>(PyTuple_GET_SIZE(sequence));
     for (int i = 0; i < *count; ++i) {
-      out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(sequence, i));
-      if (out[i] == -1 && PyErr_Occurred() != nullptr) return false;
+      const std::optional<int64_t> size = plain_integer(PyTuple_GET_ITEM(sequence, i));
+      if (!size) return false;
+      out[i] = *size;
     }
     return true;
   }
@@ -279,7 +340,7 @@ struct TensorAccess::Impl {
     if (device_utf8 != nullptr && std::strncmp(device_utf8, "meta", 4) == 0) {
       look.reason = "meta tensor";
     } else if (layout_object != nullptr && layout_object != strided) {
-      look.reason = is_nested.truth(object, false) ? "nested tensor" : "sparse or opaque layout";
+      look.reason = is_nested.truth(object, false) ? "nested tensor" : layout_reason(layout_object);
       remember = true;
     } else if (is_nested.truth(object, false)) {
       look.reason = "nested tensor";
@@ -295,7 +356,7 @@ struct TensorAccess::Impl {
     if (remember) {
       PyObject* dtype_object = dtype.get(object);
       if (dtype_object != nullptr && layout_object != nullptr) {
-        refusals.push_back({dtype_object, layout_object});
+        refusals.push_back({dtype_object, layout_object, look.reason});
         Py_INCREF(layout_object);
       } else {
         Py_XDECREF(dtype_object);
@@ -305,6 +366,15 @@ struct TensorAccess::Impl {
     Py_XDECREF(layout_object);
     Py_XDECREF(device_string);
     Py_XDECREF(device_object);
+  }
+
+  const char* layout_reason(PyObject* layout_object) {
+    PyObject* text = PyObject_Str(layout_object);
+    const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
+    const char* reason = reason_with("sparse or opaque layout ", utf8 != nullptr ? utf8 : "");
+    PyErr_Clear();
+    Py_XDECREF(text);
+    return reason;
   }
 
   bool look_through_table(PyObject* object, TensorLook& look) {
@@ -361,6 +431,41 @@ struct TensorAccess::Impl {
   }
 };
 
+namespace {
+
+// The functions of a subclass stay out of our looking: they may count, print, raise, or compute.
+class SubclassFunctionsOff {
+ public:
+  SubclassFunctionsOff(const TensorAccess::Impl& impl, PyObject* tensor) {
+    if (impl.is_plain(tensor) || impl.functions_off == nullptr) return;
+    guard_ = PyObject_CallNoArgs(impl.functions_off);
+    PyObject* entered =
+        guard_ != nullptr ? PyObject_CallMethod(guard_, "__enter__", nullptr) : nullptr;
+    if (entered == nullptr) Py_CLEAR(guard_);
+    Py_XDECREF(entered);
+    PyErr_Clear();
+  }
+  ~SubclassFunctionsOff() {
+    if (guard_ == nullptr) return;
+    PyErr_Clear();
+    Py_XDECREF(PyObject_CallMethod(guard_, "__exit__", "OOO", Py_None, Py_None, Py_None));
+    PyErr_Clear();
+    Py_DECREF(guard_);
+  }
+  SubclassFunctionsOff(const SubclassFunctionsOff&) = delete;
+  SubclassFunctionsOff& operator=(const SubclassFunctionsOff&) = delete;
+
+ private:
+  PyObject* guard_ = nullptr;
+};
+
+}  // namespace
+
+const char* class_name(const PyTypeObject* type) {
+  const char* dot = std::strrchr(type->tp_name, '.');
+  return dot != nullptr ? dot + 1 : type->tp_name;
+}
+
 TensorAccess* TensorAccess::get() {
   static TensorAccess* instance = nullptr;  // guarded by the GIL, leaked on purpose
   if (instance != nullptr) return instance;
@@ -399,6 +504,12 @@ TensorAccess* TensorAccess::get() {
   bind(impl->is_nested, "is_nested");
   bind(impl->storage_offset, "storage_offset");
   bind(impl->untyped_storage, "untyped_storage");
+  // A torch without it has no such switch: its subclasses are asked.
+  PyObject* native = PyImport_ImportModule("torch._C");
+  if (native != nullptr)
+    impl->functions_off = PyObject_GetAttrString(native, "DisableTorchFunctionSubclass");
+  Py_XDECREF(native);
+  PyErr_Clear();
   PyObject* capsule = PyObject_GetAttrString(tensor, "__dlpack_c_exchange_api__");
   if (capsule != nullptr && PyCapsule_IsValid(capsule, "dlpack_exchange_api")) {
     const auto* table =
@@ -439,10 +550,17 @@ void TensorAccess::look(PyObject* object, TensorLook& look, bool ask_negative) {
   look.conjugate = look.negative = false;
   look.shape = look.strides = nullptr;
   look.element_count = 0;
-  if (!impl_->refusals.empty() && impl_->was_refused(object)) {
+  const SubclassFunctionsOff functions_off(*impl_, object);
+  if (const char* reason = impl_->refusals.empty() ? nullptr : impl_->refusal_of(object)) {
     impl_->fill_dtype(object, look);
     (void)impl_->fill_shape(object, look);
-    look.reason = "quantised, sparse or bits tensor";
+    look.reason = reason;
+    return;
+  }
+  if (impl_->is_fake(object)) {
+    impl_->fill_dtype(object, look);
+    (void)impl_->fill_shape(object, look);
+    look.reason = impl_->no_memory_reason(object);
     return;
   }
   const bool seen = impl_->use_table ? impl_->look_through_table(object, look)
@@ -451,8 +569,9 @@ void TensorAccess::look(PyObject* object, TensorLook& look, bool ask_negative) {
     impl_->explain_refusal(object, look);
     return;
   }
-  if (look.dtype_name == nullptr || (look.data == nullptr && look.element_count > 0)) {
-    look.reason = kNoStorage;
+  if (look.dtype_name == nullptr || !impl_->has_memory(object, look)) {
+    look.reason = impl_->no_memory_reason(object);
+    look.data = nullptr;
     return;
   }
   const bool host =
@@ -464,23 +583,28 @@ void TensorAccess::look(PyObject* object, TensorLook& look, bool ask_negative) {
 
 void TensorAccess::look_for_negative(PyObject* object, TensorLook& look) {
   const ErrorIndicatorKept kept;
+  const SubclassFunctionsOff functions_off(*impl_, object);
   look.negative = look.readable != Readable::Nothing && impl_->is_neg.truth(object, false);
 }
 
 int64_t TensorAccess::version(PyObject* object) {
   const ErrorIndicatorKept kept;
+  const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->version.integer(object, -1);
 }
 bool TensorAccess::is_inference(PyObject* object) {
   const ErrorIndicatorKept kept;
+  const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->is_inference.truth(object, true);
 }
 bool TensorAccess::is_parameter(PyObject* object) {
   return PyObject_TypeCheck(object, impl_->parameter_type) != 0;
 }
+bool TensorAccess::is_plain(PyObject* object) const { return impl_->is_plain(object); }
 
 bool TensorAccess::storage_covers(PyObject* object, const TensorLook& look) {
   const ErrorIndicatorKept kept;
+  const SubclassFunctionsOff functions_off(*impl_, object);
   if (look.element_count == 0) return true;
   PyObject* storage = impl_->untyped_storage.get(object);
   if (storage == nullptr) return false;
@@ -491,13 +615,7 @@ bool TensorAccess::storage_covers(PyObject* object, const TensorLook& look) {
 
 int64_t TensorAccess::storage_size_bytes(PyObject* storage_object) {
   const ErrorIndicatorKept kept;
-  // torch has one type for untyped storages; the method is found with the first of them.
-  if (Py_TYPE(storage_object) != impl_->storage_type) {
-    Py_XSETREF(impl_->storage_type, reinterpret_cast<PyTypeObject*>(new_ref(
-                                        reinterpret_cast<PyObject*>(Py_TYPE(storage_object)))));
-    impl_->storage_nbytes = CachedMember();
-    impl_->storage_nbytes.bind(reinterpret_cast<PyObject*>(impl_->storage_type), "nbytes");
-  }
+  impl_->bind_storage(storage_object);
   return impl_->storage_nbytes.integer(storage_object, -1);
 }
 
@@ -516,11 +634,25 @@ bool fits_storage(const TensorLook& look, int64_t storage_offset, int64_t size_b
 
 PyObject* TensorAccess::storage_object(PyObject* object) {
   const ErrorIndicatorKept kept;
+  const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->untyped_storage.get(object);
 }
 int64_t TensorAccess::storage_offset(PyObject* object) {
   const ErrorIndicatorKept kept;
+  const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->storage_offset.integer(object, 0);
+}
+
+PyObject* TensorAccess::wrapper_parts(PyObject* object) {
+  const ErrorIndicatorKept kept;
+  if (impl_->wrapper_parts == nullptr) {
+    PyObject* module = PyImport_ImportModule("assay.torch._wrappers");
+    if (module != nullptr) impl_->wrapper_parts = PyObject_GetAttrString(module, "parts_of");
+    Py_XDECREF(module);
+  }
+  return impl_->wrapper_parts != nullptr
+             ? PyObject_CallFunctionObjArgs(impl_->wrapper_parts, object, nullptr)
+             : nullptr;
 }
 
 void TensorAccess::use_exchange_table(bool use) {

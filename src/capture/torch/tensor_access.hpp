@@ -29,8 +29,8 @@ enum class Readable : uint8_t {
 /// inside one hook.
 struct TensorLook {
   Readable readable = Readable::Nothing;
-  const char* reason =
-      "";  // static text, when Nothing: "no storage (fake, functional or freed tensor)" ...
+  /// When Nothing, a text that stays: "no storage of its own: FakeTensor" ...
+  const char* reason = "";
   const void* data = nullptr;
   DType dtype = DType::Float32;  // unspecified when dtype_name is nullptr
   const char* dtype_name =
@@ -62,6 +62,8 @@ struct TensorLook {
 /// A view of the bytes as they lie in memory, with torch's lazy bits. Precondition:
 /// Readable::Memory.
 [[nodiscard]] TensorView view_of(const TensorLook& look);
+/// Name of the type without its module; lives as long as the type.
+[[nodiscard]] const char* class_name(const PyTypeObject* type);
 /// "cpu", "cuda:0" ... into a static or thread-local buffer.
 [[nodiscard]] const char* device_text(const TensorLook& look);
 
@@ -87,6 +89,8 @@ class TensorAccess {
   /// The version counter, -1 when there is none (inference tensors) or torch refuses. 26 ns.
   [[nodiscard]] int64_t version(PyObject* object);
   [[nodiscard]] bool is_inference(PyObject* object);
+  /// Whether its type is torch.Tensor or torch.nn.Parameter itself, no subclass.
+  [[nodiscard]] bool is_plain(PyObject* object) const;
   /// True for torch.nn.Parameter.
   [[nodiscard]] bool is_parameter(PyObject* object);
   /// False when the storage is smaller than shape and strides claim (resized under a view). About
@@ -99,6 +103,9 @@ class TensorAccess {
   [[nodiscard]] int64_t storage_size_bytes(PyObject* storage_object);
   /// Elements between the start of the storage and the first element; 0 when torch refuses.
   [[nodiscard]] int64_t storage_offset(PyObject* object);
+
+  /// What assay.torch._wrappers.parts_of(tensor) answers, new reference; nullptr when it raised.
+  [[nodiscard]] PyObject* wrapper_parts(PyObject* object);
 
   /// False: every look goes through attributes. For tests of the fall-back; true needs torch 2.10.
   void use_exchange_table(bool use);

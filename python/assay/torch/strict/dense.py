@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
+from assay.torch._wrappers import local_tensor_of
 from assay.torch.strict.log import warn_once
 
 
@@ -21,16 +22,15 @@ def dense_cpu_tensor(tensor: Any, path: Optional[str]) -> Optional[Any]:
     from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
     with torch.no_grad():
-        plain = tensor.detach()
-        if hasattr(plain, "to_local"):  # DTensor
-            plain = plain.to_local()
+        local = local_tensor_of(tensor)
+        plain = tensor.detach() if local is None else local.detach()
         if plain.device.type == "meta" or isinstance(plain, (UninitializedParameter, UninitializedBuffer)):
             _skip(tensor, "it has no data")
             return None
         is_values = not str(plain.dtype).startswith(("torch.bits", "torch.q"))
         if plain.layout == torch.strided and is_values and not plain.is_nested:
             dense = plain.cpu().resolve_conj().resolve_neg()
-            if type(dense) is not torch.Tensor and dense.untyped_storage().nbytes() == 0 and dense.numel() > 0:
+            if dense.numel() > 0 and not _has_memory(dense):
                 _skip(tensor, "its class keeps no storage")
                 return None
             return dense
@@ -40,6 +40,15 @@ def dense_cpu_tensor(tensor: Any, path: Optional[str]) -> Optional[Any]:
         os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
         torch.save(plain.cpu(), path)
         return None
+
+
+def _has_memory(tensor: Any) -> bool:
+    if type(tensor).__name__ == "FakeTensor":  # torch warns when its address is asked for
+        return False
+    try:
+        return bool(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return False
 
 
 def _skip(tensor: Any, reason: str) -> None:
