@@ -628,6 +628,7 @@ def test_a_folder_with_a_run_of_an_earlier_command_is_refused(dump, tmp_path):
     assert dump(MODEL + "decode(model, 1)\n").status == 0
     before = files_of(tmp_path / "out")
 
+    (tmp_path / "second").mkdir()
     again = dump(MODEL + "print(decode(model, 1))\n", report_dir=str(tmp_path / "second"))
 
     assert (again.status, again.stdout) == (0, plain.stdout)
@@ -667,7 +668,9 @@ def test_a_host_that_ends_at_once_leaves_a_run_that_opens(dump, end):
     done = dump(MODEL + f"decode(model, 400)\n{end}\n")
 
     assert done.status == (7 if "_exit" in end else -signal.SIGKILL)
-    assert done.reports == []
+    # The report of the beginning is all there is.
+    assert done.report["ended"] is False and done.report["folder"] == "rank0"
+    assert done.report["models"] == [] and not done.report["idle"]
     run = assay.open(done.out)
     assert len(run.records) > 0 and done.manifest()["complete"] is False
     assert all(r.numpy() is not None for r in run.records)

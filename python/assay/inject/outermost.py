@@ -320,6 +320,7 @@ class Injection:
             self._rank = _manifest.rank_of_process()
             self._finish_with_multiprocessing()
             self._give_way_to_compilers()
+            self.announce()
             first = 0
         else:
             first = self._models[-1].nodes.stop
@@ -336,9 +337,8 @@ class Injection:
             return True
         claim = os.path.join(self.settings.report_dir, f"rank{_manifest.rank_of_process()}.claim")
         try:
-            os.makedirs(self.settings.report_dir, exist_ok=True)
             os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # no folder: the command has ended, and others came before us
             return False
         except OSError:
             return True
@@ -400,6 +400,7 @@ class Injection:
         self._models.append(_Model("", _class_name(model), range(0)))
         self._finish_with_multiprocessing()
         self._give_way_to_compilers()
+        self.announce()
         last = self._steps.last if self._steps is not None else None
         if last is not None:
             check = _RemoveAfter(self._registration, last)
@@ -566,10 +567,20 @@ class Injection:
         try:
             tallies = self._tallies()
             self._close()
-            if self.settings.report_dir:
-                self._write_report(tallies)
+            models = [
+                {"name": model.name, "class": model.class_name, "steps": steps, "tensors": tensors}
+                for model, (steps, tensors) in zip(self._models, tallies)
+            ]
+            self._write_report(models, self._why_little(models), ended=True)
         except Exception as error:
             _say(f"error: {error}")
+
+    def announce(self) -> None:
+        """Leaves a first report: all there will be when a signal or os._exit() ends the process."""
+        try:
+            self._write_report([], "", ended=False)
+        except OSError:  # the report at the end will tell
+            return
 
     def _tallies(self) -> list[tuple[int, int]]:
         """(steps, tensors) of each model."""
@@ -584,11 +595,10 @@ class Injection:
             return [(dumper.token_id + 1, counters["tensors"])]
         return [(0, 0) for _ in self._models]
 
-    def _write_report(self, tallies: list[tuple[int, int]]) -> None:
-        models = [
-            {"name": model.name, "class": model.class_name, "steps": steps, "tensors": tensors}
-            for model, (steps, tensors) in zip(self._models, tallies)
-        ]
+    def _write_report(self, models: list[dict[str, Any]], message: str, *, ended: bool) -> None:
+        folder = self.settings.report_dir
+        if not os.path.isdir(folder):  # the command has ended, or never asked
+            return
         output = None
         if self._capture is not None:
             output = str(self._capture._folder.rank)
@@ -602,10 +612,13 @@ class Injection:
             "torch": str(torch.__version__),
             "models": models,
             "output": output,
-            "message": self._why_little(models),
+            # For the command, which knows the output folder by its bytes: they may be no text.
+            "folder": None if output is None else os.path.relpath(output, self.settings.output),
+            "message": message,
+            "idle": output is None and not self._message,
+            "ended": ended,
         }
-        os.makedirs(self.settings.report_dir, exist_ok=True)
-        path = os.path.join(self.settings.report_dir, f"torch_{os.getpid()}.json")
+        path = os.path.join(folder, f"torch_{os.getpid()}.json")
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(report, file)
         os.replace(path + ".part", path)
@@ -799,6 +812,7 @@ def activate(import_watch: Any = None) -> None:
         seed_all(settings.seed)
     _injection = Injection(settings, import_watch)
     _injection.install()
+    _injection.announce()
 
 
 def step_back(who: str) -> None:

@@ -20,6 +20,7 @@ namespace assay::cli {
 namespace {
 
 constexpr int kNotRun = 1;
+constexpr int kNotCaptured = 125;  // --require: git bisect's "cannot judge"
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -86,6 +87,8 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
   DumpRun run;
   run.started = std::time(nullptr);
   run.program_file = find_program(request.command[0]);
+  ProcessWatch watch(places->scratch);
+  run.watch = &watch;
   const Result<ChildEnd> end = run_program(
       request.command, dump_environment(request, *places, *libraries, environment("LD_PRELOAD"),
                                         environment("PYTHONPATH")));
@@ -93,13 +96,14 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
     ::rmdir(places->scratch.c_str());
     return failed(end.error());
   }
+  watch.stop();
   run.end = *end;
   const DumpResults results = finish_dump(request, *places, run);
-  if (end->signal != 0)
-    voice.warning("the program was ended by signal " + std::to_string(end->signal));
+  if (end->signal != 0) voice.warning("the program " + end_text(end->exit_status, end->signal));
   for (const std::string& line : summary_lines(request, results)) voice.info(line);
   for (const std::string& warning : results.warnings) voice.warning(warning);
-  return end->exit_status;
+  const bool lacking = !results.captured_anything() || !results.warnings.empty();
+  return request.require && lacking && end->exit_status == 0 ? kNotCaptured : end->exit_status;
 }
 
 }  // namespace

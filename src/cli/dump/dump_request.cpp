@@ -379,6 +379,9 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           "PyTorch: parameters and buffers, too; ggml: weights, as they lie in memory."},
          {"--caches", "", Takes::Nothing, "",
           "ggml: what nodes read of the key and value caches and write to them, too."},
+         {"--require", "", Takes::Nothing, "",
+          "End with status 125 when nothing, or less than asked, was captured, and the program "
+          "itself ended with 0."},
          {"--host",
           "",
           Takes::One,
@@ -390,8 +393,7 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
     grammar.example = "-o out --steps 0,1 -- python run.py";
     grammar.epilogue =
         "The exit status is the program's (128 + n when signal n ended it); 1 when it could not be "
-        "run, 2 for wrong "
-        "options.";
+        "run, 2 for wrong options; 125 with --require.";
   }
   return grammar;
 }
@@ -450,6 +452,7 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
   request.drop_when_full = parsed.given("--drop-when-full");
   request.filter_rows = parsed.given("--filter-rows");
   request.synchronous = parsed.given("--sync");
+  request.require = parsed.given("--require");
   request.compat_text = parsed.text("--compat") == "msit";
 
   if (parsed.has_command && parsed.given("--exec"))

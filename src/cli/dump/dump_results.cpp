@@ -17,6 +17,7 @@
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "cli/dump/elf.hpp"
+#include "cli/dump/hidden_program.hpp"
 #include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
 
@@ -42,19 +43,13 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-/// Names in a folder, sorted; empty when it cannot be read.
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 Result<std::string> read_text(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+void append(std::vector<std::string>* lines, std::vector<std::string> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(*lines));
 }
 
 std::string sentence(const Error& error) { return error.describe(); }
@@ -69,15 +64,13 @@ std::string counted(uint64_t count, std::string_view what) {
 
 // ---- what the processes say ----
 
-bool is_running(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM; }
-
 /// A page that a process left behind: its summary, in which only the end is missing.
 Result<formats::ProbeSummary> summary_of_page(const std::string& path, DumpResults* results) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   ASSAY_TRY(const formats::ProbeStatus status, formats::read_probe_status(file.bytes()));
   const std::string json = formats::probe_summary_json(status, false, std::nullopt);
   ASSAY_TRY(const formats::ProbeSummary summary, formats::read_probe_summary(json));
-  if (is_running(status.pid)) {
+  if (is_running(static_cast<pid_t>(status.pid))) {
     results->warnings.push_back("process " + std::to_string(status.pid) +
                                 " is still running: its dump goes on");
     return summary;
@@ -110,56 +103,6 @@ void collect_summaries(int64_t started, DumpResults* results) {
   }
   std::sort(results->processes.begin(), results->processes.end(),
             [](const auto& a, const auto& b) { return a.pid < b.pid; });
-}
-
-TorchReport torch_report_of(const ordered_json& json) {
-  TorchReport report;
-  report.pid = json.value("pid", int64_t{0});
-  report.program = json.value("program", "");
-  if (json.contains("output") && json["output"].is_string()) report.output = json["output"];
-  report.message = json.value("message", "");
-  if (json.contains("models")) {
-    for (const auto& model : json["models"]) {
-      ++report.models;
-      report.steps = std::max(report.steps, model.value("steps", uint64_t{0}));
-      report.tensors += model.value("tensors", uint64_t{0});
-    }
-  }
-  return report;
-}
-
-void collect_torch_reports(const std::string& scratch, DumpResults* results) {
-  for (const std::string& name : names_in(scratch)) {
-    if (!name.starts_with("torch_") || !name.ends_with(".json")) continue;
-    std::ifstream file(scratch + "/" + name);
-    try {
-      results->torch.push_back(torch_report_of(ordered_json::parse(file)));
-    } catch (const nlohmann::json::exception& error) {
-      results->warnings.push_back(scratch + "/" + name + ": " + error.what());
-    }
-  }
-}
-
-void collect_ggml_reports(const std::string& scratch, DumpResults* results) {
-  for (const std::string& name : names_in(scratch)) {
-    if (!name.starts_with("ggml_") || !name.ends_with(".json")) continue;
-    std::ifstream file(scratch + "/" + name);
-    try {
-      const ordered_json json = ordered_json::parse(file);
-      GgmlReport report;
-      report.pid = json.value("pid", int64_t{0});
-      if (json.contains("output") && json["output"].is_string()) report.output = json["output"];
-      report.steps = json.value("steps", uint64_t{0});
-      report.passed = json.value("passed", uint64_t{0});
-      report.nodes = json.value("nodes", uint64_t{0});
-      report.bytes = json.value("bytes", uint64_t{0});
-      report.warm_ups = json.value("warm_ups", std::vector<int64_t>());
-      report.message = json.value("message", "");
-      results->ggml.push_back(std::move(report));
-    } catch (const nlohmann::json::exception& error) {
-      results->warnings.push_back(scratch + "/" + name + ": " + error.what());
-    }
-  }
 }
 
 // ---- files made of what was captured ----
@@ -249,11 +192,13 @@ std::vector<Loss> losses_of(const formats::ProbeSummary& process) {
   return losses;
 }
 
-void add_loss_warnings(DumpResults* results) {
+void add_loss_warnings(const DumpRun& run, DumpResults* results) {
   for (const formats::ProbeSummary& process : results->processes) {
     const std::string who = "process " + std::to_string(process.pid) + ": ";
     for (const Loss& loss : losses_of(process))
       results->warnings.push_back(who + counted(loss.count, "tensor") + " missing: " + loss.reason);
+    if (!process.complete && !is_running(static_cast<pid_t>(process.pid)))
+      results->warnings.push_back(how_it_ended(process.pid, run) + " before its dump was complete");
     if (losses_of(process).empty() && !process.first_error.empty())
       results->warnings.push_back(who + process.first_error);
     for (const std::string& note : process.notes) results->warnings.push_back(who + note);
@@ -264,19 +209,30 @@ uint64_t tensors_stored(const formats::ProbeSummary& process) {
   return process.counters.tensors_written + process.counters.tensors_linked;
 }
 
+/// Why nothing of ours can be in the program's process, from its file alone; empty when nothing speaks against it.
+std::string why_not_loaded(const DumpRequest& request, const DumpRun& run) {
+  if (std::string hidden = hidden_from_probes(request); !hidden.empty()) return hidden;
+  const Result<MappedFile> file = MappedFile::open(run.program_file);
+  if (!file) return {};
+  const Result<ElfProgram> program = read_elf_program(file->bytes());
+  if (!program) return {};
+  if (!program->has_interpreter)
+    return run.program_file + " is statically linked, so nothing can be loaded into it";
+  struct stat info{};
+  if (::stat(run.program_file.c_str(), &info) == 0 && (info.st_mode & (S_ISUID | S_ISGID)) != 0)
+    return run.program_file + " runs with another user's rights, so nothing can be loaded into it";
+  if (request.captures_ggml() && holds_ggml(file->bytes()))
+    return run.program_file +
+           " has ggml linked into it, where its calls cannot be seen; build it with shared "
+           "libraries "
+           "(cmake -DBUILD_SHARED_LIBS=ON)";
+  return {};
+}
+
 /// Why the probe was never called by any process.
 std::string why_no_process(const DumpRequest& request, const DumpRun& run) {
   if (run.program_file.empty()) return "the program could not be found";
-  if (const Result<MappedFile> file = MappedFile::open(run.program_file)) {
-    const Result<ElfProgram> program = read_elf_program(file->bytes());
-    if (program && !program->has_interpreter)
-      return run.program_file + " is statically linked, so nothing can be loaded into it";
-    struct stat info{};
-    if (program && ::stat(run.program_file.c_str(), &info) == 0 &&
-        (info.st_mode & (S_ISUID | S_ISGID)) != 0)
-      return run.program_file +
-             " runs with another user's rights, so nothing can be loaded into it";
-  }
+  if (std::string why = why_not_loaded(request, run); !why.empty()) return why;
   std::string why;
   if (run.end.exit_status != 0)
     why = "the program ended with status " + std::to_string(run.end.exit_status) + "; ";
@@ -313,32 +269,55 @@ std::string why_no_tensor(const DumpRequest& request, const DumpResults& results
   return "ATB handed over no tensor";
 }
 
-void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults* results) {
-  if (results->captured_anything()) {
-    uint64_t stored = 0;
-    for (const formats::ProbeSummary& process : results->processes)
-      stored += tensors_stored(process);
-    const auto captured = [](const auto& report) { return !report.output.empty(); };
-    const bool others_captured =
-        std::any_of(results->torch.begin(), results->torch.end(), captured) ||
-        std::any_of(results->ggml.begin(), results->ggml.end(), captured);
-    if (stored == 0 && request.has_type("tensor") && !others_captured)
-      results->warnings.push_back("no tensor was captured: " + why_no_tensor(request, *results));
-    return;
+bool tensors_were_stored(const DumpResults& results) {
+  const auto captured = [](const auto& report) { return report.captured(); };
+  return std::any_of(results.processes.begin(), results.processes.end(),
+                     [](const auto& process) { return tensors_stored(process) > 0; }) ||
+         std::any_of(results.torch.begin(), results.torch.end(), captured) ||
+         std::any_of(results.ggml.begin(), results.ggml.end(), captured);
+}
+
+/// Why a ggml run has no node.
+std::string why_no_node(const DumpRequest& request, const GgmlReport& report) {
+  if (!report.message.empty()) return report.message;
+  std::string asked;
+  for (const std::string& name : request.modules)
+    asked += (asked.empty() ? "--modules " : " ") + name;
+  if (!request.operation_names.empty())
+    asked += (asked.empty() ? "" : ", ") + ("-opname " + request.operation_names);
+  if (report.steps == 0 || asked.empty())
+    return "no graph was in the range " + request.range + " (--steps)";
+  return "no node of " + counted(report.steps, "graph") + " matches " + asked + "; 'assay graph " +
+         report.output + "/topology.json' lists them";
+}
+
+/// What every process has to say, where it is not the whole it was asked for.
+void explain_processes(const DumpRequest& request, DumpResults* results) {
+  const bool anything = results->captured_anything();
+  for (const GgmlReport& report : results->ggml) {
+    if (!report.captured() && (!anything || !report.output.empty()))
+      results->warnings.push_back("no ggml node was captured in process " +
+                                  std::to_string(report.pid) + ": " + why_no_node(request, report));
   }
+  for (const TorchReport& report : results->torch) {
+    if (report.message.empty() || (anything && report.idle)) continue;
+    const std::string who = "process " + std::to_string(report.pid) + ": ";
+    results->warnings.push_back((report.captured() ? "" : "nothing was captured in ") + who +
+                                report.message);
+  }
+}
+
+void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults* results) {
   if (!results->processes.empty()) {
-    results->warnings.push_back("nothing was captured: " + why_no_tensor(request, *results));
+    if (!results->captured_anything()) {
+      results->warnings.push_back("nothing was captured: " + why_no_tensor(request, *results));
+    } else if (request.has_type("tensor") && !tensors_were_stored(*results)) {
+      results->warnings.push_back("no tensor was captured: " + why_no_tensor(request, *results));
+    }
   } else if (results->torch.empty() && results->ggml.empty()) {
     results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
   }
-  for (const GgmlReport& report : results->ggml) {
-    results->warnings.push_back("no ggml node was captured in process " +
-                                std::to_string(report.pid) + ": " + report.message);
-  }
-  for (const TorchReport& report : results->torch) {
-    results->warnings.push_back("nothing was captured in process " + std::to_string(report.pid) +
-                                ": " + report.message);
-  }
+  explain_processes(request, results);
 }
 
 // ---- manifest.json ----
@@ -399,13 +378,13 @@ namespace {
 std::string run_to_show(const DumpResults& results) {
   if (!results.processes.empty() && exists(results.root)) return results.root;
   for (const TorchReport& report : results.torch) {
-    if (report.output.empty()) continue;
+    if (!report.captured()) continue;
     const size_t slash = report.output.rfind('/');
     const bool one_rank = report.output.substr(slash + 1).starts_with("rank");
     return one_rank ? report.output.substr(0, slash) : report.output;
   }
   for (const GgmlReport& report : results.ggml) {
-    if (!report.output.empty()) return report.output;
+    if (report.captured()) return report.output;
   }
   return {};
 }
@@ -414,10 +393,10 @@ std::string run_to_show(const DumpResults& results) {
 
 bool DumpResults::captured_anything() const {
   for (const TorchReport& report : torch) {
-    if (!report.output.empty()) return true;
+    if (report.captured()) return true;
   }
   for (const GgmlReport& report : ggml) {
-    if (!report.output.empty()) return true;
+    if (report.captured()) return true;
   }
   for (const formats::ProbeSummary& process : processes) {
     const formats::ProbeCounters& c = process.counters;
@@ -433,15 +412,17 @@ DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places, co
   DumpResults results;
   results.root = places.output + "/" + places.dump_name;
   collect_summaries(run.started, &results);
-  collect_torch_reports(places.scratch, &results);
-  collect_ggml_reports(places.scratch, &results);
+  ProcessReports reports = read_reports(places, run);
+  results.torch = std::move(reports.torch);
+  results.ggml = std::move(reports.ggml);
+  append(&results.warnings, std::move(reports.warnings));
   // The documents of `ait` promise a text, those of `msit` a table.
   if (request.has_type("cpu_profiling")) merge_statistics(request.name == DumpName::Ait, &results);
   if (request.has_type("onnx")) convert_topologies(places.scratch, &results);
   std::error_code error;
   fs::remove_all(places.scratch, error);
   if (error) results.warnings.push_back(places.scratch + ": " + error.message());
-  add_loss_warnings(&results);
+  add_loss_warnings(run, &results);
   explain_nothing(request, run, &results);
   if (exists(results.root)) {
     if (const Status written = write_manifest(request, run, results); !written)
@@ -472,17 +453,18 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
     if (!rest.empty()) lines.push_back(rest);
   }
   for (const TorchReport& report : results.torch) {
-    if (report.output.empty()) continue;
-    const bool only_first = request.range == "0,0" && report.steps > 1;
-    lines.push_back(counted(report.tensors, "tensor") + " of " +
-                    counted(report.models, "PyTorch model") + ", process " +
-                    std::to_string(report.pid) + ", in " + report.output +
-                    (only_first ? "; the first of " + counted(report.steps, "step") +
-                                      ", --steps all captures every one"
-                                : ""));
+    if (!report.captured()) continue;
+    const bool only_first = request.range == "0,0" && report.ended && report.steps > 1;
+    lines.push_back(
+        counted(report.tensors, "tensor") + " of " +
+        (report.ended ? counted(report.models, "PyTorch model") : counted(report.steps, "step")) +
+        ", process " + std::to_string(report.pid) + ", in " + report.output +
+        (only_first ? "; the first of " + counted(report.steps, "step") +
+                          ", --steps all captures every one"
+                    : ""));
   }
   for (const GgmlReport& report : results.ggml) {
-    if (report.output.empty()) continue;
+    if (!report.captured()) continue;
     const bool only_first = request.range == "0,0" && report.passed > 0;
     lines.push_back(counted(report.nodes, "ggml node") + " (" + human_bytes(report.bytes) +
                     ") of " + counted(report.steps, "graph") + ", process " +

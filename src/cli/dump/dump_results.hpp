@@ -5,35 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/dump/child_process.hpp"
 #include "cli/dump/dump_places.hpp"
 #include "cli/dump/dump_request.hpp"
+#include "cli/dump/process_reports.hpp"
 #include "formats/probe_status.hpp"
 
 namespace assay::cli {
-
-/// What the PyTorch side of one process reports.
-struct TorchReport {
-  int64_t pid = 0;
-  std::string program;
-  std::string output;  // folder of its run; empty: it captured nothing
-  uint64_t models = 0;
-  uint64_t steps = 0;
-  uint64_t tensors = 0;
-  std::string message;  // why nothing was captured
-};
-
-/// What the ggml probe of one process reports.
-struct GgmlReport {
-  int64_t pid = 0;
-  std::string output;   // folder of its run; empty: it captured nothing
-  uint64_t steps = 0;   // compute calls that were captured
-  uint64_t passed = 0;  // those that were not
-  uint64_t nodes = 0;
-  uint64_t bytes = 0;
-  std::vector<int64_t> warm_ups;  // steps that the program threw away
-  std::string message;            // why nothing was captured
-};
 
 struct DumpResults {
   std::string root;                              // of the ATB dump; may not exist
@@ -46,13 +23,6 @@ struct DumpResults {
 
   /// Anything at all.
   [[nodiscard]] bool captured_anything() const;
-};
-
-/// What the command knows about the run itself.
-struct DumpRun {
-  int64_t started = 0;  // seconds since 1970
-  ChildEnd end;
-  std::string program_file;  // what was executed; empty when unknown
 };
 
 /// Reads the summaries (those of dead processes from their status pages), merges the host statistics, converts the

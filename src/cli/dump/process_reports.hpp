@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the PyTorch and ggml sides of each process say they captured. A process that could not say it at its end (a
+// signal, _exit) has left a first report, or at least its run: that is read instead.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/dump/child_process.hpp"
+#include "cli/dump/dump_places.hpp"
+#include "cli/dump/process_watch.hpp"
+
+namespace assay::cli {
+
+/// What the command knows about the run itself.
+struct DumpRun {
+  int64_t started = 0;  // seconds since 1970
+  ChildEnd end;
+  std::string program_file;             // what was executed; empty when unknown
+  const ProcessWatch* watch = nullptr;  // how the processes below the program ended
+};
+
+/// What the PyTorch side of one process reports.
+struct TorchReport {
+  int64_t pid = 0;
+  std::string output;  // folder of its run; empty: it captured nothing
+  uint64_t models = 0;
+  uint64_t steps = 0;
+  uint64_t tensors = 0;
+  std::string message;  // why there is nothing, or less than asked
+  bool idle = false;    // it imported torch, and that was all
+  bool ended = true;    // false: its run was counted by us
+
+  [[nodiscard]] bool captured() const {
+    return !output.empty() && (tensors > 0 || message.empty());
+  }
+};
+
+/// What the ggml probe of one process reports.
+struct GgmlReport {
+  int64_t pid = 0;
+  std::string output;   // folder of its run; empty: it captured nothing
+  uint64_t steps = 0;   // compute calls that were captured
+  uint64_t passed = 0;  // those that were not
+  uint64_t nodes = 0;
+  uint64_t bytes = 0;
+  std::vector<int64_t> warm_ups;  // steps that the program threw away
+  std::string message;            // why nothing was captured
+  bool ended = true;              // false: its run was counted by us
+
+  [[nodiscard]] bool captured() const { return !output.empty() && nodes > 0; }
+};
+
+struct ProcessReports {
+  std::vector<TorchReport> torch;  // by file name
+  std::vector<GgmlReport> ggml;    // by file name
+  std::vector<std::string>
+      warnings;  // how processes ended that could not say it, and reports that cannot be read
+};
+
+/// Reads the reports in the scratch folder and the runs in the output folder that none of them names. Waits a moment for
+/// processes that are about to end.
+[[nodiscard]] ProcessReports read_reports(const DumpPlaces& places, const DumpRun& run);
+
+/// Names in a folder, sorted; empty when it cannot be read.
+[[nodiscard]] std::vector<std::string> names_in(const std::string& folder);
+
+/// "process 12 was ended by signal 9 (Killed)"; how it ended is not always known.
+[[nodiscard]] std::string how_it_ended(int64_t pid, const DumpRun& run);
+
+}  // namespace assay::cli
