@@ -326,10 +326,8 @@ class PairComparer {
     const bool is_plain = golden_recipe == nullptr && mine_recipe == nullptr;
     const bool may_skip =
         is_plain && options_.rules != MetricRules::Msit && options_.algorithms.empty();
-    if (options_.statistics && is_plain) {
-      compare_statistics(golden, mine, &row);
-    } else if (options_.statistics) {
-      row.fail_reason = "statistics of several ranks or of a part are not known";
+    if (options_.statistics) {
+      compare_statistics({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, &row);
     } else if (!may_skip || !fill_from_digests(golden, mine, &row)) {
       compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, jobs, &row);
     }
@@ -457,12 +455,15 @@ class PairComparer {
     return storage_bytes(view.dtype, static_cast<uint64_t>(view.element_count())).value_or(0);
   }
 
-  // Statistics the capture took, or those of the tensor when it took none.
-  std::optional<stats::TensorStats> statistics_of(const Run& run, const TensorRecord& record,
-                                                  std::string_view side, SideSummary* summary,
-                                                  Row* row) {
-    if (record.stats) return record.stats;
-    const std::optional<Tensor> tensor = load({run, record}, nullptr, side, row);
+  // Statistics the capture took, or those of the tensor when it took none; it takes none of several ranks or of a part.
+  std::optional<stats::TensorStats> statistics_of(const Source& source, std::string_view side,
+                                                  SideSummary* summary, Row* row) {
+    if (source.recipe == nullptr && source.record.stats) return source.record.stats;
+    if (source.recipe != nullptr && !source.record.bytes) {
+      row->fail_reason = "statistics of several ranks or of a part are not known";
+      return std::nullopt;
+    }
+    const std::optional<Tensor> tensor = load(source, nullptr, side, row);
     if (!tensor) return std::nullopt;
     const auto watch = resident_.watch(tensor->view.storage);
     describe_view(tensor->view, summary);
@@ -470,9 +471,9 @@ class PairComparer {
     return stats::compute_stats(tensor->view);
   }
 
-  void compare_statistics(const TensorRecord& golden, const TensorRecord& mine, Row* row) {
-    const auto golden_stats = statistics_of(golden_, golden, "golden", &row->golden, row);
-    const auto mine_stats = statistics_of(mine_, mine, "my", &row->mine, row);
+  void compare_statistics(const Source& golden_source, const Source& mine_source, Row* row) {
+    const auto golden_stats = statistics_of(golden_source, "golden", &row->golden, row);
+    const auto mine_stats = statistics_of(mine_source, "my", &row->mine, row);
     if (golden_stats) fill_statistics(*golden_stats, &row->golden);
     if (mine_stats) fill_statistics(*mine_stats, &row->mine);
     if (!golden_stats || !mine_stats) return;
@@ -487,7 +488,11 @@ class PairComparer {
     const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
     const SideSummary& g = row->golden;
     const SideSummary& m = row->mine;
-    const bool digests_tell = golden.digest && mine.digest && golden.dtype == mine.dtype;
+    const TensorRecord& golden = golden_source.record;
+    const TensorRecord& mine = mine_source.record;
+    const bool is_plain = golden_source.recipe == nullptr && mine_source.recipe == nullptr;
+    const bool digests_tell =
+        is_plain && golden.digest && mine.digest && golden.dtype == mine.dtype;
     row->identical = digests_tell ? golden.digest == mine.digest
                                   : same(g.max, m.max) && same(g.min, m.min) &&
                                         same(g.mean, m.mean) && same(g.l2_norm, m.l2_norm);

@@ -82,17 +82,32 @@ Result<Matching> Matcher::match() {
       places.golden.rank = group.golden.front();
       places.mine.rank = group.mine.front();
       token_ = places.token;
-      if (by_policy_) {
-        match_place_by_policy(places);
-      } else {
-        match_place_one_to_one(places);
-      }
+      match_place(places);
     }
   }
   merge_ranks();
   list_leftovers();
   finish();
   return std::move(out_);
+}
+
+void Matcher::match_place(const PlacePair& places) {
+  std::vector<size_t> golden_used;
+  std::vector<size_t> mine_used;
+  if (places.rows != nullptr) {
+    golden_used = release(golden_, places.golden);
+    mine_used = release(mine_, places.mine);
+  }
+  const size_t first = out_.pairs.size();
+  if (by_policy_) {
+    match_place_by_policy(places);
+  } else {
+    match_place_one_to_one(places);
+  }
+  if (places.rows == nullptr) return;
+  keep_common_rows(*places.rows, first);
+  for (const size_t i : golden_used) golden_.used[i] = true;
+  for (const size_t i : mine_used) mine_.used[i] = true;
 }
 
 Result<Matching> Matcher::match_named() {
@@ -141,9 +156,12 @@ void Matcher::list_side_leftovers(Side name_of_side, const MatchSide& side,
           if (!side.used[i])
             out_.unmatched.push_back({name_of_side, i, place_reason(side, place, other)});
         } else {
+          const auto known = why_alone_.find({name_of_side, i});
           count(name_of_side, i, side.used[i],
-                leftover_reason(record, other, paired.contains({place, name}),
-                                nodes_of_other.contains(name)));
+                known != why_alone_.end()
+                    ? std::string(known->second)
+                    : leftover_reason(record, other, paired.contains({place, name}),
+                                      nodes_of_other.contains(name)));
         }
       }
     }

@@ -9,6 +9,7 @@
 
 #include "locate/conversion_noise.hpp"
 #include "locate/ggml_operands.hpp"
+#include "locate/made_rows.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
 #include "run/checkpoint.hpp"
@@ -26,51 +27,12 @@ using run::Run;
 using run::TensorRecord;
 
 /// The records of a pair, put together; rows that ggml lacks are golden's.
-class ModuleTensor final : public run::MadeTensor {
- public:
-  ModuleTensor(const Run& hf, const Run& ggml, const GgmlPair& pair)
-      : recipe_(pair.ggml_recipe(hf, ggml)) {
-    for (size_t& record : recipe_.records) {
-      parts_.records.push_back(ggml.records[record]);
-      record = parts_.records.size() - 1;
-    }
-    if (static_cast<int64_t>(pair.hf_rows.size()) == pair.hf_row_count) return;
-    golden_ = hf.records[pair.hf];
-    rows_ = pair.hf_rows;
-    row_count_ = pair.hf_row_count;
-  }
-
-  [[nodiscard]] Result<Tensor> make() const override {
-    ASSAY_TRY(Tensor tensor, compare::load_operand(parts_, recipe_));
-    if (!golden_) return tensor;
-    ASSAY_TRY(const Tensor whole, run::load_tensor(*golden_));
-    ASSAY_TRY(reference::Wide values, reference::widen(whole.view));
-    ASSAY_TRY(const reference::Wide mine, reference::widen(tensor.view));
-    // [outer, rows, inner]
-    const Dims& shape = whole.view.shape;
-    const size_t axis = shape.size() - 2;
-    const int64_t inner = shape[axis + 1];
-    const int64_t outer = values.size() / std::max<int64_t>(row_count_ * inner, 1);
-    const auto some = static_cast<int64_t>(rows_.size());
-    if (shape[axis] != row_count_ || mine.size() != outer * some * inner)
-      return fail(Errc::Invalid, "the rows of ggml are not some of golden's");
-    for (int64_t i = 0; i < outer; ++i) {
-      for (int64_t row = 0; row < some; ++row) {
-        std::copy_n(
-            mine.values.data() + (i * some + row) * inner, inner,
-            values.values.data() + (i * row_count_ + rows_[static_cast<size_t>(row)]) * inner);
-      }
-    }
-    return reference::narrow(reference::to_tensor(std::move(values)).view, tensor.view.dtype);
-  }
-
- private:
-  Run parts_;
-  compare::Recipe recipe_;
-  std::optional<TensorRecord> golden_;
-  std::vector<int64_t> rows_;
-  int64_t row_count_ = 0;
-};
+std::shared_ptr<MadeRows> module_tensor(const Run& hf, const Run& ggml, const GgmlPair& pair) {
+  auto made = std::make_shared<MadeRows>(ggml, pair.ggml_recipe(hf, ggml));
+  if (static_cast<int64_t>(pair.hf_rows.size()) != pair.hf_row_count)
+    made->fill_from(hf.records[pair.hf], pair.hf_rows, pair.hf_row_count);
+  return made;
+}
 
 /// A weight of the model's file in the checkpoint's order.
 class FileWeight final : public run::MadeTensor {
@@ -226,7 +188,7 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
     record.strides = golden.shape ? std::optional(contiguous_strides(*golden.shape)) : std::nullopt;
     record.bytes = first.bytes;
     record.bytes->raw = false;
-    record.made = std::make_shared<ModuleTensor>(hf, ggml_records, pair);
+    record.made = module_tensor(hf, ggml_records, pair);
     if (rotated) inner_.emplace_back(pair.hf, inner_name(pair));
     if (const std::optional<AttentionInput> input = attention_input(pair))
       attention_inputs_.emplace(run_->records.size(), *input);

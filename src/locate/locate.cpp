@@ -14,6 +14,7 @@
 #include "locate/next_command.hpp"
 #include "locate/rank_divergence.hpp"
 #include "locate/slice.hpp"
+#include "locate/step_modules.hpp"
 #include "locate/token_divergence.hpp"
 #include "locate/verdict.hpp"
 
@@ -25,12 +26,15 @@ constexpr uint64_t kShareOfFiles = 8;  // file pages beside working tensors
 class Locator {
  public:
   /// across  what mine's modules are, when its engine is not golden's; null: the same engine
+  /// steps   mine's modules in golden's steps, when its own hold other tokens; null: they do not
   Locator(const run::Run& golden, const run::Run& mine, const LocateOptions& options,
-          const GgmlModules* across = nullptr)
+          const GgmlModules* across = nullptr, const StepModules* steps = nullptr)
       : options_(options),
         across_(across),
+        steps_(steps),
         golden_(make_program(golden)),
         mine_(make_program(mine)) {
+    if (steps_ != nullptr) steps_->describe(&mine_);
     if (across_ == nullptr) return;
     across_->describe(&mine_);
     across_->add_inner_values(&golden_);
@@ -51,6 +55,7 @@ class Locator {
       ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
     }
     if (across_ != nullptr) name_places();
+    if (steps_ != nullptr) name_steps();
     ASSAY_TRY_STATUS(judge_without_program());
     ASSAY_TRY(nan_origins_,
               find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted));
@@ -109,15 +114,19 @@ class Locator {
   bool needs_walk() const {
     if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
       return false;
-    if (mine_.level != CaptureLevel::Operators || across_ != nullptr) return true;
+    if (mine_.level != CaptureLevel::Operators || is_judged_by_modules()) return true;
     const bool suspicious =
         std::ranges::any_of(tests_.findings, [](const Finding& finding) { return !finding.hard; });
     return suspicious && pairing_.same_shapes;
   }
 
+  bool is_judged_by_modules() const {
+    return across_ != nullptr || (steps_ != nullptr && mine_.level == CaptureLevel::Operators);
+  }
+
   WalkOptions walk_options() const {
     WalkOptions options;
-    options.level = across_ != nullptr ? CaptureLevel::Leaves : mine_.level;
+    options.level = is_judged_by_modules() ? CaptureLevel::Leaves : mine_.level;
     options.jobs = options_.jobs;
     options.max_memory = options_.max_memory;
     options.interrupted = options_.interrupted;
@@ -142,9 +151,17 @@ class Locator {
     tests_.notes.insert(tests_.notes.begin(), across_->notes().begin(), across_->notes().end());
   }
 
+  /// Findings in golden's steps stand where mine computed their tokens.
+  void name_steps() {
+    if (walk_) {
+      for (Finding& finding : walk_->findings) steps_->complete(&finding);
+    }
+    tests_.notes.insert(tests_.notes.begin(), steps_->notes().begin(), steps_->notes().end());
+  }
+
   Stages stages() const {
     Stages stages;
-    stages.across_engines = across_ != nullptr;
+    stages.across_engines = is_judged_by_modules();
     stages.golden = &golden_;
     stages.mine = &mine_;
     stages.pairing = &pairing_;
@@ -158,7 +175,7 @@ class Locator {
     stages.token = find_token_divergence(*golden_.run, *mine_.run);
     stages.more.insert(stages.more.end(), leaves_.findings.begin(), leaves_.findings.end());
     stages.more_coarse = leaves_.coarse;
-    if (!own_ && !walk_ && !floors_)
+    if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
       stages.identical_values = identical_values(*golden_.run, *mine_.run);
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
     return stages;
@@ -166,6 +183,7 @@ class Locator {
 
   const LocateOptions& options_;
   const GgmlModules* across_;
+  const StepModules* steps_;
   Program golden_;
   Program mine_;
   std::optional<Slice> slice_;
@@ -186,7 +204,14 @@ Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const Locat
   compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
-  if (!compare::is_ggml_pair(golden, mine)) return Locator(golden, mine, options).locate();
+  if (!compare::is_ggml_pair(golden, mine)) {
+    const compare::StepAlignment steps = compare::align_steps(golden, mine);
+    if (steps.by_number) return Locator(golden, mine, options).locate();
+    const StepModules modules(golden, mine, steps);
+    ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
+    modules.put_back(&verdict);
+    return verdict;
+  }
   // The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
   const bool turned = compare::is_ggml_run(golden);
   ASSAY_TRY(const GgmlModules modules,

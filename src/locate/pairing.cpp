@@ -60,7 +60,7 @@ class Pairer {
   }
 
   Pairing pair() {
-    pair_operators();
+    if (!mine_.regrouped) pair_operators();
     pair_calls();
     return std::move(pairing_);
   }

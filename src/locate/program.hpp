@@ -113,6 +113,8 @@ struct Program {
   std::optional<DType> attention_type;
   /// By record: the rows (last axis but one) that mine computed; the others are golden's.
   std::map<size_t, std::vector<int64_t>> computed_rows;
+  /// Module calls are in golden's steps, operators in mine's own: the steps hold other tokens.
+  bool regrouped = false;
   /// Angles of the rotary embedding are made one from the other, in float32.
   bool multiplies_angles = false;
   /// By record: of queries, keys and values.

@@ -24,7 +24,7 @@ struct Stages {
   TokenDivergence token = {};
   /// Values of both runs that were held against each other, when all of them are equal bit for bit; 0: they are not.
   size_t identical_values = 0;
-  /// Mine is of another engine, whose operators are not golden's: its modules are judged by the walk.
+  /// Mine's operators are not golden's (another engine, tokens cut into other steps): its modules are judged by the walk.
   bool across_engines = false;
   /// False for findings outside the slice that the user asked for; empty: everything counts.
   std::function<bool(const Finding&)> in_slice = {};

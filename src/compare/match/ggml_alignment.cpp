@@ -10,7 +10,8 @@
 #include <tuple>
 
 #include "base/numbers.hpp"
-#include "tensor/convert.hpp"
+#include "compare/match/slices.hpp"
+#include "compare/match/step_tokens.hpp"
 
 namespace assay::compare {
 namespace {
@@ -26,35 +27,6 @@ constexpr std::string_view kCached = "::aten.cat.default.";  // what was cached,
 constexpr std::string_view kSorted = "::aten.sort.default.0";
 constexpr std::string_view kGateUp = "::aten._grouped_mm.default.0";
 constexpr std::string_view kDown = "::aten._grouped_mm.default.1";
-
-/// A token in its place; positions are counted from the start of the sequence.
-struct PlacedToken {
-  int64_t position = -1;  // -1: not known
-  int64_t token = -1;
-  friend bool operator==(const PlacedToken&, const PlacedToken&) = default;
-};
-
-/// What one step of Hugging Face, or one graph of ggml, computed.
-struct StepTokens {
-  int64_t step = 0;
-  std::vector<PlacedToken> tokens = {};
-  bool ids = false;  // the tokens are known, not only how many
-};
-
-std::optional<std::vector<int64_t>> read_integers(const TensorRecord& record) {
-  if (!record.bytes || !record.dtype || !is_integer(*record.dtype)) return std::nullopt;
-  const Result<Tensor> tensor = run::load_tensor(record);
-  if (!tensor) return std::nullopt;
-  std::vector<double> values(static_cast<size_t>(tensor->view.element_count()));
-  read_values(tensor->view, 0, tensor->view.element_count(), values);
-  return std::vector<int64_t>(values.begin(), values.end());
-}
-
-std::optional<Dims> shape_of(const TensorRecord& record) {
-  if (record.shape) return record.shape;
-  TensorRecord copy = record;
-  return run::load_header(copy) ? copy.shape : std::nullopt;
-}
 
 /// The strict torch dump puts `root` in front of every path.
 std::string_view module_path(std::string_view node) {
@@ -177,7 +149,7 @@ class GgmlSide {
       return std::nullopt;
     const Dims& shape = *run_.records[*found].shape;
     const int64_t experts = shape[shape.size() - 1];
-    const auto sorted = read_integers(run_.records[*found]);
+    const auto sorted = integer_values(run_.records[*found]);
     if (!sorted || chosen > experts) return std::nullopt;
     std::vector<int64_t> first;
     for (size_t row = 0; row < sorted->size(); row += static_cast<size_t>(experts))
@@ -216,7 +188,7 @@ class GgmlSide {
 
   [[nodiscard]] std::optional<std::vector<int64_t>> leaf(int64_t step, const char* kind) const {
     const auto found = leaves_.find({step, kind});
-    return found == leaves_.end() ? std::nullopt : read_integers(run_.records[found->second]);
+    return found == leaves_.end() ? std::nullopt : integer_values(run_.records[found->second]);
   }
 
   /// Mode 0 turns neighbours; the bit of value 2 halves, and the modes above 8 sections of halves.
@@ -289,28 +261,7 @@ class HfSide {
 
   [[nodiscard]] const std::vector<HfPlace>& places() const { return places_; }
 
-  [[nodiscard]] std::vector<StepTokens> tokens() const {
-    std::vector<StepTokens> out;
-    int64_t position = 0;
-    for (const auto& [step, record] : embedded_) {
-      StepTokens tokens{.step = step};
-      const auto ids = record.ids ? read_integers(run_.records[*record.ids]) : std::nullopt;
-      tokens.ids = ids.has_value();
-      tokens.tokens.resize(ids ? ids->size() : static_cast<size_t>(record.rows));
-      const auto found = positions_.find(step);
-      const auto places =
-          found == positions_.end() ? std::nullopt : read_integers(run_.records[found->second]);
-      for (size_t i = 0; i < tokens.tokens.size(); ++i) {
-        if (ids) tokens.tokens[i].token = (*ids)[i];
-        tokens.tokens[i].position =
-            places && places->size() == tokens.tokens.size() ? (*places)[i] : position;
-        ++position;
-      }
-      if (places && !places->empty()) position = places->back() + 1;
-      if (!tokens.tokens.empty()) out.push_back(std::move(tokens));
-    }
-    return out;
-  }
+  [[nodiscard]] std::vector<StepTokens> tokens() const { return torch_steps(run_); }
 
   /// What the rows of a module of experts are.
   struct ExpertRows {
@@ -324,9 +275,9 @@ class HfSide {
     const auto router = choices_.find({step, module.substr(0, module.rfind('.')) + ".gate"});
     if (found == experts_.end() || !found->second.order || router == choices_.end())
       return std::nullopt;
-    const std::optional<Dims> shape = shape_of(run_.records[router->second]);
-    auto order = read_integers(run_.records[*found->second.order]);
-    auto choices = read_integers(run_.records[router->second]);
+    const std::optional<Dims> shape = shape_of_record(run_.records[router->second]);
+    auto order = integer_values(run_.records[*found->second.order]);
+    auto choices = integer_values(run_.records[router->second]);
     if (!order || !choices || !shape || shape->empty() || order->size() != choices->size())
       return std::nullopt;
     const auto count = static_cast<int64_t>(order->size());
@@ -348,17 +299,10 @@ class HfSide {
   struct Experts {
     std::optional<size_t> order, gate_up, product, down;
   };
-  struct Embedded {
-    std::optional<size_t> ids;
-    int64_t rows = 0;
-  };
-
   void add_module(size_t index) {
     const TensorRecord& record = run_.records[index];
     const std::string_view module = module_path(record.node);
     const bool input = record.role == Role::Input;
-    if (input && record.slot.ends_with("position_ids") && record.bytes)
-      positions_.try_emplace(record.step, index);
     if (record.call > 0) return;
     if (!input && (record.slot == "1" || record.slot == "2")) {
       places_.push_back({index,
@@ -369,9 +313,8 @@ class HfSide {
       return;
     }
     if (!(input ? is_first_input(record.slot) : is_first_output(record.slot))) return;
-    if (module.ends_with("embed_tokens")) add_embedding(index, input);
     if (!input) {
-      const std::optional<Dims> shape = shape_of(record);
+      const std::optional<Dims> shape = shape_of_record(record);
       if (shape && !shape->empty())
         widths_.try_emplace({record.step, std::string(module)}, (*shape)[shape->size() - 1]);
     }
@@ -391,17 +334,6 @@ class HfSide {
     if (operation == kGateUp && !input) experts.gate_up = index;
     if (operation == kDown && input && record.slot == "self") experts.product = index;
     if (operation == kDown && !input) experts.down = index;
-  }
-
-  void add_embedding(size_t index, bool input) {
-    const TensorRecord& record = run_.records[index];
-    Embedded& step = embedded_[record.step];
-    const std::optional<Dims> shape = shape_of(record);
-    if (input) {
-      if (record.bytes && shape && product(shape->span()) > 0) step.ids = index;
-    } else if (shape && !shape->empty()) {
-      step.rows = product(shape->span().first(shape->size() - 1));
-    }
   }
 
   /// Of attention's sums the first two of equal heads are queries and keys behind the rotary embedding.
@@ -433,8 +365,6 @@ class HfSide {
 
   const Run& run_;
   std::vector<HfPlace> places_;
-  std::map<int64_t, Embedded> embedded_;                        // by step
-  std::map<int64_t, size_t> positions_;                         // by step
   std::map<std::pair<int64_t, std::string>, Experts> experts_;  // by step and module
   std::map<std::pair<int64_t, std::string>, size_t> choices_;   // by step and router
   std::map<std::pair<int64_t, std::string>, int64_t> widths_;
@@ -577,7 +507,7 @@ class Aligner {
     Part part;
     if (tensor.place == ModulePlace::RouterChoices) {
       // ggml sorts all experts of a token and uses the first.
-      const std::optional<Dims> shape = shape_of(record);
+      const std::optional<Dims> shape = shape_of_record(record);
       if (!shape || shape->empty()) return;
       part.ggml_last = (*shape)[shape->size() - 1];
     }
@@ -632,7 +562,7 @@ class Aligner {
   void add_experts(const HfPlace& place, size_t span) {
     const TensorRecord& record = hf_run_.records[place.record];
     const auto rows = hf_.expert_rows(record.step, place.tensor.module);
-    const std::optional<Dims> shape = shape_of(record);
+    const std::optional<Dims> shape = shape_of_record(record);
     if (!rows || !shape || shape->size() != 2) return;
     for (const GgmlNode& node : ggml_nodes_of(place.tensor)) {
       GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
@@ -779,7 +709,7 @@ class Aligner {
   }
 
   bool find_rows(GgmlPair* pair) const {
-    const std::optional<Dims> shape = shape_of(hf_run_.records[pair->hf]);
+    const std::optional<Dims> shape = shape_of_record(hf_run_.records[pair->hf]);
     if (!shape || shape->size() < 2) return false;
     const bool rotated = is_rotated(pair->tensor.place);
     if (rotated && (shape->size() != 4 || (*shape)[0] != 1)) return false;
@@ -867,7 +797,7 @@ bool is_ggml_pair(const Run& golden, const Run& mine) {
 
 Recipe GgmlPair::hf_recipe(const Run& hf_run) const {
   Recipe recipe{.records = {hf}};
-  const Dims shape = shape_of(hf_run.records[hf]).value_or(Dims());
+  const Dims shape = shape_of_record(hf_run.records[hf]).value_or(Dims());
   if (!all_rows && hf_rows != counted(hf_row_count)) {
     const int axis = static_cast<int>(shape.size()) - 2;  // [1, heads, tokens, channels], too
     recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = hf_rows});
@@ -916,7 +846,7 @@ Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   const auto add_note = [&](const std::string& text) {
     recipe.note += (recipe.note.empty() ? "" : ", ") + text;
   };
-  Dims shape = shape_of(hf_run.records[hf]).value_or(Dims());
+  Dims shape = shape_of_record(hf_run.records[hf]).value_or(Dims());
   int64_t elements = 0;
   for (const size_t record : ggml) elements += product(ggml_run.records[record].shape->span());
   const int64_t channels = elements / row_count;

@@ -15,6 +15,7 @@
 #include "compare/match/by_value.hpp"
 #include "compare/match/policies.hpp"
 #include "compare/match/side.hpp"
+#include "compare/match/step_tokens.hpp"
 #include "compare/match/tokens.hpp"
 #include "compare/match/tree.hpp"
 
@@ -46,6 +47,7 @@ struct PlacePair {
   int64_t token = 0;
   Place golden;  // rank of the group's first
   Place mine;
+  const StepRows* rows = nullptr;  // tokens that the two steps have in common; null: all
 };
 
 /// A pair of tensors that holds for every token of two trees.
@@ -92,6 +94,13 @@ class Matcher {
   std::vector<TokenPlace> places_of(MatchSide& side, TokenTable table);
   void add_token_pair(const TokenPlace& golden, const TokenPlace& mine, int64_t token);
   Status align_tokens();
+  // Steps of PyTorch that hold other tokens than the other side's of the same number. False: none do.
+  bool align_rows();
+  void match_place(const PlacePair& places);
+  // Cuts the pairs from `first` on down to the tokens that both steps hold; drops those that have none.
+  void keep_common_rows(const StepRows& rows, size_t first);
+  // A step's tensors take part in one pair for each step that has tokens of it.
+  static std::vector<size_t> release(MatchSide& side, const Place& place);
   static std::set<int64_t> steps_in(const std::vector<TokenPlace>& places);
   void note_table(const std::string& side, TokenTable table);
   void note_missing_tokens(const std::vector<TokenPlace>& places,
@@ -256,10 +265,13 @@ class Matcher {
   Matching out_;
   std::vector<RankGroup> groups_;
   std::vector<PlacePair> tokens_;  // rank 0 stands for any
+  StepAlignment steps_;            // by tokens, where numbers do not tell
   std::map<std::pair<size_t, size_t>, TreeState> states_;
   std::set<std::pair<int, int>> looked_at_;  // parts whose leftovers values have seen
   std::set<std::pair<Place, std::string>> golden_paired_;
   std::set<std::pair<Place, std::string>> mine_paired_;
+  /// Of records that a rule named, but whose rows are not the other's.
+  std::map<std::pair<Side, size_t>, std::string_view> why_alone_;
   std::map<size_t, int> show_order_;  // of a pair: my node
   int64_t token_ = 0;                 // of the place that is being matched
 };

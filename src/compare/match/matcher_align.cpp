@@ -150,6 +150,7 @@ Status Matcher::align_tokens() {
   std::vector<TokenPlace> golden = places_of(golden_, golden_table);
   std::vector<TokenPlace> mine = places_of(mine_, mine_table);
   if (!options_.token_map.empty()) return map_tokens(golden, mine);
+  if (align_rows()) return {};
 
   const bool same_folders =
       !options_.msit && golden_.is_atb() && mine_.is_atb() && golden_table == mine_table;
@@ -182,6 +183,83 @@ Status Matcher::align_tokens() {
   }
   return fail(Errc::Usage, "my tokens is " + list_tokens(mine_steps) + " and golden tokens is " +
                                list_tokens(golden_steps) + ". The two cannot be matched.");
+}
+
+bool Matcher::align_rows() {
+  if (options_.msit || golden_.is_atb() || mine_.is_atb()) return false;
+  steps_ = align_steps(golden_.run, mine_.run);
+  out_.notes.insert(out_.notes.end(), steps_.notes.begin(), steps_.notes.end());
+  if (steps_.by_number) return false;
+  golden_.named = golden_.used;
+  mine_.named = mine_.used;
+  for (const StepRows& rows : steps_.rows)
+    tokens_.push_back({rows.mine_step, {0, rows.golden_step, 0}, {0, rows.mine_step, 0}, &rows});
+  // Weights, and whatever else is of no step.
+  const auto has = [](const MatchSide& side) {
+    return std::ranges::any_of(side.places, [](const auto& one) { return one.first.step < 0; });
+  };
+  if (!outputs_only_ && has(golden_) && has(mine_)) tokens_.push_back({-1, {0, -1, 0}, {0, -1, 0}});
+  return true;
+}
+
+std::vector<size_t> Matcher::release(MatchSide& side, const Place& place) {
+  std::vector<size_t> released;
+  for (const auto& [name, records] : side.nodes_at(place)) {
+    for (const size_t i : records) {
+      if (!side.used[i] || side.named[i]) continue;
+      side.used[i] = false;
+      released.push_back(i);
+    }
+  }
+  return released;
+}
+
+void Matcher::keep_common_rows(const StepRows& rows, size_t first) {
+  const auto cut = [](const RowSelection& chosen, const std::vector<int64_t>& order, size_t record,
+                      const Dims& shape) {
+    Recipe recipe{.records = {record}};
+    const auto axis = static_cast<int>(chosen.axis);
+    if (chosen.keys) {
+      recipe.steps.push_back({.kind = Step::Kind::Range, .axis = axis, .last = chosen.count});
+    } else if (static_cast<int64_t>(order.size()) != shape[chosen.axis]) {
+      recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = order});
+    }
+    return recipe;
+  };
+  // What operators count with (positions within a step, say) depends on how the tokens were cut.
+  const auto is_index = [&](const RecordPair& pair) {
+    const TensorRecord& record = mine_.run.records[pair.mine];
+    return record.node.find("::") != std::string::npos && record.dtype && !is_float(*record.dtype);
+  };
+  size_t kept = first;
+  for (size_t i = first; i < out_.pairs.size(); ++i) {
+    RecordPair& pair = out_.pairs[i];
+    const std::optional<Dims>& golden = golden_.shape_of(pair.golden);
+    const std::optional<Dims>& mine = mine_.shape_of(pair.mine);
+    RowSelection chosen;
+    if (golden && mine && !is_index(pair)) chosen = select_rows(rows, *golden, *mine);
+    if (!chosen.known || chosen.none) {
+      const std::string_view reason =
+          chosen.none ? "none of its rows is a token that both steps computed"
+                      : "steps hold other tokens, and which of its rows are which is not known";
+      why_alone_.emplace(std::pair(Side::Golden, pair.golden), reason);
+      why_alone_.emplace(std::pair(Side::Mine, pair.mine), reason);
+      golden_.used[pair.golden] = mine_.used[pair.mine] = false;
+      continue;
+    }
+    if (!chosen.whole) {
+      set_recipes(&pair, cut(chosen, chosen.golden, pair.golden, *golden),
+                  cut(chosen, chosen.mine, pair.mine, *mine));
+      const int64_t count = chosen.keys ? chosen.count : static_cast<int64_t>(chosen.mine.size());
+      const std::string text = std::to_string(count) + (count == 1 ? " token" : " tokens") +
+                               " of golden's step " + std::to_string(rows.golden_step);
+      const int32_t index = pair.mine_recipe >= 0 ? pair.mine_recipe : pair.golden_recipe;
+      if (index >= 0) out_.recipes[static_cast<size_t>(index)].note = text;
+    }
+    if (kept != i) out_.pairs[kept] = std::move(pair);
+    ++kept;
+  }
+  out_.pairs.resize(kept);
 }
 
 std::set<int64_t> Matcher::steps_in(const std::vector<TokenPlace>& places) {

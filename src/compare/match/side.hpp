@@ -57,7 +57,8 @@ class MatchSide {
   std::vector<Tree> trees;
   std::vector<Layers> layers;  // one a tree
   std::map<Place, NodeRecords> places;
-  std::vector<bool> used;  // one a record
+  std::vector<bool> used;   // one a record
+  std::vector<bool> named;  // by the user; filled where a record may be in several pairs
 
  private:
   std::vector<std::optional<std::optional<Dims>>> shapes_;

@@ -73,4 +73,19 @@ std::optional<int64_t> integer_value(const run::TensorRecord& record) {
   return static_cast<int64_t>(value[0]);
 }
 
+std::optional<std::vector<int64_t>> integer_values(const run::TensorRecord& record) {
+  if (!record.bytes || !record.dtype || !is_integer(*record.dtype)) return std::nullopt;
+  const Result<Tensor> tensor = run::load_tensor(record);
+  if (!tensor) return std::nullopt;
+  std::vector<double> values(static_cast<size_t>(tensor->view.element_count()));
+  read_values(tensor->view, 0, tensor->view.element_count(), values);
+  return std::vector<int64_t>(values.begin(), values.end());
+}
+
+std::optional<Dims> shape_of_record(const run::TensorRecord& record) {
+  if (record.shape) return record.shape;
+  run::TensorRecord copy = record;
+  return run::load_header(copy) ? copy.shape : std::nullopt;
+}
+
 }  // namespace assay::compare

@@ -32,5 +32,9 @@ struct RopeSlice {
 
 /// The single integer that a small tensor holds; nothing when it holds none.
 [[nodiscard]] std::optional<int64_t> integer_value(const run::TensorRecord& record);
+/// All values of a tensor of integers, in C order; nothing for others and for what cannot be read.
+[[nodiscard]] std::optional<std::vector<int64_t>> integer_values(const run::TensorRecord& record);
+/// From the record, else from the header of its file.
+[[nodiscard]] std::optional<Dims> shape_of_record(const run::TensorRecord& record);
 
 }  // namespace assay::compare
