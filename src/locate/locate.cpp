@@ -159,7 +159,8 @@ class Locator {
     stages.more.insert(stages.more.end(), leaves_.findings.begin(), leaves_.findings.end());
     stages.more_coarse = leaves_.coarse;
     if (!own_ && !walk_ && !floors_)
-      stages.identical_values = identical_values(*golden_.run, *mine_.run);
+      stages.identical = find_identical_values(*golden_.run, *mine_.run);
+    stages.inputs = find_input_difference(golden_, mine_, pairing_);
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
     return stages;
   }
