@@ -176,7 +176,9 @@ class Locator {
     stages.more.insert(stages.more.end(), leaves_.findings.begin(), leaves_.findings.end());
     stages.more_coarse = leaves_.coarse;
     if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
-      stages.identical_values = identical_values(*golden_.run, *mine_.run);
+      stages.identical = find_identical_values(*golden_.run, *mine_.run);
+    stages.inputs = find_input_difference(golden_, mine_, pairing_);
+    stages.lacks_tokens = steps_ != nullptr && steps_->is_partial();
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
     return stages;
   }

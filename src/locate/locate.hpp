@@ -23,8 +23,8 @@ struct LocateOptions {
 };
 
 enum class Outcome : uint8_t {
-  FirstWrong,  // candidates[0]
-  Clean,  // at least 95 % of the operators that produce floats were judged, all weights compared
+  FirstWrong,   // candidates[0]
+  Clean,        // all obligations hold
   CannotJudge,  // `reason` says why, `next` what to capture so that it can
 };
 [[nodiscard]] std::string_view outcome_name(
@@ -65,6 +65,12 @@ struct Systematic {
   FindingKind kind = FindingKind::OwnError;
 };
 
+/// One thing that must hold before a run may be called clean.
+struct Obligation {
+  std::string name;  // "inputs are equal"
+  std::string open;  // why it does not hold, one clause; empty: it holds
+};
+
 struct Verdict {
   Outcome outcome = Outcome::CannotJudge;
   std::vector<Finding> candidates;          // in mine's execution order; [0] is the verdict
@@ -82,9 +88,12 @@ struct Verdict {
   std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
   std::string cache_blocks;  // Program::cache_blocks of mine
   TokenDivergence token;
-  std::vector<std::string> notes;  // "program differs here, cannot judge: ..."
-  std::string reason;              // of CannotJudge
-  std::string next;                // a command that would tell more; may be empty
+  std::vector<std::string> notes;       // "program differs here, cannot judge: ..."
+  std::vector<Obligation> obligations;  // without candidates: what clean stands on
+  std::string reason;                   // of CannotJudge: the first open obligation
+  /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be compared. -1: none.
+  int64_t clean_up_to = -1;
+  std::string next;  // a command that would tell more; may be empty
   // Every judged output, for the columns of the table: by index into mine's records.
   struct RecordJudgement {
     double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;

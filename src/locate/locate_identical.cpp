@@ -2,6 +2,7 @@
 #include "locate/locate_identical.hpp"
 
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace assay::locate {
@@ -37,18 +38,25 @@ bool is_equal(const TensorRecord& golden, const TensorRecord& mine) {
 
 }  // namespace
 
-size_t identical_values(const run::Run& golden, const run::Run& mine) {
+IdenticalValues find_identical_values(const run::Run& golden, const run::Run& mine) {
   std::map<Place, const TensorRecord*> partners;
   for (const TensorRecord& record : golden.records)
     if (is_output(record)) partners.emplace(place_key_of(record), &record);
-  size_t count = 0;
+  IdenticalValues result;
+  std::set<const TensorRecord*> covered;
   for (const TensorRecord& record : mine.records) {
     if (!is_output(record)) continue;
     const auto partner = partners.find(place_key_of(record));
-    if (partner == partners.end() || !is_equal(*partner->second, record)) return 0;
-    ++count;
+    if (partner == partners.end() || !is_equal(*partner->second, record)) return {};
+    covered.insert(partner->second);
+    ++result.values;
   }
-  return count;
+  for (const TensorRecord& record : golden.records) {
+    if (!is_output(record) || covered.contains(&record)) continue;
+    if (result.uncovered++ == 0)
+      result.first_uncovered = record.node + ", step " + std::to_string(record.step);
+  }
+  return result;
 }
 
 }  // namespace assay::locate

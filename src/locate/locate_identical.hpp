@@ -6,8 +6,14 @@
 
 namespace assay::locate {
 
-/// Number of outputs of mine when each has a partner of the same name in golden with the same type, shape and bits;
-/// 0 otherwise. Stops at the first difference; records without bytes and digest count as different.
-[[nodiscard]] size_t identical_values(const run::Run& golden, const run::Run& mine);
+struct IdenticalValues {
+  size_t values = 0;     // outputs of mine, each with golden's type, shape and bits; 0: one is not
+  size_t uncovered = 0;  // outputs of golden that were not captured of mine
+  std::string first_uncovered;  // "lm_head, step 3"
+};
+
+/// Holds every output of mine against golden's of the same name. Stops at the first difference; records without bytes
+/// and digest count as different.
+[[nodiscard]] IdenticalValues find_identical_values(const run::Run& golden, const run::Run& mine);
 
 }  // namespace assay::locate

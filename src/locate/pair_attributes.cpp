@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What paired operators were told besides tensors.   localisation 3, "attribute"
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -38,13 +39,48 @@ bool is_of_host(const Argument& argument) {
          std::holds_alternative<HostArgument>(argument.value);
 }
 
-/// What schemas commonly have as default, so that a program that says it and one that does not are the same.
-bool is_common_default(const Argument& argument) {
+/// Truth values that are true in every schema that has them.
+constexpr std::array<std::string_view, 6> kTrueByDefault = {
+    "largest", "sorted", "unbiased", "count_include_pad", "left", "full_matrices"};
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool is_true_by_default(std::string_view name) {
+  return std::ranges::find(kTrueByDefault, name) != kTrueByDefault.end();
+}
+
+/// "topk" of "aten.topk.default"
+std::string_view base_name(std::string_view name) {
+  if (name.starts_with("aten.")) name.remove_prefix(5);
+  return name.substr(0, name.find('.'));
+}
+
+/// What torch's schemas have as default, so that a program that says it and one that does not are the same. An operator's
+/// record lacks what was not given, so that is the default itself.
+bool is_default(std::string_view operator_name, std::string_view name, const Argument& argument) {
   if (std::holds_alternative<std::monostate>(argument.value) || is_of_host(argument)) return true;
-  if (const auto* truth = std::get_if<bool>(&argument.value)) return !*truth;
-  if (const std::optional<double> number = number_of(argument)) return *number == 0 || *number == 1;
+  if (const auto* truth = std::get_if<bool>(&argument.value)) {
+    return *truth == is_true_by_default(name);
+  }
+  if (const std::optional<double> number = number_of(argument)) {
+    if (name == "dim" &&
+        is_one_of(base_name(operator_name), {"topk", "sort", "kthvalue", "mode", "glu"}))
+      return *number == -1;
+    if (name == "value") return *number == 0 || *number == 1;  // of a padding, of addcmul
+    return *number == (is_one_of(name, {"alpha", "beta", "step", "correction", "groups"}) ? 1 : 0);
+  }
   const auto* list = std::get_if<ArgumentList>(&argument.value);
   return list != nullptr && list->empty();
+}
+
+/// Whole numbers that follow from how long a prompt is, or where in it a program is. All others are part of what an
+/// operator computes: how many of the largest, over which axis.
+bool is_place_or_size(std::string_view name) {
+  return is_one_of(name, {"start", "end", "step", "size", "length", "index", "split_size",
+                          "split_sizes", "repeats", "shape", "storage_offset", "stride",
+                          "output_size", "diagonal", "pad", "self", "other", "value"});
 }
 
 /// Names of arguments of either side that are no tensor on the other.
@@ -118,20 +154,25 @@ void test_attributes(const PairContext& pair, PairTests* tests) {
     if (partner == kNone) continue;
     const Operator& golden = pair.golden.operators[partner];
     const Operator& mine = pair.mine.operators[i];
-    const bool whole_numbers = pair.pairing.same_shapes && equal_input_shapes(pair, golden, mine);
+    const bool equal_inputs = equal_input_shapes(pair, golden, mine);
     for (const std::string_view name : names_of(golden, mine)) {
       const auto theirs = golden.attributes.find(name);
       const auto ours = mine.attributes.find(name);
       const bool in_golden = theirs != golden.attributes.end();
       const bool in_mine = ours != mine.attributes.end();
-      const bool equal = in_golden && in_mine
-                             ? equal_arguments(theirs->second, ours->second, whole_numbers) ||
-                                   (name == "size" && equal_sizes(theirs->second, ours->second))
-                             : is_common_default(in_golden ? theirs->second : ours->second);
+      const bool whole_numbers =
+          equal_inputs &&
+          (pair.pairing.same_shapes || (!mine.inputs.empty() && !is_place_or_size(name)));
+      const bool equal =
+          in_golden && in_mine
+              ? equal_arguments(theirs->second, ours->second, whole_numbers) ||
+                    (name == "size" && equal_sizes(theirs->second, ours->second))
+              : is_default(mine.name, name, in_golden ? theirs->second : ours->second);
       if (equal) continue;
       Finding finding = finding_at(pair, FindingKind::Attribute, i, partner);
-      // Without a value on one side the default may be the same.
-      finding.hard = pair.pairing.equal_stream[i] && in_golden && in_mine;
+      // Without a value on one side the default may be the same, where it is not known for certain.
+      finding.hard =
+          pair.pairing.equal_stream[i] && ((in_golden && in_mine) || is_true_by_default(name));
       finding.confidence = finding.hard ? Confidence::High : Confidence::Medium;
       finding.slot = name;
       finding.detail =

@@ -280,6 +280,43 @@ TEST(AttributeRule, OnlySuspectsAnArgumentThatOneSideDoesNotGive) {
   EXPECT_EQ(tests.findings[0].detail, "scale not given against golden's 0.125");
 }
 
+TEST(AttributeRule, KnowsWhatIsTrueUnlessItIsGiven) {
+  const auto chosen = [](const std::string& arguments) {
+    return [=](TestRun* run, DType dtype) {
+      const Value x = run->value(dtype, {4}, {1, 2, 3, 4});
+      run->op("router", "aten.topk.default", {{"self", x}}, arguments, x);
+    };
+  };
+  // torch.topk(x, k, dim=-1, largest=True, sorted=True)
+  EXPECT_THAT(
+      tests_of(chosen(R"({"k":2})"), chosen(R"({"k":2,"dim":-1,"largest":true,"sorted":true})"))
+          .findings,
+      IsEmpty());
+  const PairTests smallest = tests_of(chosen(R"({"k":2})"), chosen(R"({"k":2,"largest":false})"));
+  ASSERT_EQ(smallest.findings.size(), 1u);
+  EXPECT_TRUE(smallest.findings[0].hard);
+  EXPECT_EQ(smallest.findings[0].slot, "largest");
+  EXPECT_EQ(tests_of(chosen(R"({"k":2})"), chosen(R"({"k":2,"dim":0})")).findings.size(), 1u);
+}
+
+TEST(AttributeRule, ComparesHowManyWhereShapesDifferBecauseOfIt) {
+  // One expert fewer: what the router returns has another shape, what it reads has not
+  const auto routed = [](int64_t k) {
+    return [=](TestRun* run, DType dtype) {
+      const Value x = run->value(dtype, {4}, {1, 2, 3, 4});
+      run->module_input("router", "0", x);
+      const Value best = run->value(dtype, {k}, std::vector<double>(static_cast<size_t>(k), 1));
+      run->op("router", "aten.topk.default", {{"self", x}}, R"({"k":)" + std::to_string(k) + "}",
+              best);
+      run->module_output("router", best);
+    };
+  };
+  const PairTests tests = tests_of(routed(2), routed(1));
+  ASSERT_EQ(tests.findings.size(), 1u);
+  EXPECT_EQ(tests.findings[0].kind, FindingKind::Attribute);
+  EXPECT_EQ(tests.findings[0].detail, "k 1 against golden's 2");
+}
+
 // ---- constants -----------------------------------------------------------------------------------
 
 Fill with_constant(DType dtype, const std::vector<double>& values) {

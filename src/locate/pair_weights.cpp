@@ -31,17 +31,6 @@ std::string short_value(double value, int digits = 6) {
   return text;
 }
 
-/// "[3, 5]" of a flat index.
-std::string place_text(int64_t flat, const Dims& shape) {
-  Dims place = shape;
-  for (size_t axis = shape.size(); axis-- > 0;) {
-    const int64_t size = std::max<int64_t>(shape[axis], 1);
-    place[axis] = flat % size;
-    flat /= size;
-  }
-  return list_text(place.span());
-}
-
 class WeightTest {
  public:
   WeightTest(const PairContext& pair, PairTests* tests) : pair_(pair), tests_(tests) {

@@ -33,6 +33,8 @@ struct WeightDifference {
 [[nodiscard]] Result<WeightDifference> weight_difference(const TensorView& golden,
                                                          const TensorView& mine);
 inline constexpr double kWeightLimit = 2.1;
+/// "[3, 5]": where the element with a flat index in C order is in a tensor of this shape.
+[[nodiscard]] std::string place_text(int64_t flat, const Dims& shape);
 
 struct PairTests {
   std::vector<Finding> findings;  // hard ones and suspicions, in mine's execution order

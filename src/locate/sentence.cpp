@@ -218,7 +218,9 @@ std::string clean(const Verdict& verdict) {
     add(&text, "all " + count_of(coverage.weights_compared, "weight") + " are golden's");
   }
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
-  return "clean: " + text;
+  if (verdict.clean_up_to < 0) return "clean: " + text;
+  return "clean up to step " + std::to_string(verdict.clean_up_to - 1) +
+         ", then a near tie gave mine other tokens: " + text;
 }
 
 std::string token_clause(const TokenDivergence& token) {

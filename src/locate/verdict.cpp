@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "locate/obligations.hpp"
 #include "locate/owner.hpp"
 
 namespace assay::locate {
@@ -60,7 +61,22 @@ class Composer {
 
  private:
   bool wanted(const Finding& finding) const {
-    return !stages_.in_slice || stages_.in_slice(finding);
+    return (!stages_.in_slice || stages_.in_slice(finding)) && !is_of_other_inputs(finding);
+  }
+
+  // What runs that were not given the same must differ in. An operator's own error, a weight and a NaN are none of it.
+  bool is_of_other_inputs(const Finding& finding) const {
+    if (!stages_.inputs || stages_.inputs->shape_differs || finding.step < stages_.inputs->step)
+      return false;
+    switch (finding.kind) {
+      case FindingKind::OwnError:
+      case FindingKind::Weight:
+      case FindingKind::NanOrigin:
+      case FindingKind::RankDivergence:
+        return false;
+      default:
+        return true;
+    }
   }
 
   void describe_runs() {
@@ -78,7 +94,7 @@ class Composer {
     }
     verdict_.floor = stages_.own != nullptr || stages_.walk != nullptr ? "model"
                      : stages_.floors != nullptr                       ? "measured"
-                     : stages_.identical_values > 0                    ? "exact"
+                     : stages_.identical.values > 0                    ? "exact"
                                                                        : "";
   }
 
@@ -355,6 +371,9 @@ class Composer {
     if (!verdict_.candidates.empty()) {
       verdict_.outcome = Outcome::FirstWrong;
       verdict_.confidence = verdict_.candidates.front().confidence;
+      if (stages_.inputs)
+        verdict_.notes.push_back("from step " + std::to_string(stages_.inputs->step) +
+                                 " on mine was not given what golden was: " + stages_.inputs->text);
       if (undecided_ > 0) {
         verdict_.notes.push_back("the program differs in " + plural(undecided_, "more place") +
                                  ", cannot judge there: first in " +
@@ -362,14 +381,14 @@ class Composer {
       }
       return;
     }
-    if (verdict_.level == '-' && stages_.identical_values > 0) {
-      verdict_.outcome = Outcome::Clean;
-      verdict_.confidence = Confidence::High;
-      verdict_.coverage.values = stages_.identical_values;
-      return;
-    }
-    verdict_.reason = why_not_clean();
-    verdict_.outcome = verdict_.reason.empty() ? Outcome::Clean : Outcome::CannotJudge;
+    verdict_.obligations = clean_obligations(stages_, verdict_, undecided_);
+    const auto open = std::ranges::find_if(verdict_.obligations,
+                                           [](const Obligation& one) { return !one.open.empty(); });
+    verdict_.outcome = open == verdict_.obligations.end() ? Outcome::Clean : Outcome::CannotJudge;
+    if (verdict_.outcome == Outcome::CannotJudge) verdict_.reason = open->open;
+    if (verdict_.outcome == Outcome::Clean && stages_.inputs)
+      verdict_.clean_up_to = stages_.inputs->step;
+    verdict_.coverage.values = std::max(verdict_.coverage.values, stages_.identical.values);
     verdict_.confidence = clean_confidence();
   }
 
@@ -377,80 +396,11 @@ class Composer {
     if (verdict_.outcome != Outcome::Clean || verdict_.level == 'B' || verdict_.level == 'N' ||
         verdict_.level == 'S')
       return Confidence::Low;
+    if (verdict_.level == '-') return Confidence::High;  // bit for bit
     if (verdict_.level != 'O') return Confidence::Medium;
     const bool strict =
         std::ranges::all_of(stages_.own->strict, [](const auto& type) { return type.second; });
     return strict ? Confidence::High : Confidence::Medium;
-  }
-
-  // One clause; empty when all that section 6 asks for was done.
-  std::string why_not_clean() const {
-    const Coverage& coverage = verdict_.coverage;
-    if (verdict_.level == '-') return why_nothing_was_judged();
-    if (coverage.judgeable == 0) return "nothing that computes with floats was captured of mine";
-    if (undecided_ > 0) {
-      return "the programs differ in " + plural(undecided_, "place") +
-             " that golden's program could not be replayed for, first in " +
-             first_place(verdict_.suspicions);
-    }
-    const bool enough = static_cast<double>(coverage.judged) >=
-                        kCleanCoverage * static_cast<double>(coverage.judgeable);
-    const std::string unit =
-        verdict_.level == 'N' || verdict_.level == 'S' ? "values" : "operators";
-    if (!enough) {
-      return "no fault was found in " + std::to_string(coverage.judged) + " of " +
-             std::to_string(coverage.judgeable) + " " + unit + ", the others were not judged" +
-             reasons(coverage.unjudged);
-    }
-    if (stages_.golden->level != CaptureLevel::Operators && verdict_.level == 'O') {
-      return "all " + std::to_string(coverage.judged) +
-             " judged operators of mine are exact to rounding, but whether they are the right "
-             "ones, in the "
-             "right order, only a golden with operators can tell";
-    }
-    if (coverage.weights_compared < coverage.weights || coverage.weights == 0) {
-      return "no fault was found in " + std::to_string(coverage.judged) + " " + unit + ", but " +
-             (coverage.weights == 0
-                  ? "no weights of mine were captured"
-                  : "only " + std::to_string(coverage.weights_compared) + " of " +
-                        plural(coverage.weights, "weight") + " could be held against golden's");
-    }
-    return {};
-  }
-
-  std::string why_nothing_was_judged() const {
-    for (const auto& [name, program] :
-         {std::pair("golden", stages_.golden), std::pair("mine", stages_.mine)}) {
-      if (program->level != CaptureLevel::Nothing) continue;
-      const bool empty = program->run == nullptr || program->run->records.empty();
-      return empty ? "nothing of " + std::string(name) + " was captured"
-                   : std::string(name) +
-                         " holds no module calls and no operators with a reference (" +
-                         program->run->layout + ")";
-    }
-    const bool program = stages_.golden->level == CaptureLevel::Operators;
-    return std::string(program ? "mine holds statistics only"
-                               : "golden was captured without operators") +
-           ", and how far healthy runs differ was not measured";
-  }
-
-  static std::string first_place(const std::vector<Finding>& findings) {
-    const auto first = std::ranges::min_element(findings, comes_before);
-    if (first == findings.end()) return "the root";
-    return (first->module.empty() ? std::string("the root") : first->module) +
-           (first->detail.empty() ? "" : ": " + first->detail);
-  }
-
-  static std::string reasons(const std::map<std::string, size_t>& unjudged) {
-    constexpr size_t kShown = 3;
-    std::vector<std::pair<std::string, size_t>> sorted(unjudged.begin(), unjudged.end());
-    std::ranges::stable_sort(sorted,
-                             [](const auto& a, const auto& b) { return a.second > b.second; });
-    std::string text;
-    for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
-      text += (i == 0 ? " (" : ", ") + sorted[i].first + ": " + std::to_string(sorted[i].second);
-    if (sorted.size() > kShown) text += ", ...";
-    return text.empty() ? text : text + ")";
   }
 
   void list_records() {

@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "locate/locate.hpp"
+#include "locate/locate_identical.hpp"
+#include "locate/same_inputs.hpp"
 
 namespace assay::locate {
 
@@ -22,8 +24,11 @@ struct Stages {
   /// Coarse kernels of leaf modules.
   std::vector<CoarseGroup> more_coarse = {};
   TokenDivergence token = {};
-  /// Values of both runs that were held against each other, when all of them are equal bit for bit; 0: they are not.
-  size_t identical_values = 0;
+  IdenticalValues identical = {};
+  /// What mine was given otherwise than golden; nothing: no difference was seen.
+  std::optional<InputDifference> inputs = {};
+  /// Golden has tokens that mine did not compute, in steps that hold other tokens than mine's.
+  bool lacks_tokens = false;
   /// Mine's operators are not golden's (another engine, tokens cut into other steps): its modules are judged by the walk.
   bool across_engines = false;
   /// False for findings outside the slice that the user asked for; empty: everything counts.

@@ -257,7 +257,7 @@ TEST(Verdict, NothingButEqualBitsNeedsNoProgram) {
   stages.mine = &run.mine;
   EXPECT_THAT(sentence(compose_verdict(stages)),
               HasSubstr("cannot judge: golden was captured without operators"));
-  stages.identical_values = 12;
+  stages.identical.values = 12;
   const Verdict verdict = compose_verdict(stages);
   EXPECT_EQ(verdict.floor, "exact");
   EXPECT_EQ(sentence(verdict),

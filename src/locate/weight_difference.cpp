@@ -225,4 +225,14 @@ std::optional<double> constant_factor(const TensorView& golden, const TensorView
   return factor;
 }
 
+std::string place_text(int64_t flat, const Dims& shape) {
+  Dims place = shape;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const int64_t size = std::max<int64_t>(shape[axis], 1);
+    place[axis] = flat % size;
+    flat /= size;
+  }
+  return list_text(place.span());
+}
+
 }  // namespace assay::locate

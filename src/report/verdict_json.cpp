@@ -121,6 +121,14 @@ Json token_json(const locate::TokenDivergence& token) {
           {"difference", number(token.difference)}};
 }
 
+Json obligations_json(const Verdict& verdict) {
+  Json list = Json::array();
+  for (const locate::Obligation& one : verdict.obligations)
+    list.push_back(
+        {{"name", one.name}, {"holds", one.open.empty()}, {"open", text_or_null(one.open)}});
+  return list;
+}
+
 Json notes_json(const Verdict& verdict) {
   Json list = Json::array();
   for (const std::string& note : verdict.notes) list.push_back(text(note));
@@ -152,6 +160,8 @@ std::string verdict_json(const Verdict& verdict) {
   json["chain"] = chain_json(verdict);
   json["tokens"] = token_json(verdict.token);
   json["notes"] = notes_json(verdict);
+  json["obligations"] = obligations_json(verdict);
+  json["clean_up_to"] = verdict.clean_up_to < 0 ? Json(nullptr) : Json(verdict.clean_up_to);
   json["reason"] = text_or_null(verdict.reason);
   json["next"] = text_or_null(verdict.next);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -64,10 +64,12 @@ Status read_manifest(std::string_view text, Run* run) {
   const auto sink = manifest.find("sink");
   if (sink != manifest.end() && sink->is_object()) {
     if (const uint64_t dropped = count_of(*sink, "dropped"); dropped > 0) {
+      run->coverage.lost += dropped;
       run->warnings.push_back("the capture dropped " + std::to_string(dropped) +
                               " tensors because writing was too slow");
     }
     if (const std::string stopped = text_of(*sink, "stopped"); !stopped.empty()) {
+      run->coverage.complete = false;
       run->warnings.push_back("the capture stopped early: " + stopped);
     }
   }

@@ -116,6 +116,7 @@ struct Coverage {
     uint64_t count = 0;
   };
   std::vector<Missed> missed;
+  uint64_t lost = 0;  // tensors that were seen and could not be kept
 };
 
 struct Run {

@@ -100,7 +100,7 @@ CASES = {
         "cannot judge: mine holds statistics only, and how far healthy runs differ was not measured"
         " next: assay dump --level operator -o mine-operators -- python run.py",
     ),
-    "other shapes": ({"rows": 8, "extra": 1}, 1, "cannot judge: the programs differ in "),
+    "other shapes": ({"rows": 8, "extra": 1}, 1, "cannot judge: mine was not given what golden was: "),
 }
 
 

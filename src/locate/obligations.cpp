@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/obligations.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace assay::locate {
+namespace {
+
+std::string count_of(size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+bool is_by_floors(const Verdict& verdict) { return verdict.level == 'N' || verdict.level == 'S'; }
+
+std::string reasons(const std::map<std::string, size_t>& unjudged) {
+  constexpr size_t kShown = 3;
+  std::vector<std::pair<std::string, size_t>> sorted(unjudged.begin(), unjudged.end());
+  std::ranges::stable_sort(sorted,
+                           [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
+    text += (i == 0 ? " (" : ", ") + sorted[i].first + ": " + std::to_string(sorted[i].second);
+  if (sorted.size() > kShown) text += ", ...";
+  return text.empty() ? text : text + ")";
+}
+
+/// Steps of the modules' calls; of a run without any, of its operators.
+std::set<int64_t> steps_of(const Program& program) {
+  std::set<int64_t> steps;
+  for (const ModuleCall& call : program.calls) steps.insert(call.step);
+  if (!steps.empty()) return steps;
+  for (const Operator& one : program.operators) steps.insert(one.step);
+  return steps;
+}
+
+class Obligations {
+ public:
+  Obligations(const Stages& stages, const Verdict& verdict, size_t undecided)
+      : stages_(stages), verdict_(verdict), undecided_(undecided) {}
+
+  std::vector<Obligation> list() {
+    add("runs are complete", what_is_lost());
+    if (verdict_.level == '-') {
+      if (stages_.identical.values == 0) {
+        add("values are judged", why_nothing_was_judged());
+      } else {
+        add("golden's values are covered", what_is_uncovered());
+      }
+      return std::move(list_);
+    }
+    add("inputs are equal", other_inputs());
+    if (!stages_.in_slice) add("steps are the same", other_steps());
+    add("programs are equal", other_programs());
+    add("operators are judged", too_few_judged());
+    add("golden is a program", no_program());
+    add("weights are golden's", unknown_weights());
+    return std::move(list_);
+  }
+
+ private:
+  void add(std::string name, std::string open) {
+    list_.push_back({std::move(name), std::move(open)});
+  }
+
+  [[nodiscard]] std::string what_is_lost() const {
+    for (const auto& [name, program] :
+         {std::pair("golden", stages_.golden), std::pair("mine", stages_.mine)}) {
+      const run::Run* run = program->run;
+      if (run == nullptr || program->level == CaptureLevel::Nothing) continue;
+      const std::string of = std::string("the capture of ") + name;
+      if (run->coverage.lost > 0) return of + " lost " + count_of(run->coverage.lost, "tensor");
+      if (!run->coverage.complete)
+        return of + " did not finish: what came after its last record is not known";
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string what_is_uncovered() const {
+    const IdenticalValues& identical = stages_.identical;
+    if (identical.uncovered == 0) return {};
+    return count_of(identical.values, "captured value") +
+           " of mine equal golden's bit for bit, but " + std::to_string(identical.uncovered) +
+           " of golden's were not captured of mine, first " + identical.first_uncovered;
+  }
+
+  [[nodiscard]] std::string other_inputs() const {
+    if (!stages_.inputs) return {};
+    const InputDifference& inputs = *stages_.inputs;
+    if (inputs.first_step) return "mine was not given what golden was: " + inputs.text;
+    if (stages_.token.near_tie && stages_.token.step < inputs.step) return {};
+    return "no fault was found before step " + std::to_string(inputs.step) +
+           ", in which mine was not given what golden was: " + inputs.text;
+  }
+
+  [[nodiscard]] std::string other_steps() const {
+    if (stages_.lacks_tokens) return "golden has tokens that mine did not compute";
+    const std::set<int64_t> golden = steps_of(*stages_.golden);
+    const std::set<int64_t> mine = steps_of(*stages_.mine);
+    std::vector<int64_t> lonely;
+    std::ranges::set_difference(golden, mine, std::back_inserter(lonely));
+    if (!lonely.empty())
+      return "mine has no step " + std::to_string(lonely.front()) + ", which golden has" +
+             more(lonely);
+    std::ranges::set_difference(mine, golden, std::back_inserter(lonely));
+    if (!lonely.empty())
+      return "golden has no step " + std::to_string(lonely.front()) + ", which mine has" +
+             more(lonely);
+    return {};
+  }
+
+  static std::string more(const std::vector<int64_t>& steps) {
+    return steps.size() == 1 ? "" : ", and " + std::to_string(steps.size() - 1) + " more";
+  }
+
+  [[nodiscard]] std::string other_programs() const {
+    if (undecided_ == 0) return {};
+    return "the programs differ in " + count_of(undecided_, "place") +
+           " that golden's program could not be replayed for, first in " +
+           first_place(verdict_.suspicions);
+  }
+
+  [[nodiscard]] std::string too_few_judged() const {
+    const Coverage& coverage = verdict_.coverage;
+    if (coverage.judgeable == 0) return "nothing that computes with floats was captured of mine";
+    if (static_cast<double>(coverage.judged) >=
+        kCleanCoverage * static_cast<double>(coverage.judgeable))
+      return {};
+    return "no fault was found in " + std::to_string(coverage.judged) + " of " +
+           std::to_string(coverage.judgeable) + " " + unit() + ", the others were not judged" +
+           reasons(coverage.unjudged);
+  }
+
+  [[nodiscard]] std::string no_program() const {
+    if (verdict_.level != 'O' || stages_.golden->level == CaptureLevel::Operators) return {};
+    return "all " + std::to_string(verdict_.coverage.judged) +
+           " judged operators of mine are exact to rounding, but whether they are the right "
+           "ones, in the right order, only a golden with operators can tell";
+  }
+
+  [[nodiscard]] std::string unknown_weights() const {
+    const Coverage& coverage = verdict_.coverage;
+    if (coverage.weights_compared >= coverage.weights && coverage.weights > 0) return {};
+    return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
+           (coverage.weights == 0
+                ? "no weights of mine were captured"
+                : "only " + std::to_string(coverage.weights_compared) + " of " +
+                      count_of(coverage.weights, "weight") + " could be held against golden's");
+  }
+
+  [[nodiscard]] std::string unit() const { return is_by_floors(verdict_) ? "values" : "operators"; }
+
+  [[nodiscard]] std::string why_nothing_was_judged() const {
+    for (const auto& [name, program] :
+         {std::pair("golden", stages_.golden), std::pair("mine", stages_.mine)}) {
+      if (program->level != CaptureLevel::Nothing) continue;
+      const bool empty = program->run == nullptr || program->run->records.empty();
+      return empty ? "nothing of " + std::string(name) + " was captured"
+                   : std::string(name) +
+                         " holds no module calls and no operators with a reference (" +
+                         program->run->layout + ")";
+    }
+    const bool program = stages_.golden->level == CaptureLevel::Operators;
+    return std::string(program ? "mine holds statistics only"
+                               : "golden was captured without operators") +
+           ", and how far healthy runs differ was not measured";
+  }
+
+  const Stages& stages_;
+  const Verdict& verdict_;
+  size_t undecided_;
+  std::vector<Obligation> list_;
+};
+
+}  // namespace
+
+std::string first_place(const std::vector<Finding>& findings) {
+  const auto first = std::ranges::min_element(findings, [](const Finding& a, const Finding& b) {
+    return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
+  });
+  if (first == findings.end()) return "the root";
+  return (first->module.empty() ? std::string("the root") : first->module) +
+         (first->detail.empty() ? "" : ": " + first->detail);
+}
+
+std::vector<Obligation> clean_obligations(const Stages& stages, const Verdict& verdict,
+                                          size_t undecided) {
+  return Obligations(stages, verdict, undecided).list();
+}
+
+}  // namespace assay::locate
