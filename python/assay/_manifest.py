@@ -8,7 +8,7 @@ import platform
 import sys
 from typing import Any, Optional
 
-__all__ = ["describe_host", "process_is_alive", "rank_of_process", "world_size"]
+__all__ = ["describe_host", "printable", "process_is_alive", "rank_of_process", "world_size"]
 
 
 def _int_from_environment(*names: str) -> Optional[int]:
@@ -37,11 +37,20 @@ def world_size() -> int:
     return _int_from_environment("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS") or 1
 
 
+def printable(text: str) -> str:
+    """Returns text that fits into JSON: arguments and paths may hold bytes that are none."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def describe_host() -> dict[str, Any]:
     """Returns program, versions, machine, process and rank as JSON-ready values."""
     torch = sys.modules.get("torch")
     host: dict[str, Any] = {
-        "program": [os.path.basename(sys.executable or "python"), *sys.argv],
+        # Words that are no text would make JSON that nobody reads.
+        "program": [
+            word.encode("utf-8", "replace").decode()
+            for word in (os.path.basename(sys.executable or "python"), *sys.argv)
+        ],
         "python": platform.python_version(),
     }
     if torch is not None:

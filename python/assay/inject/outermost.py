@@ -11,6 +11,7 @@ Invariant: whatever goes wrong in here, the script's call is made, once, and not
 from __future__ import annotations
 
 import atexit
+import fnmatch
 import functools
 import json
 import os
@@ -26,6 +27,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from assay import _manifest
+from assay.torch import _topology
 
 __all__ = ["Settings", "activate", "parse_steps", "step_back"]
 
@@ -74,8 +76,13 @@ class Settings:
         if given.get("level", "module") not in ("module", "operator"):
             raise ValueError(f"ASSAY_TORCH_DUMP: level {given['level']!r} is neither module nor operator")
         seed = given.get("seed")
+        # The folder by its bytes, when they are no text.
+        output = os.path.abspath(os.environ.get("ASSAY_DUMP_OUTPUT") or given["output"])
+        report_dir = str(given.get("report_dir") or "")
+        if "ASSAY_DUMP_OUTPUT" in os.environ and report_dir:
+            report_dir = os.path.join(output, os.path.basename(report_dir))
         settings = Settings(
-            output=os.path.abspath(given["output"]),
+            output=output,
             layout=given.get("layout", "native"),
             level=given.get("level", "module"),
             weights=bool(given.get("weights")),
@@ -83,7 +90,7 @@ class Settings:
             modules=tuple(str(entry) for entry in given.get("modules") or ()),
             statistics=bool(given.get("statistics")),
             full=bool(given.get("full", not given.get("statistics"))),
-            report_dir=str(given.get("report_dir") or ""),
+            report_dir=report_dir,
             seed=None if seed is None else int(seed),
         )
         parse_steps(settings.steps)
@@ -106,6 +113,17 @@ class StepRanges:
         for first, last in self._ranges:
             chosen.update(range(first, (_STRICT_LAST_TOKEN if last is None else last) + 1))
         return sorted(chosen)
+
+    def unreached(self, steps: int) -> str:
+        """What of it lies behind the first `steps` steps, in the same notation."""
+        parts = []
+        for first, last in self._ranges:
+            begin = max(first, steps)
+            if last is None and first >= steps:
+                parts.append(f"{first}-")
+            elif last is not None and last >= steps:
+                parts.append(str(last) if begin == last else f"{begin}-{last}")
+        return ",".join(parts)
 
     @property
     def last(self) -> Optional[int]:
@@ -185,6 +203,7 @@ class Injection:
         self._registration: Any = None  # of a strict dump
         self._strict_config: Any = None
         self._models: list[_Model] = []
+        self._node_names: list[str] = []  # of all modules of the models
         self._known: dict[int, weakref.ref[Any]] = {}
         self._passed_over: dict[str, int] = {}  # class -> outermost calls that were not captured
         self._rank: Optional[int] = None
@@ -326,6 +345,7 @@ class Injection:
             first = self._models[-1].nodes.stop
             self._capture._add_model(name, model)
         nodes = range(first, len(self._capture._plans))
+        self._node_names += [plan.name for plan in self._capture._plans[first:]]
         self._models.append(_Model(name, _class_name(model), nodes))
 
     def _is_first_of_rank(self) -> bool:
@@ -356,11 +376,7 @@ class Injection:
         return base if number == 1 else f"{base}-{number}"
 
     def _include(self) -> list[str]:
-        patterns = []
-        for pattern in self.settings.modules:
-            bare = pattern[5:] if pattern.startswith("root.") else "" if pattern == "root" else pattern
-            patterns += [pattern, bare, f"*/{bare}"]
-        return list(dict.fromkeys(patterns))
+        return list(dict.fromkeys(glob for pattern in self.settings.modules for glob in _spellings(pattern)))
 
     # --- the strict layout
 
@@ -398,6 +414,7 @@ class Injection:
         self._registration, self._strict_config = hooks._registration, config
         self._rank = _manifest.rank_of_process()
         self._models.append(_Model("", _class_name(model), range(0)))
+        self._node_names = [name for name, _ in model.named_modules()]
         self._finish_with_multiprocessing()
         self._give_way_to_compilers()
         self.announce()
@@ -606,12 +623,12 @@ class Injection:
             output = os.path.abspath(self._strict_config.dump_dir)
         report = {
             "pid": os.getpid(),
-            "program": sys.executable,
-            "argv": list(sys.argv),
+            "program": _manifest.printable(sys.executable),
+            "argv": [_manifest.printable(word) for word in sys.argv],
             "rank": _manifest.rank_of_process() if self._rank is None else self._rank,
             "torch": str(torch.__version__),
             "models": models,
-            "output": output,
+            "output": None if output is None else _manifest.printable(output),
             # For the command, which knows the output folder by its bytes: they may be no text.
             "folder": None if output is None else os.path.relpath(output, self.settings.output),
             "message": message,
@@ -630,14 +647,8 @@ class Injection:
             stopped = self._capture.stats["stopped"]
             if stopped:
                 sentences.append(f"the capture stopped: {stopped}")
-        if models and not any(model["tensors"] for model in models) and not sentences:
-            called = max(model["steps"] for model in models)
-            if self._steps is not None and not any(self._steps(step) for step in range(called)):
-                sentences.append(f"the steps {self.settings.steps} were not reached: there were {called}")
-            elif self.settings.modules:
-                sentences.append(f"no module that ran matches {', '.join(self.settings.modules)}")
-            else:
-                sentences.append("no module took or returned a tensor")
+        if models and not sentences:
+            sentences = self._what_was_not_there(models)
         if self._passed_over:
             names = ", ".join(f"{name} ({count})" for name, count in self._passed_over.items())
             what = (
@@ -651,10 +662,34 @@ class Injection:
                 self._ignored
                 if self._ignored
                 else "the modules ran inside functions that torch.compile compiled; set TORCHDYNAMO_DISABLE=1"
-                if _something_was_compiled()
+                if _topology.something_was_compiled()
                 else "torch was imported, but no nn.Module was called"
             )
         return "; ".join(sentences)
+
+    def _what_was_not_there(self, models: list[dict[str, Any]]) -> list[str]:
+        """Sentences on what was asked for and did not come."""
+        sentences = [
+            _topology.matches_nothing(pattern, self._node_names)
+            for pattern in self.settings.modules
+            if not any(fnmatch.fnmatchcase(n, p) for p in _spellings(pattern) for n in self._node_names)
+        ]
+        called = max(model["steps"] for model in models)
+        unreached = self._steps.unreached(called) if self._steps is not None else ""
+        if unreached:
+            sentences.append(f"the steps {unreached} were not reached: there were {called}")
+        asked_for_tensors = self.settings.layout == "native" or self.settings.full or self.settings.statistics
+        if asked_for_tensors and not sentences and not any(model["tensors"] for model in models):
+            asked = ", ".join(self.settings.modules)
+            sentences.append(f"no module that ran matches {asked}" if asked else "no module took or returned a tensor")
+        compiled = self._capture._why_compiled() if self._capture is not None else ""
+        return [*sentences, compiled] if compiled else sentences
+
+
+def _spellings(pattern: str) -> list[str]:
+    """The globs that a pattern of the command line means: with and without "root.", in any model."""
+    bare = pattern[5:] if pattern.startswith("root.") else "" if pattern == "root" else pattern
+    return [pattern, bare, f"*/{bare}"]
 
 
 def _make_trap(injection: Injection, original: Any) -> Any:
@@ -710,12 +745,6 @@ def _make_compile_trap(injection: Injection, original: Any) -> Any:
 def _is_compiling_test() -> Callable[[], bool]:
     compiler = getattr(torch, "compiler", None)
     return getattr(compiler, "is_compiling", None) or _never
-
-
-def _something_was_compiled() -> bool:
-    utils = sys.modules.get("torch._dynamo.utils")
-    counters = getattr(utils, "counters", {})
-    return any(counters.get(group, {}).get(name) for group, name in (("frames", "total"), ("stats", "unique_graphs")))
 
 
 def _class_name(module: Any) -> str:

@@ -4,13 +4,28 @@
 from __future__ import annotations
 
 import fnmatch
+import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Optional, Union
 
 import torch
 
-__all__ = ["NodePlan", "Pattern", "class_name", "joined", "leaves_of", "plan_nodes", "trees_of"]
+__all__ = [
+    "COMPILED",
+    "NodePlan",
+    "Pattern",
+    "class_name",
+    "joined",
+    "leaves_of",
+    "matches",
+    "matches_nothing",
+    "plan_nodes",
+    "something_was_compiled",
+    "trees_of",
+]
 
 Pattern = Union[str, type]
 
@@ -18,6 +33,9 @@ Pattern = Union[str, type]
 VIA_CALL_IMPL = "call_impl"  # a C object in place of its `_call_impl`
 VIA_COMPILED_IMPL = "compiled_call_impl"  # around the compiled callable of `module.compile()`
 VIA_HOOKS = "hooks"  # ordinary forward hooks
+
+
+COMPILED = "compiled by torch.compile"
 
 
 @dataclass
@@ -51,7 +69,8 @@ def class_name(module: torch.nn.Module) -> str:
     return type(module).__name__
 
 
-def _matches(name: str, module: torch.nn.Module, patterns: Sequence[Pattern]) -> bool:
+def matches(name: str, module: torch.nn.Module, patterns: Sequence[Pattern]) -> bool:
+    """Returns whether one of some globs and classes means the module."""
     for pattern in patterns:
         if isinstance(pattern, str):
             if fnmatch.fnmatchcase(name, pattern):
@@ -59,6 +78,19 @@ def _matches(name: str, module: torch.nn.Module, patterns: Sequence[Pattern]) ->
         elif isinstance(module, pattern):
             return True
     return False
+
+
+def matches_nothing(pattern: str, names: Iterable[str]) -> str:
+    """Returns the sentence about a pattern that no name matches, with the nearest name."""
+    known = list(dict.fromkeys(name for name in names if name))
+    if "*" in pattern:
+        known = list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in known))
+    near = get_close_matches(pattern, known, n=1, cutoff=0.5)
+    ending = pattern.rpartition(".")[2]
+    if not near and ending.strip("*?"):
+        endings = get_close_matches(ending, [name.rpartition(".")[2] for name in known], n=1, cutoff=0.5)
+        near = [name for name in known if name.rpartition(".")[2] in endings]
+    return f"{pattern!r} matches no module" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _has_forward(module: torch.nn.Module) -> bool:
@@ -71,10 +103,24 @@ def _is_compiled_wrapper(module: torch.nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
 
 
+def something_was_compiled() -> bool:
+    """Returns whether torch.compile has compiled anything in this process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(utils, "counters", {})
+    return any(counters.get(group, {}).get(name) for group, name in (("frames", "total"), ("stats", "unique_graphs")))
+
+
+def _runs_compiled(module: torch.nn.Module) -> bool:
+    if _is_compiled_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    # `model.forward = torch.compile(model.forward)`
+    return hasattr(module.__dict__.get("forward"), "_torchdynamo_orig_callable")
+
+
 def _hides_children(module: torch.nn.Module) -> str:
     """Returns why the modules below `module` run where nobody sees them, or an empty string."""
-    if _is_compiled_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None:
-        return "compiled by torch.compile"
+    if _runs_compiled(module):
+        return COMPILED
     if isinstance(module, torch.jit.ScriptModule):
         return "inside a ScriptModule"
     forward = module.__dict__.get("forward")
@@ -120,7 +166,7 @@ def plan_nodes(
             if name != known.name:
                 known.aliases.append(name)
             return
-        wanted = (not include or _matches(name, module, include)) and not _matches(name, module, exclude)
+        wanted = (not include or matches(name, module, include)) and not matches(name, module, exclude)
         callable_module = _has_forward(module)
         plan = NodePlan(
             name=name,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +97,15 @@ def _step_test(steps: Steps) -> tuple[Optional[Callable[[int], bool]], Any]:
 _NO_MODULE = torch.nn.Identity()
 
 
+def _is_being_written(manifest: Path) -> bool:
+    try:
+        content = json.loads(manifest.read_text())
+        host = content["host"]
+        return not content["complete"] and _manifest.process_is_alive(int(host["pid"]), host["hostname"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 class _Folder:
     """The folder of one rank inside a run's folder, and which manifest files this process writes.
 
@@ -106,7 +116,7 @@ class _Folder:
         FormatError: it holds a run already that nobody is writing any more.
     """
 
-    def __init__(self, root: Path, beside: bool) -> None:
+    def __init__(self, root: Path, beside: bool, overwrite: bool) -> None:
         self.root = root
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -114,6 +124,8 @@ class _Folder:
             code = {13: "Permission", 2: "NotFound", 28: "NoSpace"}.get(error.errno or 0, "Io")
             raise make_error(code, f"cannot create the folder: {error.strerror}", str(root)) from error
         rank = f"rank{_manifest.rank_of_process()}"
+        if overwrite:
+            self._remove_old_run(rank)
         if beside or (root / rank / "records.jsonl").exists():
             if not beside:
                 self._refuse_old_run(rank)
@@ -126,6 +138,19 @@ class _Folder:
         if not own_top or _manifest.world_size() > 1:
             self.manifests.append(self.rank / "manifest.json")
 
+    def _remove_old_run(self, rank: str) -> None:
+        """Takes out what this rank has left in earlier runs; of one that somebody still writes nothing."""
+        old = [path for path in self.root.glob(f"{rank}*") if path.name == rank or path.name.startswith(f"{rank}-")]
+        old = [path for path in old if (path / "records.jsonl").exists()]
+        for path in old:
+            for manifest in (path / "manifest.json", self.root / "manifest.json"):
+                if _is_being_written(manifest):
+                    raise FormatError("Usage", "somebody is still writing the run that it holds", str(self.root))
+        for path in old:
+            shutil.rmtree(path)
+        if old:
+            (self.root / "manifest.json").unlink(missing_ok=True)
+
     def _refuse_old_run(self, rank: str) -> None:
         for path in (self.root / rank / "manifest.json", self.root / "manifest.json"):
             try:
@@ -137,7 +162,9 @@ class _Folder:
             if running and int(host["pid"]) != os.getpid():
                 return
             break
-        raise FormatError("Usage", "the folder holds a run already; choose another one or remove it", str(self.root))
+        raise FormatError(
+            "Usage", "the folder holds a run already; choose another one, or overwrite=True removes it", str(self.root)
+        )
 
 
 class Capture:
@@ -166,6 +193,7 @@ class Capture:
         on_full: str,
         disk_limit: Optional[int],
         verify: bool,
+        overwrite: bool = False,
         _force_device: bool = False,
         _outermost: bool = False,
         _beside: bool = False,
@@ -180,10 +208,11 @@ class Capture:
             raise FormatError("Usage", "queue_bytes must be positive and disk_limit not negative")
         named = _named_models(models)
         step_test, step_text = _step_test(steps)
+        self._wanted = step_test
         self.path = Path(path)
         self._pid = os.getpid()
         self._removed = False
-        self._folder = _Folder(self.path, beside=_beside)
+        self._folder = _Folder(self.path, beside=_beside, overwrite=overwrite)
         self._outermost = _outermost
         self._operators = level == "operator"
         self._patterns = (_patterns(include), _patterns(exclude))
@@ -238,9 +267,11 @@ class Capture:
         except BaseException:
             self.remove()
             raise
-        self._say_what_is_hidden(self._plans)
-        if _outermost:
+        if _outermost:  # the command says the rest when the program has ended
             self._release_modules(range(len(self._plans)))
+        else:
+            self._say_what_is_hidden(self._plans)
+            self._say_what_matches_nothing(include, exclude)
         with _open_lock:
             _open.add(self)
 
@@ -268,7 +299,6 @@ class Capture:
         if self._config["weights"]:
             self._record_weights(nodes)
         self._install(nodes)
-        self._say_what_is_hidden(self._plans[nodes.start :])
         self._release_modules(nodes)
 
     def _release_modules(self, nodes: range) -> None:
@@ -338,14 +368,40 @@ class Capture:
     def _say_what_is_hidden(self, plans: Iterable[_topology.NodePlan]) -> None:
         for first, reason, count in self._hidden(plans):
             modules = "1 module is" if count == 1 else f"{count} modules are"
-            try:
-                print(
-                    f"assay: warning: {modules} out of sight, {first!r} first ({reason}); "
-                    f"{self.path / 'manifest.json'} lists what was captured",
-                    file=sys.stderr,
-                )
-            except (OSError, ValueError):  # the host has closed its stderr; the manifest says it, too
-                return
+            self._warn(
+                f"{modules} out of sight, {first!r} first ({reason}); "
+                f"{self.path / 'manifest.json'} lists what was captured"
+            )
+
+    def _say_what_matches_nothing(self, *given: Union[Pattern, Sequence[Pattern], None]) -> None:
+        names = [name for plan in self._plans for name in (plan.name, *plan.aliases)]
+        for option, patterns in zip(("include", "exclude"), given):
+            for pattern in _patterns(patterns):
+                if any(_topology.matches(plan.name, plan.module, [pattern]) for plan in self._plans):
+                    continue
+                if isinstance(pattern, str):
+                    self._warn(f"{option}: {_topology.matches_nothing(pattern, names)}")
+                else:
+                    self._warn(f"{option}: no module is a {pattern.__name__}")
+
+    def _say_when_nothing_was_recorded(self) -> None:
+        stats = self._session.stats()
+        if stats["records"] or stats["stopped"] or self._outermost:
+            return
+        calls = stats["steps"]
+        if not calls:
+            self._warn(f"nothing was captured in {self.path}: the model was not called")
+        elif self._wanted is not None and not any(self._wanted(step) for step in range(calls)):
+            asked = self._config["steps"]
+            self._warn(f"nothing was captured in {self.path}: steps {asked} were not reached; there were {calls}")
+        else:
+            self._warn(f"nothing was captured in {self.path}: no module that ran was to be recorded")
+
+    def _warn(self, sentence: str) -> None:
+        try:
+            print(f"assay: warning: {sentence}", file=sys.stderr)
+        except (OSError, ValueError):  # the host has closed its stderr
+            return
 
     def _missed(self) -> list[tuple[str, str, int]]:
         missed = [(p.name, p.hidden, 1) for p in self._plans if p.hidden and p.planned]
@@ -353,12 +409,26 @@ class Capture:
             missed.append(("", "inside a CUDA graph", self._device.in_graph_capture))
         if self._session.stats()["steps"]:
             executed = self._session.executed()
+            why = "not called in a captured step"
+            if _topology.something_was_compiled():
+                why += f", or {_topology.COMPILED}"
             missed += [
-                (plan.name, "not called in a captured step", 1)
+                (plan.name, why, 1)
                 for number, plan in enumerate(self._plans)
                 if plan.planned and not plan.hidden and not executed[number]
             ]
         return missed
+
+    def _why_compiled(self) -> str:
+        """A sentence on the modules that compiled code hides, and what shows them; empty when there are none."""
+        hidden = [(name, reason) for name, reason, _ in self._missed() if _topology.COMPILED in reason]
+        if not hidden:
+            return ""
+        modules = "1 module was" if len(hidden) == 1 else f"{len(hidden)} modules were"
+        return (
+            f"{modules} {hidden[0][1]}, {hidden[0][0]!r} first; "
+            "TORCHDYNAMO_DISABLE=1 shows what runs inside (vLLM: --enforce-eager)"
+        )
 
     def _write_manifest(self, finished: Optional[str]) -> None:
         counters = self._session.stats()
@@ -408,6 +478,7 @@ class Capture:
             if self._removed:
                 return
             self._removed = True
+            was_open = self in _open
             _open.discard(self)
         for call in self._calls:
             call.remove()
@@ -419,6 +490,8 @@ class Capture:
         if os.getpid() != self._pid:
             return
         self._session.close()
+        if was_open:
+            self._say_when_nothing_was_recorded()
         try:
             self._write_manifest(finished=_capture.utc_now())
         except Error as error:
@@ -454,6 +527,7 @@ def capture(
     on_full: str = "wait",
     disk_limit: Optional[int] = None,
     verify: bool = False,
+    overwrite: bool = False,
 ) -> Capture:
     """Captures what every module of a model receives and returns, from now on until ``remove()``.
 
@@ -463,7 +537,7 @@ def capture(
 
     Args:
         models: one model, or several as a dict (name -> model) or a list.
-        path: folder of the run; made if missing, must not hold a run.
+        path: folder of the run; made if missing, must not hold a run (see `overwrite`).
         steps: which steps to record: None for all, one number, a list or range, or a test ``step -> bool`` that is
             asked once a step.
         data: ``"full"``: statistics and all bytes; ``"stats"``: statistics only; ``"none"``: only what ran, with
@@ -485,6 +559,7 @@ def capture(
             before the disk is full.
         verify: read every tensor every time instead of trusting version counters, which writes through ``x.data`` or
             custom kernels do not bump.
+        overwrite: whether a run that the folder holds is removed first; nothing else in it is touched.
 
     Returns:
         The handle; also a context manager that removes itself.
@@ -519,4 +594,5 @@ def capture(
         on_full=on_full,
         disk_limit=disk_limit,
         verify=verify,
+        overwrite=overwrite,
     )

@@ -43,7 +43,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    "digest",      "verify", "wanted",     "device",  "force_device",
                                    "queue_bytes", "drop",   "disk_limit", "threads", "outermost",
                                    "operators",   nullptr};
-  const char* folder = nullptr;
+  PyObject* folder_bytes = nullptr;
   const char* data = "full";
   int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
       threads = 1, outermost = 0, operators = 0;
@@ -51,12 +51,14 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* device = Py_None;
   unsigned long long queue_bytes = 64ull << 20;
   PyObject* disk_limit = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$spppppOOpKpOipp", const_cast<char**>(keywords),
-                                   &folder, &data, &inputs, &outputs, &caches, &digest, &verify,
-                                   &wanted, &device, &force_device, &queue_bytes, &drop,
-                                   &disk_limit, &threads, &outermost, &operators)) {
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O&|$spppppOOpKpOipp", const_cast<char**>(keywords), PyUnicode_FSConverter,
+          &folder_bytes, &data, &inputs, &outputs, &caches, &digest, &verify, &wanted, &device,
+          &force_device, &queue_bytes, &drop, &disk_limit, &threads, &outermost, &operators)) {
     return nullptr;
   }
+  const std::string folder = PyBytes_AS_STRING(folder_bytes);
+  Py_DECREF(folder_bytes);
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return nullptr;
   SessionOptions options;
@@ -303,17 +305,20 @@ PyType_Spec session_spec = {"assay._capture.Session", sizeof(SessionObject), 0,
 // write_manifest(path, tool, host_json, config_json, started, finished or None, steps, planned, captured, missed, sink)
 PyObject* write_manifest_python(PyObject*, PyObject* args) {
   writer::Manifest manifest;
-  const char *path = nullptr, *tool = nullptr, *host = nullptr, *config = nullptr,
-             *started = nullptr;
+  PyObject* path_bytes = nullptr;
+  const char *tool = nullptr, *host = nullptr, *config = nullptr, *started = nullptr;
   const char* finished = nullptr;
   PyObject *steps = nullptr, *missed = nullptr;
   unsigned long long planned = 0, captured = 0, queue_bytes = 0, dropped = 0, dropped_bytes = 0;
   const char* stopped = nullptr;
-  if (!PyArg_ParseTuple(args, "sssssz(KK)O!O!(KdKK)s", &path, &tool, &host, &config, &started,
-                        &finished, &planned, &captured, &PyList_Type, &steps, &PyList_Type, &missed,
-                        &queue_bytes, &manifest.waited_ms, &dropped, &dropped_bytes, &stopped)) {
+  if (!PyArg_ParseTuple(args, "O&ssssz(KK)O!O!(KdKK)s", PyUnicode_FSConverter, &path_bytes, &tool,
+                        &host, &config, &started, &finished, &planned, &captured, &PyList_Type,
+                        &steps, &PyList_Type, &missed, &queue_bytes, &manifest.waited_ms, &dropped,
+                        &dropped_bytes, &stopped)) {
     return nullptr;
   }
+  const std::string path = PyBytes_AS_STRING(path_bytes);
+  Py_DECREF(path_bytes);
   manifest.tool = tool;
   manifest.host_json = host;
   manifest.config_json = config;

@@ -179,3 +179,12 @@ def test_a_file_that_asks_for_nothing_costs_nothing(tmp_path):
         runs(backend_of(tmp_path, dump_list=[]))
     assert any("asks for no dump" in str(warning.message) for warning in said)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dump.json"]
+
+
+def test_a_model_name_that_no_graph_has_is_said_with_the_nearest(tmp_path):
+    name = graph_name()
+    backend = backend_of(tmp_path, dump_mode="all", dump_list=[{"model_name": "grahp"}, {"model_name": name}])
+    with pytest.warns(UserWarning, match=f"model_name 'grahp' is no graph of this run; did you mean '{name}'"):
+        runs(backend)
+    (missed,) = index_of(run_folder(tmp_path))["missed"]
+    assert missed["node"] == "grahp"

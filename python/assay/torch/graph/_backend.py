@@ -143,7 +143,7 @@ class Backend:
             return RunFolder(folder, {**properties, "engine": "interpreter"}, with_time=False, **queue)
         if self.request is None:
             return None
-        return RunFolder(self.request.path or os.getcwd(), properties, **queue)
+        return RunFolder(self.request.path or os.getcwd(), properties, models=self.request.entries, **queue)
 
     @property
     def alive(self) -> bool:

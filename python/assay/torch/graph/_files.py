@@ -30,8 +30,9 @@ import assay
 from assay import _capture
 from assay.torch._device import DevicePath
 from assay.torch.graph._build import has_tensors, reads_tensors
-from assay.torch.graph._log import logger
+from assay.torch.graph._log import logger, tell
 from assay.torch.graph._model import Graph, Operator
+from assay.torch.graph._plan import ModelEntry, models_not_met
 from assay.torch.graph._request import DumpRequest, OperandMask, Plan
 from assay.torch.graph.config import rank_and_world, rank_folder
 
@@ -171,8 +172,10 @@ class RunFolder:
         queue_bytes: int = 256 << 20,
         drop: bool = False,
         with_time: bool = True,
+        models: Sequence[ModelEntry] = (),
     ) -> None:
         self._path = path
+        self._models = models
         self._properties = properties
         self._queue_bytes = queue_bytes
         self._drop = drop
@@ -341,6 +344,7 @@ class RunFolder:
             if self._writer is None:
                 return
         self._writer.close()
+        self._say_which_models_never_came()
         self.write_index(complete=True)
         stats = self._writer.stats()
         if stats.get("failed"):
@@ -348,6 +352,11 @@ class RunFolder:
                 "%d files of the dump in %s could not be written; the first: %s",
                 stats["failed"], self._root, stats.get("first_error", ""),
             )  # fmt: skip
+
+    def _say_which_models_never_came(self) -> None:
+        for name, sentence in models_not_met(self._models, [entry.name for entry in self._entries]).items():
+            self._outside.miss(name, sentence)
+            tell(sentence)
 
 
 def _graph_breaks() -> dict[str, int]:

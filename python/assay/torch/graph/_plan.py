@@ -17,7 +17,7 @@ from assay.torch.graph._model import Graph, Operator
 if TYPE_CHECKING:
     from assay.torch.graph._request import DumpRequest
 
-__all__ = ["ModelEntry", "OperandMask", "Plan", "make_plan", "scoped_operators"]
+__all__ = ["ModelEntry", "OperandMask", "Plan", "make_plan", "models_not_met", "scoped_operators"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,19 @@ def scoped_operators(graph: Graph) -> list[str]:
         for operator in graph
         if str(operator.attributes.get(_SCOPE_ATTRIBUTE)) == "True" and operator.type not in _WITHOUT_FILE
     ]
+
+
+def models_not_met(entries: Iterable[ModelEntry], graph_names: Iterable[str]) -> dict[str, str]:
+    """Returns a sentence for every model name of a request that none of a run's graphs has, with the nearest."""
+    graphs = list(dict.fromkeys(graph_names))
+    sentences: dict[str, str] = {}
+    for name in dict.fromkeys(entry.model_name for entry in entries):
+        if name is None or name in graphs:
+            continue
+        near = get_close_matches(name, graphs, n=1, cutoff=0.5)
+        known = f"did you mean {near[0]!r}?" if near else "the graphs are " + ", ".join(graphs[:3]) if graphs else ""
+        sentences[name] = f"model_name {name!r} is no graph of this run" + (f"; {known}" if known else "")
+    return sentences
 
 
 class _Planner:
