@@ -21,6 +21,7 @@ struct TorchReport {
   uint64_t steps = 0;
   uint64_t tensors = 0;
   std::string message;  // why nothing was captured
+  std::string stopped;  // why not all of it was
 };
 
 /// What the ggml probe of one process reports.
@@ -32,7 +33,7 @@ struct GgmlReport {
   uint64_t nodes = 0;
   uint64_t bytes = 0;
   std::vector<int64_t> warm_ups;  // steps that the program threw away
-  std::string message;            // why nothing was captured
+  std::string message;            // why nothing was captured, or not all of it
 };
 
 struct DumpResults {
