@@ -148,3 +148,19 @@ def test_a_killed_host_leaves_no_empty_manifest(after_ms, trap_host, ggml_probe,
 
     for path in tmp_path.rglob("manifest.json"):
         assert json.loads(path.read_text())["format"] == "assay-run"
+
+
+def test_the_command_s_last_lines_do_not_contradict_a_disk_error(trap_host, ggml_probe, tmp_path):  # noqa: F811
+    command = os.environ.get("ASSAY_BINARY")
+    if not command:
+        pytest.skip("ASSAY_BINARY names no command")
+    host = ["bash", "-c", f"ulimit -f 1024; exec '{trap_host}' large"]
+
+    done = subprocess.run(
+        [command, "dump", "--host", "ggml", "--steps", "all", "-o", tmp_path / "out", "--", *host],
+        capture_output=True,
+        text=True,
+    )
+
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if " ggml nodes (" in line]
+    assert "incomplete, not all of it is on disk" in line and "File too large" in line

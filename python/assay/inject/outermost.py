@@ -26,6 +26,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from assay import _manifest
+from assay._interrupts import interrupts_held
 
 __all__ = ["Settings", "activate", "parse_steps", "step_back"]
 
@@ -184,6 +185,7 @@ class Injection:
         self._capture: Any = None
         self._registration: Any = None  # of a strict dump
         self._strict_config: Any = None
+        self._strict_counters: Any = None
         self._models: list[_Model] = []
         self._known: dict[int, weakref.ref[Any]] = {}
         self._passed_over: dict[str, int] = {}  # class -> outermost calls that were not captured
@@ -489,6 +491,8 @@ class Injection:
     def _give_up(self, why: str) -> None:
         self.uninstall()
         self._message = why
+        if self._capture is not None:
+            self._capture._fail(why)
         _say(f"error: {why}; the capture is off, the script goes on")
         try:
             self._close()
@@ -543,7 +547,7 @@ class Injection:
 
         for handle in registration._handles:
             handle.remove()
-        atexit.unregister(registration._close)
+        atexit.unregister(registration._close_at_exit)
         if hooks._registration is registration:
             hooks._registration, hooks._registered_type = None, None
             config._instance, config._arguments = None, {}
@@ -564,10 +568,11 @@ class Injection:
         self._reported = True
         self.armed = False
         try:
-            tallies = self._tallies()
-            self._close()
-            if self.settings.report_dir:
-                self._write_report(tallies)
+            with interrupts_held():
+                tallies = self._tallies()
+                self._close()
+                if self.settings.report_dir:
+                    self._write_report(tallies)
         except Exception as error:
             _say(f"error: {error}")
 
@@ -580,7 +585,7 @@ class Injection:
         if self._strict_config is not None and self._registration is not None:
             dumper = self._registration.dumper
             dumper.close()
-            counters = dumper.counters()
+            counters = self._strict_counters = dumper.counters()
             return [(dumper.token_id + 1, counters["tensors"])]
         return [(0, 0) for _ in self._models]
 
@@ -603,12 +608,20 @@ class Injection:
             "models": models,
             "output": output,
             "message": self._why_little(models),
+            "stopped": self._why_not_whole(),
         }
         os.makedirs(self.settings.report_dir, exist_ok=True)
         path = os.path.join(self.settings.report_dir, f"torch_{os.getpid()}.json")
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(report, file)
         os.replace(path + ".part", path)
+
+    def _why_not_whole(self) -> str:
+        if self._capture is not None:
+            return str(self._capture.stats["stopped"])
+        if self._strict_counters is not None:
+            return str(self._strict_counters["first_error"])
+        return ""
 
     def _why_little(self, models: list[dict[str, Any]]) -> str:
         """A sentence on what is missing, or an empty string."""
