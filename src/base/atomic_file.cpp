@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "base/file_descriptor.hpp"
@@ -44,8 +45,15 @@ Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
   return {};
 }
 
-Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+namespace {
+
+std::string temporary_of(const std::string& path) {
+  return path + ".tmp" + std::to_string(::getpid());
+}
+
+// Nothing is left behind when it fails.
+Status write_temporary(const std::string& temporary, const std::string& path, ByteSpan content,
+                       unsigned mode) {
   const int fd = above_standard_streams(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (fd < 0) {
@@ -55,7 +63,38 @@ Status write_file_atomically(const std::string& path, ByteSpan content, unsigned
   }
   Status status = write_all(fd, content, path);
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
-  if (status && ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!status) ::unlink(temporary.c_str());
+  return status;
+}
+
+// 0 or an error number; EEXIST when the name is taken.
+int rename_to_free_name(const std::string& temporary, const std::string& path) {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0)
+    return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // A file system that cannot: a link is refused where the name is taken, too.
+  if (::link(temporary.c_str(), path.c_str()) != 0) return errno;
+  ::unlink(temporary.c_str());
+  return 0;
+}
+
+}  // namespace
+
+Result<bool> create_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
+  const std::string temporary = temporary_of(path);
+  ASSAY_TRY_STATUS(write_temporary(temporary, path, content, mode));
+  const int reason = rename_to_free_name(temporary, path);
+  if (reason == 0) return true;
+  ::unlink(temporary.c_str());
+  if (reason == EEXIST) return false;
+  return fail(errno_error(reason, "rename into place", path));
+}
+
+Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
+  const std::string temporary = temporary_of(path);
+  ASSAY_TRY_STATUS(write_temporary(temporary, path, content, mode));
+  Status status;
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
     status = fail(errno_error(errno, "rename into place", path));
   }
   if (!status) ::unlink(temporary.c_str());

@@ -17,6 +17,10 @@ namespace assay {
 [[nodiscard]] Status write_file_atomically(const std::string& path, ByteSpan content,
                                            unsigned mode = 0666);
 
+/// The same under a name that nobody has: false when it is taken, also by a process that was faster.
+[[nodiscard]] Result<bool> create_file_atomically(const std::string& path, ByteSpan content,
+                                                  unsigned mode = 0666);
+
 /// write(2) until everything is written, continuing after signals and short writes.
 [[nodiscard]] Status write_all(int fd, ByteSpan content, const std::string& path_for_errors);
 

@@ -13,6 +13,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/bytes.hpp"
+#include "base/hosted_descriptor.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
@@ -81,6 +82,43 @@ TEST(WriteFileAtomically, ReplacesTheOldContentAndLeavesNoTemporaryFile) {
   ASSERT_TRUE(write_file_atomically(folder + "/a", as_bytes("new")));
   EXPECT_EQ(as_text(MappedFile::open(folder + "/a").value().bytes()), "new");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST(CreateFileAtomically, LeavesWhatIsThereAndSaysSo) {
+  const std::string folder = temporary_folder();
+  EXPECT_TRUE(create_file_atomically(folder + "/a", as_bytes("first")).value());
+  EXPECT_FALSE(create_file_atomically(folder + "/a", as_bytes("second")).value());
+  EXPECT_EQ(as_text(MappedFile::open(folder + "/a").value().bytes()), "first");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  EXPECT_FALSE(create_file_atomically(folder + "/none/a", as_bytes("x")).has_value());
+}
+
+// A daemon closes every descriptor and opens files of its own: our number then leads to one of them.
+TEST(HostedDescriptor, NeitherUsesNorClosesANumberThatTheHostHasTaken) {
+  const std::string folder = temporary_folder();
+  const std::string ours = folder + "/ours";
+  HostedDescriptor file(::open(ours.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  ASSERT_TRUE(file.check_place(ours));
+
+  const int number = file.get();
+  ::close(number);
+  EXPECT_FALSE(file.check(ours));
+  const int taken = ::open((folder + "/host").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_EQ(taken, number);
+  EXPECT_THAT(file.check(ours).error().message, testing::HasSubstr("the host has closed"));
+  EXPECT_EQ(file.close(), 0);
+  EXPECT_EQ(::fcntl(taken, F_GETFD), FD_CLOEXEC);
+  ::close(taken);
+}
+
+TEST(HostedDescriptor, NoticesAFileThatWasRemovedOrMoved) {
+  const std::string path = temporary_folder() + "/a";
+  const HostedDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  std::filesystem::rename(path, path + "2");
+  EXPECT_TRUE(file.check(path));
+  EXPECT_FALSE(file.check_place(path));
+  std::filesystem::remove(path + "2");
+  EXPECT_THAT(file.check(path).error().message, testing::HasSubstr("removed"));
 }
 
 TEST(WriteFileAtomically, FullDiskIsAnErrorWithThePath) {

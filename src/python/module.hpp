@@ -9,6 +9,7 @@
 
 namespace assay::python {
 
+void be_quiet_at_exit();
 void bind_errors(nanobind::module_& m);
 void bind_formats(nanobind::module_& m);
 void bind_run(nanobind::module_& m);

@@ -6,6 +6,7 @@ namespace nb = nanobind;
 
 NB_MODULE(_opcheck, m) {
   m.doc() = "Native half of assay.reference and assay.opcheck: operators recomputed in fp64.";
+  assay::python::be_quiet_at_exit();
   assay::python::bind_errors(m);
   assay::python::bind_opcheck(m);
   assay::python::bind_locate(m);

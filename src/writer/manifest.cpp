@@ -41,7 +41,8 @@ std::string list_json(const std::vector<T>& items, std::string (*item_json)(cons
 
 std::string Manifest::to_json() const {
   std::string text = R"({"format":"assay-run","version":1,"tool":)" + json_quote(tool);
-  text += std::string(",\n \"complete\":") + (finished ? "true" : "false");
+  const bool complete = finished && stopped.empty();
+  text += std::string(",\n \"complete\":") + (complete ? "true" : "false");
   text += ",\n \"host\":" + host_json + ",\n \"config\":" + config_json;
   if (!engines_json.empty()) text += ",\n \"engines\":" + engines_json;
   text += ",\n \"started\":" + json_quote(started);
@@ -64,6 +65,10 @@ std::string utc_now() {
   char text[32];
   std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+Result<bool> create_manifest(const std::string& path, const Manifest& manifest) {
+  return create_file_atomically(path, as_bytes(manifest.to_json()));
 }
 
 Status write_manifest(const std::string& path, const Manifest& manifest) {

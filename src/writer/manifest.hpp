@@ -42,7 +42,8 @@ struct Manifest {
   double waited_ms = 0;
   uint64_t dropped = 0;
   uint64_t dropped_bytes = 0;
-  std::string stopped;  // why nothing more was written; empty: it went on to the end
+  std::string
+      stopped;  // why nothing more was written, so that it is not complete; empty: it went on to the end
 
   [[nodiscard]] std::string to_json() const;
 };
@@ -50,6 +51,9 @@ struct Manifest {
 /// The time now as "2026-01-01T00:00:00Z".
 [[nodiscard]] std::string utc_now();
 
+/// False when there is one already.
+/// errors  of create_file_atomically()
+[[nodiscard]] Result<bool> create_manifest(const std::string& path, const Manifest& manifest);
 /// errors  of write_file_atomically()
 [[nodiscard]] Status write_manifest(const std::string& path, const Manifest& manifest);
 

@@ -114,3 +114,53 @@ def test_a_static_program_is_told_at_the_end(build_folder, tmp_path):
     assert done.returncode == 0
     assert done.stdout == plain_run([program])
     assert "linked statically" in done.stderr or "statically linked" in done.stderr
+
+
+def test_a_disk_error_stands_in_everything_that_is_said(trap_host, ggml_probe, tmp_path):  # noqa: F811
+    command = ["bash", "-c", f"ulimit -f 1024; exec '{trap_host}' large"]
+
+    capture(ggml_probe, tmp_path / "out", command, report_dir=str(tmp_path))
+
+    for path in [tmp_path / "out" / "manifest.json", *(tmp_path / "out").glob("rank*/manifest.json")]:
+        manifest = json.loads(path.read_text())
+        assert manifest["complete"] is False and "File too large" in manifest["sink"]["stopped"]
+    (report,) = tmp_path.glob("ggml_*.json")
+    assert "File too large" in json.loads(report.read_text())["message"]
+
+
+def test_a_manifest_is_whole_or_not_there(trap_host, ggml_probe, tmp_path):  # noqa: F811
+    # No file may grow at all: the manifest cannot be written, and its name is not taken without it.
+    command = ["bash", "-c", f"ulimit -f 0; exec '{trap_host}' large"]
+
+    mine = capture(ggml_probe, tmp_path / "out", command)
+
+    assert mine.stdout == plain_run([trap_host, "large"])
+    assert "manifest.json" in mine.stderr and "File too large" in mine.stderr
+    assert not list((tmp_path / "out").rglob("*.tmp*"))
+    assert not list((tmp_path / "out").rglob("manifest.json"))
+
+
+@pytest.mark.parametrize("after_ms", [0, 5, 20, 60])
+def test_a_killed_host_leaves_no_empty_manifest(after_ms, trap_host, ggml_probe, tmp_path):  # noqa: F811
+    command = ["bash", "-c", f"timeout -s KILL {0.001 + after_ms / 1000} '{trap_host}' large; true"]
+
+    capture(ggml_probe, tmp_path / "out", command)
+
+    for path in tmp_path.rglob("manifest.json"):
+        assert json.loads(path.read_text())["format"] == "assay-run"
+
+
+def test_the_command_s_last_lines_do_not_contradict_a_disk_error(trap_host, ggml_probe, tmp_path):  # noqa: F811
+    command = os.environ.get("ASSAY_BINARY")
+    if not command:
+        pytest.skip("ASSAY_BINARY names no command")
+    host = ["bash", "-c", f"ulimit -f 1024; exec '{trap_host}' large"]
+
+    done = subprocess.run(
+        [command, "dump", "--host", "ggml", "--steps", "all", "-o", tmp_path / "out", "--", *host],
+        capture_output=True,
+        text=True,
+    )
+
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if " ggml nodes (" in line]
+    assert "incomplete, not all of it is on disk" in line and "File too large" in line

@@ -7,7 +7,10 @@ import json
 import os
 import pickle
 import stat
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy
 import pytest
@@ -811,3 +814,98 @@ def test_a_full_disk_stops_the_dump_and_not_the_model(tmp_path, capfd):
     model(torch.randn(1, 2))
     assert "No space left" in capfd.readouterr().err
     assert not os.path.exists(os.path.join(config.dump_dir, "1"))  # off after the first failure
+
+
+# --- modules that hooks have trouble with -------------------------------------------------------------------------
+
+
+class Nest(torch.nn.Module):
+    """A module inside a module, so many times."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.m = inner
+
+    def forward(self, x):
+        return self.m(x)
+
+
+DEEP = """
+import json, os, sys, threading
+import torch
+sys.path.insert(0, sys.argv[2])
+from test_strict_hooks import Nest
+from assay.torch.strict import DumpConfig, register_hook
+import assay
+
+model = torch.nn.Linear(2, 2)
+for _ in range(200):
+    model = Nest(model)
+
+def at_depth(frames, work):
+    return work() if frames == 0 else at_depth(frames - 1, work)
+
+# A host deep in its own calls: some hundred frames are left for us, and its model needs more of them than we.
+sys.setrecursionlimit(1000)
+at_depth(700, lambda: register_hook(model, DumpConfig(sys.argv[1] + "/old")))
+handle = at_depth(700, lambda: assay.capture(model, sys.argv[1] + "/new"))
+sys.setrecursionlimit(10000)
+threading.stack_size(256 << 20)
+thread = threading.Thread(target=lambda: model(torch.ones(1, 2)))
+thread.start()
+thread.join()
+handle.remove()
+DumpConfig.reset()
+"""
+
+
+@pytest.mark.slow
+def test_a_tree_of_200_modules_inside_each_other(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", DEEP, str(tmp_path), str(Path(__file__).parent)], capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    (tree,) = (tmp_path / "old").rglob("model_tree.json")
+    topology = tmp_path / "new" / "rank0" / "topology.json"
+    for path, root in ((tree, "root"), (topology, "")):
+        node, depth = json.loads(path.read_text()), 0
+        assert node["name"] == root
+        while node["children"]:
+            (node,) = node["children"]
+            depth += 1
+        assert (depth, node["type"]) == (200, "Linear")
+        assert node["name"] == ".".join(([root] if root else []) + ["m"] * 200)
+    # "root" and 200 times ".m" are 404 bytes: a folder's name has 255.
+    manifest = json.loads(tree.with_name("manifest.json").read_text())
+    dumped = [path for path in tree.parent.glob("0/*") if (path / "output.pth").exists()]
+    assert len(dumped) == 201 and manifest["complete"] is True
+    import assay
+
+    assert len({record.node for record in assay.open(str(tmp_path / "new")).records}) == 201
+
+
+def test_a_scripted_child_is_dumped_and_left_as_it_was(tmp_path):
+    class Host(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()))
+            self.last = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.last(self.scripted(x))
+
+    model, x = Host(), torch.ones(1, 2)
+    wanted = model(x)
+    DumpConfig.reset()
+    config = DumpConfig(str(tmp_path), mode=["module", "api"])
+    register_hook(model, config)
+    got = model(x)
+    DumpConfig.reset()
+
+    assert torch.equal(got, wanted) and torch.equal(model(x), wanted)
+    assert "_call_impl" not in model.scripted.__dict__
+    folder = Path(config.dump_dir) / "0"
+    assert torch.equal(torch.load(folder / "root.scripted" / "output.pth"), model.scripted(x))
+    assert torch.equal(torch.load(folder / "root.scripted" / "input_0.pth"), x)
+    assert torch.equal(torch.load(folder / "root.last" / "output.pth"), wanted)

@@ -27,6 +27,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from assay import _manifest
+from assay._interrupts import interrupts_held
 from assay.torch import _topology
 
 __all__ = ["Settings", "activate", "parse_steps", "step_back"]
@@ -202,6 +203,7 @@ class Injection:
         self._capture: Any = None
         self._registration: Any = None  # of a strict dump
         self._strict_config: Any = None
+        self._strict_counters: Any = None
         self._models: list[_Model] = []
         self._node_names: list[str] = []  # of all modules of the models
         self._known: dict[int, weakref.ref[Any]] = {}
@@ -507,6 +509,8 @@ class Injection:
     def _give_up(self, why: str) -> None:
         self.uninstall()
         self._message = why
+        if self._capture is not None:
+            self._capture._fail(why)
         _say(f"error: {why}; the capture is off, the script goes on")
         try:
             self._close()
@@ -561,7 +565,7 @@ class Injection:
 
         for handle in registration._handles:
             handle.remove()
-        atexit.unregister(registration._close)
+        atexit.unregister(registration._close_at_exit)
         if hooks._registration is registration:
             hooks._registration, hooks._registered_type = None, None
             config._instance, config._arguments = None, {}
@@ -582,13 +586,14 @@ class Injection:
         self._reported = True
         self.armed = False
         try:
-            tallies = self._tallies()
-            self._close()
-            models = [
-                {"name": model.name, "class": model.class_name, "steps": steps, "tensors": tensors}
-                for model, (steps, tensors) in zip(self._models, tallies)
-            ]
-            self._write_report(models, self._why_little(models), ended=True)
+            with interrupts_held():
+                tallies = self._tallies()
+                self._close()
+                models = [
+                    {"name": model.name, "class": model.class_name, "steps": steps, "tensors": tensors}
+                    for model, (steps, tensors) in zip(self._models, tallies)
+                ]
+                self._write_report(models, self._why_little(models), ended=True)
         except Exception as error:
             _say(f"error: {error}")
 
@@ -608,7 +613,7 @@ class Injection:
         if self._strict_config is not None and self._registration is not None:
             dumper = self._registration.dumper
             dumper.close()
-            counters = dumper.counters()
+            counters = self._strict_counters = dumper.counters()
             return [(dumper.token_id + 1, counters["tensors"])]
         return [(0, 0) for _ in self._models]
 
@@ -632,6 +637,7 @@ class Injection:
             # For the command, which knows the output folder by its bytes: they may be no text.
             "folder": None if output is None else os.path.relpath(output, self.settings.output),
             "message": message,
+            "stopped": self._why_not_whole(),
             "idle": output is None and not self._message,
             "ended": ended,
         }
@@ -639,6 +645,13 @@ class Injection:
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(report, file)
         os.replace(path + ".part", path)
+
+    def _why_not_whole(self) -> str:
+        if self._capture is not None:
+            return str(self._capture.stats["stopped"])
+        if self._strict_counters is not None:
+            return str(self._strict_counters["first_error"])
+        return ""
 
     def _why_little(self, models: list[dict[str, Any]]) -> str:
         """A sentence on what is missing, or an empty string."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ __all__ = [
     "matches_nothing",
     "plan_nodes",
     "something_was_compiled",
+    "to_json",
     "trees_of",
 ]
 
@@ -159,13 +161,18 @@ def plan_nodes(
     plans: list[NodePlan] = []
     by_id: dict[int, NodePlan] = {}
 
-    def visit(module: torch.nn.Module, name: str, is_root: bool, hidden: str) -> None:
+    # A list instead of recursion: a host deep in its own calls has few frames left.
+    pending: list[tuple[torch.nn.Module, str, bool, str]] = [
+        (model, model_name, True, "") for model_name, model in reversed(models.items())
+    ]
+    while pending:
+        module, name, is_root, hidden = pending.pop()
         known = by_id.get(id(module))
         if known is not None:
             known.is_root = known.is_root or is_root
             if name != known.name:
                 known.aliases.append(name)
-            return
+            continue
         wanted = (not include or matches(name, module, include)) and not matches(name, module, exclude)
         callable_module = _has_forward(module)
         plan = NodePlan(
@@ -181,14 +188,12 @@ def plan_nodes(
         hides = _hides_children(module)
         plan.opaque = bool(hides)
         below = hidden or hides
-        for child_name, child in module._modules.items():
-            if child is None:
-                continue
-            separator = "/" if is_root and name else "."
-            visit(child, f"{name}{separator}{child_name}" if name else child_name, False, below)
-
-    for model_name, model in models.items():
-        visit(model, model_name, True, "")
+        separator = "/" if is_root and name else "."
+        children = [(child_name, child) for child_name, child in module._modules.items() if child is not None]
+        pending += [
+            (child, f"{name}{separator}{child_name}" if name else child_name, False, below)
+            for child_name, child in reversed(children)
+        ]
     return plans
 
 
@@ -202,7 +207,9 @@ def leaves_of(models: dict[str, torch.nn.Module]) -> Iterator[tuple[str, torch.T
 
 def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:
     try:
-        shape: Optional[list[int]] = [int(size) for size in tensor.shape]
+        sizes = tuple(tensor.shape)
+        # The value of a symbolic size would be a guard of the host's trace.
+        shape: Optional[list[int]] = [int(n) for n in sizes] if all(isinstance(n, int) for n in sizes) else None
     except (RuntimeError, TypeError):  # uninitialised parameters of lazy modules
         shape = None
     return {"name": name, "dtype": str(tensor.dtype).replace("torch.", ""), "shape": shape}
@@ -212,23 +219,46 @@ def trees_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> l
     """Returns one tree a model: modules with class, other names, parameters, children."""
     by_id = {id(plan.module): plan for plan in plans}
     placed: set[int] = set()
-
-    def node(module: torch.nn.Module) -> dict[str, Any]:
+    trees: list[dict[str, Any]] = []
+    pending: list[tuple[torch.nn.Module, list[dict[str, Any]]]] = [
+        (model, trees) for model in reversed(list(models.values()))
+    ]
+    while pending:
+        module, siblings = pending.pop()
+        if id(module) in placed or id(module) not in by_id:
+            continue
         placed.add(id(module))
-        plan = by_id[id(module)]
-        return {
-            "name": plan.name,
-            "type": class_name(module),
-            "aliases": plan.aliases,
-            "parameters": [_tensor_entry(n, p) for n, p in module.named_parameters(recurse=False)],
-            "children": [
-                node(child)
-                for child in module._modules.values()
-                if child is not None and id(child) in by_id and id(child) not in placed
-            ],
-        }
+        children: list[dict[str, Any]] = []
+        siblings.append(
+            {
+                "name": by_id[id(module)].name,
+                "type": class_name(module),
+                "aliases": by_id[id(module)].aliases,
+                "parameters": [_tensor_entry(n, p) for n, p in module.named_parameters(recurse=False)],
+                "children": children,
+            }
+        )
+        pending += [(child, children) for child in reversed(list(module._modules.values())) if child is not None]
+    return trees
 
-    return [node(model) for model in models.values() if id(model) not in placed]
+
+def to_json(tree: dict[str, Any]) -> str:
+    """Returns a tree of dicts whose last member is ``children`` as ``json.dumps`` would, however deep it is."""
+    pieces: list[str] = []
+    pending: list[Union[str, dict[str, Any]]] = [tree]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            pieces.append(item)
+            continue
+        head = json.dumps({key: value for key, value in item.items() if key != "children"})
+        pieces.append(f'{head[:-1]}, "children": [')
+        pending.append("]}")
+        for index, child in reversed(list(enumerate(item["children"]))):
+            pending.append(child)
+            if index:
+                pending.append(", ")
+    return "".join(pieces)
 
 
 def joined(trees: list[dict[str, Any]], models: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import torch
 
 import assay
 from assay import _capture, _manifest
+from assay._interrupts import interrupts_held
 from assay.errors import Error, FormatError, make_error
 from assay.torch import _hooks, _topology
 from assay.torch._device import DevicePath
@@ -44,12 +45,17 @@ _open_lock = threading.Lock()
 
 
 def _close_open_captures() -> None:
-    for handle in list(_open):
-        handle.remove()
+    with interrupts_held():
+        for handle in list(_open):
+            handle.remove()
 
 
 # After the host's threads have been joined: a worker may run the model to its very end.
 atexit.register(_close_open_captures)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _let_injection_step_back(who: str) -> None:
@@ -116,8 +122,8 @@ class _Folder:
         FormatError: it holds a run already that nobody is writing any more.
     """
 
-    def __init__(self, root: Path, beside: bool, overwrite: bool) -> None:
-        self.root = root
+    def __init__(self, path: Path, beside: bool, overwrite: bool) -> None:
+        self.root = root = Path(os.path.abspath(path))  # the host may change its working folder
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -156,7 +162,7 @@ class _Folder:
             try:
                 content = json.loads(path.read_text())
                 host = content["host"]
-                running = not content["complete"] and _manifest.process_is_alive(int(host["pid"]), host["hostname"])
+                running = content["finished"] is None and _manifest.process_is_alive(int(host["pid"]), host["hostname"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue
             if running and int(host["pid"]) != os.getpid():
@@ -212,6 +218,7 @@ class Capture:
         self.path = Path(path)
         self._pid = os.getpid()
         self._removed = False
+        self._failure = ""  # why the run cannot be whole, beside what the sink says
         self._folder = _Folder(self.path, beside=_beside, overwrite=overwrite)
         self._outermost = _outermost
         self._operators = level == "operator"
@@ -264,7 +271,8 @@ class Capture:
             if weights:
                 self._record_weights(range(len(self._plans)))
             self._install(range(len(self._plans)))
-        except BaseException:
+        except BaseException as error:
+            self._fail(f"the capture could not start: {_first_line(error)}")
             self.remove()
             raise
         if _outermost:  # the command says the rest when the program has ended
@@ -279,15 +287,15 @@ class Capture:
         """Plans the nodes of some models and writes the topology of all; returns the numbers of the new nodes."""
         plans = _topology.plan_nodes(named, *self._patterns)
         nodes = range(len(self._plans), len(self._plans) + len(plans))
-        self._plans += plans
         self._trees += _topology.trees_of(named, plans)
         self._model_count += len(named)
-        topology = json.dumps(_topology.joined(self._trees, self._model_count))
-        (self._folder.rank / "topology.json").write_text(topology)
+        topology = _topology.to_json(_topology.joined(self._trees, self._model_count))
+        _capture.write_file(str(self._folder.rank / "topology.json"), topology)
         for plan in plans:
             self._session.add_node(
                 plan.name, _topology.class_name(plan.module), plan.is_root, plan.planned, plan.opaque
             )
+            self._plans.append(plan)
         if self._operators:
             for name, tensor in _topology.leaves_of(named):
                 self._session.add_leaf(name, tensor)
@@ -300,6 +308,10 @@ class Capture:
             self._record_weights(nodes)
         self._install(nodes)
         self._release_modules(nodes)
+
+    def _fail(self, why: str) -> None:
+        """What was captured stays, but is not the whole of what was asked for."""
+        self._failure = self._failure or why
 
     def _release_modules(self, nodes: range) -> None:
         """Keeps the modules of installed nodes no longer alive than the host does."""
@@ -431,7 +443,7 @@ class Capture:
         )
 
     def _write_manifest(self, finished: Optional[str]) -> None:
-        counters = self._session.stats()
+        counters = self.stats
         executed = self._session.executed()
         planned = sum(plan.planned for plan in self._plans)
         captured = sum(bool(executed[n]) for n, plan in enumerate(self._plans) if plan.planned)
@@ -462,7 +474,9 @@ class Capture:
         there already), ``dropped``, ``dropped_bytes``, ``waited_ms`` (time the model waited for the writer),
         ``queue_bytes``, ``stopped`` (why nothing more is recorded, empty while all is well).
         """
-        return dict(self._session.stats())
+        counters = dict(self._session.stats())
+        counters["stopped"] = counters["stopped"] or self._failure
+        return counters
 
     def flush(self) -> None:
         """Waits until everything recorded so far is on disk. Inside a step the step's file is closed and goes on in

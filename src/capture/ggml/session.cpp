@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/ggml/session.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -155,6 +154,9 @@ Result<Session*> Session::open(const Settings& settings) {
   session->manifest_.started = writer::utc_now();
   session->manifest_.queue_bytes = session->run_->arena_bytes();
   ASSAY_TRY_STATUS(session->write_manifest());
+  const std::string top = settings.output + "/manifest.json";
+  ASSAY_TRY(const bool is_first, writer::create_manifest(top, session->manifest_));
+  if (is_first) session->top_manifest_path_ = top;
   session->write_report("");
   return session.release();
 }
@@ -166,12 +168,6 @@ Status Session::make_folder() {
     if (errno != EEXIST) return fail(errno_error(errno, "create", folder_));
     folder_ += "-" + std::to_string(::getpid());
     if (::mkdir(folder_.c_str(), 0750) != 0) return fail(errno_error(errno, "create", folder_));
-  }
-  const std::string path = settings_.output + "/manifest.json";
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-  if (fd >= 0) {
-    ::close(fd);
-    top_manifest_path_ = path;
   }
   return {};
 }
@@ -385,9 +381,10 @@ void Session::finish() {
   if (not_computed_ > 0)
     manifest_.missed.push_back({"", "the engine did not compute the node", not_computed_});
   manifest_.finished = writer::utc_now();
-  if (const Status written = write_manifest(); !written)
-    tell(LogLevel::Warning, written.error().describe());
-  write_report("");
+  Status written = write_manifest();
+  if (!written) tell(LogLevel::Warning, written.error().describe());
+  write_report(!manifest_.stopped.empty() || written ? manifest_.stopped
+                                                     : written.error().describe());
 }
 
 }  // namespace assay::capture::ggml

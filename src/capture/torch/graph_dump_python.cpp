@@ -279,12 +279,12 @@ PyObject* close(PyObject* self, PyObject*) {
 PyObject* stats_of(PyObject* self, PyObject*) {
   const GraphDump& dump = dump_of(self);
   const writer::WriterCounters counts = dump.counters();
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:s,s:d}", "files",
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:N,s:d}", "files",
                        static_cast<unsigned long long>(dump.tree().files()), "bytes",
                        static_cast<unsigned long long>(dump.tree().bytes()), "dropped",
                        static_cast<unsigned long long>(counts.dropped), "failed",
                        static_cast<unsigned long long>(counts.jobs_failed), "first_error",
-                       counts.first_error ? counts.first_error->describe().c_str() : "",
+                       message_text(counts.first_error ? counts.first_error->describe() : ""),
                        "waited_ms", counts.waited_ms);
 }
 

@@ -4,6 +4,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <string>
+#include <string_view>
+
 namespace assay::capture {
 
 inline PyObject* new_ref(PyObject* object) {
@@ -32,6 +35,21 @@ inline bool weakref_is(PyObject* weakref, PyObject* object) {
 #else
   return PyWeakref_GET_OBJECT(weakref) == object;
 #endif
+}
+
+/// "O&" converter of arguments that are paths, to a std::string: as the file system has them, which need not be UTF-8.
+inline int path_argument(PyObject* object, void* target) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(object, &bytes) == 0) return 0;
+  static_cast<std::string*>(target)->assign(PyBytes_AS_STRING(bytes),
+                                            static_cast<size_t>(PyBytes_GET_SIZE(bytes)));
+  Py_DECREF(bytes);
+  return 1;
+}
+
+/// A message as a str; bytes of a path in it that are no UTF-8 are replaced.
+inline PyObject* message_text(std::string_view text) {
+  return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
 }
 
 }  // namespace assay::capture

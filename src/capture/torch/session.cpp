@@ -1106,6 +1106,8 @@ void Session::close() noexcept {
   if (generation_ != writer::fork_generation()) return;
   const InsideOurCode guard;
   const Lock lock(*this);
+  if (roots_active_ > 0 && latest_ != nullptr && latest_->wanted && live())
+    failure_ = "the capture ended inside step " + std::to_string(latest_->step);
   off_ = true;
   fetch_device_results();
   run_->close();

@@ -28,8 +28,10 @@ void raise_error(const Error& error) {
   Py_XDECREF(errors);
   if (make == nullptr) return;
   const std::string code(errc_name(error.code));
-  PyObject* exception = PyObject_CallFunction(make, "ssz", code.c_str(), error.message.c_str(),
-                                              error.path.empty() ? nullptr : error.path.c_str());
+  PyObject* path =
+      error.path.empty() ? new_ref(Py_None) : PyUnicode_DecodeFSDefault(error.path.c_str());
+  PyObject* exception =
+      PyObject_CallFunction(make, "sNN", code.c_str(), message_text(error.message), path);
   Py_DECREF(make);
   if (exception == nullptr) return;
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
@@ -43,7 +45,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    "digest",      "verify", "wanted",     "device",  "force_device",
                                    "queue_bytes", "drop",   "disk_limit", "threads", "outermost",
                                    "operators",   nullptr};
-  PyObject* folder_bytes = nullptr;
+  std::string folder;
   const char* data = "full";
   int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
       threads = 1, outermost = 0, operators = 0;
@@ -52,13 +54,11 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   unsigned long long queue_bytes = 64ull << 20;
   PyObject* disk_limit = Py_None;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O&|$spppppOOpKpOipp", const_cast<char**>(keywords), PyUnicode_FSConverter,
-          &folder_bytes, &data, &inputs, &outputs, &caches, &digest, &verify, &wanted, &device,
-          &force_device, &queue_bytes, &drop, &disk_limit, &threads, &outermost, &operators)) {
+          args, kwargs, "O&|$spppppOOpKpOipp", const_cast<char**>(keywords), path_argument, &folder,
+          &data, &inputs, &outputs, &caches, &digest, &verify, &wanted, &device, &force_device,
+          &queue_bytes, &drop, &disk_limit, &threads, &outermost, &operators)) {
     return nullptr;
   }
-  const std::string folder = PyBytes_AS_STRING(folder_bytes);
-  Py_DECREF(folder_bytes);
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return nullptr;
   SessionOptions options;
@@ -208,7 +208,7 @@ PyObject* session_stats(PyObject* self, PyObject*) {
   const writer::NativeRunCounters counters = session.run().counters();
   const std::string stopped =
       session.failure().empty() ? session.run().stop_reason() : session.failure();
-  return Py_BuildValue("{s:L,s:K,s:K,s:K,s:K,s:K,s:d,s:K,s:s}", "steps",
+  return Py_BuildValue("{s:L,s:K,s:K,s:K,s:K,s:K,s:d,s:K,s:N}", "steps",
                        static_cast<long long>(session.steps_started()), "records",
                        static_cast<unsigned long long>(counters.records), "bytes",
                        static_cast<unsigned long long>(counters.payload_bytes), "shared",
@@ -217,7 +217,7 @@ PyObject* session_stats(PyObject* self, PyObject*) {
                        static_cast<unsigned long long>(counters.dropped_bytes), "waited_ms",
                        counters.waited_ms, "queue_bytes",
                        static_cast<unsigned long long>(session.run().arena_bytes()), "stopped",
-                       stopped.c_str());
+                       message_text(stopped));
 }
 
 PyObject* session_steps(PyObject* self, PyObject*) {
@@ -305,20 +305,18 @@ PyType_Spec session_spec = {"assay._capture.Session", sizeof(SessionObject), 0,
 // write_manifest(path, tool, host_json, config_json, started, finished or None, steps, planned, captured, missed, sink)
 PyObject* write_manifest_python(PyObject*, PyObject* args) {
   writer::Manifest manifest;
-  PyObject* path_bytes = nullptr;
+  std::string path;
   const char *tool = nullptr, *host = nullptr, *config = nullptr, *started = nullptr;
   const char* finished = nullptr;
   PyObject *steps = nullptr, *missed = nullptr;
   unsigned long long planned = 0, captured = 0, queue_bytes = 0, dropped = 0, dropped_bytes = 0;
   const char* stopped = nullptr;
-  if (!PyArg_ParseTuple(args, "O&ssssz(KK)O!O!(KdKK)s", PyUnicode_FSConverter, &path_bytes, &tool,
-                        &host, &config, &started, &finished, &planned, &captured, &PyList_Type,
-                        &steps, &PyList_Type, &missed, &queue_bytes, &manifest.waited_ms, &dropped,
+  if (!PyArg_ParseTuple(args, "O&ssssz(KK)O!O!(KdKK)s", path_argument, &path, &tool, &host, &config,
+                        &started, &finished, &planned, &captured, &PyList_Type, &steps,
+                        &PyList_Type, &missed, &queue_bytes, &manifest.waited_ms, &dropped,
                         &dropped_bytes, &stopped)) {
     return nullptr;
   }
-  const std::string path = PyBytes_AS_STRING(path_bytes);
-  Py_DECREF(path_bytes);
   manifest.tool = tool;
   manifest.host_json = host;
   manifest.config_json = config;
@@ -358,6 +356,20 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// write_file(path, text)
+PyObject* write_file_python(PyObject*, PyObject* args) {
+  std::string path;
+  const char* text = nullptr;
+  Py_ssize_t size = 0;
+  if (!PyArg_ParseTuple(args, "O&s#", path_argument, &path, &text, &size)) return nullptr;
+  const std::string_view content(text, static_cast<size_t>(size));
+  if (const Status status = write_file_atomically(path, as_bytes(content)); !status) {
+    raise_error(status.error());
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* in_root_call_python(PyObject*, PyObject*) { return PyBool_FromLong(inside_root_call()); }
 
 PyObject* utc_now_python(PyObject*, PyObject*) {
@@ -374,6 +386,8 @@ PyObject* host_threads_python(PyObject*, PyObject* ignore) {
 PyMethodDef functions[] = {
     {"write_manifest", write_manifest_python, METH_VARARGS,
      "Writes manifest.json atomically; docs/formats/native.md."},
+    {"write_file", write_file_python, METH_VARARGS,
+     "write_file(path, text): by way of a temporary file; FileError when it cannot be written."},
     {"in_root_call", in_root_call_python, METH_NOARGS,
      "in_root_call() -> bool: whether this thread runs a captured model"},
     {"utc_now", utc_now_python, METH_NOARGS, "utc_now() -> '2026-01-01T00:00:00Z'"},

@@ -94,16 +94,17 @@ PyObject* new_dumper(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    "tensor_part", "statistics_mode", "dump_modules", "dump_apis",
                                    "last_logits", "host_threads",    "module_list",  "to_dense",
                                    "warn_once",   "after_fork",      nullptr};
-  const char *dump_dir = nullptr, *dump_dir_text = nullptr, *analyze_path = nullptr;
+  std::string dump_dir, dump_dir_text, analyze_path;
   PyObject* tokens = nullptr;
   int tensor_part = 2, statistics_mode = 0, dump_modules = 1, dump_apis = 0, last_logits = 0,
       host_threads = 1;
   StrictCallbacks callbacks;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "$sssOiipppiO!OOO", const_cast<char**>(keywords), &dump_dir, &dump_dir_text,
-          &analyze_path, &tokens, &tensor_part, &statistics_mode, &dump_modules, &dump_apis,
-          &last_logits, &host_threads, &PyTuple_Type, &callbacks.module_list, &callbacks.to_dense,
-          &callbacks.warn_once, &callbacks.after_fork)) {
+          args, kwargs, "$O&O&O&OiipppiO!OOO", const_cast<char**>(keywords), path_argument,
+          &dump_dir, path_argument, &dump_dir_text, path_argument, &analyze_path, &tokens,
+          &tensor_part, &statistics_mode, &dump_modules, &dump_apis, &last_logits, &host_threads,
+          &PyTuple_Type, &callbacks.module_list, &callbacks.to_dense, &callbacks.warn_once,
+          &callbacks.after_fork)) {
     return nullptr;
   }
   if (tensor_part < 0 || tensor_part > 2 || statistics_mode < 0 || statistics_mode > 2) {
@@ -167,9 +168,9 @@ PyObject* dump_api(PyObject* self, PyObject* args) {
 }
 
 PyObject* write_pth(PyObject* self, PyObject* args) {
-  const char* path = nullptr;
+  std::string path;
   PyObject* tensor = nullptr;
-  if (!PyArg_ParseTuple(args, "sO", &path, &tensor)) return nullptr;
+  if (!PyArg_ParseTuple(args, "O&O", path_argument, &path, &tensor)) return nullptr;
   return none_or_error(session_of(self).write_pth(path, tensor));
 }
 
@@ -185,13 +186,13 @@ PyObject* close(PyObject* self, PyObject*) {
 
 PyObject* counters(PyObject* self, PyObject*) {
   const writer::WriterCounters counts = session_of(self).counters();
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:d,s:s}", "tensors",
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:d,s:N}", "tensors",
                        static_cast<unsigned long long>(session_of(self).tensor_count()), "visits",
                        static_cast<unsigned long long>(counts.jobs_done), "failed",
                        static_cast<unsigned long long>(counts.jobs_failed), "bytes",
                        static_cast<unsigned long long>(counts.bytes_done), "waited_ms",
                        counts.waited_ms, "first_error",
-                       counts.first_error ? counts.first_error->describe().c_str() : "");
+                       message_text(counts.first_error ? counts.first_error->describe() : ""));
 }
 
 PyObject* get_token_id(PyObject* self, void*) {
@@ -246,6 +247,20 @@ PyGetSetDef dumper_members[] = {
      "(name, outputs) of the last module that returned a tensor, or None.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
+// torch_tree_name(name, suffix_bytes): as TorchTree names its folders and files
+PyObject* torch_tree_name_python(PyObject*, PyObject* args) {
+  const char* name = nullptr;
+  Py_ssize_t size = 0, suffix_bytes = 0;
+  if (!PyArg_ParseTuple(args, "s#|n", &name, &size, &suffix_bytes)) return nullptr;
+  return message_text(writer::torch_tree_name({name, static_cast<size_t>(size)},
+                                              static_cast<size_t>(suffix_bytes)));
+}
+
+PyMethodDef functions[] = {{"torch_tree_name", torch_tree_name_python, METH_VARARGS,
+                            "torch_tree_name(name, suffix_bytes=0) -> str: as a dump of the old "
+                            "API names a folder or file."},
+                           {nullptr, nullptr, 0, nullptr}};
+
 PyTypeObject dumper_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 int add_strict_types(PyObject* module) {
@@ -263,7 +278,9 @@ int add_strict_types(PyObject* module) {
   dumper_type.tp_dealloc = free_dumper;
   dumper_type.tp_methods = dumper_methods;
   dumper_type.tp_getset = dumper_members;
-  if (PyType_Ready(&hook_type) != 0 || PyType_Ready(&dumper_type) != 0) return -1;
+  if (PyType_Ready(&hook_type) != 0 || PyType_Ready(&dumper_type) != 0 ||
+      PyModule_AddFunctions(module, functions) != 0)
+    return -1;
   Py_INCREF(reinterpret_cast<PyObject*>(&dumper_type));
   if (PyModule_AddObject(module, "StrictDumper", reinterpret_cast<PyObject*>(&dumper_type)) != 0) {
     Py_DECREF(reinterpret_cast<PyObject*>(&dumper_type));

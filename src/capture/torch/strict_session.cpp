@@ -369,7 +369,8 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
     if (files && plan.readable) {
       if (links_ && plan.seen && plan.seen->folder != nullptr) {
         tensor.content = TorchTreeTensor::Content::Link;
-        tensor.link_source = *plan.seen->folder + "/" + plan.seen->stem + ".pth";
+        tensor.link_source =
+            writer::torch_tree_folder(*plan.seen->folder) + "/" + plan.seen->stem + ".pth";
       } else {
         tensor.content = TorchTreeTensor::Content::Payload;
         tensor.payload_size = plan.size_bytes;
@@ -436,8 +437,8 @@ int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTr
   if (look.readable != Readable::Memory || look.conjugate || look.negative) {
     std::string path;
     if (files) {
-      path = options_.dump_dir + "/" + std::to_string(visit.token) + "/" + *visit.folder + "/" +
-             plan.stem + ".pth";
+      path = options_.dump_dir + "/" + std::to_string(visit.token) + "/" +
+             writer::torch_tree_folder(*visit.folder) + "/" + plan.stem + ".pth";
     }
     plan.dtype_name = look.dtype_name != nullptr ? look.dtype_name : "unknown";
     if (look.has_shape)

@@ -398,6 +398,11 @@ Status write_manifest(const DumpRequest& request, const DumpRun& run, const Dump
 
 namespace {
 
+/// Behind what was captured: numbers of what a host has handed over say nothing of the disk.
+std::string not_whole(const std::string& reason) {
+  return reason.empty() ? "" : "; incomplete, not all of it is on disk: " + reason;
+}
+
 /// The folder that `assay show` opens: of all ranks together where there are several.
 std::string run_to_show(const DumpResults& results) {
   if (!results.processes.empty() && exists(results.root)) return results.root;
@@ -486,7 +491,8 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
         ", process " + std::to_string(report.pid) + ", in " + report.output +
         (only_first ? "; the first of " + counted(report.steps, "step") +
                           ", --steps all captures every one"
-                    : ""));
+                    : "") +
+        not_whole(report.stopped));
   }
   for (const GgmlReport& report : results.ggml) {
     if (!report.captured()) continue;
@@ -497,7 +503,8 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
                     (only_first
                          ? "; the first of " + counted(report.steps + report.passed, "graph") +
                                ", --steps all captures every one"
-                         : ""));
+                         : "") +
+                    not_whole(report.message));
     for (const int64_t step : report.warm_ups) {
       lines.push_back("graph " + std::to_string(step) +
                       " was a warm-up: two tokens whose result the program threw away");

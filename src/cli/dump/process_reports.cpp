@@ -39,6 +39,7 @@ TorchReport torch_report_of(const ordered_json& json, const std::string& output)
     report.output = json["output"];
   }
   report.message = json.value("message", "");
+  report.stopped = json.value("stopped", "");
   report.idle = json.value("idle", report.output.empty());
   report.ended = json.value("ended", true);
   if (json.contains("models")) {

@@ -37,6 +37,7 @@ struct TorchReport {
   uint64_t steps = 0;
   uint64_t tensors = 0;
   std::string message;  // why there is nothing, or less than asked
+  std::string stopped;  // why not all of it is on disk
   bool idle = false;    // it imported torch, and that was all
   bool ended = true;    // false: its run was counted by us
 

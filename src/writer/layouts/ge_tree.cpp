@@ -84,12 +84,6 @@ std::string ge_stored_name(std::string_view name) {
 
 GeTree::GeTree(GeTreeOptions options) : options_(options) {}
 
-GeTree::~GeTree() {
-  for (const Folder& folder : folders_) {
-    if (folder.fd >= 0) ::close(folder.fd);
-  }
-}
-
 Status GeTree::write(const std::string& folder, const std::string& name,
                      std::span<const FilePiece> pieces) {
   uint64_t size_bytes = 0;
@@ -124,25 +118,22 @@ Status GeTree::admit(const std::string& folder, uint64_t size_bytes) {
 Result<int> GeTree::enter(const std::string& folder) {
   Folder* oldest = folders_.data();
   for (Folder& known : folders_) {
-    if (known.fd >= 0 && known.path == folder) {
+    if (known.descriptor.is_open() && known.path == folder && known.descriptor.check(folder)) {
       known.used = ++uses_;
-      return known.fd;
+      return known.descriptor.get();
     }
     if (known.used < oldest->used) oldest = &known;
   }
   ASSAY_TRY_STATUS(make_directories(folder));
-  const int fd = above_standard_streams(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd < 0) return fail(errno_error(errno, "open folder", folder));
-  if (oldest->fd >= 0) ::close(oldest->fd);
-  *oldest = {folder, fd, ++uses_};
-  return fd;
+  HostedDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor.is_open()) return fail(errno_error(errno, "open folder", folder));
+  *oldest = {folder, std::move(descriptor), ++uses_};
+  return oldest->descriptor.get();
 }
 
 void GeTree::leave(const std::string& folder) {
   for (Folder& known : folders_) {
-    if (known.fd < 0 || known.path != folder) continue;
-    ::close(known.fd);
-    known = {};
+    if (known.path == folder) known = {};
   }
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/bytes.hpp"
+#include "base/hosted_descriptor.hpp"
 #include "base/result.hpp"
 #include "tensor/tensor_view.hpp"
 #include "writer/disk_budget.hpp"
@@ -56,7 +57,6 @@ struct GeTreeOptions {
 class GeTree {
  public:
   explicit GeTree(GeTreeOptions options = {});
-  ~GeTree();
   GeTree(const GeTree&) = delete;
   GeTree& operator=(const GeTree&) = delete;
 
@@ -76,7 +76,7 @@ class GeTree {
  private:
   struct Folder {
     std::string path;
-    int fd = -1;
+    HostedDescriptor descriptor;
     uint64_t used = 0;
   };
   [[nodiscard]] Result<int> enter(const std::string& folder);

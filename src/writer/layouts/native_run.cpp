@@ -135,9 +135,9 @@ NativeRun::NativeRun(NativeRunOptions options, WaitFunction wait)
 
 Result<std::unique_ptr<NativeRun>> NativeRun::create(NativeRunOptions options, WaitFunction wait) {
   std::unique_ptr<NativeRun> run(new NativeRun(std::move(options), wait));
-  run->records_fd_ =
-      ::open(run->records_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-  if (run->records_fd_ < 0) return fail(errno_error(errno, "create", run->records_path_));
+  run->records_ = HostedDescriptor(::open(
+      run->records_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (!run->records_.is_open()) return fail(errno_error(errno, "create", run->records_path_));
   ASSAY_TRY_STATUS(run->map_arena());
   run->writer_ = std::make_unique<AsyncWriter>(
       AsyncWriterOptions{.queue_bytes = kLineQueueBytes, .niceness = run->options_.niceness});
@@ -152,7 +152,6 @@ NativeRun::~NativeRun() {
   }
   close();
   if (arena_ != nullptr) ::munmap(arena_, options_.arena_bytes);
-  if (records_fd_ >= 0) ::close(records_fd_);
 }
 
 Status NativeRun::map_arena() {
@@ -221,8 +220,12 @@ bool NativeRun::within_budget(uint64_t size_bytes) {
 
 std::string NativeRun::stop_reason() const {
   if (!alive()) return {};
-  const std::lock_guard lock(mutex_);
-  return stop_reason_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stop_reason_.empty()) return stop_reason_;
+  }
+  const std::optional<Error> error = writer_->counters().first_error;
+  return error ? error->describe() : "";
 }
 
 // --- files
@@ -498,9 +501,10 @@ Status NativeRun::write_lines(const RecordBatch& batch, OpenFile* file) {
       lines_.append(*prepared, kAddEntry, file);
     if (i < batch.records.size()) lines_.append(i);
   }
+  ASSAY_TRY_STATUS(noted(records_.check(records_path_)));
   ByteSpan rest = as_bytes(lines_.text());
   while (!rest.empty()) {
-    const ssize_t written = options_.io.write(records_fd_, rest.data(), rest.size());
+    const ssize_t written = options_.io.write(records_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       return noted(fail(errno_error(written < 0 ? errno : EIO, "write", records_path_)));
@@ -516,9 +520,15 @@ void NativeRun::flush() {
   wait_([](void* data) { static_cast<NativeRun*>(data)->writer_->flush(); }, this);
 }
 
+// A folder that was moved or removed takes with it what was written so far.
+Status NativeRun::check_place() {
+  return broken() ? Status{} : noted(records_.check_place(records_path_));
+}
+
 void NativeRun::close() {
   if (!alive()) return;
   end_file();
+  writer_->submit(0, [this] { return check_place(); });
   wait_([](void* data) { static_cast<NativeRun*>(data)->writer_->close(); }, this);
 }
 

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/hosted_descriptor.hpp"
 #include "base/result.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/tensor_view.hpp"
@@ -106,6 +107,7 @@ class NativeRun {
 
   /// True once nothing more is written (disk budget, failed write). One relaxed load.
   [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+  /// Why not everything is on disk, also when that was found at the end; empty while all is well.
   [[nodiscard]] std::string stop_reason() const;
   [[nodiscard]] bool alive() const noexcept;
   [[nodiscard]] NativeRunCounters counters() const;
@@ -127,6 +129,7 @@ class NativeRun {
   void advance_head(uint64_t head);
   void submit_block(uint64_t begin, uint64_t end);
   void submit_lines();
+  [[nodiscard]] Status check_place();
   [[nodiscard]] Status write_lines(const RecordBatch& batch, OpenFile* file);
   [[nodiscard]] std::unique_ptr<RecordBatch> spare_batch();
   void keep_spare(RecordBatch& batch);
@@ -157,7 +160,7 @@ class NativeRun {
   struct TextIndex;
   std::unique_ptr<TextIndex> text_index_;
 
-  int records_fd_ = -1;  // writer thread
+  HostedDescriptor records_;  // writer thread
   std::string records_path_;
   RecordLines lines_;  // writer thread's
 

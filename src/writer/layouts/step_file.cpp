@@ -16,15 +16,11 @@ constexpr uint64_t kSmallestDirectTail = 64u << 10;
 StepFile::StepFile(std::string path, uint64_t header_bytes, IoFunctions io)
     : path_(std::move(path)), header_bytes_(header_bytes), io_(io) {}
 
-StepFile::~StepFile() {
-  if (direct_fd_ >= 0) ::close(direct_fd_);
-  if (buffered_fd_ >= 0) ::close(buffered_fd_);
-}
-
 Status StepFile::open_buffered() {
-  if (buffered_fd_ >= 0) return {};
-  buffered_fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (buffered_fd_ < 0) return fail(errno_error(errno, "create", path_));
+  if (buffered_.is_open()) return buffered_.check(path_);
+  buffered_ =
+      HostedDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!buffered_.is_open()) return fail(errno_error(errno, "create", path_));
   return {};
 }
 
@@ -33,7 +29,7 @@ void StepFile::reserve(uint64_t end) {
   const uint64_t target = end + kReserveAheadBytes;
   // Only an optimisation: a file system that cannot, or has no room for it, is told about by the
   // write itself.
-  if (::fallocate(buffered_fd_, 0, static_cast<off_t>(reserved_bytes_),
+  if (::fallocate(buffered_.get(), 0, static_cast<off_t>(reserved_bytes_),
                   static_cast<off_t>(target - reserved_bytes_)) == 0) {
     reserved_bytes_ = target;
   } else {
@@ -41,9 +37,11 @@ void StepFile::reserve(uint64_t end) {
   }
 }
 
-Status StepFile::write_fully(int fd, uint64_t offset, ByteSpan bytes) {
+Status StepFile::write_fully(const HostedDescriptor& file, uint64_t offset, ByteSpan bytes) {
+  ASSAY_TRY_STATUS(file.check(path_));
   while (!bytes.empty()) {
-    const ssize_t written = io_.pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t written =
+        io_.pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return fail(errno_error(errno, "write", path_));
     if (written == 0) return fail(Error{Errc::Io, path_, offset, "the write made no progress"});
@@ -60,26 +58,27 @@ Status StepFile::write_block(uint64_t offset, ByteSpan block) {
 }
 
 Status StepFile::write_aligned(uint64_t offset, ByteSpan block) {
-  if (direct_fd_ < 0 && !direct_refused_) {
-    direct_fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);
-    direct_refused_ = direct_fd_ < 0;
+  if (!direct_.is_open() && !direct_refused_) {
+    direct_ = HostedDescriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT));
+    direct_refused_ = !direct_.is_open();
   }
   if (!direct_refused_) {
+    ASSAY_TRY_STATUS(direct_.check(path_));
     const ssize_t written =
-        io_.pwrite(direct_fd_, block.data(), block.size(), static_cast<off_t>(offset));
+        io_.pwrite(direct_.get(), block.data(), block.size(), static_cast<off_t>(offset));
     if (written == static_cast<ssize_t>(block.size())) return {};
     if (written >= 0) {
       // A short direct write may end off the alignment; the rest goes through the page cache.
       const auto done = static_cast<size_t>(written);
-      return write_fully(buffered_fd_, offset + done, block.subspan(done));
+      return write_fully(buffered_, offset + done, block.subspan(done));
     }
     if (errno != EINVAL && errno != EINTR) return fail(errno_error(errno, "write", path_));
     direct_refused_ = errno == EINVAL;
   }
-  ASSAY_TRY_STATUS(write_fully(buffered_fd_, offset, block));
+  ASSAY_TRY_STATUS(write_fully(buffered_, offset, block));
   // Starts the write-back at once, so that dirty pages never pile up to where the kernel throttles
   // the host.
-  ::sync_file_range(buffered_fd_, static_cast<off_t>(offset), static_cast<off_t>(block.size()),
+  ::sync_file_range(buffered_.get(), static_cast<off_t>(offset), static_cast<off_t>(block.size()),
                     SYNC_FILE_RANGE_WRITE);
   return {};
 }
@@ -92,7 +91,7 @@ Status StepFile::write_tail(uint64_t offset, ByteSpan bytes) {
     offset += whole_pages;
     bytes = bytes.subspan(whole_pages);
   }
-  return write_fully(buffered_fd_, offset, bytes);
+  return write_fully(buffered_, offset, bytes);
 }
 
 Status StepFile::finish(std::string header_json, uint64_t size_bytes) {
@@ -101,20 +100,17 @@ Status StepFile::finish(std::string header_json, uint64_t size_bytes) {
     return fail(Error{Errc::Internal, path_, {}, "the header outgrew its reserved region"});
   }
   header_json.resize(header_bytes_ - 8, ' ');
-  ASSAY_TRY_STATUS(write_fully(buffered_fd_, 8, as_bytes(header_json)));
-  if (::ftruncate(buffered_fd_, static_cast<off_t>(size_bytes)) != 0) {
+  ASSAY_TRY_STATUS(write_fully(buffered_, 8, as_bytes(header_json)));
+  if (::ftruncate(buffered_.get(), static_cast<off_t>(size_bytes)) != 0) {
     return fail(errno_error(errno, "truncate", path_));
   }
   // The length comes last: a host killed in between leaves a zero, never the length of half a header.
   std::string length;
   append(length, header_bytes_ - 8);
-  ASSAY_TRY_STATUS(write_fully(buffered_fd_, 0, as_bytes(length)));
-  if (direct_fd_ >= 0) ::close(direct_fd_);
-  direct_fd_ = -1;
-  const int closed = ::close(buffered_fd_);
-  buffered_fd_ = -1;
+  ASSAY_TRY_STATUS(write_fully(buffered_, 0, as_bytes(length)));
+  (void)direct_.close();
   // Network file systems report a full disk here.
-  if (closed != 0) return fail(errno_error(errno, "close", path_));
+  if (buffered_.close() != 0) return fail(errno_error(errno, "close", path_));
   return {};
 }
 

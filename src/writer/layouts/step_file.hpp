@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/bytes.hpp"
+#include "base/hosted_descriptor.hpp"
 #include "writer/io_functions.hpp"
 
 namespace assay::writer {
@@ -22,7 +23,6 @@ class StepFile {
  public:
   /// header_bytes   size of the reserved region, a multiple of kDirectAlignment
   StepFile(std::string path, uint64_t header_bytes, IoFunctions io);
-  ~StepFile();
   StepFile(const StepFile&) = delete;
   StepFile& operator=(const StepFile&) = delete;
 
@@ -46,13 +46,13 @@ class StepFile {
   [[nodiscard]] Status open_buffered();
   void reserve(uint64_t end);
   [[nodiscard]] Status write_aligned(uint64_t offset, ByteSpan block);
-  [[nodiscard]] Status write_fully(int fd, uint64_t offset, ByteSpan bytes);
+  [[nodiscard]] Status write_fully(const HostedDescriptor& file, uint64_t offset, ByteSpan bytes);
 
   std::string path_;
   uint64_t header_bytes_;
   IoFunctions io_;
-  int buffered_fd_ = -1;
-  int direct_fd_ = -1;
+  HostedDescriptor buffered_;
+  HostedDescriptor direct_;
   bool direct_refused_ = false;
   uint64_t reserved_bytes_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "formats/crc32.hpp"
 #include "formats/csv.hpp"
 #include "formats/pth.hpp"
+#include "stats/digest.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::writer {
@@ -27,6 +29,7 @@ constexpr uint64_t kFolderBytes = 4096;
 constexpr uint64_t kPthFrameBytes = 1200;
 
 constexpr mode_t kTableMode = 0640;
+constexpr size_t kMostNameBytes = 255;
 
 // The float32 that `tensor.float()` arithmetic ended with, as Python prints it.
 std::string float32_text(double value) {
@@ -126,6 +129,32 @@ Status append_to_table(int folder_fd, const std::string& path, std::string_view 
 
 }  // namespace
 
+std::string torch_tree_name(std::string_view name, size_t suffix_bytes) {
+  const size_t most = kMostNameBytes - suffix_bytes;
+  if (name.size() <= most) return std::string(name);
+  const ByteSpan bytes = as_bytes(name);
+  const TensorView view{.dtype = DType::UInt8,
+                        .shape = Dims{static_cast<int64_t>(bytes.size())},
+                        .strides = Dims{1},
+                        .storage = bytes};
+  const std::string end = "~" + stats::digest_text(stats::digest(view));
+  size_t size = most - end.size();
+  while (size > 0 && (static_cast<unsigned char>(name[size]) & 0xC0) == 0x80)
+    --size;  // no half characters
+  return std::string(name.substr(0, size)) + end;
+}
+
+std::string torch_tree_folder(std::string_view node) {
+  if (node.size() <= kMostNameBytes) return std::string(node);
+  std::string folder;
+  for (size_t begin = 0; begin <= node.size();) {
+    const size_t end = std::min(node.find('/', begin), node.size());
+    folder += (begin == 0 ? "" : "/") + torch_tree_name(node.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return folder;
+}
+
 double unbiased_variance(const TensorView& view, const stats::TensorStats& statistics) {
   if (statistics.count < 2 || statistics.has_non_finite()) return NAN;
   constexpr int64_t kBlock = 4096;
@@ -180,8 +209,6 @@ std::string analyze_row(std::string_view node_name, std::string_view node_type,
 TorchTree::TorchTree(TorchTreeOptions options)
     : options_(std::move(options)), budget_(options_.dump_dir, options_.disk) {}
 
-TorchTree::~TorchTree() { leave_token(); }
-
 Status TorchTree::admit(uint64_t size_bytes) {
   if (budget_.admit(size_bytes)) return {};
   Error error{Errc::NoSpace, options_.dump_dir, std::nullopt, budget_.stop_reason()};
@@ -229,56 +256,50 @@ bool TorchTree::links_work(const std::string& folder) {
 }
 
 Status TorchTree::enter_token(int64_t token) {
-  if (token_fd_ >= 0 && token_ == token) {
-    // A script may have moved or deleted the folder since.
-    struct stat info{};
-    if (::fstat(token_fd_, &info) == 0 && info.st_nlink > 0) return {};
-  }
-  leave_token();
+  // A script may have deleted the folder since, or closed our descriptor of it.
+  if (token_folder_.is_open() && token_ == token && token_folder_.check({})) return {};
   const std::string path = options_.dump_dir + "/" + std::to_string(token);
   ASSAY_TRY_STATUS(make_directories(path));
-  token_fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (token_fd_ < 0) return fail(errno_error(errno, "open folder", path));
+  token_folder_ = HostedDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!token_folder_.is_open()) return fail(errno_error(errno, "open folder", path));
   token_ = token;
   return {};
 }
 
-void TorchTree::leave_token() {
-  if (token_fd_ >= 0) ::close(token_fd_);
-  token_fd_ = -1;
-}
-
 Status TorchTree::make_folder(const TorchTreeVisit& visit) {
-  if (::mkdirat(token_fd_, visit.folder->c_str(), visit.folder_mode) == 0 || errno == EEXIST)
+  const std::string folder = torch_tree_folder(*visit.folder);
+  if (::mkdirat(token_folder_.get(), folder.c_str(), visit.folder_mode) == 0 || errno == EEXIST)
     return {};
   const int reason = errno;
-  const std::string path =
-      options_.dump_dir + "/" + std::to_string(visit.token) + "/" + *visit.folder;
+  const std::string path = options_.dump_dir + "/" + std::to_string(visit.token) + "/" + folder;
   // torch allows '/' in a child's name: nested folders then, as os.makedirs made them.
   if (reason == ENOENT) return make_directories(path, visit.folder_mode);
   return fail(errno_error(reason, "create folder", path));
 }
 
 Status TorchTree::write_content(const TorchTreeVisit& visit, const TorchTreeTensor& tensor) {
+  const std::string folder = torch_tree_folder(*visit.folder);
   if (tensor.content == TorchTreeTensor::Content::Link)
-    return link(tensor.link_source, *visit.folder, tensor.stem);
-  return write_pth_at(token_fd_, *visit.folder + "/." + tensor.stem + ".pth.tmp",
-                      *visit.folder + "/" + tensor.stem + ".pth", tensor.stem, tensor);
+    return link(tensor.link_source, folder, tensor.stem);
+  return write_pth_at(token_folder_.get(), folder + "/." + tensor.stem + ".pth.tmp",
+                      folder + "/" + tensor.stem + ".pth", tensor.stem, tensor);
 }
 
 Status TorchTree::link(const std::string& source, const std::string& folder,
                        const std::string& stem) {
   const std::string name = folder + "/" + stem + ".pth";
-  if (::linkat(token_fd_, source.c_str(), token_fd_, name.c_str(), 0) == 0) return {};
+  if (::linkat(token_folder_.get(), source.c_str(), token_folder_.get(), name.c_str(), 0) == 0)
+    return {};
   if (errno != EEXIST) return fail(errno_error(errno, "link " + source + " to", name));
   const std::string temporary = folder + "/." + stem + ".pth.tmp";
-  ::unlinkat(token_fd_, temporary.c_str(), 0);
-  if (::linkat(token_fd_, source.c_str(), token_fd_, temporary.c_str(), 0) != 0 ||
-      ::renameat(token_fd_, temporary.c_str(), token_fd_, name.c_str()) != 0) {
+  ::unlinkat(token_folder_.get(), temporary.c_str(), 0);
+  if (::linkat(token_folder_.get(), source.c_str(), token_folder_.get(), temporary.c_str(), 0) !=
+          0 ||
+      ::renameat(token_folder_.get(), temporary.c_str(), token_folder_.get(), name.c_str()) != 0) {
     return fail(errno_error(errno, "link " + source + " to", name));
   }
   // rename(2) does nothing when both names are links to one file, and leaves the temporary one.
-  ::unlinkat(token_fd_, temporary.c_str(), 0);
+  ::unlinkat(token_folder_.get(), temporary.c_str(), 0);
   return {};
 }
 
@@ -287,8 +308,8 @@ Status TorchTree::append_rows(const TorchTreeVisit& visit) {
   for (const TorchTreeTensor& tensor : visit.tensors) {
     if (tensor.statistics) rows += statistics_row(*visit.folder, *visit.node_type, tensor);
   }
-  return append_to_table(token_fd_, *visit.folder + "/statistics.csv", statistics_header(), rows,
-                         false);
+  return append_to_table(token_folder_.get(), torch_tree_folder(*visit.folder) + "/statistics.csv",
+                         statistics_header(), rows, false);
 }
 
 Status TorchTree::append_analysis(const TorchTreeVisit& visit) {
@@ -296,7 +317,7 @@ Status TorchTree::append_analysis(const TorchTreeVisit& visit) {
   for (const TorchTreeTensor& tensor : visit.tensors) {
     if (!tensor.statistics) continue;
     std::string path = options_.dump_dir_text + "/" + std::to_string(visit.token) + "/" +
-                       *visit.folder + "/" + tensor.stem;
+                       torch_tree_folder(*visit.folder) + "/" + tensor.stem;
     if (tensor.content != TorchTreeTensor::Content::None) path += ".pth";
     rows += analyze_row(*visit.folder, *visit.node_type, path, tensor);
   }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hosted_descriptor.hpp"
 #include "base/result.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/dims.hpp"
@@ -71,13 +72,18 @@ struct TorchTreeOptions {
   DiskBudgetOptions disk = {};  // of the file system of dump_dir
 };
 
+/// A name as file systems can hold it, with `suffix_bytes` more behind it: what is longer than 255 bytes is cut and ends
+/// with `~` and the digest of all of it.
+[[nodiscard]] std::string torch_tree_name(std::string_view name, size_t suffix_bytes = 0);
+/// The folder of a node below its token's: the node's name, each part of it as above.
+[[nodiscard]] std::string torch_tree_folder(std::string_view node);
+
 /// Writes visits in the order they come. One thread at a time.
 /// Invariant: a .pth appears whole under its name or not at all; while it is written it is called `.<stem>.pth.tmp`,
 /// which no reader takes for an input or output.
 class TorchTree {
  public:
   explicit TorchTree(TorchTreeOptions options);
-  ~TorchTree();
   TorchTree(const TorchTree&) = delete;
   TorchTree& operator=(const TorchTree&) = delete;
 
@@ -95,7 +101,6 @@ class TorchTree {
 
  private:
   [[nodiscard]] Status enter_token(int64_t token);
-  void leave_token();
   [[nodiscard]] Status make_folder(const TorchTreeVisit& visit);
   [[nodiscard]] Status write_content(const TorchTreeVisit& visit, const TorchTreeTensor& tensor);
   [[nodiscard]] Status link(const std::string& source, const std::string& folder,
@@ -108,7 +113,7 @@ class TorchTree {
 
   TorchTreeOptions options_;
   DiskBudget budget_;
-  int token_fd_ = -1;
+  HostedDescriptor token_folder_;
   int64_t token_ = -1;
   std::atomic<bool> stopped_{false};
 };

@@ -217,16 +217,14 @@ TEST_F(TorchTreeTest, ComesBackAfterAScriptRemovedTheFolder) {
   EXPECT_EQ(read_floats(folder_ + "/0/root.a/output.pth"), (std::vector<float>{1}));
 }
 
-TEST_F(TorchTreeTest, NestsNamesWithSlashesAndRefusesLongOnesWithoutStopping) {
+TEST_F(TorchTreeTest, NestsNamesWithSlashesAndCutsLongOnes) {
   TorchTree tree({.dump_dir = folder_, .dump_dir_text = folder_, .analyze_path = ""});
   EXPECT_TRUE(tree.write(visit_of(0, "root.a/b", list(tensor_of("output", {1})))));
   EXPECT_EQ(read_floats(folder_ + "/0/root.a/b/output.pth"), (std::vector<float>{1}));
-  const Status status =
-      tree.write(visit_of(0, std::string(300, 'x'), list(tensor_of("output", {1}))));
-  ASSERT_FALSE(status);
-  EXPECT_NE(status.error().describe().find("name too long"), std::string::npos)
-      << status.error().describe();
-  EXPECT_FALSE(tree.stopped());
+  const std::string name(300, 'x');
+  ASSERT_TRUE(tree.write(visit_of(0, name, list(tensor_of("output", {1})))));
+  EXPECT_EQ(read_floats(folder_ + "/0/" + torch_tree_folder(name) + "/output.pth"),
+            (std::vector<float>{1}));
 }
 
 TEST_F(TorchTreeTest, FullDiskStopsItAndLeavesNoHalfFile) {
@@ -241,6 +239,22 @@ TEST_F(TorchTreeTest, FullDiskStopsItAndLeavesNoHalfFile) {
   EXPECT_FALSE(fs::exists(folder_ + "/0/root/output.pth"));
   EXPECT_EQ(read_floats(folder_ + "/0/root/output_1.pth"),
             (std::vector<float>{2}));  // the rest of the visit
+}
+
+TEST(TorchTreeName, CutsWhatAFileSystemCannotHoldAndKeepsNamesApart) {
+  const std::string longest(255, 'a');
+  EXPECT_EQ(torch_tree_name(longest), longest);
+  const std::string one = torch_tree_name(longest + "b"), other = torch_tree_name(longest + "c");
+  EXPECT_EQ(one.size(), 255u);
+  EXPECT_NE(one, other);
+  EXPECT_TRUE(one.starts_with(std::string(222, 'a') + "~"));
+  EXPECT_EQ(torch_tree_name(longest, 8).size(), 247u);
+  // Two bytes a character: none is cut in half.
+  std::string umlauts;
+  for (int i = 0; i < 200; ++i) umlauts += "\xc3\xa4";
+  EXPECT_EQ(torch_tree_name(umlauts).size(), 255u);
+  EXPECT_EQ(torch_tree_name("x" + umlauts).size(), 254u);
+  EXPECT_EQ(torch_tree_folder("root/" + longest + "b"), "root/" + one);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ import torch
 
 import assay
 from assay import _capture
+from assay._interrupts import interrupts_held
 from assay.torch._device import DevicePath
 from assay.torch.graph._build import has_tensors, reads_tensors
 from assay.torch.graph._log import logger, tell
@@ -236,6 +237,8 @@ class RunFolder:
                 self.time = self._make_time_folder(folder)
                 folder = os.path.join(folder, self.time)
             self._root = folder
+            info = os.stat(folder)
+            self._identity = (info.st_dev, info.st_ino)
             self._writer = _capture.GraphDump(queue_bytes=self._queue_bytes, drop=self._drop)
 
     def _make_time_folder(self, folder: str) -> str:
@@ -303,7 +306,7 @@ class RunFolder:
                 "world_size": self.world_size,
                 "device": self.device,
                 **self._properties,
-                "complete": complete,
+                "complete": complete and self._is_whole(),
                 "writer": self._writer.stats() if self._writer is not None else {},
                 "breaks": self._new_breaks(),
                 "missed": self._outside.as_json()["missed"],
@@ -317,6 +320,15 @@ class RunFolder:
                 os.replace(f"{path}.tmp", path)
             except OSError as error:
                 logger.error("%s cannot be written: %s", path, error)
+
+    def _is_whole(self) -> bool:
+        """Whether every file was written, and the folder is still the one that they were written to."""
+        failed = self._writer is not None and self._writer.stats().get("failed")
+        try:
+            info = os.stat(self._root)
+        except OSError:
+            return False
+        return not failed and (info.st_dev, info.st_ino) == self._identity
 
     def flush(self) -> None:
         """Returns when everything handed over so far is on disk and ``graphs.json`` says so."""
@@ -374,7 +386,8 @@ def _close_at_exit(run: RunFolder) -> None:
     def close() -> None:
         alive = reference()
         if alive is not None:
-            alive.close()
+            with interrupts_held():
+                alive.close()
 
     atexit.register(close)
 

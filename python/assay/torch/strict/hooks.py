@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import inspect
 import json
 import numbers
@@ -13,7 +14,10 @@ import weakref
 from typing import Any, Optional
 
 import assay
+from assay import _capture
+from assay._interrupts import interrupts_held
 from assay._manifest import describe_host
+from assay.torch._topology import to_json
 from assay.torch.strict.apis import ApiWrappers
 from assay.torch.strict.dense import dense_cpu_tensor
 from assay.torch.strict.log import logger, warn_once
@@ -93,18 +97,31 @@ def _make_dump_dir(path: str) -> None:
     os.makedirs(path, mode=0o750, exist_ok=True)
 
 
-def _tree(module: Any, name: str) -> dict[str, Any]:
-    children = [_tree(child, f"{name}.{child_name}") for child_name, child in module.named_children()]
-    return {"name": name, "type": type(module).__name__, "children": children}
+def _tree(model: Any) -> dict[str, Any]:
+    root: list[dict[str, Any]] = []
+    pending = [(model, "root", root)]
+    while pending:  # a host deep in its own calls has few frames left for a recursion
+        module, name, siblings = pending.pop()
+        children: list[dict[str, Any]] = []
+        siblings.append({"name": name, "type": type(module).__name__, "children": children})
+        pending += [
+            (child, f"{name}.{child_name}", children) for child_name, child in reversed(list(module.named_children()))
+        ]
+    return root[0]
 
 
 def _write_whole_file(dump_dir: str, name: str, text: str) -> None:
     path = os.path.join(dump_dir, name)
     temporary = f"{path}.tmp{os.getpid()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise OSError(error.errno, f"cannot be written: {os.strerror(error.errno or 0)}", path) from error
 
 
 class Manifest:
@@ -114,7 +131,8 @@ class Manifest:
     killed. No reader of the original looks at this file.
     """
 
-    def __init__(self, config: Any):
+    def __init__(self, config: Any, dump_dir: str):
+        self._folder = _identity(dump_dir)
         self._content: dict[str, Any] = {
             "format": "assay-torch-tree",
             "version": 1,
@@ -152,22 +170,30 @@ class Manifest:
             missed = [
                 {"node": name, "reason": "not called in a dumped token", "count": 1}
                 for name in planned
-                if name not in captured
+                if _capture.torch_tree_name(name) not in captured
             ]
+            stopped = counters["first_error"] or None
+            if stopped is None and _identity(dump_dir) != self._folder:
+                stopped = f"{dump_dir}: was removed or replaced during the dump"
             self._content.update(
-                complete=True,
+                complete=stopped is None,
                 finished=_now(),
                 coverage={"planned": len(planned), "captured": len(planned) - len(missed), "missed": missed},
                 sink={
                     "bytes": counters["bytes"],
                     "failed": counters["failed"],
                     "waited_ms": round(counters["waited_ms"], 3),
-                    "stopped": counters["first_error"] or None,
+                    "stopped": stopped,
                 },
             )
             self.write(dump_dir)
         except OSError as error:
             logger.warning("manifest.json could not be finished: %s", error)
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    info = os.stat(folder)
+    return info.st_dev, info.st_ino
 
 
 def _now() -> str:
@@ -183,8 +209,6 @@ class Registration:
     def __init__(self, model: Any, config: Any, device: str):
         import torch
 
-        from assay import _capture
-
         self._config = config
         self._device = device
         self._handles: list[Any] = []
@@ -193,10 +217,11 @@ class Registration:
         self._planned: list[str] = []
         self._manifest: Optional[Manifest] = None  # until every hook is installed
         self._pid = os.getpid()
-        self._tree = json.dumps(_tree(model, "root"))
-        _write_whole_file(config.dump_dir, "model_tree.json", self._tree)
+        self._dump_dir: str = os.path.abspath(config.dump_dir)  # the host may change its working folder
+        self._tree = to_json(_tree(model))
+        _write_whole_file(self._dump_dir, "model_tree.json", self._tree)
         self.dumper = _capture.StrictDumper(
-            dump_dir=os.path.abspath(config.dump_dir),
+            dump_dir=self._dump_dir,
             dump_dir_text=config.dump_dir,
             analyze_path=self._analyze_path() if config.analyze is True else "",
             token_range=_token_ids(config.token_range),
@@ -220,9 +245,14 @@ class Registration:
         except BaseException:
             self.remove()
             raise
-        self._manifest = Manifest(config)
-        self._manifest.write(config.dump_dir)
-        atexit.register(self._close)
+        manifest = Manifest(config, self._dump_dir)
+        try:
+            manifest.write(self._dump_dir)
+        except BaseException:
+            self.remove()
+            raise
+        self._manifest = manifest
+        atexit.register(self._close_at_exit)
         _say_what_hides_modules(model)
 
     def remove(self) -> None:
@@ -237,27 +267,33 @@ class Registration:
                 del module.msit_name
         self._named.clear()
         self._close()
-        atexit.unregister(self._close)
+        atexit.unregister(self._close_at_exit)
+
+    def _close_at_exit(self) -> None:
+        with interrupts_held():
+            self._close()
 
     def _close(self) -> None:
         self.dumper.close()
         # A forked child that never ran the model shares the folder with its parent, whose manifest it must not finish.
         if os.getpid() == self._pid and self._manifest is not None:
-            self._manifest.finish(self._config.dump_dir, self._planned, self.dumper.counters())
+            self._manifest.finish(self._dump_dir, self._planned, self.dumper.counters())
 
     def _hook_modules(self, model: Any) -> None:
         # A post hook that torch also calls after an exception keeps the name stack balanced; older torch versions
         # lack the option, there the stack is put right at the next root call.
         can_always_call = "always_call" in inspect.signature(model.register_forward_hook).parameters
         always = {"always_call": True} if can_always_call else {}
+        import torch
+
         stack_names = "api" in self._config.mode
         seen: set[int] = set()
         pending = [("root", model)]
         while pending:
             name, module = pending.pop()
-            pending += [
-                (f"{name}.{child_name}", child) for child_name, child in reversed(list(module.named_children()))
-            ]
+            # What is inside a scripted module runs where nobody sees it.
+            inside = [] if isinstance(module, torch.jit.ScriptModule) else list(module.named_children())
+            pending += [(f"{name}.{child_name}", child) for child_name, child in reversed(inside)]
             if id(module) in seen:  # shared by two parents: one pair of hooks under the first name
                 continue
             seen.add(id(module))
@@ -266,7 +302,9 @@ class Registration:
             if selected and self._takes(module):
                 self._planned.append(name)
             enter, leave = self.dumper.module_hooks(name, _class_text(module), selected, is_root)
-            if is_root or stack_names:
+            if isinstance(module, torch.jit.ScriptModule):  # torch refuses hooks there
+                self._handles.append(_CallAround(module, enter, leave))
+            elif is_root or stack_names:
                 self._handles.append(module.register_forward_pre_hook(enter))
                 self._handles.append(module.register_forward_hook(leave, **always))
             else:
@@ -286,12 +324,13 @@ class Registration:
         return "module" in self._config.mode and (not classes or isinstance(module, wanted))
 
     def _dump_weights(self, model: Any) -> None:
-        folder = os.path.join(self._config.dump_dir, "weights")
+        folder = os.path.join(self._dump_dir, "weights")
         os.makedirs(folder, exist_ok=True)
         for name, parameter in model.named_parameters():
             full_name = f"root.{name}"
+            file_name = _capture.torch_tree_name(full_name, len(".pth.tmp")) + ".pth"
             if self._config.layer_pattern.match(full_name):
-                self.dumper.write_pth(os.path.join(os.path.abspath(folder), f"{full_name}.pth"), parameter.detach())
+                self.dumper.write_pth(os.path.join(folder, file_name), parameter.detach())
         self.dumper.flush()
 
     def _analyze_path(self) -> str:
@@ -301,12 +340,43 @@ class Registration:
     def _after_fork(self) -> str:
         """Gives a forked child that runs the model a dump folder of its own."""
         self._config.dump_dir = _dump_dir(self._config.dump_path, os.environ.get("ATB_TIMESTAMP", "0"), self._device)
-        _make_dump_dir(self._config.dump_dir)
-        _write_whole_file(self._config.dump_dir, "model_tree.json", self._tree)
+        # Beside the parent's folder, wherever the process works now.
+        self._dump_dir = os.path.join(os.path.dirname(self._dump_dir), os.path.basename(self._config.dump_dir))
+        _make_dump_dir(self._dump_dir)
+        _write_whole_file(self._dump_dir, "model_tree.json", self._tree)
         self._pid = os.getpid()
         if self._manifest is not None:
-            self._manifest.write(self._config.dump_dir)
-        return os.path.abspath(str(self._config.dump_dir))
+            self._manifest = Manifest(self._config, self._dump_dir)
+            self._manifest.write(self._dump_dir)
+        return str(self._dump_dir)
+
+
+class _CallAround:
+    """Our two hooks around the calls of a module that takes none: in place of its ``_call_impl``.
+
+    Looks like the handle of a hook to whoever takes hooks out for a while.
+    """
+
+    id = "_call_impl"
+
+    def __init__(self, module: Any, enter: Any, leave: Any) -> None:
+        self._module = weakref.ref(module)
+        original = module._call_impl
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            enter(module, args)
+            result = original(*args, **kwargs)
+            leave(module, args, result)
+            return result
+
+        module.__dict__[self.id] = call
+
+    def hooks_dict_ref(self) -> Optional[dict[str, Any]]:
+        module = self._module()
+        return None if module is None else module.__dict__
+
+    def remove(self) -> None:
+        (self.hooks_dict_ref() or {}).pop(self.id, None)
 
 
 def _token_ids(token_range: list[Any]) -> list[int]:
