@@ -52,7 +52,7 @@ def compare(killed: assay.Run, lived: assay.Run) -> int:
         seen.add(called)
         with_bytes += _check_record(record, twins[called], called)
     # In a closed run the last step must be whole, too.
-    last = math.inf if killed.coverage.complete else max((called[STEP] for called in seen), default=0)
+    last = math.inf if killed.coverage.complete else max((called[STEP] for called in seen), default=-math.inf)
     lost = [called for called in twins if called not in seen and called[STEP] < last]
     if lost:
         raise Wrong(f"lacks {len(lost)} records before its end, the first is {lost[0]}")

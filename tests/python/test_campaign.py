@@ -442,13 +442,13 @@ def test_the_fuzzers_sample_starts_from_the_seeds(tmp_path: Path, fuzzing: Fuzzi
 # ---- kills
 
 
-def captured(folder: Path, steps: int = 3, data: str = "full") -> Path:
+def captured(folder: Path, steps: int = 3, data: str = "full", weights: bool = False) -> Path:
     torch = pytest.importorskip("torch")
     import assay
 
     torch.manual_seed(5)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
-    with torch.no_grad(), assay.capture(model, folder, data=data):
+    with torch.no_grad(), assay.capture(model, folder, data=data, weights=weights):
         for _ in range(steps):
             model(torch.randn(2, 4))
     return folder
@@ -529,6 +529,13 @@ def test_a_run_that_is_called_complete_must_be_whole(tmp_path: Path) -> None:
     captured(tmp_path / "killed", steps=2)
     with pytest.raises(kills.Wrong, match="lacks 6 records"):
         compared(tmp_path)
+
+
+def test_a_run_killed_before_its_first_record_lacks_nothing(tmp_path: Path) -> None:
+    captured(tmp_path / "lived", weights=True)  # these have step -1
+    captured(tmp_path / "killed", weights=True)
+    as_killed(tmp_path / "killed", keep=0)
+    assert compared(tmp_path) == 0
 
 
 def test_a_temporary_file_that_is_a_record_is_seen(tmp_path: Path) -> None:
