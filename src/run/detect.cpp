@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <cerrno>
 
+#include "run/sources/graphs_json.hpp"
 #include "run/sources/sources.hpp"
 
 namespace assay::run {
@@ -15,8 +16,8 @@ Result<Run> detect_and_read(const std::string& path) {
   // an msprobe run may be named by its dump.json.
   for (const auto source :
        {sources::read_msprobe, sources::read_file, sources::read_native, sources::read_ge_tree,
-        sources::read_fx_tree, sources::read_captured_graph, sources::read_atb_tree,
-        sources::read_torch_tree, sources::read_flat}) {
+        sources::read_fx_tree, sources::read_captured_graph, sources::read_graphs_alone,
+        sources::read_atb_tree, sources::read_torch_tree, sources::read_flat}) {
     if (sources::Attempt attempt = source(path)) return *std::move(attempt);
   }
   return fail(Error{Errc::Unsupported, path, std::nullopt,

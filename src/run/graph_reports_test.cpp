@@ -414,6 +414,29 @@ TEST(GraphsJson, LeavesJsonOfOthersAlone) {
   EXPECT_TRUE(run.coverage.complete);
 }
 
+TEST(GraphsJson, IsARunByItselfUntilTheFirstFileIsThere) {
+  // The program was killed between the compiling of a graph and its first operator.
+  for (const auto& [time, layout] : {std::pair("20250102030405", "ge-tree"), {"", "fx-tree"}}) {
+    TestFolder folder;
+    const std::string rank = std::string("worldsize1_global_rank0/") + time + "/";
+    folder.put(rank + "graphs.json", std::string(R"({"assay": "1", "time": ")") + time +
+                                         R"(", "complete": false, "graphs":)" +
+                                         R"( [{"graph": 1, "name": "graph_1", "planned": 5}]})");
+    folder.put(rank + "graph_1/0/.1735786845123456.77.tmp", "half a tensor");
+    const auto run = open(folder.path());
+    EXPECT_EQ(run.layout, layout);
+    EXPECT_TRUE(run.records.empty());
+    EXPECT_EQ(run.coverage.planned, 5u);
+    EXPECT_FALSE(run.coverage.complete);
+  }
+}
+
+TEST(GraphsJson, OfOthersIsNoRun) {
+  TestFolder folder;
+  folder.put("graphs.json", R"({"graphs": []})");
+  EXPECT_EQ(open_run(folder.path()).error().code, Errc::Unsupported);
+}
+
 TEST(GraphsJson, RefusesWhatIsCutOffOrNestedTooDeep) {
   for (size_t length = 0; length < kGraphs.size(); length += 7) {
     run::Run run;

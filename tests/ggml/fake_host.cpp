@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program on the fake engine. Computes one graph of x (2 rows of 4 values) five times; x is the number of the call and
-// upwards. Prints `fourth`, after each call, and how often the engine has started its threads.
+// A program on the fake engine: fake_host [STEPS [SEED]]. Computes one graph of x (2 rows of 4 values) STEPS times, or
+// five times; x is SEED (0) plus the number of the call, and upwards. Prints `fourth`, after each call, and how often the
+// engine has started its threads.
 //
 //   twice  = x + x
 //   first  = rms_norm(x)           read by `second` alone: the engine does not put it into memory, if it need not
@@ -10,11 +11,14 @@
 //   a view of `fourth`
 //   fifth  = second + twice        in the memory of `third`
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "fake_engine.h"
 
-int main() {
+int main(int count, char** words) {
+  const int steps = count > 1 ? std::atoi(words[1]) : 5;
+  const int seed = count > 2 ? std::atoi(words[2]) : 0;
   ggml_context* context = ggml_init({1 << 16, nullptr, true});
   std::vector<float> memory(5 * 8);
   ggml_backend_buffer* buffer =
@@ -36,8 +40,9 @@ int main() {
   for (ggml_tensor* node : {twice, first, second, third, fourth, view, fifth})
     fake_graph_add(graph, node);
   ggml_backend_sched* sched = fake_sched_new();
-  for (int step = 0; step < 5; ++step) {
-    for (int i = 0; i < 8; ++i) memory[static_cast<size_t>(i)] = static_cast<float>(i + step);
+  for (int step = 0; step < steps; ++step) {
+    for (int i = 0; i < 8; ++i)
+      memory[static_cast<size_t>(i)] = static_cast<float>(i + step + seed);
     const int starts_before = fake_sched_starts(sched);
     const int status = ggml_backend_sched_graph_compute(sched, graph);
     std::printf("status %d:", status);

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.campaign import kills, large, page  # noqa: E402
+from bench.campaign import kill_programs, kills, large, page  # noqa: E402
 from bench.campaign.__main__ import main  # noqa: E402
 from bench.campaign.campaign import FAILED, MISTAKE, OK, Campaign, Case, Result, Workplace  # noqa: E402
 from bench.campaign.fuzzing import Fuzzing  # noqa: E402
@@ -442,13 +442,13 @@ def test_the_fuzzers_sample_starts_from_the_seeds(tmp_path: Path, fuzzing: Fuzzi
 # ---- kills
 
 
-def captured(folder: Path, steps: int = 3, data: str = "full") -> Path:
+def captured(folder: Path, steps: int = 3, data: str = "full", weights: bool = False) -> Path:
     torch = pytest.importorskip("torch")
     import assay
 
     torch.manual_seed(5)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
-    with torch.no_grad(), assay.capture(model, folder, data=data):
+    with torch.no_grad(), assay.capture(model, folder, data=data, weights=weights):
         for _ in range(steps):
             model(torch.randn(2, 4))
     return folder
@@ -531,11 +531,45 @@ def test_a_run_that_is_called_complete_must_be_whole(tmp_path: Path) -> None:
         compared(tmp_path)
 
 
+def test_a_run_killed_before_its_first_record_lacks_nothing(tmp_path: Path) -> None:
+    captured(tmp_path / "lived", weights=True)  # these have step -1
+    captured(tmp_path / "killed", weights=True)
+    as_killed(tmp_path / "killed", keep=0)
+    assert compared(tmp_path) == 0
+
+
+def test_a_temporary_file_that_is_a_record_is_seen(tmp_path: Path) -> None:
+    for side in ("lived", "killed"):
+        captured(tmp_path / side)
+    rank = tmp_path / "killed" / "rank0"
+    records = as_killed(tmp_path / "killed")
+    (rank / f"{records[0]['file']}.tmp").write_bytes((rank / records[0]["file"]).read_bytes())
+    records[0]["file"] += ".tmp"
+    (rank / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(kills.Wrong, match="is a temporary file"):
+        compared(tmp_path)
+
+
+def test_what_the_command_says_is_held_against_the_run(tmp_path: Path) -> None:
+    import assay
+
+    captured(tmp_path / "run", steps=1)
+    run = assay.open(tmp_path / "run")
+    count = len(run.records)
+    for told in (count, count - 1):  # killed between the last file and its count
+        kill_programs.Atb().check_count(run, f"assay: {told} tensors (1 kB) of 1 process in there\n")
+    for words in (f"assay: {count + 1} tensors (1 kB)", f"assay: {count - 2} tensors (1 kB)", "nothing was captured"):
+        with pytest.raises(kills.Wrong, match=f"there are {count} tensors"):
+            kill_programs.Atb().check_count(run, words)
+    with pytest.raises(kills.Wrong, match="records, but"):
+        kill_programs.Ggml().check_count(run, "assay: warning: nothing was captured")
+
+
 def test_kills_are_the_same_for_the_same_number() -> None:
     drawn = kills.Kills()
     names = [case.name for case in itertools.islice(drawn.cases(4), 8)]
     assert names == [case.name for case in itertools.islice(drawn.cases(4), 8)]
-    assert {name.rpartition("-")[0] for name in names[:4]} == set(kills.HOSTS)
+    assert {name.rpartition("-")[0] for name in names[: len(kills.HOSTS)]} == set(kills.HOSTS)
     assert kills.plan_of(17) == kills.plan_of(17) != kills.plan_of(18)
     assert [case.name for case in drawn.sample()] == [case.name for case in drawn.sample()]
     for wrong in ("full", "full-x", "nobody-17"):

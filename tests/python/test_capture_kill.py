@@ -108,3 +108,38 @@ def test_a_killed_run_opens(tmp_path: Path) -> None:
     for path in sorted(tmp_path.iterdir()):
         lines = (path / "rank0/records.jsonl").read_bytes().count(b"\n")
         assert len(assay.open(str(path)).records) == lines
+
+
+GRAPH_HOST = """
+import os, signal, sys
+import torch
+from assay.torch.graph import CompilerConfig, get_backend
+config = CompilerConfig()
+if sys.argv[2] == "fx":
+    config.debug.data_dump.type, config.debug.data_dump.path = "npy", sys.argv[1]
+else:
+    config.dump_config.enable_dump, config.dump_config.dump_path = True, sys.argv[1]
+backend = get_backend(config)
+def compile_and_die(graph, inputs):
+    backend(graph, inputs)
+    os.kill(os.getpid(), signal.SIGKILL)
+compiled = torch.compile(lambda x: x * 2, backend=compile_and_die)
+with torch.no_grad():
+    compiled(torch.ones(3))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["fx", "ge"])
+def test_a_run_killed_between_compiling_and_the_first_operator_opens(tmp_path: Path, layout: str) -> None:
+    pytest.importorskip("assay._core")
+    import assay
+
+    # Given a program that was killed when its first graph was compiled, and had not run
+    done = subprocess.run([sys.executable, "-c", GRAPH_HOST, str(tmp_path), layout], capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".json", ".txt"}
+    # When it is opened
+    run = assay.open(tmp_path)
+    # Then it has no record, and does not claim to be whole
+    assert (run.layout, list(run.records), run.coverage.complete) == (f"{layout}-tree", [], False)

@@ -5,6 +5,7 @@
 
 #include "base/mapped_file.hpp"
 #include "run/records_line.hpp"
+#include "run/sources/graph_folders.hpp"
 
 namespace assay::run::sources {
 namespace {
@@ -150,6 +151,26 @@ bool add_graphs_file(const std::string& path, Run* run) {
   run->coverage.complete = false;
   run->warnings.push_back(read.error().describe());
   return false;
+}
+
+Attempt read_graphs_alone(const std::string& path) {
+  const auto is_sign = [](std::string_view name) { return name == kGraphsFile; };
+  if (!is_folder(path) || !has_file_below(path, is_sign)) return std::nullopt;
+  Run run;
+  bool found = false;
+  visit_folders(path, real_path(path), 0, &run.warnings,
+                [&](const std::string&, const std::vector<FolderEntry>& entries) {
+                  for (const FolderEntry& entry : entries) {
+                    if (entry.name == kGraphsFile && entry.kind == FolderEntry::Kind::File)
+                      found = add_graphs_file(entry.path, &run) || found;
+                  }
+                });
+  if (!found) return std::nullopt;
+  // Only dumps in the graph engine's form have folders of a time.
+  const auto time = run.properties.find("started");
+  run.layout = time == run.properties.end() || time->second.empty() ? "fx-tree" : "ge-tree";
+  run.warnings.push_back(path + ": no file of a graph is there yet");
+  return Result<Run>(std::move(run));
 }
 
 }  // namespace assay::run::sources

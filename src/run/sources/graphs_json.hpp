@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "run/run.hpp"
+#include "run/sources/sources.hpp"
 
 namespace assay::run::sources {
 
@@ -21,5 +22,8 @@ inline constexpr std::string_view kGraphsFile = "graphs.json";
 /// The same for a file. What cannot be used sets coverage.complete to false and adds a warning.
 /// returns   true when the file was one of ours
 bool add_graphs_file(const std::string& path, Run* run);
+
+/// The run of a program that has compiled graphs and ended before the first file of one was there.
+[[nodiscard]] Attempt read_graphs_alone(const std::string& path);
 
 }  // namespace assay::run::sources
