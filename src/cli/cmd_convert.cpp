@@ -436,7 +436,7 @@ class Converter {
       if (result) continue;
       if (result.error().code == Errc::NoSpace) return result;
       ++failed_;
-      std::fprintf(stderr, "warning: %s\n", printable(result.error().describe()).c_str());
+      say("warning", result.error().describe());
     }
     return {};
   }
@@ -494,7 +494,7 @@ class Converter {
     if (!table) return report_error(table.error());
     if (interrupted()) return kInterrupted;
     for (const std::string& problem : table->problems)
-      std::fprintf(stderr, "warning: %s\n", printable(problem).c_str());
+      say("warning", problem);
     if (const Status written = write_file_atomically(options_.out, as_bytes(table->csv)); !written)
       return report_error(written.error());
     if (table->problems.empty()) return kSame;
