@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file_descriptor.hpp"
+#include "base/temporary_files.hpp"
 
 namespace assay {
 
@@ -45,21 +46,17 @@ Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
 }
 
 Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+  TemporaryFile temporary(path + ".tmp" + std::to_string(::getpid()));
   const int fd = above_standard_streams(
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
-  if (fd < 0) {
-    Error error = errno_error(errno, "create", path);
-    ::unlink(temporary.c_str());
-    return fail(std::move(error));
-  }
+      ::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  if (fd < 0) return fail(errno_error(errno, "create", path));
   Status status = write_all(fd, content, path);
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
-  if (status && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = fail(errno_error(errno, "rename into place", path));
-  }
-  if (!status) ::unlink(temporary.c_str());
-  return status;
+  ASSAY_TRY_STATUS(std::move(status));
+  if (::rename(temporary.path().c_str(), path.c_str()) != 0)
+    return fail(errno_error(errno, "rename into place", path));
+  temporary.keep();
+  return {};
 }
 
 }  // namespace assay

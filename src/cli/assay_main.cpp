@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/temporary_files.hpp"
 #include "cli/command.hpp"
 #include "cli/convert/cmd_overflow.hpp"
 #include "cli/convert/vendor_convert.hpp"
@@ -20,6 +21,7 @@
 namespace assay::cli {
 
 int assay_main(int argc, char** argv) {
+  remove_temporary_files_on_signals();
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
   // These keep the original's grammar, also under our name.
   const std::string_view command = argc > 1 ? argv[1] : "";
