@@ -41,6 +41,13 @@ std::string temporary_name(const std::string& path) {
   return path.substr(0, name) + "long_name_" + std::to_string(next++) + ending;
 }
 
+/// The kernel answers "bad address" where a mapped file lost its bytes; reading them says what happened.
+void touch(ByteSpan bytes) {
+  constexpr size_t kPageBytes = 4096;
+  for (size_t at = 0; at < bytes.size(); at += kPageBytes)
+    static_cast<void>(*static_cast<const volatile std::byte*>(bytes.data() + at));
+}
+
 /// Runs `write` with a sink into a temporary file beside `path` and puts that file in its place.
 Status write_through_temporary(const std::string& path, unsigned mode,
                                const std::function<Status(const Sink&)>& write) {
@@ -49,7 +56,9 @@ Status write_through_temporary(const std::string& path, unsigned mode,
   if (fd < 0) return fail(errno_error(errno, "create", path));
   Status status = write([&](ByteSpan bytes) -> Status {
     if (interrupted()) return fail(Errc::Io, "interrupted");
-    return write_all(fd, bytes, path);
+    Status written = write_all(fd, bytes, path);
+    if (!written) touch(bytes);
+    return written;
   });
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
   if (status && ::rename(temporary.path().c_str(), path.c_str()) != 0)

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/ascii.hpp"
+#include "base/file_changes.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "formats/atb_bin.hpp"
@@ -493,7 +494,10 @@ Result<std::shared_ptr<const Container>> open_container(const std::string& path)
   if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
   const FileIdentity identity{info.st_dev, info.st_ino, info.st_size,
                               int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-  if (std::shared_ptr<const Container> known = cache().find(path, identity)) return known;
+  // One that was found shorter shows zeros for good; the file may be whole again.
+  if (std::shared_ptr<const Container> known = cache().find(path, identity);
+      known && check_unchanged(known->bytes()))
+    return known;
   ASSAY_TRY(MappedFile file, MappedFile::open(path));
   std::shared_ptr<const Container> container = make_container(std::move(file));
   cache().insert({path, identity, container});
