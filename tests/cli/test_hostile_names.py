@@ -110,3 +110,23 @@ def test_no_control_reaches_the_terminal(tmp_path, make):
     # When a report was written, that can be shown, too.
     for report in tmp_path.rglob("*.csv"):
         assert not OBEYED.search(report.read_text()), report
+
+
+def test_an_unsupported_dtype_is_named_as_such_with_file_and_tensor(tmp_path):
+    safetensors(tmp_path / "x.safetensors", {"w": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}})
+    result = run("show", tmp_path / "x.safetensors")
+    assert result.returncode == 2
+    assert f"{tmp_path}/x.safetensors: " in result.stderr
+    assert "dtype 'F99' of tensor 'w' is not supported" in result.stderr
+
+
+def test_an_unsupported_class_is_named_as_such(tmp_path):
+    class Unknown:
+        pass
+
+    Unknown.__qualname__ = "Unknown"
+    globals()["Unknown"] = Unknown
+    torch.save({"a": Unknown()}, tmp_path / "x.pth")
+    result = run("show", tmp_path / "x.pth")
+    assert result.returncode == 2
+    assert "Unknown is not supported" in result.stderr
