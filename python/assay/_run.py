@@ -162,7 +162,8 @@ class Record:
             A read-only array over the mapped file; no bytes are copied, and the array keeps the mapping alive.
             bfloat16 and float8 have the types of ``ml_dtypes`` when that is installed; otherwise they come as
             unsigned integers and ``dtype_name`` tells what they mean. Packed 4-bit types come as a 1-d array of
-            bytes. A tensor saved with torch's lazy conjugate or negative bit is copied.
+            bytes. A tensor saved with torch's lazy conjugate or negative bit is copied. When another process
+            makes the file shorter, what it lost becomes zeros in arrays that exist; calls of assay raise.
 
         Raises:
             assay.Error: the record has no bytes, or they cannot be read.

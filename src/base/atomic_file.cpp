@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file_descriptor.hpp"
+#include "base/temporary_files.hpp"
 
 namespace assay {
 
@@ -47,24 +48,15 @@ Status write_all(int fd, ByteSpan content, const std::string& path_for_errors) {
 
 namespace {
 
-std::string temporary_of(const std::string& path) {
-  return path + ".tmp" + std::to_string(::getpid());
-}
-
-// Nothing is left behind when it fails.
-Status write_temporary(const std::string& temporary, const std::string& path, ByteSpan content,
-                       unsigned mode) {
+Result<TemporaryFile> write_temporary(const std::string& path, ByteSpan content, unsigned mode) {
+  TemporaryFile temporary(path + ".tmp" + std::to_string(::getpid()));
   const int fd = above_standard_streams(
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
-  if (fd < 0) {
-    Error error = errno_error(errno, "create", path);
-    ::unlink(temporary.c_str());
-    return fail(std::move(error));
-  }
+      ::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  if (fd < 0) return fail(errno_error(errno, "create", path));
   Status status = write_all(fd, content, path);
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
-  if (!status) ::unlink(temporary.c_str());
-  return status;
+  ASSAY_TRY_STATUS(std::move(status));
+  return temporary;
 }
 
 // 0 or an error number; EEXIST when the name is taken.
@@ -81,24 +73,20 @@ int rename_to_free_name(const std::string& temporary, const std::string& path) {
 }  // namespace
 
 Result<bool> create_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
-  const std::string temporary = temporary_of(path);
-  ASSAY_TRY_STATUS(write_temporary(temporary, path, content, mode));
-  const int reason = rename_to_free_name(temporary, path);
-  if (reason == 0) return true;
-  ::unlink(temporary.c_str());
+  ASSAY_TRY(TemporaryFile temporary, write_temporary(path, content, mode));
+  const int reason = rename_to_free_name(temporary.path(), path);
   if (reason == EEXIST) return false;
-  return fail(errno_error(reason, "rename into place", path));
+  if (reason != 0) return fail(errno_error(reason, "rename into place", path));
+  temporary.keep();
+  return true;
 }
 
 Status write_file_atomically(const std::string& path, ByteSpan content, unsigned mode) {
-  const std::string temporary = temporary_of(path);
-  ASSAY_TRY_STATUS(write_temporary(temporary, path, content, mode));
-  Status status;
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = fail(errno_error(errno, "rename into place", path));
-  }
-  if (!status) ::unlink(temporary.c_str());
-  return status;
+  ASSAY_TRY(TemporaryFile temporary, write_temporary(path, content, mode));
+  if (::rename(temporary.path().c_str(), path.c_str()) != 0)
+    return fail(errno_error(errno, "rename into place", path));
+  temporary.keep();
+  return {};
 }
 
 }  // namespace assay

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/bytes.hpp"
+#include "base/file_changes.hpp"
 #include "base/hosted_descriptor.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
@@ -74,6 +76,73 @@ TEST(MappedFile, MapsAnEmptyFileAsNoBytes) {
   const std::string path = temporary_folder() + "/empty";
   std::ofstream(path).close();
   EXPECT_EQ(MappedFile::open(path).value().bytes().size(), 0u);
+}
+
+/// A file of 64 KiB of ones, which is mapped and not copied.
+std::string file_of_ones() {
+  const std::string path = temporary_folder() + "/ones";
+  std::ofstream(path) << std::string(65536, '\1');
+  return path;
+}
+
+TEST(ReadingScope, AFileThatWasCutShowsZerosAndIsNamed) {
+  const std::string path = file_of_ones();
+  const MappedFile file = MappedFile::open(path).value();
+  const ReadingScope reading;
+  EXPECT_TRUE(reading.finish());
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(file.bytes()[40000], std::byte{0});
+  const Status status = reading.finish();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().path, path);
+  EXPECT_EQ(status.error().code, Errc::Io);
+  EXPECT_FALSE(check_unchanged(file.bytes()));
+  EXPECT_TRUE(ReadingScope().finish());  // what comes later has not read it
+}
+
+TEST(ReadingScope, EveryThreadThatReadsSurvives) {
+  const std::string path = file_of_ones();
+  const MappedFile file = MappedFile::open(path).value();
+  const ReadingScope reading;
+  std::filesystem::resize_file(path, 0);
+  std::atomic<int> sum{0};
+  parallel_for(16, 4, [&](size_t i) { sum += static_cast<int>(file.bytes()[i * 4096]); });
+  EXPECT_EQ(sum.load(), 0);
+  EXPECT_FALSE(reading.finish());
+}
+
+TEST(ReadingScope, AFileThatOnlyGrewIsTheSame) {
+  const std::string path = file_of_ones();
+  const ReadingScope reading;
+  const MappedFile file = MappedFile::open(path).value();
+  std::filesystem::resize_file(path, 1 << 20);
+  EXPECT_TRUE(reading.finish());
+}
+
+TEST(MappedFile, AnotherHandlerIsBackWithTheLastMapping) {
+  struct sigaction action{};
+  action.sa_handler = [](int) {};
+  struct sigaction before{};
+  ::sigaction(SIGBUS, &action, &before);
+  struct sigaction now{};
+  {
+    const MappedFile file = MappedFile::open(file_of_ones()).value();
+    ::sigaction(SIGBUS, nullptr, &now);
+    EXPECT_NE(now.sa_handler, action.sa_handler);
+  }
+  ::sigaction(SIGBUS, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, action.sa_handler);
+  ::sigaction(SIGBUS, &before, nullptr);
+}
+
+TEST(Printable, NothingStaysThatATerminalObeys) {
+  // Escape, CSI as C1 and as a single byte that is no UTF-8, DEL, right-to-left override, isolate.
+  EXPECT_EQ(printable("a\x1b[2J\xc2\x9b\x9b\x7f\xe2\x80\xae\xe2\x81\xa6z"),
+            "a?[2J?\xEF\xBF\xBD???z");
+  EXPECT_EQ(printable("gr\xc3\xbc\xc3\x9f \xe5\xb1\x82"), "gr\xc3\xbc\xc3\x9f \xe5\xb1\x82");
+  EXPECT_EQ(printable_screen("\033[31mred\033[0m\n\033[8mhidden"),
+            "\033[31mred\033[0m\n?[8mhidden");
+  EXPECT_EQ(json_quote("\x1b\xc2\x9b\xe2\x80\xae"), "\"\\u001b\\u009b\\u202e\"");
 }
 
 TEST(WriteFileAtomically, ReplacesTheOldContentAndLeavesNoTemporaryFile) {

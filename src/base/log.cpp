@@ -42,7 +42,7 @@ void log_line(LogLevel level, std::string_view message) {
   size_t size = prefix.size();
   for (const char c : message) {
     if (size == sizeof(line) - 1) break;
-    line[size++] = static_cast<unsigned char>(c) < 0x20 ? '_' : c;
+    line[size++] = static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '_' : c;
   }
   line[size++] = '\n';
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line, size);

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
+
+#include "base/file_changes.hpp"
 
 namespace assay {
 
@@ -15,10 +18,12 @@ struct MappedFile::Mapping {
   void* address = nullptr;  // null for an empty file, which cannot be mapped, and for a small one
   std::unique_ptr<std::byte[]> copy;  // of a small file
   size_t size = 0;
+  std::optional<WatchedMapping> watched;
   Mapping() = default;
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
+    watched.reset();
     if (address != nullptr) ::munmap(address, size);
   }
 };
@@ -72,6 +77,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
       return fail(errno_error(reason, "map", path));
     }
     mapping->address = address;
+    mapping->watched.emplace(path, address, mapping->size, info);
   }
   ::close(fd);
   MappedFile file;

@@ -10,8 +10,8 @@
 namespace assay {
 
 /// Invariant: `bytes()` stays valid and constant in address until the last copy of the object is gone.
-/// A file that another process truncates meanwhile raises SIGBUS on access: the price of mapping; readers of
-/// files that may still grow use `stat` sizes from open() only and never look past them.
+/// Readers of files that may still grow use `stat` sizes from open() only and never look past them. What happens when a
+/// file is made shorter meanwhile: base/file_changes.hpp.
 class MappedFile {
  public:
   MappedFile() = default;

@@ -48,6 +48,29 @@ size_t utf8_length(std::string_view text) {
   if (lead == 0xF4 && second >= 0x90) return 0;  // beyond U+10FFFF
   return length;
 }
+
+uint32_t code_point(std::string_view sequence) {
+  const auto lead = static_cast<unsigned char>(sequence[0]);
+  if (sequence.size() == 1) return lead;
+  uint32_t code = lead & (0x7Fu >> sequence.size());
+  for (const char c : sequence.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3F);
+  return code;
+}
+
+/// Length of the colour at the start of `text`, 0 when there is none.
+size_t colour_length(std::string_view text) {
+  for (const std::string_view colour : {"\033[31m", "\033[32m", "\033[1m", "\033[0m"}) {
+    if (text.starts_with(colour)) return colour.size();
+  }
+  return 0;
+}
+
+/// What a terminal obeys instead of showing it.
+bool is_control(uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) ||  // C0, DEL, C1
+         code == 0x61C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);  // line separators, direction marks
+}
 }  // namespace
 
 std::string repair_utf8(std::string_view text) {
@@ -65,20 +88,63 @@ std::string repair_utf8(std::string_view text) {
   return out;
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length == 0) {
+      out += "\xEF\xBF\xBD";
+    } else if (is_control(code_point(text.substr(0, length)))) {
+      out += '?';
+    } else {
+      out.append(text.substr(0, length));
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+std::string printable_screen(std::string_view text) {
+  const auto stays = [](unsigned char c) {
+    return (c >= 0x20 && c < 0x7F) || c == '\n' || c == '\t';
+  };
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto plain_end = std::find_if_not(text.begin(), text.end(), stays);
+    size_t length = static_cast<size_t>(plain_end - text.begin());
+    out.append(text.substr(0, length));
+    text.remove_prefix(length);
+    if (text.empty()) break;
+    length = colour_length(text);
+    if (length > 0) {
+      out.append(text.substr(0, length));
+    } else {
+      length = std::max<size_t>(utf8_length(text), 1);
+      out += printable(text.substr(0, length));
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
 std::string json_quote(std::string_view text) {
   std::string out = "\"";
   for (size_t i = 0; i < text.size();) {
-    const auto c = static_cast<unsigned char>(text[i]);
+    const char c = text[i];
     if (c == '"' || c == '\\') {
       out += '\\';
       out += text[i++];
-    } else if (c < 0x20 || c == 0x7F) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\u%04x", c);
-      out += escape;
-      ++i;
     } else if (const size_t length = utf8_length(text.substr(i)); length > 0) {
-      out.append(text.substr(i, length));
+      const std::string_view sequence = text.substr(i, length);
+      if (const uint32_t code = code_point(sequence); is_control(code)) {
+        char escape[16];
+        std::snprintf(escape, sizeof(escape), "\\u%04x", code);
+        out += escape;
+      } else {
+        out.append(sequence);
+      }
       i += length;
     } else {
       out += "\xEF\xBF\xBD";

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/text.hpp"
+
 namespace assay::cli {
 namespace {
 
@@ -284,7 +286,7 @@ std::string help_text(const Grammar& grammar) {
 
 int argparse_error(const Grammar& grammar, const std::string& message) {
   std::fprintf(stderr, "%s%s: error: %s\n", usage_text(grammar).c_str(), grammar.program.c_str(),
-               message.c_str());
+               printable(message).c_str());
   return kArgparseError;
 }
 

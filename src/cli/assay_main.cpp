@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_changes.hpp"
+#include "base/temporary_files.hpp"
 #include "cli/command.hpp"
 #include "cli/convert/cmd_overflow.hpp"
 #include "cli/convert/vendor_convert.hpp"
@@ -18,11 +20,11 @@
 #include "cli/tools/tools.hpp"
 
 namespace assay::cli {
+namespace {
 
-int assay_main(int argc, char** argv) {
-  if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
+int run_named_command(int argc, char** argv) {
   // `assay llm dump` is `assay dump`: what fingers used to the old names type.
-  if (argc > 2 && std::string_view(argv[1]) == "llm") return assay_main(argc - 1, argv + 1);
+  if (argc > 2 && std::string_view(argv[1]) == "llm") return run_named_command(argc - 1, argv + 1);
   // These keep the original's grammar, also under our name.
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "dump" || command == "dd")
@@ -83,6 +85,27 @@ int assay_main(int argc, char** argv) {
                                           : "assay " + name + "--help lists the options");
   }
   return exit_status;
+}
+
+/// Programs that `assay dump` and its like run write while we read; everything else reads what is finished.
+bool reads_finished_files(int argc, char** argv) {
+  const bool old = argc > 2 && std::string_view(argv[1]) == "llm";
+  const std::string_view command = argc > 1 ? argv[old ? 2 : 1] : "";
+  return command != "dump" && command != "dd" && command != "errcheck";
+}
+
+}  // namespace
+
+int assay_main(int argc, char** argv) {
+  end_process_on_changed_file(kUsageOrInput);
+  remove_temporary_files_on_signals();
+  if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
+  const ReadingScope reading;
+  const int exit_status = run_named_command(argc, argv);
+  if (!reads_finished_files(argc, argv)) return exit_status;
+  const Status unchanged = reading.finish();
+  return unchanged ? exit_status
+                   : report_error(unchanged.error(), "what was said above may be wrong");
 }
 
 }  // namespace assay::cli

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/atomic_file.hpp"
+#include "cli/command.hpp"
 #include "cli/dump/cmd_dump.hpp"
 #include "cli/interrupt.hpp"
 
@@ -37,8 +38,7 @@ Status capture(const Capture& wanted) {
   }
   words.emplace_back("--");
   words.insert(words.end(), command.begin(), command.end());
-  std::fprintf(stderr, "locate: %s, %s level: %s\n", wanted.side.c_str(), wanted.level.c_str(),
-               wanted.command.c_str());
+  say("locate", wanted.side + ", " + wanted.level + " level: " + wanted.command);
   ASSAY_TRY_STATUS(make_directories(wanted.folder, 0750));
   const int status = dump_main(DumpName::Assay, "assay dump", words);
   if (status == kInterrupted) {

@@ -238,31 +238,23 @@ std::string_view hint_for(const Error& error) {
   return {};
 }
 
-// The report goes to stdout; a full disk behind it must not look like success.
-int print_report(const std::string& text, int exit_status) {
-  const bool ok = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (std::fflush(stdout) == 0 && ok) return exit_status;
-  if (errno == EPIPE) return exit_status;
-  return report_error(errno_error(errno, "write the report to", "standard output"));
-}
-
 int run_command(const CompareRequest& request) {
   const Result<CompareOutcome> outcome = run_comparison(request);
   if (!outcome) {
     if (interrupted()) {
-      std::fprintf(stderr, "interrupted: no report was written\n");
+      say("interrupted", "no report was written");
       return kInterrupted;
     }
     return report_error(outcome.error(), hint_for(outcome.error()));
   }
-  for (const std::string& note : outcome->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
                                          .files = outcome->files};
   std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)
                                         : report::terminal_report(outcome->comparison, terminal);
   if (outcome->verdict) text += "\n" + report::verdict_text(*outcome->verdict, terminal);
-  return print_report(text, outcome->exit_status);
+  return print_result(text, outcome->exit_status);
 }
 
 void add_input_options(CLI::App& app, CompareRequest& request) {

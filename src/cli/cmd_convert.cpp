@@ -22,6 +22,7 @@
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/convert/dump_writer.hpp"
 #include "cli/convert/graph_conversion.hpp"
+#include "cli/convert/msprobe_run.hpp"
 #include "cli/convert/numpy_tensor.hpp"
 #include "cli/convert/statistics_table.hpp"
 #include "cli/convert/text_tensor.hpp"
@@ -160,8 +161,8 @@ Result<Tensor> load_as(const run::TensorRecord& record, const std::optional<DTyp
   return in_file(record.bytes->file, convert_dtype(tensor.view, *dtype));
 }
 
-/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, or a table.
-enum class Target : uint8_t { Tensors, Dump, Statistics };
+/// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, or a run of msprobe.
+enum class Target : uint8_t { Tensors, Dump, Statistics, Msprobe };
 
 class Converter {
  public:
@@ -184,9 +185,10 @@ class Converter {
     if (const Status chosen = choose_target(); !chosen) return report_error(chosen.error(), hint_);
     if (target_ == Target::Statistics) return write_statistics();
     if (const Status read = prepare(); !read) return report_error(read.error(), hint_);
-    const Status written = target_ == Target::Dump ? write_dump()
-                           : to_folder_            ? write_folder()
-                                                   : write_single();
+    const Status written = target_ == Target::Dump      ? write_dump()
+                           : target_ == Target::Msprobe ? write_msprobe()
+                           : to_folder_                 ? write_folder()
+                                                        : write_single();
     if (!written) return report_error(written.error(), hint_);
     if (failed_ > 0) {
       return report_error(std::to_string(failed_) + " of " + std::to_string(chosen_.size()) +
@@ -215,14 +217,19 @@ class Converter {
       target_ = Target::Dump;
       return {};
     }
+    if (options_.format == "msprobe") {
+      target_ = Target::Msprobe;
+      return {};
+    }
     if (!options_.inputs.empty() || !options_.op_name.empty() || !options_.op_type.empty())
       return fail(usage("--input, --op-name and --op-type take effect only with --format cann"));
     std::optional<TensorFileFormat> format;
     if (!options_.format.empty()) {
       format = tensor_file_format(options_.format);
       if (!format)
-        return fail(usage("--format: '" + options_.format +
-                          "' is none of npy, pth, safetensors, txt, csv, bin, cann, statistics"));
+        return fail(
+            usage("--format: '" + options_.format +
+                  "' is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe"));
     } else if (has_suffix) {
       format = tensor_file_format(std::string_view(suffix).substr(1));
     }
@@ -251,6 +258,10 @@ class Converter {
     for (const size_t i : select_records(run_, filter)) {
       const run::TensorRecord& record = run_.records[i];
       if (!options_.member.empty() && record.slot != options_.member) continue;
+      if (target_ == Target::Msprobe) {
+        chosen_.push_back(i);
+        continue;
+      }
       if (!record.value.empty()) continue;  // Values have no bytes to convert.
       if (!record.bytes && record.stats && record.problem.empty()) {
         ++without_bytes;
@@ -436,7 +447,7 @@ class Converter {
       if (result) continue;
       if (result.error().code == Errc::NoSpace) return result;
       ++failed_;
-      std::fprintf(stderr, "warning: %s\n", printable(result.error().describe()).c_str());
+      say("warning", result.error().describe());
     }
     return {};
   }
@@ -485,6 +496,17 @@ class Converter {
     return write_dump_file(path, content);
   }
 
+  // ---- into a run of msprobe ----
+
+  Status write_msprobe() {
+    ASSAY_TRY_STATUS(check_target(options_.out));
+    ASSAY_TRY(const std::vector<std::string> problems,
+              write_msprobe_run(run_, chosen_, options_.out));
+    for (const std::string& problem : problems) say("warning", problem);
+    failed_ = problems.size();
+    return {};
+  }
+
   // ---- into a table ----
 
   int write_statistics() {
@@ -493,8 +515,7 @@ class Converter {
     const Result<StatisticsTable> table = merge_statistics(options_.in);
     if (!table) return report_error(table.error());
     if (interrupted()) return kInterrupted;
-    for (const std::string& problem : table->problems)
-      std::fprintf(stderr, "warning: %s\n", printable(problem).c_str());
+    for (const std::string& problem : table->problems) say("warning", problem);
     if (const Status written = write_file_atomically(options_.out, as_bytes(table->csv)); !written)
       return report_error(written.error());
     if (table->problems.empty()) return kSame;
@@ -534,9 +555,9 @@ void add_convert_command(CLI::App& app, int& exit_status) {
       ->add_option("OUT", options->out,
                    "File whose suffix names the format, or a folder with --format")
       ->required();
-  command->add_option(
-      "--format", options->format,
-      "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table");
+  command->add_option("--format,--to", options->format,
+                      "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one "
+                      "table; msprobe: a run as its debugger writes it");
   command->add_option("--name", options->name,
                       "Node or tensor of a run, or a pattern, as for assay show");
   command->add_option("--member", options->member,
@@ -557,6 +578,7 @@ void add_convert_command(CLI::App& app, int& exit_status) {
       "Examples:\n  assay convert output.pth output.npy\n  assay convert golden norm.npy --name "
       "model.norm.output --step 0\n"
       "  assay convert golden npy/ --format npy --dtype float32\n"
+      "  assay convert golden golden_msprobe --to msprobe\n"
       "  assay convert y.npy Add.Add_1.1.0.1760000000123456 --format cann --input x.npy\n\n"
       "The grammar of the original's converter works, too: assay convert -d DUMP -out FOLDER -t "
       "npy; see "

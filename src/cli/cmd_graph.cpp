@@ -246,8 +246,7 @@ class Converter {
         out.line(line);
       }
     }
-    for (const std::string& note : notes_)
-      std::fprintf(stderr, "note: %s\n", printable(note).c_str());
+    for (const std::string& note : notes_) say("note", note);
     return out.finish();
   }
 

@@ -43,13 +43,6 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
   return located;
 }
 
-int print(const std::string& text, int exit_status) {
-  const bool ok = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (std::fflush(stdout) == 0 && ok) return exit_status;
-  if (errno == EPIPE) return exit_status;
-  return report_error(errno_error(errno, "write the verdict to", "standard output"));
-}
-
 int run_command(const LocateRequest& request) {
   const auto judge = [&](const std::string& golden, const std::string& mine) {
     return locate_runs(golden, mine, request.verdict);
@@ -59,7 +52,7 @@ int run_command(const LocateRequest& request) {
                                        : bisect(request.bisect, judge);
   if (!located) {
     if (interrupted()) {
-      std::fprintf(stderr, "interrupted: no verdict\n");
+      say("interrupted", "no verdict");
       return kInterrupted;
     }
     return report_error(located.error(),
@@ -67,13 +60,13 @@ int run_command(const LocateRequest& request) {
                             ? "assay locate --help shows every option with an example"
                             : "");
   }
-  for (const std::string& note : located->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : located->notes) say("note", note);
   const int status = request.exit_zero ? kSame : exit_status_of(located->verdict);
-  if (request.json) return print(report::verdict_json(located->verdict), status);
+  if (request.json) return print_result(report::verdict_json(located->verdict), status);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
                                          .files = {}};
-  return print(report::verdict_text(located->verdict, terminal), status);
+  return print_result(report::verdict_text(located->verdict, terminal), status);
 }
 
 // What is missing, or given twice; empty when the request can be carried out.

@@ -373,13 +373,6 @@ int status_of(const opcheck::Report& report, const Request& request) {
   return fails ? kDiffers : kSame;
 }
 
-int print_report(const std::string& text, int exit_status) {
-  Output output;
-  output.add(text);
-  if (const Status written = output.finish(); !written) return report_error(written.error());
-  return exit_status;
-}
-
 int run_ours(const ToolCall& call) {
   if (call.arguments.given("--atb-rerun")) return report_error(rerun_refusal());
   if (!call.arguments.given("--input"))
@@ -401,7 +394,7 @@ int run_ours(const ToolCall& call) {
       .width = std::max(60, terminal_width(STDOUT_FILENO)),
       .colour = use_colour(STDOUT_FILENO),
       .files = outcome->files};
-  return print_report(report::opcheck_terminal_report(outcome->report, terminal),
+  return print_result(report::opcheck_terminal_report(outcome->report, terminal),
                       status_of(outcome->report, *request));
 }
 

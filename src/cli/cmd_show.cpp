@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -69,9 +70,18 @@ uint64_t tensor_bytes(const run::TensorRecord& record) {
   return storage_bytes(*record.dtype, static_cast<uint64_t>(*count)).value_or(0);
 }
 
+// Up to this size all of a tensor is read even where only some values are printed: 0.1 s.
+constexpr uint64_t kReadWholeBytes = uint64_t{256} << 20;
+
+/// False when the user asked for some values of a large tensor only.
+bool reads_all_values(const ShowOptions& options, const run::TensorRecord& record) {
+  return options.stats || options.histogram || !options.values ||
+         tensor_bytes(record) <= kReadWholeBytes;
+}
+
 /// Reads headers, and statistics where they are wanted, of all chosen records at once.
 std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chosen,
-                           bool want_stats) {
+                           const std::function<bool(const run::TensorRecord&)>& wants_stats) {
   std::vector<Shown> shown(chosen.size());
   parallel_for(chosen.size(), resolve_job_count(0), [&](size_t i) {
     Shown& item = shown[i];
@@ -82,7 +92,7 @@ std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chose
       item.record.problem = header.error().describe();
       return;
     }
-    if (!want_stats || item.stats) return;
+    if (item.stats || !wants_stats(item.record)) return;
     const Result<Tensor> tensor = run::load_tensor(item.record);
     if (!tensor) {
       item.record.problem = tensor.error().describe();
@@ -453,6 +463,8 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
   if (record.bytes) field("bytes", std::to_string(tensor_bytes(record)));
   if (record.digest) {
     field("digest", "xxh3-128 " + stats::digest_text(*record.digest));
+  } else if (!reads_all_values(options, record)) {
+    field("digest", "not computed, nor statistics: --stats reads all of it");
   } else if (const Result<Tensor> tensor = run::load_tensor(record)) {
     field("digest", "xxh3-128 " + stats::digest_text(stats::digest(tensor->view)));
   }
@@ -583,7 +595,9 @@ int run_show(const ShowOptions& options) {
                         hint);
   }
   const bool one_tensor = chosen.size() == 1 && (narrowed || run->layout == "file");
-  const std::vector<Shown> shown = look_at(*run, chosen, options.stats || one_tensor);
+  const std::vector<Shown> shown = look_at(*run, chosen, [&](const run::TensorRecord& record) {
+    return options.stats || (one_tensor && reads_all_values(options, record));
+  });
 
   const int width = options.width > 0 ? options.width : terminal_width(STDOUT_FILENO);
   Output out;

@@ -7,12 +7,25 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/text.hpp"
+#include "cli/output.hpp"
+
 namespace assay::cli {
 
+void say(std::string_view kind, std::string_view sentence) {
+  std::fprintf(stderr, "%s\n", (std::string(kind) + ": " + printable(sentence)).c_str());
+}
+
+int print_result(std::string_view text, int exit_status) {
+  Output output;
+  output.add(text);
+  const Status written = output.finish();
+  return written ? exit_status : report_error(written.error());
+}
+
 int report_error(std::string_view message, std::string_view hint) {
-  std::fprintf(stderr, "error: %.*s\n", static_cast<int>(message.size()), message.data());
-  if (!hint.empty())
-    std::fprintf(stderr, "hint: %.*s\n", static_cast<int>(hint.size()), hint.data());
+  say("error", message);
+  if (!hint.empty()) say("hint", hint);
   return kUsageOrInput;
 }
 

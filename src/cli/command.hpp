@@ -26,6 +26,10 @@ void add_doctor_command(CLI::App& app, int& exit_status);
 void add_graph_command(CLI::App& app, int& exit_status);
 void add_locate_command(CLI::App& app, int& exit_status);
 
+/// Prints "<kind>: <sentence>" to stderr. What comes from files is made printable here and nowhere else.
+void say(std::string_view kind, std::string_view sentence);
+/// Writes a result to stdout. Returns `exit_status`, or that of the failure.
+int print_result(std::string_view text, int exit_status);
 /// Prints "error: <sentence>" and, when not empty, "hint: <sentence>" to stderr. Returns kUsageOrInput.
 int report_error(std::string_view message, std::string_view hint = {});
 /// The same for an Error of the library, with path and offset; Errc::Internal returns kOurFault.

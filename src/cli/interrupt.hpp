@@ -4,6 +4,8 @@
 #include <atomic>
 #include <csignal>
 
+#include "base/temporary_files.hpp"
+
 namespace assay::cli {
 
 inline constexpr int kInterrupted = 130;  // 128 + SIGINT, what a shell reports
@@ -27,7 +29,7 @@ class InterruptGuard {
  private:
   static void on_interrupt(int) {
     interrupted() = true;
-    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGINT, end_by_signal);
   }
   void (*previous_)(int);
 };

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/text.hpp"
+
 namespace assay::cli {
 
 MsitLevel msit_level_of(std::string_view name) {
@@ -31,11 +33,11 @@ void MsitLog::write(MsitLevel level, const std::string& message) const {
   std::strftime(time, sizeof(time), "%Y-%m-%d %H:%M:%S", &parts);
   std::string text = message;
   for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '_';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '_';  // as the original has them
   }
   std::fprintf(stderr, "%s,%03d - %d - msit_llm_logger - %s - %s\n", time,
                static_cast<int>(now.tv_usec / 1000), static_cast<int>(::getpid()),
-               kNames[static_cast<size_t>(level)], text.c_str());
+               kNames[static_cast<size_t>(level)], printable(text).c_str());
 }
 
 }  // namespace assay::cli

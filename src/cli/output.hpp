@@ -8,10 +8,11 @@
 #include <string_view>
 
 #include "base/atomic_file.hpp"
+#include "base/text.hpp"
 
 namespace assay::cli {
 
-/// Collects text and writes it in large pieces. A reader that has seen enough (`| head`) is no error: what comes
+/// Collects text and writes it in large pieces, without what a terminal would obey (names come from files). A reader that has seen enough (`| head`) is no error: what comes
 /// after is dropped silently, even where SIGPIPE is ignored.
 class Output {
  public:
@@ -36,7 +37,8 @@ class Output {
   static constexpr size_t kFlushBytes = 1 << 16;
   void flush() {
     if (!closed_) {
-      Status written = write_all(STDOUT_FILENO, as_bytes(buffer_), "standard output");
+      Status written =
+          write_all(STDOUT_FILENO, as_bytes(printable_screen(buffer_)), "standard output");
       if (!written) {
         closed_ = true;
         if (errno != EPIPE) status_ = std::move(written);
@@ -48,14 +50,5 @@ class Output {
   bool closed_ = false;
   Status status_;
 };
-
-/// Names come from files: control characters, which could move the cursor, become '?'.
-inline std::string printable(std::string_view text) {
-  std::string clean(text);
-  for (char& c : clean) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  }
-  return clean;
-}
 
 }  // namespace assay::cli

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/atomic_file.hpp"
+#include "base/temporary_files.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/tensor_text.hpp"
 #include "formats/crc32.hpp"
@@ -40,21 +41,29 @@ std::string temporary_name(const std::string& path) {
   return path.substr(0, name) + "long_name_" + std::to_string(next++) + ending;
 }
 
+/// The kernel answers "bad address" where a mapped file lost its bytes; reading them says what happened.
+void touch(ByteSpan bytes) {
+  constexpr size_t kPageBytes = 4096;
+  for (size_t at = 0; at < bytes.size(); at += kPageBytes)
+    static_cast<void>(*static_cast<const volatile std::byte*>(bytes.data() + at));
+}
+
 /// Runs `write` with a sink into a temporary file beside `path` and puts that file in its place.
 Status write_through_temporary(const std::string& path, unsigned mode,
                                const std::function<Status(const Sink&)>& write) {
-  const std::string temporary = temporary_name(path);
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  TemporaryFile temporary(temporary_name(path));
+  const int fd = ::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (fd < 0) return fail(errno_error(errno, "create", path));
   Status status = write([&](ByteSpan bytes) -> Status {
     if (interrupted()) return fail(Errc::Io, "interrupted");
-    return write_all(fd, bytes, path);
+    Status written = write_all(fd, bytes, path);
+    if (!written) touch(bytes);
+    return written;
   });
   if (::close(fd) != 0 && status) status = fail(errno_error(errno, "close", path));
-  if (status && ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (status && ::rename(temporary.path().c_str(), path.c_str()) != 0)
     status = fail(errno_error(errno, "rename into place", path));
-  }
-  if (!status) ::unlink(temporary.c_str());
+  if (status) temporary.keep();
   return in_file(path, std::move(status));
 }
 

@@ -257,7 +257,8 @@ Result<TensorView> atb_bin_view(const AtbBin& record) {
   if (!dtype) {
     const std::string_view word = atb_dtype_text(record.dtype);
     return fail(Errc::Unsupported, "ATB element type " + std::to_string(record.dtype) +
-                                       (word.empty() ? "" : " (" + std::string(word) + ")"));
+                                       (word.empty() ? "" : " (" + std::string(word) + ")") +
+                                       " is not supported");
   }
   if (record.format == kAtbFormatFractalNz) {
     const std::optional<Dims> stored = fractal_nz_shape(*dtype, record.dims);

@@ -47,6 +47,7 @@ class Reader {
  public:
   Reader(std::string_view text, char separator) : text_(text), separator_(separator) {
     if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+    text_ = text_.substr(0, text_.find('\0'));  // a hole in a file can have any size
   }
 
   CsvTable run() {

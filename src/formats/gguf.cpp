@@ -471,7 +471,8 @@ Result<Tensor> gguf_tensor(const Gguf& file, const GgufTensor& tensor) {
     return Tensor{view, file.owner};
   }
   if (file.big_endian) {
-    return fail(Errc::Unsupported, "blocks of " + gguf_type_text(tensor) + " in a big-endian file",
+    return fail(Errc::Unsupported,
+                "blocks of " + gguf_type_text(tensor) + " in a big-endian file are not supported",
                 tensor.file_offset);
   }
   return decode_tensor(*tensor.blocks, tensor.shape, tensor.bytes);

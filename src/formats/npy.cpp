@@ -101,7 +101,9 @@ class HeaderParser {
       has_descr_ = true;
       skip_blanks();
       if (at_ < text_.size() && (text_[at_] == '[' || text_[at_] == '(')) {
-        return fail(Errc::Unsupported, "an array of structures", file_offset_ + at_);
+        return fail(Errc::Unsupported,
+                    "an array of structures (a structured dtype) is not supported",
+                    file_offset_ + at_);
       }
       ASSAY_TRY(header_.descr, string());
       return {};
@@ -182,7 +184,7 @@ Result<ElementType> element_type(const std::string& descr, uint64_t file_offset)
                 "an array of Python objects: its data is a pickle, which is never loaded",
                 file_offset);
   }
-  return fail(Errc::Unsupported, "element type '" + descr + "'", file_offset);
+  return fail(Errc::Unsupported, "dtype '" + descr + "' is not supported", file_offset);
 }
 
 const Spelling* spelling_of(DType dtype) {
@@ -210,7 +212,9 @@ Result<Prefix> read_prefix(ByteSpan file) {
   ASSAY_TRY(const auto major, reader.read<uint8_t>());
   ASSAY_TRY_STATUS(reader.skip(1));  // minor
   if (major < 1 || major > 3) {
-    return fail(Errc::Unsupported, ".npy format version " + std::to_string(major), kMagic.size());
+    return fail(Errc::Unsupported,
+                ".npy format version " + std::to_string(major) + " is not supported",
+                kMagic.size());
   }
   Prefix prefix;
   if (major == 1) {

@@ -127,7 +127,8 @@ Result<OverflowReport> read_new(ByteSpan payload) {
   ASSAY_TRY(const auto data_bytes, reader.read<uint32_t>());
   if (valid == 0) return report;
   if (type >= std::size(kNewKinds))
-    return fail(Errc::Unsupported, "kind " + std::to_string(type) + " of core is not known", 12);
+    return fail(Errc::Unsupported, "kind " + std::to_string(type) + " of core is not supported",
+                12);
   const NewKind& kind = kNewKinds[type];
   const size_t field_bytes = 8 * kind.fields.size();
   const uint64_t offset = reader.offset();

@@ -262,7 +262,8 @@ class Machine {
   Status check_protocol() {
     ASSAY_TRY(const auto protocol, reader_.read<uint8_t>());
     if (protocol > kHighestProtocol)
-      return fail(Errc::Unsupported, "pickle protocol " + std::to_string(protocol), at_);
+      return fail(Errc::Unsupported,
+                  "pickle protocol " + std::to_string(protocol) + " is not supported", at_);
     return {};
   }
 

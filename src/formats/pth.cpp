@@ -172,9 +172,10 @@ Result<Dims> Interpreter::dims(ValueId id, std::string_view what) const {
     return fail(Errc::Invalid, "the " + std::string(what) + " is not a tuple", value->offset);
   }
   if (value->items.size() > kMaxPthRank) {
-    return fail(Errc::Unsupported,
-                "a tensor of " + std::to_string(value->items.size()) + " dimensions",
-                value->offset);
+    return fail(
+        Errc::Unsupported,
+        "a tensor of " + std::to_string(value->items.size()) + " dimensions is not supported",
+        value->offset);
   }
   Dims result;
   result.resize(value->items.size());
@@ -188,7 +189,7 @@ Result<DType> Interpreter::dtype_global(ValueId id) const {
   const Value& value = at(id);
   if (value.kind == Kind::Global && value.text == "torch") {
     if (const auto dtype = dtype_from_name(value.name)) return *dtype;
-    return fail(Errc::Unsupported, "element type " + full_name(value), value.offset);
+    return fail(Errc::Unsupported, "dtype " + full_name(value) + " is not supported", value.offset);
   }
   return fail(Errc::Invalid, "the element type is not a torch.dtype", value.offset);
 }
@@ -198,7 +199,8 @@ Result<StorageRef> Interpreter::storage_ref(const Value& persistent) const {
     return fail(Errc::Invalid, "the storage is not a persistent id", persistent.offset);
   ASSAY_TRY(const auto parts, arguments_of(persistent.arguments, 5, "a persistent id"));
   if (at(parts[0]).kind != Kind::String || at(parts[0]).text != "storage") {
-    return fail(Errc::Unsupported, "a persistent id that is not a storage", persistent.offset);
+    return fail(Errc::Unsupported, "a persistent id that is not a storage is not supported",
+                persistent.offset);
   }
   const Value& type = at(parts[1]);
   const Value& key = at(parts[2]);
@@ -219,7 +221,8 @@ Result<StorageRef> Interpreter::storage_ref(const Value& persistent) const {
         std::find_if(std::begin(kStorageClasses), std::end(kStorageClasses),
                      [&](const StorageClass& known) { return known.name == type.name; });
     if (found == std::end(kStorageClasses) || !type.text.starts_with("torch")) {
-      return fail(Errc::Unsupported, "storage class " + full_name(type), type.offset);
+      return fail(Errc::Unsupported, "storage class " + full_name(type) + " is not supported",
+                  type.offset);
     }
     ref.dtype = found->dtype;
   }
@@ -340,7 +343,7 @@ Result<PthEntry> Interpreter::rebuild(ValueId callable_id, ValueId arguments, in
   if (depth > kMaxPthDepth)
     return fail(Errc::TooLarge, "tensors nested too deeply", callable.offset);
   if (callable.kind != Kind::Global)
-    return fail(Errc::Unsupported, "a call of something unnamed", callable.offset);
+    return fail(Errc::Unsupported, "a call of something unnamed is not supported", callable.offset);
   const bool utils = callable.text == "torch._utils";
   if (utils && (callable.name == "_rebuild_tensor" || callable.name == "_rebuild_tensor_v2" ||
                 callable.name == "_rebuild_tensor_v3")) {
@@ -361,10 +364,12 @@ Result<PthEntry> Interpreter::rebuild(ValueId callable_id, ValueId arguments, in
     return rebuild(parts[0], parts[2], depth + 1);  // function, type, arguments, state
   }
   if (callable.text.starts_with("torch") && callable.name.starts_with("_rebuild_")) {
-    return fail(Errc::Unsupported, "tensor kind " + std::string(callable.name.substr(9)),
+    return fail(Errc::Unsupported,
+                "tensor kind " + std::string(callable.name.substr(9)) + " is not supported",
                 callable.offset);
   }
-  return fail(Errc::Unsupported, "class or function " + full_name(callable), callable.offset);
+  return fail(Errc::Unsupported, "class or function " + full_name(callable) + " is not supported",
+              callable.offset);
 }
 
 // ---- the tree of containers
@@ -408,7 +413,8 @@ Result<std::string> Interpreter::key_text(const Value& key) const {
     case Kind::None:
       return std::string("None");
     default:
-      return fail(Errc::Unsupported, "a dict key that is neither text nor a number", key.offset);
+      return fail(Errc::Unsupported,
+                  "a dict key that is neither text nor a number is not supported", key.offset);
   }
 }
 
@@ -533,7 +539,8 @@ Status Interpreter::flatten_global(const Value& global, const std::string& path)
       return {};
     }
   }
-  return fail(Errc::Unsupported, "class or function " + full_name(global), global.offset);
+  return fail(Errc::Unsupported, "class or function " + full_name(global) + " is not supported",
+              global.offset);
 }
 
 Status Interpreter::flatten(ValueId id, const std::string& path, int depth) {
@@ -583,7 +590,8 @@ Status Interpreter::flatten(ValueId id, const std::string& path, int depth) {
     case Kind::Call:
       return flatten_call(value, path, depth);
     case Kind::Persistent:
-      return fail(Errc::Unsupported, "a storage that belongs to no tensor", value.offset);
+      return fail(Errc::Unsupported, "a storage that belongs to no tensor is not supported",
+                  value.offset);
   }
   return fail(Errc::Internal, "a pickle value of no kind", value.offset);
 }
@@ -639,7 +647,8 @@ Status check_version(const ZipArchive& archive, const ZipStorages& storages) {
     if (version < 1000) version = version * 10 + (c - '0');
   }
   if (version < 1 || version > kHighestArchiveVersion) {
-    return fail(Errc::Unsupported, "torch archive version " + std::to_string(version),
+    return fail(Errc::Unsupported,
+                "torch archive version " + std::to_string(version) + " is not supported",
                 entry->data_offset);
   }
   return {};
@@ -711,7 +720,8 @@ Status check_system_info(const Pickle& info) {
     const Value& value = info.values[dict.items[i + 1]];
     if (info.values[dict.items[i]].text == "little_endian" && value.kind == Kind::Bool &&
         value.integer == 0) {
-      return fail(Errc::Unsupported, "a legacy file from a big-endian machine", value.offset);
+      return fail(Errc::Unsupported, "a legacy file from a big-endian machine is not supported",
+                  value.offset);
     }
   }
   return {};

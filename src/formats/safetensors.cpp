@@ -150,7 +150,7 @@ Result<SafetensorsEntry> make_entry(ParsedTensor parsed, ByteSpan data, uint64_t
   const auto type = element_type(*parsed.dtype);
   if (!type)
     return fail(Errc::Unsupported,
-                "element type '" + *parsed.dtype + "' of tensor '" + parsed.name + "'");
+                "dtype '" + *parsed.dtype + "' of tensor '" + parsed.name + "' is not supported");
   if (parsed.offsets->size() != 2)
     return fail(Errc::Invalid, "data_offsets of '" + parsed.name + "' are not two numbers");
   const auto begin = static_cast<uint64_t>((*parsed.offsets)[0]);

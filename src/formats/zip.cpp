@@ -63,7 +63,7 @@ Result<Directory> read_end64(ByteSpan file, uint64_t locator) {
   if (load<uint32_t>(record) != kEnd64Signature)
     return fail(Errc::Invalid, "no zip64 end record here", at);
   if (load<uint32_t>(record + 16) != 0 || load<uint32_t>(record + 20) != 0) {
-    return fail(Errc::Unsupported, "a zip file in several parts", at);
+    return fail(Errc::Unsupported, "a zip file in several parts is not supported", at);
   }
   return Directory{load<uint64_t>(record + 32), load<uint64_t>(record + 48),
                    load<uint64_t>(record + 40)};
@@ -77,7 +77,7 @@ Result<Directory> read_end(ByteSpan file) {
   }
   const std::byte* record = file.data() + end;
   if (load<uint16_t>(record + 4) != 0 || load<uint16_t>(record + 6) != 0) {
-    return fail(Errc::Unsupported, "a zip file in several parts", end);
+    return fail(Errc::Unsupported, "a zip file in several parts is not supported", end);
   }
   return Directory{load<uint16_t>(record + 10), load<uint32_t>(record + 16),
                    load<uint32_t>(record + 12)};
@@ -117,7 +117,7 @@ Result<ZipEntry> read_central_entry(ByteReader* reader) {
     return fail(Errc::Invalid, "no central directory entry here", at);
   }
   if ((load<uint16_t>(record + 8) & kEncryptedFlag) != 0)
-    return fail(Errc::Unsupported, "an encrypted entry", at);
+    return fail(Errc::Unsupported, "an encrypted entry is not supported", at);
   ZipEntry entry;
   entry.method = load<uint16_t>(record + 10);
   entry.crc = load<uint32_t>(record + 16);
@@ -289,10 +289,10 @@ Result<SharedBytes> read_zip_entry(const ZipArchive& archive, const ZipEntry& en
   const ByteSpan packed = archive.file.subspan(entry.data_offset, entry.compressed_size);
   if (entry.method == static_cast<uint16_t>(ZipMethod::Stored)) return SharedBytes{packed, nullptr};
   if (entry.method != static_cast<uint16_t>(ZipMethod::Deflated)) {
-    return fail(
-        Errc::Unsupported,
-        "compression method " + std::to_string(entry.method) + " of entry '" + entry.name + "'",
-        entry.header_offset);
+    return fail(Errc::Unsupported,
+                "compression method " + std::to_string(entry.method) + " of entry '" + entry.name +
+                    "' is not supported",
+                entry.header_offset);
   }
   if (entry.size > max_bytes) {
     return fail(Errc::TooLarge,

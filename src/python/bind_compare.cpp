@@ -298,13 +298,8 @@ void bind_compare(nb::module_& m) {
             native_options({level, compat, thresholds, map, mapping_file, stats, weights,
                             std::move(algorithm_files), std::move(algorithms), atol, rtol, cos,
                             rel_l2, std::move(token_map), std::move(ranks), jobs, max_memory});
-        Result<compare::ComparedPaths> result;
-        {
-          const nb::gil_scoped_release release;
-          result = compare::compare_paths(golden, mine, {level, weights}, options);
-        }
-        options.algorithms.clear();
-        compare::ComparedPaths paths = value_or_raise(std::move(result));
+        compare::ComparedPaths paths = read_without_gil(
+            [&] { return compare::compare_paths(golden, mine, {level, weights}, options); });
         return ComparisonObject{std::move(paths.golden), std::move(paths.mine),
                                 std::move(paths.comparison), std::move(paths.notes)};
       },

@@ -32,6 +32,18 @@ bool same_stats(const stats::TensorStats& a, const stats::TensorStats& b) {
          same(a.mean, b.mean) && same(a.l2_norm, b.l2_norm);
 }
 
+/// A function of all values of a mapped tensor; raises when the file lost some of them.
+template <typename Function>
+auto of_mapped(const MappedTensor& self, Function&& function) {
+  const TensorView& view = self.tensor.view;
+  auto result = [&] {
+    const nb::gil_scoped_release released;
+    return function(view);
+  }();
+  value_or_raise(check_unchanged(view.storage));
+  return result;
+}
+
 void bind_tensor(nb::module_& m) {
   nb::class_<MappedTensor>(m, "Tensor",
                            "A tensor in a mapped file. It and its arrays keep the file mapped.")
@@ -53,17 +65,19 @@ void bind_tensor(nb::module_& m) {
       .def(
           "raw",
           [](nb::handle self) {
-            return to_numpy(nb::cast<const MappedTensor&>(self).tensor, self);
+            const Tensor& tensor = nb::cast<const MappedTensor&>(self).tensor;
+            value_or_raise(check_unchanged(tensor.view.storage));
+            return to_numpy(tensor, self);
           },
           "Read-only array over the file's bytes; types that NumPy lacks as unsigned integers.")
       .def("stats",
            [](const MappedTensor& self) {
-             const nb::gil_scoped_release released;
-             return stats::compute_stats(self.tensor.view);
+             return of_mapped(self,
+                              [](const TensorView& view) { return stats::compute_stats(view); });
            })
       .def("digest", [](const MappedTensor& self) {
-        const nb::gil_scoped_release released;
-        return stats::digest_text(stats::digest(self.tensor.view));
+        return of_mapped(
+            self, [](const TensorView& view) { return stats::digest_text(stats::digest(view)); });
       });
 }
 

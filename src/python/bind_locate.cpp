@@ -103,11 +103,7 @@ nb::dict own_errors(const std::string& path, int jobs, uint64_t max_memory, uint
   options.max_memory = max_memory;
   options.sample_above = sample_above;
   options.by_sums = by_sums;
-  Result<std::unique_ptr<JudgedRun>> judged = [&] {
-    const nb::gil_scoped_release without_gil;
-    return judge(path, options);
-  }();
-  const std::unique_ptr<JudgedRun> all = value_or_raise(std::move(judged));
+  const std::unique_ptr<JudgedRun> all = read_without_gil([&] { return judge(path, options); });
   const locate::Program& program = all->program;
   const locate::OwnErrors& errors = all->errors;
   nb::dict result;
@@ -170,11 +166,8 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
                                  : locate::CaptureLevel::Leaves;
   options.jobs = jobs;
   options.max_memory = max_memory;
-  Result<std::unique_ptr<WalkedRuns>> walked = [&] {
-    const nb::gil_scoped_release without_gil;
-    return walk_runs(golden, mine, options);
-  }();
-  const std::unique_ptr<WalkedRuns> all = value_or_raise(std::move(walked));
+  const std::unique_ptr<WalkedRuns> all =
+      read_without_gil([&] { return walk_runs(golden, mine, options); });
   nb::dict result;
   nb::list steps;
   for (const locate::Step& step : all->walk.steps) {

@@ -101,12 +101,10 @@ void bind_opcheck(nb::module_& m) {
         options.check.kl_divergence = kl_divergence;
         options.check.jobs = jobs;
         if (max_memory != 0) options.check.max_memory = max_memory;
-        const auto checked = [&]() -> Result<opcheck::Report> {
-          const nb::gil_scoped_release released;
+        return read_without_gil([&]() -> Result<opcheck::Report> {
           ASSAY_TRY(const opcheck::CaseList cases, opcheck::list_cases(path, options.cases));
           return opcheck::check_cases(cases, options.check);
-        }();
-        return value_or_raise(checked);
+        });
       },
       "path"_a, "ids"_a, "names"_a, "csv"_a, "kernels"_a, "standard"_a, "precision_mode"_a,
       "kl_divergence"_a, "jobs"_a, "max_memory"_a);

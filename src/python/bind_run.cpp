@@ -65,24 +65,14 @@ const run::TensorRecord& with_header(const RecordHandle& handle) {
   const bool known = record.dtype && record.shape && record.strides;
   if (known || !record.bytes) return record;
   run::TensorRecord completed = record;
-  Status status;
-  {
-    const nb::gil_scoped_release released;
-    status = run::load_header(completed);
-  }
-  value_or_raise(std::move(status));
+  read_without_gil([&] { return run::load_header(completed); });
   record = std::move(completed);
   return record;
 }
 
 Tensor load(const RecordHandle& handle) {
   const run::TensorRecord record = handle.record();
-  Result<Tensor> tensor = fail(Errc::Internal, "not loaded");
-  {
-    const nb::gil_scoped_release released;
-    tensor = run::load_tensor(record);
-  }
-  return value_or_raise(std::move(tensor));
+  return read_without_gil([&] { return run::load_tensor(record); });
 }
 
 void bind_record(nb::module_& m) {
@@ -203,12 +193,8 @@ void bind_run(nb::module_& m) {
       "open_run",
       [](const nb::bytes& encoded) {
         const std::string path(encoded.c_str(), encoded.size());
-        Result<run::Run> opened = fail(Errc::Internal, "not opened");
-        {
-          const nb::gil_scoped_release released;
-          opened = run::open_run(path);
-        }
-        return RunHandle{std::make_shared<run::Run>(value_or_raise(std::move(opened)))};
+        return RunHandle{
+            std::make_shared<run::Run>(read_without_gil([&] { return run::open_run(path); }))};
       },
       "path"_a, "Opens a run of any layout.");
 }

@@ -69,11 +69,7 @@ Result<locate::Verdict> find(const Request& request) {
 
 // (JSON, text of a screen of 100 columns)
 std::pair<nb::str, nb::str> locate_runs(const Request& request) {
-  const Result<locate::Verdict> found = [&] {
-    const nb::gil_scoped_release released;
-    return find(request);
-  }();
-  const locate::Verdict verdict = value_or_raise(found);
+  const locate::Verdict verdict = read_without_gil([&] { return find(request); });
   report::TerminalOptions screen;
   screen.width = 100;
   return {to_message(report::verdict_json(verdict)),

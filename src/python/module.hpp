@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "base/file_changes.hpp"
 #include "base/result.hpp"
 
 namespace assay::python {
@@ -36,6 +37,19 @@ template <typename T>
 T value_or_raise(Result<T> result) {
   if (!result) raise(result.error());
   if constexpr (!std::is_void_v<T>) return *std::move(result);
+}
+
+/// Runs `work`, which gives a Result, without the GIL. Raises when a file changed while `work` read it.
+template <typename Work>
+auto read_without_gil(Work&& work) {
+  auto result = [&] {
+    const nanobind::gil_scoped_release released;
+    const ReadingScope reading;
+    auto done = work();
+    if (const Status unchanged = reading.finish(); !unchanged) done = fail(unchanged.error());
+    return done;
+  }();
+  return value_or_raise(std::move(result));
 }
 
 }  // namespace assay::python

@@ -153,6 +153,11 @@ struct OpcheckWriter::State {
     return {};
   }
 
+  void drop() {
+    for (LiveFile& file : live) file.drop();
+    live.clear();
+  }
+
   Result<std::string> write_whole(const std::string& format, const opcheck::Report& report) {
     std::string content;
     if (format == "xlsx") {
@@ -190,29 +195,38 @@ Result<OpcheckWriter> OpcheckWriter::open(const OpcheckFileOptions& files,
   return writer;
 }
 
-Status OpcheckWriter::add(const opcheck::CaseResult& result) { return state_->add(result); }
+Status OpcheckWriter::add(const opcheck::CaseResult& result) {
+  Status added = state_->add(result);
+  if (!added) state_->drop();
+  return added;
+}
 
 Result<std::vector<std::string>> OpcheckWriter::finish(const opcheck::Report& report) {
   State& state = *state_;
   if (report.cases.empty()) {
-    for (LiveFile& file : state.live) file.drop();
+    state.drop();
     return std::vector<std::string>{};
   }
   // What an interrupted run finished out of order.
-  while (state.added < report.cases.size()) ASSAY_TRY_STATUS(state.add(report.cases[state.added]));
+  while (state.added < report.cases.size()) ASSAY_TRY_STATUS(add(report.cases[state.added]));
+  // These need no more room. Rows that nobody asked for stay, too, when what was asked for does not fit.
+  if (!state.spare) {
+    for (LiveFile& file : state.live) ASSAY_TRY_STATUS(file.keep());
+  }
   std::vector<std::string> paths;
   for (const std::string& format : state.files.formats) {
-    if (!is_live(format)) {
-      ASSAY_TRY(std::string path, state.write_whole(format, report));
-      paths.push_back(std::move(path));
+    if (is_live(format)) {
+      const auto file = std::find_if(state.live.begin(), state.live.end(),
+                                     [&](const LiveFile& one) { return one.format() == format; });
+      paths.push_back(file->final_path());
       continue;
     }
-    const auto file = std::find_if(state.live.begin(), state.live.end(),
-                                   [&](const LiveFile& one) { return one.format() == format; });
-    ASSAY_TRY_STATUS(file->keep());
-    paths.push_back(file->final_path());
+    Result<std::string> path = state.write_whole(format, report);
+    if (!path && state.spare) ASSAY_TRY_STATUS(state.live.front().keep());
+    ASSAY_TRY(std::string written, std::move(path));
+    paths.push_back(std::move(written));
   }
-  if (state.spare) state.live.front().drop();
+  if (state.spare) state.drop();
   return paths;
 }
 

@@ -81,7 +81,7 @@ show();
 
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : repair_utf8(text)) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '&':
         out += "&amp;";

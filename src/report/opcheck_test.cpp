@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -277,6 +279,51 @@ TEST_F(OpcheckFiles, ATakenNameGetsANumber) {
     ASSERT_TRUE(paths);
     EXPECT_EQ(paths->front(), folder + "/" + expected);
   }
+}
+
+/// Files may have so many bytes until the object goes; a disk that is full answers in the same way.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    previous_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, previous_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*previous_)(int);
+};
+
+TEST_F(OpcheckFiles, AFullDiskLeavesNoTemporaryFiles) {
+  const opcheck::Report report = example_report();
+  auto writer = OpcheckWriter::open({folder, "t", {"csv", "jsonl", "xlsx"}}, {});
+  ASSERT_TRUE(writer);
+  {
+    const FileSizeLimit full(100);
+    EXPECT_FALSE(writer->add(report.cases[0]));
+  }
+  EXPECT_EQ(file_count(), 0u);
+}
+
+TEST_F(OpcheckFiles, AWorkbookThatDoesNotFitLeavesTheRowsUnderTheirName) {
+  const opcheck::Report report = example_report();
+  auto writer = OpcheckWriter::open({folder, "t", {"xlsx"}}, {});
+  ASSERT_TRUE(writer);
+  for (const auto& result : report.cases) ASSERT_TRUE(writer->add(result));
+  {
+    const FileSizeLimit full(100);
+    EXPECT_FALSE(writer->finish(report));
+  }
+  EXPECT_EQ(file_count(), 1u);
+  EXPECT_THAT(content(folder + "/opcheck_result_t.jsonl"), HasSubstr("RmsNormOperation"));
 }
 
 TEST_F(OpcheckFiles, AWorkbookAloneLeavesRowsBehindWhenTheRunDies) {

@@ -253,7 +253,7 @@ std::string Cell::csv_text() const {
     case Kind::Number:
       return python_repr(number);
     case Kind::Text:
-      return text;
+      return printable(text);
   }
   return {};
 }

@@ -18,13 +18,6 @@ std::string shorten(std::string_view text, size_t width) {
   return "..." + std::string(text.substr(start));
 }
 
-std::string printable(std::string_view text) {
-  std::string clean(text);
-  std::replace_if(
-      clean.begin(), clean.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return clean;
-}
-
 std::string wrapped(std::string_view text, size_t indent, size_t width) {
   const size_t room = width > indent + 8 ? width - indent : 8;
   std::string out;

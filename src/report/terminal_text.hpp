@@ -10,9 +10,6 @@ namespace assay::report {
 /// most.
 [[nodiscard]] std::string shorten(std::string_view text, size_t width);
 
-/// Names come from files: control characters, which could move the cursor, become '?'.
-[[nodiscard]] std::string printable(std::string_view text);
-
 /// The text in lines of at most `width` columns, broken at blanks; a longer word is shortened. Each line starts
 /// with `indent` blanks and ends with a line feed.
 [[nodiscard]] std::string wrapped(std::string_view text, size_t indent, size_t width);

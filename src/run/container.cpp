@@ -8,8 +8,10 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 #include "base/ascii.hpp"
+#include "base/file_changes.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "formats/atb_bin.hpp"
@@ -69,20 +71,28 @@ class NpyContainer : public Container {
   MappedFile file_;
 };
 
+/// Places of members by name; of two with one name the first counts.
+using MemberIndex = std::unordered_map<std::string, size_t>;
+
 /// Arrays inside a zip. An array is inflated only when it is asked for, and never kept.
 class NpzContainer : public Container {
  public:
   explicit NpzContainer(MappedFile file)
-      : file_(std::move(file)), archive_(in_file(file_.path(), formats::read_zip(file_.bytes()))) {}
+      : file_(std::move(file)), archive_(in_file(file_.path(), formats::read_zip(file_.bytes()))) {
+    if (!archive_) return;
+    for (size_t i = 0; i < archive_->entries.size(); ++i)
+      index_.emplace(member_name(archive_->entries[i].name), i);
+  }
   Result<std::vector<TensorRecord>> list() const override {
     if (!archive_) return fail(archive_.error());
     std::vector<TensorRecord> records;
+    records.reserve(archive_->entries.size());
     for (const formats::ZipEntry& entry : archive_->entries) {
       const std::string member = member_name(entry.name);
       records.push_back(member_record(file_.path(), member));
       // Only a stored array shows its header without being inflated.
       if (entry.method != static_cast<uint16_t>(formats::ZipMethod::Stored)) continue;
-      if (const Result<Tensor> array = tensor(member)) {
+      if (const Result<Tensor> array = in_file(file_.path(), read_entry(entry))) {
         set_header(array->view, &records.back());
       } else {
         records.back().problem = array.error().describe();
@@ -92,9 +102,8 @@ class NpzContainer : public Container {
   }
   Result<Tensor> tensor(const std::string& member) const override {
     if (!archive_) return fail(archive_.error());
-    for (const formats::ZipEntry& entry : archive_->entries) {
-      if (member_name(entry.name) == member) return in_file(file_.path(), read_entry(entry));
-    }
+    if (const auto found = index_.find(member); found != index_.end())
+      return in_file(file_.path(), read_entry(archive_->entries[found->second]));
     // "inputs.2" is element 2 of the first axis of "inputs".
     const size_t dot = member.rfind('.');
     const auto index = dot == std::string::npos
@@ -130,6 +139,7 @@ class NpzContainer : public Container {
   }
   MappedFile file_;
   Result<formats::ZipArchive> archive_;
+  MemberIndex index_;
 };
 
 class SafetensorsContainer : public Container {
@@ -224,6 +234,8 @@ class PthContainer : public Container {
       const int occurrence = ++seen[entry.path];
       members_.push_back(occurrence == 1 ? entry.path
                                          : entry.path + "#" + std::to_string(occurrence));
+      if (entry.kind != formats::PthEntry::Kind::Tensor) continue;
+      index_.emplace(members_.back(), members_.size() - 1);
     }
   }
   Result<std::vector<TensorRecord>> list() const override {
@@ -244,17 +256,10 @@ class PthContainer : public Container {
   }
   Result<Tensor> tensor(const std::string& member) const override {
     if (!entries_) return fail(entries_.error());
-    const formats::PthEntry* only_tensor = nullptr;
-    size_t tensor_count = 0;
-    for (size_t i = 0; i < entries_->size(); ++i) {
-      const formats::PthEntry& entry = (*entries_)[i];
-      if (entry.kind != formats::PthEntry::Kind::Tensor) continue;
-      if (members_[i] == member) return entry.tensor;
-      only_tensor = &entry;
-      ++tensor_count;
-    }
-    if (member.empty() && tensor_count == 1) return only_tensor->tensor;
-    if (tensor_count == 0)
+    if (const auto found = index_.find(member); found != index_.end())
+      return (*entries_)[found->second].tensor;
+    if (member.empty() && index_.size() == 1) return (*entries_)[index_.begin()->second].tensor;
+    if (index_.empty())
       return fail(Error{Errc::NotFound, file_.path(), std::nullopt, "holds no tensor"});
     return fail(no_member(file_.path(), member));
   }
@@ -264,6 +269,7 @@ class PthContainer : public Container {
   MappedFile file_;
   Result<std::vector<formats::PthEntry>> entries_;
   std::vector<std::string> members_;  // unique names, parallel to *entries_
+  MemberIndex index_;                 // of the tensors
 };
 
 /// One tensor of ATB, or what is left of it: a description, statistics.
@@ -493,7 +499,10 @@ Result<std::shared_ptr<const Container>> open_container(const std::string& path)
   if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
   const FileIdentity identity{info.st_dev, info.st_ino, info.st_size,
                               int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-  if (std::shared_ptr<const Container> known = cache().find(path, identity)) return known;
+  // One that was found shorter shows zeros for good; the file may be whole again.
+  if (std::shared_ptr<const Container> known = cache().find(path, identity);
+      known && check_unchanged(known->bytes()))
+    return known;
   ASSAY_TRY(MappedFile file, MappedFile::open(path));
   std::shared_ptr<const Container> container = make_container(std::move(file));
   cache().insert({path, identity, container});

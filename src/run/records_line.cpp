@@ -332,6 +332,7 @@ size_t json_nesting(std::string_view text) {
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    if (c == '\0') break;  // no JSON goes on behind it; a hole in a file can have any size
     if (in_string) {
       if (c == '\\') ++i;
       if (c == '"') in_string = false;

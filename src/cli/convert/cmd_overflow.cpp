@@ -53,7 +53,7 @@ struct DumpFolder {
 void collect(const std::string& folder, const std::string& boundary, int depth, DumpFolder* out) {
   const auto entries = run::list_folder(folder, boundary);
   if (!entries) {
-    std::fprintf(stderr, "warning: %s\n", printable(entries.error().describe()).c_str());
+    say("warning", entries.error().describe());
     return;
   }
   for (const run::FolderEntry& entry : *entries) {
@@ -203,7 +203,7 @@ class ReportedOverflows {
  private:
   void warn(const std::string& sentence) {
     ++failed_;
-    std::fprintf(stderr, "warning: %s\n", printable(sentence).c_str());
+    say("warning", sentence);
   }
 
   static Result<formats::OverflowReport> read(const DumpFile& debug_file) {
@@ -236,8 +236,7 @@ class ReportedOverflows {
     convert(debug_file.path);
     lines += " [timestamp:" + debug_file.name.time + "]\n";
     if (dump == nullptr) {
-      std::fprintf(stderr, "warning: %s: there is no dump of its task\n",
-                   printable(debug_file.path).c_str());
+      say("warning", debug_file.path + ": there is no dump of its task");
       return heading(count_) + lines;
     }
     convert(dump->path);
@@ -316,7 +315,7 @@ std::string range_text(const std::vector<DumpFile>& dumps, size_t limit, size_t*
   for (size_t i = 0; i < dumps.size(); ++i) {
     if (!findings[i].problem.empty()) {
       ++*failed;
-      std::fprintf(stderr, "warning: %s\n", printable(findings[i].problem).c_str());
+      say("warning", findings[i].problem);
     }
     if (findings[i].operands.empty()) continue;
     if (++*count > limit) continue;

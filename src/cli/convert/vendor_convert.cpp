@@ -36,12 +36,10 @@ constexpr std::string_view kFailedList = "convert_failed_file_list.txt";
 
 int status(ConvertCode code) { return static_cast<int>(code); }
 
-void warn(const std::string& sentence) {
-  std::fprintf(stderr, "warning: %s\n", printable(sentence).c_str());
-}
+void warn(const std::string& sentence) { say("warning", sentence); }
 
 int refuse(ConvertCode code, const std::string& sentence, std::string_view hint = {}) {
-  report_error(printable(sentence), hint);
+  report_error(sentence, hint);
   return status(code);
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/dump/voice.hpp"
 
-#include <cstdio>
+#include "cli/command.hpp"
 
 namespace assay::cli {
 
 void Voice::info(const std::string& message) const {
   if (old_) return log_.info(message);
-  if (level_ <= MsitLevel::Info) std::fprintf(stderr, "assay: %s\n", message.c_str());
+  if (level_ <= MsitLevel::Info) say("assay", message);
 }
 
 void Voice::old_info(const std::string& message) const {
@@ -20,13 +20,13 @@ void Voice::old_warning(const std::string& message) const {
 
 void Voice::warning(const std::string& message) const {
   if (old_) return log_.warning(message);
-  if (level_ <= MsitLevel::Warning) std::fprintf(stderr, "assay: warning: %s\n", message.c_str());
+  if (level_ <= MsitLevel::Warning) say("assay: warning", message);
 }
 
 void Voice::error(const Error& error) const {
   const std::string message = error.describe();
   if (old_) return log_.error(message);
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  report_error(message);
 }
 
 }  // namespace assay::cli

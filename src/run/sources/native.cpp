@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/mapped_file.hpp"
+#include "base/text.hpp"
 #include "run/folder.hpp"
 #include "run/manifest.hpp"
 #include "run/natural_sort.hpp"
@@ -155,7 +156,14 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
   std::map<int64_t, size_t> by_number;  // index into run->records
   std::string_view rest = as_text(file->bytes());
   for (size_t line_number = 1; !rest.empty(); ++line_number) {
-    const size_t end = rest.find('\n');
+    const size_t end = rest.substr(0, kMaxRecordLineBytes + 1).find('\n');
+    if (end == std::string_view::npos && rest.size() > kMaxRecordLineBytes) {
+      run->coverage.complete = false;
+      run->warnings.push_back(path + ": line " + std::to_string(line_number) + ": is longer than " +
+                              human_bytes(kMaxRecordLineBytes) +
+                              "; it and what follows were left out");
+      return;
+    }
     if (end == std::string_view::npos) {
       run->coverage.complete = false;
       run->warnings.push_back(path + ": line " + std::to_string(line_number) +
