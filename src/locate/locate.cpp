@@ -162,6 +162,7 @@ class Locator {
   Stages stages() const {
     Stages stages;
     stages.across_engines = is_judged_by_modules();
+    if (across_ != nullptr) stages.missing = across_->missing();
     stages.golden = &golden_;
     stages.mine = &mine_;
     stages.pairing = &pairing_;

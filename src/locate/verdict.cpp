@@ -402,6 +402,8 @@ class Composer {
              std::to_string(coverage.judgeable) + " " + unit + ", the others were not judged" +
              reasons(coverage.unjudged);
     }
+    if (!stages_.missing.empty())
+      return "no fault was found in what both runs computed, but " + stages_.missing;
     if (stages_.golden->level != CaptureLevel::Operators && verdict_.level == 'O') {
       return "all " + std::to_string(coverage.judged) +
              " judged operators of mine are exact to rounding, but whether they are the right "

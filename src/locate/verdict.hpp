@@ -26,6 +26,8 @@ struct Stages {
   size_t identical_values = 0;
   /// Mine's operators are not golden's (another engine, tokens cut into other steps): its modules are judged by the walk.
   bool across_engines = false;
+  /// What of golden mine has nothing for, so that the run is not clean; empty: nothing.
+  std::string missing = {};
   /// False for findings outside the slice that the user asked for; empty: everything counts.
   std::function<bool(const Finding&)> in_slice = {};
 };
