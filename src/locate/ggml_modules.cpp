@@ -147,6 +147,7 @@ Result<GgmlModules> GgmlModules::make(const Run& hf, const Run& ggml) {
   GgmlModules modules;
   modules.run_ = std::make_unique<Run>(ggml);
   modules.notes_ = alignment.notes;
+  modules.missing_ = alignment.missing;
   modules.add_tensors(hf, alignment);
   modules.add_weights(hf);
   return modules;

@@ -43,6 +43,8 @@ class GgmlModules {
   /// Of a record behind the ggml run's own; nullptr for those.
   [[nodiscard]] const GgmlPlace* place_of(size_t record) const;
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  /// Tokens of golden that mine did not compute; empty: none.
+  [[nodiscard]] const std::string& missing() const { return missing_; }
 
  private:
   /// How the graph's attention reads keys and values.
@@ -67,6 +69,7 @@ class GgmlModules {
   std::vector<std::pair<size_t, std::string>> inner_;  // golden's record, name of its place
   std::map<size_t, AttentionInput> attention_inputs_;  // by record
   std::vector<std::string> notes_;
+  std::string missing_;
 };
 
 }  // namespace assay::locate

@@ -162,6 +162,7 @@ class Locator {
   Stages stages() const {
     Stages stages;
     stages.across_engines = is_judged_by_modules();
+    if (across_ != nullptr) stages.missing = across_->missing();
     stages.golden = &golden_;
     stages.mine = &mine_;
     stages.pairing = &pairing_;
@@ -178,7 +179,8 @@ class Locator {
     if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
       stages.identical = find_identical_values(*golden_.run, *mine_.run);
     stages.inputs = find_input_difference(golden_, mine_, pairing_);
-    stages.lacks_tokens = steps_ != nullptr && steps_->is_partial();
+    if (steps_ != nullptr && steps_->is_partial())
+      stages.missing = "golden has tokens that mine did not compute";
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
     return stages;
   }

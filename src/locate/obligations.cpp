@@ -95,7 +95,8 @@ class Obligations {
   }
 
   [[nodiscard]] std::string other_steps() const {
-    if (stages_.lacks_tokens) return "golden has tokens that mine did not compute";
+    if (!stages_.missing.empty())
+      return "no fault was found in what both runs computed, but " + stages_.missing;
     const std::set<int64_t> golden = steps_of(*stages_.golden);
     const std::set<int64_t> mine = steps_of(*stages_.mine);
     std::vector<int64_t> lonely;

@@ -27,10 +27,10 @@ struct Stages {
   IdenticalValues identical = {};
   /// What mine was given otherwise than golden; nothing: no difference was seen.
   std::optional<InputDifference> inputs = {};
-  /// Golden has tokens that mine did not compute, in steps that hold other tokens than mine's.
-  bool lacks_tokens = false;
   /// Mine's operators are not golden's (another engine, tokens cut into other steps): its modules are judged by the walk.
   bool across_engines = false;
+  /// What of golden mine has nothing for, so that the run is not clean; empty: nothing.
+  std::string missing = {};
   /// False for findings outside the slice that the user asked for; empty: everything counts.
   std::function<bool(const Finding&)> in_slice = {};
 };

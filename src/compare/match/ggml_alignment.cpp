@@ -377,7 +377,9 @@ class Aligner {
   Aligner(const Run& hf, const Run& ggml) : hf_run_(hf), ggml_run_(ggml), hf_(hf), ggml_(ggml) {}
 
   Result<GgmlAlignment> align(const std::vector<std::pair<int64_t, int64_t>>& steps) {
-    if (steps.empty()) {
+    if (steps.empty() && (hold_sequences(hf_.tokens()) || hold_sequences(ggml_.tokens()))) {
+      ASSAY_TRY_STATUS(find_sequences());
+    } else if (steps.empty()) {
       find_spans();
     } else {
       take_spans(steps);
@@ -413,6 +415,82 @@ class Aligner {
       out_.spans.push_back(std::move(span));
     }
     describe_spans(lost, skipped, graphs.size() - next);
+  }
+
+  /// Several sequences in a graph or a batch: each token where its own sequence has it.
+  Status find_sequences() {
+    const std::vector<StepTokens> wanted = hf_.tokens();
+    const std::vector<StepTokens> graphs = ggml_.tokens();
+    const auto is_known = [](const StepTokens& step) {
+      return step.ids && std::ranges::all_of(
+                             step.tokens, [](const PlacedToken& one) { return one.position >= 0; });
+    };
+    if (!std::ranges::all_of(wanted, is_known) || !std::ranges::all_of(graphs, is_known))
+      return fail(Errc::Usage,
+                  "graphs of the ggml run or steps of the Hugging Face run hold several sequences, "
+                  "which only the tokens' ids and positions can tell apart; they were not captured "
+                  "(--token-map HF:GGML pairs steps by hand)");
+    const TokenKeys of_hf = token_keys(wanted);
+    if (!of_hf.from_start)
+      return fail(Errc::Usage,
+                  "several sequences in one graph or step are told apart by their texts from the "
+                  "start, and the Hugging Face run was captured from a later step on");
+    std::set<uint64_t> keys;
+    for (const auto& step : of_hf.steps) keys.insert(step.begin(), step.end());
+    const TokenKeys of_ggml = sequence_keys(graphs, keys);
+    std::map<uint64_t, std::pair<size_t, size_t>> places;  // graph and row
+    size_t others = 0;
+    for (size_t graph = 0; graph < graphs.size(); ++graph) {
+      for (size_t row = 0; row < of_ggml.steps[graph].size(); ++row) {
+        places.try_emplace(of_ggml.steps[graph][row], graph, row);
+        others += keys.contains(of_ggml.steps[graph][row]) ? 0 : 1;
+      }
+    }
+    size_t missing = 0;
+    size_t all = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      all += wanted[i].tokens.size();
+      missing += add_span(wanted[i], of_hf.steps[i], graphs, places);
+    }
+    out_.notes.push_back(
+        "several sequences stand in one graph or step: tokens are paired by their sequence, "
+        "position and id" +
+        (others == 0 ? std::string()
+                     : ", " + std::to_string(others) +
+                           " tokens of other sequences in ggml's graphs are not compared"));
+    if (missing > 0 && missing < all) {
+      out_.missing = std::to_string(missing) + " of Hugging Face's " + std::to_string(all) +
+                     " tokens were computed by no graph of ggml in their sequence";
+      out_.notes.push_back(out_.missing);
+    }
+    return {};
+  }
+
+  /// returns  tokens of the step that no graph computed
+  size_t add_span(const StepTokens& step, const std::vector<uint64_t>& keys,
+                  const std::vector<StepTokens>& graphs,
+                  const std::map<uint64_t, std::pair<size_t, size_t>>& places) {
+    TokenSpan span{.hf_step = step.step,
+                   .tokens = static_cast<int64_t>(step.tokens.size()),
+                   .sequences = step.sequences};
+    std::map<size_t, std::map<size_t, int64_t>> rows;  // by graph: of Hugging Face by row
+    size_t missing = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const auto found = places.find(keys[i]);
+      if (found == places.end()) {
+        ++missing;
+      } else {
+        rows[found->second.first].emplace(found->second.second, static_cast<int64_t>(i));
+      }
+    }
+    for (const auto& [graph, of_graph] : rows) {
+      span.ggml_steps.push_back(graphs[graph].step);
+      const size_t first = span.token_of.size();
+      span.token_of.resize(first + graphs[graph].tokens.size(), -1);
+      for (const auto& [row, token] : of_graph) span.token_of[first + row] = token;
+    }
+    if (!rows.empty()) out_.spans.push_back(std::move(span));
+    return missing;
   }
 
   static std::optional<std::pair<size_t, size_t>> find_graphs(const StepTokens& step,
@@ -521,6 +599,7 @@ class Aligner {
 
   /// What attention reads of the cache, where the capture copied it: the cells of the tokens so far.
   void add_cache(const HfPlace& place, size_t span) {
+    if (!out_.spans[span].token_of.empty()) return;  // cells of several sequences
     const bool keys = place.tensor.place == ModulePlace::CachedKeys;
     const std::string layer = layer_in(place.tensor.module);
     const int64_t step = out_.spans[span].ggml_steps.back();
@@ -584,7 +663,8 @@ class Aligner {
           break;
         const std::vector<int64_t> computed = computed_tokens(step, count / rows->chosen, *tokens);
         for (int64_t i = 0; i < count; ++i) {
-          const int64_t token = first_token + computed[static_cast<size_t>(i / rows->chosen)];
+          const int64_t token = hf_token(
+              out_.spans[span], first_token + computed[static_cast<size_t>(i / rows->chosen)]);
           row_of.emplace(std::pair(token, (*choices)[static_cast<size_t>(i)]), pair.row_count + i);
         }
         pair.row_count += count;
@@ -740,18 +820,36 @@ class Aligner {
       first_token += tokens;
     }
     pair->row_count = static_cast<int64_t>(ggml_tokens.size());
-    // A head that computed the last positions only.
-    const int64_t hf_begin = std::max<int64_t>(first_token - pair->hf_row_count, 0);
-    if (pair->hf_row_count > first_token) return false;
+    const TokenSpan& span = out_.spans[pair->span];
+    if (rotated && span.sequences > 1) return false;
+    // A head that computed the last positions only, of each sequence.
+    const int64_t length = (span.token_of.empty() ? first_token : span.tokens) / span.sequences;
+    const int64_t kept = pair->hf_row_count / span.sequences;
+    if (kept > length || kept * span.sequences != pair->hf_row_count) return false;
+    std::vector<std::pair<int64_t, int64_t>> rows;  // of Hugging Face, of ggml
     for (size_t i = 0; i < ggml_tokens.size(); ++i) {
-      if (ggml_tokens[i] < hf_begin || ggml_tokens[i] >= first_token) continue;
-      pair->hf_rows.push_back(ggml_tokens[i] - hf_begin);
-      pair->ggml_rows.push_back(static_cast<int64_t>(i));
+      const int64_t token = hf_token(span, ggml_tokens[i]);
+      const int64_t column = token < 0 ? -1 : token % length - (length - kept);
+      if (column < 0 || token >= length * span.sequences) continue;
+      rows.emplace_back(token / length * kept + column, static_cast<int64_t>(i));
+    }
+    std::ranges::sort(rows);
+    for (const auto& [hf, ggml] : rows) {
+      pair->hf_rows.push_back(hf);
+      pair->ggml_rows.push_back(ggml);
     }
     if (pair->hf_rows.empty()) return false;
     pair->all_rows =
         pair->hf_rows == counted(pair->hf_row_count) && pair->ggml_rows == counted(pair->row_count);
     return (pair->all_rows || !by_head) && (pair->head_size == 0 || width % pair->head_size == 0);
+  }
+
+  /// Which of the step's tokens a token of the span's graphs is; -1: none.
+  static int64_t hf_token(const TokenSpan& span, int64_t token) {
+    if (span.token_of.empty()) return token;
+    return token < static_cast<int64_t>(span.token_of.size())
+               ? span.token_of[static_cast<size_t>(token)]
+               : -1;
   }
 
   /// Which of a graph's tokens the rows of a tensor are.
@@ -795,10 +893,22 @@ bool is_ggml_pair(const Run& golden, const Run& mine) {
   return is_ggml_run(golden) != is_ggml_run(mine);
 }
 
+namespace {
+
+/// Rows of several sequences: [sequences, tokens, channels].
+bool is_batch(const Dims& shape) { return shape.size() == 3 && shape[0] > 1; }
+
+}  // namespace
+
 Recipe GgmlPair::hf_recipe(const Run& hf_run) const {
   Recipe recipe{.records = {hf}};
   const Dims shape = shape_of_record(hf_run.records[hf]).value_or(Dims());
-  if (!all_rows && hf_rows != counted(hf_row_count)) {
+  const bool some = !all_rows && hf_rows != counted(hf_row_count);
+  if (some && is_batch(shape)) {
+    recipe.steps.push_back({.kind = Step::Kind::Reshape,
+                            .shape = {hf_row_count, product(shape.span()) / hf_row_count}});
+    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = 0, .order = hf_rows});
+  } else if (some) {
     const int axis = static_cast<int>(shape.size()) - 2;  // [1, heads, tokens, channels], too
     recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = hf_rows});
   }
@@ -879,7 +989,11 @@ Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   } else if (!is_by_head(*this, shape)) {
     shape[shape.size() - 1] = width;
     // Batches of one have their ones in front.
-    if (rows != hf_row_count) shape[shape.size() - 2] = rows;
+    if (rows != hf_row_count && is_batch(shape)) {
+      shape = Dims{rows, width};
+    } else if (rows != hf_row_count) {
+      shape[shape.size() - 2] = rows;
+    }
   }
   recipe.steps.push_back({.kind = Step::Kind::Reshape,
                           .shape = std::vector<int64_t>(shape.span().begin(), shape.span().end())});

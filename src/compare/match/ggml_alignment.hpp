@@ -34,6 +34,10 @@ struct TokenSpan {
   int64_t hf_step = 0;
   std::vector<int64_t> ggml_steps = {};  // graphs, in order; several for a prompt that was cut
   int64_t tokens = 0;                    // 0: not known
+  int64_t sequences = 1;                 // of the step
+  /// Several sequences in one graph: of each token of the graphs, one graph after the other, which of the step's it is
+  /// (of a batch one sequence after the other), -1 for none; empty: they are the step's, in order.
+  std::vector<int64_t> token_of = {};
 };
 
 /// One tensor of the Hugging Face run and what holds the same values in the ggml run.
@@ -71,6 +75,8 @@ struct GgmlAlignment {
   /// Tensors of modules that no node holds, with the reason.
   std::vector<std::pair<size_t, std::string>> hf_alone;
   std::vector<std::string> notes;  // one sentence each
+  /// Tokens of Hugging Face, among several sequences, that no graph computed, with their places; empty: none.
+  std::string missing;
 };
 
 /// steps   (Hugging Face, ggml) that the user says belong together; empty: by position and id of their tokens

@@ -266,6 +266,118 @@ TokenKeys token_keys(const std::vector<StepTokens>& steps, bool history) {
   return keys;
 }
 
+bool hold_sequences(const std::vector<StepTokens>& steps) {
+  return std::ranges::any_of(steps, [](const StepTokens& step) {
+    if (step.sequences > 1) return true;
+    for (size_t i = 1; i < step.tokens.size(); ++i) {
+      const int64_t before = step.tokens[i - 1].position;
+      const int64_t position = step.tokens[i].position;
+      if (before >= 0 && position >= 0 && position != before + 1) return true;
+    }
+    return false;
+  });
+}
+
+namespace {
+
+/// Sequences that graphs computed so far, each with the key of every position.
+class Sequences {
+ public:
+  explicit Sequences(const std::set<uint64_t>& wanted) : wanted_(wanted) {}
+
+  std::vector<uint64_t> add(const StepTokens& graph) {
+    std::vector<uint64_t> keys(graph.tokens.size());
+    std::vector<bool> known(graph.tokens.size());
+    touched_.clear();
+    // Tokens that stand alone may belong to any sequence of that length: those that are looked for choose first.
+    for (const bool choose : {true, false}) {
+      size_t before = kNoSequence;
+      for (size_t i = 0; i < graph.tokens.size(); ++i) {
+        const PlacedToken& token = graph.tokens[i];
+        const bool follows = i > 0 && token.position == graph.tokens[i - 1].position + 1;
+        if (!known[i]) {
+          const size_t sequence = find(token, follows ? before : kNoSequence, choose);
+          if (sequence == kNoSequence) {
+            before = kNoSequence;
+            continue;
+          }
+          keys[i] = put(sequence, token);
+          known[i] = true;
+          owner_[i] = sequence;
+        }
+        before = owner_[i];
+      }
+    }
+    owner_.clear();
+    return keys;
+  }
+
+ private:
+  static constexpr size_t kNoSequence = static_cast<size_t>(-1);
+
+  [[nodiscard]] uint64_t key_in(size_t sequence, const PlacedToken& token) const {
+    const uint64_t before =
+        token.position > 0 ? sequences_[sequence][static_cast<size_t>(token.position) - 1] : kStart;
+    return mixed(mixed(before, token.position), token.token);
+  }
+
+  /// before   sequence of the token in front of it, when that is at the position before
+  /// choose   only sequences in which the token is one of those that are wanted
+  size_t find(const PlacedToken& token, size_t before, bool choose) {
+    const auto length = static_cast<int64_t>(token.position);
+    const auto fits = [&](size_t sequence) {
+      return static_cast<int64_t>(sequences_[sequence].size()) >= length &&
+             (!choose || wanted_.contains(key_in(sequence, token)));
+    };
+    if (length < 0) return kNoSequence;
+    if (before != kNoSequence && fits(before)) return before;
+    if (length == 0) {
+      sequences_.emplace_back();
+      if (fits(sequences_.size() - 1)) return sequences_.size() - 1;
+      sequences_.pop_back();
+      return kNoSequence;
+    }
+    for (const bool exact : {true, false}) {
+      for (size_t i = sequences_.size(); i-- > 0;) {
+        const bool ends_here = static_cast<int64_t>(sequences_[i].size()) == length;
+        if ((ends_here || !exact) && !touched_.contains(i) && fits(i)) return i;
+      }
+    }
+    if (choose) return kNoSequence;
+    // Its beginning was not captured.
+    sequences_.emplace_back(static_cast<size_t>(length), kStart);
+    return sequences_.size() - 1;
+  }
+
+  uint64_t put(size_t sequence, const PlacedToken& token) {
+    const uint64_t key = key_in(sequence, token);
+    sequences_[sequence].resize(static_cast<size_t>(token.position));
+    sequences_[sequence].push_back(key);
+    touched_.insert(sequence);
+    return key;
+  }
+
+  const std::set<uint64_t>& wanted_;
+  std::vector<std::vector<uint64_t>> sequences_;
+  std::set<size_t> touched_;        // by the graph
+  std::map<size_t, size_t> owner_;  // sequence of each token of the graph
+};
+
+}  // namespace
+
+TokenKeys sequence_keys(const std::vector<StepTokens>& graphs, const std::set<uint64_t>& wanted) {
+  constexpr int64_t kMaxPosition = int64_t{1} << 24;  // of a file that is not to be trusted
+  TokenKeys keys;
+  Sequences sequences(wanted);
+  for (const StepTokens& graph : graphs) {
+    const bool sane = std::ranges::all_of(
+        graph.tokens, [&](const PlacedToken& one) { return one.position < kMaxPosition; });
+    keys.from_start &= sane;
+    keys.steps.push_back(sane ? sequences.add(graph) : std::vector<uint64_t>(graph.tokens.size()));
+  }
+  return keys;
+}
+
 bool StepRows::is_whole() const {
   return golden_count == mine_count && static_cast<int64_t>(golden.size()) == golden_count &&
          golden == mine;

@@ -3,6 +3,7 @@
 // a prompt may be cut into several steps, and a step may hold several tokens (guessed ones among them).
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,13 @@ struct TokenKeys {
 };
 /// history  false: by token and position alone, for a capture that begins in the middle of a text
 [[nodiscard]] TokenKeys token_keys(const std::vector<StepTokens>& steps, bool history = true);
+
+/// True when a step or graph holds tokens of several sequences: positions go back, or leave some out.
+[[nodiscard]] bool hold_sequences(const std::vector<StepTokens>& steps);
+/// The keys of graphs whose tokens do not say which sequence they belong to: of the sequence that has come this far, one of
+/// `wanted` where there is a choice.
+[[nodiscard]] TokenKeys sequence_keys(const std::vector<StepTokens>& graphs,
+                                      const std::set<uint64_t>& wanted);
 
 /// Tokens that a step of golden and a step of mine have in common. Of a batch these are the same columns of all sequences.
 struct StepRows {

@@ -35,6 +35,47 @@ TEST(TokenKeys, WithoutTheBeginningSayThatTheyLackIt) {
   EXPECT_FALSE(unknown.from_start);
 }
 
+StepTokens graph(std::vector<PlacedToken> tokens) {
+  return {.tokens = std::move(tokens), .ids = true};
+}
+
+TEST(SequenceKeys, FollowEachSequenceThroughGraphsThatHoldSeveral) {
+  // "7 8 5" and "7 9 6", the second beside the first's third token, then one token of each.
+  const std::vector<StepTokens> graphs = {
+      graph({{.position = 0, .token = 7}, {.position = 1, .token = 8}}),
+      graph(
+          {{.position = 2, .token = 5}, {.position = 0, .token = 7}, {.position = 1, .token = 9}}),
+      graph({{.position = 2, .token = 6}, {.position = 3, .token = 4}})};
+  EXPECT_TRUE(hold_sequences(graphs));
+  const TokenKeys first = token_keys({step(0, 0, {7, 8, 5, 4})});
+  const TokenKeys second = token_keys({step(0, 0, {7, 9, 6})});
+  std::set<uint64_t> wanted(first.steps[0].begin(), first.steps[0].end());
+  wanted.insert(second.steps[0].begin(), second.steps[0].end());
+  const TokenKeys found = sequence_keys(graphs, wanted);
+  EXPECT_EQ(found.steps[0], (std::vector{first.steps[0][0], first.steps[0][1]}));
+  EXPECT_EQ(found.steps[1],
+            (std::vector{first.steps[0][2], second.steps[0][0], second.steps[0][1]}));
+  EXPECT_EQ(found.steps[2], (std::vector{second.steps[0][2], first.steps[0][3]}));
+}
+
+TEST(SequenceKeys, ChooseAmongSequencesOfOneLengthByWhatIsLookedFor) {
+  // Two sequences of one token; then, in the other order, the second token of each. Only the first is looked for.
+  const std::vector<StepTokens> graphs = {
+      graph({{.position = 0, .token = 1}}), graph({{.position = 0, .token = 2}}),
+      graph({{.position = 1, .token = 9}, {.position = 1, .token = 8}})};
+  const TokenKeys wanted = token_keys({step(0, 0, {1, 8})});
+  const TokenKeys found = sequence_keys(graphs, {wanted.steps[0].begin(), wanted.steps[0].end()});
+  EXPECT_EQ(found.steps[2][1], wanted.steps[0][1]);
+  EXPECT_NE(found.steps[2][0], wanted.steps[0][1]);
+}
+
+TEST(SequenceKeys, OfPositionsThatNobodyHasAreNoTrap) {
+  const TokenKeys found = sequence_keys(
+      {graph({{.position = -1, .token = 3}, {.position = int64_t{1} << 40, .token = 3}})}, {});
+  EXPECT_FALSE(found.from_start);
+  EXPECT_EQ(found.steps[0].size(), 2u);
+}
+
 /// Golden's ten tokens, of which mine's step has the fifth to the eighth.
 StepRows chunk() {
   return {.golden_step = 0,
