@@ -41,7 +41,11 @@ def describe_host() -> dict[str, Any]:
     """Returns program, versions, machine, process and rank as JSON-ready values."""
     torch = sys.modules.get("torch")
     host: dict[str, Any] = {
-        "program": [os.path.basename(sys.executable or "python"), *sys.argv],
+        # JSON has no half surrogates, which stand for the bytes of arguments that are no UTF-8.
+        "program": [
+            word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            for word in (os.path.basename(sys.executable or "python"), *sys.argv)
+        ],
         "python": platform.python_version(),
     }
     if torch is not None:
