@@ -38,19 +38,15 @@ def world_size() -> int:
 
 
 def printable(text: str) -> str:
-    """Returns text that fits into JSON: arguments and paths may hold bytes that are none."""
-    return text.encode("utf-8", "replace").decode()
+    """Returns text that fits into JSON, which has no half surrogates: they stand for bytes that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def describe_host() -> dict[str, Any]:
     """Returns program, versions, machine, process and rank as JSON-ready values."""
     torch = sys.modules.get("torch")
     host: dict[str, Any] = {
-        # Words that are no text would make JSON that nobody reads.
-        "program": [
-            word.encode("utf-8", "replace").decode()
-            for word in (os.path.basename(sys.executable or "python"), *sys.argv)
-        ],
+        "program": [printable(word) for word in (os.path.basename(sys.executable or "python"), *sys.argv)],
         "python": platform.python_version(),
     }
     if torch is not None:

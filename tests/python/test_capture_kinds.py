@@ -114,6 +114,23 @@ def test_nothing_is_said_about_tensors_that_are_only_looked_at(kinds: Any) -> No
     assert "data pointer" not in kinds[2]
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in KINDS if name.startswith(("quint8", "qint", "bits", "complex32", "float"))]
+)
+def test_element_types_that_cannot_be_read_are_listed_by_name(name: str, kinds: Any) -> None:
+    pytest.importorskip("assay._core")
+    import assay
+
+    run = assay.open(str(folder_of(kinds[0], name) / "module" / "run"))
+    found = [record for record in run.records if record.node == "give"]
+
+    assert [record.role for record in found] == ["input", "output"]
+    for record in found:
+        # The name of torch, also where nobody can read it.
+        assert record.dtype_name and name.split()[0] in record.dtype_name
+        assert bool(record.problem) == bool(KINDS[name].reason)
+
+
 TWO_RANKS = """
 import sys, torch, torch.distributed as dist
 from torch import nn
