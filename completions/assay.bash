@@ -11,7 +11,7 @@ _assay_options() {
     dump | dd) echo "--help --exec --type --only-save-desc --save-operation-ids --execute-range --save-operation-child
         --save-time --operation-name --save-tiling --save-tensor-part --output --device-id --log-level
         --enable-symlink --config-path --queue --drop-when-full --sync --filter-rows --probe-library --compat
-        --steps --modules --exclude --statistics --layout --level --weights --caches --host
+        --steps --modules --exclude --statistics --layout --level --weights --caches --force --require --host
         -sd -ids -er -child -time -opname -tiling -stp -o -device -l -seed -symlink -config -h" ;;
     opcheck | oo) echo "--help --input --csv-path --output --operation-ids --operation-name --precision-metric --device-id
         --atb-rerun --custom-algorithms --precision-mode --jobs --optimization-identify --log-level --standard --format
@@ -97,7 +97,7 @@ _assay_msit() {
             if [[ $word == -* && ${COMP_WORDS[2]} != @(compare|cc) ]]; then
                 # Our own additions for PyTorch are not options of the old commands.
                 local options=" $(echo $(_assay_options "${COMP_WORDS[2]}")) " ours
-                for ours in --steps --modules --exclude --statistics --layout --level --weights --caches --host; do
+                for ours in --steps --modules --exclude --statistics --layout --level --weights --caches --force --require --host; do
                     options=${options//" $ours "/ }
                 done
                 _assay_words "$options" "$word"

@@ -46,11 +46,7 @@ def describe_host() -> dict[str, Any]:
     """Returns program, versions, machine, process and rank as JSON-ready values."""
     torch = sys.modules.get("torch")
     host: dict[str, Any] = {
-        # Words that are no text would make JSON that nobody reads.
-        "program": [
-            word.encode("utf-8", "replace").decode()
-            for word in (os.path.basename(sys.executable or "python"), *sys.argv)
-        ],
+        "program": [printable(word) for word in (os.path.basename(sys.executable or "python"), *sys.argv)],
         "python": platform.python_version(),
     }
     if torch is not None:

@@ -73,6 +73,13 @@ class Parser {
         parsed_.values.emplace_back(grammar_.positional, std::vector<std::string>{word});
         continue;
       }
+      if (option.argument == nullptr && !word.starts_with('-') && grammar_.bare_command &&
+          unknown_.empty() && !parsed_.given("--exec")) {
+        parsed_.command.assign(words_.begin() + static_cast<std::ptrdiff_t>(next_) - 1,
+                               words_.end());
+        parsed_.has_command = true;
+        break;
+      }
       if (option.argument == nullptr) {
         unknown_ += " " + word;
         continue;
@@ -142,7 +149,11 @@ class Parser {
     }
     if (option.attached) values.push_back(*option.attached);
     const bool many = argument.takes == Takes::OneOrMore || argument.takes == Takes::ZeroOrMore;
-    while (!option.attached && has_value() && (many || values.empty())) {
+    if (!option.attached && argument.any_word && next_ < words_.size() && words_[next_] != "--" &&
+        exactly(words_[next_]) == nullptr)
+      values.push_back(words_[next_++]);
+    while (!option.attached && has_value() && (many || values.empty()) &&
+           !begins_command(argument, values)) {
       values.push_back(words_[next_++]);
     }
     while (argument.comma_list && !values.empty() && values.back().ends_with(',') && has_value()) {
@@ -160,6 +171,16 @@ class Parser {
 
   [[nodiscard]] bool has_value() const {
     return next_ < words_.size() && words_[next_] != "--" && !looks_like_option(words_[next_]);
+  }
+
+  /// Whether the next word is no value of an option that needs none, or no more: then it is the program.
+  [[nodiscard]] bool begins_command(const Argument& argument,
+                                    const std::vector<std::string>& values) const {
+    if (!grammar_.bare_command || (values.empty() && argument.takes != Takes::ZeroOrOne))
+      return false;
+    if (words_[next_].find_first_of("0123456789") == 0) return false;  // a number that is wrong
+    const bool can_tell = argument.problem != nullptr || !argument.choices.empty();
+    return can_tell && !check_value(argument, words_[next_]);
   }
 
   static Status check_value(const Argument& argument, const std::string& value) {

@@ -26,6 +26,8 @@ struct Argument {
   std::string (*problem)(std::string_view value) = nullptr;
   /// A value that ends with a comma goes on in the next word, as the original's documents write lists.
   bool comma_list = false;
+  /// The next word is the value, whatever it begins with: a folder may be called "-x".
+  bool any_word = false;
 };
 
 // Arguments that every old command has.
@@ -53,6 +55,7 @@ struct Grammar {
   std::vector<Argument> arguments;
   std::string example;         // options of an example that works
   bool takes_command = false;  // "-- CMD ARGS" may follow the options
+  bool bare_command = false;   // and without "--": the first word that is no option is the program
   std::string epilogue = {};   // printed below the options
   std::string_view positional =
       {};                        // long name of the option that the first word without one means

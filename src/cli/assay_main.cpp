@@ -21,6 +21,8 @@ namespace assay::cli {
 
 int assay_main(int argc, char** argv) {
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
+  // `assay llm dump` is `assay dump`: what fingers used to the old names type.
+  if (argc > 2 && std::string_view(argv[1]) == "llm") return assay_main(argc - 1, argv + 1);
   // These keep the original's grammar, also under our name.
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "dump" || command == "dd")

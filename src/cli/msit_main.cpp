@@ -177,6 +177,52 @@ std::string_view base_name(std::string_view path) { return path.substr(path.rfin
 
 }  // namespace
 
+bool is_component_command(std::string_view word) {
+  return word == "install" || word == "check" || word == "download" || word == "build-extra";
+}
+
+/// `msit install llm` and its neighbours: the original fetched the component; ours is there as soon as the command is.
+/// source   Ascend/msit: msit/components/utils/install.py
+int component_main(const std::string& name, const std::vector<std::string>& words) {
+  const MsitLog log(MsitLevel::Info);
+  const std::string& command = words[0];
+  std::vector<std::string> components;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "-f" || word == "--find-links" || word == "-d" || word == "--dest") {
+      ++i;  // where to look for, or to put, what is not needed
+    } else if (word == "-h" || word == "--help") {
+      std::printf(
+          "usage: %s %s [llm|all]\n\nThe component llm is part of this program; there is nothing "
+          "to fetch.\n",
+          name.c_str(), command.c_str());
+      return kSame;
+    } else if (word != "llm" && word != "all" && !word.starts_with('-')) {
+      std::fprintf(stderr,
+                   "usage: %s %s [llm|all]\n%s %s: error: argument comp_names: invalid choice: "
+                   "'%s' (choose from 'llm', 'all')\n",
+                   name.c_str(), command.c_str(), name.c_str(), command.c_str(), word.c_str());
+      return kArgparseError;
+    } else {
+      components.push_back(word);
+    }
+  }
+  if (command == "check") {
+    log.info("msit-llm");
+    log.info("  OK");
+  } else if (components.empty() && command == "install") {
+    log.info(
+        "You can specify the components you want to install, you can select more than one, or you "
+        "can use install all "
+        "to install all components.");
+  } else if (command == "build-extra") {
+    log.info("there are no more extra dependencies to build");
+  } else {
+    log.info("msit-llm is part of this program and installed already");
+  }
+  return kSame;
+}
+
 bool is_old_name(std::string_view program) {
   return base_name(program) == "msit" || base_name(program) == "ait";
 }
@@ -203,6 +249,7 @@ int msit_main(int argc, char** argv) {
         usage.c_str(), name.c_str(), name.c_str(), name.c_str(), name.c_str());
     return kSame;
   }
+  if (is_component_command(words[0])) return component_main(name, words);
   if (words[0] != "llm") {
     std::fprintf(stderr,
                  "%s%s: error: argument command: invalid choice: '%s' (choose from 'llm')\n",

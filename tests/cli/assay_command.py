@@ -28,12 +28,13 @@ def binary() -> str:
 def run(*arguments, name="assay", cwd=None, stdout=subprocess.PIPE, **kwargs):
     """Runs the command; `name` is argv[0], so that msit and ait can be tried."""
     return subprocess.run(
-        [name, *map(str, arguments)],
+        [name, *(os.fsdecode(a) if isinstance(a, bytes) else str(a) for a in arguments)],
         executable=binary(),
         cwd=cwd,
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
+        errors="surrogateescape",
         timeout=120,
         env={**os.environ, "NO_COLOR": "1"},
         **kwargs,

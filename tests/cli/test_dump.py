@@ -314,3 +314,124 @@ def test_the_shell_with_the_probe_in_it_prints_nothing_of_its_own(tmp_path):
 def test_python_is_not_disturbed_either(tmp_path):
     done = run("dump", "-o", tmp_path / "out", "--", sys.executable, "-c", "import sys; print(len(sys.argv))")
     assert (done.returncode, done.stdout) == (0, "1\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["env", "-i", "PATH=/bin", "true"], "starts the program without the environment that carries the capture"),
+        (["env", "-", "true"], "starts the program without the environment that carries the capture"),
+        ([sys.executable, "-I", "-c", "pass"], "-I ignores the start-up file that captures PyTorch; leave -I out"),
+        ([sys.executable, "-sEu", "-c", "pass"], "-sEu ignores the start-up file"),
+    ],
+)
+def test_a_program_that_hides_from_the_probes_is_told_apart(tmp_path, command, why):
+    done = run("dump", "-o", tmp_path / "out", "--", *command)
+    assert done.returncode == 0
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize("command", [["env", "A=-i", "true"], [sys.executable, "-X", "utf8", "-c", "pass", "-I"]])
+def test_words_of_the_program_itself_are_no_switches(tmp_path, command):
+    done = run("dump", "-o", tmp_path / "out", "--", *command)
+    assert "none imported torch" in done.stderr
+
+
+def test_ggml_inside_the_program_is_told_apart(tmp_path):
+    (tmp_path / "s.c").write_text('const char *name = "CROSS_ENTROPY_LOSS_BACK";\nint main(void) { return 0; }\n')
+    subprocess.run(["g++", "-x", "c", "-o", tmp_path / "s", tmp_path / "s.c"], check=True)
+    done = run("dump", "-o", tmp_path / "out", "--", tmp_path / "s")
+    assert "has ggml linked into it, where its calls cannot be seen" in done.stderr
+
+
+@pytest.mark.parametrize(("command", "status"), [(["true"], 125), (["sh", "-c", "exit 3"], 3)])
+def test_require_makes_an_empty_capture_a_status(tmp_path, command, status):
+    assert run("dump", "--require", "-o", tmp_path / "out", "--", *command).returncode == status
+
+
+# ---- how it is typed ----
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-o", "out", "echo", "-o", "x", "--", "--type"],
+        ["echo", "-o", "x", "--", "--type"],
+        ["--type", "tensor", "echo", "-o", "x", "--", "--type"],
+        ["-seed", "echo", "-o", "x", "--", "--type"],
+    ],
+)
+def test_the_first_bare_word_is_the_program(tmp_path, words):
+    done = run("dump", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "-o x -- --type\n")
+
+
+def test_under_the_old_names_a_bare_word_is_no_program(tmp_path):
+    done = run("llm", "dump", "echo", "x", name="msit", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "name", ["-x", "a b", "a,b", "a=b", "x/", "d\u00e9j\u00e0", b"raw\xff", "100%", "q'uote\"s", "--steps=0"]
+)
+def test_an_output_folder_may_have_any_name(tmp_path, name):
+    done = run("dump", "-o", name, "--", "/usr/bin/env", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    path = f"{tmp_path}/{os.fsdecode(name).rstrip('/')}"
+    assert os.path.isdir(path)
+    assert f"ATB_OUTPUT_DIR={path}/\n" in done.stdout
+
+
+def test_an_output_folder_that_cannot_be_made_is_said_before_the_program_starts():
+    done = run("dump", "-o", "/proc/foo", "--", "echo", "started")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: /proc/foo: cannot create folder: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-er", "0,99999999999999999999"], "a run is a number from 0 to 2147483647"),
+        (["-er", "1 2,3"], 'output size "1 2,3" is not a legal number'),
+        (["--steps", "0-4294967296"], "a step is a number from 0 to 2147483647"),
+        (["--steps", "1 2"], "'1 2' is no list of steps like 0,2-4"),
+        (["-ids", "1 2"], 'dym range string "1 2" is not a legal string'),
+        (["-device", "0 1"], "invalid check_device_integer value"),
+        (["-seed", "4294967296"], "4294967296 is no seed: Python takes 0 to 4294967295"),
+        (["-seed=-1"], "-1 is no seed"),
+    ],
+)
+def test_numbers_that_nobody_can_mean_are_refused(tmp_path, words, why):
+    done = run("dump", "-o", tmp_path / "out", *words, "--", "echo", "started")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr
+
+
+def test_blanks_at_the_commas_of_a_list_do_not_count(tmp_path):
+    got = environment_of(tmp_path, "-ids", " 2, 3_1 ,4 ", "--type", "tensor", "cpu_profiling")
+    assert got["ATB_SAVE_TENSOR_IDS"] == "2,3_1,4"
+    assert got["ATB_SAVE_CPU_PROFILING"] == "1"
+    assert environment_of(tmp_path)["ATB_SAVE_CPU_PROFILING"] == "0"
+
+
+@pytest.mark.parametrize("command", ["dump", "dd", "errcheck", "opcheck", "logitscmp"])
+def test_the_word_llm_under_our_own_name_changes_nothing(command):
+    plain, with_llm = run(command, "-h"), run("llm", command, "-h")
+    assert plain.returncode == with_llm.returncode == 0
+    assert plain.stdout == with_llm.stdout and "--output" in plain.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["install", "llm"], "msit-llm is part of this program and installed already"),
+        (["install"], "You can specify the components you want to install"),
+        (["check", "llm"], "  OK"),
+        (["build-extra", "llm", "-f", "links"], "there are no more extra dependencies to build"),
+    ],
+)
+def test_the_component_commands_of_the_old_names_have_nothing_to_do(words, said):
+    done = run(*words, name="msit")
+    assert done.returncode == 0
+    assert said in done.stderr
+    assert run(words[0], "profile", name="msit").returncode == 2

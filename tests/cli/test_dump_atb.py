@@ -247,3 +247,40 @@ def test_a_fault_shows_in_the_statistics(hosts, tmp_path):
     done = run("compare", tmp_path / "golden", tmp_path / "mine", "--stats", "-o", tmp_path / "report")
     differing = re.search(r"(\d+) of (\d+) pairs differ", done.stdout + done.stderr)
     assert 0 < int(differing[1]) < int(differing[2])
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ('{"dump_enable":"false"}', "has dump_enable false"),
+        ("{}", "does not set dump_enable to true"),
+        ('{"dump_enable":"true","er":"90,95"}', "no run of an operation was in the range 90,95 (er in "),
+        ('{"dump_enable":"true","er":"0,0","ids":"77"}', "let no operation through"),
+    ],
+)
+def test_a_configuration_file_that_lets_nothing_through_is_blamed_itself(hosts, tmp_path, config, why):
+    file = tmp_path / "config.json"
+    file.write_text(config)
+    file.chmod(0o640)
+    done = dump(tmp_path / "out", "--type", "tensor", "-config", file, "--", hosts[1])
+    assert why in done.stderr
+    assert "(-er)" not in done.stderr
+
+
+def test_a_second_run_below_ait_dump_counts_its_own_files_only(hosts, tmp_path):
+    words = ["--type", "tensor", "cpu_profiling", "-er", "0,0", "--"]
+    first = dump(tmp_path / "out", *words, hosts[1], name="ait")
+    texts = {path: path.read_bytes() for path in (tmp_path / "out").rglob("operation_statistic_*.txt")}
+    second = dump(tmp_path / "out", *words, hosts[1], name="ait")
+
+    def counts(done):
+        return [line.split(" - INFO - ")[1] for line in done.stderr.splitlines() if " of 1 process in " in line]
+
+    assert counts(first) == counts(second) and len(counts(first)) == 1
+    tables = [re.search(r"(\d+) profiling table", done.stderr).group(1) for done in (first, second)]
+    assert tables[0] == tables[1] == str(len(texts))
+    assert {path: path.read_bytes() for path in texts} == texts
+    shown = run("show", tmp_path / "out" / "ait_dump")
+    assert re.search(
+        r"device \d+ has tensors of several processes \(\d+, \d+\): of one run after the other", shown.stdout
+    )

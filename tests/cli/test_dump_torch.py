@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pytest
@@ -83,3 +84,39 @@ def test_a_folder_with_a_run_in_it_is_refused_before_the_script_starts(tmp_path,
     assert done.stderr == (
         f"error: {tmp_path / 'out'}: holds a captured run already; give another folder with -o, or remove it\n"
     )
+
+
+@pytest.mark.slow
+def test_force_removes_the_run_in_the_folder_and_nothing_else(tmp_path, script):
+    dump(tmp_path, script, "--host", "torch", "--steps", "all")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    refused = dump(tmp_path, script, "--host", "torch")
+    assert refused.returncode == 1 and "or --force to remove it" in refused.stderr
+    done = dump(tmp_path, script, "--host", "torch", "--force")
+    assert done.returncode == 0, done.stderr
+    assert {record.step for record in assay.open(str(tmp_path / "out")).records} == {0}
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_a_folder_whose_name_is_no_text_holds_the_run(tmp_path, script):
+    done = run("dump", "-o", b"raw\xff", "--host", "torch", "--require", "--", sys.executable, script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = [p for p in os.listdir(os.fsencode(tmp_path)) if p.startswith(b"raw")]
+    assert folder == b"raw\xff"
+    assert sorted(os.listdir(os.fsencode(tmp_path) + b"/raw\xff")) == [b"manifest.json", b"rank0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--steps", "50"], "the steps 50 were not reached: there were 3"),
+        (["--modules", "sven"], "'sven' matches no module"),
+        (["--modules", "0", "22"], "'22' matches no module; did you mean '2'?"),
+    ],
+)
+def test_what_was_asked_for_and_did_not_come_fails_with_require(tmp_path, script, words, why):
+    done = dump(tmp_path, script, "--host", "torch", "--require", *words)
+    assert done.returncode == 125
+    assert why in done.stderr

@@ -87,6 +87,7 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
   DumpRun run;
   run.started = std::time(nullptr);
   run.program_file = find_program(request.command[0]);
+  run.earlier = files_of_earlier_runs(places->output + "/" + places->dump_name);
   ProcessWatch watch(places->scratch);
   run.watch = &watch;
   const Result<ChildEnd> end = run_program(

@@ -52,6 +52,9 @@ Grammar errcheck_grammar(DumpName name, const std::string& program) {
   grammar.takes_command = true;
   if (name == DumpName::Assay) {
     grammar.short_usage = "[OPTIONS] -- CMD ARGS ...";
+    grammar.bare_command = true;
+    for (Argument& argument : grammar.arguments)
+      argument.any_word = argument.long_name == "--output";
     grammar.example = "-o out -- python run.py";
   }
   return grammar;

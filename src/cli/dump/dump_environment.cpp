@@ -28,6 +28,7 @@ std::vector<EnvironmentChange> atb_variables(const DumpRequest& request, const D
       {"ATB_TIMESTAMP", set_if(!places.timestamp.empty(), places.timestamp)},
       {"ASSAY_ATB_DUMP_NAME", places.dump_name},
       {"ATB_DUMP_TYPE", joined(request.types, '|')},
+      {"ATB_SAVE_CPU_PROFILING", flag(request.has_type("cpu_profiling"))},
       {"ATB_SAVE_TENSOR", request.description_only ? "2" : "1"},
       {"ATB_SAVE_TENSOR_TIME", std::to_string(request.save_time == 3 ? 1 : request.save_time)},
       {"ATB_SAVE_TENSOR_IN_BEFORE_OUT_AFTER", flag(request.save_time == 3)},
@@ -152,6 +153,9 @@ std::vector<EnvironmentChange> dump_environment(const DumpRequest& request,
   if (preloaded != preload) changes.emplace_back("LD_PRELOAD", preloaded);
   changes.emplace_back("ASSAY_GGML_DUMP",
                        set_if(!libraries.ggml_probe.empty(), ggml_settings(request, places)));
+  // JSON is text; a folder's name may be any bytes.
+  changes.emplace_back("ASSAY_DUMP_OUTPUT",
+                       set_if(repair_utf8(places.output) != places.output, places.output));
   changes.emplace_back("ASSAY_TORCH_DUMP", std::nullopt);
   if (!libraries.python_folder.empty()) {
     changes.back().second = torch_settings(request, places);

@@ -11,10 +11,12 @@
 #include <climits>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 
 #include "base/atomic_file.hpp"
 #include "base/text.hpp"
+#include "cli/dump/process_reports.hpp"
 
 namespace assay::cli {
 namespace {
@@ -156,17 +158,38 @@ int64_t local_world_size() {
 Status check_is_free(const std::string& output) {
   for (const char* name : {"/manifest.json", "/rank0"}) {
     if (exists(output + name)) {
-      return fail(
-          refused(Errc::Invalid, output,
-                  "holds a captured run already; give another folder with -o, or remove it"));
+      return fail(refused(
+          Errc::Invalid, output,
+          "holds a captured run already; give another folder with -o, or --force to remove it"));
     }
+  }
+  return {};
+}
+
+/// Takes the captured run out of a folder, and nothing else.
+Status remove_run(const std::string& output) {
+  std::vector<std::string> paths;
+  for (const std::string& name : names_in(output)) {
+    const std::string path = output + "/" + name;
+    if (!name.starts_with("rank") || !exists(path + "/records.jsonl")) continue;
+    if (const int64_t writer = unfinished_writer(output, name);
+        is_running(static_cast<pid_t>(writer)))
+      return fail(refused(Errc::Invalid, path,
+                          "process " + std::to_string(writer) + " is still writing into it"));
+    paths.push_back(path);
+  }
+  if (!paths.empty()) paths.push_back(output + "/manifest.json");
+  for (const std::string& path : paths) {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) return fail(refused(Errc::Io, path, "cannot be removed: " + error.message()));
   }
   return {};
 }
 
 }  // namespace
 
-Status check_path(const std::string& path, PathUse use) {
+Status check_path(const std::string& path, PathUse use, bool any_name) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0) return fail(errno_error(errno, "look at", path));
   if (S_ISLNK(info.st_mode)) return fail(refused(Errc::Invalid, path, "is a symbolic link"));
@@ -174,7 +197,7 @@ Status check_path(const std::string& path, PathUse use) {
   if (folder && !S_ISDIR(info.st_mode)) return fail(refused(Errc::Invalid, path, "is no folder"));
   if (!folder && !S_ISREG(info.st_mode))
     return fail(refused(Errc::Invalid, path, "is no regular file"));
-  if (!has_plain_characters(path))
+  if (!any_name && !has_plain_characters(path))
     return fail(
         refused(Errc::Invalid, path, "holds characters other than letters, digits and _ . : / -"));
   if (::geteuid() != 0 && info.st_uid != ::geteuid())
@@ -206,13 +229,16 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
                           "none of the 16 folders above the output path exists"));
     ancestor = parent_of(ancestor);
   }
-  ASSAY_TRY_STATUS(check_path(ancestor, PathUse::WriteFolder));
-  if (!has_plain_characters(places.output))
+  // The original's rule for names; under ours every name will do.
+  const bool any_name = request.name == DumpName::Assay;
+  ASSAY_TRY_STATUS(check_path(ancestor, PathUse::WriteFolder, any_name));
+  if (!any_name && !has_plain_characters(places.output))
     return fail(
         refused(Errc::Invalid, places.output,
                 "the output path holds characters other than letters, digits and _ . : / -"));
   struct statvfs disk{};
-  if (::statvfs(ancestor.c_str(), &disk) == 0 &&
+  // A file system without blocks (/proc) is no full disk: making the folder says what is wrong.
+  if (::statvfs(ancestor.c_str(), &disk) == 0 && disk.f_blocks > 0 &&
       uint64_t{disk.f_bavail} * disk.f_frsize < kLeastFreeBytes) {
     return fail(refused(Errc::NoSpace, ancestor,
                         "Please make sure that the remaining disk space in the dump path is "
@@ -220,11 +246,12 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
   }
   if (!request.config_path.empty()) {
     places.config_path = normal(absolute(expand_user(request.config_path)));
-    ASSAY_TRY_STATUS(check_path(places.config_path, PathUse::ReadFile));
+    ASSAY_TRY_STATUS(check_path(places.config_path, PathUse::ReadFile, any_name));
   }
   // The other ranks of one launch write into the same folder.
   const bool native =
       request.captures_ggml() || (request.captures_torch() && request.layout == "native");
+  if (native && request.force) ASSAY_TRY_STATUS(remove_run(places.output));
   if (native && local_world_size() < 2) ASSAY_TRY_STATUS(check_is_free(places.output));
   ASSAY_TRY_STATUS(make_directories(places.output, 0750));
 

@@ -26,8 +26,9 @@ struct DumpPlaces {
 /// source   Ascend/msit: msit_llm/dump/initial.py, components/utils/file_open_check.py
 [[nodiscard]] Result<DumpPlaces> choose_places(const DumpRequest& request);
 
-/// The path checks of the original: exists, is of the kind, not a link, ours, not writable by others.
+/// The path checks of the original: exists, is of the kind, not a link, ours, not writable by others, and without `any_name`
+/// of plain characters.
 enum class PathUse : uint8_t { WriteFolder, ReadFile };
-[[nodiscard]] Status check_path(const std::string& path, PathUse use);
+[[nodiscard]] Status check_path(const std::string& path, PathUse use, bool any_name = false);
 
 }  // namespace assay::cli

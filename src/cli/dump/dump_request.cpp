@@ -15,9 +15,19 @@ bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+constexpr int64_t kLargestRun = INT32_MAX;    // what the probes can count
+constexpr int64_t kLargestSeed = UINT32_MAX;  // PYTHONHASHSEED takes no other
+
+/// "2, 3_1" as the original's documents write it: without blanks at the commas and at the ends. A blank elsewhere stays,
+/// and is refused: "1 2" is not 12.
 std::string without_blanks(std::string_view text) {
-  std::string out(text);
-  std::erase_if(out, [](char c) { return c == ' ' || c == '\t'; });
+  std::string out;
+  for (const std::string_view part : split(text, ',')) {
+    const size_t first = part.find_first_not_of(" \t");
+    const size_t last = part.find_last_not_of(" \t");
+    if (!out.empty() || part.data() != text.data()) out += ',';
+    if (first != std::string_view::npos) out += part.substr(first, last - first + 1);
+  }
   return out;
 }
 
@@ -48,6 +58,9 @@ std::string range_problem(std::string_view given) {
   for (const std::string_view part : parts) {
     if (!part.empty() && !is_digits(part))
       return "output size \"" + std::string(given) + "\" is not a legal number";
+    if (!part.empty() && integer(part).value_or(INT64_MAX) > kLargestRun)
+      return "\"" + std::string(given) + "\": a run is a number from 0 to " +
+             std::to_string(kLargestRun);
   }
   // The original took both of these and then captured nothing, without a word.
   if (parts.size() % 2 != 0) {
@@ -101,7 +114,11 @@ std::string device_problem(std::string_view given) {
   return {};
 }
 std::string seed_problem(std::string_view given) {
-  return integer(given) ? std::string() : std::string(given) + " can not convert to int.";
+  const std::optional<int64_t> seed = integer(given);
+  if (!seed) return std::string(given) + " can not convert to int.";
+  if (*seed < 0 || *seed > kLargestSeed)
+    return std::string(given) + " is no seed: Python takes 0 to " + std::to_string(kLargestSeed);
+  return {};
 }
 std::string steps_problem(std::string_view given) {
   const Result<std::string> range = range_of_steps(given);
@@ -169,6 +186,9 @@ Result<std::string> range_of_steps(std::string_view given) {
     const std::string_view last = dash == std::string_view::npos ? first : part.substr(dash + 1);
     if (!is_digits(first) || !is_digits(last) || !integer(first) || !integer(last))
       return fail(Errc::Usage, "'" + std::string(given) + "' is no list of steps like 0,2-4");
+    if (*integer(last) > kLargestRun)
+      return fail(Errc::Usage, "'" + std::string(given) + "': a step is a number from 0 to " +
+                                   std::to_string(kLargestRun));
     if (*integer(first) > *integer(last))
       return fail(Errc::Usage, "'" + std::string(given) + "' ends before it begins");
     range += (range.empty() ? "" : ",") + std::string(first) + "," + std::string(last);
@@ -379,6 +399,8 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           "PyTorch: parameters and buffers, too; ggml: weights, as they lie in memory."},
          {"--caches", "", Takes::Nothing, "",
           "ggml: what nodes read of the key and value caches and write to them, too."},
+         {"--force", "", Takes::Nothing, "",
+          "Remove the run that the output folder holds already."},
          {"--require", "", Takes::Nothing, "",
           "End with status 125 when nothing, or less than asked, was captured, and the program "
           "itself ended with 0."},
@@ -390,6 +412,9 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
           false,
           {"auto", "atb", "torch", "ggml"}}});
     grammar.short_usage = "[OPTIONS] -- CMD ARGS ...";
+    grammar.bare_command = true;
+    for (Argument& argument : grammar.arguments)
+      argument.any_word = argument.long_name == "--output";
     grammar.example = "-o out --steps 0,1 -- python run.py";
     grammar.epilogue =
         "The exit status is the program's (128 + n when signal n ended it); 1 when it could not be "
@@ -413,8 +438,8 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
 
   request.description_only = parsed.given("--only-save-desc");
   request.ids = without_blanks(parsed.text("--save-operation-ids"));
-  if (parsed.given("--execute-range"))
-    request.range = without_blanks(parsed.text("--execute-range"));
+  if (const std::string range = without_blanks(parsed.text("--execute-range")); !range.empty())
+    request.range = range;
   if (parsed.given("--steps")) {
     if (parsed.given("--execute-range"))
       return fail(Errc::Usage, "argument --steps: not allowed with argument --execute-range/-er");
@@ -453,6 +478,7 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
   request.filter_rows = parsed.given("--filter-rows");
   request.synchronous = parsed.given("--sync");
   request.require = parsed.given("--require");
+  request.force = parsed.given("--force");
   request.compat_text = parsed.text("--compat") == "msit";
 
   if (parsed.has_command && parsed.given("--exec"))

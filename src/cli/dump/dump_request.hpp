@@ -49,6 +49,7 @@ struct DumpRequest {
   bool drop_when_full = false;
   bool synchronous = false;
   bool filter_rows = false;  // of the op and kernel lists, by ids, names and range
+  bool force = false;        // the run in the output folder makes way
   bool require = false;      // a capture that lacks something is an exit status of its own
   bool compat_text = false;  // statistics as the original's probe printed them
 

@@ -82,7 +82,7 @@ Result<formats::ProbeSummary> summary_of_page(const std::string& path, DumpResul
   return summary;
 }
 
-void collect_summaries(int64_t started, DumpResults* results) {
+void collect_summaries(const DumpRun& run, DumpResults* results) {
   for (const std::string& name : names_in(results->root)) {
     const std::string path = results->root + "/" + name;
     Result<formats::ProbeSummary> summary = fail(Errc::NotFound, "");
@@ -97,7 +97,7 @@ void collect_summaries(int64_t started, DumpResults* results) {
     }
     if (!summary) {
       results->warnings.push_back(sentence(in_file(path, std::move(summary)).error()));
-    } else if (summary->started >= iso_time(started)) {  // a reused root holds older runs too
+    } else if (!run.is_earlier(path)) {  // a reused root holds older runs too
       results->processes.push_back(*std::move(summary));
     }
   }
@@ -107,7 +107,7 @@ void collect_summaries(int64_t started, DumpResults* results) {
 
 // ---- files made of what was captured ----
 
-void merge_statistics(bool as_text, DumpResults* results) {
+void merge_statistics(bool as_text, const DumpRun& run, DumpResults* results) {
   std::error_code error;
   std::vector<std::string> files;
   const std::string folder = results->root + "/cpu_profiling";
@@ -116,7 +116,8 @@ void merge_statistics(bool as_text, DumpResults* results) {
     constexpr std::string_view kStem = "operation_statistic_";
     const bool ours = name.starts_with(kStem) && name.ends_with(".txt") &&
                       name.find_first_not_of("0123456789", kStem.size()) == name.size() - 4;
-    if (ours && entry.is_regular_file(error)) files.push_back(entry.path().string());
+    if (ours && entry.is_regular_file(error) && !run.is_earlier(entry.path().string()))
+      files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
   bool only_zeros = !files.empty();
@@ -247,9 +248,35 @@ std::string why_no_process(const DumpRequest& request, const DumpRun& run) {
          "through a ggml scheduler";
 }
 
+/// What the configuration file says of a key, as text; empty when it says nothing that can be read.
+std::string configured(const std::string& path, const char* key) {
+  std::ifstream file(path);
+  const ordered_json config = ordered_json::parse(file, nullptr, false);
+  if (!config.is_object() || !config.contains(key)) return {};
+  return config[key].is_string() ? config[key].get<std::string>() : config[key].dump();
+}
+
+/// Why a configuration file lets nothing through; it has replaced -ids, -er, -child and -device.
+std::string why_configured_to_nothing(const std::string& path, const formats::ProbeCounters& sum) {
+  const std::string who = "the configuration file " + path;
+  const std::string enabled = configured(path, "dump_enable");
+  if (enabled != "true")
+    return who +
+           (enabled.empty() ? " does not set dump_enable to true" : " has dump_enable " + enabled);
+  for (const char* key : {"er", "exec_range"}) {
+    const std::string range = configured(path, key);
+    if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0 && !range.empty())
+      return "no run of an operation was in the range " + range + " (" + key + " in " + path + ")";
+  }
+  return who + " let no operation through";
+}
+
 /// Why ATB called, but no tensor was stored.
 std::string why_no_tensor(const DumpRequest& request, const DumpResults& results) {
   const formats::ProbeCounters sum = formats::sum_of_counters(results.processes);
+  const bool asked_nothing = sum.tensors_seen == 0 || sum.asked_in_dir_yes == 0;
+  if (!request.config_path.empty() && asked_nothing)
+    return why_configured_to_nothing(request.config_path, sum);
   if (sum.tensors_seen > 0) {
     if (sum.skipped_device == sum.tensors_seen)
       return "no tensor came from device " + request.device + " (--device-id)";
@@ -261,11 +288,8 @@ std::string why_no_tensor(const DumpRequest& request, const DumpResults& results
            request.operation_names + "'";
   if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0)
     return "no run of an operation was in the range " + request.range + " (-er)";
-  if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0) {
-    if (!request.config_path.empty()) return "the configuration file let no operation through";
-    if (!request.device.empty())
-      return "no operation ran on device " + request.device + " (--device-id)";
-  }
+  if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0 && !request.device.empty())
+    return "no operation ran on device " + request.device + " (--device-id)";
   return "ATB handed over no tensor";
 }
 
@@ -411,13 +435,14 @@ bool DumpResults::captured_anything() const {
 DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places, const DumpRun& run) {
   DumpResults results;
   results.root = places.output + "/" + places.dump_name;
-  collect_summaries(run.started, &results);
+  collect_summaries(run, &results);
   ProcessReports reports = read_reports(places, run);
   results.torch = std::move(reports.torch);
   results.ggml = std::move(reports.ggml);
   append(&results.warnings, std::move(reports.warnings));
   // The documents of `ait` promise a text, those of `msit` a table.
-  if (request.has_type("cpu_profiling")) merge_statistics(request.name == DumpName::Ait, &results);
+  if (request.has_type("cpu_profiling"))
+    merge_statistics(request.name == DumpName::Ait, run, &results);
   if (request.has_type("onnx")) convert_topologies(places.scratch, &results);
   std::error_code error;
   fs::remove_all(places.scratch, error);

@@ -12,7 +12,6 @@
 #include <set>
 #include <thread>
 
-#include "base/numbers.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -107,24 +106,30 @@ bool somebody_goes_on(const ProcessReports& reports) {
 
 // ---- runs that nobody has reported ----
 
-/// The pid of "rank0-4711", or of the manifest of "rank0".
-int64_t writer_of(const std::string& output, const std::string& rank) {
-  const size_t dash = rank.find('-');
-  if (dash != std::string::npos)
-    return parse_number<int64_t>(std::string_view(rank).substr(dash + 1)).value_or(0);
+/// The manifest of a rank's folder, or of the run that it is the first rank of; null when there is none.
+ordered_json manifest_of(const std::string& output, const std::string& rank) {
   for (const std::string& path :
        {output + "/" + rank + "/manifest.json", output + "/manifest.json"}) {
     std::ifstream file(path);
-    const ordered_json manifest = ordered_json::parse(file, nullptr, false);
+    ordered_json manifest = ordered_json::parse(file, nullptr, false);
     if (manifest.is_object() && manifest.contains("host") && manifest["host"].is_object())
-      return manifest["host"].value("pid", int64_t{0});
+      return manifest;
   }
-  return 0;
+  return nullptr;
 }
 
-bool is_written_since(const std::string& path, int64_t time) {
+int64_t writer_of(const std::string& output, const std::string& rank) {
+  const ordered_json manifest = manifest_of(output, rank);
+  const ordered_json pid =
+      manifest.is_null() ? ordered_json() : manifest["host"].value("pid", ordered_json());
+  return pid.is_number_integer() ? pid.get<int64_t>() : 0;
+}
+
+/// In nanoseconds since 1970; 0 when there is no such file.
+int64_t written_at(const std::string& path) {
   struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && info.st_mtim.tv_sec >= time;
+  if (::stat(path.c_str(), &info) != 0) return 0;
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
 void add_unreported_runs(const DumpPlaces& places, int64_t started, ProcessReports* reports) {
@@ -134,7 +139,7 @@ void add_unreported_runs(const DumpPlaces& places, int64_t started, ProcessRepor
   for (const std::string& name : names_in(places.output)) {
     const std::string folder = places.output + "/" + name;
     if (!name.starts_with("rank") || reported.contains(folder) ||
-        !is_written_since(folder + "/records.jsonl", started))
+        written_at(folder + "/records.jsonl") < started * 1'000'000'000)
       continue;
     TorchReport report;
     report.pid = writer_of(places.output, name);
@@ -205,6 +210,33 @@ void tell_the_end(Report* report, const char* nothing_yet, const DumpRun& run,
 }
 
 }  // namespace
+
+bool DumpRun::is_earlier(const std::string& path) const {
+  const auto found = earlier.find(path);
+  return found != earlier.end() && found->second == written_at(path);
+}
+
+std::map<std::string, int64_t> files_of_earlier_runs(const std::string& root) {
+  std::map<std::string, int64_t> files;
+  const auto note = [&](const std::filesystem::path& path) {
+    const std::string name = path.filename().string();
+    if (name.starts_with("probe_s") || name.starts_with("operation_statistic_"))
+      files.emplace(path.string(), written_at(path.string()));
+  };
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root, error)) note(entry.path());
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(root + "/cpu_profiling", error))
+    note(entry.path());
+  return files;
+}
+
+int64_t unfinished_writer(const std::string& output, const std::string& rank) {
+  const ordered_json manifest = manifest_of(output, rank);
+  return manifest.is_null() || manifest.value("complete", ordered_json()) == true
+             ? 0
+             : writer_of(output, rank);
+}
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;

@@ -3,6 +3,7 @@
 // signal, _exit) has left a first report, or at least its run: that is read instead.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,15 @@ struct DumpRun {
   ChildEnd end;
   std::string program_file;             // what was executed; empty when unknown
   const ProcessWatch* watch = nullptr;  // how the processes below the program ended
+  /// Files of earlier runs in the dump root, and when each was last written, in nanoseconds since 1970.
+  std::map<std::string, int64_t> earlier = {};
+
+  /// Whether a file is as an earlier run left it.
+  [[nodiscard]] bool is_earlier(const std::string& path) const;
 };
+
+/// The files of probes in a dump root that is used again: summaries and host statistics.
+[[nodiscard]] std::map<std::string, int64_t> files_of_earlier_runs(const std::string& root);
 
 /// What the PyTorch side of one process reports.
 struct TorchReport {
@@ -61,6 +70,9 @@ struct ProcessReports {
 /// Reads the reports in the scratch folder and the runs in the output folder that none of them names. Waits a moment for
 /// processes that are about to end.
 [[nodiscard]] ProcessReports read_reports(const DumpPlaces& places, const DumpRun& run);
+
+/// The process whose capture of a rank's folder says that it has not ended; 0 when it has, or cannot be read.
+[[nodiscard]] int64_t unfinished_writer(const std::string& output, const std::string& rank);
 
 /// Names in a folder, sorted; empty when it cannot be read.
 [[nodiscard]] std::vector<std::string> names_in(const std::string& folder);

@@ -32,6 +32,7 @@ class Reader {
     for (const AtbProcess& process : location_.processes) read_process(process);
     if (!location_.named_below_root) read_listed_processes();
     add_topology();
+    say_which_devices_are_shared();
     warn_of_leftovers();
     if (run_->coverage.planned == 0 && run_->coverage.captured == 0)
       run_->coverage.captured = run_->records.size();
@@ -223,6 +224,24 @@ class Reader {
                      : row.role == Role::Input    ? place->second.entry
                                                   : place->second.exit;
       nodes->records.push_back(std::move(record));
+    }
+  }
+
+  /// `ait_dump` is used by one run after the other: nothing else tells their processes from the ranks of one run.
+  void say_which_devices_are_shared() {
+    std::map<int64_t, std::string> processes;
+    std::set<int64_t> shared;
+    for (const AtbProcess& process : ranks_) {
+      if (process.device < 0 || process.path.empty()) continue;
+      std::string& pids = processes[process.device];
+      if (!pids.empty()) shared.insert(process.device);
+      pids += (pids.empty() ? "" : ", ") + std::to_string(process.process);
+    }
+    for (const int64_t device : shared) {
+      run_->warnings.push_back("device " + std::to_string(device) +
+                               " has tensors of several processes (" + processes[device] +
+                               "): of one run after the other, if they are no ranks of one; each "
+                               "is shown as a rank of its own");
     }
   }
 
