@@ -25,6 +25,7 @@
 
 namespace assay::cli {
 namespace {
+
 std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from assay_command import binary, run
@@ -141,8 +143,6 @@ def test_what_workers_of_a_terminated_pool_captured_is_there(tmp_path):
 @pytest.mark.parametrize("who", ["the command", "the program"])
 def test_a_tree_of_workers_that_a_signal_ends_is_named(tmp_path, server, who):
     words = [sys.executable, server, "fork", "wait", "2"]
-    if who == "the program":
-        words = ["timeout", "--signal=KILL", "5", *words]
     child = subprocess.Popen(
         ["assay", "dump", "-o", tmp_path / "out", "--steps", "all", "--host", "torch", "--", *words],
         executable=binary(),
@@ -153,11 +153,17 @@ def test_a_tree_of_workers_that_a_signal_ends_is_named(tmp_path, server, who):
     )
     out = child.stdout.readline() + child.stdout.readline()
     pids = served(out)
+    assert len(pids) == 2
     if who == "the command":
-        child.send_signal(signal.SIGTERM)  # reaches the program alone; its workers go on
-        time.sleep(0.3)
-        for pid in pids:
-            subprocess.run(["kill", "-TERM", str(pid)], check=True)
+        number = signal.SIGTERM
+        child.send_signal(number)  # passed on to the program alone; its workers go on
+    else:
+        number = signal.SIGKILL
+        parent = Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1]
+        os.kill(int(parent), number)
+    time.sleep(0.3)
+    for pid in pids:
+        os.kill(pid, number)
     err = child.communicate(timeout=30)[1]
     assert child.returncode == (143 if who == "the command" else 137)
     for pid in pids:

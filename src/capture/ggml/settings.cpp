@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/numbers.hpp"
@@ -77,6 +78,12 @@ Result<Settings> settings_from_json(std::string_view text) {
     settings.weights = object.value("weights", false);
     settings.caches = object.value("caches", false);
     settings.report_folder = object.value("report_dir", "");
+    // The folder by its bytes, when they are no text.
+    if (const char* output = std::getenv("ASSAY_DUMP_OUTPUT"); output != nullptr) {
+      settings.output = output;
+      if (const size_t slash = settings.report_folder.rfind('/'); slash != std::string::npos)
+        settings.report_folder = settings.output + settings.report_folder.substr(slash);
+    }
     settings.config_path = object.value("config", "");
     settings.queue_bytes = object.value("queue_bytes", settings.queue_bytes);
     settings.drop_when_full = object.value("drop_when_full", false);
