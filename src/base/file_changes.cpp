@@ -218,8 +218,8 @@ WatchedMapping::WatchedMapping(std::string path, const void* address, size_t siz
   const auto begin = reinterpret_cast<uintptr_t>(address);
   slot_->begin.store(begin, std::memory_order_relaxed);
   slot_->end.store(begin + size, std::memory_order_release);
-  ++all.live;
-  install(&all);
+  // Whether somebody put a handler over ours is a system call, so it is asked now and then.
+  if (all.live++ == 0 || slot_->serial % 64 == 0) install(&all);
 }
 
 WatchedMapping::~WatchedMapping() {

@@ -26,7 +26,7 @@ _assay_options() {
     locate) echo "--help --golden --mine --output --floor-run --save-floor --floor --own-error --slice --json --exit-zero
         --jobs --max-memory -o -j -h" ;;
     show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
-    convert) echo "--help --format --name --member --step --rank --dtype --input --op-name --op-type --force -h" ;;
+    convert) echo "--help --format --to --name --member --step --rank --dtype --input --op-name --op-type --force -h" ;;
     overflow) echo "--help --dump-path --output --top-n -d -out -n -h" ;;
     doctor) echo "--help --json --timeout -h" ;;
     logitscmp) echo "--help --golden-path --my-path --cosine-similarity --kl-divergence --l1-norm --dtype --output-dir
@@ -68,10 +68,10 @@ _assay() {
     --precision-metric | -metric) _assay_words "abs cos_sim kl" "$word" ;;
     --precision-mode | -pmode) _assay_words "keep_origin_dtype force_fp16 force_fp32" "$word" ;;
     --style) _assay_words "flat hierarchical me all" "$word" ;;
-    --format)
+    --format | --to)
         case $command in
         opcheck | oo) _assay_words "xlsx csv json html" "$word" ;;
-        *) _assay_words "npy pth safetensors txt csv bin cann statistics" "$word" ;;
+        *) _assay_words "npy pth safetensors txt csv bin cann statistics msprobe" "$word" ;;
         esac
         ;;
     --output | -o) COMPREPLY=($(compgen -d -- "$word")) ;;
