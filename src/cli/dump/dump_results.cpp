@@ -294,6 +294,8 @@ std::string why_no_process(const DumpRequest& request, const DumpRun& run) {
 /// Why ATB called, but no tensor was stored.
 std::string why_no_tensor(const DumpRequest& request, const DumpResults& results) {
   const formats::ProbeCounters sum = formats::sum_of_counters(results.processes);
+  if (sum.tensors_accepted > 0)  // why is told by the losses
+    return counted(sum.tensors_accepted, "tensor") + " passed the filters, none was stored";
   if (sum.tensors_seen > 0) {
     if (sum.skipped_device == sum.tensors_seen)
       return "no tensor came from device " + request.device + " (--device-id)";
