@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,24 @@ def test_what_a_killed_process_had_still_queued_is_counted(hosts, tmp_path, how,
     if missing := manifest["planned"] - manifest["captured"]:
         assert f"{missing} tensor" in done.stderr
         assert "--sync writes at once" in done.stderr
+
+
+FILES_OF_12_KIB = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (12 << 10, 12 << 10))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_tensors_of_which_none_could_be_stored_are_not_said_to_have_been_filtered(hosts, tmp_path):
+    # Given a program that may not write files as large as the outputs: 8 tokens x 1024 x 2 bytes
+    host = [sys.executable, "-c", FILES_OF_12_KIB, hosts[1], "--hidden", "1024", "--layers", "1", "--steps", "0"]
+    # When the outputs of its first operation are captured
+    done = dump(tmp_path / "out", "--type", "tensor", "-ids", "0", "-child", "false", "-stp", "1", "--", *host)
+    # Then the reason is the writing, not a filter
+    assert done.returncode == 0, done.stderr
+    assert list(root_of(tmp_path / "out").rglob("*.bin")) == []
+    assert re.search(r"nothing was captured: \d+ tensors? passed the filters, none was stored\n", done.stderr)
 
 
 @pytest.mark.parametrize("how", ["_exit", "kill"])

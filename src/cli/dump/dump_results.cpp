@@ -274,6 +274,8 @@ std::string why_configured_to_nothing(const std::string& path, const formats::Pr
 /// Why ATB called, but no tensor was stored.
 std::string why_no_tensor(const DumpRequest& request, const DumpResults& results) {
   const formats::ProbeCounters sum = formats::sum_of_counters(results.processes);
+  if (sum.tensors_accepted > 0)  // why is told by the losses
+    return counted(sum.tensors_accepted, "tensor") + " passed the filters, none was stored";
   const bool asked_nothing = sum.tensors_seen == 0 || sum.asked_in_dir_yes == 0;
   if (!request.config_path.empty() && asked_nothing)
     return why_configured_to_nothing(request.config_path, sum);
