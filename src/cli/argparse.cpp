@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <optional>
 
+#include "cli/help.hpp"
+#include "cli/suggest.hpp"
+
 namespace assay::cli {
 namespace {
 
@@ -36,6 +39,8 @@ std::string value_text(const Argument& argument) {
   }
   return {};
 }
+
+bool is_ours(const Grammar& grammar) { return grammar.program.starts_with("assay"); }
 
 // Underscores are the spelling of the first day's long names.
 std::string with_dashes(std::string name) {
@@ -75,12 +80,16 @@ class Parser {
       }
       if (option.argument == nullptr) {
         unknown_ += " " + word;
+        if (unknown_option_.empty() && looks_like_option(word)) unknown_option_ = word;
         continue;
       }
       ASSAY_TRY(auto values, take_values(option));
       parsed_.values.emplace_back(option.argument->long_name, std::move(values));
     }
     if (parsed_.given("--help")) return std::move(parsed_);
+    // Under our own name a wrong option is the first thing to say, and what was meant.
+    if (is_ours(grammar_) && !unknown_option_.empty())
+      return fail(Errc::Usage, unknown_word_text("option", unknown_option_, option_names()));
     ASSAY_TRY_STATUS(check_required());
     if (!unknown_.empty()) return fail(Errc::Usage, "unrecognized arguments:" + unknown_);
     return std::move(parsed_);
@@ -91,6 +100,15 @@ class Parser {
     const Argument* argument = nullptr;
     std::optional<std::string> attached;  // behind '=', or glued to a one-letter name
   };
+
+  [[nodiscard]] std::vector<std::string> option_names() const {
+    std::vector<std::string> names;
+    for (const Argument& argument : grammar_.arguments) {
+      names.emplace_back(argument.long_name);
+      if (!argument.short_name.empty()) names.emplace_back(argument.short_name);
+    }
+    return names;
+  }
 
   [[nodiscard]] const Argument* exactly(std::string_view name) const {
     for (const Argument& argument : grammar_.arguments) {
@@ -200,6 +218,7 @@ class Parser {
   size_t next_ = 0;
   ParsedArguments parsed_;
   std::string unknown_;
+  std::string unknown_option_;  // the first of them
 };
 
 }  // namespace
@@ -236,29 +255,41 @@ Result<ParsedArguments> parse_arguments(const Grammar& grammar,
   return Parser(grammar, words).parse();
 }
 
-std::string usage_text(const Grammar& grammar) {
-  std::string text = "usage: " + grammar.program;
-  if (!grammar.short_usage.empty()) return text + " " + grammar.short_usage + "\n";
+namespace {
+
+std::string usage_of(const Grammar& grammar) {
+  std::string text = grammar.program;
+  if (!grammar.short_usage.empty()) return text + " " + grammar.short_usage;
   for (const Argument& argument : grammar.arguments) {
+    const bool required = argument.required && !grammar.takes_command;
+    if (is_ours(grammar) && !required) continue;  // the list below has them
     std::string word(argument.long_name == "--help" ? argument.short_name : argument.long_name);
     word += value_text(argument);
-    const bool required = argument.required && !grammar.takes_command;
     text += required ? " " + word : " [" + word + "]";
   }
-  if (grammar.takes_command) text += " [-- CMD ...]";
-  return text + "\n";
+  if (is_ours(grammar)) text += " [OPTIONS]";
+  if (grammar.takes_command) text += is_ours(grammar) ? " -- CMD ..." : " [-- CMD ...]";
+  return text;
 }
 
+}  // namespace
+
+std::string usage_text(const Grammar& grammar) { return "usage: " + usage_of(grammar) + "\n"; }
+
 std::string help_text(const Grammar& grammar) {
-  std::string text = usage_text(grammar) + "\n" + grammar.description + "\n\noptions:\n";
+  HelpPage page;
+  page.usage = usage_of(grammar);
+  page.description = grammar.description;
+  std::vector<HelpPage::Entry> entries;
   for (const Argument& argument : grammar.arguments) {
     std::string names(argument.long_name);
     if (!argument.short_name.empty()) names += ", " + std::string(argument.short_name);
-    text += "  " + names + value_text(argument) + "\n                        " +
-            std::string(argument.help) + "\n";
+    entries.push_back({names + value_text(argument), std::string(argument.help)});
   }
-  if (!grammar.epilogue.empty()) text += "\n" + grammar.epilogue + "\n";
-  return text + "\nexample:\n  " + grammar.program + " " + grammar.example + "\n";
+  page.groups.emplace_back("options", std::move(entries));
+  if (!grammar.epilogue.empty()) page.epilogue = grammar.epilogue + "\n\n";
+  page.epilogue += "example:\n  " + grammar.program + " " + grammar.example;
+  return help_page_text(page, help_width());
 }
 
 int argparse_error(const Grammar& grammar, const std::string& message) {

@@ -13,14 +13,64 @@
 #include "cli/convert/cmd_overflow.hpp"
 #include "cli/convert/vendor_convert.hpp"
 #include "cli/dump/cmd_dump.hpp"
+#include "cli/help.hpp"
 #include "cli/legacy_flags.hpp"
 #include "cli/msit_main.hpp"
+#include "cli/output.hpp"
+#include "cli/suggest.hpp"
 #include "cli/tools/tools.hpp"
+#include "completion_script.hpp"
 
 namespace assay::cli {
+namespace {
+
+std::vector<std::string> names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> names_of_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// What was wrong with the words. An unknown option goes first: what seems to be missing often follows from it.
+int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  const std::string hint = chosen.empty()
+                               ? "assay --help lists the commands"
+                               : "assay " + command.get_name() + " --help lists the options";
+  for (const std::string& word : command.remaining()) {
+    if (word.size() > 1 && word[0] == '-' && word != "--")
+      return report_error(unknown_word_text("option", word, names_of_options(command)), hint);
+  }
+  return report_error(error.what(), hint);
+}
+
+int print_completion() {
+  Output output;
+  output.add(kCompletionScript);
+  if (const Status written = output.finish(); !written) return report_error(written.error());
+  return kSame;
+}
+
+}  // namespace
 
 int assay_main(int argc, char** argv) {
   if (argc > 0 && is_old_name(argv[0])) return msit_main(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {  // `assay help compare`, `assay help`
+    std::vector<char*> words = {argv[0]};
+    if (argc > 2) words.push_back(argv[2]);
+    std::string help = "--help";
+    words.push_back(help.data());
+    return assay_main(static_cast<int>(words.size()), words.data());
+  }
   // These keep the original's grammar, also under our name.
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "dump" || command == "dd")
@@ -38,12 +88,12 @@ int assay_main(int argc, char** argv) {
       "assay captures what every operator of an LLM inference produced and names the first wrong "
       "one.",
       "assay"};
+  app.formatter(help_formatter());
   app.set_version_flag("--version,-V", "assay " ASSAY_VERSION);
   app.require_subcommand(1);
   app.footer(
-      "Example:\n  assay dump -o mine -- python run.py\n  assay compare golden/ mine/\n\nEvery "
-      "command explains itself: assay compare "
-      "--help");
+      "example:\n  assay dump -o mine -- python run.py\n  assay compare golden/ mine/\n\nEvery "
+      "command explains itself: assay help compare");
   int exit_status = kSame;
   app.add_subcommand("dump", "Runs a program and captures what its operators compute");
   app.add_subcommand("errcheck", "Runs a program and names the kernels that overflow");
@@ -60,12 +110,19 @@ int assay_main(int argc, char** argv) {
   app.add_subcommand("bcanalyze", "Names the cases whose verdict differs between two evaluations");
   app.add_subcommand("analyze", "The same for results with token ids");
   app.add_subcommand("casefilter", "Names the cases whose text misses a limit");
+  app.add_subcommand("completion", "Prints the completion of commands and options for bash")
+      ->callback([&exit_status] { exit_status = print_completion(); });
+  app.add_subcommand("help", "Explains a command: assay help compare");
 
   if (argc <
       2) {  // what a newcomer types first deserves the help, a script still sees that nothing was asked
     std::cerr << app.help();
     return kUsageOrInput;
   }
+  const std::vector<std::string> known = names_of_commands(app);
+  if (!command.starts_with('-') && std::find(known.begin(), known.end(), command) == known.end())
+    return report_error(unknown_word_text("command", command, known),
+                        "assay --help lists the commands");
   const std::vector<std::string> rewritten = rewrite_legacy_flags({argv + 1, argv + argc});
   // CLI11 takes the arguments in reverse order.
   std::vector<std::string> reversed(rewritten.rbegin(), rewritten.rend());
@@ -74,11 +131,7 @@ int assay_main(int argc, char** argv) {
   } catch (const CLI::Success& request) {
     return app.exit(request);  // --help, --version
   } catch (const CLI::ParseError& error) {
-    const auto chosen = app.get_subcommands();
-    const std::string name = chosen.empty() ? "" : chosen.front()->get_name() + " ";
-    return report_error(error.what(), chosen.empty()
-                                          ? "assay --help lists the commands"
-                                          : "assay " + name + "--help lists the options");
+    return report_parse_error(app, error);
   }
   return exit_status;
 }

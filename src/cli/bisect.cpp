@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/atomic_file.hpp"
+#include "cli/assignments.hpp"
 #include "cli/dump/cmd_dump.hpp"
 #include "cli/interrupt.hpp"
 
@@ -26,7 +27,8 @@ struct Capture {
 };
 
 Status capture(const Capture& wanted) {
-  ASSAY_TRY(const std::vector<std::string> command, split_command(wanted.command));
+  ASSAY_TRY(std::vector<std::string> command, split_command(wanted.command));
+  const ScopedEnvironment environment(take_assignments(&command));
   if (command.empty()) return fail(Errc::Usage, "--" + wanted.side + " names no program to run");
   std::vector<std::string> words = {"-o",    wanted.folder, "--host",
                                     "torch", "--level",     wanted.level};

@@ -2,7 +2,11 @@
 // `assay compare GOLDEN MINE`.   docs/commands/compare.md
 #include "cli/cmd_compare.hpp"
 
+#include <sys/stat.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -13,6 +17,7 @@
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
 #include "locate/row_verdicts.hpp"
 #include "report/files.hpp"
@@ -24,6 +29,8 @@ namespace assay::cli {
 namespace {
 
 constexpr uint64_t kMinMemory = uint64_t{32} << 20;
+constexpr const char* kCheckpointFiles[] = {"model.safetensors", "model.safetensors.index.json",
+                                            "pytorch_model.bin", "pytorch_model.bin.index.json"};
 
 Error usage_error(std::string message) {
   return {Errc::Usage, {}, std::nullopt, std::move(message)};
@@ -118,9 +125,32 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
 
 }  // namespace
 
-Result<CompareOutcome> run_comparison(const CompareRequest& request) {
+namespace {
+
+bool is_file(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// What Hugging Face and GGUF call their files; a folder of tensors by other names may be anything.
+bool is_checkpoint(const std::string& path) {
+  if (path.ends_with(".gguf")) return is_file(path);
+  return std::any_of(std::begin(kCheckpointFiles), std::end(kCheckpointFiles),
+                     [&](const char* name) { return is_file(path + "/" + name); });
+}
+
+}  // namespace
+
+Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
+  CompareRequest request = asked;
+  const bool weights_for_the_user = request.judge && !request.weight &&
+                                    is_checkpoint(request.golden_path) &&
+                                    is_checkpoint(request.my_path);
+  if (weights_for_the_user) request.weight = true;
   ASSAY_TRY(compare::CompareOptions options, comparison_options(request));
   CompareOutcome outcome;
+  if (weights_for_the_user)
+    outcome.notes.emplace_back("both sides are checkpoints, so their weights are compared (-w)");
   if (request.allow_pickle) {
     outcome.notes.emplace_back(
         "--allow-pickle has no effect: nothing from a pickle is ever executed, such a file becomes "
@@ -307,10 +337,15 @@ void add_limit_options(CLI::App& app, CompareRequest& request) {
   const char* group = "Limits (exit status 1 when a row is beyond one)";
   app.add_option("--atol", request.atol,
                  "|mine - golden| <= ATOL + RTOL * |golden| for every element")
+      ->check(Number{0, HUGE_VAL})
       ->group(group);
-  app.add_option("--rtol", request.rtol, "see --atol")->group(group);
-  app.add_option("--cos", request.cos, "Cosine similarity at least this")->group(group);
-  app.add_option("--rel-l2", request.rel_l2, "Relative L2 distance at most this")->group(group);
+  app.add_option("--rtol", request.rtol, "see --atol")->check(Number{0, HUGE_VAL})->group(group);
+  app.add_option("--cos", request.cos, "Cosine similarity at least this")
+      ->check(Number{-1, 1})
+      ->group(group);
+  app.add_option("--rel-l2", request.rel_l2, "Relative L2 distance at most this")
+      ->check(Number{0, HUGE_VAL})
+      ->group(group);
   app.add_option("--thresholds", request.thresholds_file,
                  "JSON list of limits by name, type or dtype; the first match wins")
       ->type_name("FILE")
@@ -338,7 +373,7 @@ CLI::Option* add_output_options(CLI::App& app, CompareRequest& request) {
 void add_machine_options(CLI::App& app, CompareRequest& request, std::string& log_level) {
   const char* group = "Machine";
   app.add_option("--jobs,-j", request.jobs, "Threads; default: one a core")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber{})
       ->group(group);
   app.add_option("--max-memory", request.max_memory, "File pages kept in memory; default 256MiB")
       ->type_name("BYTES")
@@ -380,11 +415,10 @@ void add_compare_command(CLI::App& app, int& exit_status) {
       ->group("Verdict");
   add_verdict_options(*command, parsed->request.verdict_options);
   command->footer(
-      "Example:\n"
+      "example:\n"
       "  assay compare golden/ mine/ -o report --rel-l2 0.01\n\n"
       "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
-      "the\n"
-      "first wrong operator.\n"
+      "the first wrong operator.\n"
       "Exit status: 0 same or no limit given, 1 beyond a limit, 2 wrong options or input, 3 our "
       "fault.");
   command->callback([parsed, output, &exit_status] {

@@ -554,7 +554,7 @@ void add_convert_command(CLI::App& app, int& exit_status) {
                       "With --format cann: its type, for the file's name");
   command->add_flag("--force", options->force, "Overwrite");
   command->footer(
-      "Examples:\n  assay convert output.pth output.npy\n  assay convert golden norm.npy --name "
+      "example:\n  assay convert output.pth output.npy\n  assay convert golden norm.npy --name "
       "model.norm.output --step 0\n"
       "  assay convert golden npy/ --format npy --dtype float32\n"
       "  assay convert y.npy Add.Add_1.1.0.1760000000123456 --format cann --input x.npy\n\n"

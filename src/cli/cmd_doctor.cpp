@@ -23,6 +23,7 @@
 #include "cli/command.hpp"
 #include "cli/dump/probe_library.hpp"
 #include "cli/output.hpp"
+#include "cli/ranges.hpp"
 
 namespace assay::cli {
 namespace {
@@ -422,8 +423,8 @@ void add_doctor_command(CLI::App& app, int& exit_status) {
   command->add_flag("--json", options->json, "One JSON object for programs");
   command
       ->add_option("--timeout", options->timeout_s, "Seconds that each Python may take to answer")
-      ->check(CLI::Range(0.1, 600.0));
-  command->footer("Example:\n  assay doctor");
+      ->check(Number{0.1, 600});
+  command->footer("example:\n  assay doctor");
   command->callback([options, &exit_status] { exit_status = run_doctor(*options); });
 }
 

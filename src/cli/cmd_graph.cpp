@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "cli/command.hpp"
 #include "cli/output.hpp"
+#include "cli/ranges.hpp"
 #include "cli/topology_files.hpp"
 #include "run/folder.hpp"
 #include "topology/ge_graph.hpp"
@@ -347,7 +348,7 @@ void add_graph_command(CLI::App& app, int& exit_status) {
   command
       ->add_option("--level", options->level,
                    "-1 all leaves, 0 one node, N graphs at depth N as one node")
-      ->check(CLI::Range(-1, 1'000'000));
+      ->check(WholeNumber{-1, 1'000'000});
   command
       ->add_option("--style,--format", options->style,
                    "flat, hierarchical, me, json (of texts) or all; by the ending of -o, else flat")
@@ -367,7 +368,7 @@ void add_graph_command(CLI::App& app, int& exit_status) {
       ->type_name("FILE");
   command->add_flag("--json", options->json, "Results as JSON for programs");
   command->footer(
-      "Examples:\n  assay graph dump/msit_dump_20260105_100000/layer/4711/Decoder_layer_0.json\n"
+      "example:\n  assay graph dump/msit_dump_20260105_100000/layer/4711/Decoder_layer_0.json\n"
       "  assay graph model.json --style hierarchical --share-functions -o model.onnx\n"
       "  assay graph golden.json --diff mine.json\n"
       "  assay graph dynamo_original_graph_1_rank_0_pid_77_ts_20250102030405678901.txt -o "

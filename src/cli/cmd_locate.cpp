@@ -9,6 +9,7 @@
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/ranges.hpp"
 #include "cli/verdict_options.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
@@ -115,20 +116,19 @@ void add_locate_command(CLI::App& app, int& exit_status) {
   command->add_flag("--exit-zero", request->exit_zero, "Exit status 0 whatever is found")
       ->group("Output");
   command->add_option("--jobs,-j", request->verdict.jobs, "Threads; default: one a core")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber{})
       ->group("Machine");
   command->add_option("--max-memory", request->max_memory, "Of working tensors; default 2GiB")
       ->type_name("BYTES")
       ->group("Machine");
   command->footer(
-      "Example:\n"
+      "example:\n"
       "  assay dump --level operator -o golden -- python run.py\n"
       "  assay dump -o mine -- python ported.py\n"
       "  assay locate golden mine\n"
       "  assay locate --golden \"python run.py\" --mine \"python ported.py\"\n\n"
       "Exit status: 0 clean, 1 a wrong operator is named or nothing can be judged, 2 wrong options "
-      "or\n"
-      "input, 3 our fault.");
+      "or input, 3 our fault.");
   command->callback([request, &exit_status] {
     if (const std::string problem = problem_of(*request); !problem.empty()) {
       exit_status = report_error(problem, "assay locate --help shows every option with an example");

@@ -16,6 +16,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/ranges.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "compare/algorithms.hpp"
 #include "opcheck/check.hpp"
@@ -66,12 +67,7 @@ std::string device_problem(std::string_view text) {
                               : "'" + std::string(text) + "' is no device number (0, 1, ...)";
 }
 
-std::string jobs_problem(std::string_view text) {
-  const auto value = parse_number<int>(text);
-  return value && *value >= 0 && *value <= 4096
-             ? std::string()
-             : "'" + std::string(text) + "' is no number of jobs";
-}
+std::string jobs_problem(std::string_view text) { return whole_number_problem(text, 0, kMaxJobs); }
 
 std::string old_jobs_problem(std::string_view text) {
   const auto value = parse_number<int>(text);

@@ -14,6 +14,7 @@
 #include "base/thread_pool.hpp"
 #include "cli/command.hpp"
 #include "cli/output.hpp"
+#include "cli/ranges.hpp"
 #include "cli/record_selection.hpp"
 #include "cli/tensor_text.hpp"
 #include "run/container.hpp"
@@ -643,9 +644,9 @@ void add_show_command(CLI::App& app, int& exit_status) {
   command->add_flag("--weights", options->weights, "Weights and buffers too");
   command->add_flag("--json", options->json, "One JSON object for programs");
   command->add_option("--width", options->width, "Columns to use; the terminal's by default")
-      ->check(CLI::Range(20, 1000));
+      ->check(WholeNumber{20, 1000});
   command->footer(
-      "Examples:\n  assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay "
+      "example:\n  assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay "
       "show x.npy --values --all");
   command->callback([options, &exit_status] { exit_status = run_show(*options); });
 }

@@ -57,8 +57,10 @@ Result<NumberSet> parse_number_set(const std::string& text) {
     if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
       parsed = std::from_chars(parsed.ptr + 1, end, range.second);
     }
-    if (parsed.ec != std::errc() || parsed.ptr != end || range.second < range.first) {
-      return fail(Errc::Usage, "'" + std::string(part) + "' is no number or range like 2-4");
+    if (parsed.ec != std::errc() || parsed.ptr != end || range.first < 0 ||
+        range.second < range.first) {
+      return fail(Errc::Usage,
+                  "expected numbers from 0 up, such as 0,2-4, not '" + std::string(part) + "'");
     }
     set.ranges.push_back(range);
   }

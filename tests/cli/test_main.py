@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command before any sub-command: help, version, unknown words."""
+"""What every command shares: help and its width, unknown words and what was meant, ranges of numbers, environment."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from assay_command import run, write_torch_tree
+
+COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "convert", "overflow", "doctor", "graph",
+            "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]  # fmt: skip
 
 
 def test_without_arguments_the_help_goes_to_stderr_and_the_status_says_usage(assay):
     done = assay()
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "Usage: assay [OPTIONS] SUBCOMMAND" in done.stderr
+    assert "usage: assay COMMAND [OPTIONS]" in done.stderr
     assert "compare" in done.stderr
 
 
@@ -17,18 +27,181 @@ def test_version_is_one_line(assay):
     assert (done.returncode, done.stdout) == (0, "assay 0.1.0\n")
 
 
-def test_help_of_a_command_shows_the_whole_command_line(assay):
-    assert "Usage: assay compare [OPTIONS]" in assay("compare", "--help").stdout
+# ---- help ----
 
 
-def test_a_wrong_option_names_the_help_of_its_command(assay):
-    done = assay("show", "--frob")
+def test_help_names_every_command(assay):
+    listed = assay("--help").stdout
+    assert assay("help").stdout == listed
+    for command in COMMANDS:
+        assert f"\n  {command} " in listed
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_looks_alike(assay, command):
+    done = assay(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout == assay("help", command).stdout == assay(command, "-h").stdout
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"usage: assay {command}")
+    assert "OPTIONS]" in done.stdout.split("\n\n")[0]
+    assert "\nexample:\n" in done.stdout
+    assert any(line.startswith("  --help, -h") for line in lines)
+
+
+def test_help_of_an_unknown_command_says_so(assay):
+    done = assay("help", "comapre")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "hint: assay show --help lists the options"
+    assert done.stderr.startswith("error: unknown command comapre; did you mean compare?\n")
 
 
-def test_an_unknown_command_is_a_usage_error(assay):
+@pytest.mark.parametrize("columns", [None, "50", "120"])
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_as_wide_as_the_terminal(assay, command, columns):
+    env = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    done = assay(*command.split(), "--help", env={**env, **({"COLUMNS": columns} if columns else {})})
+    text = done.stdout.split("\nexample:")[0]  # an example is one line to copy, however long
+    widest = max(map(len, text.splitlines()))
+    assert widest <= int(columns or 80)
+    assert widest > int(columns or 80) * 0.75 or columns == "120"
+
+
+@pytest.mark.parametrize("columns", ["0", "-5", "nonsense", "99999999999999999999"])
+def test_a_senseless_width_does_not_matter(assay, columns):
+    assert assay("compare", "--help", env={**os.environ, "COLUMNS": columns}).returncode == 0
+
+
+# ---- unknown words ----
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["comapre", "a", "b"], "compare"),
+        (["shwo", "a"], "show"),
+        (["loacte"], "locate"),
+        (["convert", "--fromat", "npy", "a", "b"], "--format"),
+        (["compare", "a", "b", "--rel-12", "0.1"], "--rel-l2"),
+        (["show", "--stat"], "--stats"),
+        (["locate", "a", "b", "--slcie=x"], "--slice"),
+        (["doctor", "--jsno"], "--json"),
+        (["graph", "--stlye", "me", "x"], "--style"),
+        (["dump", "--stesp", "1", "--", "true"], "--steps"),
+        (["errcheck", "--outptu", "x", "--", "true"], "--output"),
+        (["opcheck", "x", "--standrad", "atb"], "--standard"),
+        (["overflow", "--dump-paht", "x"], "--dump-path"),
+        (["bcanalyze", "--goldne-path", "x"], "--golden-path"),
+    ],
+)
+def test_a_mistyped_word_is_answered_with_the_nearest(assay, words, meant):
+    done = assay(*words)
+    assert done.returncode == 2
+    first = done.stderr.splitlines()[0]
+    assert first.endswith(f"; did you mean {meant}?"), done.stderr
+    assert "--help lists the" in done.stderr
+
+
+def test_what_is_near_to_nothing_gets_no_guess(assay):
     done = assay("frobnicate")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.splitlines()[-1] == "hint: assay --help lists the commands"
+    assert done.stderr == "error: unknown command frobnicate\nhint: assay --help lists the commands\n"
+    done = assay("show", "--frob")
+    assert done.returncode == 2
+    assert done.stderr == "error: unknown option --frob\nhint: assay show --help lists the options\n"
+
+
+def test_the_old_names_say_what_the_original_said(assay):
+    done = run("llm", "comapre", name="msit")
+    assert done.returncode == 2
+    assert "invalid choice: 'comapre' (choose from 'dump'" in done.stderr
+    done = run("llm", "compare", "-gp", "a", "-mp", "b", "--ouptut", "x", name="msit")
+    assert "error: unrecognized arguments: --ouptut x" in done.stderr
+
+
+# ---- ranges ----
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        (["compare", "a", "b", "--jobs", "-3"], "a whole number from 0 to 4096"),
+        (["compare", "a", "b", "--jobs=1e9"], "a whole number from 0 to 4096"),
+        (["locate", "a", "b", "-j", "99999999999999999999"], "a whole number from 0 to 4096"),
+        (["opcheck", "a", "-j", "-3"], "a whole number from 0 to 4096"),
+        (["compare", "a", "b", "--cos", "2"], "a number from -1 to 1"),
+        (["compare", "a", "b", "--cos", "nan"], "a number from -1 to 1"),
+        (["compare", "a", "b", "--rel-l2", "-1"], "a number of at least 0"),
+        (["compare", "a", "b", "--atol", "nan"], "a number of at least 0"),
+        (["compare", "a", "b", "--rtol=x"], "a number of at least 0"),
+        (["doctor", "--timeout", "nan"], "a number from 0.1 to 600"),
+        (["graph", "x", "--level", "-2"], "a whole number from -1 to 1000000"),
+        (["show", ".", "--width", "3"], "a whole number from 20 to 1000"),
+        (["show", ".", "--step=-1"], "numbers from 0 up"),
+        (["convert", ".", "x", "--rank=-1", "--format", "npy"], "numbers from 0 up"),
+    ],
+)
+def test_a_number_out_of_range_is_one_sentence_with_the_range(assay, words, allowed):
+    done = assay(*words)
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert f"expected {allowed}" in errors[0]
+    assert len(errors[0]) < 160
+
+
+@pytest.mark.parametrize(
+    "words", [["dump", "--steps", "-1", "--", "true"], ["dump", "--queue", "nan", "--", "true"],
+              ["overflow", "-d", "x", "-out", "y", "-n", "9"], ["logitscmp", "-gp", "a", "-mp", "b", "-cs", "2"]]
+)  # fmt: skip
+def test_so_is_one_of_the_commands_with_the_old_grammar(assay, words):
+    done = assay(*words)
+    assert done.returncode == 2
+    assert len(done.stderr) < 300
+
+
+# ---- ways to call it ----
+
+
+def test_python_m_assay_is_the_command(assay):
+    def module(*words):
+        return subprocess.run([sys.executable, "-m", "assay", *words], capture_output=True, text=True, timeout=60)
+
+    assert module("--version").stdout == assay("--version").stdout
+    done, native = module("show", "/nowhere"), assay("show", "/nowhere")
+    assert (done.returncode, done.stderr) == (native.returncode, native.stderr) and done.returncode == 2
+
+
+def test_assignments_in_front_of_a_command_in_a_string_are_its_environment(assay, tmp_path):
+    script = "import os; open('seen', 'w').write(os.environ.get('A_B', '-') + os.environ.get('C', '-'))"
+    (tmp_path / "x.py").write_text(script)
+    command = f"A_B=1 C=two {sys.executable} x.py"
+    assay("dump", "-o", "out", "--host", "atb", "--exec", command, cwd=tmp_path)
+    assert (tmp_path / "seen").read_text() == "1two"
+    (tmp_path / "seen").unlink()
+    assay("locate", "--golden", command, "--mine", "true", "-o", "runs", cwd=tmp_path)
+    assert (tmp_path / "seen").read_text() == "1two"
+
+
+def test_words_behind_two_dashes_are_no_assignments(assay, tmp_path):
+    done = assay("dump", "-o", "out", "--host", "atb", "--", "A=1", "true", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "A=1" in done.stderr
+
+
+def test_two_checkpoints_are_compared_by_their_weights_without_being_told(assay, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    for side, value in (("golden", 1.0), ("mine", 2.0)):
+        (tmp_path / side).mkdir()
+        save_file({"model.a.weight": torch.full((4,), value)}, tmp_path / side / "model.safetensors")
+    done = assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path)
+    asked = assay("compare", "-w", "golden", "mine", "-o", "report", cwd=tmp_path)
+    assert "their weights are compared (-w)" in done.stderr
+    assert done.stdout.split("report:")[0] == asked.stdout.split("report:")[0]
+
+
+def test_runs_are_no_checkpoints(assay, tmp_path):
+    for side in ("golden", "mine"):
+        write_torch_tree(tmp_path / side, layer_count=1)
+    assert "(-w)" not in assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path).stderr

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/dump/cmd_dump.hpp"
+#include "cli/assignments.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,7 +114,7 @@ int dump_main(DumpName name, const std::string& program, const std::vector<std::
     return kSame;
   }
   const Voice voice(name, parsed->text("--log-level", "info"));
-  const Result<DumpRequest> request = dump_request(name, *parsed);
+  Result<DumpRequest> request = dump_request(name, *parsed);
   if (!request) {
     if (request.error().code == Errc::Usage)
       return usage_error(name, grammar, request.error().message);
@@ -128,6 +129,9 @@ int dump_main(DumpName name, const std::string& program, const std::vector<std::
           "msit is being run as root. To avoid security risks, it is recommended to switch to a "
           "regular user to run it.");
   }
+  const ScopedEnvironment environment(parsed->has_command
+                                          ? std::vector<std::pair<std::string, std::string>>()
+                                          : take_assignments(&request->command));
   if (request->command.empty()) return kSame;
   voice.old_warning("Please ensure that your execution command is secure.");
   return run_dump(*request, voice);

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/text.hpp"
+#include "cli/assignments.hpp"
 #include "cli/command.hpp"
 #include "cli/dump/cmd_dump.hpp"
 #include "cli/dump/dump_environment.hpp"
@@ -145,6 +146,9 @@ int errcheck_main(DumpName name, const std::string& program,
     if (!command) return failed(command.error());
     request.command = *std::move(command);
   }
+  const ScopedEnvironment environment(parsed->has_command
+                                          ? std::vector<std::pair<std::string, std::string>>()
+                                          : take_assignments(&request.command));
   if (request.command.empty()) return kSame;
   voice.old_warning("Please ensure that your execution command is secure.");
   const Result<DumpPlaces> places = choose_places(request);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion for bash:  source completions/assay.bash   or copy it to /usr/share/bash-completion/completions/assay
+# Completion for bash:  eval "$(assay completion)"   The wheel puts it where bash-completion finds it for its environment.
 
 _assay_words() {
     COMPREPLY=($(compgen -W "$1" -- "$2"))
@@ -42,8 +42,12 @@ _assay_options() {
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "dump errcheck compare locate opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter --help
-            --version" "$word"
+        _assay_words "dump errcheck compare locate opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter
+            completion help --help --version" "$word"
+        return
+    fi
+    if [[ $command == help ]]; then
+        _assay_words "dump errcheck compare locate opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter" "$word"
         return
     fi
     case $previous in

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/ranges.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+#include "base/numbers.hpp"
+
+namespace assay::cli {
+namespace {
+
+constexpr size_t kShownBytes = 40;  // of what was typed
+
+std::string text_of(double bound) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", bound);
+  return text;
+}
+
+std::string expected(const std::string& what, std::string_view text) {
+  const bool is_long = text.size() > kShownBytes;
+  return "expected " + what + ", not '" + std::string(text.substr(0, kShownBytes)) +
+         (is_long ? "...'" : "'");
+}
+
+}  // namespace
+
+std::string whole_number_problem(std::string_view text, int64_t first, int64_t last) {
+  const auto number = parse_number<int64_t>(text);
+  if (number && first <= *number && *number <= last) return {};
+  return expected("a whole number from " + std::to_string(first) + " to " + std::to_string(last),
+                  text);
+}
+
+std::string number_problem(std::string_view text, double first, double last) {
+  const auto number = parse_number<double>(text);
+  if (number && first <= *number && *number <= last) return {};
+  const std::string range = std::isinf(last)
+                                ? "a number of at least " + text_of(first)
+                                : "a number from " + text_of(first) + " to " + text_of(last);
+  return expected(range, text);
+}
+
+}  // namespace assay::cli
