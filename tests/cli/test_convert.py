@@ -181,3 +181,16 @@ def test_wrong_requests_are_one_sentence(assay, tmp_path, arguments, sentence):
     assert result.returncode == 2
     assert sentence in result.stderr.splitlines()[0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.npy"]
+
+
+def test_an_npz_file_is_read_as_a_tensor_a_key(assay, tmp_path):
+    one = {"hidden": np.arange(6, dtype=np.float32).reshape(2, 3), "logits": np.zeros(4, np.float16)}
+    np.savez(tmp_path / "a.npz", **one)
+    np.savez_compressed(tmp_path / "b.npz", **{**one, "logits": one["logits"] + np.float16(1)})
+    shown = assay("show", tmp_path / "a.npz", "--list").stdout
+    assert "a hidden  float32 [2, 3]" in shown and "a logits  float16 [4]" in shown
+    done = assay("compare", tmp_path / "a.npz", tmp_path / "b.npz", "--atol", "0.5")
+    assert done.returncode == 1
+    assert "1 of 2 pairs beyond the limits" in done.stdout
+    assert assay("convert", tmp_path / "b.npz", tmp_path / "h.npy", "--member", "hidden").returncode == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "h.npy"), one["hidden"])
