@@ -35,9 +35,9 @@ std::string whole_number_problem(std::string_view text, int64_t first, int64_t l
 std::string number_problem(std::string_view text, double first, double last) {
   const auto number = parse_number<double>(text);
   if (number && first <= *number && *number <= last) return {};
-  const std::string range =
-      std::isinf(last) ? "a number of at least " + text_of(first)
-                       : "a number from " + text_of(first) + " to " + text_of(last);
+  const std::string range = std::isinf(last)
+                                ? "a number of at least " + text_of(first)
+                                : "a number from " + text_of(first) + " to " + text_of(last);
   return expected(range, text);
 }
 

@@ -207,7 +207,7 @@ def test_a_name_that_fits_nothing_suggests_others(assay, torch_dump):
 def test_wrong_steps_are_a_usage_error(assay, torch_dump):
     result = assay("show", torch_dump, "--step", "2-1")
     assert result.returncode == 2
-    assert "'2-1' is no number or range" in result.stderr
+    assert "expected numbers from 0 up, such as 0,2-4, not '2-1'" in result.stderr
 
 
 def test_a_closed_pipe_is_quiet(assay_command, tmp_path):

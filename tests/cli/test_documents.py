@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command block of README.md and docs runs as it is printed, and prints what the document says it prints.
+
+A comment before a block says how it is run; readers of the page do not see it:
+
+    <!-- run: SCENE -->            the commands run in a folder that SCENE prepared. Blocks of one document with one
+                                   scene share it, unless a number follows: SCENE/2. With `status 1` behind it the
+                                   last command ends with that status, `status 1,0` says it of each; with `each`
+                                   every command is tried in a folder of its own
+    <!-- synopsis -->              a grammar: its options are held against the help of the command
+    <!-- not run: REASON -->       a machine of CI cannot; these are counted
+
+In a transcript a line of three dots stands for any number of lines; the last lines are the true end. Times, process
+numbers, sizes of machines and paths of this checkout are masked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Optional
+
+import document_scenes
+import pytest
+from assay_command import binary
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+COMMAND = re.compile(
+    r"(?:\$ |assay |msit |ait |make |git |python |source |cmake |eval |\.?\.?/?tools/|[A-Z_]+=\S+ assay )"
+)
+
+
+@dataclass
+class Block:
+    document: str
+    line: int
+    language: str
+    lines: list[str]
+    mark: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def kind(self) -> str:
+        return self.mark.split(":")[0].strip()
+
+    @property
+    def scene(self) -> str:
+        return self.mark.partition(":")[2].split()[0]
+
+    @property
+    def function(self) -> str:
+        return self.scene.split("/")[0]
+
+    @property
+    def statuses(self) -> list[int]:
+        """Of the commands; a single one is the last's."""
+        found = re.search(r"status ([\d,]+)", self.mark)
+        given = [int(number) for number in found.group(1).split(",")] if found else [0]
+        return given if len(given) > 1 else [0] * (len(self.steps()) - 1) + given
+
+    def steps(self) -> list[Step]:
+        """The commands, in order; of a transcript with what they print."""
+        transcript = any(line.startswith("$ ") for line in self.lines)
+        steps: list[Step] = []
+        for line in self.lines:
+            if transcript and not line.startswith("$ ") and not (steps and steps[-1].open):
+                steps[-1].output.append(line)
+            elif steps and steps[-1].open:
+                steps[-1].command += "\n" + line
+            elif line.strip():
+                steps.append(Step(line.removeprefix("$ "), transcript))
+        return steps
+
+
+@dataclass
+class Step:
+    command: str
+    transcript: bool
+    output: list[str] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        """Goes on in the next line."""
+        return self.command.endswith("\\") or self.command.count("'") % 2 == 1
+
+
+def blocks_of(path: Path) -> list[Block]:
+    blocks = []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    mark, at = "", 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith("```"):
+            end = next(i for i in range(at + 1, len(lines)) if lines[i].startswith("```"))
+            content = lines[at + 1 : end]
+            language = line[3:].strip()
+            is_command = language in ("", "sh") and any(COMMAND.match(each) for each in content)
+            if is_command or mark:
+                blocks.append(Block(str(path.relative_to(ROOT)), at + 1, language, content, mark))
+            mark, at = "", end
+        elif found := re.fullmatch(r"<!-- ((?:run|not run): .*|synopsis) -->", line):
+            mark = found.group(1)
+        elif line.strip():
+            mark = ""
+        at += 1
+    return blocks
+
+
+BLOCKS = [block for path in DOCUMENTS for block in blocks_of(path)]
+RUN = [block for block in BLOCKS if block.kind == "run"]
+
+
+def groups() -> list[object]:
+    """Blocks of one document and scene run one after the other."""
+    found: dict[tuple[str, str], list[Block]] = {}
+    for block in RUN:
+        found.setdefault((block.document, block.scene), []).append(block)
+    return [
+        pytest.param(
+            blocks,
+            id=f"{document}-{scene}",
+            marks=[pytest.mark.slow] if blocks[0].function in document_scenes.SLOW else [],
+        )
+        for (document, scene), blocks in found.items()
+    ]
+
+
+# ---- comparing -------------------------------------------------------------------------------------------------------
+
+MASKS = [
+    (re.compile(r"(?<!\d)20\d{6}_?\d{6}(?!\d)"), "<stamp>"),
+    (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ - \d+ -"), "<time> - <pid> -"),
+    (re.compile(r"\b\d+(?:\.\d+)? s\b"), "<seconds>"),
+    (re.compile(r"\bcpu_\d+\b"), "cpu_<pid>"),
+    (re.compile(r"\bprocess \d+"), "process <pid>"),
+    (re.compile(r"^Date: .*"), "Date: <date>"),
+    (re.compile(r"\b[0-9a-f]{40}\b"), "<commit>"),
+]
+
+
+def masked(line: str, folder: Path) -> str:
+    line = line.replace(str(folder) + "/", "").replace(str(ROOT) + "/", "")
+    for pattern, word in MASKS:
+        line = pattern.sub(word, line)
+    return re.sub(r" {2,}", "  ", line).rstrip()  # columns move with the width of what is masked
+
+
+def matches(expected: list[str], actual: list[str]) -> bool:
+    """Three dots stand for any lines."""
+    if not expected:
+        return not actual
+    if expected[0].strip() == "...":
+        return any(matches(expected[1:], actual[i:]) for i in range(len(actual) + 1))
+    return bool(actual) and expected[0] == actual[0] and matches(expected[1:], actual[1:])
+
+
+def without_blank_end(lines: list[str]) -> list[str]:
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    return lines
+
+
+def run_step(step: Step, folder: Path) -> subprocess.CompletedProcess[str]:
+    bin_folder = os.pathsep.join([str(Path(binary()).parent), str(Path(sys.executable).parent)])
+    environment = {**os.environ, "PATH": bin_folder + os.pathsep + os.environ["PATH"], "NO_COLOR": "1"}
+    environment.pop("COLUMNS", None)
+    return subprocess.run(
+        ["bash", "-c", step.command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+
+
+def transcript_of(block: Block, folder: Path, prepare: Optional[Callable[[str], Path]]) -> list[str]:
+    """What is wrong with a block, nothing when it is as printed."""
+    problems = []
+    steps = block.steps()
+    for step, expected_status in zip(steps, block.statuses):
+        done = run_step(step, prepare(block.function) if prepare else folder)
+        if done.returncode != expected_status:
+            problems.append(f"$ {step.command}\nended with {done.returncode}, not {expected_status}\n{done.stdout}")
+            continue
+        if not step.transcript:
+            continue
+        expected = without_blank_end([masked(line, folder) for line in step.output])
+        actual = without_blank_end([masked(line, folder) for line in done.stdout.split("\n")])
+        if not matches(expected, actual):
+            problems.append(f"$ {step.command}\n{done.stdout}")
+    return problems
+
+
+@pytest.fixture(scope="module")
+def prepare(tmp_path_factory) -> Callable[[str], Path]:
+    """A copy of what a scene left; each scene is made once."""
+    made: dict[str, Path] = {}
+
+    def copy_of(scene: str) -> Path:
+        if scene not in made:
+            made[scene] = tmp_path_factory.mktemp(scene)
+            getattr(document_scenes, scene)(made[scene])
+        folder = tmp_path_factory.mktemp(scene) / "copy"
+        return Path(shutil.copytree(made[scene], folder, symlinks=True))
+
+    return copy_of
+
+
+@pytest.mark.parametrize("blocks", groups())
+def test_a_block_prints_what_the_document_says(blocks, prepare):
+    folder = prepare(blocks[0].function)
+    for block in blocks:
+        problems = transcript_of(block, folder, prepare if " each" in block.mark else None)
+        assert not problems, f"{block.place} prints now:\n" + "\n".join(problems)
+
+
+# ---- all blocks ------------------------------------------------------------------------------------------------------
+
+
+def test_every_command_block_says_how_it_is_run():
+    assert [block.place for block in BLOCKS if not block.mark] == []
+
+
+def test_blocks_that_cannot_run_say_why_and_are_counted(capsys):
+    not_run = [block for block in BLOCKS if block.kind == "not run"]
+    with capsys.disabled():
+        print(f"\n{len(RUN)} command blocks of the documents are run, {len(not_run)} cannot be:")
+        for block in not_run:
+            print(f"  {block.place}: {block.mark.partition(':')[2].strip()}")
+    assert all(len(block.mark.partition(":")[2].split()) >= 3 for block in not_run)
+    assert len(not_run) <= 14, "more blocks than before are not run"
+    assert len(RUN) >= 20
+
+
+def test_a_transcript_shows_the_true_end():
+    cut = [
+        block.place
+        for block in RUN
+        if any(step.output and without_blank_end(step.output)[-1:] in (["..."], ["  ..."]) for step in block.steps())
+    ]
+    assert cut == []
+
+
+def test_every_scene_is_used():
+    assert {block.function for block in RUN} == set(document_scenes.ALL)
+
+
+SYNOPSES = [block for block in BLOCKS if block.kind == "synopsis"]
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=block.place) for block in SYNOPSES])
+def test_a_synopsis_names_options_that_the_command_has(block, assay_command):
+    text = "\n".join(block.lines)
+    for entry in re.split(r"\n(?=\S)", text):
+        words = entry.split()
+        old = words[0] in ("msit", "ait")
+        command = words[: 3 if old else 2]
+        assert command[0] in ("assay", "msit", "ait"), entry
+        if command[1] == "COMMAND":
+            continue
+        more = ["-d", "x"] if words[1:3] == ["convert", "-d"] else []
+        help_text = subprocess.run(
+            [command[0], *command[1:], *more, "--help"],
+            executable=assay_command,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+        grammar = entry.split(" -- ")[0]
+        for option in re.findall(r"(?<![\w-])(--?[a-z][\w-]*)", grammar):
+            legacy = {"-gp": "--golden-path", "-mp": "--my-path", "-alg": "--custom-algorithms"}.get(option, option)
+            assert re.search(rf"(?<![\w-])(?:{option}|{legacy})(?![\w-])", help_text), f"{block.place}: {option}"
+
+
+# ---- the comparison itself -------------------------------------------------------------------------------------------
+
+
+def test_three_dots_stand_for_lines_but_not_for_the_end():
+    assert matches(["a", "...", "c"], ["a", "b", "b", "c"])
+    assert matches(["a", "...", "c"], ["a", "c"])
+    assert not matches(["a", "...", "c"], ["a", "b"])
+    assert not matches(["a"], ["a", "b"])
+    assert matches([], [])
