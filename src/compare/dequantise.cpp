@@ -290,6 +290,7 @@ struct Plan {
   double default_zero = 0;
   std::vector<int64_t> column_group;  // entry of each column along the last axis; empty: by blocks
   std::string code_name;              // "int8"
+  double scale_factor = 1;
 };
 
 /// What a row of the weight needs of a grid, kept while rows share it.
@@ -351,7 +352,7 @@ class RowWorker {
     plan_.codes.read(row, first, count, &words_, codes_.data());
     for (int64_t i = 0; i < count; ++i) {
       const double zero = zero_.at(first + i, plan_.column_group);
-      const double scale = scale_.at(first + i, plan_.column_group);
+      const double scale = scale_.at(first + i, plan_.column_group) * plan_.scale_factor;
       const auto at = static_cast<size_t>(i);
       values_[at] = static_cast<float>(arithmetic_.apply(codes_[at], zero, scale));
     }
@@ -574,6 +575,7 @@ Result<Dequantised> dequantise(const QuantisedParts& parts, const Dims& wanted, 
                           ? plan_compressed_tensors(parts, wanted)
                           : plan_codes(parts, wanted, like_torch);
   if (!plan) return fail(plan.error());
+  plan->scale_factor = parts.scale_factor;
   if (parts.group_index) ASSAY_TRY_STATUS(set_column_groups(*parts.group_index, &*plan));
   const Arithmetic arithmetic = arithmetic_of(parts, like_torch);
   Dequantised out;

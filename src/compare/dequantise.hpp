@@ -26,6 +26,7 @@ struct QuantisedParts {
   std::optional<TensorView> group_index;  // of each input channel (GPTQ with act-order)
   /// GPTQ files before format v2 store each zero point less one.
   bool zero_is_less_one = true;
+  double scale_factor = 1;  // of the stored scale: 1/127 where that is the largest value of a row
 };
 
 struct Dequantised {

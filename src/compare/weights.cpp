@@ -185,6 +185,7 @@ class WeightComparer {
     if (weight.coding == Coding::Plain) return stored(side, weight);
     QuantisedParts parts;
     parts.coding = weight.coding;
+    parts.scale_factor = weight.scale_factor;
     parts.zero_is_less_one = side.property("checkpoint_format") != "gptq_v2";
     ASSAY_TRY(const Tensor codes, load(side, weight.record));
     ASSAY_TRY(const Tensor scale, load(side, *weight.scale));

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.hpp"
 #include "locate/pair_tests.hpp"
+#include "locate/stored_parts.hpp"
 #include "reference/products/matmul.hpp"
 
 namespace assay::locate {
@@ -23,6 +24,8 @@ struct WeightPair {
   std::string hypothesis;
   std::optional<compare::RoundingCheck> rounding;  // where mine's file rounds
   const StoredWeight::Part* part = nullptr;        // that rounding does not explain
+  std::string scheme = {};                         // of a weight in codes: "int8 per channel"
+  std::string unjudged = {};                       // why, where nothing can be said
 };
 
 std::string short_value(double value, int digits = 6) {
@@ -33,7 +36,8 @@ std::string short_value(double value, int digits = 6) {
 
 class WeightTest {
  public:
-  WeightTest(const PairContext& pair, PairTests* tests) : pair_(pair), tests_(tests) {
+  WeightTest(const PairContext& pair, PairTests* tests)
+      : pair_(pair), tests_(tests), stored_(pair.mine) {
     for (size_t i = 0; i < pair.mine.operators.size(); ++i) {
       for (const Use& use : pair.mine.operators[i].inputs) {
         if (!use.leaf.empty() && use.producer == kNone) consumers_[use.leaf].push_back(i);
@@ -44,19 +48,27 @@ class WeightTest {
   void run() {
     std::vector<WeightPair> pairs;
     std::vector<std::string_view> lonely;
+    size_t parts = 0;  // of weights in codes: judged with them
     for (const auto& [name, record] : pair_.mine.leaves) {
-      const size_t golden = partner_of(name);
+      size_t golden = partner_of(name);
       if (golden == kNone) {
+        if (const auto coded = stored_.coded_weight(name)) golden = partner_of(*coded);
+      }
+      if (golden == kNone && stored_.is_part(name)) {
+        ++parts;
+      } else if (golden == kNone) {
         lonely.push_back(name);
       } else {
         pairs.push_back({name, golden, record, WeightDifference{}, {}, {}, nullptr});
       }
     }
-    tests_->weights = pair_.mine.leaves.size();
+    tests_->weights = pair_.mine.leaves.size() - parts;
     compare_all(&pairs);
     for (const WeightPair& one : pairs) report(one);
     note("weights without a partner in golden: ", lonely);
     note("weights that could not be compared: ", unreadable_);
+    for (const auto& [reason, names] : unjudged_)
+      note("weights not judged, " + reason + ": ", names);
   }
 
  private:
@@ -107,6 +119,11 @@ class WeightTest {
       one->difference = WeightDifference{.identical = true};
       return;
     }
+    if (stored_.coded_weight(std::string(one->name)) && golden.dtype &&
+        !is_integer(*golden.dtype)) {
+      compare_codes(golden, one);
+      return;
+    }
     const auto stored = pair_.mine.stored_weights.find(one->name);
     if (stored != pair_.mine.stored_weights.end()) {
       if (Status status = check_rounding(golden, stored->second, one); !status) {
@@ -115,7 +132,49 @@ class WeightTest {
       }
       if (one->rounding) return;
     }
+    if (golden.dtype && mine.dtype && is_integer(*mine.dtype) && !is_integer(*golden.dtype)) {
+      one->unjudged = "codes whose scales are not known";
+      return;
+    }
+    if (is_shard(golden, mine)) {
+      compare_shards(golden, mine, one);
+      return;
+    }
     one->difference = compare_bytes(golden, mine, &one->hypothesis);
+  }
+
+  void compare_codes(const run::TensorRecord& golden, WeightPair* one) const {
+    const Result<StepDifference> steps = stored_.difference(std::string(one->name), golden);
+    if (!steps) {
+      one->unjudged = steps.error().message;
+      return;
+    }
+    one->scheme = steps->scheme;
+    one->difference = WeightDifference{.half_ulp = steps->half_steps,
+                                       .worst = steps->worst,
+                                       .golden_value = steps->golden_value,
+                                       .mine_value = steps->mine_value};
+    if (steps->may_be_calibrated && steps->half_steps > kWeightLimit)
+      one->unjudged = "further than a step of their codes, as calibration may move them";
+  }
+
+  /// Fewer values than golden's, or as many in a flat list: what one rank holds of a weight.
+  static bool is_shard(const run::TensorRecord& golden, const run::TensorRecord& mine) {
+    if (!golden.shape || !mine.shape || *golden.shape == *mine.shape) return false;
+    const int64_t theirs = element_count(*golden.shape).value_or(0);
+    const int64_t ours = element_count(*mine.shape).value_or(0);
+    return ours < theirs || (mine.shape->size() == 1 && golden.shape->size() > 1);
+  }
+
+  void compare_shards(const run::TensorRecord& golden, const run::TensorRecord& mine,
+                      WeightPair* one) const {
+    const Result<Tensor> whole = stored_.put_together(mine, *golden.shape);
+    const Result<Tensor> theirs = run::load_tensor(golden);
+    if (!whole || !theirs) {
+      one->unjudged = "shards: " + (whole ? theirs.error() : whole.error()).message;
+      return;
+    }
+    one->difference = weight_difference(theirs->view, whole->view);
   }
 
   /// Leaves `rounding` empty where the file holds golden's type. Of several parts the first that rounding does not
@@ -162,6 +221,10 @@ class WeightTest {
   }
 
   void report(const WeightPair& one) {
+    if (!one.unjudged.empty()) {
+      unjudged_[one.unjudged].push_back(one.name);
+      return;
+    }
     if (!one.difference) {
       unreadable_.push_back(one.name);
       return;
@@ -174,6 +237,7 @@ class WeightTest {
         return;
       }
     } else if (!(difference.half_ulp > kWeightLimit)) {
+      if (!one.scheme.empty()) ++tests_->rounded[one.scheme];
       return;
     }
     const auto consumers = consumers_.find(std::string(one.name));
@@ -239,7 +303,8 @@ class WeightTest {
       return "shape " + list_text(ours->span()) + " against golden's " + list_text(theirs->span());
     return short_value(difference.mine_value) + " against golden's " +
            short_value(difference.golden_value) +
-           (ours ? " at " + place_text(difference.worst, *ours) : "");
+           (theirs ? " at " + place_text(difference.worst, *theirs) : "") +
+           (one.scheme.empty() ? "" : ", more than a step of " + one.scheme);
   }
 
   void note(const std::string& what, const std::vector<std::string_view>& names) {
@@ -255,6 +320,8 @@ class WeightTest {
   PairTests* tests_;
   std::unordered_map<std::string, std::vector<size_t>> consumers_;  // operators of mine, by leaf
   std::vector<std::string_view> unreadable_;
+  std::map<std::string, std::vector<std::string_view>> unjudged_;  // by reason
+  StoredParts stored_;
 };
 
 }  // namespace

@@ -314,6 +314,9 @@ class Replay::Machine {
     if (named) {
       if (const run::TensorRecord* own = own_weight(replay_.state_.leaf(value.value)))
         return run::load_tensor(*own);
+      if (real && is_stored_otherwise(replay_.state_.leaf(value.value), record))
+        return fail(Errc::Unsupported, "mine holds " + replay_.state_.leaf(value.value) +
+                                           " in codes or in parts, so its values are not golden's");
       const std::string& lonely = replay_.mine_.lonely_weight;
       if (!lonely.empty() && real && record.role != run::Role::Buffer && record.shape &&
           record.shape->size() > 1)
@@ -350,6 +353,31 @@ class Replay::Machine {
         replay_.cache_->leaves.emplace(std::pair(value.record, type), rounded).second)
       replay_.cache_->bytes += bytes;
     return rounded;
+  }
+
+  /// Mine has the weight as codes with scales, as a shard, or as an object without memory of its own.
+  [[nodiscard]] bool is_stored_otherwise(const std::string& leaf,
+                                         const run::TensorRecord& golden) const {
+    const auto& leaves = replay_.mine_.leaves;
+    const auto record_of = [&](const std::string& name) -> const run::TensorRecord* {
+      const auto found = leaves.find(name);
+      return found == leaves.end() ? nullptr : &replay_.mine_.run->records[found->second];
+    };
+    if (const run::TensorRecord* mine = record_of(leaf)) {
+      const bool captured = mine->bytes || mine->stats || mine->digest;
+      const bool codes =
+          mine->dtype && (is_integer(*mine->dtype) || info(*mine->dtype).element_bits <= 8);
+      return !captured || codes || (mine->shape && golden.shape && *mine->shape != *golden.shape);
+    }
+    const auto is_wrapper = [&](const run::TensorRecord& one) {
+      return one.role == run::Role::Weight && !one.bytes && !one.stats && !one.digest &&
+             leaf == (one.node.empty() ? one.slot : one.node + "." + one.slot);
+    };
+    if (std::ranges::any_of(replay_.mine_.run->records, is_wrapper)) return true;
+    if (!leaf.ends_with("weight")) return false;
+    const std::string stem = leaf.substr(0, leaf.size() - std::string_view("weight").size());
+    return record_of(leaf + "_packed") != nullptr || record_of(stem + "qweight") != nullptr ||
+           record_of(stem + "CB") != nullptr;
   }
 
   /// Mine's weight where it is stored in another type, which the test of weights judges; null otherwise.

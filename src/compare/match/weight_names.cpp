@@ -107,7 +107,16 @@ Weight CheckpointSide::weight_of(size_t index) const {
     out.name = std::string(stem);
   } else if (holds_codes(run_.records[index])) {
     out.scale = find_any(name, {"_scale", "_scale_inv"});
-    if (!out.scale) return out;
+    if (!out.scale && (name.ends_with("weight") || name.ends_with("CB"))) {
+      // bitsandbytes keeps the largest absolute value of each row, which is code 127.
+      out.scale = find_any(base(name.ends_with("CB") ? "CB" : "weight"), {"SCB"});
+      out.scale_factor = 1.0 / 127;
+    }
+    if (!out.scale) {
+      out.scale_factor = 1;
+      return out;
+    }
+    if (name.ends_with("CB")) out.name = std::string(base("CB")) + "weight";
     out.coding = Coding::Codes;
     out.zero = find_any(name, {"_offset", "_zero_point"});
   }
