@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "cli/list_text.hpp"
+
 namespace assay::cli {
 namespace {
 
@@ -95,6 +97,10 @@ class Parser {
   [[nodiscard]] const Argument* exactly(std::string_view name) const {
     for (const Argument& argument : grammar_.arguments) {
       if (argument.long_name == name || argument.short_name == name) return &argument;
+      // "--metric" for "-metric": two dashes are what people write before a word.
+      if (argument.short_name.size() > 2 && name.starts_with('-') &&
+          name.substr(1) == argument.short_name)
+        return &argument;
     }
     return nullptr;
   }
@@ -145,8 +151,10 @@ class Parser {
     while (!option.attached && has_value() && (many || values.empty())) {
       values.push_back(words_[next_++]);
     }
-    while (argument.comma_list && !values.empty() && values.back().ends_with(',') && has_value()) {
-      values.back() += words_[next_++];
+    if (argument.comma_list && !values.empty()) {
+      std::string& list = values.back();
+      list = with_ascii_commas(list);
+      while (list.ends_with(',') && has_value()) list += with_ascii_commas(words_[next_++]);
     }
     const bool may_be_empty =
         argument.takes == Takes::ZeroOrOne || argument.takes == Takes::ZeroOrMore;
