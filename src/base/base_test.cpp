@@ -16,6 +16,7 @@
 #include "base/bytes.hpp"
 #include "base/file_changes.hpp"
 #include "base/hosted_descriptor.hpp"
+#include "base/interruption.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
@@ -211,6 +212,34 @@ TEST(ParallelFor, VisitsEveryIndexOnceForAnyNumberOfThreads) {
     parallel_for(visits.size(), jobs, [&](size_t i) { visits[i].fetch_add(1); });
     for (const auto& count : visits) EXPECT_EQ(count.load(), 1);
   }
+}
+
+// 1000 indices, the flag is set in the tenth: whatever the threads, the loop ends early and says so once, here.
+TEST(ParallelFor, LeavesALoopWhoseFlagIsSet) {
+  for (const unsigned jobs : {1u, 2u, 7u}) {
+    std::atomic<bool> flag{false};
+    std::atomic<int> visits{0};
+    const InterruptScope scope(&flag);
+    EXPECT_THROW(parallel_for(1000, jobs,
+                              [&](size_t) {
+                                if (visits.fetch_add(1) == 9) flag = true;
+                              }),
+                 Interrupted);
+    EXPECT_LT(visits.load(), 10 + static_cast<int>(jobs));
+  }
+}
+
+TEST(ParallelFor, IsWholeOutsideOfAScopeAndAfterOne) {
+  std::atomic<bool> flag{true};
+  {
+    const InterruptScope scope(&flag);
+    EXPECT_THROW(parallel_for(4, 2, [](size_t) {}), Interrupted);
+    const InterruptScope inner(nullptr);
+    EXPECT_FALSE(is_interrupted());
+  }
+  std::atomic<int> visits{0};
+  parallel_for(100, 2, [&](size_t) { ++visits; });
+  EXPECT_EQ(visits.load(), 100);
 }
 
 }  // namespace

@@ -8,9 +8,44 @@
 #include <thread>
 #include <vector>
 
+#include "base/interruption.hpp"
+
 namespace assay {
 namespace {
+
 thread_local bool inside_parallel_for = false;
+
+/// What an InterruptScope, or the parallel_for that started this thread, says.
+thread_local const std::atomic<bool>* interrupt_flag = nullptr;
+thread_local bool may_throw = false;
+
+class InsideParallelFor {
+ public:
+  InsideParallelFor() { inside_parallel_for = true; }
+  ~InsideParallelFor() { inside_parallel_for = false; }
+  InsideParallelFor(const InsideParallelFor&) = delete;
+  InsideParallelFor& operator=(const InsideParallelFor&) = delete;
+};
+
+}  // namespace
+
+InterruptScope::InterruptScope(const std::atomic<bool>* flag)
+    : previous_(interrupt_flag), threw_before_(may_throw) {
+  interrupt_flag = flag;
+  may_throw = flag != nullptr;
+}
+
+InterruptScope::~InterruptScope() {
+  interrupt_flag = previous_;
+  may_throw = threw_before_;
+}
+
+bool is_interrupted() {
+  return interrupt_flag != nullptr && interrupt_flag->load(std::memory_order_relaxed);
+}
+
+void throw_if_interrupted() {
+  if (may_throw && is_interrupted()) throw Interrupted();
 }
 
 unsigned resolve_job_count(int jobs) {
@@ -26,19 +61,32 @@ unsigned resolve_job_count(int jobs) {
 void parallel_for(size_t count, unsigned jobs, const std::function<void(size_t)>& body) {
   const size_t thread_count = std::min<size_t>(std::max(1u, jobs), count);
   if (thread_count <= 1 || inside_parallel_for) {
-    for (size_t i = 0; i < count; ++i) body(i);
+    for (size_t i = 0; i < count; ++i) {
+      throw_if_interrupted();
+      body(i);
+    }
+    throw_if_interrupted();
     return;
   }
   std::atomic<size_t> next{0};
+  const std::atomic<bool>* const flag = interrupt_flag;
   const auto work = [&] {
-    inside_parallel_for = true;
-    for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) body(i);
-    inside_parallel_for = false;
+    const InsideParallelFor inside;
+    for (size_t i = next.fetch_add(1); i < count && !is_interrupted(); i = next.fetch_add(1))
+      body(i);
   };
-  std::vector<std::jthread> helpers;
-  helpers.reserve(thread_count - 1);
-  for (size_t i = 1; i < thread_count; ++i) helpers.emplace_back(work);
-  work();
+  {
+    std::vector<std::jthread> helpers;
+    helpers.reserve(thread_count - 1);
+    for (size_t i = 1; i < thread_count; ++i) {
+      helpers.emplace_back([&] {
+        interrupt_flag = flag;
+        work();
+      });
+    }
+    work();
+  }
+  throw_if_interrupted();
 }
 
 }  // namespace assay

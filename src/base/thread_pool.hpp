@@ -13,6 +13,7 @@ namespace assay {
 
 /// Calls body(i) once for every i in [0, count) on up to `jobs` threads, the caller's included; returns when all
 /// are done. Indices are handed out in order. body must not throw. Nested calls run on the calling thread alone.
+/// Inside an InterruptScope whose flag is set no more indices are handed out, and Interrupted is thrown.
 void parallel_for(size_t count, unsigned jobs, const std::function<void(size_t index)>& body);
 
 }  // namespace assay

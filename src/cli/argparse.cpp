@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "cli/help.hpp"
+#include "cli/list_text.hpp"
 #include "cli/suggest.hpp"
 
 namespace assay::cli {
@@ -121,6 +122,10 @@ class Parser {
   [[nodiscard]] const Argument* exactly(std::string_view name) const {
     for (const Argument& argument : grammar_.arguments) {
       if (argument.long_name == name || argument.short_name == name) return &argument;
+      // "--metric" for "-metric": two dashes are what people write before a word.
+      if (argument.short_name.size() > 2 && name.starts_with('-') &&
+          name.substr(1) == argument.short_name)
+        return &argument;
     }
     return nullptr;
   }
@@ -175,8 +180,10 @@ class Parser {
            !begins_command(argument, values)) {
       values.push_back(words_[next_++]);
     }
-    while (argument.comma_list && !values.empty() && values.back().ends_with(',') && has_value()) {
-      values.back() += words_[next_++];
+    if (argument.comma_list && !values.empty()) {
+      std::string& list = values.back();
+      list = with_ascii_commas(list);
+      while (list.ends_with(',') && has_value()) list += with_ascii_commas(words_[next_++]);
     }
     const bool may_be_empty =
         argument.takes == Takes::ZeroOrOne || argument.takes == Takes::ZeroOrMore;

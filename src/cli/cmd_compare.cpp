@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/list_text.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
@@ -148,6 +149,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                     is_checkpoint(request.my_path);
   if (weights_for_the_user) request.weight = true;
   ASSAY_TRY(compare::CompareOptions options, comparison_options(request));
+  ASSAY_TRY_STATUS(check_floor_file(request.verdict_options));
   CompareOutcome outcome;
   if (weights_for_the_user)
     outcome.notes.emplace_back("both sides are checkpoints, so their weights are compared (-w)");
@@ -203,7 +205,8 @@ Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
 Result<std::vector<int>> parse_ranks(std::string_view text) {
   constexpr int64_t kMaxRank = 1 << 20;
   std::vector<int> ranks;
-  for (const std::string_view part : split(text, ',')) {
+  const std::string list = with_ascii_commas(text);
+  for (const std::string_view part : split(list, ',')) {
     const size_t dash = part.find('-');
     ASSAY_TRY(const int64_t first,
               parse_integer(part.substr(0, dash), "rank; expected a list such as 0,3-5"));
@@ -221,7 +224,8 @@ Result<std::vector<int>> parse_ranks(std::string_view text) {
 
 Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_view text) {
   std::vector<std::pair<int64_t, int64_t>> map;
-  for (const std::string_view part : split(text, ',')) {
+  const std::string list = with_ascii_commas(text);
+  for (const std::string_view part : split(list, ',')) {
     const size_t colon = part.find(':');
     if (colon == std::string_view::npos) {
       return fail(usage_error("'" + std::string(part) +

@@ -115,7 +115,8 @@ Grammar grammar_of(const std::string& program) {
            "Only these operations and all below them: 24_1,2_3_5.",
            false,
            {},
-           ids_problem},
+           ids_problem,
+           true},
           {"--operation-name",
            "-opname",
            Takes::One,
@@ -401,6 +402,9 @@ int run_old(const ToolCall& call) {
     Error error = refused;
     error.message = message;
     call.voice.error(error);
+    // Status 0 looks like success, and the log may be switched off or lost among others.
+    std::fprintf(stderr, "%s: error: %s; nothing was checked\n", call.program.c_str(),
+                 message.c_str());
     return kSame;
   };
   const std::string output = call.arguments.text("--output", "./");

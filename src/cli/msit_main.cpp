@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -84,26 +83,46 @@ CompareRequest request_of(const ParsedArguments& parsed) {
   return request;
 }
 
+// Python's repr(str), for text in UTF-8.
+std::string python_quote(std::string_view text) {
+  const char quote =
+      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"'
+                                                                                            : '\'';
+  std::string out(1, quote);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == quote || c == '\\') {
+      out += {'\\', c};
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      out += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
+    } else if (byte < 0x20 || byte == 0x7F) {
+      constexpr std::string_view kHex = "0123456789abcdef";
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      out += c;
+    }
+  }
+  return out + quote;
+}
+
 std::string value_text(const compare::AlgorithmValue& value) {
   if (const auto* number = std::get_if<double>(&value.value)) return python_repr(*number);
   if (const auto* integer = std::get_if<int64_t>(&value.value)) return std::to_string(*integer);
-  if (const auto* text = std::get_if<std::string>(&value.value)) return "'" + *text + "'";
+  if (const auto* text = std::get_if<std::string>(&value.value)) return python_quote(*text);
   return "None";
 }
 
 // The metrics of two files as Python prints a dictionary.
 std::string metrics_text(const compare::Comparison& comparison, const compare::Row& row) {
   std::string text = "{";
-  if (row.metrics && row.comparable) {
-    for (const auto& [name, field] : compare::kMsitMetrics) {
-      const double value = (*row.metrics).*field;
-      if (!std::isnan(value)) text += "'" + std::string(name) + "': " + python_repr(value) + ", ";
-    }
+  if (row.metrics && row.metrics->state == compare::PairState::Compared) {
+    for (const auto& [name, field] : compare::kMsitMetrics)
+      text += python_quote(name) + ": " + python_repr((*row.metrics).*field) + ", ";
   }
   for (size_t i = 0; i < row.custom.size() && i < comparison.algorithms.size(); ++i) {
-    text += "'" + comparison.algorithms[i] + "': " + value_text(row.custom[i]) + ", ";
+    text += python_quote(comparison.algorithms[i]) + ": " + value_text(row.custom[i]) + ", ";
   }
-  return text + "'cmp_fail_reason': '" + row.fail_reason + "'}";
+  return text + "'cmp_fail_reason': " + python_quote(row.fail_reason) + "}";
 }
 
 void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/text.hpp"
+#include "cli/list_text.hpp"
 
 namespace assay::cli {
 
@@ -49,7 +50,8 @@ bool NumberSet::contains(int64_t number) const {
 Result<NumberSet> parse_number_set(const std::string& text) {
   NumberSet set;
   if (text.empty() || text == "all") return set;
-  for (const std::string_view part : split(text, ',')) {
+  const std::string list = with_ascii_commas(text);
+  for (const std::string_view part : split(list, ',')) {
     std::pair<int64_t, int64_t> range;
     const char* const end = part.data() + part.size();
     auto parsed = std::from_chars(part.data(), end, range.first);

@@ -64,6 +64,12 @@ Result<std::pair<std::string, std::string>> parse_floor_run(const std::string& t
                   "known to be healthy"));
 }
 
+Status check_floor_file(const VerdictRequest& request) {
+  if (request.floor_file.empty()) return {};
+  ASSAY_TRY_STATUS(locate::read_profile(request.floor_file));
+  return {};
+}
+
 void add_verdict_options(CLI::App& app, VerdictRequest& request) {
   const char* group = "Verdict";
   app.add_option("--floor-run", request.floor_runs,

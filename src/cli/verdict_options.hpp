@@ -29,6 +29,9 @@ struct VerdictRequest {
 
 void add_verdict_options(CLI::App& app, VerdictRequest& request);
 
+/// Whether the file of --floor can be read: said before anything is compared.
+[[nodiscard]] Status check_floor_file(const VerdictRequest& request);
+
 /// Measures or reads the floors that were asked for, stores them, and finds the verdict.
 ///
 /// golden_path   the other side of a --floor-run that names one run only

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/interruption.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -29,6 +30,7 @@ Ait02Metrics compare_like_ait02(const TensorView& golden, const TensorView& mine
   double sum_relative = 0;
   double max_relative = 0;
   for (int64_t first = 0; first < elements; first += kBlock) {
+    throw_if_interrupted();
     const int64_t count = std::min(kBlock, elements - first);
     const auto used = static_cast<size_t>(count * values);
     read_values(golden, first, count, std::span(g).first(used));

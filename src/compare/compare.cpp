@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/interruption.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "compare/match/permutation.hpp"
@@ -420,7 +421,17 @@ class PairComparer {
                     row);
       add_note("columns stand in another order; compared in golden's", &row->note);
     }
+    if (options_.rules == MetricRules::Msit) {
+      name_as_decoded_by_msit(golden_, &row->golden);
+      name_as_decoded_by_msit(mine_, &row->mine);
+    }
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
+  }
+
+  // CANN's reader widened bfloat16 before msit saw it.
+  static void name_as_decoded_by_msit(const Run& run, SideSummary* side) {
+    if (run.layout == "ge-tree" && side->dtype == torch_name(DType::BFloat16))
+      side->dtype = torch_name(DType::Float32);
   }
 
   // Two engines may hold the units of a layer (heads, rows of an MLP) in another order. Between runs of
@@ -540,13 +551,38 @@ void filter_like_msit(std::vector<Row>* rows) {
   }
 }
 
+namespace {
+
+bool is_list_of_run(std::string_view file) {
+  return file.ends_with(".json") || file.ends_with(".jsonl") || file.ends_with("statistic.csv");
+}
+
+std::string member_path(const std::string& file, const TensorRecord& record) {
+  return file + ":" + record.node + "." + std::string(run::role_name(record.role)) +
+         (record.slot.empty() ? "" : "." + record.slot);
+}
+
+}  // namespace
+
 std::string record_path(const TensorRecord& record) {
-  if (!record.bytes) return record_place(record);
+  if (!record.bytes) {
+    if (record.stats_file.empty()) return record_place(record);
+    // A table of one node stands for it, as in the original; a list of a whole run is a container.
+    return is_list_of_run(record.stats_file) ? member_path(record.stats_file, record)
+                                             : record.stats_file;
+  }
   if (!record.bytes->member.empty()) return record.bytes->file + ":" + record.bytes->member;
   // A file of the ATB library holds one tensor; other payloads at an offset share their file.
   if (!record.bytes->raw || record.bytes->file.ends_with(".bin")) return record.bytes->file;
-  return record.bytes->file + ":" + record.node + "." + std::string(run::role_name(record.role)) +
-         (record.slot.empty() ? "" : "." + record.slot);
+  return member_path(record.bytes->file, record);
+}
+
+bool holds_indices(const Row& row) {
+  const auto is_index = [](std::string_view dtype) {
+    return dtype == "torch.int64" || dtype == "torch.int32" || dtype == "torch.uint64" ||
+           dtype == "torch.uint32";
+  };
+  return is_index(row.golden.dtype) && is_index(row.mine.dtype);
 }
 
 std::string_view outcome_name(Outcome outcome) {
@@ -564,9 +600,10 @@ std::string_view outcome_name(Outcome outcome) {
 namespace {
 
 // Names a pair of tensors over all sheets: a pair that several levels look at is one pair.
-using PairKey = std::tuple<int, int64_t, std::string_view, std::string_view>;
+// The label tells tensors apart whose statistics are in one file.
+using PairKey = std::tuple<int, int64_t, std::string_view, std::string_view, std::string_view>;
 PairKey pair_key(const Row& row) {
-  return {row.rank, row.token_id, row.golden.path, row.mine.path};
+  return {row.rank, row.token_id, row.golden.path, row.mine.path, row.label};
 }
 
 }  // namespace
@@ -596,6 +633,8 @@ namespace {
 double severity(const Row& row) {
   if (!row.comparable) return HUGE_VAL;
   if (row.identical) return 0;
+  // Ids and positions: that they differ counts, the distance of one id from another says nothing.
+  if (holds_indices(row)) return std::numeric_limits<double>::denorm_min();
   if (row.metrics) {
     if (row.metrics->has_pattern_mismatch()) return std::numeric_limits<double>::max();
     const double distance = row.metrics->relative_euclidean_distance;
@@ -778,14 +817,16 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   const unsigned jobs = resolve_job_count(options.jobs);
   std::mutex progress_mutex;
   size_t done = 0;
-  const auto is_interrupted = [&] {
-    return options.interrupted != nullptr && *options.interrupted;
-  };
   const auto work = [&](const Task& task, unsigned inner_jobs) {
-    if (is_interrupted()) return;
     Sheet& sheet = out.sheets[task.place.sheet];
-    sheet.rows[task.place.row] = comparer.compare(
-        sheet.matching, sheet.matching.pairs[task.place.row], static_cast<int>(inner_jobs));
+    try {
+      const InterruptScope scope(options.interrupted);
+      throw_if_interrupted();
+      sheet.rows[task.place.row] = comparer.compare(
+          sheet.matching, sheet.matching.pairs[task.place.row], static_cast<int>(inner_jobs));
+    } catch (const Interrupted&) {  // no report is made of what is there
+      return;
+    }
     if (!options.progress) return;
     const std::lock_guard lock(progress_mutex);
     options.progress(++done, tasks.size());
@@ -798,7 +839,8 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   for (size_t i = 0; i < large_count; ++i) work(tasks[i], jobs);
   parallel_for(tasks.size() - large_count, jobs,
                [&](size_t i) { work(tasks[large_count + i], 1); });
-  if (is_interrupted()) return fail(Errc::Usage, "interrupted");
+  if (options.interrupted != nullptr && *options.interrupted)
+    return fail(Errc::Usage, "interrupted");
 
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];
@@ -816,7 +858,9 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     }
     // Several reports count each for itself; the sheets of one report go on counting.
     if (sheet.graph >= 0) data_id = 0;
-    if (out.msit) filter_like_msit(&sheet.rows);
+    // Of two files the original printed the row and wrote no csv that it could be missing in.
+    const bool two_files = golden.layout == "file" && mine.layout == "file";
+    if (out.msit && !two_files) filter_like_msit(&sheet.rows);
   }
   out.compared_bytes = comparer.compared_bytes();
   return out;

@@ -78,6 +78,9 @@ struct Row {
   bool filtered = false;
 };
 
+/// Both sides are integers of 32 or 64 bits: ids of tokens, positions, lengths.
+[[nodiscard]] bool holds_indices(const Row& row);
+
 struct Sheet {
   std::string name;  // "layer", "module", "api", "weights", "manual"; of graph mode "rank0 graph1"
   int rank = -1;     // graph mode: of this report; -1: the dump has no ranks
@@ -102,7 +105,7 @@ struct CompareOptions {
   uint64_t max_memory = uint64_t{256} << 20;
   /// Called with (done, total) pairs from any thread, one call at a time; may be empty.
   std::function<void(size_t done, size_t total)> progress;
-  /// Set by a signal handler: the comparison stops at the next pair with Errc::Usage "interrupted".
+  /// Set by a signal handler: the comparison stops at the next block with Errc::Usage "interrupted".
   const std::atomic<bool>* interrupted = nullptr;
 };
 
@@ -137,7 +140,7 @@ struct Comparison {
 
   /// The `count` rows with the largest error, worst first, each pair of tensors once and equal ones
   /// never: rows without numbers, then NaN and infinities at other places, then by relative L2
-  /// distance (statistics: relative error of the L2 norm), then in execution order.
+  /// distance (statistics: relative error of the L2 norm), then in execution order; indices behind all others.
   [[nodiscard]] std::vector<const Row*> worst_rows(size_t count) const;
   /// The failed row that comes first in execution order, nullptr when none failed.
   [[nodiscard]] const Row* first_failed_row() const;

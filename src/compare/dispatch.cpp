@@ -38,6 +38,16 @@ std::vector<Level> wanted_levels(const std::string& level, bool statistics) {
   return {Level::Layer, Level::Module, Level::Api};
 }
 
+// Without the text of its graph an operator dump has names and values, and nobody knows which value of another
+// dump is which.
+void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<std::string>* notes) {
+  if (mine.layout != "ge-tree" || !mine.graph_files.empty()) return;
+  if (golden.layout != "ge-tree" && golden.layout != "fx-tree") return;
+  notes->push_back(mine.path +
+                   ": no text of a graph (dynamo_original_graph_*.txt) is there or in the folders "
+                   "above it, so tensors are paired by the names of operators and by their values");
+}
+
 Result<ComparedPaths> compare_checkpoints(const std::string& golden_path,
                                           const std::string& my_path,
                                           const CompareOptions& options) {
@@ -84,13 +94,16 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
     out.notes.emplace_back("a side holds statistics only, so statistics are compared (--stats)");
   }
   const bool levels = have_levels(out.golden, out.mine) && !is_torchair_pair(out.golden, out.mine);
+  // ait 0.2 knew no levels: without one named, each pair is in its report once.
+  const std::string level = options.ait02 && wanted.level.empty() ? "api" : wanted.level;
   options.levels =
-      levels ? wanted_levels(wanted.level, options.statistics) : std::vector<Level>{Level::Api};
+      levels ? wanted_levels(level, options.statistics) : std::vector<Level>{Level::Api};
   if (!levels && !wanted.level.empty() && wanted.level != "all" && wanted.level != "api" &&
       !out.two_files) {
     out.notes.push_back("--cmp-level " + wanted.level +
                         " has no effect: it needs a tree of modules or operations on both sides");
   }
+  note_missing_graph_texts(out.golden, out.mine, &out.notes);
   ASSAY_TRY(out.comparison, compare_runs(out.golden, out.mine, options));
   return out;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/interruption.hpp"
 #include "compare/pair_chunks.hpp"
 
 namespace assay::compare {
@@ -47,6 +48,7 @@ ScaledSums sum_scaled(const PairSource& source, const PairSums& sums) {
   out.distance_factor = golden_scale / common;
   Block block;
   for (int64_t first = 0; first < source.value_count; first += kBlockValues) {
+    throw_if_interrupted();
     read_block(source, first, std::min(kBlockValues, source.value_count - first), block);
     for (int64_t i = 0; i < block.count; ++i) {
       const double golden = block.golden[i];
@@ -65,6 +67,9 @@ ScaledSums sum_scaled(const PairSource& source, const PairSums& sums) {
 double cosine_of(double golden_squared, double mine_squared, double product) {
   if (golden_squared == 0 && mine_squared == 0) return 1;
   if (golden_squared == 0 || mine_squared == 0) return 0;
+  // Equal (or opposite) values have equal sums; the product of two roots would be a unit or two off.
+  if (golden_squared == mine_squared && std::fabs(product) == golden_squared)
+    return std::copysign(1.0, product);
   return std::clamp(product / (std::sqrt(golden_squared) * std::sqrt(mine_squared)), -1.0, 1.0);
 }
 

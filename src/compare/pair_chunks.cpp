@@ -4,6 +4,7 @@
 #include <atomic>
 #include <vector>
 
+#include "base/interruption.hpp"
 #include "base/thread_pool.hpp"
 
 namespace assay::compare {
@@ -214,7 +215,10 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
       cuts.chunk_count, cuts.chunk_count > 1 ? resolve_job_count(options.jobs) : 1));
   if (jobs <= 1) {
     ChunkWorker worker(source, cuts, options.kl_divergence);
-    for (int64_t i = 0; i < cuts.chunk_count; ++i) total.add(i, worker.run(i));
+    for (int64_t i = 0; i < cuts.chunk_count; ++i) {
+      throw_if_interrupted();
+      total.add(i, worker.run(i));
+    }
     return;
   }
   std::vector<ChunkResult> results;
@@ -225,7 +229,7 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
     std::atomic<int64_t> next{0};
     parallel_for(jobs, static_cast<unsigned>(jobs), [&](size_t) {
       ChunkWorker worker(source, cuts, options.kl_divergence);
-      for (int64_t i = next++; i < count; i = next++) {
+      for (int64_t i = next++; i < count && !is_interrupted(); i = next++) {
         results[static_cast<size_t>(i)] = worker.run(begin + i);
       }
     });

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "base/interruption.hpp"
 #include "base/thread_pool.hpp"
 #include "compare/dequantise.hpp"
 #include "compare/gguf_weights.hpp"
@@ -400,14 +401,16 @@ bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
   std::vector<Row>& rows = out->sheets[0].rows;
   rows.resize(pairs.size());
   const unsigned jobs = resolve_job_count(options.jobs);
-  const auto is_interrupted = [&] {
-    return options.interrupted != nullptr && *options.interrupted;
-  };
   std::mutex mutex;
   size_t done = 0;
   const auto work = [&](size_t i, unsigned inner_jobs) {
-    if (is_interrupted()) return;
-    rows[i] = comparer.compare(pairs[i], static_cast<int>(inner_jobs));
+    try {
+      const InterruptScope scope(options.interrupted);
+      throw_if_interrupted();
+      rows[i] = comparer.compare(pairs[i], static_cast<int>(inner_jobs));
+    } catch (const Interrupted&) {
+      return;
+    }
     if (!options.progress) return;
     const std::lock_guard lock(mutex);
     options.progress(++done, pairs.size());
@@ -425,7 +428,7 @@ bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
   }
   parallel_for(small.size(), jobs, [&](size_t i) { work(small[i], 1); });
   out->compared_bytes = comparer.compared_bytes();
-  return !is_interrupted();
+  return options.interrupted == nullptr || !*options.interrupted;
 }
 
 bool is_gguf_run(const run::Run& run) { return run.layout == run::kGgufLayout; }

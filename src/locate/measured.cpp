@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "base/interruption.hpp"
 #include "base/thread_pool.hpp"
 #include "locate/error_model.hpp"
 #include "locate/expert_choices.hpp"
@@ -375,7 +376,12 @@ Result<std::vector<Measured>> measure_records(const run::Run& golden, const run:
   std::vector<Measured> places = measurer.list();
   const auto stopped = [&] { return interrupted != nullptr && interrupted->load(); };
   parallel_for(places.size(), resolve_job_count(jobs), [&](size_t i) {
-    if (!stopped()) measurer.measure(&places[i]);
+    try {
+      const InterruptScope scope(interrupted);
+      throw_if_interrupted();
+      measurer.measure(&places[i]);
+    } catch (const Interrupted&) {  // stopped() below
+    }
   });
   if (stopped()) return fail(Errc::Usage, "interrupted");
   return places;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "base/interruption.hpp"
 #include "base/memory_budget.hpp"
 #include "base/thread_pool.hpp"
 #include "locate/judge_exact.hpp"
@@ -344,12 +345,14 @@ Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& opti
   std::vector<std::vector<OwnError>> by_operator(total);
   std::mutex progress_mutex;
   size_t done = 0;
-  const auto is_interrupted = [&] {
-    return options.interrupted != nullptr && options.interrupted->load();
-  };
   const auto judge = [&](size_t op, int own_jobs) {
-    if (is_interrupted()) return;
-    by_operator[op] = job.judge(op, own_jobs);
+    try {
+      const InterruptScope scope(options.interrupted);
+      throw_if_interrupted();
+      by_operator[op] = job.judge(op, own_jobs);
+    } catch (const Interrupted&) {
+      return;
+    }
     const std::lock_guard lock(progress_mutex);
     ++done;
     if (options.progress) options.progress(done, total);
@@ -362,7 +365,8 @@ Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& opti
     judge(op, 1);
     budget.release(schedule.costs[op].bytes);
   });
-  if (is_interrupted()) return fail(Errc::Usage, "interrupted");
+  if (options.interrupted != nullptr && options.interrupted->load())
+    return fail(Errc::Usage, "interrupted");
   OwnErrors result;
   count(program, by_operator, &result);
   for (std::vector<OwnError>& errors : by_operator)

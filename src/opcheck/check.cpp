@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/interruption.hpp"
 #include "base/memory_budget.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
@@ -136,6 +137,8 @@ class Checker {
     result.bytes = entry.bytes;
     try {
       check_into(entry, jobs, &result);
+    } catch (const Interrupted&) {
+      throw;
     } catch (
         const std::exception& exception) {  // memory that cannot be had; a shape nobody foresaw
       result.rows = {failed_row({Errc::Internal,
@@ -255,6 +258,13 @@ class Checker {
     }
     row.index = expectation.index;
     row.in_place = expectation.in_place;
+    // What is judged in place of the output, values at its indices, has a type of its own.
+    if (expectation.mine && !row.dtype.empty()) {
+      if (const Result<Tensor> dumped = expectation.in_place
+                                            ? operands.input_after(expectation.index)
+                                            : operands.output(expectation.index))
+        row.dtype = std::string(name(dumped->view.dtype));
+    }
     row.file = file_of(expectation.in_place ? operands.after_record(expectation.index)
                                             : operands.output_record(expectation.index));
     row.partial = expectation.partial;
@@ -439,16 +449,17 @@ Report check_cases(const CaseList& cases, const CheckOptions& options) {
   const unsigned jobs = resolve_job_count(options.jobs);
   // Few cases leave threads over, which a large product can use.
   const bool one_by_one = entries.size() < jobs;
-  const auto is_interrupted = [&] {
-    return options.interrupted != nullptr && options.interrupted->load();
-  };
   const auto body = [&](size_t i) {
     const uint64_t bytes = entries[i].bytes * kWorkingBytesPerByte;
     budget.acquire(i, bytes);
     std::optional<CaseResult> result;
-    if (!is_interrupted())
+    try {
+      const InterruptScope scope(options.interrupted);
+      throw_if_interrupted();
       result = Checker(cases, options, &custom_mutex)
                    .check(entries[i], one_by_one ? static_cast<int>(jobs) : 1);
+    } catch (const Interrupted&) {  // what is half done is no result
+    }
     budget.release(bytes);
     const std::lock_guard lock(report_mutex);
     results[i] = std::move(result);
@@ -459,7 +470,7 @@ Report check_cases(const CaseList& cases, const CheckOptions& options) {
     if (options.progress) options.progress(done, entries.size());
   };
   parallel_for(entries.size(), one_by_one ? 1 : jobs, body);
-  report.interrupted = is_interrupted();
+  report.interrupted = options.interrupted != nullptr && options.interrupted->load();
   for (std::optional<CaseResult>& result : results) {
     if (result) report.cases.push_back(*std::move(result));
   }

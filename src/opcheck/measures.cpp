@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "base/interruption.hpp"
 #include "opcheck/measures_kernel.hpp"
 #include "opcheck/measures_rounding.hpp"
 #include "opcheck/standards.hpp"
@@ -364,14 +365,19 @@ void Meter::finish() {
   if (total_.golden_squared == 0 || total_.mine_squared == 0) {
     out_.cosine = total_.golden_squared == total_.mine_squared ? 1 : 0;
   } else {
-    out_.cosine = std::clamp(
-        total_.product / (std::sqrt(total_.golden_squared) * std::sqrt(total_.mine_squared)), -1.0,
-        1.0);
+    // Equal (or opposite) values have equal sums; the product of two roots would be a unit or two off.
+    const bool parallel = total_.golden_squared == total_.mine_squared &&
+                          std::fabs(total_.product) == total_.golden_squared;
+    out_.cosine = parallel ? std::copysign(1.0, total_.product)
+                           : std::clamp(total_.product / (std::sqrt(total_.golden_squared) *
+                                                          std::sqrt(total_.mine_squared)),
+                                        -1.0, 1.0);
   }
 }
 
 Measures Meter::run() {
   for (int64_t first = 0; first < out_.count; first += kBlockValues) {
+    throw_if_interrupted();
     read(first, std::min(kBlockValues, out_.count - first));
     BlockMeasures block;
     if (is_equal_integer_block()) {
@@ -395,6 +401,7 @@ void for_each_finite(const TensorView& golden, const TensorView& mine, Pair pair
   std::vector<double> g(kBlockValues), m(kBlockValues);
   const int64_t count = mine.element_count();
   for (int64_t first = 0; first < count; first += kBlockValues) {
+    throw_if_interrupted();
     const auto length = static_cast<size_t>(std::min(kBlockValues, count - first));
     read_values(golden, first, static_cast<int64_t>(length), std::span(g).first(length));
     read_values(mine, first, static_cast<int64_t>(length), std::span(m).first(length));

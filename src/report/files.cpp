@@ -61,7 +61,7 @@ std::string csv_of_all_sheets(const compare::Comparison& comparison) {
   Table all;
   for (const compare::Sheet& sheet : comparison.sheets) {
     Table table = build_table(comparison, sheet, false);
-    if (comparison.sheets.size() > 1) {
+    if (comparison.sheets.size() > 1 && !comparison.ait02) {  // ait 0.2 knew no levels
       table.columns.insert(table.columns.begin(), "level");
       for (std::vector<Cell>& row : table.rows) row.insert(row.begin(), Cell::of(sheet.name));
     }

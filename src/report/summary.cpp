@@ -24,7 +24,7 @@ struct Metric {
 };
 
 double metric_of(const Row& row, double compare::PairMetrics::* field) {
-  return row.metrics && row.comparable ? (*row.metrics).*field : NAN;
+  return row.metrics && row.comparable && !holds_indices(row) ? (*row.metrics).*field : NAN;
 }
 
 std::vector<Metric> tensor_metrics() {
@@ -37,7 +37,8 @@ std::vector<Metric> tensor_metrics() {
 }
 
 double summary_error(const Row& row, compare::SummaryError compare::SummaryErrors::* field) {
-  return row.summary && row.comparable ? ((*row.summary).*field).relative : NAN;
+  return row.summary && row.comparable && !holds_indices(row) ? ((*row.summary).*field).relative
+                                                              : NAN;
 }
 
 std::vector<Metric> statistics_metrics() {
@@ -58,12 +59,12 @@ double error_of(const Row& row) {
 }
 
 std::vector<const Row*> distinct_rows(const Comparison& comparison) {
-  std::set<std::tuple<int, int64_t, std::string_view, std::string_view>> known;
+  std::set<std::tuple<int, int64_t, std::string_view, std::string_view, std::string_view>> known;
   std::vector<const Row*> rows;
   for (const compare::Sheet& sheet : comparison.sheets) {
     for (const Row& row : sheet.rows) {
       if (row.filtered) continue;
-      if (known.emplace(row.rank, row.token_id, row.golden.path, row.mine.path).second)
+      if (known.emplace(row.rank, row.token_id, row.golden.path, row.mine.path, row.label).second)
         rows.push_back(&row);
     }
   }

@@ -118,23 +118,22 @@ bool has_several_tokens(const Comparison& comparison) {
   return tokens.size() > 1;
 }
 
-void append_worst_rows(const Comparison& comparison, const TerminalOptions& options,
-                       std::string* out) {
-  const std::vector<const Row*> worst = comparison.worst_rows(options.worst_count);
-  if (worst.empty()) return;
+void append_rows(const std::string& title, const std::vector<const Row*>& rows,
+                 const Comparison& comparison, const TerminalOptions& options, std::string* out) {
+  if (rows.empty()) return;
   const auto width = static_cast<size_t>(options.width);
   const size_t mark_width = comparison.judged ? 6 : 0;
   const size_t fixed = 3 * (kNumberWidth + 1) + mark_width;
   const size_t name_width = width > fixed + 16 ? width - fixed : 16;
   const Columns head = heads(comparison);
   const bool show_token = has_several_tokens(comparison);
-  *out += "\n" + paint(pad_right(show_token ? "worst rows, by token" : "worst rows", name_width),
-                       kBold, options.colour);
+  *out += "\n" + paint(pad_right(show_token ? title + ", by token" : title, name_width), kBold,
+                       options.colour);
   for (const char* text : {head.first, head.second, head.third}) {
     *out += " " + pad_left(text, kNumberWidth);
   }
   *out += "\n";
-  for (const Row* row : worst) {
+  for (const Row* row : rows) {
     *out += pad_right(row_name(*row, show_token, name_width), name_width);
     if (!row->comparable) {
       *out += " " + shorten(printable(row->fail_reason), fixed - 1) + "\n";
@@ -155,6 +154,9 @@ std::string verdict(const Comparison& comparison) {
     return std::to_string(n) + " of " + std::to_string(counts.pairs) +
            (counts.pairs == 1 ? " pair" : " pairs");
   };
+  if (counts.pairs == 0 && counts.filtered > 0)
+    return "nothing compared: all " + std::to_string(counts.filtered) +
+           " pairs are left out, of other shape or int8 on one side only";
   if (counts.pairs == 0) return "nothing compared: no tensor of golden has a partner in mine";
   std::string text;
   if (comparison.judged) {
@@ -170,6 +172,24 @@ std::string verdict(const Comparison& comparison) {
   if (counts.unreadable > 0) text += "; " + of_pairs(counts.unreadable) + " could not be compared";
   return text;
 }
+
+namespace {
+
+void append_notes(const Comparison& comparison, std::string* out) {
+  for (const std::string& note : comparison.notes) *out += "note: " + printable(note) + "\n";
+  for (const std::string& warning : comparison.warnings)
+    *out += "warning: " + printable(warning) + "\n";
+}
+
+std::string final_verdict(const Comparison& comparison, const TerminalOptions& options) {
+  const Comparison::Counts counts = comparison.counts();
+  const bool bad = counts.failed > 0 || counts.pairs == 0;
+  std::string out = paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
+  for (const std::string& file : options.files) out += "report: " + file + "\n";
+  return out;
+}
+
+}  // namespace
 
 std::string terminal_report(const Comparison& comparison, const TerminalOptions& options) {
   std::string out;
@@ -188,23 +208,45 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
     out += std::to_string(counts.filtered) +
            " rows left out: pairs that were only tried, of other shape\n";
   }
-  for (const std::string& note : comparison.notes) out += "note: " + printable(note) + "\n";
-  for (const std::string& warning : comparison.warnings)
-    out += "warning: " + printable(warning) + "\n";
-  append_worst_rows(comparison, options, &out);
+  append_notes(comparison, &out);
+  append_rows("worst rows", comparison.worst_rows(options.worst_count), comparison, options, &out);
   if (const Row* first = comparison.first_failed_row()) {
     out += "\nfirst beyond its limit, in execution order:\n  token " +
            std::to_string(first->token_id) + "  " + printable(first->label) + "\n  " +
            printable(first->comparable ? first->exceeded : first->fail_reason) + "\n";
   }
-  const bool bad = counts.failed > 0 || counts.pairs == 0;
-  out += "\n" + paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
-  for (const std::string& file : options.files) out += "report: " + file + "\n";
+  out += "\n" + final_verdict(comparison, options);
   return out;
 }
 
+namespace {
+
+/// Two files of many tensors: a line for each, the worst first, equal ones last in the order of the files.
+std::string container_report(const Comparison& comparison, const TerminalOptions& options) {
+  std::string out;
+  append_side("golden", comparison.golden_path, comparison.golden_layout, comparison.golden_records,
+              options, &out);
+  append_side("mine", comparison.mine_path, comparison.mine_layout, comparison.mine_records,
+              options, &out);
+  out += coverage_line(comparison) + "\n";
+  append_notes(comparison, &out);
+  const std::vector<Row>& rows = comparison.sheets.front().rows;
+  std::vector<const Row*> lines = comparison.worst_rows(rows.size());
+  const std::set<const Row*> worst(lines.begin(), lines.end());
+  for (const Row& row : rows) {
+    if (!row.filtered && !worst.contains(&row)) lines.push_back(&row);
+  }
+  append_rows("tensors, the worst first", lines, comparison, options, &out);
+  out += "\n" + final_verdict(comparison, options);
+  return out;
+}
+
+}  // namespace
+
 std::string pair_report(const Comparison& comparison, const TerminalOptions& options) {
   std::string out;
+  if (comparison.sheets.size() == 1 && comparison.sheets.front().rows.size() > 1)
+    return container_report(comparison, options);
   for (const compare::Sheet& sheet : comparison.sheets) {
     for (const Row& row : sheet.rows) {
       out += pad_right("golden", 29) + row.golden.path + "  " + row.golden.dtype + " " +
@@ -238,10 +280,7 @@ std::string pair_report(const Comparison& comparison, const TerminalOptions& opt
       if (!row.exceeded.empty()) out += pad_right("exceeded", 29) + printable(row.exceeded) + "\n";
     }
   }
-  const Comparison::Counts counts = comparison.counts();
-  const bool bad = counts.failed > 0 || counts.pairs == 0;
-  out += paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
-  for (const std::string& file : options.files) out += "report: " + file + "\n";
+  out += final_verdict(comparison, options);
   return out;
 }
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import openpyxl
@@ -258,6 +259,8 @@ def test_statistics_compare_whatever_side_has_them(tmp_path, statistics_side):
     (row,) = read_csv(path)
     assert float(row["max_stat_absolute_error"]) == 1
     assert float(row["max_stat_relative_error"]) == 0.25
+    for column in ("golden_data_path", "my_data_path"):
+        assert Path(row[column]).is_file(), row[column]
     assert float(row["min_stat_absolute_error"]) == 0
     assert float(row["mean_stat_absolute_error"]) == pytest.approx(0.25)
 
@@ -516,6 +519,41 @@ def test_ctrl_c_leaves_no_half_report(tmp_path):
     assert process.returncode == 130
     assert b"interrupted" in stderr
     assert not list(tmp_path.glob("out/*"))
+
+
+def test_ctrl_c_inside_one_pair_ends_within_a_second(tmp_path):
+    size = 1 << 32  # two sparse files of 16 GiB: a pair of several seconds
+    for name in ("g.npy", "m.npy"):
+        write_sparse_npy(tmp_path / name, size)
+    process = subprocess.Popen(
+        [binary(), "compare", "g.npy", "m.npy", "-o", "out"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    while not catches_interrupts(process.pid):
+        assert process.poll() is None
+        time.sleep(0.001)
+    time.sleep(0.2)
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert (process.returncode, time.monotonic() - sent < 2) == (130, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_files_of_many_tensors_have_a_line_each_the_worst_first(tmp_path):
+    golden = {name: torch.arange(1, 5, dtype=torch.float32) for name in ("a", "b", "c")}
+    golden["ids"] = torch.tensor([5, 6])
+    mine = dict(golden, b=golden["b"] * 1.5, c=golden["c"] * 1.25, ids=torch.tensor([50000, 6]))
+    for name, tensors in (("g.pth", golden), ("m.pth", mine)):
+        torch.save(tensors, tmp_path / name)
+    done = run("compare", "g.pth", "m.pth", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    names = [line.split()[2] for line in lines[lines.index("") + 2 : len(lines) - 2]]
+    # By relative L2 distance 0.5 and 0.25; ids differ, but how far says nothing; a is equal.
+    assert names == ["b", "c", "ids", "a"], done.stdout
+    assert "3 of 4 pairs differ" in lines[-1]
 
 
 # ---- memory ----

@@ -175,6 +175,15 @@ def test_a_wrong_mapping_file_is_named(tmp_path, strange_types, text):
     done = compare(strange_types.golden, strange_types.mine, tmp_path / "out", "-mf", file, status=2)
     assert f"Invalid op_mapping file: {file}" in done.stderr
     assert len(done.stderr.splitlines()) <= 2
+    assert "json.exception" not in done.stderr
+    assert "expected" in done.stderr or "is no " in done.stderr or "known are" in done.stderr
+
+
+def test_a_mapping_file_that_is_not_json_is_named_with_the_place(tmp_path, strange_types):
+    file = tmp_path / "m.json"
+    file.write_text('{\n  "A": "B",\n  "C" "D"\n}\n')
+    done = compare(strange_types.golden, strange_types.mine, tmp_path / "out", "-mf", file, status=2)
+    assert "line 3, column 9" in done.stderr  # the last character of "D", which nothing may follow
 
 
 # ---- --map ----
@@ -254,6 +263,8 @@ def test_rope_inputs_meet_one_position_of_the_rotary_outputs(tmp_path, sides, na
         ("self_attn.rotary_emb/output_1.pth", "0_Attention/2_RopeOperation/before/intensor3.bin"),
     ]
     assert all(float(row["max_absolute_error"]) == 0 for row in rows)
+    # The original took [:, :, length - 1, :] of [1, 1, 9, 4] and squeezed the batch away.
+    assert {(row["golden_shape"], row["my_shape"]) for row in rows} == {("[1, 4]", "[1, 4]")}
 
 
 def test_rope_at_the_last_position_is_no_longer_out_of_bounds(tmp_path, sides):

@@ -361,6 +361,15 @@ def test_ranks_that_hold_parts_are_put_together(tmp_path, sides):
         assert row["relative_euclidean_distance"] < FLOAT16_REL_L2
 
 
+def test_levels_do_not_contradict_each_other_about_ranks(tmp_path, sides):
+    variant = VARIANTS["two-ranks"]
+    done = run("compare", sides.golden(variant, "tree"), sides.mine("two-ranks"), "-o", tmp_path)
+    notes = [line for line in done.stdout.splitlines() if "against" in line and "ranks" in line]
+    levels = [re.search(r"1 against 2 ranks, level (\w+): (no tensor|shards)", note) for note in notes]
+    assert notes and all(levels), notes
+    assert len({level[1] for level in levels}) == len(levels)
+
+
 def test_columns_in_another_order_are_compared_in_goldens(tmp_path, sides):
     variant = VARIANTS["permuted"]
     rows, _, _ = compare(sides.golden(variant, "tree"), sides.mine("permuted"), tmp_path, "-cl", "api")

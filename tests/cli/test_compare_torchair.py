@@ -116,6 +116,24 @@ def test_dumps_of_the_first_versions(tmp_path):
     assert {row["token_id"] for row in rows} == {"1"}
 
 
+def test_a_time_folder_finds_the_text_above_it(tmp_path):
+    root = tmp_path / "dump"
+    write_text(root, graph())
+    write_ge_token(root / "20240302101112" / "0" / "graph" / "1" / "1", graph(5))
+    write_fx_token(tmp_path / "fx" / "gm_20240101000000_dump" / "1", graph(5))
+    said = compare(tmp_path / "fx", root / "20240302101112", tmp_path / "out")
+    rows = read_csv(the_report(tmp_path / "out", "*.csv"))
+    assert operands(rows) == ALL_OPERANDS
+    assert f"the texts of the graphs are from the folder above: {root}" in said
+
+
+def test_an_operator_dump_without_text_says_what_it_is_paired_by(tmp_path):
+    write_ge_token(tmp_path / "ge" / "20240302101112" / "0" / "graph" / "1" / "1", graph(5))
+    write_fx_token(tmp_path / "fx" / "gm_20240101000000_dump" / "1", graph(5))
+    said = compare(tmp_path / "fx", tmp_path / "ge", tmp_path / "out")
+    assert "no text of a graph" in said
+
+
 def test_each_rank_has_a_report(tmp_path):
     ge, fx = write_current(tmp_path, ranks=(0, 10))
     compare(fx, ge, tmp_path / "out")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from assay_command import run
@@ -56,6 +57,15 @@ def test_the_first_module_beyond_its_floor_is_named(tmp_path, floors):
     assert done.returncode == 1
     assert "first bad: blocks.1.norm (ScaleNorm, step 0): differs" in words(done.stdout)
     assert "confidence low" in words(done.stdout)
+
+
+def test_a_floor_file_that_is_missing_is_an_input_error(tmp_path):
+    for name in ("g", "m"):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "t.npy", np.ones(3, np.float32))
+    done = run("compare", "g", "m", "--floor", "none.json", "-o", "out", cwd=tmp_path)
+    assert (done.returncode, "none.json" in done.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_floors_nothing_is_claimed(tmp_path):

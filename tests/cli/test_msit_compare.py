@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import numpy as np
@@ -143,3 +144,76 @@ def test_help_shows_every_option():
         assert f", {option} " in text or f", {option}\n" in text
     assert run("-h", name="msit").returncode == 0
     assert run("llm", name="msit").returncode == 0
+
+
+# ---- the line of two files ----
+
+
+def literal_of(message):
+    return ast.literal_eval(message.removeprefix("Compared results: "))
+
+
+def test_the_line_of_two_files_is_a_python_literal(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1, 2], np.float32))
+    (tmp_path / "own.py").write_text(
+        'def quote(golden, mine):\n    return "it\'s", \'said "no"\'\n'
+        "def both(golden, mine):\n    return 'a\\'b\"c\\\\d', ''\n"
+        'def whole(golden, mine):\n    return 7, "it\'s"\n'
+    )
+    specs = [f"{tmp_path}/own.py:{name}" for name in ("quote", "both", "whole")]
+    done = run("llm", "compare", "-gp", "a.npy", "-mp", "a.npy", "-alg", *specs, name="msit", cwd=tmp_path)
+    values = literal_of(log_of(done)[-1][1])
+    assert (values["quote"], values["both"], values["whole"]) == ("it's", "a'b\"c\\d", 7)
+    assert values["cmp_fail_reason"] == 'said "no" it\'s'
+    assert values["cosine_similarity"] == 1.0
+
+
+def test_metrics_that_overflow_stand_in_the_line_as_python_prints_them(tmp_path):
+    # 3e38 + 3e38 leaves float32, and infinity over infinity is nan; the original printed both.
+    np.save(tmp_path / "g.npy", np.array([3e38, 1], np.float32))
+    np.save(tmp_path / "m.npy", np.array([-3e38, 1], np.float32))
+    done = run("llm", "compare", "-gp", "g.npy", "-mp", "m.npy", "--compat", "msit", name="msit", cwd=tmp_path)
+    ((_, message),) = log_of(done)
+    text = message.removeprefix("Compared results: ")
+    values = eval(text, {"__builtins__": {}}, {"nan": float("nan"), "inf": float("inf")})
+    assert values["max_absolute_error"] == float("inf")
+    assert np.isnan(values["relative_euclidean_distance"])
+    assert len(values) == 8
+
+
+@pytest.mark.parametrize("name", ["msit", "assay"])
+def test_files_of_other_counts_give_the_reason_in_every_mode(tmp_path, name):
+    np.save(tmp_path / "a.npy", np.zeros(2, np.float32))
+    np.save(tmp_path / "b.npy", np.zeros(3, np.float32))
+    words = ("llm", "compare") if name == "msit" else ("compare",)
+    done = run(*words, "-gp", "a.npy", "-mp", "b.npy", "--compat", "msit", "-o", "out", name=name, cwd=tmp_path)
+    if name == "msit":
+        assert literal_of(log_of(done)[-1][1]) == {"cmp_fail_reason": "data shape doesn't match."}
+        return
+    assert "data shape doesn't match." in done.stdout
+    assert "no tensor of golden has a partner" not in done.stdout
+    (row,) = read_csv(the_report(tmp_path / "out"))
+    assert row["cmp_fail_reason"] == "data shape doesn't match."
+
+
+def test_ait_02_between_trees_has_its_19_columns_and_each_pair_once(tmp_path, trees):
+    golden, mine = trees
+    run("compare", golden, mine, "--compat", "ait-0.2", "-o", tmp_path / "out")
+    (path,) = (tmp_path / "out").glob("*/cmp_report.csv")
+    rows = read_csv(path)
+    assert len(rows[0]) == 19
+    pairs = [(row["golden_data_path"], row["my_data_path"]) for row in rows]
+    assert len(set(pairs)) == len(pairs) == 43
+
+
+@pytest.mark.parametrize("size", [3, 1001, 1024, 70001])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_tensor_has_cosine_1_with_itself_and_minus_1_with_its_opposite(tmp_path, size, jobs):
+    for seed in range(8):
+        x = np.random.default_rng(seed).standard_normal(size).astype(np.float32)
+        np.save(tmp_path / "x.npy", x)
+        np.save(tmp_path / "y.npy", -x)
+        for other, cosine in (("x.npy", "1.0"), ("y.npy", "-1.0")):
+            done = run("compare", "x.npy", other, "--jobs", jobs, cwd=tmp_path)
+            (line,) = [line for line in done.stdout.splitlines() if line.startswith("cosine_similarity")]
+            assert line.split() == ["cosine_similarity", cosine]

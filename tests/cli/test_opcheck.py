@@ -377,6 +377,9 @@ def test_the_old_command_ends_with_0_and_counts(dump, tmp_path):
     out = tmp_path / "out"
     done = run("llm", "opcheck", "-i", dump, "-o", out, name="msit")
     assert (done.returncode, "Output path not found: " in done.stderr) == (0, True)
+    quiet = run("llm", "opcheck", "-i", dump, "-o", out / "a/b", "-l", "fatal", name="ait")
+    assert quiet.returncode == 0
+    assert quiet.stderr == f"ait llm opcheck: error: Output path not found: {out}/a/b; nothing was checked\n"
     out.mkdir()
     done = run("llm", "oo", "-i", dump, "-o", out, name="msit")
     assert done.returncode == 0, done.stderr
@@ -397,6 +400,17 @@ def test_the_old_command_takes_the_original_order_of_options(dump, tmp_path):
     assert "max_abs_error" in rows[0] and "kl_divergence" in rows[0] and "cosine_similarity" not in rows[0]
     done = run("llm", "opcheck", "-i", dump, "-o", tmp_path, "-j", "9", name="msit")
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("program", ["assay", "msit"])
+def test_lists_may_have_full_width_commas(dump, tmp_path, program):
+    command = ["opcheck"] if program == "assay" else ["llm", "opcheck"]
+    options = ["-ids", "0_0\uff0c1", "--metric", "kl", "cos_sim", "-opname", "Rms\uff0clinear", "--format", "jsonl"]
+    done = run(*command, "-i", dump, "-o", tmp_path, *options, name=program)
+    rows = [json.loads(line) for line in next(tmp_path.glob("*.jsonl")).read_text().splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert [row["op_id"] for row in rows] == ["0_0", "1_0"]
+    assert {"kl_divergence", "cosine_similarity"} <= set(rows[0])
 
 
 def test_the_table_of_operations_is_printed():
@@ -436,6 +450,33 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
     rows = [json.loads(line) for path in out.iterdir() for line in path.read_text().splitlines()]
     assert 0 < len(rows) < 200
     assert {row["result"] for row in rows} == {"PASS"}
+
+
+def test_ctrl_c_inside_one_case_ends_soon(tmp_path):
+    # 4096 x 8192 times 8192 x 8192 in fp64: 550 GFLOP, more than ten seconds; the bytes are holes of files.
+    place = run_folder_of(tmp_path / "dump")
+    x, w, y = (np.zeros(shape, np.float16) for shape in ((2, 8), (4, 8), (2, 4)))
+    folder = write_operation(place, "0_LinearOperation", {"transposeB": True, "hasBias": False}, [x, w], [y])
+    for name, (rows, columns) in {
+        "intensor0": (4096, 8192),
+        "intensor1": (8192, 8192),
+        "outtensor0": (4096, 8192),
+    }.items():
+        path = folder / "after" / f"{name}.bin"
+        size = rows * columns * 2
+        header = f"$Version=1.0\n$Object.Count=1\n$Object.Length={size}\nformat=2\ndtype=1\n"
+        header += f"dims={rows},{columns}\n$Object.data=0,{size}\n$End=1\n"
+        path.write_bytes(header.encode())
+        os.truncate(path, len(header) + size)
+    out = tmp_path / "out"
+    out.mkdir()
+    process = subprocess.Popen([binary(), "opcheck", place, "-o", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1)
+    assert process.poll() is None
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert (process.returncode, time.monotonic() - sent < 3) == (130, True)
 
 
 def test_python_gives_the_same_rows(dump, tmp_path):

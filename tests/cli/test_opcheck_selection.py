@@ -93,7 +93,9 @@ def test_sort_accepts_any_order_of_equal_values(tmp_path):
     values = np.array([[5, 5, 2], [9, 3, 3]], dtype=np.float16)
     indices = np.array([[2, 1, 3], [4, 2, 0]], dtype=np.int32)
     parameters = {"num": [3]}
-    assert results(check(tmp_path / "right", "SortOperation", parameters, [x], [values, indices])) == ["PASS", "PASS"]
+    rows = check(tmp_path / "right", "SortOperation", parameters, [x], [values, indices])
+    assert results(rows) == ["PASS", "PASS"]
+    assert [row["dtype"] for row in rows] == [str(values.dtype), str(indices.dtype)]
     # An index that points at another value, one that is repeated, one that points nowhere.
     for name, place, index in (("value", 0, 3), ("repeated", 0, 1), ("outside", 5, 7)):
         off = indices.copy()

@@ -376,6 +376,11 @@ void Session::finish() {
     const std::lock_guard lock(tree_mutex_);
     if (const Status status = tree_.finish(); !status) fail_with(status.error());
   }
+  if (zero_reports_ > 0 && zero_reports_ == statistic_reports_) {
+    add_note(
+        "the library resets its statistics before it reports them (since CANN 8.2): every number "
+        "is 0");
+  }
   if (options_.root.empty()) return;
   write_summary();
   struct stat info{};
@@ -683,12 +688,8 @@ void Session::report_setup(const Settings& settings, uint64_t count_of_runs, std
 void Session::report_execute(const Settings& settings, uint64_t count_of_runs,
                              std::string_view name, std::string_view text) {
   if (!process_device_matches(settings)) return;
-  if (all_numbers_zero(text)) {
-    add_note(
-        "the library resets its statistics before it reports them (since CANN 8.2): every number "
-        "is "
-        "0");
-  }
+  ++statistic_reports_;
+  if (all_numbers_zero(text)) ++zero_reports_;
   post(name.size() + text.size(),
        [this, count_of_runs, op = std::string(name), line = std::string(text)] {
          const Status status = tree_.append_statistic(count_of_runs, op, line);

@@ -118,6 +118,8 @@ class Session {
   std::atomic<bool> finished_{false};
   std::atomic<uint64_t> held_bytes_{0};
   std::atomic<int64_t> device_{-1};  // last seen in a path
+  std::atomic<uint64_t> statistic_reports_{0};
+  std::atomic<uint64_t> zero_reports_{0};  // of these, with nothing but zeros
 
   std::mutex tree_mutex_;
   writer::AtbTree tree_;

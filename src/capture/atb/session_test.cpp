@@ -322,6 +322,15 @@ TEST_F(SessionTest, NotesSayWhatTheLibraryCannotTell) {
   EXPECT_EQ(notes.size(), 4u);
 }
 
+// One report of zeros among others says nothing about the library: an operation may need no time.
+TEST_F(SessionTest, OneReportOfZerosAmongOthersIsNoNote) {
+  session().report_execute(settings_, 1, "A_2", "totalTime:0, runnerCreateTime:0");
+  session().report_execute(settings_, 1, "B_3", "totalTime:17, runnerCreateTime:0");
+  session().finish();
+  for (const std::string& note : summary().notes)
+    EXPECT_EQ(note.find("every number"), std::string::npos) << note;
+}
+
 TEST_F(SessionTest, AFolderThatCannotBeMadeIsAnError) {
   std::ofstream(folder_ + "/file") << "x";
   options_.root = folder_ + "/file/dump";

@@ -18,6 +18,16 @@ namespace {
 
 using nlohmann::json;
 
+/// What a table should have said, thrown to whoever knows the file.
+struct Expected {
+  std::string what;
+};
+
+std::string text_of(const json& value, std::string_view where) {
+  if (value.is_string()) return value.get<std::string>();
+  throw Expected{std::string(where) + ": expected a text, not " + value.type_name()};
+}
+
 constexpr size_t kMaxMappingBytes = size_t{16} << 20;
 
 bool glob_matches(std::string_view pattern, std::string_view text) {
@@ -52,11 +62,13 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return true;
 }
 
-std::vector<std::string> texts_of(const json& value) {
+std::vector<std::string> texts_of(const json& value, std::string_view where) {
   if (value.is_string()) return {value.get<std::string>()};
+  if (!value.is_array())
+    throw Expected{std::string(where) + ": expected a text or a list of texts, not " +
+                   value.type_name()};
   std::vector<std::string> texts;
-  if (!value.is_array()) throw json::other_error::create(501, "expected a text or a list", &value);
-  for (const json& item : value) texts.push_back(item.get<std::string>());
+  for (const json& item : value) texts.push_back(text_of(item, where));
   return texts;
 }
 
@@ -66,19 +78,24 @@ NamePattern pattern_of(const json& value) {
     pattern.glob = value.get<std::string>();
     return pattern;
   }
+  if (!value.is_object())
+    throw Expected{"expected a pattern, a text or an object, not " +
+                   std::string(value.type_name())};
   for (const auto& [key, item] : value.items()) {
     if (key == "all") {
-      pattern.all = texts_of(item);
+      pattern.all = texts_of(item, key);
     } else if (key == "any") {
-      pattern.any = texts_of(item);
+      pattern.any = texts_of(item, key);
     } else if (key == "none") {
-      pattern.none = texts_of(item);
+      pattern.none = texts_of(item, key);
     } else if (key == "glob") {
-      pattern.glob = item.get<std::string>();
+      pattern.glob = text_of(item, key);
     } else if (key == "ignore_case") {
+      if (!item.is_boolean()) throw Expected{"ignore_case: expected true or false"};
       pattern.ignore_case = item.get<bool>();
     } else {
-      throw json::other_error::create(501, "unknown key '" + key + "'", &value);
+      throw Expected{"unknown key '" + key +
+                     "' of a pattern; known are all, any, none, glob, ignore_case"};
     }
   }
   return pattern;
@@ -86,17 +103,20 @@ NamePattern pattern_of(const json& value) {
 
 PairRule rule_of(const json& value) {
   PairRule rule;
+  if (!value.is_object())
+    throw Expected{"rules: expected objects, not " + std::string(value.type_name())};
   for (const auto& [key, item] : value.items()) {
     if (key == "my") {
       rule.mine = pattern_of(item);
     } else if (key == "golden") {
       rule.golden = pattern_of(item);
     } else if (key == "my_location") {
-      rule.mine_at = item.get<std::string>();
+      rule.mine_at = text_of(item, key);
     } else if (key == "golden_location") {
-      rule.golden_at = item.get<std::string>();
+      rule.golden_at = text_of(item, key);
     } else {
-      throw json::other_error::create(501, "unknown key '" + key + "'", &value);
+      throw Expected{"unknown key '" + key +
+                     "' of a rule; known are my, golden, my_location, golden_location"};
     }
   }
   return rule;
@@ -118,7 +138,8 @@ std::pair<std::string, Location> type_and_location(const std::string& text) {
 TypeRule type_rule(const std::string& key, const json& value, bool from_user) {
   TypeRule rule;
   std::tie(rule.mine, rule.mine_at) = type_and_location(key);
-  for (const std::string& text : texts_of(value)) rule.golden.push_back(type_and_location(text));
+  for (const std::string& text : texts_of(value, "'" + key + "'"))
+    rule.golden.push_back(type_and_location(text));
   rule.from_user = from_user;
   return rule;
 }
@@ -135,9 +156,10 @@ MappingTables tables_of(const json& table) {
   tables.rope = rule_of(table.at("rope"));
   tables.enhanced_name = rules_of(table.at("enhanced_name"));
   tables.qwen_mine = pattern_of(table.at("qwen").at("my"));
-  tables.qwen_golden = texts_of(table.at("qwen").at("golden"));
+  tables.qwen_golden = texts_of(table.at("qwen").at("golden"), "qwen");
   for (const json& item : table.at("qkv_files"))
-    tables.qkv_files.push_back({item.at("golden").get<std::string>(), texts_of(item.at("my"))});
+    tables.qkv_files.push_back(
+        {item.at("golden").get<std::string>(), texts_of(item.at("my"), "qkv_files")});
   return tables;
 }
 
@@ -145,6 +167,15 @@ bool is_word(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   });
+}
+
+/// "line 3, column 7" of the `byte`-th byte, counted from 1.
+std::string place_of(std::string_view text, size_t byte) {
+  const std::string_view before = text.substr(0, byte > 0 ? byte - 1 : 0);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return "line " + std::to_string(lines + 1) + ", column " +
+         std::to_string(before.size() - line_start + 1);
 }
 
 Error invalid_file(const std::string& path, const std::string& why) {
@@ -160,7 +191,7 @@ Status apply_user_table(const json& table, const std::string& path, MappingTable
     }
     if (!is_word(key)) return fail(invalid_file(path, "the key '" + key + "' is no word"));
     const TypeRule rule = type_rule(key, value, true);
-    for (const std::string& text : texts_of(value)) {
+    for (const std::string& text : texts_of(value, key)) {
       if (!is_word(text)) return fail(invalid_file(path, "the value '" + text + "' is no word"));
     }
     const auto known = std::find_if(tables->types.begin(), tables->types.end(), [&](auto& old) {
@@ -214,9 +245,13 @@ Result<MappingTables> tables_with_user_file(const std::string& path) {
     const json table = json::parse(as_text(bytes.bytes()));
     ASSAY_TRY_STATUS(apply_user_table(table, file, &tables));
   } catch (const json::parse_error& problem) {
-    return fail(invalid_file(file, "is not JSON, at byte " + std::to_string(problem.byte)));
-  } catch (const json::exception& problem) {
-    return fail(invalid_file(file, repair_utf8(problem.what())));
+    return fail(invalid_file(
+        file, "is not JSON from " + place_of(as_text(bytes.bytes()), problem.byte) +
+                  " on; expected an object such as {\"RmsNormOperation\": \"RMSNorm\"}"));
+  } catch (const Expected& expected) {
+    return fail(invalid_file(file, repair_utf8(expected.what)));
+  } catch (const json::exception&) {  // a number that no double holds
+    return fail(invalid_file(file, "holds a value that is neither a text nor a list of texts"));
   }
   return tables;
 }

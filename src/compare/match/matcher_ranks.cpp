@@ -20,12 +20,16 @@ void Matcher::merge_ranks() {
     const auto m = mine_.element_count_of(pair.mine);
     return g && m && *g != *m;
   };
+  // Each level decides for itself: its note names it, so that two levels do not contradict each other.
   const std::string counts = std::to_string(group.golden.size()) + " against " +
-                             std::to_string(group.mine.size()) + " ranks";
+                             std::to_string(group.mine.size()) + " ranks, level " +
+                             std::string(level_name(options_.level));
   if (std::none_of(out_.pairs.begin(), out_.pairs.end(), is_sharded)) {
+    out_.notes.push_back(counts + ": no tensor is sharded, golden's rank " +
+                         std::to_string(group.golden.front()) + " is compared with mine's rank " +
+                         std::to_string(group.mine.front()));
     const std::set<int> golden(group.golden.begin(), group.golden.end());
     const std::set<int> mine(group.mine.begin(), group.mine.end());
-    out_.notes.push_back(counts + ", but no tensor is sharded: the first ranks are compared");
     note_missing_ranks(golden, {group.golden.front()}, "golden");
     note_missing_ranks(mine, {group.mine.front()}, "mine");
     return;

@@ -42,15 +42,22 @@ std::optional<RopeSlice> rope_slice(const Dims& golden, const Dims& mine, int64_
     return length >= 1 && (strict ? length < size : length <= size);
   };
   int64_t left = 0;
+  // Of rank 4 the batch goes, of rank 3 one comes: both are [heads, half] then.
+  const auto without_batch = [&](Step step) {
+    std::vector<Step> steps = {std::move(step)};
+    if (golden[0] == 1) steps.push_back(select(0, 0));
+    return steps;
+  };
   if (golden.size() == 4 && inside(golden[2])) {
-    slice.golden = {select(2, length - 1)};
+    slice.golden = without_batch(select(2, length - 1));
     left = *golden_count / golden[2];
   } else if (golden.size() == 4 && inside(golden[1])) {
-    slice.golden = {select(1, length - 1)};
+    slice.golden = without_batch(select(1, length - 1));
     left = *golden_count / golden[1];
   } else if (golden.size() == 3 && inside(golden[0]) && type < golden[2]) {
-    slice.golden = {select(0, length - 1), select(1, type)};
     left = golden[1];
+    slice.golden = {
+        select(0, length - 1), select(1, type), {.kind = Step::Kind::Reshape, .shape = {1, left}}};
   } else {
     return std::nullopt;
   }

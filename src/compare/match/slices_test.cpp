@@ -30,6 +30,9 @@ TEST(RopeSlice, TakesThePositionOfTheLastToken) {
   ASSERT_TRUE(slice);
   EXPECT_EQ(slice->golden[0].axis, 2);
   EXPECT_EQ(slice->golden[0].first, 4);
+  // ... then the batch goes: [1, 1, 4] becomes [1, 4]
+  ASSERT_EQ(slice->golden.size(), 2u);
+  EXPECT_EQ(slice->golden[1].axis, 0);
   ASSERT_EQ(slice->mine.size(), 1u);
   EXPECT_EQ(slice->mine[0].last, 4);
   // positions on the second axis
@@ -42,6 +45,7 @@ TEST(RopeSlice, TakesThePositionOfTheLastToken) {
   ASSERT_TRUE(third);
   EXPECT_EQ(third->golden[0].first, 8);
   EXPECT_EQ(third->golden[1].first, 1);
+  EXPECT_EQ(third->golden[2].shape, (std::vector<int64_t>{1, 4}));
 }
 
 TEST(RopeSlice, ComparesAllPositionsWhenBothSidesHaveThem) {

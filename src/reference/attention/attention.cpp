@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/interruption.hpp"
 #include "base/thread_pool.hpp"
 #include "reference/attention/operand_rows.hpp"
 #include "reference/attention/softmax_row.hpp"
@@ -287,7 +288,7 @@ void attend_group(const Attention& attention, const AttentionSequence& one, int6
   work.result.resize(static_cast<size_t>(group * block * dv));
   work.scratch.resize(static_cast<size_t>(n));
 
-  for (int64_t first = 0; first < m; first += block) {
+  for (int64_t first = 0; first < m && !is_interrupted(); first += block) {
     const int64_t rows = std::min(block, m - first);
     const int64_t columns = visible_columns(one.bias, first + rows - 1, n);
     if (columns == 0) continue;
@@ -405,7 +406,11 @@ Result<Wide> attention(const Attention& attention, int jobs, AttentionTerms* ter
   };
   if (jobs == 1) {
     Workspace work;
-    for (size_t unit = 0; unit < units; ++unit) run(unit, work);
+    for (size_t unit = 0; unit < units; ++unit) {
+      throw_if_interrupted();
+      run(unit, work);
+    }
+    throw_if_interrupted();
   } else {
     parallel_for(units, resolve_job_count(jobs), [&](size_t unit) {
       Workspace work;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/interruption.hpp"
 #include "base/thread_pool.hpp"
 #include "reference/attention/attention.hpp"
 #include "reference/attention/operand_rows.hpp"
@@ -208,7 +209,7 @@ Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, in
     model.load_operands();
     const int64_t m = one.query.shape[0];
     for (int64_t g = 0; g < group; ++g) {
-      for (int64_t first = 0; first < m; first += kRowBlock)
+      for (int64_t first = 0; first < m && !is_interrupted(); first += kRowBlock)
         model.attend_rows(model.kv_head * group + g, first, std::min(kRowBlock, m - first),
                           out.data());
     }

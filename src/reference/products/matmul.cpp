@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/interruption.hpp"
 #include "base/simd.hpp"
 #include "base/thread_pool.hpp"
 #include "reference/blas.hpp"
@@ -314,7 +315,7 @@ void multiply_blocks(const TensorView& x, const TensorView& w, double* out, int6
     const int64_t columns = std::min(kBlockColumns, n - first);
     std::vector<double, NoInitAllocator<double>> x_scratch;
     std::vector<double, NoInitAllocator<double>> w_scratch;
-    for (int64_t start = 0; start < k; start += kBlockDepth) {
+    for (int64_t start = 0; start < k && !is_interrupted(); start += kBlockDepth) {
       const int64_t depth = std::min(kBlockDepth, k - start);
       const Block right =
           block_of(section(section(w, 0, start, depth), 1, first, columns), w_scratch, absolute);

@@ -160,7 +160,7 @@ class Reader {
     AtbNodes nodes = read_atb_nodes(folders, step);
     resolve_references(&nodes);
     if (!statistics.empty())
-      join_statistics(read_atb_statistic_csv(statistics, run_), step, &nodes);
+      join_statistics(statistics, read_atb_statistic_csv(statistics, run_), step, &nodes);
     move_to_end(&nodes.records, &run_->records);
     move_to_end(&nodes.operations, &run_->operations);
     move_to_end(&nodes.warnings, &run_->warnings);
@@ -195,8 +195,8 @@ class Reader {
 
   /// Rows of msprobe's table give their numbers to the records of their tensors, or become records.
   /// The table is in execution order.
-  static void join_statistics(const std::vector<AtbStatisticRow>& rows, const AtbStep& step,
-                              AtbNodes* nodes) {
+  static void join_statistics(const std::string& path, const std::vector<AtbStatisticRow>& rows,
+                              const AtbStep& step, AtbNodes* nodes) {
     std::map<std::tuple<std::string, Role, std::string>, size_t> by_slot;
     for (size_t i = 0; i < nodes->records.size(); ++i) {
       const TensorRecord& record = nodes->records[i];
@@ -219,6 +219,7 @@ class Reader {
       record.dtype = row.dtype;
       record.shape = row.shape;
       record.stats = row.stats;
+      if (row.stats) record.stats_file = path;
       const auto place = nodes->places.find(row.node);
       record.order = place == nodes->places.end() ? order++
                      : row.role == Role::Input    ? place->second.entry

@@ -59,6 +59,7 @@ class GeTree {
     count_calls();
     drop_duplicates();
     find_watched();
+    if (texts_.empty()) look_for_texts_above();
     collect_groups();
     for (const GeFile& file : files_) append(file);
     add_ge_findings(files_, &run_);
@@ -123,6 +124,30 @@ class GeTree {
       run_.warnings.push_back(file.error().describe());
     }
     return {};
+  }
+
+  /// The texts stand beside the folders of ranks and times: whoever opens one of these has them above.
+  void look_for_texts_above() {
+    std::string folder = boundary_;
+    const auto is_inside_dump = [](const std::string& place) {
+      const std::vector<std::string_view> parts = components_of(place);
+      if (parts.empty()) return false;
+      const std::string_view name = parts.back();
+      const bool is_time = name.size() == 14 && is_digits(name);
+      return is_time || name.starts_with("worldsize");
+    };
+    while (texts_.empty() && is_inside_dump(folder)) {
+      folder = folder.substr(0, folder.rfind('/'));
+      const Result<std::vector<FolderEntry>> entries = list_folder(folder, folder);
+      if (!entries) return;
+      for (const FolderEntry& entry : *entries) {
+        const auto kind = graph_text_kind(entry.name);
+        if (kind && entry.kind == FolderEntry::Kind::File)
+          texts_.push_back({*kind, entry.name, entry.path});
+      }
+    }
+    if (!texts_.empty())
+      run_.warnings.push_back("the texts of the graphs are from the folder above: " + folder);
   }
 
   /// A run makes one time folder for a device of a rank; an older one is of an earlier run.

@@ -215,6 +215,7 @@ std::string data_folder_of(const std::string& folder) {
 Status read_list(const ListFile& list, ModuleTree* modules, Run* run) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(list.path));
   MsprobePlace place = list.place;
+  place.list_path = list.path;
   place.data_folder = data_folder_of(list.folder);
   ASSAY_TRY_STATUS(in_file(list.path, read_msprobe_list(as_text(file.bytes()), place, run)));
   add_modules(join_path(list.folder, "construct.json"), modules, run);

@@ -211,6 +211,7 @@ class Reader {
     if (!record.stats || is_finite()) record.digest = digest_of(json_, json_.find(tensor, "md5"));
     if (const Value file = json_.find(tensor, "data_name"); json_.is(file, JsonKind::String))
       set_file(json_.string(file), &record);
+    if (record.stats && !record.bytes) record.stats_file = place_.list_path;
     run_->records.push_back(std::move(record));
   }
 

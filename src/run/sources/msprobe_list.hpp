@@ -25,6 +25,7 @@ struct MsprobeCall {
 
 /// Where a list belongs in its run.
 struct MsprobePlace {
+  std::string list_path;    // of the list itself
   std::string data_folder;  // with the files that data_name names
   std::string step_name = "0";
   int64_t step = 0;

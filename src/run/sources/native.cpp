@@ -189,6 +189,7 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
     record.rank = folder.rank;
     // Order of production: a module's outputs stand behind those of the modules inside it.
     record.order = static_cast<uint64_t>(parsed->number);
+    if (!record.bytes && record.stats) record.stats_file = path;
     step_files.complete(&record);
     if (!record.bytes && record.problem.empty() && parsed->same_as) {
       const auto original = by_number.find(*parsed->same_as);

@@ -325,8 +325,9 @@ void apply_statistics(const StatisticsRow& row, TensorRecord* record) {
 /// Gives the rows to the records of their folder. A folder that was written several times in one
 /// step has a group of rows for each call, but only the files of the last one; rows without a file
 /// become records of their own.
-void join_statistics(const std::vector<StatisticsRow>& rows, const TensorRecord& example,
-                     const ExecutionOrder& order, size_t first, Run* run) {
+void join_statistics(const std::string& path, const std::vector<StatisticsRow>& rows,
+                     const TensorRecord& example, const ExecutionOrder& order, size_t first,
+                     Run* run) {
   std::map<std::pair<Role, std::string>, std::vector<const StatisticsRow*>> groups;
   for (const StatisticsRow& row : rows) groups[{row.role, row.index}].push_back(&row);
   for (const auto& [key, members] : groups) {
@@ -356,6 +357,7 @@ void join_statistics(const std::vector<StatisticsRow>& rows, const TensorRecord&
       record.slot = fits && !files.empty() ? run->records[files[i % per_call]].slot : index;
       record.call = call;
       apply_statistics(*members[i], &record);
+      record.stats_file = path;
       run->records.push_back(std::move(record));
     }
   }
@@ -549,7 +551,7 @@ class Reader {
       for (size_t i = first; i < run_->records.size(); ++i)
         run_->records[i].op_type = example.op_type;
     }
-    join_statistics(rows, example, *order_, first, run_);
+    join_statistics(statistics, rows, example, *order_, first, run_);
   }
 
   void note_unfinished(const std::string& name) {
