@@ -724,6 +724,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   out.msit = options.rules == MetricRules::Msit;
   out.ait02 = options.ait02;
   out.judged = !options.limits.empty();
+  out.order_known = mine.order_known;
   for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   append_new(golden.warnings, &out.warnings);
   append_new(mine.warnings, &out.warnings);
