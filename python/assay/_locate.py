@@ -99,7 +99,7 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
-        """``"first_wrong"``, ``"clean"`` or ``"cannot_judge"``."""
+        """``"first_wrong"`` (``"wrong"`` without an order of execution), ``"clean"`` or ``"cannot_judge"``."""
         return str(self._fields["outcome"])
 
     @property

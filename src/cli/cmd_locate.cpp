@@ -13,6 +13,7 @@
 #include "cli/verdict_options.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
+#include "run/pair.hpp"
 
 namespace assay::cli {
 namespace {
@@ -31,9 +32,10 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
                              const VerdictRequest& request) {
   const InterruptGuard interrupt_guard;
   ProgressBar bar;
-  ASSAY_TRY(const run::Run golden, run::open_run(golden_path));
-  ASSAY_TRY(const run::Run mine, run::open_run(my_path));
+  ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path));
+  const auto& [golden, mine, notes] = pair;
   Bisected located;
+  located.notes = notes;
   for (const run::Run* side : {&golden, &mine}) {
     for (const std::string& warning : side->warnings) located.notes.push_back(warning);
   }

@@ -9,6 +9,7 @@
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "locate/floors.hpp"
+#include "run/pair.hpp"
 
 namespace assay::cli {
 namespace {
@@ -37,10 +38,9 @@ Result<locate::FloorProfile> measure(const run::Run& golden, const run::Run& min
   std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
   for (const std::string& text : request.floor_runs) {
     ASSAY_TRY(const auto paths, parse_floor_run(text, golden.path));
-    ASSAY_TRY(run::Run first, run::open_run(paths.first));
-    ASSAY_TRY(run::Run second, run::open_run(paths.second));
-    opened.push_back(std::move(first));
-    opened.push_back(std::move(second));
+    ASSAY_TRY(run::RunPair pair, run::open_pair(paths.first, paths.second));
+    opened.push_back(std::move(pair.golden));
+    opened.push_back(std::move(pair.mine));
     pairs.emplace_back(&opened[opened.size() - 2], &opened.back());
   }
   return locate::measure_floors(pairs, locate::has_only_statistics(golden, mine), request.jobs,

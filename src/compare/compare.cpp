@@ -15,6 +15,7 @@
 #include "base/interruption.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
+#include "compare/contradiction.hpp"
 #include "compare/match/permutation.hpp"
 #include "compare/match/torchair.hpp"
 #include "compare/match/tree.hpp"
@@ -333,6 +334,7 @@ class PairComparer {
       compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, jobs, &row);
     }
     judge(limit_of(row, node), &row);
+    if (options_.rules != MetricRules::Msit) doubt(&row);
     if (pair.speculative && row.fail_reason == kShapeMismatch) row.filtered = true;
     return row;
   }
@@ -340,6 +342,19 @@ class PairComparer {
   [[nodiscard]] uint64_t compared_bytes() const { return compared_bytes_; }
 
  private:
+  // A rule that what it pairs contradicts is not as sure as it was, and values that differ did not make the pair.
+  static void doubt(Row* row) {
+    const bool by_shape = row->metrics && row->metrics->state == PairState::CountMismatch;
+    if (!by_shape && !(row->metrics && contradicts_pair(*row->metrics))) return;
+    add_note(
+        by_shape
+            ? "shapes contradict the pair"
+            : "values contradict the pair: golden explains less than half of what varies in mine",
+        &row->note);
+    row->confidence = std::min(row->confidence, kContradictedConfidence);
+    if (row->matched_by == kByValues) row->matched_by = kByPattern;
+  }
+
   const Limit& limit_of(const Row& row, const std::string& node) const {
     return limit_for(options_.limits,
                      {row.golden.path, row.mine.path, node, row.mine.op_type, row.mine.dtype});
@@ -768,6 +783,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   out.msit = options.rules == MetricRules::Msit;
   out.ait02 = options.ait02;
   out.judged = !options.limits.empty();
+  out.order_known = mine.order_known;
   for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   append_new(golden.warnings, &out.warnings);
   append_new(mine.warnings, &out.warnings);
@@ -846,8 +862,9 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     Row& row = out.sheets[copy.sheet].rows[copy.row];
     row = out.sheets[done_place.sheet].rows[done_place.row];
     const RecordPair& pair = out.sheets[copy.sheet].matching.pairs[copy.row];
+    const bool doubted = row.confidence == kContradictedConfidence;
     row.matched_by = pair.reason;
-    row.confidence = pair.confidence;
+    row.confidence = doubted ? std::min(pair.confidence, kContradictedConfidence) : pair.confidence;
   }
   int64_t data_id = 0;
   for (Sheet& sheet : out.sheets) {

@@ -121,6 +121,7 @@ struct Comparison {
   bool msit = false;
   bool ait02 = false;                   // report of ait 0.2
   bool judged = false;                  // limits were given
+  bool order_known = true;              // rows are in the order of execution: run::Run::order_known of mine
   bool has_verdicts = false;            // rows carry RowVerdict
   std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;

@@ -7,6 +7,7 @@
 
 #include "compare/match/torchair.hpp"
 #include "compare/weights.hpp"
+#include "run/pair.hpp"
 
 namespace assay::compare {
 namespace {
@@ -86,6 +87,8 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   ComparedPaths out;
   ASSAY_TRY(out.golden, run::open_run(golden_path));
   ASSAY_TRY(out.mine, run::open_run(my_path));
+  // The original's rows are of its names, in its order.
+  if (options.rules != MetricRules::Msit) out.notes = run::reconcile(&out.golden, &out.mine);
   // A list of msprobe is a file, too, but stands for a whole run.
   out.two_files = out.golden.layout == "file" && out.mine.layout == "file";
   if (!options.statistics && options.rules != MetricRules::Msit &&

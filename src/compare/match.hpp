@@ -54,6 +54,13 @@ struct MatchOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
+/// What holds the same on both sides made the pair ...
+inline constexpr std::string_view kByValues = "values";
+/// ... or made pairs of the same places in other layers or tokens, and these do not hold the same;
+inline constexpr std::string_view kByPattern = "pattern";
+/// or the place among pairs by value, type and shape.
+inline constexpr std::string_view kByPlace = "order and shape";
+
 /// Indices into the records of the two runs.
 struct RecordPair {
   size_t golden = 0;

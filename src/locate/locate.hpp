@@ -23,12 +23,12 @@ struct LocateOptions {
 };
 
 enum class Outcome : uint8_t {
-  FirstWrong,   // candidates[0]
-  Clean,        // all obligations hold
+  FirstWrong,  // candidates[0]; without an order of execution (Verdict::order_known) each of them is wrong, none first
+  Clean,       // all obligations hold
   CannotJudge,  // `reason` says why, `next` what to capture so that it can
 };
 [[nodiscard]] std::string_view outcome_name(
-    Outcome outcome);  // "first_wrong" "clean" "cannot_judge"
+    Outcome outcome, bool order_known = true);  // "first_wrong" ("wrong") "clean" "cannot_judge"
 
 struct Coverage {
   size_t judged = 0;  // operators (or values, for levels below O) that were judged
@@ -80,6 +80,7 @@ struct Verdict {
   std::vector<Systematic> systematic;       // the same finding in three layers or more
   std::vector<ChainLink> chain;             // from candidates[0] to the output
   Confidence confidence = Confidence::Low;  // of candidates[0], or of clean
+  bool order_known = true;                  // run::Run::order_known of mine
   CaptureLevel golden_level = CaptureLevel::Nothing, mine_level = CaptureLevel::Nothing;
   char level = '-';  // how it was judged: O L M B N S
   Coverage coverage;

@@ -9,6 +9,7 @@
 #include "base/thread_pool.hpp"
 #include "locate/error_model.hpp"
 #include "locate/expert_choices.hpp"
+#include "run/common_names.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -220,9 +221,7 @@ class Measurer {
 }  // namespace
 
 std::string path_of(const run::Run& run, const std::string& node) {
-  if (run.layout != "torch-tree") return node;
-  if (node == "root") return "";
-  return node.starts_with("root.") ? node.substr(5) : node;
+  return run::module_path(run, node);
 }
 
 std::string place_of(const run::Run& run, const TensorRecord& record) {

@@ -83,10 +83,10 @@ std::string_view confidence_name(Confidence confidence) {
   return "low";
 }
 
-std::string_view outcome_name(Outcome outcome) {
+std::string_view outcome_name(Outcome outcome, bool order_known) {
   switch (outcome) {
     case Outcome::FirstWrong:
-      return "first_wrong";
+      return order_known ? "first_wrong" : "wrong";
     case Outcome::Clean:
       return "clean";
     case Outcome::CannotJudge:

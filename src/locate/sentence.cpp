@@ -136,6 +136,8 @@ const Systematic* systematic_of(const Verdict& verdict) {
 }
 
 std::string inputs_clause(const Verdict& verdict) {
+  if (!verdict.order_known)
+    return "which operator ran first is not known, so others may have been wrong before it";
   const Finding& first = verdict.candidates.front();
   if (first.kind == FindingKind::Weight || first.kind == FindingKind::RankDivergence) {
     if (verdict.level == '-') return {};
@@ -180,7 +182,7 @@ std::string first_bad(const Verdict& verdict) {
   add(&text, inputs_clause(verdict));
   add(&text, others_clause(verdict));
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
-  return "first bad: " + place_of(first) + ": " + text;
+  return (verdict.order_known ? "first bad: " : "bad: ") + place_of(first) + ": " + text;
 }
 
 std::string clean(const Verdict& verdict) {
@@ -283,12 +285,13 @@ std::string sentence(const Verdict& verdict) {
 std::vector<std::string> remarks(const Verdict& verdict) {
   constexpr size_t kShown = 4;
   std::vector<std::string> lines;
+  const std::string then = verdict.order_known ? "then: " : "also: ";
   for (size_t i = 1; i < std::min(verdict.candidates.size(), kShown + 1); ++i) {
     const Finding& finding = verdict.candidates[i];
-    lines.push_back("then: " + place_of(finding) + ": " + clause_of(finding));
+    lines.push_back(then + place_of(finding) + ": " + clause_of(finding));
   }
   if (verdict.candidates.size() > kShown + 1)
-    lines.push_back("then: " + std::to_string(verdict.candidates.size() - kShown - 1) + " more");
+    lines.push_back(then + std::to_string(verdict.candidates.size() - kShown - 1) + " more");
   for (const Systematic& group : verdict.systematic) {
     lines.push_back("systematic: " + group.pattern + ": " + std::string(kind_name(group.kind)) +
                     " in " + layers_of(group));

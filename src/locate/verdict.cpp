@@ -83,6 +83,7 @@ class Composer {
     verdict_.golden_level = stages_.golden->level;
     verdict_.mine_level = stages_.mine->level;
     verdict_.token = stages_.token;
+    verdict_.order_known = stages_.mine->run->order_known;
     if (stages_.across_engines && stages_.walk != nullptr) {
       verdict_.level = level_letter(CaptureLevel::Leaves);
     } else if (stages_.own != nullptr) {
@@ -367,7 +368,27 @@ class Composer {
     verdict_.coverage.unjudged_before = operators.size();
   }
 
+  // What healthy runs differ by names the first value beyond it; without an order there is none.
+  bool only_order_would_tell() const {
+    return !verdict_.order_known && !verdict_.candidates.empty() &&
+           std::ranges::all_of(verdict_.candidates, [](const Finding& finding) {
+             return finding.kind == FindingKind::MeasuredFloor;
+           });
+  }
+
   void decide() {
+    if (only_order_would_tell()) {
+      verdict_.outcome = Outcome::CannotJudge;
+      verdict_.reason =
+          "values differ more from golden than healthy runs do, but the order of execution is not "
+          "known on either side, so the first of them cannot be named (one is in " +
+          first_place(verdict_.candidates) + ")";
+      verdict_.confidence = Confidence::Low;
+      verdict_.suspicions.insert(verdict_.suspicions.end(), verdict_.candidates.begin(),
+                                 verdict_.candidates.end());
+      verdict_.candidates.clear();
+      return;
+    }
     if (!verdict_.candidates.empty()) {
       verdict_.outcome = Outcome::FirstWrong;
       verdict_.confidence = verdict_.candidates.front().confidence;

@@ -12,6 +12,7 @@
 #include "python/module.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
+#include "run/pair.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -37,18 +38,18 @@ Result<locate::FloorProfile> measure(const PathPairs& paths, bool statistics, in
   std::deque<run::Run> opened;  // addresses stay
   std::vector<std::pair<const run::Run*, const run::Run*>> pairs;
   for (const auto& [golden, mine] : paths) {
-    ASSAY_TRY(run::Run first, run::open_run(golden));
-    ASSAY_TRY(run::Run second, run::open_run(mine));
-    opened.push_back(std::move(first));
-    opened.push_back(std::move(second));
+    ASSAY_TRY(run::RunPair pair, run::open_pair(golden, mine));
+    opened.push_back(std::move(pair.golden));
+    opened.push_back(std::move(pair.mine));
     pairs.emplace_back(&opened[opened.size() - 2], &opened.back());
   }
   return locate::measure_floors(pairs, statistics, jobs, nullptr);
 }
 
 Result<locate::Verdict> find(const Request& request) {
-  ASSAY_TRY(const run::Run golden, run::open_run(request.golden));
-  ASSAY_TRY(const run::Run mine, run::open_run(request.mine));
+  ASSAY_TRY(const run::RunPair pair, run::open_pair(request.golden, request.mine));
+  const run::Run& golden = pair.golden;
+  const run::Run& mine = pair.mine;
   locate::LocateOptions options;
   options.own_error = request.own_error;
   options.slice = request.slice;

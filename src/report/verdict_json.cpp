@@ -141,7 +141,7 @@ std::string verdict_json(const Verdict& verdict) {
   const bool wrong = !verdict.candidates.empty();
   Json json;
   json["version"] = 1;
-  json["outcome"] = outcome_name(verdict.outcome);
+  json["outcome"] = outcome_name(verdict.outcome, verdict.order_known);
   json["sentence"] = text(locate::sentence(verdict));
   json["confidence"] = confidence_name(verdict.confidence);
   json["token"] = wrong ? Json(verdict.candidates.front().step) : Json(nullptr);
@@ -150,8 +150,10 @@ std::string verdict_json(const Verdict& verdict) {
   json["my_level"] = level_name(verdict.mine_level);
   json["floor"] = text_or_null(verdict.floor);
   json["coverage"] = coverage_json(verdict.coverage);
-  json["first_bad"] =
-      wrong ? finding_json(verdict.candidates.front(), verdict.records) : Json(nullptr);
+  json["order_known"] = verdict.order_known;
+  json["first_bad"] = wrong && verdict.order_known
+                          ? finding_json(verdict.candidates.front(), verdict.records)
+                          : Json(nullptr);
   json["candidates"] = findings_json(verdict.candidates, verdict.records);
   json["suspicions"] = findings_json(verdict.suspicions, verdict.records);
   json["golden_findings"] = findings_json(verdict.golden_findings, {});

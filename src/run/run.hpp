@@ -126,6 +126,9 @@ struct Run {
                // "msprobe", "flat", "manual", "file"
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
+  /// False where the layout does not tell the order of execution: the records then stand in that of
+  /// registration, or of their names.
+  bool order_known = true;
   std::vector<OperationRecord> operations;  // where the layout knows parameters; in that order, too
   std::optional<TopologyNode> topology;
   /// Models whose nodes stand one after the other below the root of the topology, as a prompt's and

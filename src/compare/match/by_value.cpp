@@ -424,10 +424,10 @@ class Matcher {
     }
   }
 
-  void add(size_t golden, size_t mine, double confidence) {
+  void add(size_t golden, size_t mine, double confidence, bool by_place = false) {
     golden_[golden].paired = true;
     mine_[mine].paired = true;
-    pairs_.push_back({golden_[golden].record, mine_[mine].record, confidence});
+    pairs_.push_back({golden_[golden].record, mine_[mine].record, confidence, by_place});
     anchors_.emplace_back(golden_[golden].order, mine_[mine].order);
   }
 
@@ -674,7 +674,7 @@ class Matcher {
       }
       if (!is_certain || partner == SIZE_MAX) continue;
       if (contradicts(members.golden[i], members.mine[partner])) continue;
-      add(members.golden[i], members.mine[partner], confidence);
+      add(members.golden[i], members.mine[partner], confidence, true);
     }
   }
 

@@ -14,6 +14,7 @@ struct ValuePair {
   size_t golden = 0;  // index into the records of the run
   size_t mine = 0;
   double confidence = 0;  // (0, 1]
+  bool by_place = false;  // type, shape and place decided, not what the tensors hold
 };
 
 struct ValueMatchOptions {

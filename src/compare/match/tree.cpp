@@ -5,6 +5,7 @@
 #include <set>
 
 #include "run/atb_names.hpp"
+#include "run/common_names.hpp"
 #include "run/natural_sort.hpp"
 
 namespace assay::compare {
@@ -126,11 +127,7 @@ void collect_layers(const Tree& tree, int node, const std::string& type, std::ve
 }  // namespace
 
 std::string shared_node_name(const run::Run& run, std::string_view node) {
-  if (run.layout == "torch-tree") {
-    if (node == "root") return {};
-    if (node.starts_with("root.")) node.remove_prefix(5);
-  }
-  return std::string(node);
+  return run::module_path(run, node);
 }
 
 int Tree::find(std::string_view name) const {

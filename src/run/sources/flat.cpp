@@ -59,6 +59,7 @@ Attempt read_flat(const std::string& path) {
 
   Run run;
   run.layout = "flat";
+  run.order_known = folder.files.size() == 1;
   run.warnings = std::move(folder.warnings);
   if (!folder.others.empty()) {
     run.warnings.push_back(std::to_string(folder.others.size()) +

@@ -194,9 +194,13 @@ class Finder {
 /// module computed stands behind what its children computed.
 class ExecutionOrder {
  public:
-  explicit ExecutionOrder(const std::optional<TopologyNode>& tree) {
+  explicit ExecutionOrder(const std::optional<TopologyNode>& tree)
+      : is_recorded_(tree.has_value()) {
     if (tree) visit(*tree);
   }
+
+  /// Whether the writer numbered the modules as they ran. Otherwise siblings stand as they were registered.
+  [[nodiscard]] bool is_recorded() const { return is_recorded_; }
 
   [[nodiscard]] bool knows(const std::string& node) const { return places_.contains(node); }
 
@@ -233,6 +237,10 @@ class ExecutionOrder {
     // Of a name that occurs twice the first place counts.
     const bool is_new = places_.try_emplace(node.name, Place{next_, next_ + 1, &node.type}).second;
     next_ += 1;
+    if (node.children.size() > 1 &&
+        !std::ranges::all_of(
+            node.children, [](const TopologyNode& child) { return child.exec_order.has_value(); }))
+      is_recorded_ = false;
     for (const TopologyNode* child : in_execution_order(node.children)) visit(*child);
     if (is_new) places_[node.name].exit = next_ + 1;
     next_ += 2;
@@ -257,6 +265,7 @@ class ExecutionOrder {
 
   std::unordered_map<std::string, Place> places_;
   uint64_t next_ = 0;
+  bool is_recorded_ = false;
 };
 
 // ---- statistics.csv ------------------------------------------------------------------------------
@@ -409,6 +418,7 @@ class Reader {
     const std::optional<TopologyNode> tree = read_tree(join_path(folder.path, "model_tree.json"));
     const ExecutionOrder order(tree);
     order_ = &order;
+    run_->order_known = run_->order_known && order.is_recorded();
     if (tree && !run_->topology) run_->topology = tree;
     if (!folder.all_steps) {
       read_step(folder.only);
