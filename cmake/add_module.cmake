@@ -28,7 +28,8 @@ endfunction()
 # assay_add_sources(target [UNIT a.cpp b.cpp ...]...)
 # The same lists for any target, also from the CMakeLists.txt of a folder below the target's.
 function(assay_add_sources target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ASSAY_UNITY} UNITY_BUILD_MODE GROUP)
+  # Relocatable (CMake 4): a unit names its files without the clone's path, so that clones share the compiler's cache.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ASSAY_UNITY} UNITY_BUILD_MODE GROUP UNITY_BUILD_RELOCATABLE ON)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(MAKE_C_IDENTIFIER ${folder} unit)
   set(count 0)

@@ -211,10 +211,10 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
   append_notes(comparison, &out);
   append_rows("worst rows", comparison.worst_rows(options.worst_count), comparison, options, &out);
   if (const Row* first = comparison.first_failed_row()) {
-    out += comparison.order_known ? "\nfirst beyond its limit, in execution order:\n  token "
-                                  : "\nbeyond its limit, and which is the first is not known (no "
-                                    "order of execution in the dumps):\n"
-                                    "  token ";
+    out +=
+        comparison.order_known
+            ? "\nfirst beyond its limit, in execution order:\n  token "
+            : "\none beyond its limit; the first is not known (no order of execution):\n  token ";
     out += std::to_string(first->token_id) + "  " + printable(first->label) + "\n  " +
            printable(first->comparable ? first->exceeded : first->fail_reason) + "\n";
   }
