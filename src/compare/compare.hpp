@@ -119,10 +119,10 @@ struct Comparison {
   bool statistics = false;
   bool weights = false;  // rows are weights of two checkpoints
   bool msit = false;
-  bool ait02 = false;                   // report of ait 0.2
-  bool judged = false;                  // limits were given
-  bool order_known = true;              // rows are in the order of execution: run::Run::order_known of mine
-  bool has_verdicts = false;            // rows carry RowVerdict
+  bool ait02 = false;         // report of ait 0.2
+  bool judged = false;        // limits were given
+  bool order_known = true;    // rows are in the order of execution: run::Run::order_known of mine
+  bool has_verdicts = false;  // rows carry RowVerdict
   std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders

@@ -21,7 +21,7 @@ struct Weight {
   std::optional<size_t> zero;
   std::optional<size_t> group_index;
   std::optional<size_t> unpacked_shape;
-  double scale_factor = 1;  // of the stored scale
+  double scale_factor = 1;      // of the stored scale
   std::optional<size_t> owner;  // this is a scale or the like of that weight
 };
 
