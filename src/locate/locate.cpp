@@ -163,6 +163,7 @@ class Locator {
     Stages stages;
     stages.across_engines = is_judged_by_modules();
     if (across_ != nullptr) stages.missing = across_->missing();
+    stages.order_known = mine_.run->order_known;
     stages.golden = &golden_;
     stages.mine = &mine_;
     stages.pairing = &pairing_;

@@ -83,7 +83,7 @@ class Composer {
     verdict_.golden_level = stages_.golden->level;
     verdict_.mine_level = stages_.mine->level;
     verdict_.token = stages_.token;
-    verdict_.order_known = stages_.mine->run->order_known;
+    verdict_.order_known = stages_.order_known;
     if (stages_.across_engines && stages_.walk != nullptr) {
       verdict_.level = level_letter(CaptureLevel::Leaves);
     } else if (stages_.own != nullptr) {

@@ -31,6 +31,8 @@ struct Stages {
   bool across_engines = false;
   /// What of golden mine has nothing for, so that the run is not clean; empty: nothing.
   std::string missing = {};
+  /// Mine's findings are in its order of execution: run::Run::order_known.
+  bool order_known = true;
   /// False for findings outside the slice that the user asked for; empty: everything counts.
   std::function<bool(const Finding&)> in_slice = {};
 };
