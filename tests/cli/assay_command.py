@@ -25,7 +25,7 @@ def binary() -> str:
     return found
 
 
-def run(*arguments, name="assay", cwd=None, stdout=subprocess.PIPE, **kwargs):
+def run(*arguments, name="assay", cwd=None, stdout=subprocess.PIPE, errors="surrogateescape", **kwargs):
     """Runs the command; `name` is argv[0], so that msit and ait can be tried."""
     return subprocess.run(
         [name, *(os.fsdecode(a) if isinstance(a, bytes) else str(a) for a in arguments)],
@@ -34,7 +34,7 @@ def run(*arguments, name="assay", cwd=None, stdout=subprocess.PIPE, **kwargs):
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
-        errors="surrogateescape",
+        errors=errors,
         timeout=120,
         env={**os.environ, "NO_COLOR": "1"},
         **kwargs,

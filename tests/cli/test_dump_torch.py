@@ -82,7 +82,8 @@ def test_a_folder_with_a_run_in_it_is_refused_before_the_script_starts(tmp_path,
     done = dump(tmp_path, script)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"error: {tmp_path / 'out'}: holds a captured run already; give another folder with -o, or remove it\n"
+        f"error: {tmp_path / 'out'}: holds a captured run already; "
+        "give another folder with -o, or --force to remove it\n"
     )
 
 

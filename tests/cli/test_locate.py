@@ -233,7 +233,7 @@ def test_exit_zero_and_a_full_disk(golden, tmp_path):
     with open("/dev/full", "w") as full:
         done = run("locate", golden, mine, stdout=full)
     assert done.returncode == 2
-    assert "write the verdict" in done.stderr
+    assert done.stderr == "error: standard output: cannot write: No space left on device\n"
 
 
 def test_a_damaged_run_is_judged_by_what_is_left(golden, tmp_path):

@@ -57,6 +57,7 @@ def test_a_second_interrupt_does_not_spoil_the_end_of_a_run(layout: str, injecte
     )
     environment = dict(os.environ)
     if injected:
+        (tmp_path / "report").mkdir()
         settings = {
             "output": str(tmp_path / "run"),
             "layout": layout,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
-from assay.torch._wrappers import local_tensor_of
 from assay.torch.strict.log import warn_once
 
 
@@ -20,6 +19,8 @@ def dense_cpu_tensor(tensor: Any, path: Optional[str]) -> Optional[Any]:
     """
     import torch
     from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+
+    from assay.torch._wrappers import local_tensor_of
 
     with torch.no_grad():
         local = local_tensor_of(tensor)
