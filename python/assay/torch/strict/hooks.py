@@ -17,7 +17,6 @@ import assay
 from assay import _capture
 from assay._interrupts import interrupts_held
 from assay._manifest import describe_host
-from assay.torch._topology import to_json
 from assay.torch.strict.apis import ApiWrappers
 from assay.torch.strict.dense import dense_cpu_tensor
 from assay.torch.strict.log import logger, warn_once
@@ -208,6 +207,8 @@ class Registration:
 
     def __init__(self, model: Any, config: Any, device: str):
         import torch
+
+        from assay.torch._topology import to_json
 
         self._config = config
         self._device = device
