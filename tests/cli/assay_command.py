@@ -102,3 +102,20 @@ def write_torch_tree(root: Path, layer_count=12, tokens=(0,), change=lambda name
     for token in tokens:
         write(tree, token)
     return rank
+
+
+def write_small_hook_dump(folder: Path) -> None:
+    """Two steps of three modules, a weight and a module tree: what register_hook leaves in `folder`."""
+    rank = folder / "msit_dump_20250220_083154" / "torch_tensors" / "cpu_77"
+    names = {"root.norm": "RMSNorm", "root.embed": "Embedding", "root.a_head": "Linear"}
+    rank.mkdir(parents=True)
+    children = [{"name": name, "type": kind, "children": []} for name, kind in names.items()]
+    (rank / "model_tree.json").write_text(json.dumps({"name": "root", "type": "TinyLM", "children": children}))
+    for step in (0, 1):
+        for name in names:
+            place = rank / str(step) / name
+            place.mkdir(parents=True)
+            torch.save(torch.arange(6, dtype=torch.bfloat16).reshape(2, 3), place / "input_0.pth")
+            torch.save(torch.full((2, 3), float(step)), place / "output.pth")
+    (rank / "weights").mkdir()
+    torch.save(torch.nn.Parameter(torch.ones(3)), rank / "weights" / "root.norm.weight.pth")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from assay_command import binary, write_torch_tree
+from assay_command import binary, write_small_hook_dump, write_torch_tree
 from atb_files import node
 from dump_files import Dump, Operand, overflow_payload
 from graph_dumps import fused, graph, write_current, write_text
@@ -152,19 +152,7 @@ def hook_dumps(folder: Path) -> None:
 
 def small_hook_dump(folder: Path) -> None:
     """Two steps of three modules, and a weight."""
-    rank = folder / "golden" / "msit_dump_20250220_083154" / "torch_tensors" / "cpu_77"
-    names = {"root.norm": "RMSNorm", "root.embed": "Embedding", "root.a_head": "Linear"}
-    rank.mkdir(parents=True)
-    children = [{"name": name, "type": kind, "children": []} for name, kind in names.items()]
-    (rank / "model_tree.json").write_text(json.dumps({"name": "root", "type": "TinyLM", "children": children}))
-    for step in (0, 1):
-        for name in names:
-            place = rank / str(step) / name
-            place.mkdir(parents=True)
-            torch.save(torch.arange(6, dtype=torch.bfloat16).reshape(2, 3), place / "input_0.pth")
-            torch.save(torch.full((2, 3), float(step)), place / "output.pth")
-    (rank / "weights").mkdir()
-    torch.save(torch.nn.Parameter(torch.ones(3)), rank / "weights" / "root.norm.weight.pth")
+    write_small_hook_dump(folder / "golden")
 
 
 def tensor_files(folder: Path) -> None:

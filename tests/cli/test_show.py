@@ -11,32 +11,14 @@ import subprocess
 import numpy as np
 import pytest
 import torch
+from assay_command import write_small_hook_dump
 from safetensors.torch import save_file
 
 
 @pytest.fixture
 def torch_dump(tmp_path):
     """Two steps of three modules, weights, and a module tree: what register_hook leaves."""
-    rank = tmp_path / "dump" / "msit_dump_20250220_083154" / "torch_tensors" / "cpu_77"
-    names = {"root.norm": "RMSNorm", "root.embed": "Embedding", "root.a_head": "Linear"}
-    rank.mkdir(parents=True)
-    (rank / "model_tree.json").write_text(
-        json.dumps(
-            {
-                "name": "root",
-                "type": "TinyLM",
-                "children": [{"name": name, "type": kind, "children": []} for name, kind in names.items()],
-            }
-        )
-    )
-    for step in (0, 1):
-        for name in names:
-            folder = rank / str(step) / name
-            folder.mkdir(parents=True)
-            torch.save(torch.arange(6, dtype=torch.bfloat16).reshape(2, 3), folder / "input_0.pth")
-            torch.save(torch.full((2, 3), float(step)), folder / "output.pth")
-    (rank / "weights").mkdir()
-    torch.save(torch.nn.Parameter(torch.ones(3)), rank / "weights" / "root.norm.weight.pth")
+    write_small_hook_dump(tmp_path / "dump")
     return tmp_path / "dump"
 
 
