@@ -189,15 +189,21 @@ std::string final_verdict(const Comparison& comparison, const TerminalOptions& o
   return out;
 }
 
-}  // namespace
-
-std::string terminal_report(const Comparison& comparison, const TerminalOptions& options) {
+/// What was compared with what, and how much of it.
+std::string heading(const Comparison& comparison, const TerminalOptions& options) {
   std::string out;
   append_side("golden", comparison.golden_path, comparison.golden_layout, comparison.golden_records,
               options, &out);
   append_side("mine", comparison.mine_path, comparison.mine_layout, comparison.mine_records,
               options, &out);
   out += coverage_line(comparison) + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string terminal_report(const Comparison& comparison, const TerminalOptions& options) {
+  std::string out = heading(comparison, options);
   for (const compare::Sheet& sheet : comparison.sheets) {
     if (comparison.sheets.size() == 1) break;
     out += "  " + pad_right(sheet.name, std::max<size_t>(8, sheet.name.size() + 2)) +
@@ -226,12 +232,7 @@ namespace {
 
 /// Two files of many tensors: a line for each, the worst first, equal ones last in the order of the files.
 std::string container_report(const Comparison& comparison, const TerminalOptions& options) {
-  std::string out;
-  append_side("golden", comparison.golden_path, comparison.golden_layout, comparison.golden_records,
-              options, &out);
-  append_side("mine", comparison.mine_path, comparison.mine_layout, comparison.mine_records,
-              options, &out);
-  out += coverage_line(comparison) + "\n";
+  std::string out = heading(comparison, options);
   append_notes(comparison, &out);
   const std::vector<Row>& rows = comparison.sheets.front().rows;
   std::vector<const Row*> lines = comparison.worst_rows(rows.size());
