@@ -335,6 +335,7 @@ class Replay::Machine {
       if (runs_[i]) ASSAY_TRY_STATUS(run_operator(i));
     }
     ASSAY_TRY(Pair result, fetch(0));
+    if (is_table(0)) ASSAY_TRY_STATUS(round_table(&result));
     return CarriedValue{std::move(result), tie_, order_open_};
   }
 
@@ -588,6 +589,33 @@ class Replay::Machine {
     return {};
   }
 
+  /// Made of positions, constants and buffers alone, such as the cosines of rotary positions.
+  [[nodiscard]] bool is_table(size_t at) const {
+    const Region::Value& value = region_.values[at];
+    return value.source == Source::Produced && !value.learned;
+  }
+
+  /// A table is computed in golden's own type, and rounded to mine's where mine's values meet it.
+  Status round_table(Pair* table) const {
+    if (!is_float(table->simulated.view.dtype)) return {};
+    ASSAY_TRY(table->simulated, round_within(table->simulated, region_.dtype));
+    table->same = false;
+    return {};
+  }
+
+  /// The type that an operator rounds its results to.
+  [[nodiscard]] DType type_of(const Operator& one, const Region::Call& call) const {
+    if (call.learned) return region_.dtype;
+    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+    DType type = region_.dtype;
+    for (const Use& output : one.outputs) {
+      if (output.record >= records.size()) continue;
+      const std::optional<DType>& golden = records[output.record].dtype;
+      if (golden && is_float(*golden) && is_narrower(type, *golden)) type = *golden;
+    }
+    return type;
+  }
+
   Result<std::vector<Pair>> evaluate_both(const Operator& one, const Region::Call& call) {
     const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
     std::vector<Pair> results;
@@ -614,6 +642,7 @@ class Replay::Machine {
         operand.simulated = operand.reference;
       } else {
         ASSAY_TRY(operand, fetch(call.operands[k]));
+        if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
       }
       // What is written into keeps its element type, so a recorded 16-bit value would round the reference.
       const std::string_view argument = std::string_view(use.slot).substr(0, use.slot.find('.'));
@@ -645,7 +674,7 @@ class Replay::Machine {
           ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, noisy_scores->view));
         }
       }
-      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, region_.dtype, kernel_));
+      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), kernel_));
     } else {
       if (reference::aten::has_open_order(one.name) && !tie_ && !sorts_in_open_order(exact_call)) {
         const Tensor* scores = scores_of(exact_call);
@@ -653,7 +682,7 @@ class Replay::Machine {
           ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, scores->view));
         }
       }
-      ASSAY_TRY(noisy, simulate(exact_call, &references, region_.dtype, kernel_));
+      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), kernel_));
     }
     ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
     if (replay_.mine_.multiplies_angles && !noisy.empty() &&

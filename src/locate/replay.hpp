@@ -52,6 +52,7 @@ struct Region {
     std::vector<size_t> parts;  // Assembled: indices into `values`
     size_t carried = kNone;     // Carried: its number, see Replay::carried()
     bool floating = false;      // depends on a floating value of mine
+    bool learned = false;       // or on a parameter
   };
   struct Call {
     size_t op = kNone;  // index into golden's operators
@@ -59,7 +60,9 @@ struct Region {
         operands;  // by input of the operator: index into `values`; kNone: only its shape counts
     std::vector<size_t> results;  // by output: index into `values`; kNone: not read
     bool floating = false;        // depends on a floating value of mine
-    bool constant = false;        // depends on no recorded value at all, whichever is asked for
+    bool learned =
+        false;  // or on a parameter; what is not is a table: made of positions and constants alone
+    bool constant = false;  // depends on no recorded value at all, whichever is asked for
   };
   std::vector<Value> values;    // [0] is what is asked for
   std::vector<Call> operators;  // in golden's order

@@ -81,6 +81,7 @@ class Replay::Planner {
       if (value.source != Source::Carried) continue;
       const Carried& known = replay_.carried(value.carried);
       value.floating = known.floating;
+      value.learned = true;
       region_.from_before = region_.from_before || known.from_before;
       narrow_to(known.narrowest);
     }
@@ -158,6 +159,12 @@ class Replay::Planner {
                                    : replay_.recorded(value, reader_.target, *reader_.unusable);
   }
 
+  [[nodiscard]] bool is_buffer(const std::string& leaf) const {
+    const auto found = replay_.golden_.leaves.find(leaf);
+    return found != replay_.golden_.leaves.end() &&
+           replay_.golden_.run->records[found->second].role == run::Role::Buffer;
+  }
+
   Status find_source(size_t at, size_t reader) {
     const ValueId value = region_.values[at].value;
     const size_t known = value == kNoValue ? kNone : recorded(value);
@@ -166,12 +173,14 @@ class Replay::Planner {
       region_.values[at].boundary = known;
       narrow_to(replay_.type_at(known));
       region_.values[at].floating = replay_.type_at(known).has_value();
+      region_.values[at].learned = region_.values[at].floating;
       return {};
     }
     if (region_.values[at].op != kNone) return find_operands(at);
     if (value != kNoValue && !replay_.state_.leaf(value).empty()) {
       region_.values[at].source = Source::Leaf;
       region_.values[at].record = replay_.state_.record(value);
+      region_.values[at].learned = !is_buffer(replay_.state_.leaf(value));
       return {};
     }
     if (value != kNoValue && replay_.state_.is_assembled(value)) {
@@ -248,9 +257,12 @@ class Replay::Planner {
         if (operand == kNone) continue;
         ASSAY_TRY_STATUS(settle(operand, i));
         call.floating = call.floating || region_.values[operand].floating;
+        call.learned = call.learned || region_.values[operand].learned;
       }
       for (const size_t result : call.results) {
-        if (result != kNone) region_.values[result].floating = call.floating;
+        if (result == kNone) continue;
+        region_.values[result].floating = call.floating;
+        region_.values[result].learned = call.learned;
       }
     }
     return settle(0, region_.operators.size());
@@ -264,6 +276,7 @@ class Replay::Planner {
     for (const size_t part : value.parts) {
       ASSAY_TRY_STATUS(settle(part, before));
       value.floating = value.floating || region_.values[part].floating;
+      value.learned = value.learned || region_.values[part].learned;
     }
     return {};
   }
