@@ -48,6 +48,7 @@ class Setting:
         strengths: of sized faults.
         shaped: weights resemble trained ones.
         decode: steps of one token behind the prompt.
+        groups: of faults; empty: all.
     """
 
     levels: str
@@ -57,6 +58,7 @@ class Setting:
     healthy: int = 2
     shaped: bool = False
     decode: int = 0
+    groups: tuple[str, ...] = ()
 
 
 COARSER = Setting("OLMB")
@@ -67,7 +69,8 @@ DECODING = Setting("OLM", decode=4)
 LONGER = Setting("OLM", shaped=True, decode=32, faults=3)
 # One is drawn for each model.
 SETTINGS = (COARSER,) * 6 + (SHAPED,) * 6 + (DECODING,) * 2 + (LONGER,) + (FLOORS,) * 2 + (TENTH,)
-IN_SAMPLE = ("qwen3", "gpt_neox", "olmo2", "deepseek_v2", "mamba")  # small families
+IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
+IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
 
 class Verdicts(Campaign):
@@ -79,9 +82,9 @@ class Verdicts(Campaign):
         "Each case is a model of the fault laboratory (docs/localisation.md) with a planted fault, or a healthy pair. "
         "It is judged once a level, with less and less of the run under test captured.",
         "Planted faults: *named*, the module with the fault or something inside it is named first; *misnamed*, "
-        "something else is; *called clean*; *not judged*, the verdict says that it cannot judge. Runs that are no pair, "
-        "such as those of other tokens, are right when they are not judged. A fault that is called clean and moves the "
-        "output by less than a twentieth of what rounding does counts as *clean, below rounding*.",
+        "something else is; *called clean*; *not judged*, the verdict says that it cannot judge. Runs that are no "
+        "pair, such as those of other tokens, are right when they are not judged. A fault that is called clean and "
+        "moves the output by less than a twentieth of what rounding does counts as *clean, below rounding*.",
         "Healthy pairs differ by precision, threads, library, batch, kind of attention or chunks: *clean*, *false "
         "alarm*, or *healthy, not judged*. Misnamed, called clean and false alarms are mistakes.",
         "The lines are the same verdicts, counted by level, by family, by kind of fault and by pair. The last columns "
@@ -109,11 +112,11 @@ class Verdicts(Campaign):
         from bench.faults.families import LARGER
 
         draw = random.Random(SAMPLE_SEED)
+        for family in LARGER:
+            yield from _of_model(draw, family, Setting(COARSER.levels, faults=2, healthy=1, groups=IN_KERNELS))
+        yield from _of_model(draw, "llama", Setting(FLOORS.levels, faults=2, healthy=1, groups=IN_KERNELS))
         for family in IN_SAMPLE:
             yield from _of_model(draw, family, Setting("OL", faults=0, healthy=1))
-        for family in LARGER:
-            yield from _of_model(draw, family, Setting(COARSER.levels, faults=2, healthy=1))
-        yield from _of_model(draw, "llama", Setting(FLOORS.levels, faults=2, healthy=1))
 
     def case_of(self, name: str) -> Case:
         """From ``<name of the laboratory>@<levels>``."""
@@ -198,9 +201,10 @@ def _of_model(draw: random.Random, family: str, setting: Setting) -> Iterator[Ca
     from bench.faults import faults, lab
 
     seed = (draw.randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED),)
+    kinds = tuple(name for name, kind in faults.KINDS.items() if not setting.groups or kind.group in setting.groups)
     run: dict[str, Any] = {"shaped": setting.shaped, "decode": setting.decode}
     by_kind: dict[str, list[lab.Case]] = collections.defaultdict(list)
-    for case in lab.fault_cases((family,), seed, tuple(faults.KINDS), setting.strengths, setting.forms, **run):
+    for case in lab.fault_cases((family,), seed, kinds, setting.strengths, setting.forms, **run):
         by_kind[case.kind].append(case)
     pairs = tuple(pair for pair in lab.PAIRS if pair != "compiled")  # minutes of a C++ compiler for one verdict
     chosen = [draw.choice(by_kind[kind]) for kind in draw.sample(sorted(by_kind), min(setting.faults, len(by_kind)))]

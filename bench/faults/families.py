@@ -2,9 +2,9 @@
 """Model families of the laboratory: small Hugging Face models with random weights.
 
 `llama`, `qwen2` and `gpt2` are the families that the limits of docs/localisation.md were set on. The seven of `LARGER`
-have 6 layers of width 128 (or as asked for) and a vocabulary of 1024. The others are one row of a table each: their sizes are
-cut down by the names that configurations use for them. Where things are in a model is found in the model itself
-(bench.faults.places).
+have 6 layers of width 128 (or as asked for) and a vocabulary of 1024. The others are one row of a table each: their
+sizes are cut down by the names that configurations use for them. Where things are in a model is found in the model
+itself (bench.faults.places).
 """
 
 from __future__ import annotations

@@ -270,6 +270,8 @@ class Laboratory:
                 continue  # no layer is wrong
             if case.pair == "compiled" and level != "B":
                 continue  # what is inside a compiled layer is not captured
+            if case.pair == "autocast" and level in "BNS":
+                continue  # nothing says that layers compute in another type than they return
             thin = captures.thinned(mine, level, self._folder / f"{case.name}-{level}", prefix)
             if level in ("N", "S"):
                 right = captures.thinned(golden, level, self._folder / f"{golden.name}-{level}", prefix)

@@ -73,9 +73,8 @@ def is_linear(module: torch.nn.Module) -> bool:
     """Whether it is one matrix: torch's Linear, or GPT-2's with its weight the other way round."""
     weight = getattr(module, "weight", None)
     named = isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
-    return (
-        named and isinstance(weight, torch.Tensor) and weight.dim() == 2 and not _ROUTER.search(type(module).__name__)
-    )
+    matrix = isinstance(weight, torch.Tensor) and weight.dim() == 2
+    return named and matrix and not _ROUTER.search(type(module).__name__)
 
 
 def is_norm(module: torch.nn.Module) -> bool:
