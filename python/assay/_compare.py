@@ -57,8 +57,13 @@ class Comparison:
 
     @property
     def passed(self) -> Optional[bool]:
-        """True when every row is within its limits, None when no limit was given."""
+        """True when every row is within its limits and nothing of golden is missing, None when no limit was given."""
         return self._native.passed
+
+    @property
+    def gaps(self) -> list[str]:
+        """Why the runs are not comparable as a whole, one sentence each: unmatched tensors of golden, killed runs."""
+        return self._native.gaps
 
     @property
     def unmatched(self) -> list[Row]:
@@ -147,6 +152,7 @@ def compare(
     algorithms: Sequence[Union[str, Callable[[Any, Any], Any]]] = (),
     token_map: TokenMap = (),
     ranks: Sequence[int] = (),
+    allow_unmatched: Sequence[str] = (),
     jobs: int = 0,
     max_memory: int = 0,
 ) -> Comparison:
@@ -170,6 +176,7 @@ def compare(
             ``(golden, mine) -> number | text | (number or text, message)`` of two flat float32 arrays.
         token_map: pairs (token of golden, token of mine); by default equal ids.
         ranks: compare only these.
+        allow_unmatched: shell patterns on golden's names: tensors that need no partner of their name.
         jobs: threads; 0 means one a core.
         max_memory: bytes of file pages kept in memory; 0 means 256 MiB.
 
@@ -207,6 +214,7 @@ def compare(
         algorithms=[(_column_name(item), item) for item in algorithms if not isinstance(item, str)],
         token_map=[(int(g), int(m)) for g, m in pairs],
         ranks=list(ranks),
+        allow_unmatched=list(allow_unmatched),
         jobs=jobs,
         max_memory=max_memory,
     )

@@ -60,6 +60,7 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
     ASSAY_TRY(options.explicit_pairs,
               in_file(request.map_file, compare::parse_explicit_pairs(text)));
   }
+  options.allow_unmatched = request.allow_unmatched;
   if (!request.token_map.empty()) {
     ASSAY_TRY(options.token_map, parse_token_map(request.token_map));
   }
@@ -88,9 +89,10 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
 
 int status_by_limits(const compare::Comparison& comparison, const CompareRequest& request) {
   if (request.exit_zero || !comparison.judged) return kSame;
-  const compare::Comparison::Counts counts = comparison.counts();
+  if (comparison.is_within_limits()) return kSame;
   // Limits were given and nothing could be held against them: that is no pass.
-  return counts.failed > 0 || counts.pairs == 0 ? kDiffers : kSame;
+  const compare::Comparison::Counts counts = comparison.counts();
+  return counts.failed > 0 || counts.pairs == 0 ? kDiffers : kCannotJudge;
 }
 
 }  // namespace
@@ -185,8 +187,10 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                                             : std::string()}));
   }
   outcome.exit_status = status_by_limits(outcome.comparison, request);
-  if (with_verdict && !request.exit_zero && outcome.exit_status == kSame)
-    outcome.exit_status = exit_status_of(*outcome.verdict);
+  if (with_verdict && !request.exit_zero && outcome.exit_status != kDiffers) {
+    const int status = exit_status_of(*outcome.verdict);
+    if (status != kSame) outcome.exit_status = status;
+  }
   return outcome;
 }
 
@@ -288,6 +292,8 @@ int run_command(const CompareRequest& request) {
   std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)
                                         : report::terminal_report(outcome->comparison, terminal);
   if (outcome->verdict) text += "\n" + report::verdict_text(*outcome->verdict, terminal);
+  if (outcome->exit_status == kCannotJudge && !outcome->comparison.gaps.empty())
+    say("hint", "what of golden needs no partner can be named: --allow-unmatched PATTERN");
   return print_result(text, outcome->exit_status);
 }
 
@@ -345,6 +351,11 @@ void add_limit_options(CLI::App& app, CompareRequest& request) {
   app.add_option("--thresholds", request.thresholds_file,
                  "JSON list of limits by name, type or dtype; the first match wins")
       ->type_name("FILE")
+      ->group(group);
+  app.add_option("--allow-unmatched", request.allow_unmatched,
+                 "Shell pattern on golden's names: these need no partner; repeatable")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false)
       ->group(group);
   app.add_flag("--exit-zero", request.exit_zero, "Exit status 0 whatever differs")->group(group);
 }
@@ -406,8 +417,8 @@ void add_compare_command(CLI::App& app, int& exit_status) {
   command
       ->add_flag(
           "--verdict", parsed->request.verdict,
-          "The verdict also as columns and as msit_cmp_first_bad_<UTC time>.json; exit status 1 "
-          "unless all is clean")
+          "The verdict also as columns and as msit_cmp_first_bad_<UTC time>.json, and in the exit "
+          "status")
       ->group("Verdict");
   add_verdict_options(*command, parsed->request.verdict_options);
   command->footer(
@@ -415,8 +426,8 @@ void add_compare_command(CLI::App& app, int& exit_status) {
       "  assay compare golden/ mine/ -o report --rel-l2 0.01\n\n"
       "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
       "the first wrong operator.\n"
-      "Exit status: 0 same or no limit given, 1 beyond a limit, 2 wrong options or input, 3 our "
-      "fault.");
+      "Exit status: 0 same or no limit given, 1 beyond a limit, 125 not comparable as a whole, 2 "
+      "wrong options or input, 3 our fault.");
   command->callback([parsed, output, &exit_status] {
     CompareRequest& request = parsed->request;
     if (request.golden_path.empty() || request.my_path.empty()) {

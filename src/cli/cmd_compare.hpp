@@ -32,6 +32,7 @@ struct CompareRequest {
   std::string thresholds_file;
   std::string map_file;
   std::string token_map;
+  std::vector<std::string> allow_unmatched;
   std::string ranks;
   bool unmatched = false;
   bool summary = true;

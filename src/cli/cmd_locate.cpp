@@ -122,7 +122,8 @@ void add_locate_command(CLI::App& app, int& exit_status) {
       "  assay dump -o mine -- python ported.py\n"
       "  assay locate golden mine\n"
       "  assay locate --golden \"python run.py\" --mine \"python ported.py\"\n\n"
-      "Exit status: 0 clean, 1 a wrong operator is named or nothing can be judged, 2 wrong options "
+      "Exit status: 0 clean, 1 a wrong operator is named, 125 nothing can be judged, 2 wrong "
+      "options "
       "or input, 3 our fault.");
   command->callback([request, &exit_status] {
     if (const std::string problem = problem_of(*request); !problem.empty()) {

@@ -17,6 +17,7 @@ inline constexpr int kSame = 0;          // same, or nothing was asked
 inline constexpr int kDiffers = 1;       // differs beyond the limits
 inline constexpr int kUsageOrInput = 2;  // wrong options, unreadable or malformed input
 inline constexpr int kOurFault = 3;
+inline constexpr int kCannotJudge = 125;  // not comparable as a whole; what git bisect skips
 
 // Each adds one sub-command to `app`. When the user chose it, its callback stores the exit status.
 void add_compare_command(CLI::App& app, int& exit_status);

@@ -19,7 +19,7 @@ _assay_options() {
         -i -c -o -ids -opname -metric -device -rerun -alg -pmode -j -opt -l -h" ;;
     errcheck) echo "--help --exec --type --output --exit --log-level --probe-library -o -l -h" ;;
     compare) echo "--help --golden-path --my-path --cmp-level --token-map --ranks --rank --map --stats --atol --rtol --cos
-        --rel-l2 --thresholds --exit-zero --output --jsonl --unmatched --compat --jobs --max-memory --log-level
+        --rel-l2 --thresholds --allow-unmatched --exit-zero --output --jsonl --unmatched --compat --jobs --max-memory --log-level
         --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --save-floor --floor
         --own-error --slice
         -gp -mp -cl -st -mf -alg -o -r -l -w -j -h" ;;

@@ -127,7 +127,15 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
 }
 
 int exit_status_of(const locate::Verdict& verdict) {
-  return verdict.outcome == locate::Outcome::Clean ? kSame : kDiffers;
+  switch (verdict.outcome) {
+    case locate::Outcome::Clean:
+      return kSame;
+    case locate::Outcome::FirstWrong:
+      return kDiffers;
+    case locate::Outcome::CannotJudge:
+      break;
+  }
+  return kCannotJudge;
 }
 
 }  // namespace assay::cli

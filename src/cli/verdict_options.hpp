@@ -47,7 +47,7 @@ void add_verdict_options(CLI::App& app, VerdictRequest& request);
 [[nodiscard]] Result<std::pair<std::string, std::string>> parse_floor_run(
     const std::string& text, const std::string& golden_path);
 
-/// 0 clean, 1 a wrong operator is named or nothing can be judged.
+/// kSame: clean, or clean up to a near tie; kDiffers: a wrong operator is named; kCannotJudge.
 [[nodiscard]] int exit_status_of(const locate::Verdict& verdict);
 
 }  // namespace assay::cli

@@ -15,6 +15,7 @@
 #include "base/interruption.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
+#include "compare/comparability.hpp"
 #include "compare/contradiction.hpp"
 #include "compare/match/permutation.hpp"
 #include "compare/match/torchair.hpp"
@@ -39,6 +40,7 @@ constexpr std::string_view kShapeMismatch = "data shape doesn't match.";
 // ---- what a row says about its sides ----
 
 std::string record_label(const Run& run, const TensorRecord& record) {
+  if (run.layout == "file" && !record.slot.empty()) return record.slot;  // a key of the file
   std::string text = shared_node_name(run, record.node);
   if (text.empty()) text = "(model)";
   text += " " + std::string(run::role_name(record.role));
@@ -685,6 +687,11 @@ std::vector<const Row*> Comparison::worst_rows(size_t count) const {
   return rows;
 }
 
+bool Comparison::is_within_limits() const {
+  const Counts counted = counts();
+  return counted.failed == 0 && counted.pairs > 0 && gaps.empty();
+}
+
 const Row* Comparison::first_failed_row() const {
   const Row* first = nullptr;
   for (const Sheet& sheet : sheets) {
@@ -888,7 +895,9 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
 Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                 const CompareOptions& options) {
   ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, options));
-  return compare_planned(golden, mine, std::move(sheets), options);
+  ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
+  if (!comparison.msit) comparison.gaps = find_gaps(golden, mine, comparison, options);
+  return comparison;
 }
 
 Result<Comparison> compare_manual(const run::ManualMapping& mapping,

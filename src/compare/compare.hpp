@@ -97,6 +97,8 @@ struct CompareOptions {
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
   std::vector<ExplicitPair> explicit_pairs;
+  /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.
+  std::vector<std::string> allow_unmatched = {};
   MappingTables tables = builtin_tables();
   Limits limits;
   std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
@@ -128,6 +130,8 @@ struct Comparison {
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders
   std::vector<std::string> notes;     // what was aligned and what one side lacks as a whole
   uint64_t compared_bytes = 0;        // payload of both sides
+  /// Why the runs are not comparable as a whole (find_gaps()), one sentence each; of named pairs always empty.
+  std::vector<std::string> gaps;
 
   /// Of pairs of tensors, each once however many sheets show it.
   struct Counts {
@@ -143,6 +147,8 @@ struct Comparison {
   /// never: rows without numbers, then NaN and infinities at other places, then by relative L2
   /// distance (statistics: relative error of the L2 norm), then in execution order; indices behind all others.
   [[nodiscard]] std::vector<const Row*> worst_rows(size_t count) const;
+  /// Nothing is beyond a limit, something was compared, and nothing of golden is missing.
+  [[nodiscard]] bool is_within_limits() const;
   /// The failed row that comes first in execution order, nullptr when none failed.
   [[nodiscard]] const Row* first_failed_row() const;
 };

@@ -7,6 +7,7 @@
 
 #include "base/interruption.hpp"
 #include "base/thread_pool.hpp"
+#include "compare/comparability.hpp"
 #include "compare/dequantise.hpp"
 #include "compare/gguf_weights.hpp"
 #include "compare/match/weight_names.hpp"
@@ -498,6 +499,8 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
   for (size_t i = 0; i < sheet.rows.size(); ++i) {
     sheet.rows[i].data_id = static_cast<int64_t>(i);
   }
+  if (!msit)
+    out.gaps = find_gaps(golden_gguf ? golden_gguf->run : golden_run, mine_run, out, options);
   return out;
 }
 

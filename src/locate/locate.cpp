@@ -110,14 +110,18 @@ class Locator {
     return {};
   }
 
-  // A mine without operators is judged by replaying golden's; one with operators only where the programs differ.
+  // A mine without operators is judged by replaying golden's; one with operators where the programs differ, and before it is
+  // called clean: casts, and storages that nobody was seen to write, show in no operator's own error.
   bool needs_walk() const {
     if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
       return false;
     if (mine_.level != CaptureLevel::Operators || is_judged_by_modules()) return true;
-    const bool suspicious =
-        std::ranges::any_of(tests_.findings, [](const Finding& finding) { return !finding.hard; });
-    return suspicious && pairing_.same_shapes;
+    if (!pairing_.same_shapes) return false;
+    const auto is_hard = [](const Finding& finding) { return finding.hard; };
+    const bool suspicious = !std::ranges::all_of(tests_.findings, is_hard);
+    const bool accused = std::ranges::any_of(tests_.findings, is_hard) ||
+                         (own_ && std::ranges::any_of(own_->findings, is_hard));
+    return suspicious || !accused;
   }
 
   bool is_judged_by_modules() const {

@@ -159,6 +159,7 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
     if (!fresh) found->second = std::min(found->second, one.step);
   }
   find_constant_operators();
+  find_types();
   for (const Operator& one : golden.operators) {
     for (const Use& use : one.inputs) {
       if (use.value != kNoValue && !state_.leaf(use.value).empty()) ++readers_[use.value];
@@ -178,6 +179,80 @@ void Replay::find_constant_operators() {
       return origin == kNone || constant_[origin];
     });
   }
+}
+
+namespace {
+
+using TypeCounts = std::map<DType, size_t>;
+
+/// At most a share of them is in a type as narrow; nothing: it is more, or they are too few to tell.
+std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t least, size_t share) {
+  size_t all = 0, narrow = 0;
+  std::optional<DType> usual;
+  size_t most = 0;
+  for (const auto& [other, count] : counts) {
+    all += count;
+    if (info(other).element_bits <= info(type).element_bits) {
+      narrow += count;
+    } else if (count > most) {
+      most = count;
+      usual = other;
+    }
+  }
+  return all >= least && share * narrow <= all ? usual : std::nullopt;
+}
+
+}  // namespace
+
+/// A module that computes in a narrower type than its peers is a fault that its own type would explain as rounding.
+void Replay::find_types() {
+  // Of four layers one, of all places of a model without layers every tenth.
+  constexpr size_t kLeastPeers = 4, kPeers = 4, kLeastPlaces = 20, kPlaces = 10;
+  using Place = std::tuple<std::string, std::string_view, bool>;
+  std::map<Place, TypeCounts> peers;
+  TypeCounts all;
+  const auto use_of = [&](const Boundary& boundary) -> const Use& {
+    const ModuleCall& call = mine_.calls[boundary.call];
+    return (boundary.input ? call.inputs : call.outputs)[boundary.use];
+  };
+  std::vector<const TypeCounts*> peers_of(boundaries_.size(), nullptr);
+  types_.resize(boundaries_.size());
+  for (size_t i = 0; i < boundaries_.size(); ++i) {
+    const Use& use = use_of(boundaries_[i]);
+    const std::optional<DType>& type = mine_.run->records[use.record].dtype;
+    if (!type || !is_float(*type)) continue;
+    types_[i] = type;
+    ++all[*type];
+    const std::string& module = mine_.calls[boundaries_[i].call].module;
+    std::string pattern = layer_pattern(module);
+    if (pattern == module) continue;
+    TypeCounts& counts = peers[{std::move(pattern), use.slot, boundaries_[i].input}];
+    ++counts[*type];
+    peers_of[i] = &counts;
+  }
+  if (all.size() < 2) return;
+  for (size_t i = 0; i < boundaries_.size(); ++i) {
+    if (!types_[i]) continue;
+    const std::optional<DType> usual =
+        peers_of[i] != nullptr ? usual_type(*peers_of[i], *types_[i], kLeastPeers, kPeers)
+                               : usual_type(all, *types_[i], kLeastPlaces, kPlaces);
+    if (usual && !is_deliberate(boundaries_[i], *types_[i])) types_[i] = usual;
+  }
+}
+
+/// Golden has as narrow a value there, or mine's module has weights of that type.
+bool Replay::is_deliberate(const Boundary& boundary, DType type) const {
+  const auto is_as_narrow = [&](const std::optional<DType>& other) {
+    return other && is_float(*other) && info(*other).element_bits <= info(type).element_bits;
+  };
+  const std::vector<run::TensorRecord>& records = golden_.run->records;
+  if (boundary.golden_record < records.size() &&
+      is_as_narrow(records[boundary.golden_record].dtype))
+    return true;
+  return std::ranges::any_of(mine_.leaves, [&](const auto& leaf) {
+    return is_inside(leaf.first, mine_.calls[boundary.call].module) &&
+           is_as_narrow(mine_.run->records[leaf.second].dtype);
+  });
 }
 
 size_t Replay::recorded(ValueId golden, size_t target, const std::vector<bool>& unusable) const {

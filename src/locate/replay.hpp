@@ -109,6 +109,12 @@ class Replay {
 
   [[nodiscard]] const std::vector<Boundary>& boundaries() const { return boundaries_; }
   [[nodiscard]] const StorageState& values() const { return state_; }
+  /// The float type that rounding is forgiven in at a boundary: its record's own; where next to none of its peers (the same
+  /// place in other layers; of a place without layers all others) is computed in so narrow a type, neither golden nor
+  /// a weight of the module is, theirs. Nothing: no float.
+  [[nodiscard]] const std::optional<DType>& type_at(size_t boundary) const {
+    return types_[boundary];
+  }
   /// The recorded value of mine that stands for a value of golden when boundary `target` is judged: one that was
   /// recorded before it. Of several the later of the last module output and of what entered the innermost module call
   /// around the target; a module's input alone says nothing about what its neighbours read. kNone: none.
@@ -163,6 +169,8 @@ class Replay {
   class Planner;
   class Carrier;
   void find_constant_operators();
+  void find_types();
+  [[nodiscard]] bool is_deliberate(const Boundary& boundary, DType type) const;
   [[nodiscard]] size_t recorded_by(ValueId golden, int64_t step) const;
   [[nodiscard]] Result<std::unique_ptr<Planner>> walk_carried(size_t number) const;
   [[nodiscard]] Result<Region> plan_carried(size_t number) const;
@@ -177,6 +185,7 @@ class Replay {
   const Program& mine_;
   StorageState state_;
   std::vector<Boundary> boundaries_;
+  std::vector<std::optional<DType>> types_;  // by boundary
   std::unordered_map<ValueId, std::vector<size_t>>
       recorded_;                                 // by golden's value, in order of time
   std::vector<bool> constant_;                   // by operator of golden

@@ -164,12 +164,8 @@ class Replay::Planner {
     if (known != kNone) {
       region_.values[at].source = Source::Recorded;
       region_.values[at].boundary = known;
-      const Boundary& boundary = replay_.boundaries_[known];
-      const ModuleCall& call = replay_.mine_.calls[boundary.call];
-      const Use& use = (boundary.input ? call.inputs : call.outputs)[boundary.use];
-      const std::optional<DType>& dtype = replay_.mine_.run->records[use.record].dtype;
-      narrow_to(dtype);
-      region_.values[at].floating = dtype && is_float(*dtype);
+      narrow_to(replay_.type_at(known));
+      region_.values[at].floating = replay_.type_at(known).has_value();
       return {};
     }
     if (region_.values[at].op != kNone) return find_operands(at);
@@ -182,8 +178,10 @@ class Replay::Planner {
       ASSAY_TRY(region_.values[at].assembly, replay_.state_.assembly(value));
       region_.values[at].source = Source::Assembled;
       std::vector<size_t> parts;
+      // Its parts were there when it was first seen, whoever reads it later.
+      const size_t seen = std::min(reader, replay_.operators_before(replay_.state_.record(value)));
       for (const Part& part : region_.values[at].assembly.parts)
-        parts.push_back(intern(part.value, replay_.state_.record(part.value), reader));
+        parts.push_back(intern(part.value, replay_.state_.record(part.value), seen));
       region_.values[at].parts = std::move(parts);
       return {};
     }
@@ -319,7 +317,7 @@ Result<Region> Replay::plan(size_t target, const std::vector<bool>& unusable, Ca
   const run::TensorRecord& record = mine_.run->records[use.record];
   if (!unusable.empty()) carry = Carry::No;
   Planner planner(*this, {target, &unusable, call.step, carry});
-  planner.narrow_to(record.dtype);
+  planner.narrow_to(types_[target]);
   ASSAY_TRY_STATUS(
       planner.walk(wanted.golden, wanted.golden_record, operators_before(wanted.golden_record)));
   ASSAY_TRY_STATUS(describe_carried(planner.carried()));

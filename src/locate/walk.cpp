@@ -384,10 +384,11 @@ class Walker {
     Owner owner = name_owner(mine_.calls[boundary.call].module, boundary.input, modules);
     judged->step.owner = owner.module;
     if (!judged->step.suspicious) return {};
-    ASSAY_TRY(const Region whole, replay_.plan(i, unusable, Carry::No));
-    judged->step.operators = whole.operators.size();
+    // Only for what is said about it: without the values behind earlier steps it is as wrong.
+    const Result<Region> whole = replay_.plan(i, unusable, Carry::No);
+    if (whole) judged->step.operators = whole->operators.size();
     Finding finding = make_finding(i, *judged, std::move(owner));
-    finding.err_in = error_of_inputs(whole);
+    finding.err_in = error_of_inputs(whole ? *whole : region);
     finding.detail = detail_of(i, judged->step);
     judged->finding = std::move(finding);
     return {};
@@ -544,6 +545,11 @@ class Walker {
     const size_t count = step.operators;
     detail += " is not what golden's " + std::to_string(count) +
               (count == 1 ? " operator makes" : " operators make") + " of the values before it";
+    const std::optional<DType>& type = mine_.run->records[use_of(mine_, boundary).record].dtype;
+    const std::optional<DType>& usual = replay_.type_at(i);
+    if (type && usual && *type != *usual)
+      detail += "; it is computed in " + std::string(name(*type)) + ", its peers in " +
+                std::string(name(*usual));
     return detail;
   }
 

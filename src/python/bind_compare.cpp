@@ -179,6 +179,7 @@ struct PythonOptions {
   std::optional<double> atol, rtol, cos, rel_l2;
   std::vector<std::pair<int64_t, int64_t>> token_map;
   std::vector<int> ranks;
+  std::vector<std::string> allow_unmatched;
   int jobs = 0;
   uint64_t max_memory = 0;
 };
@@ -203,6 +204,7 @@ compare::CompareOptions native_options(const PythonOptions& options) {
     native.algorithms.push_back(std::make_shared<CallableAlgorithm>(name, function));
   native.token_map = options.token_map;
   native.ranks = options.ranks;
+  native.allow_unmatched = options.allow_unmatched;
   native.jobs = options.jobs;
   if (options.max_memory > 0) native.max_memory = options.max_memory;
   return native;
@@ -247,9 +249,9 @@ void bind_compare(nb::module_& m) {
       .def_prop_ro("passed",
                    [](const ComparisonObject& self) -> std::optional<bool> {
                      if (!self.comparison.judged) return std::nullopt;
-                     const auto counts = self.comparison.counts();
-                     return counts.failed == 0 && counts.pairs > 0;
+                     return self.comparison.is_within_limits();
                    })
+      .def_prop_ro("gaps", [](const ComparisonObject& self) { return self.comparison.gaps; })
       .def_prop_ro("warnings",
                    [](const ComparisonObject& self) { return self.comparison.warnings; })
       .def_prop_ro("notes",
@@ -286,18 +288,18 @@ void bind_compare(nb::module_& m) {
          const std::string& thresholds, const std::string& map, const std::string& mapping_file,
          std::vector<std::string> algorithm_files,
          std::vector<std::pair<std::string, nb::object>> algorithms,
-         std::vector<std::pair<int64_t, int64_t>> token_map, std::vector<int> ranks, int jobs,
-         uint64_t max_memory) {
+         std::vector<std::pair<int64_t, int64_t>> token_map, std::vector<int> ranks,
+         std::vector<std::string> allow_unmatched, int jobs, uint64_t max_memory) {
         if (std::string_view("layer module api logits all").find(level) == std::string_view::npos) {
           raise({Errc::Usage,
                  {},
                  std::nullopt,
                  "level must be 'layer', 'module', 'api' or 'all', not '" + level + "'"});
         }
-        compare::CompareOptions options =
-            native_options({level, compat, thresholds, map, mapping_file, stats, weights,
-                            std::move(algorithm_files), std::move(algorithms), atol, rtol, cos,
-                            rel_l2, std::move(token_map), std::move(ranks), jobs, max_memory});
+        compare::CompareOptions options = native_options(
+            {level, compat, thresholds, map, mapping_file, stats, weights,
+             std::move(algorithm_files), std::move(algorithms), atol, rtol, cos, rel_l2,
+             std::move(token_map), std::move(ranks), std::move(allow_unmatched), jobs, max_memory});
         compare::ComparedPaths paths = read_without_gil(
             [&] { return compare::compare_paths(golden, mine, {level, weights}, options); });
         return ComparisonObject{std::move(paths.golden), std::move(paths.mine),
@@ -310,8 +312,9 @@ void bind_compare(nb::module_& m) {
       nb::arg("mapping_file") = "", nb::arg("algorithm_files") = std::vector<std::string>{},
       nb::arg("algorithms") = std::vector<std::pair<std::string, nb::object>>{},
       nb::arg("token_map") = std::vector<std::pair<int64_t, int64_t>>{},
-      nb::arg("ranks") = std::vector<int>{}, nb::arg("jobs") = 0, nb::arg("max_memory") = 0,
-      "Compares two runs by path; thresholds and map are JSON texts.");
+      nb::arg("ranks") = std::vector<int>{},
+      nb::arg("allow_unmatched") = std::vector<std::string>{}, nb::arg("jobs") = 0,
+      nb::arg("max_memory") = 0, "Compares two runs by path; thresholds and map are JSON texts.");
 
   m.def(
       "compare_arrays",

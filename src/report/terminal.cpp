@@ -159,17 +159,22 @@ std::string verdict(const Comparison& comparison) {
            " pairs are left out, of other shape or int8 on one side only";
   if (counts.pairs == 0) return "nothing compared: no tensor of golden has a partner in mine";
   std::string text;
-  if (comparison.judged) {
-    text = counts.failed > 0
-               ? "differs: " + of_pairs(counts.failed) + " beyond the limits"
-               : "same: all " + std::to_string(counts.pairs) + " pairs within the limits";
+  const std::string all = "all " + std::to_string(counts.pairs) + " pairs ";
+  if (comparison.judged && counts.failed > 0) {
+    text = "differs: " + of_pairs(counts.failed) + " beyond the limits";
+  } else if (comparison.judged) {
+    text =
+        (comparison.gaps.empty() ? "same: " + all : "not comparable as a whole: " + all + "are ") +
+        "within the limits";
   } else if (counts.identical == counts.pairs) {
-    text = "same: " + of_pairs(counts.pairs) + " equal in every value";
+    text = (comparison.gaps.empty() ? "same: " : "") + of_pairs(counts.pairs) +
+           " equal in every value";
   } else {
     text = std::to_string(counts.pairs - counts.identical - counts.unreadable) + " of " +
            std::to_string(counts.pairs) + " pairs differ; no limit was given, so none is judged";
   }
   if (counts.unreadable > 0) text += "; " + of_pairs(counts.unreadable) + " could not be compared";
+  for (const std::string& gap : comparison.gaps) text += "; " + gap;
   return text;
 }
 
@@ -182,8 +187,8 @@ void append_notes(const Comparison& comparison, std::string* out) {
 }
 
 std::string final_verdict(const Comparison& comparison, const TerminalOptions& options) {
-  const Comparison::Counts counts = comparison.counts();
-  const bool bad = counts.failed > 0 || counts.pairs == 0;
+  const bool bad =
+      comparison.judged ? !comparison.is_within_limits() : comparison.counts().pairs == 0;
   std::string out = paint(verdict(comparison), bad ? kRed : kGreen, options.colour) + "\n";
   for (const std::string& file : options.files) out += "report: " + file + "\n";
   return out;

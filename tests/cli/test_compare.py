@@ -549,7 +549,7 @@ def test_two_files_of_many_tensors_have_a_line_each_the_worst_first(tmp_path):
         torch.save(tensors, tmp_path / name)
     done = run("compare", "g.pth", "m.pth", cwd=tmp_path)
     lines = done.stdout.splitlines()
-    names = [line.split()[2] for line in lines[lines.index("") + 2 : len(lines) - 2]]
+    names = [line.split()[0] for line in lines[lines.index("") + 2 : len(lines) - 2]]
     # By relative L2 distance 0.5 and 0.25; ids differ, but how far says nothing; a is equal.
     assert names == ["b", "c", "ids", "a"], done.stdout
     assert "3 of 4 pairs differ" in lines[-1]

@@ -92,8 +92,8 @@ def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("steps"))
 
 
-def compare(golden, mine, tmp_path):
-    return run("compare", golden, mine, "--rel-l2", "1e-5", "-o", tmp_path / "out")
+def compare(golden, mine, tmp_path, *options):
+    return run("compare", golden, mine, "--rel-l2", "1e-5", "-o", tmp_path / "out", *options)
 
 
 PAIRS = [
@@ -111,7 +111,8 @@ PAIRS = [
 
 @pytest.mark.parametrize(("golden", "mine"), PAIRS)
 def test_the_same_tokens_in_other_steps_are_the_same(runs, tmp_path, golden, mine):
-    done = compare(runs(golden), runs(mine), tmp_path)
+    # A mask of one chunk has no counterpart in a run that was cut otherwise.
+    done = compare(runs(golden), runs(mine), tmp_path, "--allow-unmatched", "*attention_mask")
     assert done.returncode == 0, done.stdout
     assert "paired by the tokens' ids and positions" in done.stdout
     assert "shape doesn't match" not in done.stdout
@@ -144,7 +145,9 @@ def test_locate_judges_steps_that_were_cut_otherwise(runs, tmp_path, golden, min
 
 
 def test_operators_inside_are_compared_by_tokens_too(runs, tmp_path):
-    done = compare(runs("whole", level="operator"), runs("chunks", level="operator"), tmp_path)
+    done = compare(
+        runs("whole", level="operator"), runs("chunks", level="operator"), tmp_path, "--allow-unmatched", "*"
+    )
     assert done.returncode == 0, done.stdout
     assert int(re.search(r"same: all (\d+) pairs", done.stdout)[1]) > 234  # those of modules
 

@@ -68,7 +68,7 @@ CASES = {
     "another program": ({"extra": 1}, 0, "clean: all 11 operators are exact to rounding"),
     "unknown operators": (
         {"unknown": True},
-        1,
+        125,
         "cannot judge: no fault was found in 6 of 10 operators, the others were not judged"
         " (mylib.product.default: no reference: 4)",
     ),
@@ -90,17 +90,17 @@ CASES = {
     ),
     "no weights": (
         {"level": "module", "weights": False},
-        1,
+        125,
         "cannot judge: no fault was found in 10 operators, but no weights of mine were captured"
         " next: assay dump --level operator -o mine-operators -- python run.py",
     ),
     "statistics": (
         {"level": "module", "weights": False, "statistics": True},
-        1,
+        125,
         "cannot judge: mine holds statistics only, and how far healthy runs differ was not measured"
         " next: assay dump --level operator -o mine-operators -- python run.py",
     ),
-    "other shapes": ({"rows": 8, "extra": 1}, 1, "cannot judge: mine was not given what golden was: "),
+    "other shapes": ({"rows": 8, "extra": 1}, 125, "cannot judge: mine was not given what golden was: "),
 }
 
 
@@ -115,7 +115,7 @@ def test_sentence_and_status(golden, tmp_path, case):
 def test_golden_without_operators_says_what_to_capture(tmp_path):
     golden = write_run(tmp_path / "golden", ("python", "my script.py"), dtype=torch.float32, level="module")
     done = run("locate", golden, write_run(tmp_path / "mine", level="module"))
-    assert done.returncode == 1
+    assert done.returncode == 125
     assert done.stdout == (
         "cannot judge: golden was captured without operators, and how far healthy runs\n"
         "  differ was not measured\n"
@@ -203,7 +203,9 @@ def test_the_verdict_is_the_same_for_any_number_of_threads(golden, tmp_path):
 
 def test_own_errors_can_be_left_out(golden, tmp_path):
     mine = write_run(tmp_path / "mine", kernels={"blocks.1.proj": twice})
-    assert "first bad" not in run("locate", golden, mine, "--own-error", "off").stdout
+    done = run("locate", golden, mine, "--own-error", "off")
+    assert "its own error" not in done.stdout
+    assert "first bad: blocks.1.proj (Projection, step 0): golden's function of mine's own" in sentence_of(done)
     done = run("locate", golden, mine, "--own-error", "inferred")
     assert "no ground for a verdict" in done.stderr
 
@@ -242,7 +244,7 @@ def test_a_damaged_run_is_judged_by_what_is_left(golden, tmp_path):
     lines = records.read_text().splitlines(keepends=True)
     records.write_text("".join(lines[:20]) + '{"n": 20, "step"')
     done = run("locate", golden, mine)
-    assert done.returncode == 1
+    assert done.returncode == 125
     assert "the last line is incomplete" in done.stderr
     assert sentence_of(done).startswith("cannot judge: ")
 

@@ -179,7 +179,9 @@ def test_compare_gives_rows_verdict_worst_and_unmatched(folders):
     result = assay.compare(*folders, rel_l2=0.01)
     assert [row["max_absolute_error"] for row in result.rows] == [0.0, 0.5]
     assert result.passed is False
-    assert result.verdict == "differs: 1 of 2 pairs beyond the limits"
+    alone = "1 tensor of golden has no partner in mine, first c output"
+    assert result.verdict == f"differs: 1 of 2 pairs beyond the limits; {alone}"
+    assert result.gaps == [alone]
     assert [row["golden_data_path"] for row in result.worst(5)] == [str(folders[0] / "b.npy")]
     assert [(row["side"], row["path"]) for row in result.unmatched] == [("golden", str(folders[0] / "c.npy"))]
     assert result.coverage == pytest.approx(80.0)
@@ -189,7 +191,8 @@ def test_compare_gives_rows_verdict_worst_and_unmatched(folders):
 
 def test_options_may_be_python_values(folders):
     rules = [{"match": "*b*", "rel_l2": 0.5}, {"rel_l2": 0.0}]
-    assert assay.compare(*folders, thresholds=rules).passed is True
+    assert assay.compare(*folders, thresholds=rules).passed is False, "golden's c has no partner"
+    assert assay.compare(*folders, thresholds=rules, allow_unmatched=["c"]).passed is True
     pairs_ = [{"golden": "a.npy", "my": "b.npy"}]
     (row,) = assay.compare(*folders, map=pairs_).rows
     assert row["matched_by"] == "explicit"

@@ -21,7 +21,6 @@ namespace assay::cli {
 namespace {
 
 constexpr int kNotRun = 1;
-constexpr int kNotCaptured = 125;  // --require: git bisect's "cannot judge"
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -105,7 +104,7 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
   for (const std::string& line : summary_lines(request, results)) voice.info(line);
   for (const std::string& warning : results.warnings) voice.warning(warning);
   const bool lacking = !results.captured_anything() || !results.warnings.empty();
-  return request.require && lacking && end->exit_status == 0 ? kNotCaptured : end->exit_status;
+  return request.require && lacking && end->exit_status == 0 ? kCannotJudge : end->exit_status;
 }
 
 }  // namespace

@@ -228,6 +228,11 @@ class Matcher {
   // The same two nodes belong together in the other tokens of these trees.
   void teach(const Trees& trees, size_t golden, size_t mine, double confidence);
   // What values found in the first token is a rule for the other tokens of the same trees.
+  /// Tensors of files of other names that have one key in both, as in two checkpoints or two npz.
+  void pair_equal_keys(const NodeRecords& golden_nodes, const NodeRecords& mine_nodes);
+  /// Keys of tensors in files without those that occur twice.
+  [[nodiscard]] std::map<std::string, size_t> unused_keys(const MatchSide& side,
+                                                          const NodeRecords& nodes) const;
   void pair_leftovers_by_value(const Trees& trees, const PlacePair& places);
 
   // ---- shards ----

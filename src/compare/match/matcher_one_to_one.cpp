@@ -3,6 +3,10 @@
 #include "compare/match/matcher.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
+
+#include "run/common_names.hpp"
 
 namespace assay::compare {
 
@@ -31,6 +35,7 @@ void Matcher::match_place_one_to_one(const PlacePair& places) {
       mine_paired_.insert({places.mine, name});
     }
   }
+  pair_equal_keys(golden_nodes, mine_nodes);
   const Trees trees = trees_at(places);
   if (trees.state != nullptr) {
     apply_rules(trees, places, true);
@@ -39,6 +44,32 @@ void Matcher::match_place_one_to_one(const PlacePair& places) {
     apply_rules(trees, places, false);
   }
   pair_leftovers_by_value(trees, places);
+}
+
+std::map<std::string, size_t> Matcher::unused_keys(const MatchSide& side,
+                                                   const NodeRecords& nodes) const {
+  std::map<std::string, size_t> keys;
+  std::set<std::string> repeated;
+  if (side.run.layout != "file" && side.run.layout != "flat") return keys;
+  for (const auto& [name, records] : nodes) {
+    for (const size_t i : records) {
+      const TensorRecord& record = side.run.records[i];
+      if (record.slot.empty() || side.used[i] || !is_candidate(record)) continue;
+      std::string key = run::without_wrappers(record.slot);
+      if (!keys.emplace(key, i).second) repeated.insert(std::move(key));
+    }
+  }
+  for (const std::string& key : repeated) keys.erase(key);
+  return keys;
+}
+
+void Matcher::pair_equal_keys(const NodeRecords& golden_nodes, const NodeRecords& mine_nodes) {
+  const std::map<std::string, size_t> golden_keys = unused_keys(golden_, golden_nodes);
+  if (golden_keys.empty()) return;
+  for (const auto& [key, mine] : unused_keys(mine_, mine_nodes)) {
+    const auto golden = golden_keys.find(key);
+    if (golden != golden_keys.end()) add(golden->second, mine, "equal keys", 1);
+  }
 }
 
 bool Matcher::is_single(const NodeRecords& nodes) {

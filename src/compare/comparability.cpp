@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare/comparability.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "compare/match/tree.hpp"
+
+namespace assay::compare {
+namespace {
+
+using run::Run;
+using run::TensorRecord;
+
+std::string why_incomplete(const Run& run, const std::string& side) {
+  if (run.coverage.lost > 0)
+    return "the capture of " + side + " lost " + std::to_string(run.coverage.lost) +
+           (run.coverage.lost == 1 ? " tensor" : " tensors");
+  if (!run.coverage.complete) return "the capture of " + side + " did not finish";
+  return {};
+}
+
+class Gaps {
+ public:
+  Gaps(const Run& golden, const Run& mine, const CompareOptions& options)
+      : golden_(golden), mine_(mine), options_(options) {}
+
+  void look_at(const Sheet& sheet) {
+    for (const UnmatchedRecord& one : sheet.matching.unmatched) {
+      if (one.side != Side::Golden) continue;
+      const TensorRecord& record = golden_.records[one.record];
+      if (is_wanted(record) && !is_allowed(record)) add(record, &alone_, &first_alone_);
+    }
+    for (const RecordPair& pair : sheet.matching.pairs) {
+      if (pair.golden_in_mine || (pair.reason != kByValues && pair.reason != kByPlace)) continue;
+      const TensorRecord& record = golden_.records[pair.golden];
+      if (!is_allowed(record)) add(record, &by_value_, &first_by_value_);
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> sentences() const {
+    std::vector<std::string> gaps;
+    for (const auto& [run, side] :
+         {std::pair(&golden_, std::string("golden")), std::pair(&mine_, std::string("mine"))}) {
+      if (std::string why = why_incomplete(*run, side); !why.empty())
+        gaps.push_back(std::move(why));
+    }
+    if (alone_ > 0)
+      gaps.push_back(count_of(alone_) + " of golden " + (alone_ == 1 ? "has" : "have") +
+                     " no partner in mine, first " + first_alone_);
+    if (by_value_ > 0)
+      gaps.push_back(count_of(by_value_) + " of golden " + (by_value_ == 1 ? "was" : "were") +
+                     " paired by " + (by_value_ == 1 ? "its" : "their") +
+                     " values, which says nothing about the place, first " + first_by_value_);
+    return gaps;
+  }
+
+ private:
+  static std::string count_of(size_t count) {
+    return std::to_string(count) + (count == 1 ? " tensor" : " tensors");
+  }
+
+  void add(const TensorRecord& record, size_t* count, std::string* first) const {
+    if ((*count)++ > 0) return;
+    if (golden_.layout == "file" && !record.slot.empty()) {
+      *first = record.slot;
+      return;
+    }
+    *first = shared_node_name(golden_, record.node);
+    if (first->empty()) *first = "the model";
+    *first += " " + std::string(run::role_name(record.role));
+    if (!record.slot.empty()) *first += " " + record.slot;
+  }
+
+  /// Neither of the ranks nor of the tokens that the user left out.
+  [[nodiscard]] bool is_wanted(const TensorRecord& record) const {
+    if (!options_.ranks.empty() &&
+        std::ranges::find(options_.ranks, static_cast<int>(record.rank)) == options_.ranks.end())
+      return false;
+    return options_.token_map.empty() ||
+           std::ranges::any_of(options_.token_map,
+                               [&](const auto& pair) { return pair.first == record.step; });
+  }
+
+  [[nodiscard]] bool is_allowed(const TensorRecord& record) const {
+    const std::string name = shared_node_name(golden_, record.node);
+    return std::ranges::any_of(options_.allow_unmatched, [&](const std::string& pattern) {
+      return std::ranges::any_of(
+          std::vector<std::string>{name, "/" + name, record.slot, record_path(record)},
+          [&](const std::string& text) {
+            return ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+          });
+    });
+  }
+
+  const Run& golden_;
+  const Run& mine_;
+  const CompareOptions& options_;
+  size_t alone_ = 0;
+  size_t by_value_ = 0;
+  std::string first_alone_;
+  std::string first_by_value_;
+};
+
+}  // namespace
+
+std::vector<std::string> find_gaps(const Run& golden, const Run& mine, const Comparison& comparison,
+                                   const CompareOptions& options) {
+  Gaps gaps(golden, mine, options);
+  for (const Sheet& sheet : comparison.sheets) {
+    // Sheets of levels show the same tensors again; the last has all of them. Those of graphs are one each.
+    if (sheet.graph >= 0 || &sheet == &comparison.sheets.back()) gaps.look_at(sheet);
+  }
+  return gaps.sentences();
+}
+
+}  // namespace assay::compare

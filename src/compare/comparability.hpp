@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of golden a comparison says nothing about, so that "same" would be more than it knows.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "compare/compare.hpp"
+
+namespace assay::compare {
+
+/// Why the two runs are not comparable as a whole, one sentence each; empty: they are.
+///
+/// A run that did not finish or lost tensors; tensors of golden without partner, and those whose partner was chosen
+/// because it holds the same values. What the user left out (options.ranks, token_map, level) is not missing, nor is
+/// what options.allow_unmatched names.
+[[nodiscard]] std::vector<std::string> find_gaps(const run::Run& golden, const run::Run& mine,
+                                                 const Comparison& comparison,
+                                                 const CompareOptions& options);
+
+}  // namespace assay::compare

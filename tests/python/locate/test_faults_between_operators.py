@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults that leave every operator exact: what stands between operators is not what golden's program puts there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+import torch
+from torch import nn
+
+import assay
+
+WIDTH, HEADS, LAYERS = 64, 4, 4
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+NEXT = [5, 3, 5]  # one step each, the same in both runs
+
+
+class Attention(nn.Module):
+    """Causal attention with keys and values in a preallocated cache, written in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.k_proj = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.v_proj = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.o_proj = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.keys: Optional[torch.Tensor] = None
+        self.values: Optional[torch.Tensor] = None
+        self.around_softmax: Callable[[torch.Tensor], torch.Tensor] = lambda p: p
+
+    def forward(self, x: torch.Tensor, start: int) -> torch.Tensor:
+        """[batch, tokens, WIDTH] at positions start and on."""
+        batch, tokens, _ = x.shape
+        q, k, v = (proj(x).view(batch, tokens, HEADS, -1) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        if self.keys is None or self.values is None:
+            self.keys = torch.zeros(batch, len(PROMPT) + len(NEXT), *k.shape[2:], dtype=x.dtype)
+            self.values = torch.zeros_like(self.keys)
+        self.keys[:, start : start + tokens] = k
+        self.values[:, start : start + tokens] = v
+        keys, values = self.keys[:, : start + tokens], self.values[:, : start + tokens]
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, keys) / math.sqrt(q.shape[-1])
+        hidden = torch.arange(start + tokens)[None] > torch.arange(start, start + tokens)[:, None]
+        p = self.around_softmax(torch.softmax(scores.masked_fill(hidden, -1e4), -1))
+        return self.o_proj(torch.einsum("bhqk,bkhd->bqhd", p, values).reshape(batch, tokens, WIDTH))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(WIDTH, eps=1e-6)
+        self.attn = Attention()
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH, bias=False), nn.SiLU(), nn.Linear(2 * WIDTH, WIDTH))
+
+    def forward(self, x: torch.Tensor, start: int) -> torch.Tensor:
+        x = x + self.attn(self.norm(x), start)
+        return x + self.mlp(x)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(16, WIDTH)
+        self.layers = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, 16, bias=False)
+
+    def forward(self, input_ids: torch.Tensor, start: int) -> torch.Tensor:
+        x = self.embed(input_ids)
+        for layer in self.layers:
+            x = layer(x, start)
+        return self.head(x)
+
+
+def capture(
+    folder: Path,
+    dtype: torch.dtype,
+    level: str,
+    fault: Callable[[Model], Any] = lambda model: None,
+    between: Callable[[Model], Any] = lambda model: None,
+) -> Path:
+    """fault: changes the model before the first step; between: before the last."""
+    torch.manual_seed(11)
+    model = Model().bfloat16().to(dtype).eval()
+    fault(model)
+    with torch.no_grad(), assay.capture(model, folder, level=level, weights=True):
+        model(torch.tensor([PROMPT]), 0)
+        for i, token in enumerate(NEXT):
+            if i == len(NEXT) - 1:
+                between(model)
+            model(torch.tensor([[token]]), len(PROMPT) + i)
+    return folder
+
+
+def through(narrow: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: x.to(narrow).to(x.dtype)
+
+
+def value_through_fp8(model: Model) -> None:
+    proj = model.layers[1].attn.v_proj
+    plain = proj.forward
+    proj.forward = lambda x: through(torch.float8_e4m3fn)(plain(x))
+
+
+def softmax_through_fp8(model: Model) -> None:
+    model.layers[1].attn.around_softmax = through(torch.float8_e4m3fn)
+
+
+def one_module_under_autocast(model: Model) -> None:
+    mlp = model.layers[1].mlp
+    plain = mlp.forward
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return plain(x).to(x.dtype)
+
+    mlp.forward = forward
+
+
+def slot_overwritten(model: Model) -> None:
+    """What no operator of the model does, as another request that was given the same slot would."""
+    keys = model.layers[1].attn.keys
+    assert keys is not None
+    keys.data[:, 2] = keys.data[:, 5].clone() * -2
+
+
+FAULTS = {
+    "value projection through fp8": (torch.bfloat16, {"fault": value_through_fp8}, "layers.1.attn"),
+    "softmax through fp8": (torch.bfloat16, {"fault": softmax_through_fp8}, "layers.1.attn"),
+    "one module of fp32 under autocast": (torch.float32, {"fault": one_module_under_autocast}, "layers.1.mlp"),
+    "a slot of the cache overwritten": (torch.bfloat16, {"between": slot_overwritten}, "layers.1.attn"),
+}
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """float32, every operator, all steps."""
+    return capture(tmp_path_factory.mktemp("golden") / "run", torch.float32, "operator")
+
+
+@pytest.mark.parametrize("level", ["operator", "module"])
+@pytest.mark.parametrize("kind", FAULTS)
+def test_what_no_operator_shows_is_named(golden: Path, tmp_path: Path, kind: str, level: str) -> None:
+    dtype, planted, place = FAULTS[kind]
+    verdict = assay.locate(golden, capture(tmp_path / "mine", dtype, level, **planted))
+    assert verdict.outcome == "first_wrong", verdict
+    assert verdict.first_bad is not None
+    assert verdict.first_bad.module.startswith(place), verdict
+
+
+@pytest.mark.parametrize("level", ["operator", "module"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_same_program_is_clean(golden: Path, tmp_path: Path, dtype: torch.dtype, level: str) -> None:
+    verdict = assay.locate(golden, capture(tmp_path / "mine", dtype, level))
+    assert verdict.outcome == "clean", verdict
