@@ -233,7 +233,7 @@ FAMILIES: dict[str, Family] = {
         _row("hunyuan_v1_dense"),
         _row("hy_v3"),
         _row("internlm3"),
-        _row("jamba", **_LEARNED),
+        _row("jamba", **_LEARNED, attn_layer_period=2, attn_layer_offset=1),
         _row("lfm2"),
         _row("llama4_text"),
         _row("mamba", **_LEARNED),
