@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 # What a verdict says about a planted fault, and about a healthy pair.
 NAMED, MISNAMED, MISSED, NOT_JUDGED = "named", "misnamed", "called clean", "not judged"
 CLEAN, FALSE_ALARM, HEALTHY_NOT_JUDGED = "clean", "false alarm", "healthy, not judged"
+BELOW = "clean, below rounding"  # a fault that moves the output far less than healthy rounding does
 MISTAKES = (MISNAMED, MISSED, FALSE_ALARM)
 NOT_PLANTED = "not planted"
+BELOW_SHARE = 0.05  # of what healthy rounding moves
+AUDITED = "OLM"
 
 LEVELS = {
     "O": "operators",
@@ -43,6 +46,9 @@ class Setting:
     Attributes:
         levels: of bench.faults.captures; N and S measure floors first, once a model.
         strengths: of sized faults.
+        shaped: weights resemble trained ones.
+        decode: steps of one token behind the prompt.
+        groups: of faults; empty: all.
     """
 
     levels: str
@@ -50,12 +56,21 @@ class Setting:
     forms: tuple[str, ...] = ("visible", "hidden")
     faults: int = 6
     healthy: int = 2
+    shaped: bool = False
+    decode: int = 0
+    groups: tuple[str, ...] = ()
 
 
 COARSER = Setting("OLMB")
 FLOORS = Setting("NS")
 TENTH = Setting("O", (0.1,), ("hidden",))
-SETTINGS = (COARSER,) * 6 + (FLOORS,) * 2 + (TENTH,)  # one is drawn for each model
+SHAPED = Setting("OLM", shaped=True)
+DECODING = Setting("OLM", decode=4)
+LONGER = Setting("OLM", shaped=True, decode=32, faults=3)
+# One is drawn for each model.
+SETTINGS = (COARSER,) * 6 + (SHAPED,) * 6 + (DECODING,) * 2 + (LONGER,) + (FLOORS,) * 2 + (TENTH,)
+IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
+IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
 
 class Verdicts(Campaign):
@@ -67,14 +82,18 @@ class Verdicts(Campaign):
         "Each case is a model of the fault laboratory (docs/localisation.md) with a planted fault, or a healthy pair. "
         "It is judged once a level, with less and less of the run under test captured.",
         "Planted faults: *named*, the module with the fault or something inside it is named first; *misnamed*, "
-        "something else is; *called clean*; *not judged*, the verdict says that it cannot judge.",
+        "something else is; *called clean*; *not judged*, the verdict says that it cannot judge. Runs that are no "
+        "pair, such as those of other tokens, are right when they are not judged. A fault that is called clean and "
+        "moves the output by less than a twentieth of what rounding does counts as *clean, below rounding*.",
         "Healthy pairs differ by precision, threads, library, batch, kind of attention or chunks: *clean*, *false "
         "alarm*, or *healthy, not judged*. Misnamed, called clean and false alarms are mistakes.",
-        "The lines are the same verdicts, counted by level, by family, by kind of fault and by pair.",
+        "The lines are the same verdicts, counted by level, by family, by kind of fault and by pair. The last columns "
+        "are the clean audit: how many at each level were called clean, of how many.",
     )
     weight = 5
     timeout_s = 300
-    columns = ["", "verdicts", NAMED, MISNAMED, MISSED, NOT_JUDGED, CLEAN, FALSE_ALARM, HEALTHY_NOT_JUDGED]
+    columns = ["", "verdicts", NAMED, MISNAMED, MISSED, NOT_JUDGED, BELOW, CLEAN, FALSE_ALARM]
+    columns += [HEALTHY_NOT_JUDGED, *(f"clean at {level}" for level in AUDITED)]
 
     def __init__(self) -> None:
         self._laboratory: Optional[lab.Laboratory] = None
@@ -89,13 +108,15 @@ class Verdicts(Campaign):
             yield from _of_model(draw, family, draw.choice(SETTINGS))
 
     def sample(self) -> Iterable[Case]:
-        """A few of every family, and one model with floors."""
-        from bench.faults.families import FAMILIES
+        """A few of the larger families, a healthy pair of some small ones, and one model with floors."""
+        from bench.faults.families import LARGER
 
         draw = random.Random(SAMPLE_SEED)
-        for family in FAMILIES:
-            yield from _of_model(draw, family, Setting(COARSER.levels, faults=2, healthy=1))
-        yield from _of_model(draw, "llama", Setting(FLOORS.levels, faults=2, healthy=1))
+        for family in LARGER:
+            yield from _of_model(draw, family, Setting(COARSER.levels, faults=2, healthy=1, groups=IN_KERNELS))
+        yield from _of_model(draw, "llama", Setting(FLOORS.levels, faults=2, healthy=1, groups=IN_KERNELS))
+        for family in IN_SAMPLE:
+            yield from _of_model(draw, family, Setting("OL", faults=0, healthy=1))
 
     def case_of(self, name: str) -> Case:
         """From ``<name of the laboratory>@<levels>``."""
@@ -120,7 +141,8 @@ class Verdicts(Campaign):
             if judged in MISTAKES:
                 where = f"planted in {result.place}; " if result.place else ""
                 reasons.append(f"{result.level}: {judged}: {where}{result.sentence}")
-        return {"outcome": MISTAKE if reasons else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
+        done = {"outcome": MISTAKE if reasons else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
+        return {**done, "size": result.size, "rounding": result.rounding}
 
     def _laboratory_of(self, case: Case, work: Workplace) -> lab.Laboratory:
         import torch
@@ -149,16 +171,24 @@ class Verdicts(Campaign):
             for level, verdict in result["verdicts"].items():
                 for line in (f"{level}: {LEVELS[level]}{weak}", f"family {case.family}", about):
                     counted[line][verdict] += 1
+                    if level in AUDITED:
+                        counted[line][f"at {level}"] += 1
+                        counted[line][f"clean at {level}"] += verdict in (CLEAN, MISSED)
         return [Row(line, _cells(counted[line]), data=dict(counted[line])) for line in sorted(counted, key=_order)]
 
 
 def judge(result: lab.Result) -> str:
     """What a verdict says, in one word of those above."""
+    from bench.faults import faults, program_faults
+
     faulty = bool(result.case.kind)
+    if faulty and faults.KINDS[result.case.kind].group == program_faults.INPUTS:
+        return {"clean": MISSED, "first_wrong": FALSE_ALARM}.get(result.outcome, NOT_JUDGED)
     if result.outcome == "first_wrong":
         return FALSE_ALARM if not faulty else NAMED if result.right() else MISNAMED
     if result.outcome == "clean":
-        return MISSED if faulty else CLEAN
+        below = 0 <= result.size < BELOW_SHARE * result.rounding
+        return (BELOW if below else MISSED) if faulty else CLEAN
     return NOT_JUDGED if faulty else HEALTHY_NOT_JUDGED
 
 
@@ -171,21 +201,27 @@ def _of_model(draw: random.Random, family: str, setting: Setting) -> Iterator[Ca
     from bench.faults import faults, lab
 
     seed = (draw.randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED),)
+    kinds = tuple(name for name, kind in faults.KINDS.items() if not setting.groups or kind.group in setting.groups)
+    run: dict[str, Any] = {"shaped": setting.shaped, "decode": setting.decode}
     by_kind: dict[str, list[lab.Case]] = collections.defaultdict(list)
-    for case in lab.fault_cases((family,), seed, tuple(faults.KINDS), setting.strengths, setting.forms):
+    for case in lab.fault_cases((family,), seed, kinds, setting.strengths, setting.forms, **run):
         by_kind[case.kind].append(case)
     pairs = tuple(pair for pair in lab.PAIRS if pair != "compiled")  # minutes of a C++ compiler for one verdict
-    chosen = [draw.choice(by_kind[kind]) for kind in draw.sample(sorted(by_kind), setting.faults)]
-    chosen += draw.sample(list(lab.healthy_cases((family,), seed, pairs)), setting.healthy)
+    chosen = [draw.choice(by_kind[kind]) for kind in draw.sample(sorted(by_kind), min(setting.faults, len(by_kind)))]
+    chosen += draw.sample(list(lab.healthy_cases((family,), seed, pairs, **run)), setting.healthy)
     for case in draw.sample(chosen, len(chosen)):
         yield _case(case, setting.levels)
 
 
 def _cells(verdicts: collections.Counter[str]) -> dict[str, str]:
     """Counts; those of planted faults with their share."""
-    faulty = sum(verdicts[word] for word in (NAMED, MISNAMED, MISSED, NOT_JUDGED))
-    cells: dict[str, Any] = {word: str(verdicts[word]) if verdicts[word] else "" for word in Verdicts.columns[2:]}
-    cells["verdicts"] = str(sum(verdicts.values()))
+    faulty = sum(verdicts[word] for word in (NAMED, MISNAMED, MISSED, NOT_JUDGED, BELOW))
+    words = [NAMED, MISNAMED, MISSED, NOT_JUDGED, BELOW, CLEAN, FALSE_ALARM, HEALTHY_NOT_JUDGED]
+    cells: dict[str, Any] = {word: str(verdicts[word]) if verdicts[word] else "" for word in words}
+    cells["verdicts"] = str(sum(verdicts[word] for word in words))
+    for level in AUDITED:
+        if verdicts[f"at {level}"]:
+            cells[f"clean at {level}"] = f"{verdicts[f'clean at {level}']} of {verdicts[f'at {level}']}"
     if faulty:
         cells[NAMED] = f"{verdicts[NAMED]} ({100 * verdicts[NAMED] / faulty:.1f} %)"
     return cells

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -31,15 +31,22 @@ def capture(
     tokens: torch.Tensor,
     folder: Path,
     beneath: Optional[contextlib.AbstractContextManager[Any]] = None,
+    drive: Optional[Callable[[], None]] = None,
 ) -> None:
     """Runs the model once and captures it at operator level.
 
     The fault is planted first: weights are recorded as they are then, and the capture's mode lies above the fault's.
+
+    Args:
+        drive: runs the model, when that is more than one call with the tokens.
     """
     _empty(folder)
     fault = beneath or contextlib.nullcontext()
     with torch.no_grad(), fault, assay.capture(model, folder, level="operator", weights=True):
-        model(input_ids=tokens, use_cache=False)
+        if drive is None:
+            model(input_ids=tokens, use_cache=False)
+        else:
+            drive()
 
 
 def capture_chunks(model: torch.nn.Module, tokens: torch.Tensor, folder: Path) -> None:
@@ -48,7 +55,8 @@ def capture_chunks(model: torch.nn.Module, tokens: torch.Tensor, folder: Path) -
     half = tokens.shape[1] // 2
     with torch.no_grad(), assay.capture(model, folder, level="operator", weights=True):
         first = model(input_ids=tokens[:, :half], use_cache=True)
-        model(input_ids=tokens[:, half:], past_key_values=first.past_key_values, use_cache=True)
+        name = "past_key_values" if first.get("past_key_values") is not None else "cache_params"
+        model(input_ids=tokens[:, half:], use_cache=True, **{name: first[name]})
 
 
 def capture_compiled(model: torch.nn.Module, tokens: torch.Tensor, folder: Path, layer: str, count: int) -> None:
@@ -65,8 +73,8 @@ def capture_compiled(model: torch.nn.Module, tokens: torch.Tensor, folder: Path,
 def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
     """A copy of a capture at operator level as a coarser one would have left it; step files are hard links.
 
-    level  "O" the run itself; "L" inputs and outputs of leaf modules and weights; "M" outputs of all modules; "B"
-           outputs of decoder layers; "N" inputs and outputs of all modules; "S" statistics of these and of weights
+    level  "O" the run itself; "L" inputs and outputs of leaf modules and weights; "M" outputs of all modules, weights;
+           "B" outputs of decoder layers; "N" inputs and outputs of all modules; "S" statistics of these and of weights
     """
     if level == "O":
         return run
@@ -106,7 +114,7 @@ def _kept(record: dict[str, Any], level: str, leaves: set[str], layer_prefix: st
         return False
     role = record.get("role")
     if role in ("weight", "buffer"):
-        return level in ("L", "S")
+        return level in ("L", "M", "S")
     if level in ("N", "S"):
         return True
     if level == "L":

@@ -1,21 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model families of the laboratory: small Hugging Face models with random weights, and what their modules are called.
+"""Model families of the laboratory: small Hugging Face models with random weights.
 
-All have 6 layers of width 128 (or as asked for) and a vocabulary of 1024. `llama`, `qwen2` and `gpt2` are the families
-that the limits of docs/localisation.md were set on; the others are only ever tested.
+`llama`, `qwen2` and `gpt2` are the families that the limits of docs/localisation.md were set on. The seven of `LARGER`
+have 6 layers of width 128 (or as asked for) and a vocabulary of 1024. The others are one row of a table each: their
+sizes are cut down by the names that configurations use for them. Where things are in a model is found in the model
+itself (bench.faults.places).
 """
 
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import torch
+
+from bench.faults import places, shaping
 
 LAYERS = 6
 WIDTH = 128
 VOCABULARY = 1024
+SMALL_LAYERS = 3
+SMALL_VOCABULARY = 256
+HEAD = 16  # width of a head in small models
+FAR = 15_900  # position of the first token of a "far" run
+FIRST_TOKEN = 1  # what trained models begin with; shaped ones give it an attention sink
 
 
 @dataclass(frozen=True)
@@ -23,29 +34,18 @@ class Family:
     """One architecture.
 
     Attributes:
-        config: makes its configuration, given the attention implementation and the width.
-        layer: path of a decoder layer, with "{}" for its number.
-        norms: norm modules within a layer.
-        linears: modules with one matrix each, within a layer.
-        attention: the module whose forward holds the attention core.
-        mlp: the module of the feed-forward part.
-        activation: the activation module within a layer; empty when it is a function.
-        rotary: path of the module that makes the tables of rotary positions; empty without one.
-        biased: linear modules of `linears` that have a bias.
-        transposed: weights are stored [in, out] (GPT-2's Conv1D).
+        config: makes its configuration, given the attention implementation, the width and the heads (queries, keys).
+        vocabulary: tokens.
+        auto: the class of transformers that makes the model.
+        decodes: whether it can go on from a cache.
     """
 
     name: str
-    config: Callable[[str, int], Any]
-    layer: str
-    norms: tuple[str, ...]
-    linears: tuple[str, ...]
-    attention: str
-    mlp: str
-    activation: str
-    rotary: str = ""
-    biased: tuple[str, ...] = ()
-    transposed: bool = False
+    config: Callable[[str, int, tuple[int, int]], Any]
+    vocabulary: int = VOCABULARY
+    auto: str = "AutoModelForCausalLM"
+    decodes: bool = True
+    far: bool = True
 
 
 def _sizes(width: int, **more: Any) -> dict[str, Any]:
@@ -63,19 +63,19 @@ def _sizes(width: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def _llama(attention: str, width: int) -> Any:
+def _llama(attention: str, width: int, _: Any) -> Any:
     from transformers import LlamaConfig
 
     return LlamaConfig(**_sizes(width), attn_implementation=attention)
 
 
-def _qwen2(attention: str, width: int) -> Any:
+def _qwen2(attention: str, width: int, _: Any) -> Any:
     from transformers import Qwen2Config
 
     return Qwen2Config(**_sizes(width), attn_implementation=attention)
 
 
-def _gpt2(attention: str, width: int) -> Any:
+def _gpt2(attention: str, width: int, _: Any) -> Any:
     from transformers import GPT2Config
 
     return GPT2Config(
@@ -91,7 +91,7 @@ def _gpt2(attention: str, width: int) -> Any:
     )
 
 
-def _mixtral(attention: str, width: int) -> Any:
+def _mixtral(attention: str, width: int, _: Any) -> Any:
     from transformers import MixtralConfig
 
     # Rows of its grouped products must be multiples of 16 bytes.
@@ -99,19 +99,19 @@ def _mixtral(attention: str, width: int) -> Any:
     return MixtralConfig(**sizes, num_local_experts=4, num_experts_per_tok=2, attn_implementation=attention)
 
 
-def _mistral(attention: str, width: int) -> Any:
+def _mistral(attention: str, width: int, _: Any) -> Any:
     from transformers import MistralConfig
 
     return MistralConfig(**_sizes(width, sliding_window=24), attn_implementation=attention)
 
 
-def _gemma(attention: str, width: int) -> Any:
+def _gemma(attention: str, width: int, _: Any) -> Any:
     from transformers import GemmaConfig
 
     return GemmaConfig(**_sizes(width, head_dim=width // max(8, width // 64)), attn_implementation=attention)
 
 
-def _neox(attention: str, width: int) -> Any:
+def _neox(attention: str, width: int, _: Any) -> Any:
     from transformers import GPTNeoXConfig
 
     sizes = _sizes(width)
@@ -119,104 +119,211 @@ def _neox(attention: str, width: int) -> Any:
     return GPTNeoXConfig(**sizes, attn_implementation=attention)
 
 
-_LLAMA_LINEARS = (
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    "mlp.gate_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-)
+LARGER = ("llama", "qwen2", "gpt2", "mixtral", "mistral", "gemma", "neox")
+FIT = LARGER[:3]
+TEST = LARGER[3:]
+
+# What configurations call their sizes. Those that a configuration does not know are left out.
+_SMALL: Mapping[str, Any] = {
+    **dict.fromkeys(("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"), 96),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 96),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers", "encoder_layers", "decoder_layers"), SMALL_LAYERS),
+    **dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts"), 4),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 32),
+    **dict.fromkeys(("max_position_embeddings", "n_positions"), 256),
+    "vocab_size": SMALL_VOCABULARY,
+    "pad_token_id": 0,
+    "bos_token_id": FIRST_TOKEN,
+    "eos_token_id": 2,
+    "decoder_start_token_id": FIRST_TOKEN,
+    "num_experts_per_tok": 2,
+    "sliding_window": 12,
+    "rotary_dim": 8,
+    "state_size": 16,
+    "num_heads": 8,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+    "head_dim": HEAD,
+    "d_kv": HEAD,
+    "n_group": 1,
+    "topk_group": 1,
+}
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "word_embed_proj_dim")
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "encoder_attention_heads", "decoder_attention_heads")
 
 
-def _like_llama(name: str, config: Callable[[str, int], Any], biased: tuple[str, ...] = ()) -> Family:
+def _small(model_type: str, more: Mapping[str, Any], attention: str, _: int, heads: tuple[int, int]) -> Any:
+    """The configuration of a type of transformers with its sizes cut down."""
+    from transformers import CONFIG_MAPPING
+
+    make = CONFIG_MAPPING[model_type]
+    known = make()
+    queries, keys = heads if hasattr(known, "num_key_value_heads") else (4, 4)
+    sizes = {**_SMALL, **dict.fromkeys(_WIDTHS, HEAD * queries), **dict.fromkeys(_HEADS, queries)}
+    sizes["num_key_value_heads"] = keys
+    given = {name: value for name, value in sizes.items() if hasattr(known, name)}
+    given.update({name: queries if value is _AS_QUERIES else value for name, value in more.items()})
+    for name in [name for name, value in given.items() if value is _LEFT_OUT]:
+        del given[name]
+    return make(**given, attn_implementation=attention)
+
+
+_LEFT_OUT = object()
+_AS_QUERIES = object()
+
+
+def _row(model_type: str, auto: str = "AutoModelForCausalLM", far: bool = True, **more: Any) -> Family:
     return Family(
-        name,
-        config,
-        "model.layers.{}",
-        ("input_layernorm", "post_attention_layernorm"),
-        _LLAMA_LINEARS,
-        "self_attn",
-        "mlp",
-        "mlp.act_fn",
-        "model.rotary_emb",
-        biased,
+        model_type.replace("-", "_"),
+        functools.partial(_small, model_type, more),
+        SMALL_VOCABULARY,
+        auto,
+        decodes=not model_type.startswith(_NO_CACHE),
+        far=far,
     )
 
 
-FAMILIES = {
+_NO_CACHE = ("bert", "roberta", "electra", "openai-gpt", "recurrent_gemma", "jamba")
+_LEARNED = {"far": False}  # a table of positions, which ends at 256
+
+FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        _like_llama("llama", _llama),
-        _like_llama("qwen2", _qwen2, biased=_LLAMA_LINEARS[:3]),
-        Family(
-            "gpt2",
-            _gpt2,
-            "transformer.h.{}",
-            ("ln_1", "ln_2"),
-            ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
-            "attn",
-            "mlp",
-            "mlp.act",
-            biased=("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
-            transposed=True,
-        ),
-        Family(
-            "mixtral",
-            _mixtral,
-            "model.layers.{}",
-            ("input_layernorm", "post_attention_layernorm"),
-            _LLAMA_LINEARS[:4],
-            "self_attn",
-            "mlp",
-            "",
-            "model.rotary_emb",
-        ),
-        _like_llama("mistral", _mistral),
-        _like_llama("gemma", _gemma),
-        Family(
-            "neox",
-            _neox,
-            "gpt_neox.layers.{}",
-            ("input_layernorm", "post_attention_layernorm"),
-            ("attention.query_key_value", "attention.dense", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
-            "attention",
-            "mlp",
-            "mlp.act",
-            "gpt_neox.rotary_emb",
-            biased=("attention.query_key_value", "attention.dense", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
-        ),
+        Family("llama", _llama),
+        Family("qwen2", _qwen2),
+        Family("gpt2", _gpt2, far=False),
+        Family("mixtral", _mixtral),
+        Family("mistral", _mistral),
+        Family("gemma", _gemma),
+        Family("neox", _neox),
+        _row("apertus"),
+        _row("arcee"),
+        _row("bert", **_LEARNED),
+        _row("biogpt", **_LEARNED),
+        _row("bitnet"),
+        _row("bloom", **_LEARNED),
+        _row("codegen", **_LEARNED),
+        _row("cohere"),
+        _row("cohere2"),
+        _row("cwm"),
+        _row("deepseek_v2", num_key_value_heads=_AS_QUERIES),
+        _row("deepseek_v3", head_dim=_LEFT_OUT, first_k_dense_replace=1, num_key_value_heads=_AS_QUERIES),
+        _row("diffllama"),
+        _row("doge"),
+        _row("electra", **_LEARNED),
+        _row("ernie4_5"),
+        _row("exaone4"),
+        _row("falcon", head_dim=_LEFT_OUT, ffn_hidden_size=_LEFT_OUT),
+        _row("falcon_mamba", **_LEARNED),
+        _row("flex_olmo"),
+        _row("gemma2"),
+        _row("gemma3_text"),
+        _row("glm"),
+        _row("glm4"),
+        _row("glm4_moe"),
+        _row("gpt_bigcode", **_LEARNED),
+        _row("gpt_oss"),
+        _row("gptj", **_LEARNED),
+        _row("granite"),
+        _row("granitemoe"),
+        _row("helium"),
+        _row("hunyuan_v1_dense"),
+        _row("hy_v3"),
+        _row("internlm3"),
+        _row("jamba", **_LEARNED, attn_layer_period=2, attn_layer_offset=1),
+        _row("lfm2"),
+        _row("llama4_text"),
+        _row("mamba", **_LEARNED),
+        _row("mamba2", **_LEARNED),
+        _row("minicpm3"),
+        _row("ministral"),
+        _row("mpt", **_LEARNED),
+        _row("nanochat"),
+        _row("nemotron"),
+        _row("olmo"),
+        _row("olmo2"),
+        _row("olmo3"),
+        _row("olmoe"),
+        _row("openai-gpt", **_LEARNED),
+        _row("opt", **_LEARNED),
+        _row("persimmon"),
+        _row("phi"),
+        _row("phi3"),
+        _row("phimoe"),
+        _row("qwen2_moe"),
+        _row("qwen3"),
+        _row("qwen3_moe"),
+        _row("recurrent_gemma", **_LEARNED),
+        _row("roberta", **_LEARNED),
+        _row("seed_oss"),
+        _row("smollm3"),
+        _row("solar_open"),
+        _row("stablelm"),
+        _row("starcoder2"),
+        _row("vaultgemma"),
+        _row("xglm", **_LEARNED),
     )
 }
-FIT = ("llama", "qwen2", "gpt2")
-TEST = ("mixtral", "mistral", "gemma", "neox")
+
+_HEAD_RATIOS = ((6, 2), (7, 1), (4, 2))  # of shaped models
 
 
-def build(name: str, seed: int, attention: str = "sdpa", width: int = WIDTH) -> torch.nn.Module:
+@functools.lru_cache(maxsize=512)
+def places_of(name: str, layer: Optional[int] = None) -> places.Places:
+    """Where things are in the models of a family: found once, in a model without memory."""
+    with torch.device("meta"):
+        return places.of(_fresh(name, "sdpa", WIDTH, (4, 2)), layer)
+
+
+def _fresh(name: str, attention: str, width: int, heads: tuple[int, int]) -> torch.nn.Module:
+    import transformers
+
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # about tokens these models never see
+    family = FAMILIES[name]
+    make = getattr(transformers, family.auto)
+    try:
+        return make.from_config(family.config(attention, width, heads)).eval()
+    except ValueError as why:
+        if "attention implementation" not in str(why):
+            raise
+        return make.from_config(family.config("eager", width, heads)).eval()  # it has only one
+
+
+def build(name: str, seed: int, attention: str = "sdpa", width: int = WIDTH, shaped: bool = False) -> torch.nn.Module:
     """The fp32 model of a family, in eval mode, with weights that make every operator matter.
 
     The default initialisation leaves norms at one and biases at zero, where some faults do nothing: both are drawn.
+    With `shaped` the weights are made to resemble trained ones (bench.faults.shaping).
     """
-    from transformers import AutoModelForCausalLM
-
     torch.manual_seed(1000 + seed)
-    model = AutoModelForCausalLM.from_config(FAMILIES[name].config(attention, width)).eval()
+    heads = _HEAD_RATIOS[seed % len(_HEAD_RATIOS)] if shaped else (4, 2)
+    model = _fresh(name, attention, width, heads)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for path, parameter in model.named_parameters():
-            draw = torch.randn(parameter.shape, generator=generator)
-            if parameter.dim() >= 2:
-                # Activations keep their size from layer to layer, and heads do not all look alike.
-                fan_in = parameter.shape[-2] if FAMILIES[name].transposed and "wte" not in path else parameter.shape[-1]
-                scale = 0.5 if "embed" in path or "wte" in path or "wpe" in path else fan_in**-0.5
-                parameter.copy_(draw * scale)
-            elif path.endswith("bias"):
-                parameter.copy_(draw * 0.1)
-            else:
-                centre = 0.0 if name == "gemma" else 1.0
-                parameter.copy_(centre + draw * 0.1)
+            _draw(model, path, parameter, generator)
+    if shaped:
+        shaping.shape(model, seed, FIRST_TOKEN, FAMILIES[name].vocabulary)
     return model
+
+
+def _draw(model: torch.nn.Module, path: str, parameter: torch.Tensor, generator: torch.Generator) -> None:
+    owner = model.get_submodule(path.rpartition(".")[0])
+    draw = torch.randn(parameter.shape, generator=generator)
+    if places.is_embedding(owner):
+        parameter.copy_(draw * 0.5)
+    elif path.endswith("bias") and parameter.dim() == 1:
+        parameter.copy_(draw * 0.1)
+    elif places.is_norm(owner):
+        # Gains are about one; Gemma's are about zero, to which it adds one.
+        parameter.copy_(float(parameter.detach().float().mean()).__round__() + draw * 0.1)
+    elif places.is_linear(owner) or parameter.dim() == 3 or (path.endswith("weight") and parameter.dim() == 2):
+        # Activations keep their size from layer to layer, and heads do not all look alike.
+        fan_in = parameter.shape[-2] if places.is_transposed(owner) else parameter.shape[-1]
+        parameter.copy_(draw * fan_in**-0.5)
 
 
 def narrowed(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
@@ -224,7 +331,7 @@ def narrowed(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     return copy.deepcopy(model).to(dtype)
 
 
-def prompt(seed: int, length: int, batch: int = 1) -> torch.Tensor:
+def prompt(seed: int, length: int, batch: int = 1, vocabulary: int = VOCABULARY) -> torch.Tensor:
     """Token ids, [batch, length]."""
     generator = torch.Generator().manual_seed(77 + seed)
-    return torch.randint(1, VOCABULARY, (batch, length), generator=generator)
+    return torch.randint(1, vocabulary, (batch, length), generator=generator)

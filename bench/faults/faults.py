@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from bench.faults import kernels
-from bench.faults.families import LAYERS, Family
+from bench.faults.places import Places
 
 Plant = Callable[["Site"], contextlib.AbstractContextManager[Optional[kernels.Kernels]]]
 
@@ -31,14 +31,20 @@ class Site:
 
     Attributes:
         model: mine; changed in place by visible faults (it is a copy of its own).
+        family: where things are in the layer.
         layer: number of the decoder layer.
+        tokens, steps: what mine is run on; a fault may change it.
+        between: called before each step of one token with its number and the cache.
     """
 
     model: torch.nn.Module
-    family: Family
+    family: Places
     layer: int
     strength: float
     hidden: bool
+    tokens: Optional[torch.Tensor] = None
+    steps: int = 0
+    between: Optional[Callable[[int, Any], None]] = None
 
     @property
     def path(self) -> str:
@@ -59,14 +65,16 @@ class Kind:
         plant: context manager within which the model is captured.
         sized: whether `strength` means anything.
         forms: "visible", "hidden".
+        needs: "decode", a cache; "far", large positions; "float32", mine in that type; "" nothing.
     """
 
     name: str
     group: str
-    target: Callable[[Family], Optional[str]]
+    target: Callable[[Places], Optional[str]]
     plant: Plant
     sized: bool = True
     forms: tuple[str, ...] = ("visible", "hidden")
+    needs: str = ""
 
     def place(self, site: Site) -> str:
         """Path of the module that the fault sits in."""
@@ -84,7 +92,7 @@ def _beneath(site: Site, module: str, kernel: kernels.Kernel, own: bool = False)
 
 
 def _changed_weight(
-    target: Callable[[Family], Optional[str]], name: str, change: Callable[[torch.Tensor, float], None]
+    target: Callable[[Places], Optional[str]], name: str, change: Callable[[torch.Tensor, float], None]
 ) -> Plant:
     """`change` works in place on a copy of the parameter; visible: of the model's own."""
 
@@ -150,42 +158,38 @@ def _noise(weight: torch.Tensor, strength: float) -> None:
     weight.copy_((weight.float() + strength * (quantised - weight.float())).to(weight.dtype))
 
 
-def _norm(number: int) -> Callable[[Family], Optional[str]]:
-    return lambda family: family.norms[number]
+def _norm(number: int) -> Callable[[Places], Optional[str]]:
+    return lambda family: family.norms[number % len(family.norms)] if family.norms else None
 
 
-def _linear(number: int) -> Callable[[Family], Optional[str]]:
-    return lambda family: family.linears[number % len(family.linears)]
+def _linear(number: int) -> Callable[[Places], Optional[str]]:
+    return lambda family: family.linears[number % len(family.linears)] if family.linears else None
 
 
-def _biased(family: Family) -> Optional[str]:
+def _biased(family: Places) -> Optional[str]:
     return family.biased[0] if family.biased else None
 
 
-def _attention(family: Family) -> Optional[str]:
-    return family.attention
+def _attention(family: Places) -> Optional[str]:
+    return family.attention or None
 
 
-def _mlp(family: Family) -> Optional[str]:
-    return family.mlp if family.name != "mixtral" else None
-
-
-def _activation(family: Family) -> Optional[str]:
+def _activation(family: Places) -> Optional[str]:
     return family.activation or None
 
 
-def _layer(_: Family) -> Optional[str]:
+def _layer(_: Places) -> Optional[str]:
     return ""
 
 
-def _rotary(family: Family) -> Optional[str]:
+def _rotary(family: Places) -> Optional[str]:
     return f"/{family.rotary}" if family.rotary else None
 
 
 @contextlib.contextmanager
 def _epsilon(site: Site) -> Iterator[Optional[kernels.Kernels]]:
     """A larger epsilon: 0.1 adds about 5 % to a variance of one."""
-    module = site.module(site.family.norms[1])
+    module = site.module(_norm(1)(site.family))
     wrong = 0.1 * site.strength
     if not site.hidden:
         for name in ("variance_epsilon", "eps"):
@@ -202,7 +206,7 @@ def _epsilon(site: Site) -> Iterator[Optional[kernels.Kernels]]:
         return call(*args, **kwargs)
 
     kernel = kernels.on_arguments(("add", "native_layer_norm"), change)
-    with _beneath(site, f"{site.path}.{site.family.norms[1]}", kernel) as mode:
+    with _beneath(site, f"{site.path}.{_norm(1)(site.family)}", kernel) as mode:
         yield mode
 
 
@@ -244,7 +248,7 @@ def _rope_theta(site: Site) -> Iterator[Optional[kernels.Kernels]]:
 
 
 def _changed_result(
-    target: Callable[[Family], Optional[str]],
+    target: Callable[[Places], Optional[str]],
     change: Callable[[torch.Tensor, float], torch.Tensor],
     names: tuple[str, ...],
     own: bool = False,
@@ -547,4 +551,8 @@ KINDS = {
         Kind("positions", "position", _rotary, _positions, sized=False),
     )
 }
-LAYER_CHOICES = (1, LAYERS - 2)
+
+
+def layer_choices(layers: int) -> tuple[int, ...]:
+    """Layers that faults are planted in: neither the first nor the last where there are more."""
+    return tuple(sorted({min(1, layers - 1), max(0, layers - 2)}))

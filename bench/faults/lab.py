@@ -8,18 +8,19 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
 import torch
 
 import assay
-from bench.faults import captures, faults, kernels, thresholds
-from bench.faults.families import FAMILIES, LAYERS, WIDTH, build, narrowed, prompt
+from bench.faults import captures, drive, faults, kernels, program_faults, thresholds
+from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 LENGTHS = (17, 8, 48, 97, 33)
 FLOOR_PAIRS = 5
+PADDING = 3
 
 
 # Healthy pairs: how mine differs from golden, which is the fp32 model with fused attention unless said otherwise.
@@ -33,7 +34,17 @@ PAIRS = {
     "fused": "golden with attention of several operators, mine with the fused one",
     "chunked": "mine fills its cache in two chunks",
     "compiled": "mine with every decoder layer compiled by inductor",
+    "math": "mine with torch's own attention of several operators",
+    "loaded": "mine in 16 bits, buffers in fp32, as from_pretrained leaves it",
+    "recreated": "mine computes its tables of rotary frequencies anew",
+    "static": "golden with a cache that grows, mine with a static one",
+    "autocast": "mine in fp32 under autocast to bf16",
+    "inference": "mine under inference_mode",
+    "cached": "mine keeps a cache that golden does not",
+    "padded": "both with padding to the left and a mask",
+    "columns": "mine in fp32, weights stored column by column",
 }
+EQUAL_SHAPES = tuple(pair for pair in PAIRS if pair not in ("batch", "chunked", "static"))  # clean is possible there
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,9 @@ class Case:
 
     Attributes:
         pair: how mine differs from golden besides the fault, a key of PAIRS.
+        shaped: weights resemble trained ones (bench.faults.shaping).
+        decode: steps of one token after the prompt, through a cache; their tokens are fixed.
+        far: positions begin at 15 900.
     """
 
     family: str
@@ -54,6 +68,9 @@ class Case:
     coarse: bool = False
     pair: str = "precision"
     width: int = WIDTH
+    shaped: bool = False
+    decode: int = 0
+    far: bool = False
 
     @property
     def name(self) -> str:
@@ -65,6 +82,7 @@ class Case:
             parts.append(self.pair)
         if self.width != WIDTH:
             parts.append(f"wide{self.width}")
+        parts += ["shaped"] * self.shaped + [f"decode{self.decode}"] * bool(self.decode) + ["far"] * self.far
         return "-".join([*parts, "coarse"] if self.coarse else parts)
 
 
@@ -72,9 +90,10 @@ def case_of(name: str) -> Case:
     """The case that has this name; raises ValueError when none has."""
     pairs = "|".join(PAIRS)
     found = re.fullmatch(
-        r"(?P<family>[a-z0-9]+)-(?P<seed>\d+)-(?P<dtype>[a-z0-9]+)"
-        r"(-(?P<kind>[a-z-]+)-(?P<form>visible|hidden)-layer(?P<layer>\d+)-(?P<strength>[0-9.]+))?"
-        rf"(-(?P<pair>{pairs}))?(-wide(?P<width>\d+))?(?P<coarse>-coarse)?",
+        r"(?P<family>[a-z0-9_]+)-(?P<seed>\d+)-(?P<dtype>[a-z0-9]+)"
+        r"(-(?P<kind>[a-z0-9-]+?)-(?P<form>visible|hidden)-layer(?P<layer>\d+)-(?P<strength>[0-9.]+))?"
+        rf"(-(?P<pair>{pairs}))?(-wide(?P<width>\d+))?(?P<shaped>-shaped)?(-decode(?P<decode>\d+))?(?P<far>-far)?"
+        r"(?P<coarse>-coarse)?",
         name,
     )
     if found is None or found["family"] not in FAMILIES or (found["kind"] and found["kind"] not in faults.KINDS):
@@ -90,6 +109,9 @@ def case_of(name: str) -> Case:
         bool(found["coarse"]),
         found["pair"] or "precision",
         int(found["width"] or WIDTH),
+        bool(found["shaped"]),
+        int(found["decode"] or 0),
+        bool(found["far"]),
     )
 
 
@@ -103,6 +125,7 @@ class Result:
         first, others: modules named, the first and those after it.
         distance: operators between the fault's first operator and the one named; None when nothing was named.
         rivals: what fixed limits name, by limit.
+        size, rounding: share of the model's output that the fault moves, and that healthy rounding does; -1 unknown.
     """
 
     case: Case
@@ -114,6 +137,8 @@ class Result:
     sentence: str = ""
     seconds: float = 0.0
     rivals: dict[str, Optional[str]] = field(default_factory=dict)
+    size: float = -1.0
+    rounding: float = -1.0
 
     def right(self, top: int = 1) -> bool:
         """Whether the planted module, or something inside it, is among the first `top` that were named."""
@@ -145,60 +170,116 @@ class Laboratory:
         self._folder = folder
         self._levels = levels
         self._keep = keep
-        self._models: dict[tuple[str, int, str], torch.nn.Module] = {}
-        self._goldens: dict[tuple[str, int, str], Path] = {}
+        self._models: dict[tuple[str, int, str, bool], torch.nn.Module] = {}
+        self._golden_logits: dict[Path, torch.Tensor] = {}
+        self._healthy: dict[str, torch.Tensor] = {}
         self._golden_outputs: dict[Path, Any] = {}
 
-    def model(self, family: str, seed: int, attention: str = "sdpa") -> torch.nn.Module:
-        """The fp32 model."""
-        key = (family, seed, attention)
+    def model(self, case: Case, attention: str = "sdpa") -> torch.nn.Module:
+        """The fp32 model of a case, without its fault."""
+        key = (case.family, case.seed, attention, case.shaped)
         if key not in self._models:
-            self._models[key] = build(family, seed, attention, self._width)
+            self._models[key] = build(case.family, case.seed, attention, self._width, case.shaped)
         return self._models[key]
 
-    def tokens(self, seed: int) -> torch.Tensor:
-        """The prompt of a seed."""
-        return prompt(seed, LENGTHS[seed % len(LENGTHS)])
+    def tokens(self, case: Case) -> torch.Tensor:
+        """The prompt of a seed, and behind it the tokens of the steps."""
+        length = LENGTHS[case.seed % len(LENGTHS)] + case.decode
+        tokens = prompt(case.seed, length, vocabulary=FAMILIES[case.family].vocabulary)
+        if case.shaped:
+            tokens[0, 0] = FIRST_TOKEN
+        return tokens
 
-    def golden(self, family: str, seed: int, pair: str = "precision") -> Path:
+    def golden(self, case: Case) -> Path:
         """The capture of golden at operator level."""
-        kind = pair if pair in ("fp64", "fused") else "precision"
-        key = (family, seed, kind)
-        if key not in self._goldens:
-            path = self._folder / f"golden-{family}-{seed}-{kind}"
-            model = self.model(family, seed, "eager" if kind == "fused" else "sdpa")
+        kind = case.pair if case.pair in ("fp64", "fused", "padded") else "precision"
+        run = replace(case, kind="", form="", layer=0, strength=1.0, dtype="float32", coarse=False, pair=kind)
+        path = self._folder / f"golden-{run.name}"
+        if path not in self._golden_outputs:
+            model = self.model(case, "eager" if kind == "fused" else "sdpa")
             if kind == "fp64":
                 model = narrowed(model, torch.float64)
-            captures.capture(model, self.tokens(seed), path)
-            self._goldens[key] = path
+            self._golden_logits[path] = self._driven(run, self._site(run, model), path)
             self._golden_outputs[path] = thresholds.outputs(path)
-        return self._goldens[key]
+        return path
+
+    def _driven(
+        self,
+        case: Case,
+        site: faults.Site,
+        folder: Optional[Path] = None,
+        beneath: Optional[contextlib.AbstractContextManager[Any]] = None,
+    ) -> torch.Tensor:
+        """Runs a model as the case says, captured when there is a folder; the logits of all steps."""
+        found: list[torch.Tensor] = []
+
+        def run() -> None:
+            assert site.tokens is not None
+            found.append(
+                drive.run(
+                    site.model,
+                    site.tokens,
+                    site.steps,
+                    first=FAR if case.far else 0,
+                    static=case.pair == "static",
+                    cached=case.pair == "cached",
+                    padding=PADDING if case.pair == "padded" else 0,
+                    between=site.between,
+                )
+            )
+
+        if folder is None:
+            with torch.no_grad():
+                run()
+        else:
+            captures.capture(site.model, self.tokens(case), folder, beneath, run)
+        return found[0].detach().double()
+
+    def _sizes(self, case: Case, moved: Optional[torch.Tensor]) -> tuple[float, float]:
+        """Which share of the model's output the fault moves, and rounding does; -1 where that is not known."""
+        if not case.kind or moved is None:
+            return -1.0, -1.0
+        key = replace(case, kind="", form="", layer=0, strength=1.0).name
+        if key not in self._healthy:
+            model = narrowed(self.model(case), getattr(torch, case.dtype))
+            self._healthy[key] = self._driven(case, self._site(case, model))
+        healthy, right = self._healthy[key], self._golden_logits[self.golden(case)]
+        if moved.shape != healthy.shape:
+            return -1.0, _share(healthy, right)
+        return _share(moved, healthy), _share(healthy, right)
 
     def run(self, case: Case) -> Iterator[Result]:
         """Plants, captures and judges; one result a level."""
-        golden = self.golden(case.family, case.seed, case.pair)
+        golden = self.golden(case)
         mine = self._folder / case.name
-        place = ""
-        if case.kind:
-            place = faults.KINDS[case.kind].place(self._site(case, self.model(case.family, case.seed)))
+        site = self._site(case, self.model(case))
+        place = faults.KINDS[case.kind].place(site) if case.kind else ""
         try:
-            self._capture(case, mine)
+            moved = self._capture(case, mine)
         except faults.NoFault as why:
             yield Result(case, "", place, f"not planted: {why}")
             return
+        size, rounding = self._sizes(case, moved)
+        if size == 0 and case.kind:
+            yield Result(case, "", place, "not planted: the model's output is the same")
+            return
         rivals = thresholds.first_beyond(self._golden_outputs[golden], thresholds.outputs(mine))
-        prefix = FAMILIES[case.family].layer.format("")
+        prefix = site.family.layer.format("")
         for level in self._levels:
             if level == "B" and case.kind and not place.startswith(prefix):
                 continue  # no layer is wrong
             if case.pair == "compiled" and level != "B":
                 continue  # what is inside a compiled layer is not captured
+            if case.pair == "autocast" and level in "BNS":
+                continue  # nothing says that layers compute in another type than they return
             thin = captures.thinned(mine, level, self._folder / f"{case.name}-{level}", prefix)
             if level in ("N", "S"):
                 right = captures.thinned(golden, level, self._folder / f"{golden.name}-{level}", prefix)
-                yield self._judged(case, level, place, right, thin, rivals, self.floor(case, level))
+                result = self._judged(case, level, place, right, thin, rivals, self.floor(case, level))
             else:
-                yield self._judged(case, level, place, golden, thin, rivals)
+                result = self._judged(case, level, place, golden, thin, rivals)
+            result.size, result.rounding = size, rounding
+            yield result
             if thin != mine and not self._keep:
                 shutil.rmtree(thin)
         if not self._keep:
@@ -206,14 +287,15 @@ class Laboratory:
 
     def floor(self, case: Case, level: str) -> Path:
         """The profile of five healthy pairs of other prompts."""
-        profile = self._folder / f"floor-{case.family}-{case.seed}-{case.dtype}-{level}.json"
+        profile = self._folder / f"floor-{case.family}-{case.seed}-{case.dtype}-{level}{'-shaped' * case.shaped}.json"
         if profile.exists():
             return profile
-        prefix = FAMILIES[case.family].layer.format("")
-        model = self.model(case.family, case.seed)
+        prefix = places_of(case.family).layer.format("")
+        model = self.model(case)
         pairs = []
         for number in range(FLOOR_PAIRS):
-            tokens = prompt(1000 + 10 * case.seed + number, LENGTHS[(case.seed + number) % len(LENGTHS)])
+            length = LENGTHS[(case.seed + number) % len(LENGTHS)]
+            tokens = prompt(1000 + 10 * case.seed + number, length, vocabulary=FAMILIES[case.family].vocabulary)
             sides = []
             for side, one in (("golden", model), ("mine", narrowed(model, getattr(torch, case.dtype)))):
                 whole = self._folder / f"{profile.stem}-{number}-{side}"
@@ -224,31 +306,31 @@ class Laboratory:
         return profile
 
     def _site(self, case: Case, model: torch.nn.Module) -> faults.Site:
-        return faults.Site(model, FAMILIES[case.family], case.layer, case.strength, case.form == "hidden")
+        found = places_of(case.family, case.layer if case.kind else None)
+        hidden = case.form == "hidden"
+        return faults.Site(model, found, case.layer, case.strength, hidden, self.tokens(case), case.decode)
 
-    def _capture(self, case: Case, folder: Path) -> None:
-        """Captures mine."""
-        dtype = torch.float32 if case.pair == "threads" else getattr(torch, case.dtype)
+    def _capture(self, case: Case, folder: Path) -> Optional[torch.Tensor]:
+        """Captures mine; the logits of all steps."""
+        exact = case.pair in ("threads", "autocast", "columns")
+        dtype = torch.float32 if exact else getattr(torch, case.dtype)
         attention = "eager" if case.pair == "decomposed" else "sdpa"
-        model = narrowed(self.model(case.family, case.seed, attention), dtype)
-        tokens = self.tokens(case.seed)
+        model = narrowed(self.model(case, attention), dtype)
+        site = self._site(case, model)
+        tokens = self.tokens(case)
         with contextlib.ExitStack() as around:
-            if case.coarse:
-                around.enter_context(kernels.Kernels(model, "", kernels.coarse))
-            if case.pair == "threads":
-                around.callback(torch.set_num_threads, torch.get_num_threads())
-                torch.set_num_threads(2)
-            if case.pair == "mkldnn":
-                around.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            _prepare(case, model, self.model(case, attention), around)
             if case.pair == "batch":
-                tokens = torch.cat([tokens, prompt(case.seed + 500, tokens.shape[1], 3)])
+                others = prompt(case.seed + 500, tokens.shape[1], 3, FAMILIES[case.family].vocabulary)
+                site.tokens = torch.cat([tokens, others])
             if case.pair == "compiled":
-                captures.capture_compiled(model, tokens, folder, FAMILIES[case.family].layer, LAYERS)
-            elif case.pair == "chunked":
+                captures.capture_compiled(model, tokens, folder, site.family.layer, site.family.layers)
+                return None
+            if case.pair == "chunked":
                 captures.capture_chunks(model, tokens, folder)
-            else:
-                beneath = faults.KINDS[case.kind].plant(self._site(case, model)) if case.kind else None
-                captures.capture(model, tokens, folder, beneath=beneath)
+                return None
+            beneath = faults.KINDS[case.kind].plant(site) if case.kind else None
+            return self._driven(case, site, folder, beneath)
 
     def _judged(
         self,
@@ -277,6 +359,38 @@ class Laboratory:
         )
 
 
+def _share(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / other.norm())
+
+
+def _prepare(case: Case, model: torch.nn.Module, golden: torch.nn.Module, around: contextlib.ExitStack) -> None:
+    """Makes mine what its pair says, besides its type and its way of being run."""
+    if case.coarse:
+        around.enter_context(kernels.Kernels(model, "", kernels.coarse))
+    if case.pair == "threads":
+        around.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(2)
+    elif case.pair == "mkldnn":
+        around.enter_context(torch.backends.mkldnn.flags(enabled=False))
+    elif case.pair == "math":
+        around.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
+    elif case.pair == "autocast":
+        around.enter_context(torch.autocast("cpu", torch.bfloat16))
+    elif case.pair == "inference":
+        around.enter_context(torch.inference_mode())
+    elif case.pair in ("loaded", "recreated"):
+        for path, buffer in golden.named_buffers():
+            owner, _, name = path.rpartition(".")
+            if name != "inv_freq":
+                continue
+            again = buffer.clone() if case.pair == "loaded" else buffer.to(getattr(torch, case.dtype)).clone()
+            setattr(model.get_submodule(owner), name, again)
+    elif case.pair == "columns":
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.data = parameter.data.t().contiguous().t()
+
+
 def fault_cases(
     families: tuple[str, ...],
     seeds: tuple[int, ...],
@@ -284,35 +398,63 @@ def fault_cases(
     strengths: tuple[float, ...] = (1.0, 0.5),
     forms: tuple[str, ...] = ("visible", "hidden"),
     coarse: bool = False,
+    shaped: bool = False,
+    decode: int = 0,
 ) -> Iterator[Case]:
     """Every kind that the family has, in every form, at two layers; `sized` ones in every strength."""
     for family in families:
         for seed in seeds:
             for name in kinds:
                 kind = faults.KINDS[name]
-                if kind.target(FAMILIES[family]) is None:
+                known = FAMILIES[family]
+                if (kind.needs == "decode" and not known.decodes) or (kind.needs == "far" and not known.far):
                     continue
-                layers = faults.LAYER_CHOICES if not name.startswith(("rope", "positions")) else (0,)
+                steps = decode if known.decodes else 0
+                base = Case(
+                    family,
+                    seed,
+                    name,
+                    dtype="float32" if kind.needs == "float32" else "bfloat16",
+                    coarse=coarse,
+                    shaped=shaped,
+                    decode=max(steps, 4) if kind.needs == "decode" else steps,
+                    far=kind.needs == "far",
+                )
+                layers = faults.layer_choices(places_of(family).layers)
                 for form in kind.forms:
                     if form not in forms:
                         continue
-                    for layer in layers:
+                    for layer in (0,) if (kind.target(places_of(family, 0)) or "").startswith("/") else layers:
+                        if kind.target(places_of(family, layer)) is None:
+                            continue
                         for strength in strengths if kind.sized else strengths[:1]:
-                            yield Case(family, seed, name, form, layer, strength, coarse=coarse)
+                            yield replace(base, form=form, layer=layer, strength=strength)
 
 
 def healthy_cases(
-    families: tuple[str, ...], seeds: tuple[int, ...], pairs: tuple[str, ...], coarse: bool = False
+    families: tuple[str, ...],
+    seeds: tuple[int, ...],
+    pairs: tuple[str, ...],
+    coarse: bool = False,
+    shaped: bool = False,
+    decode: int = 0,
 ) -> Iterator[Case]:
     """Every kind of healthy pair; bf16 and fp16 where precision is the difference."""
     for family in families:
+        decodes = FAMILIES[family].decodes
         for seed in seeds:
             for pair in ("precision",) if coarse else pairs:
-                if pair == "fp64" and family == "mixtral":
-                    continue  # its grouped product has no fp64 kernel
+                if pair == "fp64" and places_of(family).router:
+                    continue  # grouped products have no fp64 kernel
+                if pair in ("static", "cached", "chunked") and not decodes:
+                    continue
+                if pair in ("loaded", "recreated") and not places_of(family).rotary:
+                    continue  # there are no tables
                 both = pair == "precision" and not coarse
+                steps = decode if decodes and pair not in ("chunked", "compiled", "batch") else 0
                 for dtype in ("bfloat16", "float16") if both else ("bfloat16",):
-                    yield Case(family, seed, dtype=dtype, coarse=coarse, pair=pair)
+                    case = Case(family, seed, dtype=dtype, coarse=coarse, pair=pair, shaped=shaped, decode=steps)
+                    yield replace(case, decode=max(case.decode, 4)) if pair == "static" else case
 
 
-assert max(faults.LAYER_CHOICES) < LAYERS
+assert program_faults.KINDS is faults.KINDS  # all kinds are known where the laboratory is

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
 
 from bench.faults import captures, faults, lab, thresholds  # noqa: E402
-from bench.faults.families import FAMILIES, WIDTH  # noqa: E402
+from bench.faults.families import FAMILIES, LARGER, WIDTH  # noqa: E402
 
 Job = tuple[lab.Case, ...]
 
@@ -37,7 +37,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", type=_list, default=tuple(FAMILIES), help="comma-separated")
+    parser.add_argument("--families", type=_list, default=LARGER, help="comma-separated, or all")
     parser.add_argument("--kinds", type=_list, default=tuple(faults.KINDS))
     parser.add_argument("--levels", type=_list, default=("O", "L", "M", "B"), help="of O, L, M, B, N, S")
     parser.add_argument("--forms", type=_list, default=("visible", "hidden"))
@@ -53,7 +53,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--limit", type=int, default=0, help="stop after so many cases")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "faults.json")
+    parser.add_argument("--shaped", action="store_true", help="weights resemble trained ones")
+    parser.add_argument("--decode", type=int, default=0, help="steps of one token after the prompt")
     options = parser.parse_args()
+    if options.families == ("all",):
+        options.families = tuple(FAMILIES)
     for given, known in (
         (options.families, FAMILIES),
         (options.kinds, faults.KINDS),
@@ -67,12 +71,13 @@ def _options() -> argparse.Namespace:
 
 def _cases(options: argparse.Namespace) -> list[lab.Case]:
     seeds = tuple(int(seed) for seed in options.seeds)
+    run = (options.coarse, options.shaped, options.decode)
     found: list[lab.Case] = []
     if not options.faulty:
-        found += lab.healthy_cases(options.families, seeds, options.pairs, options.coarse)
+        found += lab.healthy_cases(options.families, seeds, options.pairs, *run)
     if not options.healthy:
         strengths = tuple(float(strength) for strength in options.strengths)
-        found += lab.fault_cases(options.families, seeds, options.kinds, strengths, options.forms, options.coarse)
+        found += lab.fault_cases(options.families, seeds, options.kinds, strengths, options.forms, *run)
     if options.layers:
         found = [case for case in found if not case.kind or str(case.layer) in options.layers]
     if options.width != WIDTH:

@@ -633,10 +633,11 @@ def test_the_twin_of_a_large_run_differs_in_one_bit(tmp_path: Path) -> None:
 def test_every_case_of_the_laboratory_is_found_by_its_name() -> None:
     pytest.importorskip("transformers")
     from bench.faults import faults, lab
-    from bench.faults.families import FAMILIES
+    from bench.faults.families import LARGER
 
-    families, kinds = tuple(FAMILIES), tuple(faults.KINDS)
+    families, kinds = (*LARGER, "qwen3", "mamba2", "qwen2_moe", "bert"), tuple(faults.KINDS)
     cases = list(lab.fault_cases(families, (3, 104729), kinds, strengths=(1.0, 0.5, 0.1)))
+    cases += lab.fault_cases(("gemma2", "mamba2"), (0,), kinds, shaped=True, decode=8)
     cases += lab.fault_cases(("llama",), (0,), kinds, coarse=True)
     cases += lab.healthy_cases(families, (3,), tuple(lab.PAIRS))
     cases.append(lab.Case("neox", 1, "epsilon", "hidden", 4, pair="decomposed", width=256))
@@ -663,6 +664,12 @@ def test_verdicts_are_judged_by_what_was_planted() -> None:
     assert judged(faulty, "first_wrong", "model.norm") == verdicts.MISNAMED
     assert judged(faulty, "clean") == verdicts.MISSED
     assert judged(faulty, "cannot_judge") == verdicts.NOT_JUDGED
+    small = lab.Result(faulty, "O", place, "clean", size=1e-4, rounding=1e-2)
+    assert verdicts.judge(small) == verdicts.BELOW
+    other = lab.Case("llama", 0, "other-tokens", "visible")
+    assert judged(other, "cannot_judge") == verdicts.NOT_JUDGED
+    assert judged(other, "first_wrong", "model.norm") == verdicts.FALSE_ALARM
+    assert judged(other, "clean") == verdicts.MISSED
     healthy = lab.Case("llama", 0)
     assert judged(healthy, "first_wrong", "model.norm") == verdicts.FALSE_ALARM
     assert judged(healthy, "clean") == verdicts.CLEAN
@@ -692,23 +699,25 @@ def test_verdicts_are_counted_by_level_family_kind_and_pair() -> None:
     assert rows["O: operators"].cells[verdicts.NAMED] == "1 (100.0 %)"
     assert rows["family llama"].cells["verdicts"] == "4"
     assert rows["family llama"].cells[verdicts.NAMED] == "1 (50.0 %)"
-    assert rows["fault epsilon"].data == {verdicts.NAMED: 1, verdicts.MISNAMED: 1}
+    assert rows["fault epsilon"].cells["clean at O"] == "0 of 1"
+    assert rows["pair fused"].cells["clean at O"] == "1 of 1"
 
 
 def test_the_cases_of_a_seed_are_a_fair_sample() -> None:
     pytest.importorskip("transformers")
     from bench.campaign import verdicts
-    from bench.faults.families import FAMILIES
+    from bench.faults.families import FAMILIES, LARGER
 
     drawn = verdicts.Verdicts()
-    cases = list(itertools.islice(drawn.cases(2), 400))
-    assert cases == list(itertools.islice(drawn.cases(2), 400))
-    assert len({case.name for case in cases}) == 400
+    cases = list(itertools.islice(drawn.cases(2), 800))
+    assert cases == list(itertools.islice(drawn.cases(2), 800))
+    assert len({case.name for case in cases}) == 800
     assert [drawn.case_of(case.name) for case in cases] == cases
     families = [case.name.partition("-")[0] for case in cases]
     assert {family: families.count(family) for family in FAMILIES}.keys() == set(families)
-    assert max(map(families.count, FAMILIES)) - min(map(families.count, FAMILIES)) <= 8  # one model
-    assert {family for family in FAMILIES} == {case.name.partition("-")[0] for case in drawn.sample()}
+    assert max(map(families.count, FAMILIES)) - min(map(families.count, FAMILIES)) <= 16  # two models
+    in_sample = {case.name.partition("-")[0] for case in drawn.sample()}
+    assert in_sample == {*LARGER, *verdicts.IN_SAMPLE}
 
 
 def test_a_state_is_of_one_commit_and_seed(tmp_path: Path) -> None:

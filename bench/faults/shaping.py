@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the random weights of a `transformers` model resemble trained ones.
+
+Trained models have what random ones lack, and it is what makes rounding large in some places: a few channels of the
+residual stream that are 20 to 100 times the others, gains of norms that spread like a log-normal, a first token that
+most heads look at, heads that look at one place only, and experts that a router can hardly tell apart.
+
+Everything is drawn from the seed, and whatever depends on the size of activations is set while one pass through the
+model shows them, in fp32. The model stays what it is: only values of its parameters change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+import torch
+
+OUTLIER = (20.0, 100.0)  # channels of the residual, times the root mean square of the others
+SINK = 4.0  # what the first position adds to the scores, before the softmax
+SHARP = 4.0  # factor of the queries of saturated heads
+NEAR = 0.15  # what is left of the differences between rows of a router
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What was done; a test holds the model against it.
+
+    Attributes:
+        constant: the channel that every token has about the same of.
+        first: the channel that only the first token has.
+        outliers: all channels of the residual that stand out, these two among them.
+    """
+
+    constant: int
+    first: int
+    outliers: tuple[int, ...]
+
+
+def shape(model: torch.nn.Module, seed: int, first_token: int, vocabulary: int) -> Shape:
+    """Changes the weights in place.
+
+    Args:
+        model: in fp32 and eval mode, with randomly drawn weights.
+        first_token: what prompts begin with; it becomes the attention sink.
+        vocabulary: tokens below it are drawn for the pass that shows activations.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    embedding: Any = model.get_input_embeddings()
+    width = embedding.weight.shape[1]
+    places = torch.randperm(width, generator=draw)[: max(3, width // 64 + 2)].tolist()
+    found = Shape(places[0], places[1], tuple(places))
+    with torch.no_grad():
+        _embed(embedding.weight, found, first_token, draw)
+        _gains(model, width, found, draw)
+        _routers(model, draw)
+        with _Calibration(model, found, draw) as calibration:
+            ids = torch.randint(2, vocabulary, (1, 24), generator=draw)
+            ids[0, 0] = first_token
+            calibration.run(ids)
+    return found
+
+
+def _embed(weight: torch.Tensor, found: Shape, first_token: int, draw: torch.Generator) -> None:
+    """Outlier channels of all tokens, and one that only the first token has."""
+    usual = float(weight.pow(2).mean().sqrt())
+    low, high = OUTLIER
+    for channel in found.outliers:
+        factor = low + (high - low) * float(torch.rand((), generator=draw)) * 0.5
+        spread = 1 + 0.1 * torch.randn(weight.shape[0], generator=draw)
+        weight[:, channel] = factor * usual * spread
+    weight[:, found.first] = 0.3 * usual * torch.randn(weight.shape[0], generator=draw)
+    weight[first_token, found.first] = high * usual
+
+
+def _gains(model: torch.nn.Module, width: int, found: Shape, draw: torch.Generator) -> None:
+    """Log-normal gains; those of outlier channels are small, as training makes them."""
+    for module in model.modules():
+        weight = getattr(module, "weight", None)
+        if "Norm" not in type(module).__name__ or not isinstance(weight, torch.Tensor) or weight.dim() != 1:
+            continue
+        centre = round(float(weight.mean()))  # Gemma's are about zero: one is added to them
+        gains = torch.exp(0.5 * torch.randn(weight.shape, generator=draw))
+        if weight.shape[0] == width:
+            gains[list(found.outliers)] *= 0.1
+        weight.copy_(gains - (1 - centre))
+
+
+def _routers(model: torch.nn.Module, draw: torch.Generator) -> None:
+    """Rows of routers are nearly parallel: scores of experts lie close together."""
+    for path, module in model.named_modules():
+        last = path.rpartition(".")[2]
+        weight = getattr(module, "weight", None)
+        routes = last in ("gate", "router") or re.search(r"Router|TopK", type(module).__name__)
+        if routes and isinstance(weight, torch.Tensor) and weight.dim() == 2 and 2 <= weight.shape[0] <= 256:
+            common = torch.randn(weight.shape[1:], generator=draw) * weight.shape[1] ** -0.5
+            weight.copy_(common + NEAR * weight)
+
+
+# How queries and keys are told in one matrix: (rows of queries, rows of keys) of its outputs, given the head's width.
+_Split = Callable[[int, int, Any], tuple[torch.Tensor, torch.Tensor]]
+
+
+def _split_in_blocks(outputs: int, head: int, config: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries of all heads, then keys, then values."""
+    heads = int(config.num_attention_heads)
+    keys = int(getattr(config, "num_key_value_heads", None) or heads)
+    rows = torch.arange(outputs)
+    return rows[: heads * head], rows[heads * head : (heads + keys) * head]
+
+
+def _split_by_head(outputs: int, head: int, _: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Query, key and value of the first head, then those of the second."""
+    rows = torch.arange(outputs).view(-1, 3, head)
+    return rows[:, 0].flatten(), rows[:, 1].flatten()
+
+
+_FUSED: dict[str, _Split] = {
+    "qkv_proj": _split_in_blocks,
+    "c_attn": _split_in_blocks,
+    "Wqkv": _split_in_blocks,
+    "query_key_value": _split_by_head,
+}
+_QUERIES = ("q_proj", "query")
+_KEYS = ("k_proj", "key")
+
+
+class _Calibration:
+    """One pass in which each projection is set when its input is known: so what layers before it do is in it."""
+
+    def __init__(self, model: torch.nn.Module, found: Shape, draw: torch.Generator) -> None:
+        self._model = model
+        self._found = found
+        self._draw = draw
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> _Calibration:
+        for path, module in self._model.named_modules():
+            weight = getattr(module, "weight", None)
+            if isinstance(weight, torch.Tensor) and weight.dim() == 2 and self._attends(path):
+                self._hooks.append(module.register_forward_pre_hook(self._set))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def run(self, ids: torch.Tensor) -> None:
+        """The pass."""
+        self._names = {module: path.rpartition(".")[2] for path, module in self._model.named_modules()}
+        self._model(input_ids=ids)
+
+    def _attends(self, path: str) -> bool:
+        last = path.rpartition(".")[2]
+        return last in _QUERIES or last in _KEYS or last in _FUSED
+
+    def _set(self, module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        x = inputs[0] if inputs else None
+        if not isinstance(x, torch.Tensor) or x.shape[-1] <= max(self._found.outliers):
+            return
+        weight: Any = module.weight
+        rows = weight.t() if type(module).__name__ == "Conv1D" else weight
+        if rows.shape[1] != x.shape[-1]:
+            return
+        name = self._names[module]
+        head = self._head()
+        if name in _FUSED:
+            queries, keys = _FUSED[name](rows.shape[0], head, self._config())
+            self._lean(rows, x, queries, head, self._found.constant, None)
+            self._lean(rows, x, keys, head, self._found.first, 0)
+        elif name in _QUERIES:
+            self._lean(rows, x, torch.arange(rows.shape[0]), head, self._found.constant, None)
+        else:
+            self._lean(rows, x, torch.arange(rows.shape[0]), head, self._found.first, 0)
+
+    def _lean(
+        self, rows: torch.Tensor, x: torch.Tensor, of: torch.Tensor, head: int, channel: int, position: Optional[int]
+    ) -> None:
+        """Has the slowest component of each head be the same for all tokens (queries) or large for the first (keys)."""
+        if of.numel() % head or of.numel() < head:
+            return
+        last = of.view(-1, head)[:, -1]  # rotary positions turn it least
+        usual = (x.flatten(0, -2) @ rows[of].t()).pow(2).mean().sqrt()
+        # Else outliers would be all that queries and keys are made of.
+        rows[of[:, None], torch.tensor(self._found.outliers)] *= 0.02
+        seen = x[..., channel].mean() if position is None else x[..., position, channel].mean()
+        if float(seen.abs()) < 1e-6:
+            return
+        strength = (SINK * head**0.5) ** 0.5
+        rows[last, channel] = strength * float(max(1.0, usual)) / seen if position is None else strength / seen
+        if position is None:
+            heads = of.view(-1, head)
+            rows[heads[1::3, -1], channel] *= 0.3  # heads that look elsewhere, too
+            rows[heads[2::3, :-1].flatten()] *= SHARP
+
+    def _config(self) -> Any:
+        config: Any = self._model.config
+        return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+    def _head(self) -> int:
+        config = self._config()
+        given = getattr(config, "head_dim", None)
+        return int(given or config.hidden_size // config.num_attention_heads)
