@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.hpp"
 #include "locate/measured.hpp"
+#include "reference/aten/registry.hpp"
 
 namespace assay::locate {
 namespace {
@@ -32,6 +33,11 @@ std::optional<Counts> counts_of(const TensorRecord& record) {
   const Result<stats::TensorStats> stats = statistics_of(record);
   if (!stats) return std::nullopt;
   return Counts{stats->nan_count, stats->positive_inf_count, stats->negative_inf_count, stats->min};
+}
+
+/// Memory that nobody wrote yet may hold anything. Who reads it before it is written inherits that.
+bool is_allocation(const TensorRecord& record) {
+  return reference::aten::class_of(record.op_type) == reference::aten::OperatorClass::Allocation;
 }
 
 /// What mine has too much; without golden only NaN can be told from what should be.
@@ -59,7 +65,8 @@ class NanSearch {
     std::vector<size_t> outputs;
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
-      if (is_operand(record) && record.role == Role::Output) outputs.push_back(i);
+      if (is_operand(record) && record.role == Role::Output && !is_allocation(record))
+        outputs.push_back(i);
     }
     std::vector<std::optional<Counts>> counts(outputs.size());
     parallel_for(outputs.size(), resolve_job_count(jobs), [&](size_t i) {

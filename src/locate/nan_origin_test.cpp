@@ -56,6 +56,15 @@ TEST(NanOrigin, WhatGoldenHasTooIsNone) {
   EXPECT_TRUE(search(golden, mine).findings.empty());
 }
 
+TEST(NanOrigin, MemoryThatNobodyWroteYetIsNone) {
+  TestRun golden;
+  TestRun mine;
+  for (TestRun* run : {&golden, &mine})
+    run->op("attn", "aten.new_empty.default", {}, R"({"size":[2]})",
+            run->value(DType::Float32, {2}, {run == &mine ? NAN : 0.0, 1}));
+  EXPECT_TRUE(search(golden, mine).findings.empty());
+}
+
 TEST(NanOrigin, TheLowestValueOfAWiderTypeIsAMask) {
   TestRun golden;
   fill(golden, -3.4e38, 1, 1);

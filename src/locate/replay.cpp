@@ -231,6 +231,7 @@ void Replay::find_types() {
     peers_of[i] = &counts;
   }
   if (all.size() < 2) return;
+  find_autocast(all);
   for (size_t i = 0; i < boundaries_.size(); ++i) {
     if (!types_[i]) continue;
     const std::optional<DType> usual =
@@ -238,6 +239,26 @@ void Replay::find_types() {
                                : usual_type(all, *types_[i], kLeastPlaces, kPlaces);
     if (usual && !is_deliberate(boundaries_[i], *types_[i])) types_[i] = usual;
   }
+}
+
+/// Under autocast products are computed in a narrower type than all weights, between values that may both be wide again.
+void Replay::find_autocast(const std::map<DType, size_t>& types) {
+  constexpr size_t kShare = 4;  // of all values
+  size_t all = 0;
+  for (const auto& [type, count] : types) all += count;
+  std::optional<DType> narrowest;
+  for (const auto& [type, count] : types) {
+    if (kShare * count >= all && (!narrowest || is_narrower(type, *narrowest))) narrowest = type;
+  }
+  if (!narrowest) return;
+  bool any = false;
+  for (const auto& [name, record] : mine_.leaves) {
+    const run::TensorRecord& leaf = mine_.run->records[record];
+    if (leaf.role == run::Role::Buffer || !leaf.dtype || !is_float(*leaf.dtype)) continue;
+    if (!is_narrower(*narrowest, *leaf.dtype)) return;
+    any = true;
+  }
+  if (any) autocast_ = narrowest;
 }
 
 /// Golden has as narrow a value there, or mine's module has weights of that type.

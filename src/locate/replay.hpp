@@ -173,6 +173,7 @@ class Replay {
   class Carrier;
   void find_constant_operators();
   void find_types();
+  void find_autocast(const std::map<DType, size_t>& types);
   [[nodiscard]] bool is_deliberate(const Boundary& boundary, DType type) const;
   [[nodiscard]] size_t recorded_by(ValueId golden, int64_t step) const;
   [[nodiscard]] Result<std::unique_ptr<Planner>> walk_carried(size_t number) const;
@@ -189,6 +190,7 @@ class Replay {
   StorageState state_;
   std::vector<Boundary> boundaries_;
   std::vector<std::optional<DType>> types_;  // by boundary
+  std::optional<DType> autocast_;  // of mine's products, where they are narrower than its weights
   std::unordered_map<ValueId, std::vector<size_t>>
       recorded_;                                 // by golden's value, in order of time
   std::vector<bool> constant_;                   // by operator of golden

@@ -92,6 +92,7 @@ class Replay::Planner {
                                            ", which golden's program does not round to");
       narrow_to(replay_.mine_.attention_type);
     }
+    if (has_product()) narrow_to(replay_.autocast_);
     ASSAY_TRY_STATUS(spread_floating());
     if (narrowest_) region_.dtype = *narrowest_;
     region_.bytes = peak_bytes();
@@ -125,6 +126,13 @@ class Replay::Planner {
 
  private:
   using Source = Region::Value::Source;
+
+  [[nodiscard]] bool has_product() const {
+    return std::ranges::any_of(region_.operators, [this](const Region::Call& call) {
+      return reference::aten::class_of(replay_.golden_.operators[call.op].name) ==
+             OperatorClass::Product;
+    });
+  }
 
   [[nodiscard]] bool has_attention() const {
     return std::ranges::any_of(region_.operators, [this](const Region::Call& call) {
