@@ -206,8 +206,8 @@ std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t lea
 
 /// A module that computes in a narrower type than its peers is a fault that its own type would explain as rounding.
 void Replay::find_types() {
-  // Of four layers one, of all places of a model without layers every tenth.
-  constexpr size_t kLeastPeers = 4, kPeers = 4, kLeastPlaces = 20, kPlaces = 10;
+  // Of three layers one, of all places of a model without layers every tenth.
+  constexpr size_t kLeastPeers = 3, kPeers = 3, kLeastPlaces = 20, kPlaces = 10;
   using Place = std::tuple<std::string, std::string_view, bool>;
   std::map<Place, TypeCounts> peers;
   TypeCounts all;

@@ -112,7 +112,7 @@ class Replay {
 
   [[nodiscard]] const std::vector<Boundary>& boundaries() const { return boundaries_; }
   [[nodiscard]] const StorageState& values() const { return state_; }
-  /// The float type that rounding is forgiven in at a boundary: its record's own; where next to none of its peers (the same
+  /// The float type that rounding is forgiven in at a boundary: its record's own; where few of its peers (the same
   /// place in other layers; of a place without layers all others) is computed in so narrow a type, neither golden nor
   /// a weight of the module is, theirs. Nothing: no float.
   [[nodiscard]] const std::optional<DType>& type_at(size_t boundary) const {
