@@ -56,7 +56,9 @@ def goldens(models, llama_engine, tmp_path_factory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("side", ["first", "second", "both"])
 def test_every_step_of_a_sequence_is_compared(goldens, engine_run, tmp_path, side):
-    done = assay_command("compare", goldens[side], engine_run, "--rel-l2", "1e-5", "-o", tmp_path / "out")
+    # What ggml's fused operators never store has no partner.
+    limits = ("--rel-l2", "1e-5", "--allow-unmatched", "*")
+    done = assay_command("compare", goldens[side], engine_run, *limits, "-o", tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "same prompt" not in done.stdout + done.stderr
     # 71 tensors a step; of a batch the rotated queries and keys of four layers are not put together
