@@ -207,27 +207,64 @@ class Locator {
   std::vector<Finding> rank_divergence_;
 };
 
+/// The verdict on two runs of one engine.
+Result<Verdict> locate_by_steps(const run::Run& golden, const run::Run& mine,
+                                const LocateOptions& options) {
+  if (!options.user_pairs.steps.empty()) return Locator(golden, mine, options).locate();
+  const compare::StepAlignment steps = compare::align_steps(golden, mine);
+  if (steps.by_number) return Locator(golden, mine, options).locate();
+  const StepModules modules(golden, mine, steps);
+  ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
+  modules.put_back(&verdict);
+  return verdict;
+}
+
+/// Steps and modules are called as mine calls them.
+void use_names_of_mine(const pair::UserPairedRuns& runs, Verdict* verdict) {
+  for (std::vector<Finding>* list : {&verdict->candidates, &verdict->suspicions}) {
+    for (Finding& finding : *list) {
+      finding.step = runs.step_of_mine(finding.step);
+      for (std::string* name : {&finding.module, &finding.also, &finding.node})
+        *name = runs.name_of_mine(*name);
+    }
+  }
+  for (ChainLink& link : verdict->chain) {
+    link.step = runs.step_of_mine(link.step);
+    link.module = runs.name_of_mine(link.module);
+  }
+  for (int64_t* step : {&verdict->token.step, &verdict->clean_up_to}) {
+    if (*step >= 0) *step = runs.step_of_mine(*step);
+  }
+}
+
+/// One of the two is of a ggml program. The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
+Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
+                                      const LocateOptions& options) {
+  const bool turned = compare::is_ggml_run(golden);
+  std::vector<std::pair<int64_t, int64_t>> steps = options.user_pairs.steps;
+  if (turned) {
+    for (auto& [golden_step, mine_step] : steps) std::swap(golden_step, mine_step);
+  }
+  ASSAY_TRY(const GgmlModules modules,
+            GgmlModules::make(turned ? mine : golden, turned ? golden : mine, steps));
+  ASSAY_TRY(Verdict verdict,
+            Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
+  put_on_sides(modules, turned, &verdict);
+  return verdict;
+}
+
 }  // namespace
 
 Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
   compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
-  if (!compare::is_ggml_pair(golden, mine)) {
-    const compare::StepAlignment steps = compare::align_steps(golden, mine);
-    if (steps.by_number) return Locator(golden, mine, options).locate();
-    const StepModules modules(golden, mine, steps);
-    ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
-    modules.put_back(&verdict);
-    return verdict;
-  }
-  // The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
-  const bool turned = compare::is_ggml_run(golden);
-  ASSAY_TRY(const GgmlModules modules,
-            GgmlModules::make(turned ? mine : golden, turned ? golden : mine));
-  ASSAY_TRY(Verdict verdict,
-            Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
-  put_on_sides(modules, turned, &verdict);
+  if (compare::is_ggml_pair(golden, mine)) return locate_across_engines(golden, mine, options);
+  if (options.user_pairs.empty()) return locate_by_steps(golden, mine, options);
+  ASSAY_TRY(const pair::UserPairedRuns runs,
+            pair::UserPairedRuns::make(golden, mine, options.user_pairs));
+  ASSAY_TRY(Verdict verdict, locate_by_steps(runs.golden(), runs.mine(), options));
+  use_names_of_mine(runs, &verdict);
   return verdict;
 }
 
