@@ -13,6 +13,7 @@
 #include "locate/nan_origin.hpp"
 #include "locate/next_command.hpp"
 #include "locate/rank_divergence.hpp"
+#include "locate/same_model.hpp"
 #include "locate/slice.hpp"
 #include "locate/step_modules.hpp"
 #include "locate/token_divergence.hpp"
@@ -51,6 +52,10 @@ class Locator {
     }
     pairing_ = pair_programs(golden_, mine_);
     ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
+    if (across_ == nullptr) {
+      ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, tests_));
+      if (difference) return verdict_on_other_models(*difference);
+    }
     if (needs_walk()) {
       ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
     }
@@ -71,6 +76,19 @@ class Locator {
   }
 
  private:
+  [[nodiscard]] Verdict verdict_on_other_models(const ModelDifference& difference) const {
+    Verdict verdict;
+    verdict.golden_level = golden_.level;
+    verdict.mine_level = mine_.level;
+    verdict.order_known = mine_.run->order_known;
+    verdict.obligations = {{"models are the same", difference.text}};
+    verdict.reason = difference.text;
+    if (difference.exchanged)
+      verdict.next =
+          "assay locate " + shell_quote(mine_.run->path) + " " + shell_quote(golden_.run->path);
+    return verdict;
+  }
+
   Result<std::optional<OwnErrors>> find_own_errors(const Program& program, std::string_view stage,
                                                    bool by_sums) const {
     OwnErrorOptions options;
