@@ -8,6 +8,7 @@
 
 #include "locate/obligations.hpp"
 #include "locate/owner.hpp"
+#include "locate/strict_kernels.hpp"
 
 namespace assay::locate {
 namespace {
@@ -336,6 +337,7 @@ class Composer {
       coverage.judged = stages_.own->judged;
       coverage.judgeable = stages_.own->judgeable;
       coverage.unjudged = stages_.own->unjudged;
+      if (stages_.walk != nullptr) count_seen_from_outside();
       count_unjudged_before();
     } else if (stages_.walk != nullptr) {
       coverage.judged = stages_.walk->operators_covered;
@@ -349,6 +351,22 @@ class Composer {
       coverage.weights = std::max(coverage.weights, stages_.floors->weights);
       coverage.weights_compared =
           std::max(coverage.weights_compared, stages_.floors->weights_compared);
+    }
+  }
+
+  // An operator without reference is judged by the values around it, and so is one that mine was not seen to run.
+  void count_seen_from_outside() {
+    Coverage& coverage = verdict_.coverage;
+    coverage.without_partner = stages_.walk->seen_from_outside;
+    coverage.judgeable += stages_.walk->unseen;
+    if (stages_.walk->unseen > 0)
+      coverage.unjudged["golden's, without partner"] = stages_.walk->unseen;
+    for (const auto& [op, reason] : stages_.own->unjudged_operators) {
+      const size_t partner = stages_.pairing->golden_of[op];
+      if (partner == kNone || !stages_.walk->covered[partner]) continue;
+      ++coverage.judged;
+      ++coverage.judged_around;
+      if (--coverage.unjudged[reason] == 0) coverage.unjudged.erase(reason);
     }
   }
 
@@ -409,8 +427,37 @@ class Composer {
     if (verdict_.outcome == Outcome::CannotJudge) verdict_.reason = open->open;
     if (verdict_.outcome == Outcome::Clean && stages_.inputs)
       verdict_.clean_up_to = stages_.inputs->step;
+    if (verdict_.outcome == Outcome::Clean) find_power();
     verdict_.coverage.values = std::max(verdict_.coverage.values, stages_.identical.values);
     verdict_.confidence = clean_confidence();
+  }
+
+  /// The largest of the errors that no limit would have shown.
+  void find_power() {
+    const auto consider = [&](double error, const std::string& module, int64_t step) {
+      if (std::isfinite(error) && error > 0 && !(error <= verdict_.power.error))
+        verdict_.power = {error, module, step};
+    };
+    const bool by_operators = verdict_.level == 'O' && stages_.own != nullptr;
+    if (by_operators) {
+      for (const OwnError& output : stages_.own->outputs) {
+        if (output.state != OwnError::State::Judged) continue;
+        const Operator& one = stages_.mine->operators[output.op];
+        consider(own_error_limit(output.dtype) * output.floor_l2, one.module, one.step);
+      }
+    }
+    if (stages_.walk == nullptr || (by_operators && verdict_.coverage.around() == 0)) return;
+    for (const Step& step : stages_.walk->steps) {
+      const ModuleCall& call = stages_.mine->calls[step.call];
+      if (step.on_path && step.reason.empty())
+        consider(stages_.walk->limit * step.noise_floor, call.module, call.step);
+    }
+  }
+
+  /// Of z; where kernels round more than once, the limit of those without peers, which is the widest.
+  double own_error_limit(DType type) const {
+    const auto strict = stages_.own->strict.find(type);
+    return strict == stages_.own->strict.end() || strict->second ? kOwnErrorLimit : kLoneLimit;
   }
 
   Confidence clean_confidence() const {
@@ -419,9 +466,10 @@ class Composer {
       return Confidence::Low;
     if (verdict_.level == '-') return Confidence::High;  // bit for bit
     if (verdict_.level != 'O') return Confidence::Medium;
+    if (verdict_.coverage.without_partner > verdict_.coverage.paired) return Confidence::Low;
     const bool strict =
         std::ranges::all_of(stages_.own->strict, [](const auto& type) { return type.second; });
-    return strict ? Confidence::High : Confidence::Medium;
+    return strict && verdict_.coverage.around() == 0 ? Confidence::High : Confidence::Medium;
   }
 
   void list_records() {
