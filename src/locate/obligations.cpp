@@ -189,7 +189,13 @@ class Obligations {
 
   [[nodiscard]] std::string unknown_weights() const {
     const Coverage& coverage = verdict_.coverage;
-    if (coverage.weights_compared >= coverage.weights && coverage.weights > 0) return {};
+    const size_t missing = stages_.tests == nullptr ? 0 : stages_.tests->weights_missing.size();
+    const bool compared = coverage.weights_compared >= coverage.weights && coverage.weights > 0;
+    if (compared && missing > 0)
+      return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
+             count_of(missing, "weight") + " of golden's had no partner among mine's, first " +
+             stages_.tests->weights_missing.front();
+    if (compared) return {};
     return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
            (coverage.weights == 0
                 ? "no weights of mine were captured"

@@ -294,13 +294,10 @@ DType Replay::leaf_type(const std::string& leaf, DType computed) const {
 class Replay::Machine {
  public:
   /// earlier  values of earlier steps that are at hand; others are found or made
-  Machine(const Replay& replay, const Region& region, LeafRounding rounding, TieOrder order,
-          AttentionKernel kernel, const CarriedValues* earlier)
+  Machine(const Replay& replay, const Region& region, const How& how, const CarriedValues* earlier)
       : replay_(replay),
         region_(region),
-        rounding_(rounding),
-        order_(order),
-        kernel_(kernel),
+        how_(how),
         earlier_(earlier),
         values_(region.values.size()),
         uses_(region.values.size(), 0),
@@ -347,7 +344,7 @@ class Replay::Machine {
       const Region::Call& call = region_.operators[i];
       if (call.constant) {
         const std::scoped_lock lock(replay_.cache_->mutex);
-        const auto found = replay_.cache_->operators.find({call.op, region_.dtype, rounding_});
+        const auto found = replay_.cache_->operators.find({call.op, region_.dtype, how_.rounding});
         if (found != replay_.cache_->operators.end()) {
           cached_[i] = found->second;
           continue;
@@ -380,9 +377,9 @@ class Replay::Machine {
                                            ", which may be it");
     }
     DType type = region_.dtype;
-    if (named && rounding_ == LeafRounding::OwnType)
+    if (named && how_.rounding == LeafRounding::OwnType)
       type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
-    const bool rounds = real && rounding_ != LeafRounding::None && is_float(type) &&
+    const bool rounds = real && how_.rounding != LeafRounding::None && is_float(type) &&
                         *record.dtype != type && is_narrower(type, *record.dtype);
     if (rounds) {
       const std::scoped_lock lock(replay_.cache_->mutex);
@@ -534,7 +531,7 @@ class Replay::Machine {
         earlier_ != nullptr && found != earlier_->end()) {
       made = found->second;
     } else {
-      ASSAY_TRY(made, replay_.carried_value(number, {region_.dtype, rounding_, order_, kernel_}));
+      ASSAY_TRY(made, replay_.carried_value(number, {region_.dtype, how_}));
     }
     tie_elsewhere_ = tie_elsewhere_ || made.tie;
     order_open_ = order_open_ || made.order_open;
@@ -621,9 +618,11 @@ class Replay::Machine {
         ASSAY_TRY(operand, fetch(call.operands[k]));
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
       }
-      // What is written into keeps its element type, so a recorded 16-bit value would round the reference.
+      // What is written into keeps its element type, so a recorded 16-bit value would round the reference; and of complex
+      // numbers there are none of bfloat16.
       const std::string_view argument = std::string_view(use.slot).substr(0, use.slot.find('.'));
-      if (std::ranges::find(one.writes, argument) != one.writes.end()) {
+      if (std::ranges::find(one.writes, argument) != one.writes.end() ||
+          base_name(one.name) == "view_as_complex") {
         ASSAY_TRY(operand.reference, as_float64(operand.reference));
         ASSAY_TRY(operand.simulated, as_float64(operand.simulated));
       }
@@ -641,13 +640,16 @@ class Replay::Machine {
       ASSAY_TRY_STATUS(order_ties(one, exact_call, &references));
     }
     std::vector<Tensor> noisy;
+    // What is the same for all values is rounded as mine's was, in all draws.
+    const uint64_t draw =
+        how_.draw == 0 || call.constant ? 0 : (uint64_t{how_.draw} << 40U) + call.op + 1;
     if (!same) {
       ASSAY_TRY(const Call simulated_call, make_call(one, simulated));
       simulated.clear();
-      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), kernel_));
+      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), how_.kernel, draw));
       ASSAY_TRY_STATUS(settle_choice(call, exact_call, simulated_call, &references, &noisy));
     } else {
-      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), kernel_));
+      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), how_.kernel, draw));
       if (!sorts_in_open_order(exact_call))
         ASSAY_TRY_STATUS(settle_choice(call, exact_call, exact_call, &references, &noisy));
     }
@@ -680,7 +682,7 @@ class Replay::Machine {
               close_choice(exact, scores->view, noisy_scores->view, references->back().view));
     if (!choice) return {};
     if (choice->last_axis) {
-      if (order_ == TieOrder::RunnerUp) references->back() = with_runners_up(*choice);
+      if (how_.order == TieOrder::RunnerUp) references->back() = with_runners_up(*choice);
       noisy->back() = references->back();
       if (references->size() == 2) {
         const TensorView& places = references->back().view;
@@ -697,8 +699,10 @@ class Replay::Machine {
     const OperatorClass kind = reference::aten::class_of(one.name);
     if (kind == OperatorClass::Attention || base_name(one.name).starts_with("cum")) return true;
     if (kind != OperatorClass::Product) return false;
+    // A matrix of experts that were chosen is still a weight.
     return std::ranges::count_if(call.operands, [this](size_t operand) {
-             return operand != kNone && region_.values[operand].floating;
+             return operand != kNone && region_.values[operand].floating &&
+                    leaf_behind(operand).empty();
            }) > 1;
   }
 
@@ -709,7 +713,7 @@ class Replay::Machine {
     ASSAY_TRY(const std::optional<Tensor> turned, turn_ties_round(call, *self, results->back()));
     if (!turned) return {};
     order_open_ = true;
-    if (order_ == TieOrder::Reversed) {
+    if (how_.order == TieOrder::Reversed) {
       results->back() = *turned;
       return {};
     }
@@ -739,7 +743,8 @@ class Replay::Machine {
           pair.reference.view.storage.size() + (pair.same ? 0 : pair.simulated.view.storage.size());
     const std::scoped_lock lock(replay_.cache_->mutex);
     if (replay_.cache_->bytes + bytes > replay_.cache_->limit) return;
-    if (replay_.cache_->operators.emplace(std::tuple(op, region_.dtype, rounding_), results).second)
+    if (replay_.cache_->operators.emplace(std::tuple(op, region_.dtype, how_.rounding), results)
+            .second)
       replay_.cache_->bytes += bytes;
   }
 
@@ -766,9 +771,7 @@ class Replay::Machine {
 
   const Replay& replay_;
   const Region& region_;
-  LeafRounding rounding_;
-  TieOrder order_;
-  AttentionKernel kernel_;
+  How how_;
   const CarriedValues* earlier_;
   std::vector<std::optional<Pair>> values_;
   std::vector<uint32_t> uses_;
@@ -780,16 +783,15 @@ class Replay::Machine {
   bool other_path_ = false;
 };
 
-Result<Replayed> Replay::run(const Region& region, LeafRounding rounding, TieOrder order,
-                             AttentionKernel kernel) const {
-  return Machine(*this, region, rounding, order, kernel, nullptr).run();
+Result<Replayed> Replay::run(const Region& region, const How& how) const {
+  return Machine(*this, region, how, nullptr).run();
 }
 
 Result<Replay::CarriedValue> Replay::run_carried(size_t number, const Mode& mode,
                                                  const CarriedValues& earlier) const {
   ASSAY_TRY(Region region, plan_carried(number));
   region.dtype = mode.dtype;
-  return Machine(*this, region, mode.rounding, mode.order, mode.kernel, &earlier).evaluate();
+  return Machine(*this, region, mode.how, &earlier).evaluate();
 }
 
 }  // namespace assay::locate

@@ -42,6 +42,16 @@ enum class TieOrder : uint8_t {
   RunnerUp,  // as captured; and where rounding decides the last one that is taken, the runner-up is taken
 };
 
+/// How golden's program is run on mine's values.
+struct How {
+  LeafRounding rounding = LeafRounding::OwnType;
+  TieOrder order = TieOrder::Captured;
+  AttentionKernel kernel = AttentionKernel::Fused;
+  /// Which draw of the noise: 0 rounds as a kernel does, others move each result by as much at random.
+  uint32_t draw = 0;
+  friend auto operator<=>(const How&, const How&) = default;
+};
+
 /// What has to run for one value.
 struct Region {
   struct Value {
@@ -145,9 +155,7 @@ class Replay {
   /// Precondition: the number is from a Region or Carried of this object.
   [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
-  [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding,
-                                     TieOrder order = TieOrder::Captured,
-                                     AttentionKernel kernel = AttentionKernel::Fused) const;
+  [[nodiscard]] Result<Replayed> run(const Region& region, const How& how) const;
 
  private:
   struct Pair {
@@ -162,12 +170,9 @@ class Replay {
     bool order_open = false;
   };
   using CarriedValues = std::map<size_t, CarriedValue>;  // by number
-  /// How golden's program was run.
   struct Mode {
     DType dtype = DType::Float32;
-    LeafRounding rounding = LeafRounding::OwnType;
-    TieOrder order = TieOrder::Captured;
-    AttentionKernel kernel = AttentionKernel::Fused;
+    How how;
     friend auto operator<=>(const Mode&, const Mode&) = default;
   };
   /// For whom a region is planned: a recorded value of mine, or everybody behind the end of a step.

@@ -235,12 +235,25 @@ class Composer {
       merged.push_back(with_cause(gap, &confirmed));
     }
     std::move(merged.begin(), merged.end(), std::back_inserter(verdict_.candidates));
+    const bool refuted = was_whole_path_judged();
     for (size_t i = 0; i < suspicions_.size(); ++i) {
       if (confirmed[i]) continue;
       const Finding& suspicion = suspicions_[i];
-      if (stages_.walk == nullptr || !was_judged_behind(suspicion)) ++undecided_;
+      if (!refuted && (stages_.walk == nullptr || !was_judged_behind(suspicion))) ++undecided_;
       verdict_.suspicions.push_back(suspicion);
     }
+  }
+
+  // Everything that the model's outputs are made of is what golden's program makes of it, however mine's program does it.
+  bool was_whole_path_judged() const {
+    if (stages_.walk == nullptr || !stages_.walk->missing_outputs.empty()) return false;
+    bool any = false;
+    for (const Step& step : stages_.walk->steps) {
+      if (!step.on_path) continue;
+      if (!step.reason.empty()) return false;
+      any = true;
+    }
+    return any;
   }
 
   // The gap with the suspicion inside its owner that explains it best; it began where that one is.
@@ -460,11 +473,29 @@ class Composer {
     return strict == stages_.own->strict.end() || strict->second ? kOwnErrorLimit : kLoneLimit;
   }
 
+  // More of golden's module calls, in the steps that mine has, have no partner than have one.
+  bool sees_the_lesser_part() const {
+    if (stages_.pairing == nullptr || stages_.across_engines) return false;
+    std::set<std::pair<int, int64_t>> captured;
+    for (const ModuleCall& call : stages_.mine->calls) captured.emplace(call.rank, call.step);
+    size_t seen = 0, unseen = 0;
+    for (size_t i = 0; i < stages_.pairing->mine_call_of.size(); ++i) {
+      const ModuleCall& call = stages_.golden->calls[i];
+      if (stages_.pairing->mine_call_of[i] != kNone) {
+        ++seen;
+      } else if (captured.contains({call.rank, call.step})) {
+        ++unseen;
+      }
+    }
+    return unseen > seen;
+  }
+
   Confidence clean_confidence() const {
     if (verdict_.outcome != Outcome::Clean || verdict_.level == 'B' || verdict_.level == 'N' ||
         verdict_.level == 'S')
       return Confidence::Low;
     if (verdict_.level == '-') return Confidence::High;  // bit for bit
+    if (sees_the_lesser_part()) return Confidence::Low;
     if (verdict_.level != 'O') return Confidence::Medium;
     if (verdict_.coverage.without_partner > verdict_.coverage.paired) return Confidence::Low;
     const bool strict =
