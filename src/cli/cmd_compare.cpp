@@ -228,6 +228,7 @@ int run_command(const CompareRequest& request) {
   for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
+                                         .why = request.verdict_options.why,
                                          .files = outcome->files};
   std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)
                                         : report::terminal_report(outcome->comparison, terminal);

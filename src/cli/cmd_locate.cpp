@@ -75,6 +75,7 @@ int run_command(const LocateRequest& request) {
   if (request.json) return print_result(report::verdict_json(located->verdict), status);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),
                                          .colour = use_colour(STDOUT_FILENO),
+                                         .why = request.verdict.why,
                                          .files = {}};
   return print_result(report::verdict_text(located->verdict, terminal), status);
 }

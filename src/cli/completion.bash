@@ -21,10 +21,10 @@ _assay_options() {
     compare) echo "--help --golden-path --my-path --cmp-level --token-map --ranks --rank --map --stats --atol --rtol --cos
         --rel-l2 --thresholds --allow-unmatched --exit-zero --output --jsonl --unmatched --compat --jobs --max-memory --log-level
         --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --save-floor --floor
-        --own-error --slice
+        --own-error --slice --why
         -gp -mp -cl -st -mf -alg -o -r -l -w -j -h" ;;
     locate) echo "--help --golden --mine --output --token-map --ranks --map --floor-run --save-floor --floor
-        --own-error --slice --json --exit-zero
+        --own-error --slice --why --json --exit-zero
         --jobs --max-memory -o -j -h" ;;
     show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
     convert) echo "--help --format --to --name --member --step --rank --dtype --input --op-name --op-type --force -h" ;;

@@ -87,6 +87,9 @@ void add_verdict_options(CLI::App& app, VerdictRequest& request) {
                  "Only what this depends on: a module, MODULE:SLOT, or \"token N\"")
       ->type_name("NAME")
       ->group(group);
+  app.add_flag("--why", request.why,
+               "List what clean stands on, and which size of error would have been seen")
+      ->group(group);
 }
 
 Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& mine,

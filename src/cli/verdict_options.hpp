@@ -23,6 +23,7 @@ struct VerdictRequest {
   std::string floor_file;               // a stored profile to judge by
   std::string save_floor;               // where the measured profile goes
   std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
+  bool why = false;                     // list what the verdict stands on
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
   /// What the user says corresponds, in terms of the two runs.

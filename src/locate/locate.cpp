@@ -51,6 +51,7 @@ class Locator {
       ASSAY_TRY(golden_own_, find_own_errors(golden_, "own errors of golden", true));
     }
     pairing_ = pair_programs(golden_, mine_);
+    inputs_ = find_input_difference(golden_, mine_, pairing_);
     ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
     if (across_ == nullptr) {
       ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, tests_));
@@ -134,7 +135,7 @@ class Locator {
     if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
       return false;
     if (mine_.level != CaptureLevel::Operators || is_judged_by_modules()) return true;
-    if (!pairing_.same_shapes) return false;
+    if (inputs_ && inputs_->shape_differs) return false;
     const auto is_hard = [](const Finding& finding) { return finding.hard; };
     const bool suspicious = !std::ranges::all_of(tests_.findings, is_hard);
     const bool accused = std::ranges::any_of(tests_.findings, is_hard) ||
@@ -201,7 +202,7 @@ class Locator {
     stages.more_coarse = leaves_.coarse;
     if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
       stages.identical = find_identical_values(*golden_.run, *mine_.run);
-    stages.inputs = find_input_difference(golden_, mine_, pairing_);
+    stages.inputs = inputs_;
     if (steps_ != nullptr && steps_->is_partial())
       stages.missing = "golden has tokens that mine did not compute";
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
@@ -217,6 +218,7 @@ class Locator {
   std::optional<OwnErrors> own_;
   std::optional<OwnErrors> golden_own_;
   Pairing pairing_;
+  std::optional<InputDifference> inputs_;
   PairTests tests_;
   std::optional<Walk> walk_;
   LeafErrors leaves_;

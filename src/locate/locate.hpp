@@ -42,6 +42,10 @@ struct Coverage {
   size_t paired = 0;                       // of them, with a partner in golden
   size_t values = 0;  // levels L, M, B: values of mine that golden's program was replayed for
   size_t unjudged_before = 0;  // operators before candidates[0] that were not judged
+  // Level O, where golden's program was replayed between values that were judged:
+  size_t judged_around = 0;    // of `judged`: operators of mine that were not recomputed
+  size_t without_partner = 0;  // operators of golden that mine was not seen to run
+  [[nodiscard]] size_t around() const { return judged_around + without_partner; }
 };
 
 /// The first token at which the two runs' logits choose differently.
@@ -74,6 +78,13 @@ struct Obligation {
   std::string open;  // why it does not hold, one clause; empty: it holds
 };
 
+/// Of a clean run: an error larger than this share of the size of any value on the way to the outputs would have been seen.
+struct Power {
+  double error = NAN;  // relative L2; NaN: not known
+  std::string module;  // where it would have to be the largest
+  int64_t step = 0;
+};
+
 struct Verdict {
   Outcome outcome = Outcome::CannotJudge;
   std::vector<Finding> candidates;          // in mine's execution order; [0] is the verdict
@@ -94,6 +105,7 @@ struct Verdict {
   TokenDivergence token;
   std::vector<std::string> notes;       // "program differs here, cannot judge: ..."
   std::vector<Obligation> obligations;  // without candidates: what clean stands on
+  Power power;                          // of Clean
   std::string reason;                   // of CannotJudge: the first open obligation
   /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be compared. -1: none.
   int64_t clean_up_to = -1;

@@ -55,6 +55,7 @@ class Obligations {
     if (!stages_.in_slice) add("steps are the same", other_steps());
     add("programs are equal", other_programs());
     add("operators are judged", too_few_judged());
+    if (!stages_.in_slice) add("every path to the outputs is judged", unjudged_path());
     add("golden is a program", no_program());
     add("weights are golden's", unknown_weights());
     return std::move(list_);
@@ -135,6 +136,51 @@ class Obligations {
            reasons(coverage.unjudged);
   }
 
+  /// What the outputs are made of and nobody judged may be the fault, however small a part of the program it is.
+  [[nodiscard]] std::string unjudged_path() const {
+    if (stages_.walk == nullptr) return {};
+    const std::vector<std::string>& missing = stages_.walk->missing_outputs;
+    if (!missing.empty())
+      return "no fault was found, but what golden's model returns as " + missing.front() +
+             (missing.size() > 1 ? " and " + std::to_string(missing.size() - 1) + " more" : "") +
+             ", was not captured of mine, so what lies in front of it was not judged";
+    const std::set<ValueId> exact = values_of_judged_operators();
+    const Step* first = nullptr;
+    size_t count = 0;
+    for (const Step& step : stages_.walk->steps) {
+      if (!step.on_path || step.reason.empty() || exact.contains(use_of(step).value)) continue;
+      if (first == nullptr) first = &step;
+      ++count;
+    }
+    if (first == nullptr) return {};
+    const ModuleCall& call = stages_.mine->calls[first->call];
+    const std::string& slot = use_of(*first).slot;
+    return "no fault was found, but the model's outputs are made of the " +
+           std::string(first->input ? "input" : "output") + (slot.empty() ? "" : " " + slot) +
+           " of " + (call.module.empty() ? std::string("the model") : call.module) + ", step " +
+           std::to_string(call.step) + ", which was not judged: " + first->reason +
+           (count > 1 ? " (and of " + std::to_string(count - 1) + " more)" : "");
+  }
+
+  [[nodiscard]] const Use& use_of(const Step& step) const {
+    const ModuleCall& call = stages_.mine->calls[step.call];
+    return (step.input ? call.inputs : call.outputs)[step.use];
+  }
+
+  /// Values of mine whose operator was recomputed.
+  [[nodiscard]] std::set<ValueId> values_of_judged_operators() const {
+    std::set<ValueId> values;
+    if (stages_.own == nullptr || verdict_.level != 'O') return values;
+    for (const OwnError& output : stages_.own->outputs) {
+      if (output.state != OwnError::State::Judged && output.state != OwnError::State::Exact)
+        continue;
+      const Operator& one = stages_.mine->operators[output.op];
+      if (output.output < one.outputs.size()) values.insert(one.outputs[output.output].value);
+    }
+    values.erase(kNoValue);
+    return values;
+  }
+
   [[nodiscard]] std::string no_program() const {
     if (verdict_.level != 'O' || stages_.golden->level == CaptureLevel::Operators) return {};
     return "all " + std::to_string(verdict_.coverage.judged) +
@@ -144,7 +190,13 @@ class Obligations {
 
   [[nodiscard]] std::string unknown_weights() const {
     const Coverage& coverage = verdict_.coverage;
-    if (coverage.weights_compared >= coverage.weights && coverage.weights > 0) return {};
+    const size_t missing = stages_.tests == nullptr ? 0 : stages_.tests->weights_missing.size();
+    const bool compared = coverage.weights_compared >= coverage.weights && coverage.weights > 0;
+    if (compared && missing > 0)
+      return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
+             count_of(missing, "weight") + " of golden's had no partner among mine's, first " +
+             stages_.tests->weights_missing.front();
+    if (compared) return {};
     return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
            (coverage.weights == 0
                 ? "no weights of mine were captured"

@@ -330,7 +330,9 @@ void count(const Program& program, const std::vector<std::vector<OwnError>>& by_
       ++result->judged;
     } else {
       const bool is_named = reason.find(one.name) != std::string::npos;
-      ++result->unjudged[is_named ? reason : one.name + ": " + reason];
+      if (!is_named) reason = one.name + ": " + reason;
+      ++result->unjudged[reason];
+      result->unjudged_operators.emplace(op, std::move(reason));
     }
   }
 }

@@ -53,6 +53,7 @@ struct OwnErrors {
   size_t judged = 0;                       // operators that produce floats and were judged
   size_t judgeable = 0;                    // operators that produce floats
   std::map<std::string, size_t> unjudged;  // "aten.foo.bar: no reference" -> count
+  std::map<size_t, std::string> unjudged_operators;  // the same, one by one
 };
 
 struct OwnErrorOptions {

@@ -2,6 +2,7 @@
 // Parameters and buffers, name by name, else operand by operand.   localisation 3, "weight"
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <unordered_map>
 
 #include "base/thread_pool.hpp"
@@ -63,6 +64,7 @@ class WeightTest {
       }
     }
     tests_->weights = pair_.mine.leaves.size() - parts;
+    find_missing(pairs);
     compare_all(&pairs);
     for (const WeightPair& one : pairs) report(one);
     note("weights without a partner in golden: ", lonely);
@@ -93,6 +95,24 @@ class WeightTest {
 
   static std::string_view slot_of(const Operator& one, const std::string& leaf) {
     return std::ranges::find(one.inputs, leaf, &Use::leaf)->slot;
+  }
+
+  /// Parameters of golden without partner: what mine computes with in their place was never compared.
+  void find_missing(const std::vector<WeightPair>& pairs) {
+    if (!pair_.mine.stored_weights.empty()) return;  // golden's names are those of mine's file
+    std::set<size_t> paired;
+    for (const WeightPair& one : pairs) paired.insert(one.golden);
+    std::set<std::string_view> read;
+    for (const Operator& one : pair_.golden.operators) {
+      for (const Use& use : one.inputs) {
+        if (use.producer == kNone && !use.leaf.empty()) read.insert(use.leaf);
+      }
+    }
+    for (const auto& [name, record] : pair_.golden.leaves) {
+      if (read.contains(name) && !paired.contains(record) &&
+          pair_.golden.run->records[record].role == run::Role::Weight)
+        tests_->weights_missing.push_back(name);
+    }
   }
 
   /// Large weights one after the other, each on all cores; then the small ones beside each other.

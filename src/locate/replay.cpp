@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "locate/close_choices.hpp"
 #include "locate/conversion_noise.hpp"
 #include "locate/float_grid.hpp"
 #include "locate/owner.hpp"
@@ -49,51 +50,6 @@ Error in_operator(const Operator& one, Error error) {
   if (error.message.find(one.name) == std::string::npos)
     error.message = one.name + ": " + error.message;
   return error;
-}
-
-/// True when the places that a selection takes may be others for scores moved by the noise of the simulation: two
-/// neighbours among the sorted scores, down to the first one not taken, are closer than twice the largest noise.
-Result<bool> is_close_selection(const Call& call, const TensorView& exact,
-                                const TensorView& simulated) {
-  if (!is_float(exact.dtype) || exact.shape.empty() || !(exact.shape == simulated.shape))
-    return false;
-  const auto number = [&](std::string_view name, int64_t fallback) {
-    const auto found = call.arguments.find(name);
-    const auto* value =
-        found == call.arguments.end() ? nullptr : std::get_if<int64_t>(&found->second.value);
-    return value == nullptr ? fallback : *value;
-  };
-  ASSAY_TRY(const size_t axis, reference::axis_of(number("dim", -1), exact.shape.size()));
-  const int64_t length = exact.shape[axis];
-  const bool all = base_name(call.name) != "topk" && base_name(call.name) != "argmax" &&
-                   base_name(call.name) != "argmin" && base_name(call.name) != "max" &&
-                   base_name(call.name) != "min";
-  const int64_t taken = all ? length : std::min(length, number("k", 1) + 1);
-  const auto largest = call.arguments.find("largest");
-  const bool* flag =
-      largest == call.arguments.end() ? nullptr : std::get_if<bool>(&largest->second.value);
-  const bool smallest = (flag != nullptr && !*flag) || base_name(call.name).ends_with("min");
-  ASSAY_TRY(const reference::Wide a, reference::widen(exact));
-  ASSAY_TRY(const reference::Wide b, reference::widen(simulated));
-  int64_t inner = 1;
-  for (size_t i = axis + 1; i < exact.shape.size(); ++i) inner *= exact.shape[i];
-  if (length == 0 || inner == 0) return false;
-  std::vector<double> line(static_cast<size_t>(length));
-  for (int64_t row = 0; row < a.size() / length; ++row) {
-    const int64_t first = row / inner * inner * length + row % inner;
-    double noise = 0;
-    for (int64_t i = 0; i < length; ++i) {
-      const auto at = static_cast<size_t>(first + i * inner);
-      const double difference = std::abs(a.values[at] - b.values[at]);
-      if (difference > noise) noise = difference;
-      line[static_cast<size_t>(i)] = smallest ? -a.values[at] : a.values[at];
-    }
-    std::partial_sort(line.begin(), line.begin() + taken, line.end(), std::greater<>());
-    for (int64_t i = 0; i + 1 < taken; ++i) {
-      if (line[static_cast<size_t>(i)] - line[static_cast<size_t>(i + 1)] <= 2 * noise) return true;
-    }
-  }
-  return false;
 }
 
 bool sorts_in_open_order(const Call& call) {
@@ -153,6 +109,7 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
   std::ranges::stable_sort(by_time, {}, [this](size_t i) { return boundaries_[i].time; });
   for (const size_t i : by_time) {
     if (boundaries_[i].golden != kNoValue) recorded_[boundaries_[i].golden].push_back(i);
+    if (boundaries_[i].reshaped != kNoValue) reshaped_.try_emplace(boundaries_[i].reshaped, i);
   }
   for (const Operator& one : golden.operators) {
     const auto [found, fresh] = first_step_.try_emplace(one.rank, one.step);
@@ -337,13 +294,10 @@ DType Replay::leaf_type(const std::string& leaf, DType computed) const {
 class Replay::Machine {
  public:
   /// earlier  values of earlier steps that are at hand; others are found or made
-  Machine(const Replay& replay, const Region& region, LeafRounding rounding, TieOrder order,
-          AttentionKernel kernel, const CarriedValues* earlier)
+  Machine(const Replay& replay, const Region& region, const How& how, const CarriedValues* earlier)
       : replay_(replay),
         region_(region),
-        rounding_(rounding),
-        order_(order),
-        kernel_(kernel),
+        how_(how),
         earlier_(earlier),
         values_(region.values.size()),
         uses_(region.values.size(), 0),
@@ -357,13 +311,14 @@ class Replay::Machine {
     }
     ASSAY_TRY(Pair result, fetch(0));
     if (is_table(0)) ASSAY_TRY_STATUS(round_table(&result));
-    return CarriedValue{std::move(result), tie_, order_open_};
+    return CarriedValue{std::move(result), tie_elsewhere_ || !choices_.empty(), order_open_};
   }
 
   Result<Replayed> run() {
     ASSAY_TRY(const CarriedValue result, evaluate());
-    Replayed replayed{result.pair.reference, result.pair.simulated, tie_, order_open_, false};
-    if (region_.data_dependent) {
+    Replayed replayed{result.pair.reference, result.pair.simulated, std::move(choices_),
+                      tie_elsewhere_,        order_open_,           other_path_};
+    if (region_.data_dependent && !other_path_) {
       ASSAY_TRY(replayed.other_path, takes_other_path());
     }
     return replayed;
@@ -389,7 +344,7 @@ class Replay::Machine {
       const Region::Call& call = region_.operators[i];
       if (call.constant) {
         const std::scoped_lock lock(replay_.cache_->mutex);
-        const auto found = replay_.cache_->operators.find({call.op, region_.dtype, rounding_});
+        const auto found = replay_.cache_->operators.find({call.op, region_.dtype, how_.rounding});
         if (found != replay_.cache_->operators.end()) {
           cached_[i] = found->second;
           continue;
@@ -422,9 +377,9 @@ class Replay::Machine {
                                            ", which may be it");
     }
     DType type = region_.dtype;
-    if (named && rounding_ == LeafRounding::OwnType)
+    if (named && how_.rounding == LeafRounding::OwnType)
       type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
-    const bool rounds = real && rounding_ != LeafRounding::None && is_float(type) &&
+    const bool rounds = real && how_.rounding != LeafRounding::None && is_float(type) &&
                         *record.dtype != type && is_narrower(type, *record.dtype);
     if (rounds) {
       const std::scoped_lock lock(replay_.cache_->mutex);
@@ -532,10 +487,6 @@ class Replay::Machine {
                       with_attention_noise(rounding->second, pair.reference, use.record));
             pair.same = false;
           }
-          const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
-          if (boundary.golden_record < records.size() && records[boundary.golden_record].shape &&
-              !(*records[boundary.golden_record].shape == pair.reference.view.shape))
-            return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
           break;
         }
         case Source::Leaf:
@@ -580,9 +531,9 @@ class Replay::Machine {
         earlier_ != nullptr && found != earlier_->end()) {
       made = found->second;
     } else {
-      ASSAY_TRY(made, replay_.carried_value(number, {region_.dtype, rounding_, order_, kernel_}));
+      ASSAY_TRY(made, replay_.carried_value(number, {region_.dtype, how_}));
     }
-    tie_ = tie_ || made.tie;
+    tie_elsewhere_ = tie_elsewhere_ || made.tie;
     order_open_ = order_open_ || made.order_open;
     return made.pair;
   }
@@ -603,6 +554,8 @@ class Replay::Machine {
       results = *std::move(made);
       if (call.constant) remember(call.op, one, results);
     }
+    // A loop over what was found, such as the experts that are hit, has golden's number of rounds.
+    if (base_name(one.name) == "unbind" && results.size() != one.outputs.size()) other_path_ = true;
     for (size_t k = 0; k < std::min(results.size(), call.results.size()); ++k) {
       const size_t at = call.results[k];
       if (at != kNone && uses_[at] > 0) values_[at] = results[k];
@@ -665,9 +618,11 @@ class Replay::Machine {
         ASSAY_TRY(operand, fetch(call.operands[k]));
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
       }
-      // What is written into keeps its element type, so a recorded 16-bit value would round the reference.
+      // What is written into keeps its element type, so a recorded 16-bit value would round the reference; and of complex
+      // numbers there are none of bfloat16.
       const std::string_view argument = std::string_view(use.slot).substr(0, use.slot.find('.'));
-      if (std::ranges::find(one.writes, argument) != one.writes.end()) {
+      if (std::ranges::find(one.writes, argument) != one.writes.end() ||
+          base_name(one.name) == "view_as_complex") {
         ASSAY_TRY(operand.reference, as_float64(operand.reference));
         ASSAY_TRY(operand.simulated, as_float64(operand.simulated));
       }
@@ -685,26 +640,20 @@ class Replay::Machine {
       ASSAY_TRY_STATUS(order_ties(one, exact_call, &references));
     }
     std::vector<Tensor> noisy;
+    // What is the same for all values is rounded as mine's was, in all draws.
+    const uint64_t draw =
+        how_.draw == 0 || call.constant ? 0 : (uint64_t{how_.draw} << 40U) + call.op + 1;
     if (!same) {
       ASSAY_TRY(const Call simulated_call, make_call(one, simulated));
       simulated.clear();
-      if (reference::aten::has_open_order(one.name) && !tie_) {
-        const Tensor* scores = scores_of(exact_call);
-        const Tensor* noisy_scores = scores_of(simulated_call);
-        if (scores != nullptr && noisy_scores != nullptr) {
-          ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, noisy_scores->view));
-        }
-      }
-      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), kernel_));
+      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), how_.kernel, draw));
+      ASSAY_TRY_STATUS(settle_choice(call, exact_call, simulated_call, &references, &noisy));
     } else {
-      if (reference::aten::has_open_order(one.name) && !tie_ && !sorts_in_open_order(exact_call)) {
-        const Tensor* scores = scores_of(exact_call);
-        if (scores != nullptr) {
-          ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, scores->view));
-        }
-      }
-      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), kernel_));
+      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), how_.kernel, draw));
+      if (!sorts_in_open_order(exact_call))
+        ASSAY_TRY_STATUS(settle_choice(call, exact_call, exact_call, &references, &noisy));
     }
+    if (mixes_tokens(one, call)) tie_elsewhere_ = tie_elsewhere_ || !choices_.empty();
     ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
     if (replay_.mine_.multiplies_angles && !noisy.empty() &&
         reference::aten::class_of(one.name) == OperatorClass::Trigonometric) {
@@ -720,6 +669,43 @@ class Replay::Machine {
     return results;
   }
 
+  /// Where rounding may decide a choice the simulation takes what the exact program takes: noise is what becomes of the
+  /// values, and another choice is looked at for itself.
+  Status settle_choice(const Region::Call& call, const Call& exact, const Call& simulated,
+                       std::vector<Tensor>* references, std::vector<Tensor>* noisy) {
+    const Tensor* scores = scores_of(exact);
+    const Tensor* noisy_scores = scores_of(simulated);
+    if (!reference::aten::has_open_order(exact.name) || scores == nullptr ||
+        noisy_scores == nullptr || call.results.empty() || call.results.back() == kNone)
+      return {};
+    ASSAY_TRY(std::optional<Choice> choice,
+              close_choice(exact, scores->view, noisy_scores->view, references->back().view));
+    if (!choice) return {};
+    if (choice->last_axis) {
+      if (how_.order == TieOrder::RunnerUp) references->back() = with_runners_up(*choice);
+      noisy->back() = references->back();
+      if (references->size() == 2) {
+        const TensorView& places = references->back().view;
+        ASSAY_TRY(references->front(), scores_at(scores->view, places));
+        ASSAY_TRY(noisy->front(), scores_at(noisy_scores->view, places));
+      }
+    }
+    choices_.push_back(*std::move(choice));
+    return {};
+  }
+
+  /// Results for one token depend on other tokens' values.
+  [[nodiscard]] bool mixes_tokens(const Operator& one, const Region::Call& call) const {
+    const OperatorClass kind = reference::aten::class_of(one.name);
+    if (kind == OperatorClass::Attention || base_name(one.name).starts_with("cum")) return true;
+    if (kind != OperatorClass::Product) return false;
+    // A matrix of experts that were chosen is still a weight.
+    return std::ranges::count_if(call.operands, [this](size_t operand) {
+             return operand != kNone && region_.values[operand].floating &&
+                    leaf_behind(operand).empty();
+           }) > 1;
+  }
+
   /// Puts the places of equal values in golden's order, if that is one for these values, or turns them round.
   Status order_ties(const Operator& one, const Call& call, std::vector<Tensor>* results) {
     const Tensor* self = scores_of(call);
@@ -727,7 +713,7 @@ class Replay::Machine {
     ASSAY_TRY(const std::optional<Tensor> turned, turn_ties_round(call, *self, results->back()));
     if (!turned) return {};
     order_open_ = true;
-    if (order_ == TieOrder::Reversed) {
+    if (how_.order == TieOrder::Reversed) {
       results->back() = *turned;
       return {};
     }
@@ -757,7 +743,8 @@ class Replay::Machine {
           pair.reference.view.storage.size() + (pair.same ? 0 : pair.simulated.view.storage.size());
     const std::scoped_lock lock(replay_.cache_->mutex);
     if (replay_.cache_->bytes + bytes > replay_.cache_->limit) return;
-    if (replay_.cache_->operators.emplace(std::tuple(op, region_.dtype, rounding_), results).second)
+    if (replay_.cache_->operators.emplace(std::tuple(op, region_.dtype, how_.rounding), results)
+            .second)
       replay_.cache_->bytes += bytes;
   }
 
@@ -784,28 +771,27 @@ class Replay::Machine {
 
   const Replay& replay_;
   const Region& region_;
-  LeafRounding rounding_;
-  TieOrder order_;
-  AttentionKernel kernel_;
+  How how_;
   const CarriedValues* earlier_;
   std::vector<std::optional<Pair>> values_;
   std::vector<uint32_t> uses_;
   std::vector<bool> runs_;
   std::vector<std::vector<Pair>> cached_;
-  bool tie_ = false;
+  std::vector<Choice> choices_;
+  bool tie_elsewhere_ = false;
   bool order_open_ = false;
+  bool other_path_ = false;
 };
 
-Result<Replayed> Replay::run(const Region& region, LeafRounding rounding, TieOrder order,
-                             AttentionKernel kernel) const {
-  return Machine(*this, region, rounding, order, kernel, nullptr).run();
+Result<Replayed> Replay::run(const Region& region, const How& how) const {
+  return Machine(*this, region, how, nullptr).run();
 }
 
 Result<Replay::CarriedValue> Replay::run_carried(size_t number, const Mode& mode,
                                                  const CarriedValues& earlier) const {
   ASSAY_TRY(Region region, plan_carried(number));
   region.dtype = mode.dtype;
-  return Machine(*this, region, mode.rounding, mode.order, mode.kernel, &earlier).evaluate();
+  return Machine(*this, region, mode.how, &earlier).evaluate();
 }
 
 }  // namespace assay::locate

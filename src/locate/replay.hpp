@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "locate/close_choices.hpp"
 #include "locate/pairing.hpp"
 #include "locate/sim_rounding.hpp"
 #include "locate/storage_state.hpp"
@@ -23,6 +24,8 @@ struct Boundary {
   size_t use = 0;                // index into its inputs or outputs
   bool input = false;
   uint64_t time = 0;  // of mine's record
+  /// Golden's value at the same place, of another shape: this one stands for nothing of golden's, and `golden` is kNoValue.
+  ValueId reshaped = kNoValue;
 };
 
 /// How golden's named float leaves are rounded before they meet mine's values.
@@ -36,6 +39,17 @@ enum class LeafRounding : uint8_t {
 enum class TieOrder : uint8_t {
   Captured,  // as golden's did, where golden sorted the same values; otherwise by place
   Reversed,  // the other way round: a result that stays the same does not depend on the order
+  RunnerUp,  // as captured; and where rounding decides the last one that is taken, the runner-up is taken
+};
+
+/// How golden's program is run on mine's values.
+struct How {
+  LeafRounding rounding = LeafRounding::OwnType;
+  TieOrder order = TieOrder::Captured;
+  AttentionKernel kernel = AttentionKernel::Fused;
+  /// Which draw of the noise: 0 rounds as a kernel does, others move each result by as much at random.
+  uint32_t draw = 0;
+  friend auto operator<=>(const How&, const How&) = default;
 };
 
 /// What has to run for one value.
@@ -70,7 +84,9 @@ struct Region {
       DType::Float32;  // narrowest float type of the value asked for and the recorded ones used
   bool data_dependent = false;  // holds operators whose shapes depend on values
   bool from_before = false;     // needs a large value that was made before the capture began
-  uint64_t bytes = 0;           // of working tensors, about
+  size_t around =
+      kNone;           // the first boundary of another shape than golden's that was not used for it
+  uint64_t bytes = 0;  // of working tensors, about
   std::vector<size_t> carried;  // distinct numbers of its Carried values
 };
 
@@ -83,6 +99,7 @@ struct Carried {
   std::vector<std::string_view> modules;  // of golden's operators that depend on a floating value
   std::vector<size_t> operators;          // of golden, of its own step
   std::vector<size_t> carried;            // numbers of the values of earlier steps behind it
+  std::vector<size_t> recorded;           // boundaries that it is made of
 };
 
 /// Whether values of earlier steps are replayed once for all that read them, or anew.
@@ -91,8 +108,10 @@ enum class Carry : uint8_t { Yes, No };
 struct Replayed {
   Tensor reference;  // fp64, or integers
   Tensor simulated;  // the same with the rounding of a kernel
-  /// A selection (top-k, arg max) in it is so close that rounding may decide it.
-  bool tie = false;
+  /// Choices (top-k, arg max) in it that are so close that rounding may decide them.
+  std::vector<Choice> choices;
+  /// There are others, in rows that are not rows of the result: of earlier steps, or in front of attention.
+  bool tie_elsewhere = false;
   /// It went through the order of equal values in a sort, which is open.
   bool order_open = false;
   /// Integers that shapes depend on are not golden's: its operators may not be what mine had to run.
@@ -136,9 +155,7 @@ class Replay {
   /// Precondition: the number is from a Region or Carried of this object.
   [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
-  [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding,
-                                     TieOrder order = TieOrder::Captured,
-                                     AttentionKernel kernel = AttentionKernel::Fused) const;
+  [[nodiscard]] Result<Replayed> run(const Region& region, const How& how) const;
 
  private:
   struct Pair {
@@ -153,12 +170,9 @@ class Replay {
     bool order_open = false;
   };
   using CarriedValues = std::map<size_t, CarriedValue>;  // by number
-  /// How golden's program was run.
   struct Mode {
     DType dtype = DType::Float32;
-    LeafRounding rounding = LeafRounding::OwnType;
-    TieOrder order = TieOrder::Captured;
-    AttentionKernel kernel = AttentionKernel::Fused;
+    How how;
     friend auto operator<=>(const Mode&, const Mode&) = default;
   };
   /// For whom a region is planned: a recorded value of mine, or everybody behind the end of a step.
@@ -192,10 +206,11 @@ class Replay {
   std::vector<std::optional<DType>> types_;  // by boundary
   std::optional<DType> autocast_;  // of mine's products, where they are narrower than its weights
   std::unordered_map<ValueId, std::vector<size_t>>
-      recorded_;                                 // by golden's value, in order of time
-  std::vector<bool> constant_;                   // by operator of golden
-  std::unordered_map<ValueId, size_t> readers_;  // of leaves: operators of golden
-  std::map<int, int64_t> first_step_;            // by rank, of golden
+      recorded_;                                  // by golden's value, in order of time
+  std::unordered_map<ValueId, size_t> reshaped_;  // by golden's value: the first boundary
+  std::vector<bool> constant_;                    // by operator of golden
+  std::unordered_map<ValueId, size_t> readers_;   // of leaves: operators of golden
+  std::map<int, int64_t> first_step_;             // by rank, of golden
 
   struct Cache {
     std::mutex mutex;

@@ -114,6 +114,9 @@ class Replay::Planner {
     about.floating = region.values[0].floating;
     about.from_before = region.from_before;
     about.carried = std::move(region.carried);
+    for (const Region::Value& one : region.values) {
+      if (one.source == Source::Recorded) about.recorded.push_back(one.boundary);
+    }
     for (const Region::Call& call : region.operators) {
       about.operators.push_back(call.op);
       if (call.floating) about.modules.push_back(replay_.golden_.operators[call.op].module);
@@ -184,6 +187,7 @@ class Replay::Planner {
       region_.values[at].learned = region_.values[at].floating;
       return {};
     }
+    note_reshaped(value);
     if (region_.values[at].op != kNone) return find_operands(at);
     if (value != kNoValue && !replay_.state_.leaf(value).empty()) {
       region_.values[at].source = Source::Leaf;
@@ -214,6 +218,15 @@ class Replay::Planner {
         first != replay_.first_step_.end() && first->second > 0)
       region_.from_before = true;
     return {};
+  }
+
+  /// Mine has the value in another shape, from before.
+  void note_reshaped(ValueId value) {
+    const auto found = replay_.reshaped_.find(value);
+    if (found == replay_.reshaped_.end() || reader_.target == kNone) return;
+    const Boundary& target = replay_.boundaries_[reader_.target];
+    if (replay_.boundaries_[found->second].time >= target.time) return;
+    region_.around = std::min(region_.around, found->second);
   }
 
   Status find_operands(size_t at) {

@@ -106,7 +106,7 @@ TEST(Replay, SeesWhatWasWrittenThroughAView) {
 
   // When  golden's program runs on mine's x = [5 6; 7 8] and b = [15 20]
   const Region region = replay.plan(2).value();
-  const Replayed replayed = replay.run(region, LeafRounding::OwnType).value();
+  const Replayed replayed = replay.run(region, {LeafRounding::OwnType}).value();
 
   // Then  x w = [6 5; 8 7], its second row becomes [15 20], and times w again columns change places
   EXPECT_THAT(values_of(replayed.reference), ElementsAre(5, 6, 20, 15));
@@ -156,8 +156,8 @@ TEST(Replay, PutsACacheTogetherFromTheStepsThatWroteIt) {
   const Program mine = mine_run.program();
   const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
   // When
-  const Replayed first = replay.run(replay.plan(1).value(), LeafRounding::OwnType).value();
-  const Replayed second = replay.run(replay.plan(3).value(), LeafRounding::OwnType).value();
+  const Replayed first = replay.run(replay.plan(1).value(), {LeafRounding::OwnType}).value();
+  const Replayed second = replay.run(replay.plan(3).value(), {LeafRounding::OwnType}).value();
   // Then  sums over rows of mine's cache [1 2; 0 0] and [1 2; 2 4]
   EXPECT_THAT(values_of(first.reference), ElementsAre(3, 0));
   EXPECT_THAT(values_of(second.reference), ElementsAre(3, 6));
@@ -203,7 +203,7 @@ TEST(Replay, RunsEachStepOfALongDecodeOnce) {
     for (size_t step = 0; step < kSteps; ++step) {
       // When
       const Region region = replay.plan(2 * step + 1).value();
-      const Replayed replayed = replay.run(region, LeafRounding::OwnType).value();
+      const Replayed replayed = replay.run(region, {LeafRounding::OwnType}).value();
       // Then  the program of the step itself runs, and row i of the result is the sum of mine's k_i: 3 (i + 1)
       EXPECT_LE(region.operators.size(), 3u);
       EXPECT_EQ(region.carried.size(), step > 0 ? 1u : 0u);
@@ -215,7 +215,7 @@ TEST(Replay, RunsEachStepOfALongDecodeOnce) {
       // Then  nothing is different from running the program of all steps for this one
       const Region whole = replay.plan(2 * step + 1, {}, Carry::No).value();
       EXPECT_EQ(whole.operators.size(), 2 * (step + 1));
-      const Replayed again = replay.run(whole, LeafRounding::OwnType).value();
+      const Replayed again = replay.run(whole, {LeafRounding::OwnType}).value();
       EXPECT_EQ(values_of(again.reference), expected);
       EXPECT_EQ(values_of(again.simulated), values_of(replayed.simulated));
     }
@@ -234,7 +234,7 @@ TEST(Replay, ReadsAStepWhoseEarlierOnesMineDidNotCapture) {
   boundaries.erase(boundaries.begin(), boundaries.begin() + 60);
   const Replay replay(golden, mine, std::move(boundaries), 0);
   // When  the last step is replayed first
-  const Replayed replayed = replay.run(replay.plan(19).value(), LeafRounding::OwnType).value();
+  const Replayed replayed = replay.run(replay.plan(19).value(), {LeafRounding::OwnType}).value();
   // Then  the first rows come from golden's own inputs, the others from mine's
   std::vector<double> expected;
   for (int i = 0; i < kSteps; ++i) expected.push_back((i < 30 ? 192.0 : 3.0) * (i + 1));
@@ -284,7 +284,7 @@ TEST(Replay, PrefersWhatEnteredTheCallAroundToTheFirstRecord) {
   const Replay replay(golden, mine, boundaries, 1 << 20);
   for (size_t i = 0; i < boundaries.size(); ++i) {
     if (boundaries[i].input) continue;
-    const Replayed replayed = replay.run(replay.plan(i).value(), LeafRounding::OwnType).value();
+    const Replayed replayed = replay.run(replay.plan(i).value(), {LeafRounding::OwnType}).value();
     // Then  b is judged on what it got, a on what a got: 5 times 2, and 3 times b's recorded 6
     const bool inner = mine.calls[boundaries[i].call].module == "a.b";
     EXPECT_THAT(values_of(replayed.reference), ElementsAre(inner ? 10 : 18));
@@ -303,7 +303,7 @@ TEST(Replay, SaysWhichOperatorItDoesNotKnow) {
   const Program golden = golden_run.program();
   const Program mine = mine_run.program();
   const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
-  const Result<Replayed> replayed = replay.run(replay.plan(1).value(), LeafRounding::OwnType);
+  const Result<Replayed> replayed = replay.run(replay.plan(1).value(), {LeafRounding::OwnType});
   ASSERT_FALSE(replayed);
   EXPECT_THAT(replayed.error().message, HasSubstr("vendor.secret.default"));
 }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "reference/wide.hpp"
 
@@ -39,10 +41,64 @@ bool is_all_ones(const TensorRecord& record) {
   return !values || std::ranges::all_of(values->values, [](int64_t value) { return value == 1; });
 }
 
+/// A row of a result that is another row of the table than golden's.
+struct OtherRow {
+  int64_t place = 0;  // of the token
+  int64_t golden = 0;
+  int64_t mine = 0;
+};
+
+/// Both rows but for rounding to a 16-bit type, of which a scaled row may have two.
+bool is_same_row(const double* mine, const double* row, double factor, int64_t width) {
+  constexpr double kRoundings = 4.0 / 256;
+  double error = 0, energy = 0;
+  for (int64_t i = 0; i < width; ++i) {
+    const double right = factor * row[i];
+    error += (mine[i] - right) * (mine[i] - right);
+    energy += right * right;
+  }
+  return error <= kRoundings * kRoundings * energy;
+}
+
+/// The first token whose row in mine is that of another one. Models scale rows: the factor is that of golden's.
+std::optional<OtherRow> first_other_row(const TensorView& table, const TensorView& tokens,
+                                        const TensorView& golden, const TensorView& mine) {
+  const auto rows = reference::widen(table);
+  const auto ids = reference::whole(tokens);
+  const auto right = reference::widen(golden);
+  const auto value = reference::widen(mine);
+  if (!rows || !ids || !right || !value || rows->shape.size() != 2) return std::nullopt;
+  const int64_t width = rows->shape[1];
+  if (right->size() != ids->size() * width || value->size() != right->size()) return std::nullopt;
+  for (int64_t at = 0; at < ids->size(); ++at) {
+    const int64_t id = ids->data()[at];
+    if (id < 0 || id >= rows->shape[0]) return std::nullopt;
+    const double* row = rows->data() + id * width;
+    const double* theirs = right->data() + at * width;
+    double product = 0, energy = 0;
+    for (int64_t i = 0; i < width; ++i) {
+      product += theirs[i] * row[i];
+      energy += row[i] * row[i];
+    }
+    const double factor = energy > 0 ? product / energy : 0;
+    if (!is_same_row(theirs, row, factor, width)) return std::nullopt;
+    const double* ours = value->data() + at * width;
+    if (is_same_row(ours, row, factor, width)) continue;
+    for (int64_t other = 0; other < rows->shape[0]; ++other) {
+      if (is_same_row(ours, rows->data() + other * width, factor, width))
+        return OtherRow{at, id, other};
+    }
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 class InputTest {
  public:
   InputTest(const Program& golden, const Program& mine, const Pairing& pairing)
-      : golden_(golden), mine_(mine), pairing_(pairing) {}
+      : golden_(golden), mine_(mine), pairing_(pairing) {
+    find_lookups();
+  }
 
   [[nodiscard]] std::optional<InputDifference> find() const {
     std::optional<int64_t> first;
@@ -53,13 +109,22 @@ class InputTest {
       if (!first || call.step < *first) first = call.step;
     }
     std::optional<InputDifference> found;
+    std::set<int64_t> compared_steps;
     for (size_t i = 0; i < mine_.calls.size(); ++i) {
       const ModuleCall& call = mine_.calls[i];
       const size_t partner = pairing_.golden_call_of[i];
       if (!call.module.empty() || partner == kNone || (found && found->step <= call.step)) continue;
+      if (!call.inputs.empty()) compared_steps.insert(call.step);
       std::optional<InputDifference> one =
           compare(golden_.calls[partner], call, call.step == *first);
       if (one) found = std::move(one);
+    }
+    for (const ModuleCall& call : mine_.calls) {
+      if ((found && found->step <= call.step) || compared_steps.contains(call.step)) continue;
+      if (std::optional<std::string> text = other_tokens(call)) {
+        const bool is_first = call.step == first_step_of_mine();
+        found = InputDifference{call.step, is_first, false, *std::move(text)};
+      }
     }
     return found;
   }
@@ -99,8 +164,9 @@ class InputTest {
       if (std::optional<std::string> place = first_difference(g->view, m->view))
         return difference(name_of(use.slot) + " " + *place, false);
     }
+    // Of a run without inputs nothing is known.
     for (const Use& use : golden.inputs) {
-      if (!is_mask(use.slot) ||
+      if (mine.inputs.empty() || !is_mask(use.slot) ||
           std::ranges::find(mine.inputs, use.slot, &Use::slot) != mine.inputs.end())
         continue;
       if (!is_all_ones(golden_.run->records[use.record]))
@@ -109,14 +175,86 @@ class InputTest {
     return std::nullopt;
   }
 
+  [[nodiscard]] int64_t first_step_of_mine() const {
+    const auto first = std::ranges::min_element(mine_.calls, {}, &ModuleCall::step);
+    return first == mine_.calls.end() ? 0 : first->step;
+  }
+
+  /// What the model was called with was not captured of mine, but the module that looks its tokens up was: its input, or
+  /// its result, which is made of rows of the table.
+  [[nodiscard]] std::optional<std::string> other_tokens(const ModuleCall& mine) const {
+    const auto index = static_cast<size_t>(&mine - mine_.calls.data());
+    const size_t partner = pairing_.golden_call_of[index];
+    if (partner == kNone || mine.module.empty()) return std::nullopt;
+    const ModuleCall& golden = golden_.calls[partner];
+    const auto lookup = lookups_.find(partner);
+    if (lookup == lookups_.end()) return std::nullopt;
+    const Operator& one = golden_.operators[lookup->second];
+    for (const Use& use : mine.inputs) {
+      const auto theirs = std::ranges::find(golden.inputs, use.slot, &Use::slot);
+      if (theirs == golden.inputs.end()) continue;
+      const Result<Tensor> g = run::load_tensor(golden_.run->records[theirs->record]);
+      const Result<Tensor> m = run::load_tensor(mine_.run->records[use.record]);
+      if (!g || !m || is_float(m->view.dtype) || !(g->view.shape == m->view.shape)) continue;
+      if (std::optional<std::string> place = first_difference(g->view, m->view))
+        return "the input of " + mine.module + " " + *place;
+      return std::nullopt;
+    }
+    if (mine.outputs.size() != 1 || golden.outputs.size() != 1) return std::nullopt;
+    return other_rows(one, golden, mine);
+  }
+
+  [[nodiscard]] std::optional<std::string> other_rows(const Operator& lookup,
+                                                      const ModuleCall& golden,
+                                                      const ModuleCall& mine) const {
+    const auto operand = [&](std::string_view slot) -> Result<Tensor> {
+      const auto use = std::ranges::find(lookup.inputs, slot, &Use::slot);
+      if (use == lookup.inputs.end()) return fail(Errc::NotFound, "no such operand");
+      return load_use(golden_, *use);
+    };
+    const Result<Tensor> table = operand("weight");
+    const Result<Tensor> tokens = operand("indices");
+    const Result<Tensor> right = load_use(golden_, golden.outputs.front());
+    const Result<Tensor> value = load_use(mine_, mine.outputs.front());
+    if (!table || !tokens || !right || !value) return std::nullopt;
+    const std::optional<OtherRow> other =
+        first_other_row(table->view, tokens->view, right->view, value->view);
+    if (!other) return std::nullopt;
+    return "the output of " + mine.module + " holds token " + std::to_string(other->mine) + " at " +
+           place_text(other->place, tokens->view.shape) + " where golden's has " +
+           std::to_string(other->golden);
+  }
+
   static bool is_other_real(const TensorView& golden, const TensorView& mine) {
     const Result<WeightDifference> difference = weight_difference(golden, mine);
     return difference && difference->half_ulp > kWeightLimit;
   }
 
+  /// Modules that look up rows of a table by what golden's model was called with.
+  void find_lookups() {
+    std::set<std::pair<int64_t, ValueId>> inputs;  // by step
+    std::map<std::tuple<std::string_view, int64_t, uint32_t>, size_t> calls;
+    for (size_t i = 0; i < golden_.calls.size(); ++i) {
+      const ModuleCall& call = golden_.calls[i];
+      calls.emplace(std::tuple(std::string_view(call.module), call.step, call.call), i);
+      if (!call.module.empty()) continue;
+      for (const Use& use : call.inputs) inputs.emplace(call.step, use.value);
+    }
+    for (size_t i = 0; i < golden_.operators.size(); ++i) {
+      const Operator& one = golden_.operators[i];
+      if (!one.name.starts_with("aten.embedding.")) continue;
+      const auto tokens = std::ranges::find(one.inputs, "indices", &Use::slot);
+      const auto call = calls.find({std::string_view(one.module), one.step, one.module_call});
+      if (tokens == one.inputs.end() || call == calls.end()) continue;
+      if (tokens->value != kNoValue && inputs.contains({one.step, tokens->value}))
+        lookups_.emplace(call->second, i);
+    }
+  }
+
   const Program& golden_;
   const Program& mine_;
   const Pairing& pairing_;
+  std::map<size_t, size_t> lookups_;  // golden's call -> golden's operator
 };
 
 }  // namespace

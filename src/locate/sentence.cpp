@@ -165,7 +165,8 @@ std::string others_clause(const Verdict& verdict) {
     size_t wrong = 0;
     for (const Finding& finding : verdict.candidates)
       wrong += finding.kind == FindingKind::OwnError ? 1 : 0;
-    const size_t exact = coverage.judged > wrong ? coverage.judged - wrong : 0;
+    const size_t other = wrong + coverage.judged_around;
+    const size_t exact = coverage.judged > other ? coverage.judged - other : 0;
     add(&text, std::to_string(exact) + (wrong > 0 ? " other" : "") +
                    (exact == 1 ? " operator" : " operators") + " exact to rounding");
     if (coverage.judged < coverage.judgeable)
@@ -185,16 +186,31 @@ std::string first_bad(const Verdict& verdict) {
   return (verdict.order_known ? "first bad: " : "bad: ") + place_of(first) + ": " + text;
 }
 
+/// "0.31 %"
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof(text), share < 0.095 ? "%.2g %%" : "%.0f %%", 100 * share);
+  return text;
+}
+
+std::string power_clause(const Power& power) {
+  if (std::isnan(power.error)) return {};
+  return "errors above " + percent(power.error) + " of a value would have been seen";
+}
+
 std::string clean(const Verdict& verdict) {
   const Coverage& coverage = verdict.coverage;
   std::string text;
-  const bool all = coverage.judged == coverage.judgeable;
-  const std::string of =
-      all ? "all " + std::to_string(coverage.judged)
-          : std::to_string(coverage.judged) + " of " + std::to_string(coverage.judgeable);
+  const size_t judged = coverage.judged - coverage.judged_around;
+  const bool all = judged == coverage.judgeable;
+  const std::string of = all ? "all " + std::to_string(judged)
+                             : std::to_string(judged) + " of " + std::to_string(coverage.judgeable);
   switch (verdict.level) {
     case 'O':
       text = of + " operators are exact to rounding";
+      if (coverage.around() > 0)
+        add(&text,
+            std::to_string(coverage.around()) + " more are judged by the values around them");
       break;
     case 'L':
     case 'M':
@@ -219,6 +235,7 @@ std::string clean(const Verdict& verdict) {
   } else if (coverage.weights > 0) {
     add(&text, "all " + count_of(coverage.weights_compared, "weight") + " are golden's");
   }
+  add(&text, power_clause(verdict.power));
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
   if (verdict.clean_up_to < 0) return "clean: " + text;
   return "clean up to step " + std::to_string(verdict.clean_up_to - 1) +
@@ -280,6 +297,18 @@ std::string sentence(const Verdict& verdict) {
   text += "cannot judge: " + verdict.reason;
   if (!verdict.next.empty()) text += "; next: " + verdict.next;
   return text;
+}
+
+std::vector<std::string> checked_list(const Verdict& verdict) {
+  std::vector<std::string> lines;
+  for (const Obligation& one : verdict.obligations)
+    lines.push_back((one.open.empty() ? "holds: " : "open: ") + one.name +
+                    (one.open.empty() ? "" : ": " + one.open));
+  if (const Power& power = verdict.power; !std::isnan(power.error))
+    lines.push_back("power: " + power_clause(power) + "; least in " +
+                    (power.module.empty() ? std::string("the model") : power.module) + ", step " +
+                    std::to_string(power.step));
+  return lines;
 }
 
 std::vector<std::string> remarks(const Verdict& verdict) {

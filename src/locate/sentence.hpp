@@ -18,6 +18,9 @@ namespace assay::locate {
 /// What is wrong there, in clauses separated by "; ".
 [[nodiscard]] std::string clause_of(const Finding& finding);
 
+/// What `clean` stands on, one line each: "holds: inputs are equal", "open: operators are judged: ...", "power: ...".
+[[nodiscard]] std::vector<std::string> checked_list(const Verdict& verdict);
+
 /// Further candidates, faults that are the same in all layers, coarse kernels, notes: one sentence each.
 [[nodiscard]] std::vector<std::string> remarks(const Verdict& verdict);
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "locate/float_grid.hpp"
+#include "locate/walk_measure.hpp"
 #include "reference/aten/magnitudes.hpp"
 #include "reference/attention/attention.hpp"
 #include "reference/wide.hpp"
@@ -159,7 +160,7 @@ double jitter_of_few(uint64_t seed, size_t index, size_t count) {
 /// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its class may err, so that
 /// the variance is v_i of the own error.   localisation 2, table
 /// Only a storage type as fine as the accumulator shows it.
-Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
+Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tensor>* results) {
   constexpr double kUnit = 0x1p-24;
   const OperatorClass kind = reference::aten::class_of(call.name);
   double relative = 0;  // of |y|, where no sum bounds the error
@@ -182,9 +183,11 @@ Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
   }
   for (size_t output = 0; output < results->size(); ++output) {
     Tensor& result = (*results)[output];
-    if (!reference::aten::is_predictable(result) || !is_float(result.view.dtype)) continue;
-    ASSAY_TRY(reference::Wide values, reference::widen(result.view));
-    const uint64_t seed = static_cast<uint64_t>(values.size()) * 31 + output;
+    const bool complex = result.view.dtype == DType::Complex128;
+    if (!reference::aten::is_predictable(result) || (!is_float(result.view.dtype) && !complex))
+      continue;
+    ASSAY_TRY(reference::Wide values, reference::widen(as_reals(result.view)));
+    const uint64_t seed = static_cast<uint64_t>(values.size()) * 31 + output + draw;
     const size_t count = values.values.size();
     if (relative > 0) {
       const double least = kind == OperatorClass::Trigonometric ? relative : 0;
@@ -215,7 +218,13 @@ Status add_accumulation_noise(const Call& call, std::vector<Tensor>* results) {
         if (std::isfinite(bound)) values.values[i] += bound * jitter_of_few(seed, i, count);
       }
     }
-    result = reference::to_tensor(std::move(values));
+    Tensor noisy = reference::to_tensor(std::move(values));
+    if (complex) {
+      noisy.view.shape = result.view.shape;
+      noisy.view.strides = contiguous_strides(result.view.shape);
+      noisy.view.dtype = DType::Complex128;
+    }
+    result = std::move(noisy);
   }
   return {};
 }
@@ -264,6 +273,18 @@ bool has_all_exponent_bits(const TensorView& view) {
     default:
       return true;
   }
+}
+
+/// Each value moved by up to half a ULP of the type.
+Result<Tensor> moved_at_random(const Tensor& wide, DType dtype, uint64_t seed) {
+  const std::optional<FloatGrid> grid = float_grid(dtype);
+  if (!is_float(wide.view.dtype) || !grid) return wide;
+  ASSAY_TRY(reference::Wide values, reference::widen(wide.view));
+  for (size_t i = 0; i < values.values.size(); ++i) {
+    double& value = values.values[i];
+    if (std::isfinite(value) && value != 0) value += jitter(seed, i) * grid->ulp(value);
+  }
+  return reference::to_tensor(std::move(values));
 }
 
 }  // namespace
@@ -320,7 +341,7 @@ Result<Tensor> round_within(const Tensor& wide, DType dtype) {
 }
 
 Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>* exact,
-                                     DType dtype, AttentionKernel kernel) {
+                                     DType dtype, AttentionKernel kernel, uint64_t draw) {
   const bool modelled = dtype == DType::BFloat16 || dtype == DType::Float16;
   std::optional<Tensor> attention;
   if (modelled && reference::aten::class_of(call.name) == OperatorClass::Attention) {
@@ -334,7 +355,7 @@ Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>
     ASSAY_TRY(results, reference::aten::evaluate(call));
   }
   if (dtype == DType::Float32) {
-    ASSAY_TRY_STATUS(add_accumulation_noise(call, &results));
+    ASSAY_TRY_STATUS(add_accumulation_noise(call, draw, &results));
     for (Tensor& result : results) {
       if (!reference::aten::is_predictable(result)) continue;
       ASSAY_TRY(result, round_within(result, dtype));
@@ -344,9 +365,14 @@ Result<std::vector<Tensor>> simulate(const Call& call, const std::vector<Tensor>
   if (keeps_wide(call)) return results;
   if (attention && !results.empty() && attention->view.shape == results[0].view.shape)
     results[0] = *std::move(attention);
-  for (Tensor& result : results) {
+  for (size_t output = 0; output < results.size(); ++output) {
+    Tensor& result = results[output];
     if (!reference::aten::is_predictable(result)) continue;
-    ASSAY_TRY(result, round_within(result, dtype));
+    if (draw == 0) {
+      ASSAY_TRY(result, round_within(result, dtype));
+    } else {
+      ASSAY_TRY(result, moved_at_random(result, dtype, draw + (output << 32U)));
+    }
   }
   return results;
 }

@@ -37,9 +37,12 @@ enum class AttentionKernel : uint8_t {
 ///
 /// exact    of evaluate(call) where the caller has them; nullptr: computed here
 /// dtype    Float16, BFloat16 or Float32; anything else: only results are rounded
+/// draw     0: as described. Any other number: results are not rounded but moved by up to half a ULP at random, and by what
+///          an accumulator errs otherwise: another draw of noise of the same size
 /// errors   of evaluate()
 [[nodiscard]] Result<std::vector<Tensor>> simulate(const reference::aten::Call& call,
                                                    const std::vector<Tensor>* exact, DType dtype,
-                                                   AttentionKernel kernel = AttentionKernel::Fused);
+                                                   AttentionKernel kernel = AttentionKernel::Fused,
+                                                   uint64_t draw = 0);
 
 }  // namespace assay::locate

@@ -8,6 +8,7 @@
 
 #include "locate/obligations.hpp"
 #include "locate/owner.hpp"
+#include "locate/strict_kernels.hpp"
 
 namespace assay::locate {
 namespace {
@@ -234,12 +235,25 @@ class Composer {
       merged.push_back(with_cause(gap, &confirmed));
     }
     std::move(merged.begin(), merged.end(), std::back_inserter(verdict_.candidates));
+    const bool refuted = was_whole_path_judged();
     for (size_t i = 0; i < suspicions_.size(); ++i) {
       if (confirmed[i]) continue;
       const Finding& suspicion = suspicions_[i];
-      if (stages_.walk == nullptr || !was_judged_behind(suspicion)) ++undecided_;
+      if (!refuted && (stages_.walk == nullptr || !was_judged_behind(suspicion))) ++undecided_;
       verdict_.suspicions.push_back(suspicion);
     }
+  }
+
+  // Everything that the model's outputs are made of is what golden's program makes of it, however mine's program does it.
+  bool was_whole_path_judged() const {
+    if (stages_.walk == nullptr || !stages_.walk->missing_outputs.empty()) return false;
+    bool any = false;
+    for (const Step& step : stages_.walk->steps) {
+      if (!step.on_path) continue;
+      if (!step.reason.empty()) return false;
+      any = true;
+    }
+    return any;
   }
 
   // The gap with the suspicion inside its owner that explains it best; it began where that one is.
@@ -336,6 +350,7 @@ class Composer {
       coverage.judged = stages_.own->judged;
       coverage.judgeable = stages_.own->judgeable;
       coverage.unjudged = stages_.own->unjudged;
+      if (stages_.walk != nullptr) count_seen_from_outside();
       count_unjudged_before();
     } else if (stages_.walk != nullptr) {
       coverage.judged = stages_.walk->operators_covered;
@@ -349,6 +364,22 @@ class Composer {
       coverage.weights = std::max(coverage.weights, stages_.floors->weights);
       coverage.weights_compared =
           std::max(coverage.weights_compared, stages_.floors->weights_compared);
+    }
+  }
+
+  // An operator without reference is judged by the values around it, and so is one that mine was not seen to run.
+  void count_seen_from_outside() {
+    Coverage& coverage = verdict_.coverage;
+    coverage.without_partner = stages_.walk->seen_from_outside;
+    coverage.judgeable += stages_.walk->unseen;
+    if (stages_.walk->unseen > 0)
+      coverage.unjudged["golden's, without partner"] = stages_.walk->unseen;
+    for (const auto& [op, reason] : stages_.own->unjudged_operators) {
+      const size_t partner = stages_.pairing->golden_of[op];
+      if (partner == kNone || !stages_.walk->covered[partner]) continue;
+      ++coverage.judged;
+      ++coverage.judged_around;
+      if (--coverage.unjudged[reason] == 0) coverage.unjudged.erase(reason);
     }
   }
 
@@ -409,8 +440,54 @@ class Composer {
     if (verdict_.outcome == Outcome::CannotJudge) verdict_.reason = open->open;
     if (verdict_.outcome == Outcome::Clean && stages_.inputs)
       verdict_.clean_up_to = stages_.inputs->step;
+    if (verdict_.outcome == Outcome::Clean) find_power();
     verdict_.coverage.values = std::max(verdict_.coverage.values, stages_.identical.values);
     verdict_.confidence = clean_confidence();
+  }
+
+  /// The largest of the errors that no limit would have shown.
+  void find_power() {
+    const auto consider = [&](double error, const std::string& module, int64_t step) {
+      if (std::isfinite(error) && error > 0 && !(error <= verdict_.power.error))
+        verdict_.power = {error, module, step};
+    };
+    const bool by_operators = verdict_.level == 'O' && stages_.own != nullptr;
+    if (by_operators) {
+      for (const OwnError& output : stages_.own->outputs) {
+        if (output.state != OwnError::State::Judged) continue;
+        const Operator& one = stages_.mine->operators[output.op];
+        consider(own_error_limit(output.dtype) * output.floor_l2, one.module, one.step);
+      }
+    }
+    if (stages_.walk == nullptr || (by_operators && verdict_.coverage.around() == 0)) return;
+    for (const Step& step : stages_.walk->steps) {
+      const ModuleCall& call = stages_.mine->calls[step.call];
+      if (step.on_path && step.reason.empty())
+        consider(stages_.walk->limit * step.noise_floor, call.module, call.step);
+    }
+  }
+
+  /// Of z; where kernels round more than once, the limit of those without peers, which is the widest.
+  double own_error_limit(DType type) const {
+    const auto strict = stages_.own->strict.find(type);
+    return strict == stages_.own->strict.end() || strict->second ? kOwnErrorLimit : kLoneLimit;
+  }
+
+  // More of golden's module calls, in the steps that mine has, have no partner than have one.
+  bool sees_the_lesser_part() const {
+    if (stages_.pairing == nullptr || stages_.across_engines) return false;
+    std::set<std::pair<int, int64_t>> captured;
+    for (const ModuleCall& call : stages_.mine->calls) captured.emplace(call.rank, call.step);
+    size_t seen = 0, unseen = 0;
+    for (size_t i = 0; i < stages_.pairing->mine_call_of.size(); ++i) {
+      const ModuleCall& call = stages_.golden->calls[i];
+      if (stages_.pairing->mine_call_of[i] != kNone) {
+        ++seen;
+      } else if (captured.contains({call.rank, call.step})) {
+        ++unseen;
+      }
+    }
+    return unseen > seen;
   }
 
   Confidence clean_confidence() const {
@@ -418,10 +495,12 @@ class Composer {
         verdict_.level == 'S')
       return Confidence::Low;
     if (verdict_.level == '-') return Confidence::High;  // bit for bit
+    if (sees_the_lesser_part()) return Confidence::Low;
     if (verdict_.level != 'O') return Confidence::Medium;
+    if (verdict_.coverage.without_partner > verdict_.coverage.paired) return Confidence::Low;
     const bool strict =
         std::ranges::all_of(stages_.own->strict, [](const auto& type) { return type.second; });
-    return strict ? Confidence::High : Confidence::Medium;
+    return strict && verdict_.coverage.around() == 0 ? Confidence::High : Confidence::Medium;
   }
 
   void list_records() {

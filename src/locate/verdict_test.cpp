@@ -100,9 +100,9 @@ TEST(Verdict, IsCleanWhenEverythingWasJudgedAndNothingFound) {
   EXPECT_EQ(verdict.outcome, Outcome::Clean);
   EXPECT_EQ(verdict.confidence, Confidence::High);
   EXPECT_EQ(verdict.level, 'O');
-  EXPECT_EQ(
-      sentence(verdict),
-      "clean: all 3 operators are exact to rounding; all 3 weights are golden's; confidence high");
+  EXPECT_EQ(sentence(verdict),
+            "clean: all 3 operators are exact to rounding; all 3 weights are golden's; errors "
+            "above 0.4 % of a value would have been seen; confidence high");
 }
 
 TEST(Verdict, IsNeverCleanBelowTheCoverage) {

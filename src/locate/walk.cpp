@@ -21,6 +21,9 @@ namespace {
 // localisation 4, step 5; 5, level B
 constexpr double kLimit = 2, kElementLimit = 3;
 constexpr double kLayerLimit = 1.5, kLayerElementLimit = 1.75;
+// Up to this many times the limit other draws of the noise are tried.
+constexpr double kNearLimit = 2;
+constexpr uint32_t kDraws = 8;
 // localisation 6
 constexpr double kMediumRatio = 4, kMediumElementRatio = 6;
 
@@ -88,7 +91,7 @@ double relative_l2(const TensorView& a, const TensorView& b) {
 }
 
 /// Some rows of the last axis but one, in fp64.
-Result<Tensor> rows_of(const Tensor& tensor, const std::vector<int64_t>& rows) {
+Result<Tensor> some_rows(const Tensor& tensor, const std::vector<int64_t>& rows) {
   const Dims& shape = tensor.view.shape;
   if (shape.size() < 2) return fail(Errc::Invalid, "a tensor without rows");
   ASSAY_TRY(const reference::Wide all, reference::widen(tensor.view));
@@ -175,6 +178,7 @@ class Walker {
     if (options_.interrupted != nullptr && options_.interrupted->load())
       return fail(Errc::Usage, "interrupted");
     judge_around_open_orders();
+    find_path();
     return collect();
   }
 
@@ -231,6 +235,14 @@ class Walker {
     return is_float(*theirs) == is_float(*ours) && *theirs != DType::Bool && *ours != DType::Bool;
   }
 
+  /// True when a shape is not known.
+  bool has_same_shape(size_t golden, size_t mine) const {
+    if (golden >= golden_.run->records.size()) return true;
+    const std::optional<Dims>& theirs = golden_.run->records[golden].shape;
+    const std::optional<Dims>& ours = mine_.run->records[mine].shape;
+    return !theirs || !ours || *theirs == *ours;
+  }
+
   void add_boundary(size_t call, size_t index, bool input, const Use& use,
                     std::vector<Boundary>* boundaries) {
     if (use.record >= mine_.run->records.size()) return;
@@ -247,7 +259,8 @@ class Walker {
       const auto found = std::ranges::find(uses, use.slot, &Use::slot);
       // A mask of truth values and one that is added to scores are not the same value.
       if (found != uses.end() && is_same_kind(found->record, use.record)) {
-        boundary.golden = found->value;
+        const bool same_shape = has_same_shape(found->record, use.record);
+        (same_shape ? boundary.golden : boundary.reshaped) = found->value;
         boundary.golden_record = found->record;
       }
     }
@@ -307,13 +320,10 @@ class Walker {
     const Use& use = use_of(mine_, boundary);
     const run::TensorRecord& record = mine_.run->records[use.record];
     if (!record.bytes) return fail(Errc::NotFound, "not captured in full");
+    if (boundary.reshaped != kNoValue)
+      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
     if (boundary.golden == kNoValue)
       return fail(Errc::NotFound, "golden has no such value: program differs here, cannot judge");
-    if (boundary.golden_record < golden_.run->records.size()) {
-      const run::TensorRecord& theirs = golden_.run->records[boundary.golden_record];
-      if (theirs.shape && record.shape && !(*theirs.shape == *record.shape))
-        return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
-    }
     const size_t before = replay_.recorded(boundary.golden, i, unusable);
     if (before == kNone) return judge_replayed(i, unusable, judged);
     judged->recorded.push_back(before);
@@ -340,7 +350,7 @@ class Walker {
     ASSAY_TRY(const Gap gap, measure_gap(value.view, source.view, source.view, narrower, false));
     set(gap, &judged->step);
     // An input must be what was handed over; an output may be rounded once more on its way out.
-    judged->step.suspicious = boundary.input || gap.r > limit_ || gap.r_element > element_limit_;
+    judged->step.suspicious = boundary.input || is_beyond(gap);
     if (!judged->step.suspicious) return {};
     const std::string& from = mine_.calls[replay_.boundaries()[before].call].module;
     const std::string& module = mine_.calls[boundary.call].module;
@@ -363,6 +373,9 @@ class Walker {
     }
     judged->carried = region.carried;
     judged->step.operators = region.operators.size();
+    const auto is_of_mine = [](const Region::Value& value) { return value.floating; };
+    if (region.around != kNone && std::ranges::none_of(region.values, is_of_mine))
+      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
     const run::TensorRecord& record = mine_.run->records[use_of(mine_, boundary).record];
     if (record.dtype && is_float(*record.dtype) && !is_judged_type(region.dtype))
       return fail(Errc::Unsupported,
@@ -390,8 +403,28 @@ class Walker {
     Finding finding = make_finding(i, *judged, std::move(owner));
     finding.err_in = error_of_inputs(whole ? *whole : region);
     finding.detail = detail_of(i, judged->step);
+    if (region.around != kNone) blame_shape(region.around, &finding);
     judged->finding = std::move(finding);
     return {};
+  }
+
+  /// The value was judged without one of mine that has another shape than golden's, and is wrong: that is the cause.
+  void blame_shape(size_t other, Finding* finding) const {
+    const Boundary& boundary = replay_.boundaries()[other];
+    const ModuleCall& call = mine_.calls[boundary.call];
+    const Use& use = use_of(mine_, boundary);
+    finding->module = call.module;
+    finding->also.clear();
+    finding->node = call.module;
+    finding->op_type = call.type;
+    finding->slot = use.slot;
+    finding->time = use.time;
+    finding->mine_record = use.record;
+    finding->golden_record = boundary.golden_record;
+    finding->detail = value_text(other) + " has shape " +
+                      list_text(mine_.run->records[use.record].shape->span()) +
+                      " against golden's " +
+                      list_text(golden_.run->records[boundary.golden_record].shape->span());
   }
 
   /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong, with leaves as golden
@@ -403,28 +436,36 @@ class Walker {
     const bool masks = std::ranges::none_of(region.operators, &Region::Call::floating) &&
                        !region.values[0].floating;
     Gap best;
-    bool tie = false, other_path = false, order_open = false, first = true;
-    struct Attempt {
-      LeafRounding rounding;
-      AttentionKernel kernel;
-    };
-    for (const Attempt attempt : {Attempt{LeafRounding::OwnType, AttentionKernel::Fused},
-                                  Attempt{LeafRounding::None, AttentionKernel::Fused},
-                                  Attempt{LeafRounding::Narrowest, AttentionKernel::Fused},
-                                  Attempt{LeafRounding::OwnType, AttentionKernel::Chain}}) {
-      if (!first && best.r <= limit_ && best.r_element <= element_limit_) break;
-      if (attempt.kernel == AttentionKernel::Chain && !has_attention(region)) break;
-      ASSAY_TRY(const Replayed replayed,
-                replay_.run(region, attempt.rounding, TieOrder::Captured, attempt.kernel));
+    Replayed nearest;
+    bool order_open = false, first = true;
+    How way;
+    const auto attempt = [&](const How& how) -> Status {
+      ASSAY_TRY(Replayed replayed, replay_.run(region, how));
       ASSAY_TRY(const Gap gap, measure_rows(boundary, value, replayed, region.dtype, masks));
-      if (first || excess(gap) < excess(best)) best = gap;
-      tie = tie || replayed.tie;
-      other_path = other_path || replayed.other_path;
       order_open = order_open || replayed.order_open;
+      if (first || excess(gap) < excess(best)) {
+        best = gap;
+        way = how;
+        nearest = std::move(replayed);
+      }
       first = false;
+      return {};
+    };
+    for (const How& how :
+         {How{}, How{.rounding = LeafRounding::None}, How{.rounding = LeafRounding::Narrowest},
+          How{.kernel = AttentionKernel::Chain}}) {
+      if (!first && !is_beyond(best)) break;
+      if (how.kernel == AttentionKernel::Chain && !has_attention(region)) break;
+      ASSAY_TRY_STATUS(attempt(how));
+    }
+    // The floor is one draw of noise, and where few roundings make all of it a lucky one may be small.
+    How drawn = way;
+    while (is_beyond(best) && excess(best) < kNearLimit && drawn.draw < kDraws) {
+      ++drawn.draw;
+      ASSAY_TRY_STATUS(attempt(drawn));
     }
     set(best, &judged->step);
-    judged->step.suspicious = best.r > limit_ || best.r_element > element_limit_;
+    judged->step.suspicious = is_beyond(best);
     if (!judged->step.suspicious) return {};
     if (order_open) {
       ASSAY_TRY(judged->order_open, depends_on_order(region));
@@ -432,13 +473,56 @@ class Walker {
         return fail(Errc::Unsupported, "depends on the order of equal values in a sort");
     }
     // Healthy reasons to be this far away, none of which golden's program can rule out.
-    if (tie)
-      return fail(Errc::Unsupported, "rounding decides a selection in it (top-k or arg max)");
-    if (other_path)
+    if (nearest.other_path)
       return fail(Errc::Unsupported, "golden's operators follow other indices than mine's");
     if (region.from_before)
       return fail(Errc::NotFound, "needs a value that was made before the capture began");
+    if (nearest.tie_elsewhere) return fail(Errc::Unsupported, kOpenChoice);
+    if (nearest.choices.empty()) return {};
+    return judge_choices(region, way, value, nearest, masks, judged);
+  }
+
+  static constexpr const char* kOpenChoice =
+      "rounding decides a selection in it (top-k or arg max)";
+
+  /// Where rounding decides a choice only the tokens it is made for are excused, and of these only what another choice
+  /// within the noise gives.
+  Status judge_choices(const Region& region, How way, const Tensor& value, const Replayed& replayed,
+                       bool masks, Judged* judged) {
+    if (is_another_choice(value, replayed)) {
+      set({}, &judged->step);
+      judged->step.suspicious = false;
+      return {};
+    }
+    const auto tokens = tokens_of(replayed.choices, value.view.shape);
+    if (!tokens) return fail(Errc::Unsupported, kOpenChoice);
+    way.order = TieOrder::RunnerUp;
+    ASSAY_TRY(const Replayed runner_up, replay_.run(region, way));
+    const auto measure = [&](bool with_open) -> Result<Gap> {
+      ASSAY_TRY(const Compared some,
+                compared_tokens(value, {replayed.reference, replayed.simulated},
+                                {runner_up.reference, runner_up.simulated}, *tokens, with_open));
+      return measure_gap(some.mine.view, some.golden.reference.view, some.golden.simulated.view,
+                         region.dtype, masks);
+    };
+    ASSAY_TRY(Gap gap, measure(true));
+    if (is_beyond(gap)) {
+      ASSAY_TRY(gap, measure(false));
+      if (!is_beyond(gap)) return fail(Errc::Unsupported, kOpenChoice);
+    }
+    set(gap, &judged->step);
+    judged->step.suspicious = is_beyond(gap);
     return {};
+  }
+
+  /// The places of a choice itself.
+  static bool is_another_choice(const Tensor& value, const Replayed& replayed) {
+    if (!is_integer(value.view.dtype)) return false;
+    const Result<reference::Whole> right = reference::whole(replayed.reference.view);
+    return right && std::ranges::any_of(replayed.choices, [&](const Choice& choice) {
+             return choice.last_axis && choice.places.values == right->values &&
+                    could_be_taken(choice, value.view);
+           });
   }
 
   /// Over the rows that mine computed.
@@ -448,9 +532,9 @@ class Walker {
     if (rows == mine_.computed_rows.end())
       return measure_gap(value.view, replayed.reference.view, replayed.simulated.view, dtype,
                          masks);
-    ASSAY_TRY(const Tensor mine, rows_of(value, rows->second));
-    ASSAY_TRY(const Tensor reference, rows_of(replayed.reference, rows->second));
-    ASSAY_TRY(const Tensor simulated, rows_of(replayed.simulated, rows->second));
+    ASSAY_TRY(const Tensor mine, some_rows(value, rows->second));
+    ASSAY_TRY(const Tensor reference, some_rows(replayed.reference, rows->second));
+    ASSAY_TRY(const Tensor simulated, some_rows(replayed.simulated, rows->second));
     ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks));
     // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually is.
     const double usual = relative_l2(replayed.reference.view, replayed.simulated.view);
@@ -471,14 +555,18 @@ class Walker {
   }
 
   [[nodiscard]] Result<bool> depends_on_order(const Region& region) const {
-    ASSAY_TRY(const Replayed one, replay_.run(region, LeafRounding::OwnType));
-    ASSAY_TRY(const Replayed other, replay_.run(region, LeafRounding::OwnType, TieOrder::Reversed));
+    ASSAY_TRY(const Replayed one, replay_.run(region, {}));
+    ASSAY_TRY(const Replayed other, replay_.run(region, {.order = TieOrder::Reversed}));
     if (!is_float(one.reference.view.dtype)) {
       ASSAY_TRY(const bool same, is_same_value(one.reference, other.reference));
       return !same;
     }
     constexpr double kSumsInAnotherOrder = 1e-9;  // of fp64
     return !(relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
+  }
+
+  [[nodiscard]] bool is_beyond(const Gap& gap) const {
+    return gap.r > limit_ || gap.r_element > element_limit_;
   }
 
   [[nodiscard]] double excess(const Gap& gap) const {
@@ -535,13 +623,18 @@ class Walker {
     return worst;
   }
 
+  /// "output 1 of model.layers.0.mlp.gate"
+  [[nodiscard]] std::string value_text(size_t i) const {
+    const Boundary& boundary = replay_.boundaries()[i];
+    std::string text = boundary.input ? "input" : "output";
+    if (const std::string& slot = use_of(mine_, boundary).slot; !slot.empty()) text += " " + slot;
+    const std::string& module = mine_.calls[boundary.call].module;
+    return text + " of " + (module.empty() ? std::string("the model") : module);
+  }
+
   [[nodiscard]] std::string detail_of(size_t i, const Step& step) const {
     const Boundary& boundary = replay_.boundaries()[i];
-    std::string detail = boundary.input ? "input" : "output";
-    if (const std::string& slot = use_of(mine_, boundary).slot; !slot.empty()) detail += " " + slot;
-    detail +=
-        " of " + (mine_.calls[boundary.call].module.empty() ? std::string("the model")
-                                                            : mine_.calls[boundary.call].module);
+    std::string detail = value_text(i);
     const size_t count = step.operators;
     detail += " is not what golden's " + std::to_string(count) +
               (count == 1 ? " operator makes" : " operators make") + " of the values before it";
@@ -582,8 +675,88 @@ class Walker {
     }
   }
 
+  /// Values that the outputs of golden's model are made of, by way of what each was judged on.
+  void find_path() {
+    std::vector<size_t> open;
+    for (const auto& [golden, output] : outputs_of_model()) {
+      const size_t found = boundary_of_output(output);
+      if (found == kNone) {
+        missing_outputs_.push_back(output_text(golden_.calls[golden], output));
+      } else {
+        open.push_back(found);
+      }
+    }
+    std::set<size_t> carried;
+    while (!open.empty()) {
+      const size_t i = open.back();
+      open.pop_back();
+      if (judged_[i].step.on_path) continue;
+      judged_[i].step.on_path = true;
+      open.insert(open.end(), judged_[i].recorded.begin(), judged_[i].recorded.end());
+      add_recorded_earlier(judged_[i].carried, &carried, &open);
+    }
+  }
+
+  /// Mine's value for a value that golden's model returns, or for the one that it only views or casts.
+  [[nodiscard]] size_t boundary_of_output(const Use& output) const {
+    for (size_t i = replay_.boundaries().size(); i-- > 0;) {
+      const Boundary& one = replay_.boundaries()[i];
+      if (!one.input && one.golden_record == output.record) return i;
+    }
+    size_t behind = golden_.operators.size();
+    for (ValueId value = output.value; value != kNoValue;) {
+      for (size_t i = replay_.boundaries().size(); i-- > 0;) {
+        if (replay_.boundaries()[i].golden == value) return i;
+      }
+      const size_t maker = replay_.values().origin(value, behind).op;
+      if (maker == kNone) break;
+      const Operator& one = golden_.operators[maker];
+      if (one.inputs.empty() || !(is_transparent(one.name) || reference::aten::is_view(one.name)))
+        break;
+      value = one.inputs.front().value;
+      behind = maker;
+    }
+    return kNone;
+  }
+
+  void add_recorded_earlier(std::vector<size_t> numbers, std::set<size_t>* seen,
+                            std::vector<size_t>* boundaries) const {
+    while (!numbers.empty()) {
+      const size_t number = numbers.back();
+      numbers.pop_back();
+      if (!seen->insert(number).second) continue;
+      const Carried& earlier = replay_.carried(number);
+      boundaries->insert(boundaries->end(), earlier.recorded.begin(), earlier.recorded.end());
+      numbers.insert(numbers.end(), earlier.carried.begin(), earlier.carried.end());
+    }
+  }
+
+  /// Reals that golden's model returned in steps that mine has, with the call.
+  [[nodiscard]] std::vector<std::pair<size_t, Use>> outputs_of_model() const {
+    std::set<std::pair<int, int64_t>> captured;
+    for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
+    std::vector<std::pair<size_t, Use>> outputs;
+    for (size_t i = 0; i < golden_.calls.size(); ++i) {
+      const ModuleCall& call = golden_.calls[i];
+      if (!call.module.empty() || !captured.contains({call.rank, call.step})) continue;
+      for (const Use& use : call.outputs) {
+        if (use.record >= golden_.run->records.size()) continue;
+        const std::optional<DType>& type = golden_.run->records[use.record].dtype;
+        if (type && is_float(*type)) outputs.emplace_back(i, use);
+      }
+    }
+    return outputs;
+  }
+
+  static std::string output_text(const ModuleCall& call, const Use& use) {
+    return (use.slot.empty() ? std::string("its result") : use.slot) + ", step " +
+           std::to_string(call.step);
+  }
+
   Walk collect() {
     Walk walk;
+    walk.limit = limit_;
+    walk.missing_outputs = std::move(missing_outputs_);
     std::set<size_t> covered;
     std::set<size_t> carried;
     for (Judged& judged : judged_) {
@@ -598,6 +771,8 @@ class Walker {
       if (judged.finding) walk.findings.push_back(std::move(*judged.finding));
       walk.steps.push_back(std::move(judged.step));
     }
+    walk.covered.assign(golden_.operators.size(), false);
+    for (const size_t op : covered) walk.covered[op] = true;
     // Steps that mine did not capture are nobody's business here.
     std::set<std::pair<int, int64_t>> captured;
     for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
@@ -606,6 +781,9 @@ class Walker {
       if (!captured.contains({one.rank, one.step}) || !produces_floats(op)) continue;
       ++walk.operators;
       if (covered.contains(op)) ++walk.operators_covered;
+      const bool paired = op < pairing_.mine_of.size() && pairing_.mine_of[op] != kNone;
+      if (paired || is_transparent(one.name) || reference::aten::is_view(one.name)) continue;
+      ++(covered.contains(op) ? walk.seen_from_outside : walk.unseen);
     }
     return walk;
   }
@@ -619,6 +797,7 @@ class Walker {
   Replay replay_;
   MemoryGate gate_;
   std::vector<Judged> judged_;
+  std::vector<std::string> missing_outputs_;
 };
 
 }  // namespace

@@ -21,6 +21,7 @@ struct Step {
   size_t operators = 0;  // that were replayed; of a suspicious one with those of earlier steps
   std::string owner;     // module path
   std::string reason;    // why it was not judged; empty when it was
+  bool on_path = false;  // the model's outputs are made of it
 };
 
 struct WalkOptions {
@@ -39,8 +40,14 @@ struct Walk {
   std::vector<Finding> findings;     // kind Gap or Edge, in that order; hard: they are confirmed
   size_t judged = 0, judgeable = 0;  // values
   size_t operators_covered = 0,
-         operators = 0;  // of golden, that produce floats: replayed for some value | all
+         operators = 0;       // of golden, that produce floats: replayed for some value | all
+  std::vector<bool> covered;  // by operator of golden: replayed for some value that was judged
   std::map<std::string, size_t> unjudged;  // reason -> count
+  /// Outputs of golden's model in the steps of mine that mine has no judgeable value for: "logits, step 0".
+  std::vector<std::string> missing_outputs;
+  double limit = 0;  // of Step::r
+  /// Of golden's operators that make floats those without partner among mine's: judged by the values around them | not at all
+  size_t seen_from_outside = 0, unseen = 0;
 };
 
 /// For every value of mine at the boundary of a module call: what golden's operators make of mine's values recorded before

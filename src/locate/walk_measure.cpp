@@ -128,6 +128,19 @@ ASSAY_CLONES double largest_excess(const GapGrid& grid, int64_t columns, const d
   return result;
 }
 
+std::optional<DType> real_type(DType complex) {
+  switch (complex) {
+    case DType::Complex32:
+      return DType::Float16;
+    case DType::Complex64:
+      return DType::Float32;
+    case DType::Complex128:
+      return DType::Float64;
+    default:
+      return std::nullopt;
+  }
+}
+
 bool equal_integers(const TensorView& a, const TensorView& b, Status* status) {
   const Result<reference::Whole> first = reference::whole(a);
   const Result<reference::Whole> second = reference::whole(b);
@@ -144,8 +157,22 @@ bool is_judged_type(DType dtype) {
   return is_float(dtype) && dtype != DType::Float64 && float_grid(dtype).has_value();
 }
 
+TensorView as_reals(TensorView view) {
+  const std::optional<DType> real = real_type(view.dtype);
+  if (!real) return view;
+  for (size_t i = 0; i < view.strides.size(); ++i) view.strides[i] *= 2;
+  view.shape.push_back(2);
+  view.strides.push_back(1);
+  view.offset_elements *= 2;
+  view.dtype = *real;
+  return view;
+}
+
 Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                         const TensorView& simulated, DType dtype, bool masks) {
+  if (is_complex(mine.dtype) && is_complex(reference.dtype) && is_complex(simulated.dtype))
+    return measure_gap(as_reals(mine), as_reals(reference), as_reals(simulated),
+                       real_type(dtype).value_or(dtype), masks);
   if (!(mine.shape == reference.shape) || !(mine.shape == simulated.shape))
     return fail(Errc::Invalid, "program differs here, cannot judge: shape " +
                                    list_text(mine.shape.span()) + " against " +

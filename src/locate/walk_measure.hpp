@@ -33,4 +33,7 @@ struct Gap {
 [[nodiscard]] Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                                       const TensorView& simulated, DType dtype, bool masks);
 
+/// Complex numbers as pairs of reals, [..., 2]; anything else as it is.
+[[nodiscard]] TensorView as_reals(TensorView view);
+
 }  // namespace assay::locate

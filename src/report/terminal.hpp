@@ -12,6 +12,7 @@ struct TerminalOptions {
   int width = 80;  // columns; nothing is longer except paths of files
   bool colour = false;
   size_t worst_count = 10;
+  bool why = false;                // of a verdict: what it stands on
   std::vector<std::string> files;  // written reports, named at the end
 };
 

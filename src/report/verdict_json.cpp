@@ -73,6 +73,8 @@ Json coverage_json(const locate::Coverage& coverage) {
                {"judged", coverage.judged},
                {"judgeable", coverage.judgeable},
                {"values", coverage.values},
+               {"judged_around", coverage.judged_around},
+               {"without_partner", coverage.without_partner},
                {"weights", coverage.weights},
                {"weights_compared", coverage.weights_compared}};
   json["unjudged"] = Json::object();
@@ -129,6 +131,11 @@ Json obligations_json(const Verdict& verdict) {
   return list;
 }
 
+Json power_json(const locate::Power& power) {
+  if (std::isnan(power.error)) return nullptr;
+  return {{"error", number(power.error)}, {"module", text(power.module)}, {"step", power.step}};
+}
+
 Json notes_json(const Verdict& verdict) {
   Json list = Json::array();
   for (const std::string& note : verdict.notes) list.push_back(text(note));
@@ -163,6 +170,7 @@ std::string verdict_json(const Verdict& verdict) {
   json["tokens"] = token_json(verdict.token);
   json["notes"] = notes_json(verdict);
   json["obligations"] = obligations_json(verdict);
+  json["power"] = power_json(verdict.power);
   json["clean_up_to"] = verdict.clean_up_to < 0 ? Json(nullptr) : Json(verdict.clean_up_to);
   json["reason"] = text_or_null(verdict.reason);
   json["next"] = text_or_null(verdict.next);

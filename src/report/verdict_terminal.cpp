@@ -40,6 +40,10 @@ const char* colour_of(locate::Outcome outcome) {
 std::string verdict_text(const locate::Verdict& verdict, const TerminalOptions& options) {
   const auto width = static_cast<size_t>(options.width);
   std::string out;
+  if (options.why) {
+    for (const std::string& line : locate::checked_list(verdict))
+      out += broken(printable(line), 2, width) + "\n";
+  }
   for (const std::string& remark : locate::remarks(verdict)) {
     // A command must stay on its line: it is there to be pasted.
     out +=

@@ -38,8 +38,11 @@ def capture(
 ) -> Path:
     """One step a prompt."""
     mask: Optional[list[int]] = options.pop("mask", None)
+    change = options.pop("change", None)
     torch.manual_seed(5)
     model = Tiny().bfloat16().to(dtype).eval()
+    if change is not None:
+        change(model)
     with torch.no_grad(), assay.capture(model, folder, level=level, weights=True, **options):
         for prompt in prompts or (PROMPT,):
             given = {"input_ids": torch.tensor([prompt])}
@@ -128,3 +131,70 @@ def test_a_run_that_lost_tensors_is_not_clean(golden: Path, tmp_path: Path) -> N
     verdict = assay.locate(golden, mine)
     assert verdict.outcome == "cannot_judge", verdict
     assert "the capture of mine lost 3 tensors" in said(verdict)
+
+
+@pytest.mark.parametrize("level", ["operator", "module"])
+def test_weights_that_mine_has_nothing_for(golden: Path, tmp_path: Path, level: str) -> None:
+    verdict = assay.locate(golden, capture(tmp_path / "mine", level=level, exclude="mix"))
+    assert verdict.outcome == "cannot_judge", verdict
+    assert "1 weight of golden's had no partner among mine's, first mix.weight" in said(verdict)
+
+
+def test_modules_that_were_not_seen_to_run_lower_the_confidence(golden: Path, tmp_path: Path) -> None:
+    """As of compiled modules: their weights are captured, their operators are not."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def hidden(model: Tiny) -> None:
+        for module in (model.mix, model.norm):
+            plain = module.forward
+
+            def forward(x: torch.Tensor, plain: Any = plain) -> torch.Tensor:
+                with _disable_current_modes():
+                    return plain(x)
+
+            module.forward = forward
+
+    verdict = assay.locate(golden, capture(tmp_path / "mine", change=hidden))
+    assert verdict.outcome == "clean", verdict
+    assert verdict.confidence != "high"
+    assert "more are judged by the values around them" in said(verdict)
+    assert verdict.coverage["without_partner"] > 0
+    wrong = assay.locate(golden, capture(tmp_path / "wrong", change=lambda model: (hidden(model), halve(model.norm))))
+    assert wrong.first_bad is not None
+    assert wrong.first_bad.module == "norm", wrong
+
+
+def halve(module: torch.nn.Module) -> None:
+    plain = module.forward
+    module.forward = lambda x: plain(x) * 0.5
+
+
+@pytest.mark.parametrize("level", ["operator", "module"])
+def test_clean_says_which_error_would_have_been_seen(golden: Path, tmp_path: Path, level: str) -> None:
+    """An error twice as large is named, and one a tenth as large is not; bfloat16 rounds to 0.2 %."""
+
+    def louder(share: float) -> Any:
+        return lambda model: model.head.register_forward_hook(
+            lambda _, __, result: (result.float() * (1 + share)).bfloat16()
+        )
+
+    healthy = assay.locate(golden, capture(tmp_path / "mine", level=level))
+    power = healthy.to_dict()["power"]
+    assert 0.002 < power["error"] < 0.02
+    assert "of a value would have been seen" in said(healthy)
+    if level == "module":
+        named = assay.locate(golden, capture(tmp_path / "twice", level=level, change=louder(2 * power["error"])))
+        assert named.outcome == "first_wrong", named
+    unseen = assay.locate(golden, capture(tmp_path / "tenth", level=level, change=louder(power["error"] / 10)))
+    assert unseen.outcome == "clean", unseen
+
+
+@pytest.mark.parametrize(
+    "options", [{"level": "module", "inputs": False}, {"level": "module", "include": ["embed", "head"]}]
+)
+def test_other_tokens_show_in_what_was_looked_up(golden: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    other = [3, 1, 4, 7, 5, 9, 2, 6]
+    verdict = assay.locate(golden, capture(tmp_path / "mine", other, **options))
+    assert verdict.outcome == "cannot_judge", verdict
+    assert "mine was not given what golden was" in said(verdict)
+    assert "7 " in said(verdict)
