@@ -25,6 +25,7 @@ std::string_view layout_name(std::string_view layout) {
   if (layout == "ge-tree") return "GE graph dump";
   if (layout == "fx-tree") return "FX graph dump";
   if (layout == "msprobe") return "msprobe dump";
+  if (layout == "transformers-debug") return "transformers debug dump";
   if (layout == "manual") return "named tensors";
   if (layout == "checkpoint") return "checkpoint";
   if (layout == "flat") return "folder of tensor files";

@@ -27,7 +27,7 @@ constexpr std::string_view kModels = "models";
 
 bool is_module_layout(const Run& run) {
   return run.layout == "native" || run.layout == "torch-tree" || run.layout == "flat" ||
-         run.layout == "msprobe";
+         run.layout == "msprobe" || run.layout == "transformers-debug";
 }
 bool is_ggml(const Run& run) {
   return std::ranges::any_of(

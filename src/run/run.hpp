@@ -123,7 +123,7 @@ struct Run {
   std::string path;  // as the user gave it
   std::string
       layout;  // "torch-tree", "atb-tree", "native", "ge-tree", "fx-tree", "captured-graph",
-               // "msprobe", "flat", "manual", "file"
+               // "msprobe", "transformers-debug", "flat", "manual", "file"
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   /// False where the layout does not tell the order of execution: the records then stand in that of
