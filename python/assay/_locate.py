@@ -173,7 +173,7 @@ def locate(
             program is not known. Five or more.
         floor: a profile kept by `save_floor`, instead of `floor_runs`.
         save_floor: keep what was measured in this file.
-        slice: only what this output depends on: a module, ``"module:slot"`` or ``"token 3"``.
+        slice: only what this output depends on: a module, ``"module:slot"`` or ``"step 3"``.
         jobs: threads; 0 means one a core.
         max_memory: bytes of working tensors; 0 means 2 GiB.
 

@@ -14,7 +14,7 @@ struct LocateOptions {
   bool own_error = true;  // --own-error off
   /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
   const FloorProfile* floors = nullptr;
-  /// Only what the named output depends on: a module path, "path:slot", or "token 3"; empty: everything.
+  /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty: everything.
   std::string slice;
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
