@@ -167,7 +167,7 @@ def compare(
         mapping_file: the user's own table of operation types, ``op_mapping_file.json`` or its folder.
         algorithms: more metrics, one column each: ``"FILE.py:FUNC"``, ``"FILE.so:FUNC"``, or a callable
             ``(golden, mine) -> number | text | (number or text, message)`` of two flat float32 arrays.
-        token_map: pairs (token of golden, token of mine); by default equal ids.
+        token_map: pairs (step of golden, step of mine); by default equal ids.
         ranks: compare only these.
         allow_unmatched: shell patterns on golden's names: tensors that need no partner of their name.
         jobs: threads; 0 means one a core.

@@ -176,10 +176,10 @@ def locate(
             program is not known. Five or more.
         floor: a profile kept by `save_floor`, instead of `floor_runs`.
         save_floor: keep what was measured in this file.
-        slice: only what this output depends on: a module, ``"module:slot"`` or ``"token 3"``.
+        slice: only what this output depends on: a module, ``"module:slot"`` or ``"step 3"``.
         map: modules that correspond under other names, ``[{"golden": ..., "my": ...}]`` or a JSON file with that, as
             of `assay.compare`; the modules below go along. Entries with a slice or a reduction count only there.
-        token_map: pairs (token of golden, token of mine); by default found by their tokens and positions.
+        token_map: pairs (step of golden, step of mine); by default found by their tokens and positions.
         ranks: judge only these.
         jobs: threads; 0 means one a core.
         max_memory: bytes of working tensors; 0 means 2 GiB.

@@ -23,6 +23,6 @@ def json_text(value: Union[PathLike, Sequence[Mapping[str, Any]], None]) -> str:
 
 
 def token_pairs(token_map: TokenMap) -> list[tuple[int, int]]:
-    """(token of golden, token of mine), in the user's order."""
+    """(step of golden, step of mine), in the user's order."""
     pairs = token_map.items() if isinstance(token_map, Mapping) else token_map
     return [(int(golden), int(mine)) for golden, mine in pairs]

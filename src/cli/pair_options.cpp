@@ -48,17 +48,18 @@ Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_vie
     const size_t colon = part.find(':');
     if (colon == std::string_view::npos) {
       return fail(Errc::Usage, "'" + std::string(part) +
-                                   "' is no token pair; expected GOLDEN:MINE, for example 0:1");
+                                   "' is no pair of steps; expected GOLDEN:MINE, for example 0:1");
     }
-    ASSAY_TRY(const int64_t golden, parse_integer(part.substr(0, colon), "token id"));
-    ASSAY_TRY(const int64_t mine, parse_integer(part.substr(colon + 1), "token id"));
+    ASSAY_TRY(const int64_t golden, parse_integer(part.substr(0, colon), "step"));
+    ASSAY_TRY(const int64_t mine, parse_integer(part.substr(colon + 1), "step"));
     map.emplace_back(golden, mine);
   }
   return map;
 }
 
 void add_pair_options(CLI::App& app, PairRequest& request) {
-  app.add_option("--token-map", request.token_map, "Pair token G of golden with M of mine: G:M,...")
+  app.add_option("--token-map", request.token_map,
+                 "Pair step G of golden with step M of mine: G:M,...")
       ->type_name("LIST")
       ->group("Selection");
   app.add_option("--ranks", request.ranks, "Only these ranks: 0,3-5")

@@ -84,7 +84,7 @@ void add_verdict_options(CLI::App& app, VerdictRequest& request) {
       ->check(CLI::IsMember({"auto", "exact", "inferred", "off"}))
       ->group(group);
   app.add_option("--slice", request.slice,
-                 "Only what this depends on: a module, MODULE:SLOT, or \"token N\"")
+                 "Only what this depends on: a module, MODULE:SLOT, or \"step N\"")
       ->type_name("NAME")
       ->group(group);
   app.add_flag("--why", request.why,

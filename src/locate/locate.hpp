@@ -15,7 +15,7 @@ struct LocateOptions {
   bool own_error = true;  // --own-error off
   /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
   const FloorProfile* floors = nullptr;
-  /// Only what the named output depends on: a module path, "path:slot", or "token 3"; empty: everything.
+  /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty: everything.
   std::string slice;
   /// What the user says of ranks, steps and modules, before any other rule.
   pair::UserPairs user_pairs = {};

@@ -117,9 +117,8 @@ Status UserPairedRuns::use_steps(const std::vector<std::pair<int64_t, int64_t>>&
   for (const auto& [golden, mine] : steps) {
     if (!has_step(golden_, golden) || !has_step(mine_, mine)) {
       const bool in_golden = has_step(golden_, golden);
-      return fail(Errc::Usage, "token " + std::to_string(in_golden ? mine : golden) +
-                                   " of the token map is not in " +
-                                   (in_golden ? "mine" : "golden"));
+      return fail(Errc::Usage, "step " + std::to_string(in_golden ? mine : golden) +
+                                   " of --token-map is not in " + (in_golden ? "mine" : "golden"));
     }
     // A step that the user names twice is judged with the first partner; the table has both.
     if (!golden_steps.contains(mine) && mine_steps_.emplace(golden, mine).second)

@@ -98,7 +98,7 @@ TEST(UserPairedRuns, SaysWhatIsInNoRun) {
   EXPECT_EQ(UserPairedRuns::make(one, one, {.ranks = {7}}).error().message,
             "rank 7 is not present on both sides");
   EXPECT_EQ(UserPairedRuns::make(one, one, {.steps = {{0, 3}}}).error().message,
-            "token 3 of the token map is not in mine");
+            "step 3 of --token-map is not in mine");
 }
 
 TEST(NamedModule, IsOneOrNone) {

@@ -91,7 +91,7 @@ void append_types(const opcheck::Report& report, const OpcheckTerminalOptions& o
 
 // ---- what is wrong ----
 
-/// "rank 1  run 2  " where a report has several; steps of operators.
+/// "rank 1  step 2  " where a report has several.
 std::string place_of(const opcheck::Report& report, const CaseResult& one) {
   const opcheck::CaseDescription& first = report.cases.front().description;
   const opcheck::CaseDescription& last = report.cases.back().description;
@@ -100,7 +100,7 @@ std::string place_of(const opcheck::Report& report, const CaseResult& one) {
                   [&](const CaseResult& other) { return other.description.step != first.step; });
   std::string text;
   if (first.rank != last.rank) text += "rank " + std::to_string(one.description.rank) + "  ";
-  if (has_runs) text += (report.by_rounding ? "step " : "run ") + one.description.step + "  ";
+  if (has_runs) text += "step " + one.description.step + "  ";
   return text;
 }
 

@@ -24,7 +24,7 @@ Result<Run> detect_and_read(const std::string& path) {
   return fail(Error{Errc::Unsupported, path, std::nullopt,
                     "holds no run: no native run (manifest.json, rank0/records.jsonl), no dump of "
                     "torch or ATB (msit_dump_*, ait_dump_*, atb_dump_data, torch_tensors, tensors, "
-                    "a device_pid, token or module folder) or msprobe (dump.json), no dump of "
+                    "a device_pid, step or module folder) or msprobe (dump.json), no dump of "
                     "transformers (*_debug_tree_*.json), no tensor files "
                     "(.npy .npz .pth .pt "
                     ".safetensors .bin)"});

@@ -155,7 +155,7 @@ struct Run {
 };
 
 /// Recognises the layout and reads the list of records; reads no payload.
-/// path    a run folder of any supported layout, a token or module folder inside a torch tree, or
+/// path    a run folder of any supported layout, a step or module folder inside a torch tree, or
 /// one tensor file errors  NotFound | Permission | Unsupported (sentence names the layouts that
 /// were tried) | Invalid
 [[nodiscard]] Result<Run> open_run(const std::string& path);

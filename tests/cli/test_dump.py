@@ -402,7 +402,7 @@ def test_an_output_folder_that_cannot_be_made_is_said_before_the_program_starts(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["-er", "0,99999999999999999999"], "a run is a number from 0 to 2147483647"),
+        (["-er", "0,99999999999999999999"], "expected numbers from 0 to 2147483647"),
         (["-er", "1 2,3"], 'output size "1 2,3" is not a legal number'),
         (["--steps", "0-4294967296"], "a step is a number from 0 to 2147483647"),
         (["--steps", "1 2"], "'1 2' is no list of steps like 0,2-4"),

@@ -197,7 +197,7 @@ def test_graphs_and_tables_are_made_after_a_failure_too(hosts, tmp_path):
             "no operation matches -ids '77' or -opname 'nothing'; these ran: Gather",
         ),
         (["-opname", "liner"], "no operation matches -opname 'liner'; did you mean -opname linear? these ran: Gather"),
-        (["-er", "90,99"], "no run of an operation was in the range 90,99 (-er)\n"),
+        (["-er", "90,99"], "no step of an operation was in the range 90,99 (-er)\n"),
         (["-device", "3"], "no operation ran on device 3 (--device-id)\n"),
     ],
 )
@@ -278,7 +278,7 @@ def test_a_fault_shows_in_the_statistics(hosts, tmp_path):
     [
         ('{"dump_enable":"false"}', "has dump_enable false"),
         ("{}", "does not set dump_enable to true"),
-        ('{"dump_enable":"true","er":"90,95"}', "no run of an operation was in the range 90,95 (er in "),
+        ('{"dump_enable":"true","er":"90,95"}', "no step of an operation was in the range 90,95 (er in "),
         ('{"dump_enable":"true","er":"0,0","ids":"77"}', "let no operation through"),
     ],
 )

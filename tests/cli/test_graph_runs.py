@@ -222,7 +222,7 @@ def test_a_token_of_a_graph_that_was_compiled_again_finds_its_counterpart(tmp_pa
         write_ge(tmp_path / "mine", lambda step: graph(step), number, [step])
     for golden in ("golden", "fx"):
         said = compare(tmp_path / golden, tmp_path / "mine", tmp_path / f"out_{golden}")
-        assert "token 2 ran in graphs of different numbers" in said
+        assert "step 2 ran in graphs of different numbers" in said
         reports = sorted((tmp_path / f"out_{golden}").glob("*.csv"))
         rows = [row for report in reports for row in read_csv(report)]
         assert {row["token_id"] for row in rows} == {"0", "1", "2"}

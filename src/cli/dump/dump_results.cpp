@@ -275,7 +275,7 @@ std::string why_configured_to_nothing(const std::string& path, const formats::Pr
   for (const char* key : {"er", "exec_range"}) {
     const std::string range = configured(path, key);
     if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0 && !range.empty())
-      return "no run of an operation was in the range " + range + " (" + key + " in " + path + ")";
+      return "no step of an operation was in the range " + range + " (" + key + " in " + path + ")";
   }
   return who + " let no operation through";
 }
@@ -363,7 +363,7 @@ std::string why_no_tensor(const DumpRequest& request, const DumpResults& results
   if (sum.asked_need_save > 0 && sum.asked_need_save_yes == 0)
     return why_no_operation(request, results);
   if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0)
-    return "no run of an operation was in the range " + request.range + " (-er)";
+    return "no step of an operation was in the range " + request.range + " (-er)";
   if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0 && !request.device.empty())
     return "no operation ran on device " + request.device + " (--device-id)";
   return "ATB handed over no tensor";
@@ -377,9 +377,25 @@ bool tensors_were_stored(const DumpResults& results) {
          std::any_of(results.ggml.begin(), results.ggml.end(), captured);
 }
 
-void collect_names(const topology::ModuleNode& node, std::vector<std::string>* names) {
-  if (!node.name.empty()) names->push_back(node.name);
-  for (const topology::ModuleNode& child : node.children) collect_names(child, names);
+/// What --modules and -opname could have named in a ggml run.
+struct NodesOfRun {
+  std::vector<std::string> names;
+  std::vector<std::string> types;  // "mul_mat"
+};
+
+void collect(const topology::ModuleNode& node, NodesOfRun* nodes) {
+  constexpr std::string_view kGgml = "ggml.";
+  if (!node.name.empty()) nodes->names.push_back(node.name);
+  if (node.type.starts_with(kGgml)) nodes->types.push_back(node.type.substr(kGgml.size()));
+  for (const topology::ModuleNode& child : node.children) collect(child, nodes);
+}
+
+NodesOfRun nodes_of(const std::string& topology) {
+  NodesOfRun nodes;
+  const Result<std::string> text = read_text(topology);
+  if (!text) return nodes;
+  if (const auto tree = topology::read_model_tree(*text)) collect(*tree, &nodes);
+  return nodes;
 }
 
 /// "ffn_out-12" -> "ffn_out-*": the pattern that means the node of every layer.
@@ -393,21 +409,17 @@ std::string for_all_layers(const std::string& name) {
   return pattern;
 }
 
-/// Of patterns that match no node, what the first was probably meant to be.
-std::string nearest_node(const std::vector<std::string>& patterns, const std::string& topology) {
-  const Result<std::string> text = read_text(topology);
-  if (!text) return {};
-  const Result<topology::ModuleNode> tree = topology::read_model_tree(*text);
-  if (!tree) return {};
-  std::vector<std::string> names;
-  collect_names(*tree, &names);
-  for (const std::string& pattern : patterns) {
-    std::vector<std::string> known = names;
+/// Of choices that match no node, what the first was probably meant to be: " --modules ffn_out-*".
+std::string nearest_choice(const DumpRequest& request, const NodesOfRun& nodes) {
+  for (const std::string& pattern : request.modules) {
+    std::vector<std::string> known = nodes.names;
     if (pattern.find('*') != std::string::npos)
-      std::ranges::transform(names, known.begin(), for_all_layers);
-    if (std::string near = nearest_word(pattern, known); !near.empty()) return near;
+      std::ranges::transform(nodes.names, known.begin(), for_all_layers);
+    if (std::string near = nearest_word(pattern, known); !near.empty())
+      return " --modules '" + near + "'";
   }
-  return {};
+  const std::string near = nearest_operation(request.operation_names, nodes.types);
+  return near.empty() ? near : " -opname " + near;
 }
 
 /// Why a ggml run has no node.
@@ -420,10 +432,10 @@ std::string why_no_node(const DumpRequest& request, const GgmlReport& report) {
     asked += (asked.empty() ? "" : ", ") + ("-opname " + request.operation_names);
   if (report.steps == 0 || asked.empty())
     return "no graph was in the range " + request.range + " (--steps)";
-  const std::string near = nearest_node(request.modules, report.output + "/topology.json");
+  const std::string near = nearest_choice(request, nodes_of(report.output + "/topology.json"));
   return "no node of " + counted(report.steps, "graph") + " matches " + asked +
-         (near.empty() ? "; " : "; did you mean --modules " + near + "? ") + "'assay graph " +
-         report.output + "/topology.json' lists them";
+         (near.empty() ? "; " : "; did you mean" + near + "? ") + "'assay graph " + report.output +
+         "/topology.json' lists them";
 }
 
 /// What every process has to say, where it is not the whole it was asked for.
