@@ -74,7 +74,8 @@ def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
     """A copy of a capture at operator level as a coarser one would have left it; step files are hard links.
 
     level  "O" the run itself; "L" inputs and outputs of leaf modules, what the model returns, weights; "M" outputs of
-           all modules, weights; "B" outputs of decoder layers; "N" inputs and outputs of all modules; "S" statistics of these and of weights
+           all modules, weights; "B" outputs of decoder layers; "N" inputs and outputs of all modules; "S" statistics
+           of these and of weights
     """
     if level == "O":
         return run
