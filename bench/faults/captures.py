@@ -73,8 +73,9 @@ def capture_compiled(model: torch.nn.Module, tokens: torch.Tensor, folder: Path,
 def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
     """A copy of a capture at operator level as a coarser one would have left it; step files are hard links.
 
-    level  "O" the run itself; "L" inputs and outputs of leaf modules and weights; "M" outputs of all modules, weights;
-           "B" outputs of decoder layers; "N" inputs and outputs of all modules; "S" statistics of these and of weights
+    level  "O" the run itself; "L" inputs and outputs of leaf modules, what the model returns, weights; "M" outputs of
+           all modules, weights; "B" outputs of decoder layers; "N" inputs and outputs of all modules; "S" statistics
+           of these and of weights
     """
     if level == "O":
         return run
@@ -118,7 +119,7 @@ def _kept(record: dict[str, Any], level: str, leaves: set[str], layer_prefix: st
     if level in ("N", "S"):
         return True
     if level == "L":
-        return node in leaves
+        return node in leaves or (not node and role == "output")  # what the model returns, as every capture has
     if role != "output":
         return False
     if level == "M":

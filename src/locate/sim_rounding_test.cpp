@@ -33,5 +33,31 @@ TEST(Simulate, TheNoiseOfAScaleDoesNotTakeItselfBack) {
   EXPECT_GT(std::abs(of_scale), std::abs(of_mean) / 2 + kUnit);
 }
 
+TEST(Simulate, OtherDrawsAreOfTheSizeOfARoundingAndDiffer) {
+  constexpr int64_t kCount = 4096;
+  constexpr double kUlp = 0x1p-7;  // of bfloat16 between 1 and 2
+  Call sum{"aten.add.Tensor", {}};
+  sum.arguments["self"].value = reference::to_tensor(reference::Wide(Dims{kCount}, 1.25));
+  sum.arguments["other"].value = reference::to_tensor(reference::Wide(Dims{kCount}, 0.25));
+  const auto errors = [&](uint64_t draw) {
+    const std::vector<Tensor> made =
+        simulate(sum, nullptr, DType::BFloat16, AttentionKernel::Fused, draw).value();
+    reference::Wide values = reference::widen(made.front().view).value();
+    for (double& value : values.values) value = (value - 1.5) / kUlp;
+    return values;
+  };
+  const reference::Wide first = errors(1), second = errors(2);
+  double square = 0, product = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    ASSERT_LE(std::abs(first.values[i]), 0.5);
+    square += first.values[i] * first.values[i] / kCount;
+    product += first.values[i] * second.values[i] / kCount;
+  }
+  // A uniform error of one ULP has the variance 1/12; of 4096 of them the mean is known to 1.4 %, and the product of two to 0.0013.
+  EXPECT_NEAR(square, 1.0 / 12, 0.005);
+  EXPECT_NEAR(product, 0, 0.006);
+  for (const double error : errors(0).values) EXPECT_EQ(error, 0);  // 1.5 is a bfloat16
+}
+
 }  // namespace
 }  // namespace assay::locate

@@ -235,25 +235,13 @@ class Composer {
       merged.push_back(with_cause(gap, &confirmed));
     }
     std::move(merged.begin(), merged.end(), std::back_inserter(verdict_.candidates));
-    const bool refuted = was_whole_path_judged();
+    const bool refuted = stages_.walk != nullptr && stages_.walk->is_whole_path_judged();
     for (size_t i = 0; i < suspicions_.size(); ++i) {
       if (confirmed[i]) continue;
       const Finding& suspicion = suspicions_[i];
       if (!refuted && (stages_.walk == nullptr || !was_judged_behind(suspicion))) ++undecided_;
       verdict_.suspicions.push_back(suspicion);
     }
-  }
-
-  // Everything that the model's outputs are made of is what golden's program makes of it, however mine's program does it.
-  bool was_whole_path_judged() const {
-    if (stages_.walk == nullptr || !stages_.walk->missing_outputs.empty()) return false;
-    bool any = false;
-    for (const Step& step : stages_.walk->steps) {
-      if (!step.on_path) continue;
-      if (!step.reason.empty()) return false;
-      any = true;
-    }
-    return any;
   }
 
   // The gap with the suspicion inside its owner that explains it best; it began where that one is.
@@ -445,21 +433,20 @@ class Composer {
     verdict_.confidence = clean_confidence();
   }
 
-  /// The largest of the errors that no limit would have shown.
+  /// The largest of the errors that no limit would have shown, inside operators and between them.
   void find_power() {
     const auto consider = [&](double error, const std::string& module, int64_t step) {
       if (std::isfinite(error) && error > 0 && !(error <= verdict_.power.error))
         verdict_.power = {error, module, step};
     };
-    const bool by_operators = verdict_.level == 'O' && stages_.own != nullptr;
-    if (by_operators) {
+    if (verdict_.level == 'O' && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
         if (output.state != OwnError::State::Judged) continue;
         const Operator& one = stages_.mine->operators[output.op];
         consider(own_error_limit(output.dtype) * output.floor_l2, one.module, one.step);
       }
     }
-    if (stages_.walk == nullptr || (by_operators && verdict_.coverage.around() == 0)) return;
+    if (stages_.walk == nullptr) return;
     for (const Step& step : stages_.walk->steps) {
       const ModuleCall& call = stages_.mine->calls[step.call];
       if (step.on_path && step.reason.empty())

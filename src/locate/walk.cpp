@@ -802,6 +802,17 @@ class Walker {
 
 }  // namespace
 
+bool Walk::is_whole_path_judged() const {
+  if (!missing_outputs.empty()) return false;
+  bool any = false;
+  for (const Step& step : steps) {
+    if (!step.on_path) continue;
+    if (!step.reason.empty()) return false;
+    any = true;
+  }
+  return any;
+}
+
 Result<Walk> walk(const Program& golden, const Program& mine, const Pairing& pairing,
                   const WalkOptions& options) {
   if (golden.operators.empty())

@@ -48,6 +48,9 @@ struct Walk {
   double limit = 0;  // of Step::r
   /// Of golden's operators that make floats those without partner among mine's: judged by the values around them | not at all
   size_t seen_from_outside = 0, unseen = 0;
+
+  /// Everything that the model's outputs are made of is what golden's program makes of it, whatever mine's program is.
+  [[nodiscard]] bool is_whole_path_judged() const;
 };
 
 /// For every value of mine at the boundary of a module call: what golden's operators make of mine's values recorded before

@@ -271,5 +271,44 @@ TEST(Walk, NamesTheModuleWhoseKernelIsWrongAndNothingBehindIt) {
   }
 }
 
+/// y = x * (a * b) with one number a * b for all: 9 is a bfloat16, so its rounding in the simulation is lucky to err nothing,
+/// and the floor would be that of the last rounding alone. `off` is by how much of half a ULP mine's number is.
+Walk walk_over_one_scale(double off) {
+  const auto binary = R"({"self":{"tensor":"self"},"other":{"tensor":"other"}})";
+  std::mt19937 random(5);
+  const Values x = rounded(random_values(kWidth, 1, random));
+  const double half_ulp = 0.03125;  // of 9: 2^3 / 2^7 / 2
+  const Dims row{1, kWidth}, one{1};
+  TestRun golden, mine;
+  const auto times = [&](double factor) {
+    Values result = x;
+    for (double& value : result) value *= factor;
+    return result;
+  };
+  const Value gx = golden.value(DType::Float32, row, x);
+  const Value ga = golden.value(DType::Float32, one, {3});
+  const Value gb = golden.value(DType::Float32, one, {3});
+  golden.module_input("scale", "0", gx);
+  golden.module_input("scale", "1", ga);
+  golden.module_input("scale", "2", gb);
+  const Value factor = golden.op("scale", "aten.mul.Tensor", {{"self", ga}, {"other", gb}}, binary,
+                                 golden.value(DType::Float32, one, {9}));
+  golden.module_output(
+      "scale", golden.op("scale", "aten.mul.Tensor", {{"self", gx}, {"other", factor}}, binary,
+                         golden.value(DType::Float32, row, times(9))));
+  mine.module_input("scale", "0", mine.value(DType::BFloat16, row, x));
+  mine.module_input("scale", "1", mine.value(DType::BFloat16, one, {3}));
+  mine.module_input("scale", "2", mine.value(DType::BFloat16, one, {3}));
+  mine.module_output("scale", mine.value(DType::BFloat16, row, rounded(times(9 + off * half_ulp))));
+  return walk_over(golden, mine, CaptureLevel::Leaves);
+}
+
+TEST(Walk, ALuckyDrawOfNoiseMakesNoFault) {
+  // A number that was rounded twice on its way.
+  EXPECT_TRUE(walk_over_one_scale(1.5).findings.empty());
+  // What no rounding of the number explains still is one.
+  EXPECT_EQ(walk_over_one_scale(8).findings.size(), 1u);
+}
+
 }  // namespace
 }  // namespace assay::locate

@@ -15,7 +15,7 @@ from torch import nn
 
 import assay
 
-WIDTH, HEADS, LAYERS = 64, 4, 4
+WIDTH, HEADS, LAYERS, WINDOW = 64, 4, 4, 6
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 NEXT = [5, 3, 5]  # one step each, the same in both runs
 
@@ -49,11 +49,29 @@ class Attention(nn.Module):
         return self.o_proj(torch.einsum("bhqk,bkhd->bqhd", p, values).reshape(batch, tokens, WIDTH))
 
 
+class Window(Attention):
+    """The same with caches that grow and keep the last WINDOW positions."""
+
+    kept = WINDOW
+
+    def forward(self, x: torch.Tensor, start: int) -> torch.Tensor:
+        """As of Attention."""
+        batch, tokens, _ = x.shape
+        q, k, v = (proj(x).view(batch, tokens, HEADS, -1) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        self.keys = k if self.keys is None else torch.cat([self.keys, k], 1)[:, -self.kept :]
+        self.values = v if self.values is None else torch.cat([self.values, v], 1)[:, -self.kept :]
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, self.keys) / math.sqrt(q.shape[-1])
+        seen = scores.shape[-1]
+        hidden = torch.arange(seen)[None] > torch.arange(seen - tokens, seen)[:, None]
+        p = torch.softmax(scores.masked_fill(hidden, -1e4), -1)
+        return self.o_proj(torch.einsum("bhqk,bkhd->bqhd", p, self.values).reshape(batch, tokens, WIDTH))
+
+
 class Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, attention: type[Attention]) -> None:
         super().__init__()
         self.norm = nn.RMSNorm(WIDTH, eps=1e-6)
-        self.attn = Attention()
+        self.attn = attention()
         self.mlp = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH, bias=False), nn.SiLU(), nn.Linear(2 * WIDTH, WIDTH))
 
     def forward(self, x: torch.Tensor, start: int) -> torch.Tensor:
@@ -62,10 +80,10 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, attention: type[Attention]) -> None:
         super().__init__()
         self.embed = nn.Embedding(16, WIDTH)
-        self.layers = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.layers = nn.ModuleList(Block(attention) for _ in range(LAYERS))
         self.head = nn.Linear(WIDTH, 16, bias=False)
 
     def forward(self, input_ids: torch.Tensor, start: int) -> torch.Tensor:
@@ -81,12 +99,14 @@ def capture(
     level: str,
     fault: Callable[[Model], Any] = lambda model: None,
     between: Callable[[Model], Any] = lambda model: None,
+    attention: type[Attention] = Attention,
+    **options: Any,
 ) -> Path:
     """fault: changes the model before the first step; between: before the last."""
     torch.manual_seed(11)
-    model = Model().bfloat16().to(dtype).eval()
+    model = Model(attention).bfloat16().to(dtype).eval()
     fault(model)
-    with torch.no_grad(), assay.capture(model, folder, level=level, weights=True):
+    with torch.no_grad(), assay.capture(model, folder, level=level, weights=True, **options):
         model(torch.tensor([PROMPT]), 0)
         for i, token in enumerate(NEXT):
             if i == len(NEXT) - 1:
@@ -156,6 +176,37 @@ def test_what_no_operator_shows_is_named(golden: Path, tmp_path: Path, kind: str
 def test_the_same_program_is_clean(golden: Path, tmp_path: Path, dtype: torch.dtype, level: str) -> None:
     verdict = assay.locate(golden, capture(tmp_path / "mine", dtype, level))
     assert verdict.outcome == "clean", verdict
+
+
+def evicted_too_early(model: Model) -> None:
+    model.layers[1].attn.kept = WINDOW - 1
+
+
+def block_exchanged(model: Model) -> None:
+    attn = model.layers[1].attn
+    assert attn.keys is not None
+    attn.keys = attn.keys.clone().roll(1, 1)
+
+
+@pytest.fixture(scope="module")
+def windowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As golden, with caches that grow and forget."""
+    return capture(tmp_path_factory.mktemp("windowed") / "run", torch.float32, "operator", attention=Window)
+
+
+@pytest.mark.parametrize("options", [{"level": "operator"}, {"level": "module"}, {"level": "module", "inputs": False}])
+@pytest.mark.parametrize(
+    "planted",
+    [{"fault": evicted_too_early}, {"between": slot_overwritten}, {"between": block_exchanged}],
+    ids=["evicted too early", "overwritten", "exchanged"],
+)
+def test_a_cache_that_nobody_was_seen_to_write(
+    windowed: Path, tmp_path: Path, planted: dict[str, Any], options: dict[str, Any]
+) -> None:
+    verdict = assay.locate(windowed, capture(tmp_path / "mine", torch.bfloat16, attention=Window, **options, **planted))
+    assert verdict.outcome == "first_wrong", verdict
+    assert verdict.first_bad is not None
+    assert verdict.first_bad.module.startswith("layers.1.attn"), verdict
 
 
 def test_outputs_that_nobody_captured_are_not_clean(golden: Path, tmp_path: Path) -> None:
