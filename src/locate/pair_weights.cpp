@@ -2,6 +2,7 @@
 // Parameters and buffers, name by name, else operand by operand.   localisation 3, "weight"
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <unordered_map>
 
 #include "base/thread_pool.hpp"
@@ -62,7 +63,8 @@ class WeightTest {
         pairs.push_back({name, golden, record, WeightDifference{}, {}, {}, nullptr});
       }
     }
-    tests_->weights = pair_.mine.leaves.size() - parts;
+    const size_t unread = drop_unread(pairs, &lonely);
+    tests_->weights = pair_.mine.leaves.size() - parts - unread;
     compare_all(&pairs);
     for (const WeightPair& one : pairs) report(one);
     note("weights without a partner in golden: ", lonely);
@@ -89,6 +91,32 @@ class WeightTest {
       }
     }
     return kNone;
+  }
+
+  /// Takes away the weights that nothing of the programs reads: mine's operators do not, where there are any; and golden's
+  /// program reads none of that name, nor any that might be it under another name.
+  /// returns  how many
+  size_t drop_unread(const std::vector<WeightPair>& pairs,
+                     std::vector<std::string_view>* lonely) const {
+    const bool mine_tells = !pair_.mine.operators.empty();
+    if (!mine_tells && (pair_.golden.operators.empty() || has_lonely_leaf_of_golden(pairs)))
+      return 0;
+    return std::erase_if(*lonely, [&](std::string_view name) {
+      return !mine_tells || !consumers_.contains(std::string(name));
+    });
+  }
+
+  /// Golden reads a parameter or buffer that none of mine's is the partner of.
+  [[nodiscard]] bool has_lonely_leaf_of_golden(const std::vector<WeightPair>& pairs) const {
+    std::set<size_t> partners;
+    for (const WeightPair& one : pairs) partners.insert(one.golden);
+    return std::ranges::any_of(pair_.golden.operators, [&](const Operator& one) {
+      return std::ranges::any_of(one.inputs, [&](const Use& use) {
+        if (use.leaf.empty() || use.producer != kNone) return false;
+        const auto found = pair_.golden.leaves.find(use.leaf);
+        return found == pair_.golden.leaves.end() || !partners.contains(found->second);
+      });
+    });
   }
 
   static std::string_view slot_of(const Operator& one, const std::string& leaf) {
