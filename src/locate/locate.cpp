@@ -183,7 +183,7 @@ class Locator {
     stages.more_coarse = leaves_.coarse;
     if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
       stages.identical = find_identical_values(*golden_.run, *mine_.run);
-    stages.inputs = find_input_difference(golden_, mine_, pairing_);
+    stages.inputs = find_input_difference(golden_, mine_, pairing_, stages.token);
     if (steps_ != nullptr && steps_->is_partial())
       stages.missing = "golden has tokens that mine did not compute";
     if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "reference/wide.hpp"
@@ -44,27 +45,86 @@ class InputTest {
   InputTest(const Program& golden, const Program& mine, const Pairing& pairing)
       : golden_(golden), mine_(mine), pairing_(pairing) {}
 
-  [[nodiscard]] std::optional<InputDifference> find() const {
-    std::optional<int64_t> first;
-    for (size_t i = 0; i < mine_.calls.size(); ++i) {
-      const ModuleCall& call = mine_.calls[i];
-      const size_t partner = pairing_.golden_call_of[i];
-      if (!call.module.empty() || partner == kNone) continue;
-      if (!first || call.step < *first) first = call.step;
-    }
+  [[nodiscard]] std::optional<InputDifference> find(const TokenDivergence& token) const {
+    const std::optional<int64_t> first = first_step();
     std::optional<InputDifference> found;
     for (size_t i = 0; i < mine_.calls.size(); ++i) {
       const ModuleCall& call = mine_.calls[i];
       const size_t partner = pairing_.golden_call_of[i];
-      if (!call.module.empty() || partner == kNone || (found && found->step <= call.step)) continue;
+      if (partner == kNone || (found && found->step <= call.step)) continue;
+      const ModuleCall& theirs = golden_.calls[partner];
       std::optional<InputDifference> one =
-          compare(golden_.calls[partner], call, call.step == *first);
+          call.module.empty() ? compare(theirs, call, call.step == *first)
+                              : compare_outer_integers(theirs, call, call.step == *first);
       if (one) found = std::move(one);
     }
+    if (!found && token.step >= 0 && !has_inputs()) found = own_tokens(token);
     return found;
   }
 
  private:
+  [[nodiscard]] std::optional<int64_t> first_step() const {
+    std::optional<int64_t> first;
+    for (size_t i = 0; i < mine_.calls.size(); ++i) {
+      if (pairing_.golden_call_of[i] == kNone) continue;
+      if (!first || mine_.calls[i].step < *first) first = mine_.calls[i].step;
+    }
+    return first;
+  }
+
+  [[nodiscard]] bool has_inputs() const {
+    return std::ranges::any_of(mine_.calls,
+                               [](const ModuleCall& call) { return !call.inputs.empty(); });
+  }
+
+  /// Integers that a module was given and that no operator of golden made: tokens, as an embedding takes them.
+  [[nodiscard]] std::optional<InputDifference> compare_outer_integers(const ModuleCall& golden,
+                                                                      const ModuleCall& mine,
+                                                                      bool first_step) const {
+    for (const Use& use : mine.inputs) {
+      const auto partner = std::ranges::find(golden.inputs, use.slot, &Use::slot);
+      if (partner == golden.inputs.end() || partner->producer != kNone ||
+          partner->value == kNoValue)
+        continue;
+      const TensorRecord& ours = mine_.run->records[use.record];
+      if (!ours.dtype || is_float(*ours.dtype)) continue;
+      const Result<Tensor> g = run::load_tensor(golden_.run->records[partner->record]);
+      const Result<Tensor> m = run::load_tensor(ours);
+      if (!g || !m || is_float(g->view.dtype) || !(g->view.shape == m->view.shape)) continue;
+      if (std::optional<std::string> place = first_difference(g->view, m->view))
+        return InputDifference{mine.step, first_step, false,
+                               name_of(use.slot) + " of " + mine.module + ' ' + *place};
+    }
+    return std::nullopt;
+  }
+
+  /// The first step behind the choice of other tokens in which the model's first module returned something else: it was
+  /// given mine's own choice.
+  [[nodiscard]] std::optional<InputDifference> own_tokens(const TokenDivergence& token) const {
+    std::map<int64_t, size_t> first_calls;  // by step
+    for (size_t i = 0; i < mine_.calls.size(); ++i) {
+      const ModuleCall& call = mine_.calls[i];
+      if (call.step <= token.step || call.outputs.empty() || pairing_.golden_call_of[i] == kNone)
+        continue;
+      const auto [found, fresh] = first_calls.try_emplace(call.step, i);
+      if (!fresh && call.begin < mine_.calls[found->second].begin) found->second = i;
+    }
+    for (const auto& [step, i] : first_calls) {
+      const ModuleCall& mine = mine_.calls[i];
+      const ModuleCall& golden = golden_.calls[pairing_.golden_call_of[i]];
+      if (golden.outputs.empty()) continue;
+      const Result<Tensor> g =
+          run::load_tensor(golden_.run->records[golden.outputs.front().record]);
+      const Result<Tensor> m = run::load_tensor(mine_.run->records[mine.outputs.front().record]);
+      if (!g || !m || !is_other_real(g->view, m->view)) continue;
+      return InputDifference{step, false, false,
+                             "mine chose token " + std::to_string(token.mine_token) + " in step " +
+                                 std::to_string(token.step) + ", golden " +
+                                 std::to_string(token.golden_token)};
+    }
+    return std::nullopt;
+  }
+
   [[nodiscard]] std::optional<InputDifference> compare(const ModuleCall& golden,
                                                        const ModuleCall& mine,
                                                        bool first_step) const {
@@ -122,8 +182,9 @@ class InputTest {
 }  // namespace
 
 std::optional<InputDifference> find_input_difference(const Program& golden, const Program& mine,
-                                                     const Pairing& pairing) {
-  return InputTest(golden, mine, pairing).find();
+                                                     const Pairing& pairing,
+                                                     const TokenDivergence& token) {
+  return InputTest(golden, mine, pairing).find(token);
 }
 
 }  // namespace assay::locate

@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 
+#include "locate/locate.hpp"
 #include "locate/pairing.hpp"
 
 namespace assay::locate {
@@ -19,9 +20,14 @@ struct InputDifference {
 /// the first of them (later ones may be the model's own, caches among them). A mask that one side was not given is taken
 /// for all ones. Inputs without bytes on either side are not compared.
 ///
+/// Where mine's root was not captured, the integers that come from outside of golden's program stand for its inputs, wherever
+/// modules take them; where no inputs were captured at all, what the first module with the model's own table makes of the
+/// tokens: behind a step in which the runs chose other tokens (`token`) it tells whether mine went on with its own.
+///
 /// returns  nothing when no difference is seen
 [[nodiscard]] std::optional<InputDifference> find_input_difference(const Program& golden,
                                                                    const Program& mine,
-                                                                   const Pairing& pairing);
+                                                                   const Pairing& pairing,
+                                                                   const TokenDivergence& token);
 
 }  // namespace assay::locate
