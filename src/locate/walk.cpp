@@ -12,6 +12,7 @@
 #include "locate/owner.hpp"
 #include "locate/replay.hpp"
 #include "locate/walk_measure.hpp"
+#include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
@@ -175,7 +176,10 @@ class Walker {
     if (options_.interrupted != nullptr && options_.interrupted->load())
       return fail(Errc::Usage, "interrupted");
     judge_around_open_orders();
-    return collect();
+    judge_around_detours();
+    Walk walk = collect();
+    walk.unread_buffers = find_unread_buffers();
+    return walk;
   }
 
  private:
@@ -186,6 +190,7 @@ class Walker {
     std::vector<size_t> recorded;   // boundaries it was judged on, but for those behind `carried`
     std::vector<size_t> carried;    // values of earlier steps, see Replay::carried()
     bool order_open = false;        // in an order of its own: says nothing about golden's values
+    bool handed_over = false;       // it is a value that was recorded before
   };
 
   /// Mine's recorded values, in order of rank and production.
@@ -274,6 +279,107 @@ class Walker {
     }
   }
 
+  /// Another program may do the same in other pieces: with LoRA merged into the weight beside it, or with a norm that adds
+  /// the residual itself, a value in the middle is not golden's, and what is made of it is wrong by as much the other way.
+  /// Judged around that value it is right; then neither is a fault. A value that something right was made of is one.
+  void judge_around_detours() {
+    std::set<size_t> wrong;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (judged_[i].finding) wrong.insert(i);
+    }
+    if (wrong.size() < 2) return;
+    const std::set<size_t> right_for_others = values_behind_right_ones();
+    for (const size_t i : wrong) {
+      const std::set<size_t> passed = judge_around(i, wrong);
+      if (passed.empty()) continue;
+      detours_.insert(i);
+      for (const size_t value : passed) {
+        if (!right_for_others.contains(value)) detours_.insert(value);
+      }
+    }
+  }
+
+  /// What golden's operators made something right of, directly or handed over first.
+  [[nodiscard]] std::set<size_t> values_behind_right_ones() const {
+    std::set<size_t> values;
+    for (size_t i = judged_.size(); i-- > 0;) {
+      const Judged& judged = judged_[i];
+      if (judged.finding || !judged.step.reason.empty()) continue;
+      if (!judged.handed_over || values.contains(i))
+        values.insert(judged.recorded.begin(), judged.recorded.end());
+    }
+    return values;
+  }
+
+  /// returns  the wrong values that i is right without; empty: it is wrong all the same, or cannot be judged without them
+  std::set<size_t> judge_around(size_t i, const std::set<size_t>& wrong) {
+    constexpr size_t kMostRounds = 4;  // each replays golden's program from further back
+    const Judged before = judged_[i];
+    std::set<size_t> passed;
+    std::vector<bool> unusable(judged_.size(), false);
+    for (size_t round = 0; round < kMostRounds; ++round) {
+      add_carried(i);
+      const size_t known = passed.size();
+      for (const size_t value : judged_[i].recorded) {
+        if (!wrong.contains(value)) continue;
+        passed.insert(value);
+        unusable[value] = true;
+      }
+      if (passed.size() == known) break;
+      judge(i, unusable);
+      if (!judged_[i].step.reason.empty()) break;
+      if (!judged_[i].finding) {
+        judged_[i].finding = before.finding;
+        return passed;
+      }
+    }
+    judged_[i] = before;
+    return {};
+  }
+
+  /// Buffers whose captured values are not what mine computed with: rewritten before they were read, as some rotary
+  /// embeddings do. With golden's values everything that depends on one is right, with the captured ones nothing is, or
+  /// golden's own program puts other values there first.
+  std::set<std::string> find_unread_buffers() {
+    std::set<std::string> unread;
+    for (const std::string& name : options_.other_buffers) {
+      bool any = false;
+      const bool all = std::ranges::all_of(readers_of(name), [&](size_t i) {
+        any = true;
+        return judged_[i].step.reason.empty() && !judged_[i].finding && !is_right_with(i, name);
+      });
+      if (any && all) unread.insert(name);
+    }
+    return unread;
+  }
+
+  /// Values that golden's program makes with the help of a parameter or buffer.
+  [[nodiscard]] std::vector<size_t> readers_of(const std::string& name) const {
+    std::vector<size_t> readers;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (replay_.boundaries()[i].golden == kNoValue) continue;
+      const Result<Region> region = replay_.plan(i);
+      if (region && replay_.reads(*region, name)) readers.push_back(i);
+    }
+    return readers;
+  }
+
+  /// Replayed with the values that mine's capture has of its buffers, the value is within rounding, and not because golden
+  /// overwrites them.
+  [[nodiscard]] bool is_right_with(size_t i, const std::string& name) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const Result<Region> region = replay_.plan(i);
+    const Result<Tensor> value = load_use(mine_, use_of(mine_, boundary));
+    if (!region || !value) return true;
+    const Result<Replayed> golden = replay_.run(*region, LeafRounding::OwnType);
+    const Result<Replayed> mine = replay_.run(*region, LeafRounding::Captured);
+    if (!golden || !mine) return true;
+    const Result<bool> same = is_same_value(golden->reference, mine->reference);
+    if (same && *same) return !replay_.overwrites(*region, name);
+    const Result<Gap> gap = measure_rows(boundary, *value, *mine, region->dtype, false);
+    return !gap || excess(*gap) <= 1;
+  }
+
   /// Names the values of mine that a value was judged on by way of earlier steps, too.
   void add_carried(size_t i) {
     if (judged_[i].carried.empty()) return;
@@ -307,17 +413,27 @@ class Walker {
     const Use& use = use_of(mine_, boundary);
     const run::TensorRecord& record = mine_.run->records[use.record];
     if (!record.bytes) return fail(Errc::NotFound, "not captured in full");
+    judged->step.unknown_to_golden = boundary.golden == kNoValue;
     if (boundary.golden == kNoValue)
       return fail(Errc::NotFound, "golden has no such value: program differs here, cannot judge");
     if (boundary.golden_record < golden_.run->records.size()) {
       const run::TensorRecord& theirs = golden_.run->records[boundary.golden_record];
-      if (theirs.shape && record.shape && !(*theirs.shape == *record.shape))
+      if (theirs.shape && record.shape && !(*theirs.shape == *record.shape) &&
+          !is_padded(*record.shape, *theirs.shape))
         return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
     }
     const size_t before = replay_.recorded(boundary.golden, i, unusable);
     if (before == kNone) return judge_replayed(i, unusable, judged);
     judged->recorded.push_back(before);
+    judged->handed_over = true;
     return judge_handed_over(i, before, judged);
+  }
+
+  /// More of the last axis than golden has: what the rows that pad a weight make.
+  [[nodiscard]] bool is_padded(const Dims& mine, const Dims& golden) const {
+    if (!options_.padded || mine.empty() || mine.size() != golden.size()) return false;
+    return std::equal(mine.begin(), mine.end() - 1, golden.begin()) &&
+           mine[mine.size() - 1] > golden[golden.size() - 1];
   }
 
   /// The value is one that was recorded before.
@@ -395,11 +511,18 @@ class Walker {
   }
 
   /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong, with leaves as golden
-  /// has them, with leaves rounded on the fly, and with the scores of attention stored as a chain of operators stores
+  /// has them, with leaves rounded on the fly, with what is made of leaves alone rounded, and with the scores of attention
+  /// stored as a chain of operators stores
   /// them. The smallest error counts.
   Status measure(size_t i, const Region& region, Judged* judged) {
     const Boundary& boundary = replay_.boundaries()[i];
-    ASSAY_TRY(const Tensor value, load_use(mine_, use_of(mine_, boundary)));
+    ASSAY_TRY(Tensor value, load_use(mine_, use_of(mine_, boundary)));
+    if (const size_t theirs = boundary.golden_record; theirs < golden_.run->records.size()) {
+      const std::optional<Dims>& shape = golden_.run->records[theirs].shape;
+      if (shape && is_padded(value.view.shape, *shape))
+        value.view = reference::section(value.view, value.view.shape.size() - 1, 0,
+                                        (*shape)[shape->size() - 1]);
+    }
     const bool masks = std::ranges::none_of(region.operators, &Region::Call::floating) &&
                        !region.values[0].floating;
     Gap best;
@@ -411,6 +534,7 @@ class Walker {
     for (const Attempt attempt : {Attempt{LeafRounding::OwnType, AttentionKernel::Fused},
                                   Attempt{LeafRounding::None, AttentionKernel::Fused},
                                   Attempt{LeafRounding::Narrowest, AttentionKernel::Fused},
+                                  Attempt{LeafRounding::Prepared, AttentionKernel::Fused},
                                   Attempt{LeafRounding::OwnType, AttentionKernel::Chain}}) {
       if (!first && best.r <= limit_ && best.r_element <= element_limit_) break;
       if (attempt.kernel == AttentionKernel::Chain && !has_attention(region)) break;
@@ -543,8 +667,10 @@ class Walker {
         " of " + (mine_.calls[boundary.call].module.empty() ? std::string("the model")
                                                             : mine_.calls[boundary.call].module);
     const size_t count = step.operators;
-    detail += " is not what golden's " + std::to_string(count) +
-              (count == 1 ? " operator makes" : " operators make") + " of the values before it";
+    detail += count == 0 ? " is not what golden was given there"
+                         : " is not what golden's " + std::to_string(count) +
+                               (count == 1 ? " operator makes" : " operators make") +
+                               " of the values before it";
     const std::optional<DType>& type = mine_.run->records[use_of(mine_, boundary).record].dtype;
     const std::optional<DType>& usual = replay_.type_at(i);
     if (type && usual && *type != *usual)
@@ -586,7 +712,10 @@ class Walker {
     Walk walk;
     std::set<size_t> covered;
     std::set<size_t> carried;
-    for (Judged& judged : judged_) {
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      Judged& judged = judged_[i];
+      const bool detour = detours_.contains(i);
+      if (detour) judged.step.suspicious = false;
       ++walk.judgeable;
       if (judged.step.reason.empty()) {
         ++walk.judged;
@@ -595,7 +724,8 @@ class Walker {
       } else {
         ++walk.unjudged[judged.step.reason];
       }
-      if (judged.finding) walk.findings.push_back(std::move(*judged.finding));
+      if (judged.finding)
+        (detour ? walk.detours : walk.findings).push_back(std::move(*judged.finding));
       walk.steps.push_back(std::move(judged.step));
     }
     // Steps that mine did not capture are nobody's business here.
@@ -619,6 +749,7 @@ class Walker {
   Replay replay_;
   MemoryGate gate_;
   std::vector<Judged> judged_;
+  std::set<size_t> detours_;  // of judged_
 };
 
 }  // namespace

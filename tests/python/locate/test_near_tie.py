@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Greedy generation in two precisions: a near tie gives mine another token, and from there on nothing can be compared.
 
-What is captured of mine decides what tells that it was given other tokens: the model's inputs (O), those of the embedding (L),
-or only what the embedding returned (M).
+What is captured of mine decides what tells that it was given other tokens: the model's inputs (O), those of the
+embedding (L), or only what the embedding returned (M).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import assay  # noqa: E402
 from bench.faults import captures  # noqa: E402
+
+import assay  # noqa: E402
 
 STEPS = 24
 
