@@ -25,6 +25,8 @@ struct VerdictRequest {
   std::string slice;                    // a module, "module:slot", "token 3"; empty: everything
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
+  /// What the user says corresponds, in terms of the two runs.
+  pair::UserPairs user_pairs = {};
 };
 
 void add_verdict_options(CLI::App& app, VerdictRequest& request);

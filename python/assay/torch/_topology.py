@@ -215,6 +215,27 @@ def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:
     return {"name": name, "dtype": str(tensor.dtype).replace("torch.", ""), "shape": shape}
 
 
+def first_dropout(models: dict[str, torch.nn.Module]) -> Optional[str]:
+    """Path of the first module that drops values at random as it is set now; None when none is known to.
+
+    That is a module in training mode with a rate above 0: ``p`` of the classes that are called after it, or an
+    attribute with ``dropout`` in its name (``attention_dropout`` of transformers).
+    """
+    for model_name, model in models.items():
+        for path, module in model.named_modules():
+            if module.training and _drops(module):
+                return f"{model_name}/{path}" if model_name and path else model_name or path or "the root"
+    return None
+
+
+def _drops(module: torch.nn.Module) -> bool:
+    names = [name for name in vars(module) if "dropout" in name.lower()]
+    if "Dropout" in type(module).__name__:
+        names.append("p")
+    rates = (vars(module).get(name) for name in names)
+    return any(isinstance(rate, float) and rate > 0 for rate in rates)
+
+
 def trees_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> list[dict[str, Any]]:
     """Returns one tree a model: modules with class, other names, parameters, children."""
     by_id = {id(plan.module): plan for plan in plans}

@@ -238,6 +238,7 @@ class Capture:
             "on_full": on_full,
             "grad_enabled": torch.is_grad_enabled(),
             "inference_mode": torch.is_inference_mode_enabled(),
+            "dropout": None,
         }
         self._plans: list[_topology.NodePlan] = []
         self._trees: list[dict[str, Any]] = []
@@ -286,6 +287,7 @@ class Capture:
     def _plan(self, named: dict[str, torch.nn.Module]) -> range:
         """Plans the nodes of some models and writes the topology of all; returns the numbers of the new nodes."""
         plans = _topology.plan_nodes(named, *self._patterns)
+        self._config["dropout"] = self._config["dropout"] or _topology.first_dropout(named)
         nodes = range(len(self._plans), len(self._plans) + len(plans))
         self._trees += _topology.trees_of(named, plans)
         self._model_count += len(named)
