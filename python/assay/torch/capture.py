@@ -25,7 +25,7 @@ import assay
 from assay import _capture, _manifest
 from assay._interrupts import interrupts_held
 from assay.errors import Error, FormatError, make_error
-from assay.torch import _hooks, _topology
+from assay.torch import _flat, _hooks, _topology
 from assay.torch._device import DevicePath
 from assay.torch._topology import Pattern
 
@@ -340,11 +340,17 @@ class Capture:
 
     def _record_weights(self, nodes: range) -> None:
         entries: list[tuple[int, str, torch.Tensor, bool]] = []
+        numbers = {id(plan.module): number for number, plan in enumerate(self._plans)}
         for number in nodes:
             plan = self._plans[number]
             if not plan.planned and _topology._has_forward(plan.module):
                 continue  # left out by include or exclude
-            entries += [(number, n, p, False) for n, p in plan.module.named_parameters(recurse=False)]
+            for name, parameter in plan.module.named_parameters(recurse=False):
+                if not _flat.is_flat(parameter):
+                    entries.append((number, name, parameter, False))
+                    continue
+                for module, own_name, part in _flat.parts_of(parameter):
+                    entries.append((numbers.get(id(module), number), own_name, part, False))
             entries += [(number, n, b, True) for n, b in plan.module.named_buffers(recurse=False)]
         self._session.weights(entries)
 
