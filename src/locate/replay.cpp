@@ -338,13 +338,14 @@ class Replay::Machine {
  public:
   /// earlier  values of earlier steps that are at hand; others are found or made
   Machine(const Replay& replay, const Region& region, LeafRounding rounding, TieOrder order,
-          AttentionKernel kernel, const CarriedValues* earlier)
+          AttentionKernel kernel, const CarriedValues* earlier, uint64_t draw = 0)
       : replay_(replay),
         region_(region),
         rounding_(rounding),
         order_(order),
         kernel_(kernel),
         earlier_(earlier),
+        draw_(draw),
         values_(region.values.size()),
         uses_(region.values.size(), 0),
         runs_(region.operators.size(), false),
@@ -622,7 +623,7 @@ class Replay::Machine {
       Result<std::vector<Pair>> made = evaluate_both(one, call);
       if (!made) return fail(in_operator(one, made.error()));
       results = *std::move(made);
-      if (call.constant) remember(call.op, one, results);
+      if (call.constant && draw_ == 0) remember(call.op, one, results);
     }
     for (size_t k = 0; k < std::min(results.size(), call.results.size()); ++k) {
       const size_t at = call.results[k];
@@ -656,6 +657,12 @@ class Replay::Machine {
       if (golden && is_float(*golden) && is_narrower(type, *golden)) type = *golden;
     }
     return type;
+  }
+
+  /// Of each operator its own.
+  [[nodiscard]] uint64_t draw_of(const Region::Call& call) const {
+    constexpr uint64_t kPrime = 0x100000001B3;
+    return draw_ == 0 ? 0 : draw_ * kPrime + call.op + 1;
   }
 
   Result<std::vector<Pair>> evaluate_both(const Operator& one, const Region::Call& call) {
@@ -716,7 +723,8 @@ class Replay::Machine {
           ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, noisy_scores->view));
         }
       }
-      ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), kernel_));
+      ASSAY_TRY(noisy,
+                simulate(simulated_call, nullptr, type_of(one, call), kernel_, draw_of(call)));
     } else {
       if (reference::aten::has_open_order(one.name) && !tie_ && !sorts_in_open_order(exact_call)) {
         const Tensor* scores = scores_of(exact_call);
@@ -724,7 +732,8 @@ class Replay::Machine {
           ASSAY_TRY(tie_, is_close_selection(exact_call, scores->view, scores->view));
         }
       }
-      ASSAY_TRY(noisy, simulate(exact_call, &references, type_of(one, call), kernel_));
+      ASSAY_TRY(noisy,
+                simulate(exact_call, &references, type_of(one, call), kernel_, draw_of(call)));
     }
     ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
     if (replay_.mine_.multiplies_angles && !noisy.empty() &&
@@ -858,6 +867,7 @@ class Replay::Machine {
   TieOrder order_;
   AttentionKernel kernel_;
   const CarriedValues* earlier_;
+  uint64_t draw_;
   std::vector<std::optional<Pair>> values_;
   std::vector<uint32_t> uses_;
   std::vector<bool> runs_;
@@ -889,8 +899,8 @@ bool Replay::overwrites(const Region& region, std::string_view leaf) const {
 }
 
 Result<Replayed> Replay::run(const Region& region, LeafRounding rounding, TieOrder order,
-                             AttentionKernel kernel) const {
-  return Machine(*this, region, rounding, order, kernel, nullptr).run();
+                             AttentionKernel kernel, uint64_t draw) const {
+  return Machine(*this, region, rounding, order, kernel, nullptr, draw).run();
 }
 
 Result<Replay::CarriedValue> Replay::run_carried(size_t number, const Mode& mode,

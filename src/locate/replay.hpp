@@ -141,10 +141,12 @@ class Replay {
   [[nodiscard]] bool overwrites(const Region& region, std::string_view leaf) const;
   /// Precondition: the number is from a Region or Carried of this object.
   [[nodiscard]] const Carried& carried(size_t number) const;
+  /// draw    not 0: another draw of the simulated roundings to 16 bits, with twice their variance
   /// errors  of evaluate() and of loading, with the operator's node in the sentence
   [[nodiscard]] Result<Replayed> run(const Region& region, LeafRounding rounding,
                                      TieOrder order = TieOrder::Captured,
-                                     AttentionKernel kernel = AttentionKernel::Fused) const;
+                                     AttentionKernel kernel = AttentionKernel::Fused,
+                                     uint64_t draw = 0) const;
 
  private:
   struct Pair {

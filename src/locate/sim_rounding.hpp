@@ -38,8 +38,11 @@ enum class AttentionKernel : uint8_t {
 /// exact    of evaluate(call) where the caller has them; nullptr: computed here
 /// dtype    Float16, BFloat16 or Float32; anything else: only results are rounded
 /// errors   of evaluate()
+///
+/// draw  not 0: another draw of the roundings to 16 bits, with twice their variance
 [[nodiscard]] Result<std::vector<Tensor>> simulate(const reference::aten::Call& call,
                                                    const std::vector<Tensor>* exact, DType dtype,
-                                                   AttentionKernel kernel = AttentionKernel::Fused);
+                                                   AttentionKernel kernel = AttentionKernel::Fused,
+                                                   uint64_t draw = 0);
 
 }  // namespace assay::locate

@@ -100,3 +100,38 @@ def test_eight_bits_that_golden_does_not_have_are_a_fault(tmp_path: Path) -> Non
     mine = capture(Model(Float8Linear, 0).bfloat16(), tmp_path / "mine", tokens)
     for level, verdict in outcomes(golden, mine, tmp_path).items():
         assert verdict.outcome == "first_wrong", (level, str(verdict))
+
+
+def clip(seed: int) -> Any:
+    """One image and one text: a row with one scale each, and one number for both."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(seed)
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "projection_dim": 32,
+    }
+    tokens = {"vocab_size": 64, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    config = transformers.CLIPConfig(
+        text_config={**sizes, **tokens}, vision_config={**sizes, "image_size": 16, "patch_size": 8}, projection_dim=32
+    )
+    return transformers.CLIPModel(config).eval()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 8])
+def test_one_number_and_rows_of_one_scale_are_clean(tmp_path: Path, seed: int) -> None:
+    """Their noise is one draw, which was small by chance: each of these was accused at O and M, 2.2 to 4 times."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, 64, (1, 8), generator=generator)
+    ids[0, -1] = 2
+    pixels = torch.randn(1, 3, 16, 16, generator=generator)
+    for name, dtype in (("golden", torch.float32), ("mine", torch.bfloat16)):
+        model = clip(seed).to(dtype)
+        with torch.no_grad(), assay.capture(model, tmp_path / name, level="operator", weights=True):
+            model(input_ids=ids, pixel_values=pixels.to(dtype))
+    for level in "OM":
+        thin = captures.thinned(tmp_path / "mine", level, tmp_path / f"thin{level}", "text_model.encoder.layers.")
+        verdict = assay.locate(str(tmp_path / "golden"), str(thin))
+        assert verdict.outcome == "clean", (level, str(verdict))
