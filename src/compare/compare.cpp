@@ -346,13 +346,16 @@ class PairComparer {
  private:
   // A rule that what it pairs contradicts is not as sure as it was, and values that differ did not make the pair.
   static void doubt(Row* row) {
-    const bool by_shape = row->metrics && row->metrics->state == PairState::CountMismatch;
-    if (!by_shape && !(row->metrics && contradicts_pair(*row->metrics))) return;
-    add_note(
-        by_shape
-            ? "shapes contradict the pair"
-            : "values contradict the pair: golden explains less than half of what varies in mine",
-        &row->note);
+    if (row->metrics && row->metrics->state == PairState::CountMismatch) {
+      doubt(row, "shapes contradict the pair");
+    } else if (row->metrics && contradicts_pair(*row->metrics)) {
+      doubt(row,
+            "values contradict the pair: golden explains less than half of what varies in mine");
+    }
+  }
+
+  static void doubt(Row* row, std::string_view why) {
+    add_note(why, &row->note);
     row->confidence = std::min(row->confidence, kContradictedConfidence);
     if (row->matched_by == kByValues) row->matched_by = kByPattern;
   }
@@ -525,6 +528,13 @@ class PairComparer {
                                   : same(g.max, m.max) && same(g.min, m.min) &&
                                         same(g.mean, m.mean) && same(g.l2_norm, m.l2_norm);
     if (digests_tell && !row->identical) add_note("digests differ", &row->note);
+    if (options_.rules == MetricRules::Msit || !is_plain || row->identical) return;
+    if (golden_stats->count > 0 && mine_stats->count > 0 &&
+        golden_stats->count != mine_stats->count) {
+      doubt(row, "shapes contradict the pair");
+    } else if (contradicts_pair(*golden_stats, *mine_stats)) {
+      doubt(row, "statistics contradict the pair: extremes or sketches of unrelated tensors");
+    }
   }
 
   const Run& golden_;

@@ -27,6 +27,9 @@ enum class FindingKind : uint8_t {
 enum class Confidence : uint8_t { High, Medium, Low };
 [[nodiscard]] std::string_view confidence_name(Confidence confidence);
 
+/// "3.1 %"
+[[nodiscard]] std::string percent_text(double share);
+
 struct Finding {
   FindingKind kind = FindingKind::OwnError;
   /// A verdict by itself; otherwise a suspicion that cross substitution must confirm.   localisation 3
@@ -56,7 +59,9 @@ struct Finding {
   double noise_floor = NAN;  // relative L2 that rounding explains there
   double worst_ulp = NAN;    // largest error of one element, ULP of its type
   double allowed_ulp = NAN;
-  std::string detail;      // "eps 1e-05 against 1e-06"; one clause for people
+  bool by_steps = false;  // `ratio` is in steps of mine's codes, which may be coarse
+  std::string cause;   // what made it, found by another test: "extra aten.add.Tensor"; may be empty
+  std::string detail;  // "eps 1e-05 against 1e-06"; one clause for people
   std::string hypothesis;  // "weight differs from golden by a constant factor 1.03"; may be empty
 };
 

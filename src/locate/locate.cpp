@@ -140,7 +140,9 @@ class Locator {
     const bool suspicious = !std::ranges::all_of(tests_.findings, is_hard);
     const bool accused = std::ranges::any_of(tests_.findings, is_hard) ||
                          (own_ && std::ranges::any_of(own_->findings, is_hard));
-    return suspicious || !accused;
+    return suspicious || !accused ||
+           std::ranges::any_of(tests_.findings,
+                               [this](const Finding& one) { return is_buffer(one); });
   }
 
   bool is_judged_by_modules() const {
@@ -153,12 +155,23 @@ class Locator {
     options.jobs = options_.jobs;
     options.max_memory = options_.max_memory;
     options.interrupted = options_.interrupted;
+    options.padded = !tests_.padded.empty();
+    for (const Finding& finding : tests_.findings) {
+      if (is_buffer(finding))
+        options.other_buffers.push_back(
+            finding.module.empty() ? finding.slot : finding.module + '.' + finding.slot);
+    }
     if (options_.progress) {
       options.progress = [this](size_t done, size_t total) {
         options_.progress("replay of golden's program", done, total);
       };
     }
     return options;
+  }
+
+  bool is_buffer(const Finding& finding) const {
+    return finding.kind == FindingKind::Weight && finding.mine_record != kNone &&
+           mine_.run->records[finding.mine_record].role == run::Role::Buffer;
   }
 
   /// Findings say where they are in the captured graph, and stand in its order.

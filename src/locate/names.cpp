@@ -2,7 +2,9 @@
 // Names of the enumerations and of places.
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
+#include "base/numbers.hpp"
 #include "locate/locate.hpp"
 
 namespace assay::locate {
@@ -101,6 +103,22 @@ bool is_transparent(std::string_view name) {
       "aten.detach.",   "aten.lift_fresh.", "aten.empty.", "aten.contiguous."};
   return std::ranges::any_of(kTransparent,
                              [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string percent_text(double share) {
+  char text[32];
+  // No exponents: 310 %, 12 %, 1.5 %, 0.0012 %.
+  std::snprintf(text, sizeof(text), share < 0.1 ? "%.2g %%" : "%.0f %%", 100 * share);
+  return text;
+}
+
+std::string operator_text(const Operator& one) {
+  std::string text = one.name;
+  const size_t dot = one.node.rfind('.');
+  const std::optional<uint32_t> number =
+      dot == std::string::npos ? std::nullopt : parse_number<uint32_t>(one.node.substr(dot + 1));
+  if (number && *number > 0) text += " (" + std::to_string(*number + 1) + ")";
+  return one.module.empty() ? text : text + " in " + one.module;
 }
 
 std::string layer_pattern(std::string_view module) {

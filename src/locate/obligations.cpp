@@ -37,7 +37,7 @@ std::set<int64_t> steps_of(const Program& program) {
 
 class Obligations {
  public:
-  Obligations(const Stages& stages, const Verdict& verdict, size_t undecided)
+  Obligations(const Stages& stages, const Verdict& verdict, const std::vector<Finding>& undecided)
       : stages_(stages), verdict_(verdict), undecided_(undecided) {}
 
   std::vector<Obligation> list() {
@@ -119,10 +119,9 @@ class Obligations {
   }
 
   [[nodiscard]] std::string other_programs() const {
-    if (undecided_ == 0) return {};
-    return "the programs differ in " + count_of(undecided_, "place") +
-           " that golden's program could not be replayed for, first in " +
-           first_place(verdict_.suspicions);
+    if (undecided_.empty()) return {};
+    return "the programs differ in " + count_of(undecided_.size(), "place") +
+           " that golden's program could not be replayed for, first in " + first_place(undecided_);
   }
 
   [[nodiscard]] std::string too_few_judged() const {
@@ -227,7 +226,7 @@ class Obligations {
 
   const Stages& stages_;
   const Verdict& verdict_;
-  size_t undecided_;
+  const std::vector<Finding>& undecided_;
   std::vector<Obligation> list_;
 };
 
@@ -243,7 +242,7 @@ std::string first_place(const std::vector<Finding>& findings) {
 }
 
 std::vector<Obligation> clean_obligations(const Stages& stages, const Verdict& verdict,
-                                          size_t undecided) {
+                                          const std::vector<Finding>& undecided) {
   return Obligations(stages, verdict, undecided).list();
 }
 

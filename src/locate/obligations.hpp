@@ -7,10 +7,11 @@ namespace assay::locate {
 
 /// Every obligation of the way the run was judged, in the order in which a person should close them.
 ///
-/// verdict    with level, coverage and suspicions
+/// verdict    with level and coverage
 /// undecided  suspicions that no replay could confirm or refute
 [[nodiscard]] std::vector<Obligation> clean_obligations(const Stages& stages,
-                                                        const Verdict& verdict, size_t undecided);
+                                                        const Verdict& verdict,
+                                                        const std::vector<Finding>& undecided);
 
 /// "model.layers.3: an operator more", of the finding that comes first in execution.
 [[nodiscard]] std::string first_place(const std::vector<Finding>& findings);

@@ -138,7 +138,7 @@ class EdgeTest {
     const run::TensorRecord& read = pair_.mine.run->records[mine.record];
     if (!written.bytes || !read.bytes || same_place(*written.bytes, *read.bytes)) return true;
     if (equal_content(pair_.mine, made.record, pair_.mine, mine.record).value_or(true)) return true;
-    add_edge(op, partner, mine, "did not receive what " + producer.node + " wrote");
+    add_edge(op, partner, mine, "did not receive what " + operator_text(producer) + " wrote");
     return false;
   }
 
@@ -183,7 +183,8 @@ class EdgeTest {
     const size_t made = producer.outputs[theirs.output].record;
     const std::optional<bool> equal = equal_content(pair_.mine, made, pair_.mine, mine.record);
     if (!equal || *equal) return;
-    add_edge(op, partner, mine, "reads " + source_text(ours) + " instead of " + producer.node);
+    add_edge(op, partner, mine,
+             "reads " + source_text(ours) + " instead of " + operator_text(producer));
   }
 
   /// Golden reads a leaf where mine reads something else: the values must be the leaf's.
@@ -239,7 +240,8 @@ class EdgeTest {
   }
 
   [[nodiscard]] std::string source_text(const Source& source) const {
-    if (source.kind == Source::Kind::Operator) return pair_.mine.operators[source.op].node;
+    if (source.kind == Source::Kind::Operator)
+      return operator_text(pair_.mine.operators[source.op]);
     return source.kind == Source::Kind::Named ? std::string(source.leaf) : "a constant";
   }
 

@@ -25,6 +25,7 @@ struct WeightDifference {
   double half_ulp = 0;  // largest |m - g| in half ULP of mine's type
   int64_t worst = -1;
   double golden_value = 0, mine_value = 0;
+  double relative_l2 = NAN;  // of all values; NaN: of integers, or where values are not finite
   bool shape_differs = false;
   bool identical = false;
 };
@@ -44,6 +45,8 @@ struct PairTests {
       weights_missing;  // parameters that golden's operators read and mine has nothing for
   /// Of them, by the type that their file rounds to, those that golden's are within its rounding.
   std::map<std::string, size_t> rounded;
+  /// Of them, those with more rows behind golden's: padded vocabularies.
+  std::vector<std::string> padded;
   std::vector<std::string> notes;
 };
 

@@ -141,6 +141,8 @@ struct Program {
 /// Names that are left out of sequences: they differ legitimately between precisions (casts, clone, alias, detach,
 /// lift_fresh, empty).   localisation 3
 [[nodiscard]] bool is_transparent(std::string_view name);
+/// "aten.mul.Tensor in model.norm", of several there with its number from 1: "aten.mul.Tensor (2) in model.norm".
+[[nodiscard]] std::string operator_text(const Operator& one);
 /// The module path with every number replaced by "*": "model.layers.*.mlp".
 [[nodiscard]] std::string layer_pattern(std::string_view module);
 

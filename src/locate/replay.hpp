@@ -33,6 +33,8 @@ enum class LeafRounding : uint8_t {
   OwnType,  // to the type that mine holds this leaf in; the type of the computation where that is not known
   None,       // golden's values
   Narrowest,  // to the type of the computation, whatever mine holds it in: casts on the fly
+  Prepared,  // as OwnType, and what is made of parameters alone is rounded as well: 1 + weight in a norm
+  Captured,  // mine's captured values of buffers in place of golden's
 };
 
 /// In which order equal values leave a sort that promises none.
@@ -152,6 +154,10 @@ class Replay {
   /// errors  NotFound | Unsupported | Invalid: a sentence why golden's program cannot be run for this value
   [[nodiscard]] Result<Region> plan(size_t target, const std::vector<bool>& unusable = {},
                                     Carry carry = Carry::Yes) const;
+  /// The region reads golden's parameter or buffer of that name.
+  [[nodiscard]] bool reads(const Region& region, std::string_view leaf) const;
+  /// It reads it to put other values there, and for nothing else.
+  [[nodiscard]] bool overwrites(const Region& region, std::string_view leaf) const;
   /// Precondition: the number is from a Region or Carried of this object.
   [[nodiscard]] const Carried& carried(size_t number) const;
   /// errors  of evaluate() and of loading, with the operator's node in the sentence

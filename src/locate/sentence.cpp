@@ -15,14 +15,15 @@ std::string count_of(size_t count, const std::string& noun) {
 // Two digits tell how bad it is: "8.6", "31", "4.2e+05".
 std::string short_factor(double value) {
   char text[32];
-  if (std::isinf(value)) return "infinitely";
   const char* format = value < 9.95 ? "%.1f" : value < 99999.5 ? "%.0f" : "%.1e";
   std::snprintf(text, sizeof(text), format, value);
   return text;
 }
 
-std::string times(double ratio) {
-  return std::isinf(ratio) ? "infinitely more than" : short_factor(ratio) + "x";
+// "31x what rounding explains"; of what is infinitely more than that there is nothing to count.
+std::string beyond_rounding(double ratio) {
+  return std::isinf(ratio) ? "which no rounding explains"
+                           : short_factor(ratio) + "x what rounding explains";
 }
 
 void add(std::string* text, const std::string& clause) {
@@ -45,34 +46,34 @@ std::string own_error_clause(const Finding& finding) {
                ? "its result is not that of its inputs: other integers, NaN or shape"
                : finding.detail;
   }
-  return "its own error is " + times(finding.ratio) + " what rounding explains" +
-         worst_element(finding);
+  return "its own error is " + beyond_rounding(finding.ratio) + worst_element(finding);
 }
 
 std::string weight_clause(const Finding& finding) {
   const std::string name = finding.slot.empty() ? "weight" : finding.slot;
   std::string text;
   if (!finding.hypothesis.empty()) {
-    text = finding.hypothesis.find("differs") != std::string::npos
+    text = finding.hypothesis.starts_with("weight ")
                ? finding.hypothesis
                : name + " differs from golden's: " + finding.hypothesis;
+    if (finding.err_own > finding.noise_floor)
+      text += " (" + percent_text(finding.err_own) + " relative L2)";
   } else {
     text = finding.detail.empty() ? name + " differs from golden's" : finding.detail;
   }
-  if (std::isfinite(finding.ratio))
-    text += " (up to " + short_factor(finding.ratio) + " half ULP, rounding explains 1)";
   return text;
 }
 
 std::string gap_clause(const Finding& finding) {
   std::string text = "golden's function of mine's own values gives something else";
-  if (!std::isnan(finding.ratio)) text += ", " + times(finding.ratio) + " what rounding explains";
+  if (!std::isnan(finding.ratio)) text += ", " + beyond_rounding(finding.ratio);
   return text;
 }
 
 std::string measured_clause(const Finding& finding) {
   if (std::isnan(finding.ratio)) return "differs more from golden than healthy runs do";
-  return "differs " + times(finding.ratio) + " as much from golden as healthy runs do";
+  if (std::isinf(finding.ratio)) return "differs from golden where healthy runs do not";
+  return "differs " + short_factor(finding.ratio) + "x as much from golden as healthy runs do";
 }
 
 std::string first_clause(const Finding& finding) {
@@ -232,6 +233,10 @@ std::string clean(const Verdict& verdict) {
   if (!verdict.cache_blocks.empty()) add(&text, verdict.cache_blocks + ", within their rounding");
   if (!verdict.quantisation.empty()) {
     add(&text, verdict.quantisation + ", the others golden's");
+  } else if (coverage.weights_refuted > 0) {
+    add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
+                   count_of(coverage.weights_compared, "weight") +
+                   " are golden's, the others change nothing");
   } else if (coverage.weights > 0) {
     add(&text, "all " + count_of(coverage.weights_compared, "weight") + " are golden's");
   }
@@ -242,12 +247,14 @@ std::string clean(const Verdict& verdict) {
          ", then a near tie gave mine other tokens: " + text;
 }
 
-std::string token_clause(const TokenDivergence& token) {
+// Behind a fault the choice is no tie, however close it was.
+std::string token_clause(const Verdict& verdict) {
+  const TokenDivergence& token = verdict.token;
   if (token.step < 0) return {};
   std::string text = "golden and mine first choose other tokens in step " +
                      std::to_string(token.step) + ": " + std::to_string(token.golden_token) +
                      " and " + std::to_string(token.mine_token);
-  if (token.near_tie) text += ", a near tie";
+  if (token.near_tie && verdict.outcome != Outcome::FirstWrong) text += ", a near tie";
   char numbers[96];
   if (!std::isnan(token.margin) && !std::isnan(token.difference)) {
     std::snprintf(numbers, sizeof(numbers), " (margin %.3g, logits differ by %.3g)", token.margin,
@@ -273,10 +280,11 @@ std::string place_of(const Finding& finding) {
 }
 
 std::string clause_of(const Finding& finding) {
-  std::string text = first_clause(finding);
+  // What it comes from, before how it was seen.
+  std::string text = finding.cause;
+  if (finding.kind != FindingKind::Weight) add(&text, finding.hypothesis);
+  add(&text, first_clause(finding));
   if (has_detail_of_its_own(finding)) add(&text, finding.detail);
-  if (!finding.hypothesis.empty() && finding.kind != FindingKind::Weight)
-    add(&text, "explained by " + finding.hypothesis);
   return text;
 }
 
@@ -331,7 +339,7 @@ std::vector<std::string> remarks(const Verdict& verdict) {
     lines.push_back("coarse kernel (systematic): " + group.pattern + ": " + numbers + " in " +
                     std::to_string(group.members) + " places; no alarm");
   }
-  if (std::string token = token_clause(verdict.token); !token.empty())
+  if (std::string token = token_clause(verdict); !token.empty())
     lines.push_back("tokens: " + token);
   if (verdict.outcome == Outcome::FirstWrong && !verdict.quantisation.empty())
     lines.push_back("quantisation, as expected: " + verdict.quantisation);

@@ -52,6 +52,7 @@ class Composer {
     confirm_suspicions();
     std::ranges::stable_sort(verdict_.candidates, comes_before);
     drop_edges_behind_extras();
+    put_outliers_first();
     name_module_types();
     find_systematic();
     measure_coverage();
@@ -136,6 +137,7 @@ class Composer {
     if (stages_.walk != nullptr) {
       for (const Finding& gap : stages_.walk->findings)
         if (wanted(gap)) gaps_.push_back(gap);
+      verdict_.suspicions = stages_.walk->detours;
     }
   }
 
@@ -176,13 +178,30 @@ class Composer {
                                  }) &&
              was_judged_behind(weight) && !has_gap_around(weight);
     };
-    const auto refuted = std::ranges::stable_partition(
-        verdict_.candidates, [&](const Finding& f) { return !folded(f); });
+    const auto refuted = std::ranges::stable_partition(verdict_.candidates, [&](const Finding& f) {
+      return !folded(f) && !is_on_a_detour(f) && !is_unread(f);
+    });
     for (Finding& weight : refuted) {
       weight.hard = false;
+      ++verdict_.coverage.weights_refuted;
       verdict_.suspicions.push_back(std::move(weight));
     }
     verdict_.candidates.erase(refuted.begin(), refuted.end());
+  }
+
+  // It made a value that is not golden's, of which something was made that is.
+  bool is_on_a_detour(const Finding& weight) const {
+    const auto is_there = [&](const Finding& value) {
+      return value.rank == weight.rank && value.module == weight.module;
+    };
+    return weight.kind == FindingKind::Weight && std::ranges::none_of(gaps_, is_there) &&
+           std::ranges::any_of(stages_.walk->detours, is_there);
+  }
+
+  bool is_unread(const Finding& weight) const {
+    return weight.kind == FindingKind::Weight &&
+           stages_.walk->unread_buffers.contains(
+               weight.module.empty() ? weight.slot : weight.module + '.' + weight.slot);
   }
 
   bool has_gap_around(const Finding& finding) const {
@@ -198,7 +217,7 @@ class Composer {
     uint64_t nearest_time = 0;
     for (const Step& step : stages_.walk->steps) {
       const Use* use = use_of(step);
-      if (use == nullptr || use->time < finding.time) continue;
+      if (use == nullptr || use->time < finding.time || step.unknown_to_golden) continue;
       const ModuleCall& call = stages_.mine->calls[step.call];
       if (call.rank != finding.rank || call.step != finding.step ||
           !is_related(call.module, finding.module))
@@ -239,7 +258,8 @@ class Composer {
     for (size_t i = 0; i < suspicions_.size(); ++i) {
       if (confirmed[i]) continue;
       const Finding& suspicion = suspicions_[i];
-      if (!refuted && (stages_.walk == nullptr || !was_judged_behind(suspicion))) ++undecided_;
+      if (!refuted && (stages_.walk == nullptr || !was_judged_behind(suspicion)))
+        undecided_.push_back(suspicion);
       verdict_.suspicions.push_back(suspicion);
     }
   }
@@ -269,7 +289,7 @@ class Composer {
     result.slot = best->slot;
     result.mine_operator = best->mine_operator;
     result.golden_operator = best->golden_operator;
-    if (!best->detail.empty()) result.detail = best->detail;
+    result.cause = best->detail;
     if (result.hypothesis.empty()) result.hypothesis = best->hypothesis;
     if (result.confidence == Confidence::Low) result.confidence = Confidence::Medium;
     return result;
@@ -285,6 +305,30 @@ class Composer {
       if (!belongs) kept.push_back(std::move(finding));
     }
     verdict_.candidates = std::move(kept);
+  }
+
+  // Where the scales of all layers are coarse, all are further than a step from golden's, and a wrong one is far beyond its
+  // peers.
+  void put_outliers_first() {
+    constexpr size_t kPeers = 3;
+    constexpr double kOutlier = 4;  // times the median of its peers
+    std::map<std::string, std::vector<double>> ratios;
+    const auto peers_of = [](const Finding& one) {
+      return layer_pattern(one.module) + ' ' + one.slot;
+    };
+    for (const Finding& one : verdict_.candidates) {
+      if (one.by_steps && std::isfinite(one.ratio)) ratios[peers_of(one)].push_back(one.ratio);
+    }
+    const auto is_ordinary = [&](const Finding& one) {
+      const auto found = one.by_steps ? ratios.find(peers_of(one)) : ratios.end();
+      if (found == ratios.end() || found->second.size() < kPeers) return false;
+      std::vector<double>& all = found->second;
+      std::ranges::sort(all);
+      const double median = all[(all.size() - 1) / 2];
+      return all.back() > kOutlier * median && one.ratio <= kOutlier * median;
+    };
+    std::ranges::stable_partition(verdict_.candidates,
+                                  [&](const Finding& one) { return !is_ordinary(one); });
   }
 
   void name_module_types() {
@@ -414,10 +458,10 @@ class Composer {
       if (stages_.inputs)
         verdict_.notes.push_back("from step " + std::to_string(stages_.inputs->step) +
                                  " on mine was not given what golden was: " + stages_.inputs->text);
-      if (undecided_ > 0) {
-        verdict_.notes.push_back("the program differs in " + plural(undecided_, "more place") +
-                                 ", cannot judge there: first in " +
-                                 first_place(verdict_.suspicions));
+      if (!undecided_.empty()) {
+        verdict_.notes.push_back("the program differs in " +
+                                 plural(undecided_.size(), "more place") +
+                                 ", cannot judge there: first in " + first_place(undecided_));
       }
       return;
     }
@@ -545,7 +589,7 @@ class Composer {
   Verdict verdict_;
   std::vector<Finding> suspicions_;
   std::vector<Finding> gaps_;
-  size_t undecided_ = 0;  // suspicions that no replay could confirm or refute
+  std::vector<Finding> undecided_;  // suspicions that no replay could confirm or refute
 };
 
 }  // namespace

@@ -135,6 +135,8 @@ TEST(Verdict, IsTheFirstInMinesOrder) {
   weight.slot = "weight";
   weight.op_type = "RmsNorm";
   weight.ratio = 15.4;
+  weight.err_own = 0.03;
+  weight.noise_floor = 0.0017;
   weight.hypothesis = "weight differs from golden by a constant factor 1.03";
   run.tests.findings = {weight};
   const Verdict verdict = compose_verdict(run.stages());
@@ -142,11 +144,41 @@ TEST(Verdict, IsTheFirstInMinesOrder) {
   EXPECT_EQ(
       sentence(verdict),
       "first bad: layers.1.norm (RmsNorm, step 0): weight differs from golden by a constant factor "
-      "1.03 (up to 15 half ULP, rounding explains 1); inputs were clean; 1 more candidate; 2 other "
+      "1.03 (3 % relative L2); inputs were clean; 1 more candidate; 2 other "
       "operators exact to rounding; confidence high");
   EXPECT_THAT(remarks(verdict),
               ::testing::Contains("then: layers.2.norm (RmsNorm: aten.mul.Tensor, step 0): its own "
                                   "error is 40x what rounding explains"));
+}
+
+TEST(Verdict, NamesTheOutlierAmongCoarseScalesFirst) {
+  Healthy run;
+  const double ratios[] = {2.8, 3.0, 74,
+                           3.3};  // half steps; scales of large groups are coarse in all layers
+  for (int i = 0; i < 4; ++i) {
+    Finding weight = finding_of(FindingKind::Weight, "layers." + std::to_string(i) + ".proj",
+                                10u + static_cast<uint64_t>(i));
+    weight.slot = "weight";
+    weight.ratio = ratios[i];
+    weight.by_steps = true;
+    run.tests.findings.push_back(weight);
+  }
+  EXPECT_EQ(compose_verdict(run.stages()).candidates.front().module, "layers.2.proj");
+  run.tests.findings[2].ratio = 3.1;  // all alike: the first in execution
+  EXPECT_EQ(compose_verdict(run.stages()).candidates.front().module, "layers.0.proj");
+  run.tests.findings[2].ratio = 74;  // of plain weights each difference is a fault by itself
+  for (Finding& weight : run.tests.findings) weight.by_steps = false;
+  EXPECT_EQ(compose_verdict(run.stages()).candidates.front().module, "layers.0.proj");
+}
+
+TEST(Verdict, CallsNoChoiceBehindAFaultATie) {
+  Healthy run;
+  run.own.findings = {finding_of(FindingKind::OwnError, "layers.1.norm", 11)};
+  Verdict verdict = compose_verdict(run.stages());
+  verdict.token = {.step = 3, .near_tie = true, .golden_token = 5, .mine_token = 7};
+  EXPECT_THAT(remarks(verdict), ::testing::Not(::testing::Contains(HasSubstr("near tie"))));
+  verdict.outcome = Outcome::Clean;
+  EXPECT_THAT(remarks(verdict), ::testing::Contains(HasSubstr("near tie")));
 }
 
 TEST(Verdict, SaysThatOperatorsBeforeTheFirstWereNotJudged) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <set>
 
 #include "locate/pairing.hpp"
 
@@ -22,6 +23,7 @@ struct Step {
   std::string owner;     // module path
   std::string reason;    // why it was not judged; empty when it was
   bool on_path = false;  // the model's outputs are made of it
+  bool unknown_to_golden = false;  // golden has no such value
 };
 
 struct WalkOptions {
@@ -31,13 +33,19 @@ struct WalkOptions {
   double r_element_limit = 0;  // 0: 3, at level Layers 1.75
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;
+  bool padded = false;  // tensors of mine may have more columns than golden's, which are nothing
+  std::vector<std::string> other_buffers;  // of mine, whose captured values are not golden's
   std::function<void(size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct Walk {
-  std::vector<Step> steps;           // in order of production
-  std::vector<Finding> findings;     // kind Gap or Edge, in that order; hard: they are confirmed
+  std::vector<Step> steps;        // in order of production
+  std::vector<Finding> findings;  // kind Gap or Edge, in that order; hard: they are confirmed
+  /// Values that are not golden's although what is made of them is: the same function in other pieces.
+  std::vector<Finding> detours;
+  std::set<std::string>
+      unread_buffers;  // of WalkOptions::other_buffers: mine did not compute with those values
   size_t judged = 0, judgeable = 0;  // values
   size_t operators_covered = 0,
          operators = 0;       // of golden, that produce floats: replayed for some value | all

@@ -22,6 +22,7 @@ struct Worst {
   double half_ulp = 0;
   int64_t value = -1;  // counts values: a complex element has two
   double golden = 0, mine = 0;
+  double error = 0, energy = 0;  // sums of squares of m - g and of g
 };
 
 /// |m - g| in half ULP. The ULP is that of the coarser of the two types at its own value: golden may be the side
@@ -70,7 +71,11 @@ Worst worst_of_blocks(int64_t element_count, const Compare& compare) {
   parallel_for(blocks, resolve_job_count(0), [&](size_t block) { found[block] = compare(block); });
   Worst worst;
   for (const Worst& one : found) {
+    const double error = worst.error + one.error;
+    const double energy = worst.energy + one.energy;
     if (one.value >= 0 && (worst.value < 0 || one.half_ulp > worst.half_ulp)) worst = one;
+    worst.error = error;
+    worst.energy = energy;
   }
   return worst;
 }
@@ -98,8 +103,13 @@ Worst worst_of_floats(const TensorView& golden, const TensorView& mine, const Di
     Worst worst;
     for (size_t i = 0; i < m.size(); ++i) {
       const double half_ulp = distance(g[i] * factor, m[i]);
-      if (half_ulp > worst.half_ulp)
-        worst = {half_ulp, range.first * values + static_cast<int64_t>(i), g[i], m[i]};
+      worst.error += (m[i] - g[i]) * (m[i] - g[i]);
+      worst.energy += g[i] * g[i];
+      if (half_ulp <= worst.half_ulp) continue;
+      worst.half_ulp = half_ulp;
+      worst.value = range.first * values + static_cast<int64_t>(i);
+      worst.golden = g[i];
+      worst.mine = m[i];
     }
     return worst;
   });
@@ -112,7 +122,8 @@ Worst worst_of_integers(const reference::Whole& golden, const reference::Whole& 
     for (int64_t i = range.first; i < range.first + range.count; ++i) {
       const int64_t g = golden.data()[i];
       const int64_t m = mine.data()[i];
-      if (g != m) return Worst{kInfinity, i, static_cast<double>(g), static_cast<double>(m)};
+      if (g != m)
+        return Worst{kInfinity, i, static_cast<double>(g), static_cast<double>(m), NAN, NAN};
     }
     return Worst{};
   });
@@ -169,6 +180,8 @@ Result<WeightDifference> difference_of(const TensorView& golden, const TensorVie
   difference.worst = worst.value / values_per_element(mine.dtype);
   difference.golden_value = worst.golden;
   difference.mine_value = worst.mine;
+  if (worst.energy > 0 && std::isfinite(worst.error))
+    difference.relative_l2 = std::sqrt(worst.error / worst.energy);
   return difference;
 }
 

@@ -180,7 +180,11 @@ class SafetensorsContainer : public Container {
 class GgufContainer : public Container {
  public:
   explicit GgufContainer(MappedFile file)
-      : file_(std::move(file)), content_(formats::read_gguf_file(file_)) {}
+      : file_(std::move(file)), content_(formats::read_gguf_file(file_)) {
+    if (!content_) return;
+    for (size_t i = 0; i < content_->tensors.size(); ++i)
+      index_.emplace(content_->tensors[i].name, i);
+  }
   Result<std::vector<TensorRecord>> list() const override {
     if (!content_) return fail(content_.error());
     std::vector<TensorRecord> records;
@@ -200,7 +204,9 @@ class GgufContainer : public Container {
   }
   Result<Tensor> tensor(const std::string& member) const override {
     if (!content_) return fail(content_.error());
-    const formats::GgufTensor* tensor = content_->find_tensor(member);
+    const auto found = index_.find(member);
+    const formats::GgufTensor* tensor =
+        found == index_.end() ? nullptr : &content_->tensors[found->second];
     if (member.empty() && content_->tensors.size() == 1) tensor = &content_->tensors[0];
     if (tensor == nullptr) return fail(no_member(file_.path(), member));
     return in_file(file_.path(), formats::gguf_tensor(*content_, *tensor));
@@ -221,6 +227,7 @@ class GgufContainer : public Container {
   static constexpr size_t kMaxShownElements = 128;
   MappedFile file_;
   Result<formats::Gguf> content_;
+  MemberIndex index_;
 };
 
 /// What torch.save wrote: one tensor, or tensors and values inside tuples, lists and dicts.

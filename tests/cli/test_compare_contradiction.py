@@ -51,6 +51,39 @@ def test_faults_that_keep_golden_s_pattern_contradict_nothing(tmp_path, case):
     assert "contradict" not in row["note"]
 
 
+def statistics_row(tmp_path, golden, mine):
+    for side, value in (("golden", golden), ("mine", mine)):
+        (tmp_path / side).mkdir()
+        np.save(tmp_path / side / "act_fn.npy", value)
+        np.save(tmp_path / side / "other.npy", np.arange(8, dtype=np.float32))
+    done = run("compare", tmp_path / "golden", tmp_path / "mine", "-o", tmp_path / "r", "--stats")
+    assert done.returncode == 0, done
+    report = the_report(tmp_path / "r", "statistics_cmp_report_*.csv")
+    return next(row for row in read_csv(report) if row["node"].startswith("act_fn"))
+
+
+RECTIFIED = np.maximum(GOLDEN, 0)
+PEAKED = np.where(np.arange(GOLDEN.size).reshape(GOLDEN.shape) == 77, 40 * GOLDEN.max(), GOLDEN).astype(np.float32)
+
+
+@pytest.mark.parametrize("mine", [OTHER, 3 * OTHER, PEAKED, GOLDEN[:8]], ids=["unrelated", "large", "peak", "shape"])
+def test_statistics_contradict(tmp_path, mine):
+    row = statistics_row(tmp_path, GOLDEN, mine)
+    assert (row["matched_by"], float(row["confidence"])) == ("equal names", 0.2)
+    assert "contradict the pair" in row["note"]
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [GOLDEN + 0.1 * OTHER, 3 * GOLDEN, -GOLDEN, GOLDEN + 5, RECTIFIED],
+    ids=["noise of a tenth", "scale", "sign", "offset", "rectified"],
+)
+def test_statistics_of_a_related_tensor_contradict_nothing(tmp_path, mine):
+    row = statistics_row(tmp_path, GOLDEN, mine)
+    assert (row["matched_by"], float(row["confidence"])) == ("equal names", 1.0)
+    assert "contradict" not in row["note"]
+
+
 def test_a_common_mean_is_no_relation(tmp_path):
     """cosine 0.99 of two tensors that have nothing in common but their mean."""
     row = row_of(tmp_path, GOLDEN + 10, OTHER + 10)

@@ -7,11 +7,13 @@ The model registers its modules in another order than it calls them, as Hugging 
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
 import torch
 from assay_command import run
+from safetensors.torch import save_file
 from torch import nn
 
 import assay
@@ -120,10 +122,42 @@ def arrays(path, faulty=False):
     return path
 
 
+def members(path, faulty=False):
+    """The same in one file, by name."""
+    path = path.with_suffix(".npz")
+    np.savez(path, **{name: after.numpy() for name, _before, after in outputs_of(faulty) if name})
+    return path
+
+
+def checkpoint(path, faulty=False):
+    """A file that sorts its names."""
+    path = path.with_suffix(".safetensors")
+    save_file({name: after for name, _before, after in outputs_of(faulty) if name}, path)
+    return path
+
+
+def captured_graph(path, faulty=False):
+    """Files of graph mode, written in the order of execution and copied in another."""
+    path.mkdir()
+    for number, (name, _before, after) in enumerate(outputs_of(faulty)):
+        if name:
+            file = path / f"{name.replace('.', '_')}_device_0_0.pt"
+            torch.save(after, file)
+            os.utime(file, ns=(10**18 - number, 10**18 - number))
+    return path
+
+
 def compared(golden, mine, tmp_path, *more):
     done = run("compare", golden, mine, "-o", tmp_path / "report", "-cl", "api", "--rel-l2", "1e-3", *more)
     assert done.returncode == 1, done
     return done.stdout
+
+
+def test_one_tensor_is_the_first(tmp_path):
+    for side, value in (("golden", 1.0), ("mine", 2.0)):
+        np.save(tmp_path / f"{side}.npy", np.full(64, value, np.float32))
+    out = compared(tmp_path / "golden.npy", tmp_path / "mine.npy", tmp_path)
+    assert "the first is not known" not in out
 
 
 @pytest.mark.parametrize("write", [strict, arrays])
@@ -148,7 +182,14 @@ def test_a_tensor_without_a_namesake_leaves_the_order_open(tmp_path):
     assert "in execution order" not in out
 
 
-@pytest.mark.parametrize("write", [strict, arrays])
+@pytest.mark.parametrize("write", [members, checkpoint])
+def test_members_of_a_file_stand_in_no_order_of_execution(tmp_path, write):
+    golden, mine = write(tmp_path / "golden"), write(tmp_path / "mine", faulty=True)
+    assert "in execution order" not in compared(golden, mine, tmp_path)
+    assert json.loads(run("locate", golden, mine, "--json").stdout)["order_known"] is False
+
+
+@pytest.mark.parametrize("write", [strict, arrays, captured_graph])
 def test_without_an_order_on_either_side_none_is_called_the_first(tmp_path, write):
     out = compared(write(tmp_path / "golden"), write(tmp_path / "mine", faulty=True), tmp_path)
     assert "in execution order" not in out

@@ -55,7 +55,7 @@ def test_the_first_module_beyond_its_floor_is_named(tmp_path, floors):
     golden, mine = pair(tmp_path, 0, kernels={"blocks.1.norm": louder})
     done = run("locate", golden, mine, *floors)
     assert done.returncode == 1
-    assert "first bad: blocks.1.norm (ScaleNorm, step 0): differs" in words(done.stdout)
+    assert "first bad: blocks.1.norm (ScaleNorm, step 0): a constant factor 1.03; differs" in words(done.stdout)
     assert "confidence low" in words(done.stdout)
 
 

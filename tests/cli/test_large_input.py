@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import time
 import zipfile
 
@@ -49,6 +50,82 @@ def test_many_members_take_time_by_their_number(tmp_path, make, name):
         assert result.returncode == 0, result.stderr
         # About 1 s here; what takes time by the square of the number took over 20.
         assert seconds < 15, (command, seconds)
+
+
+def statistics_csv(path, count):
+    """One module of the old API with as many tensors, statistics only."""
+    folder = path / "msit_dump_20250220_083154" / "torch_tensors" / "cpu_1" / "0" / "root.big"
+    folder.mkdir(parents=True)
+    rows = ["NodeName,NodeType,InputOutput,Index,DataType,Shape,Max,Min,Mean,L2Norm"]
+    rows += [f'root.big,Big,Output,{i},torch.float16,"(2, 2)",4.0,-2.0,1.5,5.5' for i in range(count)]
+    (folder / "statistics.csv").write_text("\r\n".join(rows) + "\r\n")
+    return path
+
+
+def dump_json(path, count):
+    """msprobe's list of calls."""
+    tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3]}
+    tensor |= {"Max": 1.0, "Min": 0.0, "Mean": 0.5, "Norm": 2.0, "requires_grad": False}
+    call = {"input_args": [tensor], "input_kwargs": {}, "output": [tensor]}
+    data = {f"Module.layers.{i}.proj.Linear.forward.0": call for i in range(count // 2)}
+    folder = path / "step0" / "rank0"
+    folder.mkdir(parents=True)
+    head = {"task": "statistics", "level": "L0", "framework": "pytorch", "dump_data_dir": None}
+    (folder / "dump.json").write_text(json.dumps(head | {"data": data}))
+    return path
+
+
+def gguf(path, count):
+    """float32 tensors of one value each, 32 bytes apart."""
+    infos = []
+    for i in range(count):
+        name = f"blk.{i}.x.weight".encode()
+        infos.append(struct.pack("<Q", len(name)) + name + struct.pack("<IQIQ", 1, 1, 0, 32 * i))
+    head = b"GGUF" + struct.pack("<IQQ", 3, count, 0) + b"".join(infos)
+    path = path.with_suffix(".gguf")
+    path.write_bytes(head + bytes(-len(head) % 32) + bytes(32 * count))
+    return path
+
+
+ATB_COLUMNS = (
+    "CaseNum|CaseName|OpName|OpParam|InNum|InDType|InFormat|InShape|OutNum|OutDType|OutFormat|OutShape|DataGenType"
+    "|DataGenRange|InTensorFile|OutTensorFile|TestType|TestLevel|FromModel|SocVersion|ExpectedError"
+)
+
+
+def atb_list(path, count):
+    """Half of the tensors are inputs of one operation, the others of one each."""
+    half = count // 2
+
+    def row(number, inputs):
+        words = [";".join([word] * inputs) for word in ("float16", "nd", "1,4", "customize")]
+        name = f"Linear_{number}"
+        cells = [str(number), name, name, "{}", str(inputs), *words[:3], "0", " ", " ", " ", words[3], *" " * 7]
+        return "|".join([*cells, "NO_ERROR"])
+
+    folder = path / "ait_dump" / "operation_io_tensors" / "77"
+    folder.mkdir(parents=True)
+    (path / "ait_dump" / "tensors").mkdir()
+    rows = [ATB_COLUMNS, row(1, half), *(row(i, 1) for i in range(2, half + 2))]
+    (folder / "operation_tensors_0.csv").write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [statistics_csv, dump_json, gguf, atb_list])
+def test_eight_times_as_many_entries_take_no_square_of_the_time(tmp_path, make):
+    seconds = {}
+    for count in (ENTRIES // 8, ENTRIES):
+        path = make(tmp_path / str(count), count)
+        result, seconds[count] = timed("show", path)
+        assert result.returncode == 0, result.stderr
+        assert str(count) in result.stdout.splitlines()[0]
+        if make is gguf:  # every member is looked up by its name
+            result, more = timed("compare", path, path)
+            assert result.returncode == 0, result.stderr
+            seconds[count] += more
+    # By the number of entries it is 8 times, by its square 64; a start of 0.1 s counts for little.
+    assert seconds[ENTRIES] < 24 * max(seconds[ENTRIES // 8], 0.1), seconds
 
 
 def sparse(path, start=b""):

@@ -25,7 +25,7 @@ import assay
 from assay import _capture, _manifest
 from assay._interrupts import interrupts_held
 from assay.errors import Error, FormatError, make_error
-from assay.torch import _hooks, _topology
+from assay.torch import _flat, _hooks, _topology
 from assay.torch._device import DevicePath
 from assay.torch._topology import Pattern
 
@@ -341,12 +341,18 @@ class Capture:
 
     def _record_weights(self, nodes: range) -> None:
         entries: list[tuple[int, str, torch.Tensor, bool]] = []
+        numbers = {id(plan.module): number for number, plan in enumerate(self._plans)}
         for number in nodes:
             plan = self._plans[number]
             if not plan.planned and _topology._has_forward(plan.module):
                 continue  # left out by include or exclude
-            parameters = plan.module.named_parameters(recurse=False)
-            entries += [(number, _manifest.printable(n), p, False) for n, p in parameters]
+            for name, parameter in plan.module.named_parameters(recurse=False):
+                if not _flat.is_flat(parameter):
+                    entries.append((number, _manifest.printable(name), parameter, False))
+                    continue
+                for module, own_name, part in _flat.parts_of(parameter):
+                    owner = numbers.get(id(module), number)
+                    entries.append((owner, _manifest.printable(own_name), part, False))
             buffers = plan.module.named_buffers(recurse=False)
             entries += [(number, _manifest.printable(n), b, True) for n, b in buffers]
         self._session.weights(entries)

@@ -44,6 +44,7 @@ class CapturedGraph {
 
   Run read() {
     run_.layout = "captured-graph";
+    run_.order_known = false;  // times of files are all there is, and copies have their own
     visit_folders(path_, boundary_, 0, &run_.warnings,
                   [this](const std::string& folder, const std::vector<FolderEntry>& entries) {
                     take(folder, entries);

@@ -67,6 +67,7 @@ Attempt read_file(const std::string& path) {
       run.properties = (*shard)->properties();
   }
   run.coverage.captured = run.records.size();
+  run.order_known = run.records.size() < 2;  // members stand in the order of the file
   return Result<Run>(std::move(run));
 }
 

@@ -59,7 +59,6 @@ Attempt read_flat(const std::string& path) {
 
   Run run;
   run.layout = "flat";
-  run.order_known = folder.files.size() == 1;
   run.warnings = std::move(folder.warnings);
   if (!folder.others.empty()) {
     run.warnings.push_back(std::to_string(folder.others.size()) +
@@ -83,6 +82,7 @@ Attempt read_flat(const std::string& path) {
       run.records.push_back(std::move(record));
     }
   }
+  run.order_known = run.records.size() < 2;
   run.coverage.captured = folder.files.size();
   return Result<Run>(std::move(run));
 }

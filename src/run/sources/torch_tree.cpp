@@ -339,15 +339,20 @@ void join_statistics(const std::string& path, const std::vector<StatisticsRow>& 
                      Run* run) {
   std::map<std::pair<Role, std::string>, std::vector<const StatisticsRow*>> groups;
   for (const StatisticsRow& row : rows) groups[{row.role, row.index}].push_back(&row);
+  // By slot, and by what the table may have in place of it; a slot with a dot is none of the latter.
+  std::map<std::pair<Role, std::string>, std::vector<size_t>> files_of;
+  for (size_t i = first; i < run->records.size(); ++i) {
+    const TensorRecord& record = run->records[i];
+    if (record.stats || !record.bytes) continue;
+    const std::string index(csv_index(record.slot));
+    files_of[{record.role, index}].push_back(i);
+    if (record.slot.find('.') != std::string::npos && record.slot != index)
+      files_of[{record.role, record.slot}].push_back(i);
+  }
   for (const auto& [key, members] : groups) {
     const auto& [role, index] = key;
-    std::vector<size_t> files;
-    for (size_t i = first; i < run->records.size(); ++i) {
-      const TensorRecord& record = run->records[i];
-      const bool full_slot = index.find('.') != std::string::npos;
-      if (record.role != role || record.stats || !record.bytes) continue;
-      if (full_slot ? record.slot == index : csv_index(record.slot) == index) files.push_back(i);
-    }
+    std::vector<size_t> files = files_of[key];
+    std::erase_if(files, [&](size_t i) { return run->records[i].stats.has_value(); });
     // Several slots end in the same index; the rows come in the order of the files.
     const size_t per_call = std::max<size_t>(1, files.size());
     const bool fits = members.size() % per_call == 0;
