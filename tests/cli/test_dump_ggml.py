@@ -241,3 +241,12 @@ def test_what_matches_no_node_is_told_with_the_nearest_name(assay, model, tmp_pa
     done = dump(assay, tmp_path / "out", *words, "--", sys.executable, CHAT, model)
     [warning] = [line for line in done.stderr.splitlines() if "matches" in line]
     assert f" matches {' '.join(words)}; did you mean {near}? 'assay graph " in warning
+    assert (tmp_path / "out" / "rank0" / "topology.json").exists() and f"{tmp_path}/out/rank0/topology.json" in warning
+
+
+def test_a_run_is_named_once_by_its_own_folder(run):
+    done, rank = run
+    said = [line for line in done.stderr.splitlines() if line.startswith("assay: ") and str(rank) in line]
+    assert len(said) == 1 and " ggml nodes " in said[0]
+    assert "before its capture was complete" not in done.stderr
+    assert f"assay: next: assay show {rank.parent}\n" in done.stderr

@@ -204,7 +204,7 @@ Status Session::write_manifest() {
 void Session::write_report(const std::string& message) {
   write_report_file(
       settings_.report_folder,
-      report_json(settings_.output, manifest_.steps.size(), passed_.load(std::memory_order_relaxed),
+      report_json(folder_, manifest_.steps.size(), passed_.load(std::memory_order_relaxed),
                   captured_nodes_, run_->counters().payload_bytes, message, warm_ups_));
 }
 

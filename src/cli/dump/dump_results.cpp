@@ -22,7 +22,6 @@
 #include "cli/dump/hidden_program.hpp"
 #include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
-#include "topology/model_tree.hpp"
 
 namespace assay::cli {
 namespace {
@@ -383,18 +382,23 @@ struct NodesOfRun {
   std::vector<std::string> types;  // "mul_mat"
 };
 
-void collect(const topology::ModuleNode& node, NodesOfRun* nodes) {
-  constexpr std::string_view kGgml = "ggml.";
-  if (!node.name.empty()) nodes->names.push_back(node.name);
-  if (node.type.starts_with(kGgml)) nodes->types.push_back(node.type.substr(kGgml.size()));
-  for (const topology::ModuleNode& child : node.children) collect(child, nodes);
-}
-
+/// topology  that the probe wrote: "ffn_out-0::ggml.mul_mat.0" of type "ggml.mul_mat"
 NodesOfRun nodes_of(const std::string& topology) {
+  constexpr std::string_view kGgml = "ggml.";
   NodesOfRun nodes;
-  const Result<std::string> text = read_text(topology);
-  if (!text) return nodes;
-  if (const auto tree = topology::read_model_tree(*text)) collect(*tree, &nodes);
+  std::ifstream file(topology);
+  const ordered_json json = ordered_json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("nodes")) return nodes;
+  for (const ordered_json& node : json["nodes"]) {
+    const auto text = [&](const char* key) {
+      const bool has = node.is_object() && node.contains(key) && node[key].is_string();
+      return has ? node[key].get<std::string>() : std::string();
+    };
+    const std::string name = text("opName");
+    const std::string type = text("opType");
+    nodes.names.push_back(name.substr(0, name.find("::")));
+    if (type.starts_with(kGgml)) nodes.types.push_back(type.substr(kGgml.size()));
+  }
   return nodes;
 }
 
@@ -529,14 +533,15 @@ std::string not_whole(const std::string& reason) {
 /// The folder that `assay show` opens: of all ranks together where there are several.
 std::string run_to_show(const DumpResults& results) {
   if (!results.processes.empty() && exists(results.root)) return results.root;
+  const auto whole = [](const std::string& folder) {
+    const size_t slash = folder.rfind('/');
+    return folder.substr(slash + 1).starts_with("rank") ? folder.substr(0, slash) : folder;
+  };
   for (const TorchReport& report : results.torch) {
-    if (!report.captured()) continue;
-    const size_t slash = report.output.rfind('/');
-    const bool one_rank = report.output.substr(slash + 1).starts_with("rank");
-    return one_rank ? report.output.substr(0, slash) : report.output;
+    if (report.captured()) return whole(report.output);
   }
   for (const GgmlReport& report : results.ggml) {
-    if (report.captured()) return report.output;
+    if (report.captured()) return whole(report.output);
   }
   return {};
 }
