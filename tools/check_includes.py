@@ -24,12 +24,14 @@ ALLOWED: dict[str, set[str]] = {
     "writer": _CORE | {"stats", "formats", "topology"},
     "capture": _CORE | {"stats", "formats", "writer"},
     "run": _CORE | {"stats", "formats", "topology"},
-    "compare": _CORE | {"stats", "formats", "topology", "reference", "run"},
+    "pair": _CORE | {"stats", "run"},
+    "compare": _CORE | {"stats", "formats", "topology", "reference", "run", "pair"},
     "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
-    "locate": _CORE | {"stats", "formats", "topology", "reference", "run", "compare", "opcheck"},
+    "locate": _CORE | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck"},
     "report": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "locate"},
-    "cli": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "locate", "report"},
-    "python": _CORE | {"stats", "formats", "topology", "reference", "run", "compare", "opcheck", "locate", "report"},
+    "cli": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "report"},
+    "python": _CORE
+    | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate", "report"},
 }
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+)/', re.MULTILINE)
 

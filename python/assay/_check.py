@@ -28,6 +28,8 @@ class OpcheckReport:
     def rows(self) -> list[Row]:
         """One dict an output, by rank, run count and natural order of ids; keys are the report's columns.
 
+        Operators of PyTorch and ggml stand in the order of their execution and have columns of their own.
+
         ``"result"`` is ``"PASS"``, ``"FAILED"``, ``"NOT_SUPPORTED"`` or ``"ERROR"``, ``"reason"`` says why.
         """
         if self._rows is None:
@@ -91,8 +93,11 @@ def opcheck(
 ) -> OpcheckReport:
     """Recomputes every captured operation of an ATB dump in fp64 from its own inputs and judges its outputs.
 
+    A run of PyTorch or ggml at operator level is judged, too, each operator by what rounding explains: then only
+    `names`, `jobs` and `max_memory` have a meaning.
+
     Args:
-        run: a dump, or any folder inside one down to that of one operation.
+        run: a dump, or any folder inside one down to that of one operation; or a run with operators.
         ids: only these operations and all below them: ``["24_1"]``.
         names: only types whose name contains one of these, in any case.
         csv: list of operations (``operation_tensors_N.csv``): its rows are checked.
@@ -104,8 +109,8 @@ def opcheck(
         max_memory: bytes of working memory; 0 means 2 GiB.
 
     Raises:
-        assay.errors.Error: the path is no dump of ATB operations. An operation that cannot be read or computed is no
-            error but a row with its reason.
+        assay.errors.Error: the path holds neither operations nor operators. An operation that cannot be read or
+            computed is no error but a row with its reason.
 
     Example:
         >>> report = assay.opcheck("dump/msit_dump_20250102_030405")     # doctest: +SKIP

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from . import _core
+from ._pairs import PathLike, TokenMap, json_text, token_pairs
 
 if TYPE_CHECKING:
     from assay._locate import Finding, Verdict
@@ -27,17 +28,18 @@ _MSIT_METRICS = (
 )
 
 Row = dict[str, Union[int, float, str, None]]
-PathLike = Union[str, "os.PathLike[str]"]
-TokenMap = Union[Mapping[int, int], Iterable[tuple[int, int]]]
 
 
 class Comparison:
     """What a comparison found. Plain data: it holds no file open."""
 
-    def __init__(self, native: _core._Comparison, paths: tuple[str, str] = ("", "")):
+    def __init__(
+        self, native: _core._Comparison, paths: tuple[str, str] = ("", ""), pairs: Optional[dict[str, Any]] = None
+    ):
         self._native = native
         self._rows: Optional[list[Row]] = None
         self._paths = paths
+        self._pairs = pairs or {}
         self._located: Optional[Verdict] = None
 
     @property
@@ -87,11 +89,11 @@ class Comparison:
 
     @property
     def located(self) -> Verdict:
-        """The verdict on the two runs, found when it is first asked for: `assay.locate` of the same paths."""
+        """The verdict on the two runs, found when it is first asked for: `assay.locate` of the same paths and pairs."""
         if self._located is None:
             from assay._locate import locate
 
-            self._located = locate(*self._paths)
+            self._located = locate(*self._paths, **self._pairs)
         return self._located
 
     @property
@@ -123,15 +125,6 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"<assay.Comparison {self.verdict}>"
-
-
-def _json_text(value: Union[PathLike, Sequence[Mapping[str, Any]], None]) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, (str, os.PathLike)):
-        with open(value, encoding="utf-8") as file:
-            return file.read()
-    return json.dumps(list(value))
 
 
 def compare(
@@ -174,7 +167,7 @@ def compare(
         mapping_file: the user's own table of operation types, ``op_mapping_file.json`` or its folder.
         algorithms: more metrics, one column each: ``"FILE.py:FUNC"``, ``"FILE.so:FUNC"``, or a callable
             ``(golden, mine) -> number | text | (number or text, message)`` of two flat float32 arrays.
-        token_map: pairs (token of golden, token of mine); by default equal ids.
+        token_map: pairs (step of golden, step of mine); by default equal ids.
         ranks: compare only these.
         allow_unmatched: shell patterns on golden's names: tensors that need no partner of their name.
         jobs: threads; 0 means one a core.
@@ -192,7 +185,8 @@ def compare(
         >>> result.passed, result.worst(1)[0]["node"]                  # doctest: +SKIP
         (False, 'model.layers.5.input_layernorm output')
     """
-    pairs = token_map.items() if isinstance(token_map, Mapping) else token_map
+    map_text = json_text(map)
+    pairs: dict[str, Any] = {"token_map": token_pairs(token_map), "ranks": list(ranks)}
     files = [item for item in algorithms if isinstance(item, str)]
     if files:
         os.environ.setdefault("ASSAY_PYTHON", sys.executable)  # their helper process is one of this Python
@@ -207,18 +201,18 @@ def compare(
         rtol=rtol,
         cos=cos,
         rel_l2=rel_l2,
-        thresholds=_json_text(thresholds),
-        map=_json_text(map),
+        thresholds=json_text(thresholds),
         mapping_file="" if mapping_file is None else os.fspath(mapping_file),
         algorithm_files=files,
         algorithms=[(_column_name(item), item) for item in algorithms if not isinstance(item, str)],
-        token_map=[(int(g), int(m)) for g, m in pairs],
-        ranks=list(ranks),
         allow_unmatched=list(allow_unmatched),
         jobs=jobs,
         max_memory=max_memory,
+        map=map_text,
+        **pairs,
     )
-    return Comparison(native, (os.fspath(golden), os.fspath(mine)))
+    pairs["map"] = json.loads(map_text or "null")
+    return Comparison(native, (os.fspath(golden), os.fspath(mine)), pairs)
 
 
 def _column_name(function: Callable[[Any, Any], Any]) -> str:

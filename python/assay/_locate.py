@@ -7,15 +7,15 @@ import copy
 import importlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
+
+from ._pairs import PathLike, TokenMap, json_text, token_pairs
 
 # Native, without a stub: this file has its types.
 _opcheck: Any = importlib.import_module("assay._opcheck")
 
 __all__ = ["Finding", "Verdict", "locate"]
-
-PathLike = Union[str, "os.PathLike[str]"]
 
 
 class Finding:
@@ -159,6 +159,9 @@ def locate(
     floor: Optional[PathLike] = None,
     save_floor: Optional[PathLike] = None,
     slice: str = "",
+    map: Union[PathLike, Sequence[Mapping[str, str]], None] = None,
+    token_map: TokenMap = (),
+    ranks: Sequence[int] = (),
     jobs: int = 0,
     max_memory: int = 0,
 ) -> Verdict:
@@ -173,7 +176,11 @@ def locate(
             program is not known. Five or more.
         floor: a profile kept by `save_floor`, instead of `floor_runs`.
         save_floor: keep what was measured in this file.
-        slice: only what this output depends on: a module, ``"module:slot"`` or ``"token 3"``.
+        slice: only what this output depends on: a module, ``"module:slot"`` or ``"step 3"``.
+        map: modules that correspond under other names, ``[{"golden": ..., "my": ...}]`` or a JSON file with that, as
+            of `assay.compare`; the modules below go along. Entries with a slice or a reduction count only there.
+        token_map: pairs (step of golden, step of mine); by default found by their tokens and positions.
+        ranks: judge only these.
         jobs: threads; 0 means one a core.
         max_memory: bytes of working tensors; 0 means 2 GiB.
 
@@ -198,6 +205,9 @@ def locate(
         "" if floor is None else os.fspath(floor),
         "" if save_floor is None else os.fspath(save_floor),
         slice,
+        json_text(map),
+        token_pairs(token_map),
+        list(ranks),
         jobs,
         max_memory,
     )

@@ -38,8 +38,11 @@ def world_size() -> int:
 
 
 def printable(text: str) -> str:
-    """Returns text that fits into JSON, which has no half surrogates: they stand for bytes that are no UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Returns text that fits into JSON and UTF-8, which have no half surrogates: each becomes its escape, ``\\udcff``.
+
+    Different texts stay different; bytes of a file name that are no UTF-8 are half surrogates, too.
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def describe_host() -> dict[str, Any]:

@@ -325,7 +325,7 @@ def open(path: Path) -> Run:
     """Opens a captured run; reads the list of records and no payload.
 
     Args:
-        path: a run folder of any supported layout, a token or module folder of a torch dump, a process or run folder
+        path: a run folder of any supported layout, a step or module folder of a torch dump, a process or run folder
             of an ATB dump, a folder of tensor files, or one tensor file.
 
     Raises:

@@ -160,6 +160,10 @@ std::string json_number(double value) {
   return python_repr(value);
 }
 
+std::string counted(uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string human_bytes(uint64_t size_bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   double value = static_cast<double>(size_bytes);

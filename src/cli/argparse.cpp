@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "cli/help.hpp"
 #include "cli/list_text.hpp"
-#include "cli/suggest.hpp"
 
 namespace assay::cli {
 namespace {

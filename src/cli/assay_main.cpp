@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file_changes.hpp"
+#include "base/suggest.hpp"
 #include "base/temporary_files.hpp"
 #include "cli/command.hpp"
 #include "cli/convert/cmd_overflow.hpp"
@@ -19,7 +20,6 @@
 #include "cli/legacy_flags.hpp"
 #include "cli/msit_main.hpp"
 #include "cli/output.hpp"
-#include "cli/suggest.hpp"
 #include "cli/tools/tools.hpp"
 #include "completion_script.hpp"
 

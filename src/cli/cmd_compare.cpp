@@ -17,9 +17,11 @@
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/list_text.hpp"
+#include "cli/pair_options.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
+#include "compare/match/explicit_pairs.hpp"
 #include "locate/row_verdicts.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
@@ -32,10 +34,6 @@ namespace {
 constexpr uint64_t kMinMemory = uint64_t{32} << 20;
 constexpr const char* kCheckpointFiles[] = {"model.safetensors", "model.safetensors.index.json",
                                             "pytorch_model.bin", "pytorch_model.bin.index.json"};
-
-Error usage_error(std::string message) {
-  return {Errc::Usage, {}, std::nullopt, std::move(message)};
-}
 
 Result<std::string> read_text(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
@@ -55,21 +53,11 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
     ASSAY_TRY(options.limits.rules,
               in_file(request.thresholds_file, compare::parse_limit_rules(text)));
   }
-  if (!request.map_file.empty()) {
-    ASSAY_TRY(const std::string text, read_text(request.map_file));
-    ASSAY_TRY(options.explicit_pairs,
-              in_file(request.map_file, compare::parse_explicit_pairs(text)));
-  }
+  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &options));
   options.allow_unmatched = request.allow_unmatched;
-  if (!request.token_map.empty()) {
-    ASSAY_TRY(options.token_map, parse_token_map(request.token_map));
-  }
-  if (!request.ranks.empty()) {
-    ASSAY_TRY(options.ranks, parse_ranks(request.ranks));
-  }
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
-      return fail(usage_error("rank id:" + request.rank + " is illegal. Please check."));
+      return fail(Errc::Usage, "rank id:" + request.rank + " is illegal. Please check.");
     }
     ASSAY_TRY(options.ranks, parse_ranks(request.rank));
   }
@@ -107,16 +95,17 @@ bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) 
 
 // Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
 Status judge(const compare::ComparedPaths& compared, const CompareRequest& request,
-             const std::function<void(size_t, size_t)>& progress, CompareOutcome* outcome) {
+             const compare::CompareOptions& comparison, CompareOutcome* outcome) {
   if (!request.judge && !request.verdict) return {};
   if (!has_programs(*outcome, request)) {
     if (!request.verdict) return {};
-    return fail(usage_error("--verdict needs two runs, with operators or modules in an order"));
+    return fail(Errc::Usage, "--verdict needs two runs, with operators or modules in an order");
   }
   VerdictRequest options = request.verdict_options;
   options.jobs = request.jobs;
+  options.user_pairs = compare::user_pairs(compared.golden, compared.mine, comparison);
   Result<locate::Verdict> verdict =
-      find_verdict(compared.golden, compared.mine, options, progress, &outcome->notes);
+      find_verdict(compared.golden, compared.mine, options, comparison.progress, &outcome->notes);
   if (!verdict) {
     if (request.verdict || verdict.error().code == Errc::Usage) return fail(verdict.error());
     outcome->notes.push_back("no verdict: " + verdict.error().describe());
@@ -170,7 +159,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
     outcome.notes.insert(outcome.notes.end(), compared.notes.begin(), compared.notes.end());
     outcome.two_files = compared.two_files;
     outcome.comparison = std::move(compared.comparison);
-    ASSAY_TRY_STATUS(judge(compared, request, options.progress, &outcome));
+    ASSAY_TRY_STATUS(judge(compared, request, options, &outcome));
   }
   const bool with_verdict = request.verdict && outcome.verdict;
   if (with_verdict) locate::judge_rows(*outcome.verdict, compared.mine, &outcome.comparison);
@@ -194,58 +183,9 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
   return outcome;
 }
 
-namespace {
-
-Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
-  const std::optional<int64_t> value = parse_number<int64_t>(text);
-  if (!value || *value < 0) {
-    return fail(usage_error("'" + std::string(text) + "' is no " + std::string(what)));
-  }
-  return *value;
-}
-
-}  // namespace
-
-Result<std::vector<int>> parse_ranks(std::string_view text) {
-  constexpr int64_t kMaxRank = 1 << 20;
-  std::vector<int> ranks;
-  const std::string list = with_ascii_commas(text);
-  for (const std::string_view part : split(list, ',')) {
-    const size_t dash = part.find('-');
-    ASSAY_TRY(const int64_t first,
-              parse_integer(part.substr(0, dash), "rank; expected a list such as 0,3-5"));
-    int64_t last = first;
-    if (dash != std::string_view::npos) {
-      ASSAY_TRY(last, parse_integer(part.substr(dash + 1), "rank; expected a list such as 0,3-5"));
-    }
-    if (last < first || last > kMaxRank) {
-      return fail(usage_error("'" + std::string(part) + "' is no range of ranks"));
-    }
-    for (int64_t rank = first; rank <= last; ++rank) ranks.push_back(static_cast<int>(rank));
-  }
-  return ranks;
-}
-
-Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_view text) {
-  std::vector<std::pair<int64_t, int64_t>> map;
-  const std::string list = with_ascii_commas(text);
-  for (const std::string_view part : split(list, ',')) {
-    const size_t colon = part.find(':');
-    if (colon == std::string_view::npos) {
-      return fail(usage_error("'" + std::string(part) +
-                              "' is no token pair; expected GOLDEN:MINE, for example 0:1"));
-    }
-    ASSAY_TRY(const int64_t golden, parse_integer(part.substr(0, colon), "token id"));
-    ASSAY_TRY(const int64_t mine, parse_integer(part.substr(colon + 1), "token id"));
-    map.emplace_back(golden, mine);
-  }
-  return map;
-}
-
 Result<uint64_t> parse_bytes(std::string_view text) {
   const size_t unit_start = std::min(text.find_first_not_of("0123456789"), text.size());
-  ASSAY_TRY(const int64_t number,
-            parse_integer(text.substr(0, unit_start), "size; expected for example 512MiB"));
+  const std::optional<uint64_t> number = parse_number<uint64_t>(text.substr(0, unit_start));
   struct Unit {
     std::string_view name;
     uint64_t bytes;
@@ -255,12 +195,12 @@ Result<uint64_t> parse_bytes(std::string_view text) {
                              {"MB", 1000000}, {"MiB", 1 << 20}, {"G", 1 << 30}, {"GB", 1000000000},
                              {"GiB", 1 << 30}};
   for (const Unit& unit : kUnits) {
-    if (unit.name != text.substr(unit_start)) continue;
+    if (!number || unit.name != text.substr(unit_start)) continue;
     uint64_t bytes = 0;
-    if (mul_overflows(static_cast<uint64_t>(number), unit.bytes, &bytes)) break;
+    if (mul_overflows(*number, unit.bytes, &bytes)) break;
     return bytes;
   }
-  return fail(usage_error("'" + std::string(text) + "' is no size; expected for example 512MiB"));
+  return fail(Errc::Usage, "'" + std::string(text) + "' is no size; expected for example 512MiB");
 }
 
 namespace {
@@ -308,18 +248,9 @@ void add_input_options(CLI::App& app, CompareRequest& request) {
                  "Compare layers, modules or every module (-cl); default: all three")
       ->check(CLI::IsMember({"layer", "module", "api", "logits"}))
       ->group("Selection");
-  app.add_option("--token-map", request.token_map, "Pair token G of golden with M of mine: G:M,...")
-      ->type_name("LIST")
-      ->group("Selection");
-  app.add_option("--ranks", request.ranks, "Compare only these ranks: 0,3-5")
-      ->type_name("LIST")
-      ->group("Selection");
+  add_pair_options(app, request.pairs);
   app.add_option("-r,--rank", request.rank, "Compare only this rank")
       ->type_name("N")
-      ->group("Selection");
-  app.add_option("--map", request.map_file,
-                 "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule")
-      ->type_name("FILE")
       ->group("Selection");
   app.add_option("--op-mapping-file", request.op_mapping_file,
                  "Own table of operator types: op_mapping_file.json or its folder (-mf)")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cli/pair_options.hpp"
 #include "cli/verdict_options.hpp"
 #include "compare/compare.hpp"
 
@@ -30,10 +31,8 @@ struct CompareRequest {
   std::optional<double> cos;
   std::optional<double> rel_l2;
   std::string thresholds_file;
-  std::string map_file;
-  std::string token_map;
+  PairRequest pairs;
   std::vector<std::string> allow_unmatched;
-  std::string ranks;
   bool unmatched = false;
   bool summary = true;
   bool jsonl = false;
@@ -65,11 +64,6 @@ struct CompareOutcome {
 /// errors  of the options (Usage), of the runs, of writing; "interrupted"
 [[nodiscard]] Result<CompareOutcome> run_comparison(const CompareRequest& request);
 
-/// "0,3-5" -> 0 3 4 5. errors  Usage
-[[nodiscard]] Result<std::vector<int>> parse_ranks(std::string_view text);
-/// "0:1,2:3" -> (0,1) (2,3). errors  Usage
-[[nodiscard]] Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(
-    std::string_view text);
 /// "512MiB", "2G", "1000000" -> bytes. errors  Usage
 [[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text);
 

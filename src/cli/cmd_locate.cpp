@@ -8,9 +8,11 @@
 #include "cli/cmd_compare.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/pair_options.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "cli/verdict_options.hpp"
+#include "compare/match/explicit_pairs.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
 #include "run/pair.hpp"
@@ -23,17 +25,22 @@ struct LocateRequest {
   std::string my_path;
   BisectRequest bisect;
   VerdictRequest verdict;
+  PairRequest pairs;
   std::string max_memory;
   bool json = false;
   bool exit_zero = false;
 };
 
 Result<Bisected> locate_runs(const std::string& golden_path, const std::string& my_path,
-                             const VerdictRequest& request) {
+                             const LocateRequest& request) {
   const InterruptGuard interrupt_guard;
   ProgressBar bar;
   ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path));
   const auto& [golden, mine, notes] = pair;
+  compare::CompareOptions said;
+  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &said));
+  VerdictRequest verdict = request.verdict;
+  verdict.user_pairs = compare::user_pairs(golden, mine, said);
   Bisected located;
   located.notes = notes;
   for (const run::Run* side : {&golden, &mine}) {
@@ -41,14 +48,14 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
   }
   ASSAY_TRY(located.verdict,
             find_verdict(
-                golden, mine, request, [&](size_t done, size_t total) { bar.update(done, total); },
+                golden, mine, verdict, [&](size_t done, size_t total) { bar.update(done, total); },
                 &located.notes));
   return located;
 }
 
 int run_command(const LocateRequest& request) {
   const auto judge = [&](const std::string& golden, const std::string& mine) {
-    return locate_runs(golden, mine, request.verdict);
+    return locate_runs(golden, mine, request);
   };
   const Result<Bisected> located = request.bisect.golden.empty()
                                        ? judge(request.golden_path, request.my_path)
@@ -107,6 +114,7 @@ void add_locate_command(CLI::App& app, int& exit_status) {
                    "Folder of the captured runs; default: locate-runs")
       ->type_name("DIR")
       ->group(group);
+  add_pair_options(*command, request->pairs);
   add_verdict_options(*command, request->verdict);
   command->add_flag("--json", request->json, "The verdict as JSON")->group("Output");
   command->add_flag("--exit-zero", request->exit_zero, "Exit status 0 whatever is found")

@@ -19,6 +19,7 @@
 #include "cli/ranges.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "compare/algorithms.hpp"
+#include "locate/operator_check.hpp"
 #include "opcheck/check.hpp"
 #include "opcheck/registry.hpp"
 #include "report/files.hpp"
@@ -86,14 +87,21 @@ Grammar grammar_of(const std::string& program) {
   const bool ours = program.starts_with("assay");
   Grammar grammar{
       program,
-      "Recomputes each captured operation in fp64 from its own inputs and judges what it produced.",
+      ours ? "Recomputes each captured operation of ATB, or operator of PyTorch or ggml, in fp64 "
+             "from its own "
+             "inputs and judges what it produced."
+           : "Recomputes each captured operation in fp64 from its own inputs and judges what it "
+             "produced.",
       {
           help_argument(),
           {"--input",
            "-i",
            Takes::One,
            "DIR",
-           "A dump of ATB operations, or any folder inside one down to one operation.",
+           ours ? "A dump of ATB operations, or any folder inside one down to one operation; or a "
+                  "run of PyTorch or "
+                  "ggml with operators."
+                : "A dump of ATB operations, or any folder inside one down to one operation.",
            !ours,
            {},
            input_problem},
@@ -330,20 +338,37 @@ bool was_only_before(const opcheck::CaseList& cases) {
          std::none_of(cases.entries().begin(), cases.entries().end(), has_after);
 }
 
+/// The old names check dumps of ATB and nothing else.
+Result<locate::CheckSubject> find_subject(const Request& request, bool operators) {
+  if (operators) {
+    ASSAY_TRY(locate::CheckSubject subject,
+              locate::find_check_subject(request.input, request.cases, request.check));
+    const report::OpcheckTableOptions& table = request.table;
+    if (subject.operators && (table.absolute || table.cosine))
+      return fail(Errc::Usage, "--precision-metric: only for dumps of ATB");
+    return subject;
+  }
+  locate::CheckSubject subject;
+  ASSAY_TRY(subject.operations, opcheck::list_cases(request.input, request.cases));
+  return subject;
+}
+
 struct Outcome {
   opcheck::Report report;
   std::vector<std::string> files;
 };
 
-Result<Outcome> check(const Request& request) {
-  ASSAY_TRY(const opcheck::CaseList cases, opcheck::list_cases(request.input, request.cases));
-  if (was_only_before(cases))
+Result<Outcome> check(const Request& request, bool operators) {
+  ASSAY_TRY(const locate::CheckSubject subject, find_subject(request, operators));
+  if (subject.operations && was_only_before(*subject.operations))
     return fail(Errc::Usage,
                 "Only the rerun mode allows checking dumped data before executing operators.");
   Outcome outcome;
+  report::OpcheckTableOptions table = request.table;
+  table.by_rounding = subject.operators != nullptr;
   ASSAY_TRY(report::OpcheckWriter writer,
             report::OpcheckWriter::open(
-                {request.output, report::opcheck_timestamp(), request.formats}, request.table));
+                {request.output, report::opcheck_timestamp(), request.formats}, table));
   opcheck::CheckOptions options = request.check;
   Status written;
   options.finished = [&](const opcheck::CaseResult& result) {
@@ -354,20 +379,33 @@ Result<Outcome> check(const Request& request) {
     const InterruptGuard guard;
     ProgressBar bar;
     options.progress = [&](size_t done, size_t total) { bar.update(done, total); };
-    outcome.report = opcheck::check_cases(cases, options);
+    ASSAY_TRY(outcome.report, locate::check_subject(subject, request.cases.names, options));
   }
   ASSAY_TRY_STATUS(std::move(written));
   ASSAY_TRY(outcome.files, writer.finish(outcome.report));
   return outcome;
 }
 
-int status_of(const opcheck::Report& report, const Request& request) {
+int status_of(const ToolCall& call, const opcheck::Report& report, const Request& request) {
   if (report.interrupted) return kInterrupted;
   const opcheck::Report::Counts counts = report.counts();
   const bool fails = (counts.failed > 0 && request.fail_on.contains("failed")) ||
                      (counts.errors > 0 && request.fail_on.contains("error")) ||
                      (counts.not_supported > 0 && request.fail_on.contains("not_supported"));
-  return fails ? kDiffers : kSame;
+  if (fails) return kDiffers;
+  const bool judged = counts.passed > 0 || counts.failed > 0 || counts.errors > 0;
+  return judged || call.name != DumpName::Assay ? kSame : kCannotJudge;
+}
+
+std::string hint_for(const Error& error) {
+  const auto says = [&](const char* words) {
+    return error.message.find(words) != std::string::npos;
+  };
+  if (says("is not in msit_dump"))
+    return "capture one with: assay dump --type tensor -o OUT -- CMD";
+  if (says("holds no operators"))
+    return "capture them with: assay dump --level operator -o OUT -- CMD";
+  return {};
 }
 
 int run_ours(const ToolCall& call) {
@@ -377,13 +415,8 @@ int run_ours(const ToolCall& call) {
                         "assay opcheck --help lists the options");
   const Result<Request> request = request_of(call);
   if (!request) return report_error(request.error());
-  const Result<Outcome> outcome = check(*request);
-  if (!outcome) {
-    return report_error(outcome.error(),
-                        outcome.error().message.find("is not in msit_dump") != std::string::npos
-                            ? "capture one with: assay dump --type tensor -o OUT -- CMD"
-                            : "");
-  }
+  const Result<Outcome> outcome = check(*request, true);
+  if (!outcome) return report_error(outcome.error(), hint_for(outcome.error()));
   if (outcome->report.cases.empty() && !outcome->report.interrupted)
     return report_error("nothing was checked: no operation matches",
                         "assay show " + request->input + " lists what the run holds");
@@ -392,7 +425,7 @@ int run_ours(const ToolCall& call) {
       .colour = use_colour(STDOUT_FILENO),
       .files = outcome->files};
   return print_result(report::opcheck_terminal_report(outcome->report, terminal),
-                      status_of(outcome->report, *request));
+                      status_of(call, outcome->report, *request));
 }
 
 /// The original ends with 0 whatever happened after its options were read.
@@ -417,7 +450,7 @@ int run_old(const ToolCall& call) {
     call.voice.error(request.error());
     return kSame;
   }
-  const Result<Outcome> outcome = check(*request);
+  const Result<Outcome> outcome = check(*request, false);
   if (!outcome) {
     call.voice.error(outcome.error());
     return kSame;
@@ -435,7 +468,7 @@ int run_old(const ToolCall& call) {
   std::snprintf(text, sizeof(text), "Total cases: %zu; Total time: %.2f seconds",
                 report.cases.size(), report.seconds);
   std::printf("%s\n", text);
-  return status_of(report, *request);
+  return status_of(call, report, *request);
 }
 
 int run_opcheck(const ToolCall& call) {

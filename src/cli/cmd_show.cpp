@@ -572,7 +572,7 @@ int run_show(const ShowOptions& options) {
   if (!run)
     return report_error(
         run.error(),
-        "assay show RUN takes a run folder, a token or module folder, or a tensor file");
+        "assay show RUN takes a run folder, a step or module folder, or a tensor file");
   RecordFilter filter;
   filter.name = options.name;
   filter.weights = options.weights || !options.name.empty();
@@ -644,11 +644,11 @@ void add_show_command(CLI::App& app, int& exit_status) {
       "show", "Lists a run; shows one tensor's values, statistics and histogram");
   command
       ->add_option("RUN", options->run,
-                   "Run folder of any layout, a token or module folder, or a tensor file")
+                   "Run folder of any layout, a step or module folder, or a tensor file")
       ->required();
   command->add_option("NAME", options->name,
                       "Node or tensor: 'root.lm_head', 'norm.output', or a pattern: '*.mlp'");
-  command->add_option("--step", options->steps, "Only these steps (token ids): 0,2-4");
+  command->add_option("--step", options->steps, "Only these steps: 0,2-4");
   command->add_option("--rank", options->ranks, "Only these ranks");
   command->add_flag("--list", options->list, "One line a tensor instead of the tree");
   command->add_flag("--stats", options->stats, "Statistics: as recorded, otherwise computed");

@@ -23,7 +23,8 @@ _assay_options() {
         --allow-pickle --weight --op-mapping-file --custom-algorithms --verdict --floor-run --save-floor --floor
         --own-error --slice --why
         -gp -mp -cl -st -mf -alg -o -r -l -w -j -h" ;;
-    locate) echo "--help --golden --mine --output --floor-run --save-floor --floor --own-error --slice --why --json --exit-zero
+    locate) echo "--help --golden --mine --output --token-map --ranks --map --floor-run --save-floor --floor
+        --own-error --slice --why --json --exit-zero
         --jobs --max-memory -o -j -h" ;;
     show) echo "--help --step --rank --list --stats --values --all --histogram --weights --json --width -h" ;;
     convert) echo "--help --format --to --name --member --step --rank --dtype --input --op-name --op-type --force -h" ;;

@@ -14,10 +14,6 @@
 namespace assay::cli {
 namespace {
 
-Error usage_error(std::string message) {
-  return {Errc::Usage, {}, std::nullopt, std::move(message)};
-}
-
 bool exists(const std::string& path) {
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0;
@@ -25,10 +21,10 @@ bool exists(const std::string& path) {
 
 Status check(const VerdictRequest& request) {
   if (!request.floor_file.empty() && !request.floor_runs.empty())
-    return fail(
-        usage_error("--floor and --floor-run exclude each other: one profile judges a run"));
+    return fail(Errc::Usage,
+                "--floor and --floor-run exclude each other: one profile judges a run");
   if (!request.save_floor.empty() && request.floor_runs.empty())
-    return fail(usage_error("--save-floor needs healthy pairs: --floor-run GOLDEN:MINE"));
+    return fail(Errc::Usage, "--save-floor needs healthy pairs: --floor-run GOLDEN:MINE");
   return {};
 }
 
@@ -58,10 +54,10 @@ Result<std::pair<std::string, std::string>> parse_floor_run(const std::string& t
     const std::string second = text.substr(colon + 1);
     if (exists(first) && exists(second)) return std::pair(first, second);
   }
-  return fail(
-      usage_error("--floor-run " + text +
+  return fail(Errc::Usage,
+              "--floor-run " + text +
                   ": no such run; expected GOLDEN:MINE, two runs of another prompt that are "
-                  "known to be healthy"));
+                  "known to be healthy");
 }
 
 Status check_floor_file(const VerdictRequest& request) {
@@ -88,7 +84,7 @@ void add_verdict_options(CLI::App& app, VerdictRequest& request) {
       ->check(CLI::IsMember({"auto", "exact", "inferred", "off"}))
       ->group(group);
   app.add_option("--slice", request.slice,
-                 "Only what this depends on: a module, MODULE:SLOT, or \"token N\"")
+                 "Only what this depends on: a module, MODULE:SLOT, or \"step N\"")
       ->type_name("NAME")
       ->group(group);
   app.add_flag("--why", request.why,
@@ -109,6 +105,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
         "(docs/localisation.md)");
   }
   options.slice = request.slice;
+  options.user_pairs = request.user_pairs;
   options.jobs = request.jobs;
   if (request.max_memory > 0) options.max_memory = request.max_memory;
   options.interrupted = &interrupted();

@@ -26,6 +26,8 @@ struct VerdictRequest {
   bool why = false;                     // list what the verdict stands on
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
+  /// What the user says corresponds, in terms of the two runs.
+  pair::UserPairs user_pairs = {};
 };
 
 void add_verdict_options(CLI::App& app, VerdictRequest& request);

@@ -45,9 +45,13 @@ struct LimitSubject {
 };
 [[nodiscard]] const Limit& limit_for(const Limits& limits, const LimitSubject& subject);
 
+/// Why a limit cannot be one: "cos must be a number from -1 to 1, not 2"; empty when it can.
+[[nodiscard]] std::string limit_problem(const Limit& limit);
+
 /// Reads a JSON list of objects with the keys match, dtype, op_type, atol, rtol, cos, rel_l2.
 /// text     content of the file
-/// errors   Invalid (not such a list, unknown key, a limit that is no number); offset where known
+/// errors   Invalid (not such a list, unknown key or dtype, a limit that is no number or out of its range); offset where
+///          known
 [[nodiscard]] Result<std::vector<LimitRule>> parse_limit_rules(std::string_view text);
 
 }  // namespace assay::compare

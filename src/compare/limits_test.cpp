@@ -22,15 +22,35 @@ TEST(ParseLimitRules, ReadsTheExampleOfTheDocument) {
 TEST(ParseLimitRules, NamesTheUnknownKey) {
   const auto rules = parse_limit_rules(R"([{"rel_l3":0.01}])");
   ASSERT_FALSE(rules);
-  EXPECT_EQ(
-      rules.error().message,
-      "entry 0: unknown key 'rel_l3'; known are match, dtype, op_type, atol, rtol, cos, rel_l2");
+  EXPECT_EQ(rules.error().message, "entry 0: unknown key 'rel_l3'; did you mean 'rel_l2'?");
+  EXPECT_EQ(parse_limit_rules(R"([{"tolerance":0.01}])").error().message,
+            "entry 0: unknown key 'tolerance'; known are match, dtype, op_type, atol, rtol, cos, "
+            "rel_l2");
+  EXPECT_EQ(parse_limit_rules(R"([{}, {"dtype":"torch.bflaot16"}])").error().message,
+            "entry 1: unknown dtype 'torch.bflaot16'; did you mean 'bfloat16'?");
+  EXPECT_TRUE(parse_limit_rules(R"([{"dtype":"torch.bfloat16"}, {"dtype":"float8_e5m2"}])"));
 }
 
 TEST(ParseLimitRules, GivesTheByteWhereTheTextStopsBeingJson) {
   const auto rules = parse_limit_rules("[{]");
   ASSERT_FALSE(rules);
   EXPECT_EQ(rules.error().offset, 3u);
+}
+
+TEST(ParseLimitRules, ChecksRangesAsTheCommandLineDoes) {
+  const auto message = [](const char* text) { return parse_limit_rules(text).error().message; };
+  EXPECT_EQ(message(R"([{"cos":2}])"), "entry 0: cos must be a number from -1 to 1, not 2");
+  EXPECT_EQ(message(R"([{"cos":-1.5}])"), "entry 0: cos must be a number from -1 to 1, not -1.5");
+  for (const std::string key : {"atol", "rtol", "rel_l2"}) {
+    const std::string text = "[{\"" + key + "\":-0.1}]";
+    EXPECT_EQ(message(text.c_str()),
+              "entry 0: " + key + " must be a number of at least 0, not -0.1");
+  }
+  const auto nan = parse_limit_rules(R"([{"cos": NaN}])");
+  EXPECT_EQ(nan.error().message, "NaN is no limit");
+  EXPECT_EQ(nan.error().offset, 9u);
+  EXPECT_EQ(message(R"([{"atol": -Infinity}])"), "Infinity is no limit");
+  EXPECT_TRUE(parse_limit_rules(R"([{"cos":-1,"atol":0,"rtol":0,"rel_l2":0}, {"cos":1}])"));
 }
 
 TEST(ParseLimitRules, RefusesAnObjectAndALimitThatIsText) {

@@ -180,7 +180,7 @@ std::string Matcher::place_reason(const MatchSide& side, const Place& place,
     const std::vector<int>& ranks = is_golden ? group.golden : group.mine;
     return std::find(ranks.begin(), ranks.end(), place.rank) != ranks.end();
   });
-  return (rank_known ? "token " + std::to_string(place.step)
+  return (rank_known ? "step " + std::to_string(place.step)
                      : "rank " + std::to_string(place.rank)) +
          " is not compared: not in " + other + " or not selected";
 }

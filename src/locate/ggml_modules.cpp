@@ -142,8 +142,9 @@ std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
 
 }  // namespace
 
-Result<GgmlModules> GgmlModules::make(const Run& hf, const Run& ggml) {
-  ASSAY_TRY(const GgmlAlignment alignment, compare::align_ggml(hf, ggml));
+Result<GgmlModules> GgmlModules::make(const Run& hf, const Run& ggml,
+                                      const std::vector<std::pair<int64_t, int64_t>>& steps) {
+  ASSAY_TRY(const GgmlAlignment alignment, compare::align_ggml(hf, ggml, steps));
   GgmlModules modules;
   modules.run_ = std::make_unique<Run>(ggml);
   modules.notes_ = alignment.notes;

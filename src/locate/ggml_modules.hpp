@@ -26,8 +26,11 @@ enum class AttentionInput : uint8_t { Query, Key, Value };
 class GgmlModules {
  public:
   /// hf     captured with operators
+  /// steps  (Hugging Face, ggml) that the user says belong together; empty: by their tokens
   /// errors of compare::align_ggml()
-  [[nodiscard]] static Result<GgmlModules> make(const run::Run& hf, const run::Run& ggml);
+  [[nodiscard]] static Result<GgmlModules> make(
+      const run::Run& hf, const run::Run& ggml,
+      const std::vector<std::pair<int64_t, int64_t>>& steps = {});
 
   /// The ggml run's records and operators as they are, and behind them the tensors of modules and the weights of the
   /// model's file, by Hugging Face's names, shapes, steps and orders of rows and channels.

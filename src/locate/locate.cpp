@@ -13,6 +13,7 @@
 #include "locate/nan_origin.hpp"
 #include "locate/next_command.hpp"
 #include "locate/rank_divergence.hpp"
+#include "locate/same_model.hpp"
 #include "locate/slice.hpp"
 #include "locate/step_modules.hpp"
 #include "locate/token_divergence.hpp"
@@ -52,6 +53,10 @@ class Locator {
     pairing_ = pair_programs(golden_, mine_);
     inputs_ = find_input_difference(golden_, mine_, pairing_);
     ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
+    if (across_ == nullptr) {
+      ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, tests_));
+      if (difference) return verdict_on_other_models(*difference);
+    }
     if (needs_walk()) {
       ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
     }
@@ -72,6 +77,19 @@ class Locator {
   }
 
  private:
+  [[nodiscard]] Verdict verdict_on_other_models(const ModelDifference& difference) const {
+    Verdict verdict;
+    verdict.golden_level = golden_.level;
+    verdict.mine_level = mine_.level;
+    verdict.order_known = mine_.run->order_known;
+    verdict.obligations = {{"models are the same", difference.text}};
+    verdict.reason = difference.text;
+    if (difference.exchanged)
+      verdict.next =
+          "assay locate " + shell_quote(mine_.run->path) + " " + shell_quote(golden_.run->path);
+    return verdict;
+  }
+
   Result<std::optional<OwnErrors>> find_own_errors(const Program& program, std::string_view stage,
                                                    bool by_sums) const {
     OwnErrorOptions options;
@@ -209,27 +227,64 @@ class Locator {
   std::vector<Finding> rank_divergence_;
 };
 
+/// The verdict on two runs of one engine.
+Result<Verdict> locate_by_steps(const run::Run& golden, const run::Run& mine,
+                                const LocateOptions& options) {
+  if (!options.user_pairs.steps.empty()) return Locator(golden, mine, options).locate();
+  const compare::StepAlignment steps = compare::align_steps(golden, mine);
+  if (steps.by_number) return Locator(golden, mine, options).locate();
+  const StepModules modules(golden, mine, steps);
+  ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
+  modules.put_back(&verdict);
+  return verdict;
+}
+
+/// Steps and modules are called as mine calls them.
+void use_names_of_mine(const pair::UserPairedRuns& runs, Verdict* verdict) {
+  for (std::vector<Finding>* list : {&verdict->candidates, &verdict->suspicions}) {
+    for (Finding& finding : *list) {
+      finding.step = runs.step_of_mine(finding.step);
+      for (std::string* name : {&finding.module, &finding.also, &finding.node})
+        *name = runs.name_of_mine(*name);
+    }
+  }
+  for (ChainLink& link : verdict->chain) {
+    link.step = runs.step_of_mine(link.step);
+    link.module = runs.name_of_mine(link.module);
+  }
+  for (int64_t* step : {&verdict->token.step, &verdict->clean_up_to}) {
+    if (*step >= 0) *step = runs.step_of_mine(*step);
+  }
+}
+
+/// One of the two is of a ggml program. The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
+Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
+                                      const LocateOptions& options) {
+  const bool turned = compare::is_ggml_run(golden);
+  std::vector<std::pair<int64_t, int64_t>> steps = options.user_pairs.steps;
+  if (turned) {
+    for (auto& [golden_step, mine_step] : steps) std::swap(golden_step, mine_step);
+  }
+  ASSAY_TRY(const GgmlModules modules,
+            GgmlModules::make(turned ? mine : golden, turned ? golden : mine, steps));
+  ASSAY_TRY(Verdict verdict,
+            Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
+  put_on_sides(modules, turned, &verdict);
+  return verdict;
+}
+
 }  // namespace
 
 Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
   compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
-  if (!compare::is_ggml_pair(golden, mine)) {
-    const compare::StepAlignment steps = compare::align_steps(golden, mine);
-    if (steps.by_number) return Locator(golden, mine, options).locate();
-    const StepModules modules(golden, mine, steps);
-    ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
-    modules.put_back(&verdict);
-    return verdict;
-  }
-  // The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
-  const bool turned = compare::is_ggml_run(golden);
-  ASSAY_TRY(const GgmlModules modules,
-            GgmlModules::make(turned ? mine : golden, turned ? golden : mine));
-  ASSAY_TRY(Verdict verdict,
-            Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
-  put_on_sides(modules, turned, &verdict);
+  if (compare::is_ggml_pair(golden, mine)) return locate_across_engines(golden, mine, options);
+  if (options.user_pairs.empty()) return locate_by_steps(golden, mine, options);
+  ASSAY_TRY(const pair::UserPairedRuns runs,
+            pair::UserPairedRuns::make(golden, mine, options.user_pairs));
+  ASSAY_TRY(Verdict verdict, locate_by_steps(runs.golden(), runs.mine(), options));
+  use_names_of_mine(runs, &verdict);
   return verdict;
 }
 

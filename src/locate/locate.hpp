@@ -7,6 +7,7 @@
 #include "locate/floors.hpp"
 #include "locate/own_error.hpp"
 #include "locate/walk.hpp"
+#include "pair/user_pairs.hpp"
 
 namespace assay::locate {
 
@@ -14,8 +15,10 @@ struct LocateOptions {
   bool own_error = true;  // --own-error off
   /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
   const FloorProfile* floors = nullptr;
-  /// Only what the named output depends on: a module path, "path:slot", or "token 3"; empty: everything.
+  /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty: everything.
   std::string slice;
+  /// What the user says of ranks, steps and modules, before any other rule.
+  pair::UserPairs user_pairs = {};
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
   std::function<void(std::string_view stage, size_t done, size_t total)> progress;
@@ -117,7 +120,7 @@ struct Verdict {
   std::map<size_t, RecordJudgement> records;
 };
 
-/// errors  Usage "interrupted" | Usage (the slice names nothing)
+/// errors  Usage "interrupted" | Usage (the slice names nothing; a rank or step of the user is in no run)
 [[nodiscard]] Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
                                      const LocateOptions& options);
 

@@ -50,6 +50,7 @@ class Obligations {
       }
       return std::move(list_);
     }
+    if (!stages_.across_engines) add("models are the same", {});
     add("inputs are equal", other_inputs());
     if (!stages_.in_slice) add("steps are the same", other_steps());
     add("programs are equal", other_programs());

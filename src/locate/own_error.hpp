@@ -31,6 +31,7 @@ struct OwnError {
   double allowed_ulp = 0;        // what is allowed there
   double relative_l2 = 0;        // |m - y| / |y|
   double floor_l2 = 0;           // root of sum of s^2 / |y|: what rounding explains
+  bool wrong = false;            // beyond what rounding explains, see strict_kernels.hpp
   bool sampled = false;          // a part was checked: rows of a large product or view
   bool by_sums = false;          // sums over blocks of its columns were checked, see judge_sums.hpp
   std::string reason;            // of the states that are no judgement

@@ -41,15 +41,15 @@ Error no_such(const std::string& name) {
   return {Errc::Usage,
           {},
           std::nullopt,
-          "--slice " + name + ": mine has no such module, operator or token"};
+          "--slice " + name + ": mine has no such module, operator or step"};
 }
 
 }  // namespace
 
 Result<Slice> Slice::make(const Program& mine, const std::string& name) {
   std::vector<const Use*> targets;
-  if (name.starts_with("token ")) {
-    const std::optional<int64_t> step = parse_number<int64_t>(std::string_view(name).substr(6));
+  if (name.starts_with("step ") || name.starts_with("token ")) {
+    const auto step = parse_number<int64_t>(std::string_view(name).substr(name.find(' ') + 1));
     if (!step) return fail(no_such(name));
     targets = outputs_of_step(mine, *step);
   } else {

@@ -12,7 +12,8 @@ namespace assay::locate {
 
 class Slice {
  public:
-  /// name   a module path, "path:slot", an operator's node, or "token 3": the model's outputs in step 3.
+  /// name   a module path, "path:slot", an operator's node, or "step 3": the model's outputs in it ("token 3", its
+  ///        earlier word, too).
   ///        A module is sliced at its last call in every step.
   /// errors Usage (nothing has this name)
   [[nodiscard]] static Result<Slice> make(const Program& mine, const std::string& name);

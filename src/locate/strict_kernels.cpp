@@ -254,12 +254,12 @@ std::string describe_own_error(const OwnError& error) {
 }
 
 void find_wrong_operators(const Program& program, OwnErrors* errors) {
-  const std::vector<OwnError>& outputs = errors->outputs;
+  std::vector<OwnError>& outputs = errors->outputs;
   errors->strict = strict_types(outputs);
   Peers peers(program, outputs);
   std::map<size_t, Finding> findings;  // by operator: its worst output
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const OwnError& error = outputs[i];
+    OwnError& error = outputs[i];
     if (!was_judged(error) || (error.z <= kOwnErrorLimit && error.e <= kOwnErrorLimit)) continue;
     const auto type = errors->strict.find(error.dtype);
     // Integers, and values that no rounding explains, are wrong in any run.
@@ -269,7 +269,8 @@ void find_wrong_operators(const Program& program, OwnErrors* errors) {
       const std::optional<Medians> medians = peers.medians_of(i);
       judgement = medians ? judge_by_peers(error, *medians) : judge_alone(error);
     }
-    if (!judgement.wrong) continue;
+    error.wrong = judgement.wrong;
+    if (!error.wrong) continue;
     Finding finding = finding_of(program, error, judgement.ratio, strict);
     const auto [place, is_new] = findings.try_emplace(error.op, finding);
     if (!is_new && finding.ratio > place->second.ratio) place->second = std::move(finding);

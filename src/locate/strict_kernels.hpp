@@ -21,7 +21,7 @@ inline constexpr double kLoneRowLimit = 6;
 /// From this median on a group is named as coarse.
 inline constexpr double kCoarseMedian = 1.5;
 
-/// Fills `strict`, `findings` and `coarse` from `outputs`.
+/// Fills `strict`, `findings`, `coarse` and `wrong` of the outputs.
 void find_wrong_operators(const Program& program, OwnErrors* errors);
 
 /// The measure that speaks most against an output: "own error 8.6x its rounding, largest element 37 ULP, allowed 1".

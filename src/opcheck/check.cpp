@@ -167,16 +167,6 @@ class Checker {
     check_outputs(entry, *evaluation, result);
   }
 
-  static Outcome worse(Outcome a, Outcome b) {
-    // From the best to the worst. What was not judged weighs more than a pass.
-    constexpr std::array<Outcome, 4> kOrder = {Outcome::Pass, Outcome::NotSupported,
-                                               Outcome::Failed, Outcome::Error};
-    const auto place = [&](Outcome outcome) {
-      return std::find(kOrder.begin(), kOrder.end(), outcome);
-    };
-    return place(a) < place(b) ? b : a;
-  }
-
   Result<Evaluation> evaluate(const CaseEntry& entry, int jobs) const {
     if (!entry.unsupported.empty()) return fail(Errc::Unsupported, entry.unsupported);
     if (entry.op == nullptr)
@@ -395,6 +385,16 @@ void Checker::add_ties(const Tensor& before_rounding, const Tensor& mine, Output
 }
 
 }  // namespace
+
+Outcome worse(Outcome a, Outcome b) {
+  // From the best to the worst. What was not judged weighs more than a pass.
+  constexpr std::array<Outcome, 4> kOrder = {Outcome::Pass, Outcome::NotSupported, Outcome::Failed,
+                                             Outcome::Error};
+  const auto place = [&](Outcome outcome) {
+    return std::find(kOrder.begin(), kOrder.end(), outcome);
+  };
+  return place(a) < place(b) ? b : a;
+}
 
 std::string_view outcome_name(Outcome outcome) {
   switch (outcome) {

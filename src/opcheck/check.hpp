@@ -19,6 +19,9 @@ enum class Outcome : uint8_t { Pass, Failed, NotSupported, Error };
 [[nodiscard]] std::string_view outcome_name(
     Outcome outcome);  // "PASS" "FAILED" "NOT_SUPPORTED" "ERROR"
 
+/// The one that decides of a case with both.
+[[nodiscard]] Outcome worse(Outcome a, Outcome b);
+
 inline constexpr size_t kStandardCount = 5;
 
 /// A metric of the user, beside ours.
@@ -32,10 +35,26 @@ struct CustomMetric {
   std::function<Value(const TensorView& golden, const TensorView& mine)> compute;
 };
 
+/// How an operator of a PyTorch or ggml run was judged: against what rounding explains, no standard.   docs/localisation.md
+struct RoundingMeasures {
+  std::string module;    // path of the module in whose call it ran
+  uint32_t call = 0;     // of that module within the step
+  bool judged = false;   // the numbers below hold
+  double z = 0;          // root mean square error over what rounding makes of it
+  double e = 0;          // largest error of an element over the largest that rounding allows
+  double worst_ulp = 0;  // that error, in units of the last place
+  double allowed_ulp = 0;
+  double relative_l2 = 0;
+  double noise_floor = 0;            // what rounding makes of it
+  std::vector<int64_t> worst_index;  // empty: equal everywhere, or no element is the worst
+  std::string_view extent = "all";  // what was compared: "all", "sample" of rows, "sums" of columns
+};
+
 /// One output of one case.
 struct OutputRow {
   size_t index = 0;  // number of the output, or of the input when in_place
   bool in_place = false;
+  std::string name;                  // where it has one: "output 1"
   std::string file;                  // of mine; empty when it is not in the dump
   Outcome outcome = Outcome::Error;  // under CheckOptions::standard
   std::string reason;                // of everything but a pass without remarks; a sentence
@@ -51,6 +70,7 @@ struct OutputRow {
   std::optional<LegacyLimits> legacy;                // of O4, for `precision_standard`
   Neighbourhood worst;                               // when measures.worst_index >= 0
   std::vector<CustomMetric::Value> custom;
+  std::optional<RoundingMeasures> rounding;  // instead of measures and judgements
 };
 
 struct CaseResult {
@@ -87,6 +107,8 @@ struct Report {
   std::vector<std::pair<std::string, size_t>> unlisted;
   std::vector<std::string> warnings;
   Standard standard = Standard::Atb;
+  bool by_rounding = false;  // operators, with OutputRow::rounding; no standard
+  std::string coverage;      // of operators, one sentence
   double seconds = 0;
   bool interrupted = false;
 

@@ -190,6 +190,8 @@ compare::CompareOptions native_options(const PythonOptions& options) {
   native.ait02 = options.compat == "ait-0.2";
   native.statistics = options.stats;
   native.limits.fallback = {options.atol, options.rtol, options.cos, options.rel_l2};
+  if (std::string problem = compare::limit_problem(native.limits.fallback); !problem.empty())
+    value_or_raise(Result<int>(fail(Errc::Usage, std::move(problem))));
   if (!options.thresholds.empty()) {
     native.limits.rules = value_or_raise(compare::parse_limit_rules(options.thresholds));
   }

@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "locate/operator_check.hpp"
 #include "opcheck/registry.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"
@@ -41,8 +42,14 @@ Result<OpcheckOptions> options_of(const std::string& standard, const std::string
   return options;
 }
 
+report::OpcheckTableOptions table_of(const opcheck::Report& report) {
+  report::OpcheckTableOptions table;
+  table.by_rounding = report.by_rounding;
+  return table;
+}
+
 nb::list rows_of(const opcheck::Report& report) {
-  const report::OpcheckTableOptions table;
+  const report::OpcheckTableOptions table = table_of(report);
   const std::vector<std::string> columns = report::opcheck_columns(table);
   nb::list rows;
   for (const opcheck::CaseResult& result : report.cases) {
@@ -54,8 +61,8 @@ nb::list rows_of(const opcheck::Report& report) {
 
 std::vector<std::string> write_files(const opcheck::Report& report, const std::string& folder,
                                      const std::vector<std::string>& formats) {
-  report::OpcheckWriter writer = value_or_raise(
-      report::OpcheckWriter::open({folder, report::opcheck_timestamp(), formats}, {}));
+  report::OpcheckWriter writer = value_or_raise(report::OpcheckWriter::open(
+      {folder, report::opcheck_timestamp(), formats}, table_of(report)));
   for (const opcheck::CaseResult& result : report.cases) value_or_raise(writer.add(result));
   return value_or_raise(writer.finish(report));
 }
@@ -102,8 +109,9 @@ void bind_opcheck(nb::module_& m) {
         options.check.jobs = jobs;
         if (max_memory != 0) options.check.max_memory = max_memory;
         return read_without_gil([&]() -> Result<opcheck::Report> {
-          ASSAY_TRY(const opcheck::CaseList cases, opcheck::list_cases(path, options.cases));
-          return opcheck::check_cases(cases, options.check);
+          ASSAY_TRY(const locate::CheckSubject subject,
+                    locate::find_check_subject(path, options.cases, options.check));
+          return locate::check_subject(subject, names, options.check);
         });
       },
       "path"_a, "ids"_a, "names"_a, "csv"_a, "kernels"_a, "standard"_a, "precision_mode"_a,

@@ -8,6 +8,7 @@
 #include <deque>
 #include <optional>
 
+#include "compare/match/explicit_pairs.hpp"
 #include "locate/locate.hpp"
 #include "python/module.hpp"
 #include "report/verdict_json.hpp"
@@ -30,6 +31,9 @@ struct Request {
   std::string floor;
   std::string save_floor;
   std::string slice;
+  std::string map;  // JSON text of explicit pairs
+  std::vector<std::pair<int64_t, int64_t>> token_map;
+  std::vector<int> ranks;
   int jobs = 0;
   uint64_t max_memory = 0;
 };
@@ -50,7 +54,14 @@ Result<locate::Verdict> find(const Request& request) {
   ASSAY_TRY(const run::RunPair pair, run::open_pair(request.golden, request.mine));
   const run::Run& golden = pair.golden;
   const run::Run& mine = pair.mine;
+  compare::CompareOptions said;
+  said.token_map = request.token_map;
+  said.ranks = request.ranks;
+  if (!request.map.empty()) {
+    ASSAY_TRY(said.explicit_pairs, compare::parse_explicit_pairs(request.map));
+  }
   locate::LocateOptions options;
+  options.user_pairs = compare::user_pairs(golden, mine, said);
   options.own_error = request.own_error;
   options.slice = request.slice;
   options.jobs = request.jobs;
@@ -84,12 +95,14 @@ void bind_verdict(nb::module_& m) {
       "_locate",
       [](const std::string& golden, const std::string& mine, bool own_error,
          const PathPairs& floor_runs, const std::string& floor, const std::string& save_floor,
-         const std::string& slice, int jobs, uint64_t max_memory) {
-        return locate_runs(
-            {golden, mine, own_error, floor_runs, floor, save_floor, slice, jobs, max_memory});
+         const std::string& slice, const std::string& map,
+         const std::vector<std::pair<int64_t, int64_t>>& token_map, const std::vector<int>& ranks,
+         int jobs, uint64_t max_memory) {
+        return locate_runs({golden, mine, own_error, floor_runs, floor, save_floor, slice, map,
+                            token_map, ranks, jobs, max_memory});
       },
       "golden"_a, "mine"_a, "own_error"_a, "floor_runs"_a, "floor"_a, "save_floor"_a, "slice"_a,
-      "jobs"_a, "max_memory"_a);
+      "map"_a, "token_map"_a, "ranks"_a, "jobs"_a, "max_memory"_a);
 }
 
 }  // namespace assay::python

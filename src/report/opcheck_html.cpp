@@ -2,6 +2,7 @@
 #include "report/opcheck_html.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -146,6 +147,23 @@ std::string rate_text(double rate) {
   return text;
 }
 
+constexpr std::array kRoundingNames = {"z", "e"};
+constexpr std::array kStandardNames = {"within %", "max abs"};
+
+/// Two numbers; their names are in the head of the table.
+void append_two_numbers(const OutputRow& row, std::string* out) {
+  std::string first;
+  std::string second;
+  if (row.rounding && row.rounding->judged) {
+    first = short_number(row.rounding->z);
+    second = short_number(row.rounding->e);
+  } else if (row.compared) {
+    first = rate_text(row.judgements[static_cast<size_t>(opcheck::Standard::Atb)].rate);
+    second = short_number(row.measures.max_abs_error);
+  }
+  *out += cell(first, "number") + cell(second, "number");
+}
+
 void append_row(const CaseResult& one, const OutputRow& row, std::string* out) {
   const std::string result(opcheck::outcome_name(row.outcome));
   *out += "<tr data-result=\"" + result + "\">";
@@ -156,10 +174,8 @@ void append_row(const CaseResult& one, const OutputRow& row, std::string* out) {
     if (!note.empty()) *out += "<div class=\"note\">" + escaped(note) + "</div>";
   }
   *out += "</td>";
-  const auto& atb = row.judgements[static_cast<size_t>(opcheck::Standard::Atb)];
-  *out += cell(row.compared ? rate_text(atb.rate) : "", "number");
-  *out += cell(row.compared ? short_number(row.measures.max_abs_error) : "", "number");
-  *out += cell(row.compared ? row.dtype + " " + list_text(row.shape.span()) : "", "value");
+  append_two_numbers(row, out);
+  *out += cell(row.dtype.empty() ? "" : row.dtype + " " + list_text(row.shape.span()), "value");
   *out += "<td class=\"value\">" + escaped(worst_text(row));
   const std::string around = neighbours_text(row);
   if (row.outcome != Outcome::Pass && !around.empty())
@@ -179,8 +195,10 @@ void append_outputs(const opcheck::Report& report, std::string* out) {
       "aria-label=\"search\"><span id=\"shown\"></span></div>\n";
   *out +=
       "<table id=\"outputs\"><thead><tr><th>id</th><th>type</th><th>output</th><th>result</th>"
-      "<th>reason</th><th class=\"number\">within %</th><th class=\"number\">max abs</th>"
-      "<th>tensor</th><th>worst element</th><th>node</th></tr></thead><tbody>\n";
+      "<th>reason</th>";
+  for (const char* name : report.by_rounding ? kRoundingNames : kStandardNames)
+    *out += "<th class=\"number\">" + std::string(name) + "</th>";
+  *out += "<th>tensor</th><th>worst element</th><th>node</th></tr></thead><tbody>\n";
   for (const Outcome outcome :
        {Outcome::Failed, Outcome::Error, Outcome::NotSupported, Outcome::Pass}) {
     for (const CaseResult& one : report.cases) {
@@ -200,8 +218,9 @@ std::string opcheck_html(const opcheck::Report& report) {
   const bool good = counts.failed == 0 && counts.errors == 0;
   out += "<h1 class=\"" + std::string(good ? "PASS" : "FAILED") + "\">" +
          escaped(opcheck_verdict(report)) + "</h1>\n";
-  out += "<p><code>" + escaped(report.path) + "</code>, judged by " +
-         std::string(opcheck::standard_name(report.standard)) + "</p>\n";
+  out += "<p><code>" + escaped(report.path) + "</code>, judged by " + escaped(judged_by(report)) +
+         "</p>\n";
+  if (!report.coverage.empty()) out += "<p>" + escaped(report.coverage) + "</p>\n";
   for (const std::string& warning : report.warnings)
     out += "<p class=\"NOT_SUPPORTED\">" + escaped(warning) + "</p>\n";
   append_totals(report, &out);

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "report/cells.hpp"
+#include "report/operator_rows.hpp"
 
 namespace assay::report {
 namespace {
@@ -262,6 +263,7 @@ std::string short_list(const std::vector<double>& values) {
 }  // namespace
 
 std::string output_name(const OutputRow& row) {
+  if (!row.name.empty()) return row.name;
   const std::string number = std::to_string(row.index);
   return row.in_place ? "intensor" + number + " after" : "outtensor" + number;
 }
@@ -279,6 +281,7 @@ std::string neighbours_text(const OutputRow& row) {
 }
 
 std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options) {
+  if (options.by_rounding) return operator_columns();
   std::vector<std::string> columns = kFirstColumns;
   const bool o1 = options.o1_names;
   columns.emplace_back(o1 ? "excuted_information" : "precision_result");
@@ -299,6 +302,7 @@ std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options) {
 
 std::vector<std::vector<Cell>> opcheck_rows(const CaseResult& result,
                                             const OpcheckTableOptions& options) {
+  if (options.by_rounding) return operator_rows(result);
   const opcheck::CaseDescription& description = result.description;
   const OldVerdict verdict = old_verdict(result, options);
   std::vector<Cells> rows;

@@ -10,12 +10,13 @@
 namespace assay::report {
 
 struct OpcheckTableOptions {
-  bool absolute = false;                                // -metric abs
-  bool cosine = false;                                  // -metric cos_sim
-  bool kl = false;                                      // -metric kl
-  bool optimization = false;                            // -opt: column optimization_closed
-  bool o1_names = false;                                // names and words of ait 0.2
-  std::vector<std::string> custom = {};                 // names of -alg's columns
+  bool absolute = false;                 // -metric abs
+  bool cosine = false;                   // -metric cos_sim
+  bool kl = false;                       // -metric kl
+  bool optimization = false;             // -opt: column optimization_closed
+  bool by_rounding = false;              // operators: none of the above, see operator_rows.hpp
+  bool o1_names = false;                 // names and words of ait 0.2
+  std::vector<std::string> custom = {};  // names of -alg's columns
   opcheck::Standard standard = opcheck::Standard::Atb;  // what `result` follows
 };
 

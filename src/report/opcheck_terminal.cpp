@@ -21,6 +21,10 @@ std::string counted(size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+const char* case_word(const opcheck::Report& report) {
+  return report.by_rounding ? "operator" : "operation";
+}
+
 bool is_bad(Outcome outcome) { return outcome == Outcome::Failed || outcome == Outcome::Error; }
 
 const CaseResult* first_bad(const opcheck::Report& report) {
@@ -87,7 +91,7 @@ void append_types(const opcheck::Report& report, const OpcheckTerminalOptions& o
 
 // ---- what is wrong ----
 
-/// "rank 1  run 2  " where a report has several.
+/// "rank 1  step 2  " where a report has several.
 std::string place_of(const opcheck::Report& report, const CaseResult& one) {
   const opcheck::CaseDescription& first = report.cases.front().description;
   const opcheck::CaseDescription& last = report.cases.back().description;
@@ -96,7 +100,7 @@ std::string place_of(const opcheck::Report& report, const CaseResult& one) {
                   [&](const CaseResult& other) { return other.description.step != first.step; });
   std::string text;
   if (first.rank != last.rank) text += "rank " + std::to_string(one.description.rank) + "  ";
-  if (has_runs) text += "run " + one.description.step + "  ";
+  if (has_runs) text += "step " + one.description.step + "  ";
   return text;
 }
 
@@ -104,8 +108,9 @@ void append_bad_row(const opcheck::Report& report, const CaseResult& one, const 
                     const OpcheckTerminalOptions& options, std::string* out) {
   const auto width = static_cast<size_t>(options.width);
   const std::string result(opcheck::outcome_name(row.outcome));
-  const std::string name = place_of(report, one) + one.description.id + "  " +
-                           one.description.op_type + "  " + output_name(row);
+  const std::string type = report.by_rounding ? "" : one.description.op_type + "  ";
+  const std::string name =
+      place_of(report, one) + one.description.id + "  " + type + output_name(row);
   const size_t room = width > result.size() + 12 ? width - result.size() - 4 : 12;
   *out += "  " + shorten(printable(name), room) + "  " + paint(result, kRed, options.colour) + "\n";
   *out += wrapped(printable(row.reason), 4, width);
@@ -167,22 +172,29 @@ void append_not_judged(const opcheck::Report& report, const OpcheckTerminalOptio
 
 }  // namespace
 
+std::string judged_by(const opcheck::Report& report) {
+  return report.by_rounding ? "what rounding explains"
+                            : std::string(opcheck::standard_name(report.standard));
+}
+
 std::string opcheck_verdict(const opcheck::Report& report) {
   const opcheck::Report::Counts counts = report.counts();
   const size_t cases = report.cases.size();
   if (cases == 0) return "nothing checked";
+  const char* what = case_word(report);
   std::string text;
   if (const CaseResult* first = first_bad(report)) {
     text = "wrong: ";
     if (counts.failed > 0) text += std::to_string(counts.failed) + " FAILED";
     if (counts.errors > 0)
       text += (counts.failed > 0 ? " and " : "") + std::to_string(counts.errors) + " ERROR";
-    text += " of " + counted(cases, "operation") + ", first " + first->description.id + " " +
-            first->description.op_type;
+    text += " of " + counted(cases, what) + ", first " + first->description.id;
+    // An operator's node says what it is.
+    if (!report.by_rounding) text += " " + first->description.op_type;
   } else if (counts.passed == 0) {
-    text = "nothing judged: no operation is supported";
+    text = "nothing judged: no " + std::string(what) + " is supported";
   } else {
-    text = "right: " + std::to_string(counts.passed) + " of " + counted(cases, "operation") +
+    text = "right: " + std::to_string(counts.passed) + " of " + counted(cases, what) +
            (counts.passed == 1 ? " passes" : " pass");
   }
   const bool right = counts.failed == 0 && counts.errors == 0 && counts.passed > 0;
@@ -199,10 +211,11 @@ std::string opcheck_terminal_report(const opcheck::Report& report,
   std::string out = shorten(printable(report.path), width) + "\n";
   char seconds[32];
   std::snprintf(seconds, sizeof(seconds), "%.2f s", report.seconds);
-  out += wrapped(counted(report.cases.size(), "operation") + ", " +
-                     counted(counts.outputs, "output") + ", judged by " +
-                     std::string(opcheck::standard_name(report.standard)) + " in " + seconds,
+  out += wrapped(counted(report.cases.size(), case_word(report)) + ", " +
+                     counted(counts.outputs, "output") + ", judged by " + judged_by(report) +
+                     " in " + seconds,
                  0, width);
+  if (!report.coverage.empty()) out += wrapped(printable(report.coverage), 0, width);
   for (const std::string& warning : report.warnings)
     out += wrapped("warning: " + printable(warning), 0, width);
   if (!report.cases.empty()) append_types(report, options, &out);

@@ -19,6 +19,9 @@ struct OpcheckTerminalOptions {
 [[nodiscard]] std::string opcheck_terminal_report(const opcheck::Report& report,
                                                   const OpcheckTerminalOptions& options);
 
+/// "atb", "what rounding explains": what the results were held against.
+[[nodiscard]] std::string judged_by(const opcheck::Report& report);
+
 /// "right: all 27 operations", "wrong: 2 of 27 operations FAILED, ...; first 0_1 LinearOperation".
 [[nodiscard]] std::string opcheck_verdict(const opcheck::Report& report);
 

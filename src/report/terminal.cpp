@@ -25,6 +25,7 @@ std::string_view layout_name(std::string_view layout) {
   if (layout == "ge-tree") return "GE graph dump";
   if (layout == "fx-tree") return "FX graph dump";
   if (layout == "msprobe") return "msprobe dump";
+  if (layout == "transformers-debug") return "transformers debug dump";
   if (layout == "manual") return "named tensors";
   if (layout == "checkpoint") return "checkpoint";
   if (layout == "flat") return "folder of tensor files";
@@ -69,7 +70,7 @@ std::string coverage_line(const Comparison& comparison) {
   for (const int64_t token : matching.tokens) {
     if (token >= 0) tokens.push_back(token);
   }
-  if (!tokens.empty()) text += ", tokens " + number_list(tokens);
+  if (!tokens.empty()) text += ", steps " + number_list(tokens);
   std::vector<int> ranks = matching.ranks;
   for (const compare::Sheet& sheet : comparison.sheets) {
     if (sheet.rank >= 0) ranks.push_back(sheet.rank);
@@ -104,7 +105,7 @@ std::vector<std::string> row_numbers(const Row& row) {
   return {"-", "-", "-"};
 }
 
-// What a row is called: the end of its label, behind the token when there are several.
+// What a row is called: the end of its label, behind the step when there are several.
 std::string row_name(const Row& row, bool show_token, size_t width) {
   const std::string token = show_token ? std::to_string(row.token_id) + " " : "";
   return token + shorten(printable(row.label), width > token.size() + 8 ? width - token.size() : 8);
@@ -127,7 +128,7 @@ void append_rows(const std::string& title, const std::vector<const Row*>& rows,
   const size_t name_width = width > fixed + 16 ? width - fixed : 16;
   const Columns head = heads(comparison);
   const bool show_token = has_several_tokens(comparison);
-  *out += "\n" + paint(pad_right(show_token ? title + ", by token" : title, name_width), kBold,
+  *out += "\n" + paint(pad_right(show_token ? title + ", by step" : title, name_width), kBold,
                        options.colour);
   for (const char* text : {head.first, head.second, head.third}) {
     *out += " " + pad_left(text, kNumberWidth);
@@ -222,10 +223,9 @@ std::string terminal_report(const Comparison& comparison, const TerminalOptions&
   append_notes(comparison, &out);
   append_rows("worst rows", comparison.worst_rows(options.worst_count), comparison, options, &out);
   if (const Row* first = comparison.first_failed_row()) {
-    out +=
-        comparison.order_known
-            ? "\nfirst beyond its limit, in execution order:\n  token "
-            : "\none beyond its limit; the first is not known (no order of execution):\n  token ";
+    out += comparison.order_known
+               ? "\nfirst beyond its limit, in execution order:\n  step "
+               : "\none beyond its limit; the first is not known (no order of execution):\n  step ";
     out += std::to_string(first->token_id) + "  " + printable(first->label) + "\n  " +
            printable(first->comparable ? first->exceeded : first->fail_reason) + "\n";
   }

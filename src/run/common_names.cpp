@@ -27,7 +27,7 @@ constexpr std::string_view kModels = "models";
 
 bool is_module_layout(const Run& run) {
   return run.layout == "native" || run.layout == "torch-tree" || run.layout == "flat" ||
-         run.layout == "msprobe";
+         run.layout == "msprobe" || run.layout == "transformers-debug";
 }
 bool is_ggml(const Run& run) {
   return std::ranges::any_of(
@@ -50,29 +50,6 @@ std::string renamed_node(const Run& run, std::string_view node, const Rename& re
 void rename_topology(const Run& run, const Rename& rename, TopologyNode* node) {
   node->name = renamed_node(run, node->name, rename);
   for (TopologyNode& child : node->children) rename_topology(run, rename, &child);
-}
-
-void rename_all(const Rename& rename, Run* run) {
-  for (TensorRecord& record : run->records) {
-    record.node = renamed_node(*run, record.node, rename);
-    if (record.leaf.empty()) continue;
-    const size_t dot = record.leaf.rfind('.');
-    if (dot == std::string::npos) continue;  // a parameter of the model itself
-    const std::string owner = rename(record.leaf.substr(0, dot));
-    record.leaf = (owner.empty() ? "" : owner + ".") + record.leaf.substr(dot + 1);
-  }
-  for (OperationRecord& operation : run->operations) {
-    operation.node = renamed_node(*run, operation.node, rename);
-    operation.module = rename(operation.module);
-  }
-  for (Coverage::Missed& missed : run->coverage.missed)
-    missed.node = renamed_node(*run, missed.node, rename);
-  if (!run->topology) return;
-  if (run->topology->type == kModels) {  // no module itself
-    for (TopologyNode& child : run->topology->children) rename_topology(*run, rename, &child);
-  } else {
-    rename_topology(*run, rename, &*run->topology);
-  }
 }
 
 /// Types by path, of the modules that hold records.
@@ -146,7 +123,7 @@ class Unwrapping {
           seen_again_.contains(module_path(run_, record.node)))
         record.kind = RecordKind::WatchedAgain;
     }
-    rename_all([this](std::string_view path) { return name_of(path); }, &run_);
+    rename_modules([this](std::string_view path) { return name_of(path); }, &run_);
   }
 
   [[nodiscard]] std::string name_of(std::string_view path) const {
@@ -449,7 +426,7 @@ void name_models_alike(const Run& golden, Run* mine, std::vector<std::string>* n
                       shown(names[m]);
   }
   if (!is_renamed) return;
-  rename_all(
+  rename_modules(
       [&](std::string_view path) -> std::string {
         const std::string& name = names[of_mine.index_of(path)];
         const std::string inside = of_mine.path_inside(path);
@@ -492,6 +469,29 @@ std::string without_wrappers(std::string_view path) {
   std::string rest = join(segments, first);
   if (rest.empty() && !model.empty()) model.pop_back();  // "draft/module": the model itself
   return model + rest;
+}
+
+void rename_modules(const Rename& rename, Run* run) {
+  for (TensorRecord& record : run->records) {
+    record.node = renamed_node(*run, record.node, rename);
+    if (record.leaf.empty()) continue;
+    const size_t dot = record.leaf.rfind('.');
+    if (dot == std::string::npos) continue;  // a parameter of the model itself
+    const std::string owner = rename(record.leaf.substr(0, dot));
+    record.leaf = (owner.empty() ? "" : owner + ".") + record.leaf.substr(dot + 1);
+  }
+  for (OperationRecord& operation : run->operations) {
+    operation.node = renamed_node(*run, operation.node, rename);
+    operation.module = rename(operation.module);
+  }
+  for (Coverage::Missed& missed : run->coverage.missed)
+    missed.node = renamed_node(*run, missed.node, rename);
+  if (!run->topology) return;
+  if (run->topology->type == kModels) {  // no module itself
+    for (TopologyNode& child : run->topology->children) rename_topology(*run, rename, &child);
+  } else {
+    rename_topology(*run, rename, &*run->topology);
+  }
 }
 
 std::vector<std::string> use_common_names(Run* golden, Run* mine) {

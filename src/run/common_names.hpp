@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same modules under other names: wrappers and prefixes of one side, several models called in another order.
 #pragma once
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,9 @@ namespace assay::run {
 /// `_checkpoint_wrapped_module`, `_forward_module` and `base_layer` (PEFT) wherever they stand, `module` (DDP,
 /// DeepSpeed) and `base_model.model` (PEFT) in front.
 [[nodiscard]] std::string without_wrappers(std::string_view path);
+
+/// Gives every module of a run, its operators, weights and place in the topology the path that `rename` has for it.
+void rename_modules(const std::function<std::string(std::string_view path)>& rename, Run* run);
 
 /// Gives mine, and where that is wrapped golden, the names that both have in common. Names decide, and shapes and
 /// weights of the modules behind them, never values of activations; a renaming is one for the whole run (or model of

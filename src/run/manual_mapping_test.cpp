@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/folder.hpp"
 #include "run/test_folder.hpp"
 
 namespace assay::run {
@@ -16,11 +17,18 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+/// A path that ends like no file in any folder around the test's own, which are searched, too.
+std::string absent(const TestFolder& folder, const std::string& name) {
+  return base_name(folder.path()) + "_" + name;
+}
+
 /// "data_id/token_id golden-file mine-file" of every pair, paths from the folder on.
 std::vector<std::string> listing(const ManualMapping& mapping, const std::string& root) {
   std::vector<std::string> lines;
+  const std::string front = base_name(root) + "_";
   const auto path = [&](const TensorRecord& record) {
     const std::string& file = record.bytes->file;
+    if (file.starts_with(front)) return file.substr(front.size());
     return file.starts_with(root) ? file.substr(root.size() + 1) : file;
   };
   for (const ManualMapping::Pair& pair : mapping.pairs) {
@@ -67,9 +75,12 @@ TEST(ManualMapping, MergesAnIdThatStandsTwice) {
   // The original kept the id it had read back as text beside the same id as a number, and json.dump
   // wrote both.
   const TestFolder folder;
-  folder.put(
-      "golden_tensor/metadata.json",
-      R"({"1": {"0": ["a", "b"], "1": ["c", "d"]}, "1": {"1": ["e", "f"], "2": ["g", "h"]}})");
+  const auto pair = [&](const std::string& golden, const std::string& mine) {
+    return "[\"" + absent(folder, golden) + "\", \"" + absent(folder, mine) + "\"]";
+  };
+  folder.put("golden_tensor/metadata.json",
+             R"({"1": {"0": )" + pair("a", "b") + R"(, "1": )" + pair("c", "d") +
+                 R"(}, "1": {"1": )" + pair("e", "f") + R"(, "2": )" + pair("g", "h") + "}}");
   const Result<ManualMapping> mapping = read_manual_mapping(folder.path());
   ASSERT_TRUE(mapping) << mapping.error().describe();
   EXPECT_THAT(listing(*mapping, folder.path()), ElementsAre("1/0 a b", "1/1 e f", "1/2 g h"));
@@ -79,7 +90,9 @@ TEST(ManualMapping, SaysWhichEntriesAreNoPairs) {
   const TestFolder folder;
   folder.put("golden_tensor/metadata.json",
              R"({"1": {"0": ["only one"]}, "2": {"5": "text"}, "3": [], "4": {"0": [1, 2]},)"
-             R"( "5": {"0": ["a", "b", "a third counts for nothing"]}})");
+             R"( "5": {"0": [")" +
+                 absent(folder, "a") + R"(", ")" + absent(folder, "b") +
+                 R"(", "a third counts for nothing"]}})");
   const Result<ManualMapping> mapping = read_manual_mapping(folder.path());
   ASSERT_TRUE(mapping) << mapping.error().describe();
   EXPECT_THAT(listing(*mapping, folder.path()), ElementsAre("5/0 a b"));

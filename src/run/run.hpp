@@ -123,7 +123,7 @@ struct Run {
   std::string path;  // as the user gave it
   std::string
       layout;  // "torch-tree", "atb-tree", "native", "ge-tree", "fx-tree", "captured-graph",
-               // "msprobe", "flat", "manual", "file"
+               // "msprobe", "transformers-debug", "flat", "manual", "file"
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   /// False where the layout does not tell the order of execution: the records then stand in that of
@@ -155,7 +155,7 @@ struct Run {
 };
 
 /// Recognises the layout and reads the list of records; reads no payload.
-/// path    a run folder of any supported layout, a token or module folder inside a torch tree, or
+/// path    a run folder of any supported layout, a step or module folder inside a torch tree, or
 /// one tensor file errors  NotFound | Permission | Unsupported (sentence names the layouts that
 /// were tried) | Invalid
 [[nodiscard]] Result<Run> open_run(const std::string& path);

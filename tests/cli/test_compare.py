@@ -350,14 +350,14 @@ def test_cells_cannot_become_formulas(tmp_path):
 APPROVED = """\
 golden  g{pad_g}PyTorch dump, 82 records
 mine    m{pad_m}PyTorch dump, 82 records
-matched 100.0 % of the tensors, tokens 0, ranks 0
+matched 100.0 % of the tensors, steps 0, ranks 0
 
 worst rows                                    rel L2     cosine    max abs
 model.layers.3 output                            0.5  1.0000000          1  FAIL
 model.norm output                               0.25  1.0000000        0.5  FAIL
 
 one beyond its limit; the first is not known (no order of execution):
-  token 0  model.layers.3 output
+  step 0  model.layers.3 output
   rel_l2 0.5 > 0.01
 
 differs: 2 of 41 pairs beyond the limits
@@ -405,7 +405,7 @@ def test_wrong_arguments_are_one_sentence_and_status_2(tmp_path):
         ([golden, tmp_path / "none"], "none"),
         ([file, golden], "The golden_path and my_path must both be directory or file."),
         ([golden, golden, "--ranks", "a"], "'a' is no rank"),
-        ([golden, golden, "--token-map", "3"], "'3' is no token pair"),
+        ([golden, golden, "--token-map", "3"], "'3' is no pair of steps"),
         ([golden, golden, "--max-memory", "lots"], "is no"),
         ([golden, golden, "-r", "x"], "rank id:x is illegal. Please check."),
         ([golden, golden, "--rank", "5"], "rank 5 is not present on both sides"),

@@ -113,7 +113,7 @@ def test_a_missing_token_is_said(tmp_path, layout):
     rows, unmatched, text = compare(golden, mine, tmp_path / "out")
     assert {row["token_id"] for row in rows} == {"0", "2"} and len(rows) == 2 * layout.outputs
     assert {row["token_id"] for row in unmatched} == {"1"} and all(row["reason"] for row in unmatched)
-    assert re.search(r"token.*\b1\b", text), text
+    assert re.search(r"step.*\b1\b", text), text
 
 
 def test_a_missing_rank_is_said(tmp_path, layout):

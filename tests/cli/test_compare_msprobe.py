@@ -15,6 +15,8 @@ import pytest
 import torch
 from assay_command import read_csv, run, the_report
 
+import assay
+
 LAYERS = 3
 
 
@@ -221,6 +223,86 @@ def test_a_hook_dump_becomes_a_run_of_msprobe(tmp_path):
     assert saved
     result = run("compare", hook, out, "-o", tmp_path / "report")
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+class Leaf(torch.nn.Module):
+    def forward(self, x, flag=None, **more):
+        return {
+            "nan": x / 0 * 0,
+            "i": (x * 10).long(),
+            "b": x > 0,
+            "e": x[:0],
+            "bf": x.bfloat16(),
+            "l": [x, (x * 2, None)],
+        }
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.leaf = Leaf()
+        self.lin = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        self.leaf(x, 0.5, scale=3, name="text", causal=True, mask=[x, {"k": x}])
+        self.leaf(x, None)
+        return self.lin(x)
+
+
+def strict_json(path):
+    """JSON without the words that Python adds to it."""
+
+    def refuse(word):
+        raise AssertionError(f"{path}: {word}")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def check_entry(entry, folder):
+    """What msprobe's readers index without asking; its own lists were the model."""
+    if entry is None:
+        return
+    if isinstance(entry, list):
+        for item in entry:
+            check_entry(item, folder)
+    elif entry.get("type") == "torch.Tensor":
+        assert {"dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad"} <= entry.keys()
+        assert all(isinstance(size, int) for size in entry["shape"])
+        assert entry["dtype"].startswith("torch.") and hasattr(torch, entry["dtype"].removeprefix("torch."))
+        if "data_name" in entry:
+            tensor = torch.load(folder / "dump_tensor_data" / entry["data_name"], weights_only=True)
+            assert list(tensor.shape) == entry["shape"] and str(tensor.dtype) == entry["dtype"]
+    elif "type" in entry:
+        assert {"int": int, "float": float, "bool": bool, "str": str}[entry["type"]] is type(entry["value"])
+    else:
+        for item in entry.values():
+            check_entry(item, folder)
+
+
+@pytest.mark.parametrize("options", [{"weights": True}, {"level": "operator"}, {"data": "stats"}], ids=str)
+def test_lists_have_the_shape_that_msprobe_reads(tmp_path, options):
+    net = Net()
+    with torch.no_grad(), assay.capture(net, tmp_path / "net", **options):
+        net(torch.randn(3, 4))
+    folder = converted(tmp_path, tmp_path / "net", "out") / "step0" / "rank0"
+    dump, construct, stack = (strict_json(folder / f"{name}.json") for name in ("dump", "construct", "stack"))
+    assert dump["task"] == ("statistics" if "data" in options else "tensor") and dump["framework"] == "pytorch"
+    assert list(construct) == list(dump["data"]) == stack["0"][0]
+    for name, call in dump["data"].items():
+        assert re.fullmatch(r"Module\..*\.\w+\.forward\.\d+|Functional\.[^.]+\.\d+\.forward", name), name
+        assert isinstance(call["input_args"], list) and isinstance(call["input_kwargs"], dict)
+        assert isinstance(call["output"], list)
+        for key in ("input_args", "input_kwargs", "output", "parameters"):
+            check_entry(call.get(key), folder)
+        assert construct[name] is None or construct[name] in dump["data"]
+    keywords = dump["data"]["Module.leaf.Leaf.forward.0"]["input_kwargs"]
+    assert (keywords["scale"], keywords["name"]) == ({"type": "int", "value": 3}, {"type": "str", "value": "text"})
+    assert keywords["causal"] == {"type": "bool", "value": True}
+    assert dump["data"]["Module.leaf.Leaf.forward.0"]["input_args"][1] == {"type": "float", "value": 0.5}
+    outputs = dump["data"]["Module.leaf.Leaf.forward.0"]["output"]
+    assert len(outputs) == 1 and outputs[0].keys() >= {"nan", "i", "b", "e", "bf", "l"}  # one dict
+    if options.get("level") == "operator":  # below the module that called it
+        assert construct["Functional.lin::aten_addmm_default_0.0.forward"] == "Module.lin.Linear.forward.0"
 
 
 def test_msprobe_itself_compares_what_we_wrote(tmp_path):

@@ -130,7 +130,7 @@ def compared(golden, mine, tmp_path, *more):
 def test_mine_takes_the_order_of_a_golden_that_knows_it(tmp_path, write):
     out = compared(native(tmp_path / "golden"), write(tmp_path / "mine", faulty=True), tmp_path)
     # The norm is called before the attention, and everything before the head.
-    assert "first beyond its limit, in execution order:\n  token 0  layers.0.input_layernorm output" in out
+    assert "first beyond its limit, in execution order:\n  step 0  layers.0.input_layernorm output" in out
 
 
 def test_rows_stand_in_golden_s_order(tmp_path):
@@ -168,7 +168,7 @@ def test_a_tree_that_numbers_its_modules_has_an_order(tmp_path):
     (mine / "model_tree.json").write_text(json.dumps(number(tree_of(make_model(False)))))
     (golden / "model_tree.json").write_text((mine / "model_tree.json").read_text())
     out = compared(golden, mine, tmp_path)
-    assert "first beyond its limit, in execution order:\n  token 0  layers.0.input_layernorm output" in out
+    assert "first beyond its limit, in execution order:\n  step 0  layers.0.input_layernorm output" in out
 
 
 def test_locate_names_the_module_that_ran_first(tmp_path):

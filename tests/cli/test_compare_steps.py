@@ -175,7 +175,7 @@ def test_other_prompts_are_paired_by_number_as_ever(runs, tmp_path):
 def test_the_users_steps_win(runs, tmp_path):
     done = run("compare", runs("whole"), runs("chunks"), "--token-map", "0:2", "-o", tmp_path / "out")
     assert "78 pairs" in done.stdout
-    assert "tokens 2," in done.stdout
+    assert "steps 2," in done.stdout
 
 
 def test_a_row_says_which_tokens_it_is_of(runs, tmp_path):

@@ -235,6 +235,17 @@ def test_msit_sets_the_variables_of_the_original(tmp_path):
     assert "ASSAY_TORCH_DUMP" not in got
 
 
+@pytest.mark.parametrize("name", ["assay", "msit", "ait"])
+def test_lists_may_have_full_width_commas(tmp_path, name):
+    comma = "\uff0c"  # of a Chinese keyboard
+    words = ["-ids", f"2{comma}3_1", "-er", f"0{comma}1", "-opname", f"Linear{comma}norm", "-device", f"0{comma}1"]
+    got = environment_of(tmp_path, *words, name=name)
+    plain = environment_of(tmp_path, *[word.replace(comma, ",") for word in words], name=name)
+    names = ["ATB_SAVE_TENSOR_IDS", "ATB_SAVE_TENSOR_RANGE", "ATB_SAVE_TENSOR_RUNNER", "ATB_DEVICE_ID"]
+    assert [got.get(key) for key in names] == [plain.get(key) for key in names]
+    assert got["ATB_SAVE_TENSOR_IDS"] == "2,3_1" and got["ATB_SAVE_TENSOR_RANGE"] == "0,1"
+
+
 def test_ait_has_the_defaults_and_the_root_of_its_documents(tmp_path):
     got = environment_of(tmp_path, name="ait")
     assert got["ASSAY_ATB_DUMP_NAME"] == "ait_dump"
@@ -391,7 +402,7 @@ def test_an_output_folder_that_cannot_be_made_is_said_before_the_program_starts(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["-er", "0,99999999999999999999"], "a run is a number from 0 to 2147483647"),
+        (["-er", "0,99999999999999999999"], "expected numbers from 0 to 2147483647"),
         (["-er", "1 2,3"], 'output size "1 2,3" is not a legal number'),
         (["--steps", "0-4294967296"], "a step is a number from 0 to 2147483647"),
         (["--steps", "1 2"], "'1 2' is no list of steps like 0,2-4"),

@@ -191,16 +191,21 @@ def test_graphs_and_tables_are_made_after_a_failure_too(hosts, tmp_path):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["-ids", "77"], "no operation matches -ids '77' or -opname ''"),
-        (["-opname", "nothing"], "no operation matches -ids '' or -opname 'nothing'"),
-        (["-er", "90,99"], "no run of an operation was in the range 90,99 (-er)"),
-        (["-device", "3"], "no operation ran on device 3 (--device-id)"),
+        (["-ids", "77"], "no operation matches -ids '77'; these ids ran: 0_0, 0, 0_0_0, 1_0, "),
+        (
+            ["-ids", "77", "-opname", "nothing"],
+            "no operation matches -ids '77' or -opname 'nothing'; these ran: Gather",
+        ),
+        (["-opname", "liner"], "no operation matches -opname 'liner'; did you mean -opname linear? these ran: Gather"),
+        (["-er", "90,99"], "no step of an operation was in the range 90,99 (-er)\n"),
+        (["-device", "3"], "no operation ran on device 3 (--device-id)\n"),
     ],
 )
 def test_a_choice_that_fits_nothing_is_told(hosts, tmp_path, words, why):
     done = dump(tmp_path / "out", *words, "--", hosts[1])
     assert done.returncode == 0
-    assert f"assay: warning: no tensor was captured: {why}\n" in done.stderr
+    [warning] = [line for line in done.stderr.splitlines(keepends=True) if "warning" in line]  # one sentence, no more
+    assert warning.startswith(f"assay: warning: no tensor was captured: {why}")
 
 
 def test_a_child_after_fork_has_its_own_folder(hosts, tmp_path):
@@ -273,7 +278,7 @@ def test_a_fault_shows_in_the_statistics(hosts, tmp_path):
     [
         ('{"dump_enable":"false"}', "has dump_enable false"),
         ("{}", "does not set dump_enable to true"),
-        ('{"dump_enable":"true","er":"90,95"}', "no run of an operation was in the range 90,95 (er in "),
+        ('{"dump_enable":"true","er":"90,95"}', "no step of an operation was in the range 90,95 (er in "),
         ('{"dump_enable":"true","er":"0,0","ids":"77"}', "let no operation through"),
     ],
 )
@@ -300,6 +305,20 @@ def test_a_second_run_below_ait_dump_counts_its_own_files_only(hosts, tmp_path):
     assert tables[0] == tables[1] == str(len(texts))
     assert {path: path.read_bytes() for path in texts} == texts
     shown = run("show", tmp_path / "out" / "ait_dump")
-    assert re.search(
-        r"device \d+ has tensors of several processes \(\d+, \d+\): of one run after the other", shown.stdout
-    )
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    life = rf"rank (\d) is process (\d+), from {moment} to {moment}"
+    said = re.search(rf"device \d+ has tensors of several processes: {life}, {life}; (.*)", shown.stdout)
+    pids = [json.loads(p.read_text())["pid"] for p in sorted((tmp_path / "out").rglob("probe_summary_*.json"))]
+    assert sorted([int(said.group(2)), int(said.group(4))]) == sorted(pids)
+    # Only the manifest of the second run, which replaced the first one's, tells runs within a second apart.
+    assert said.group(5).startswith("each is of another run, one after the other;")
+    (tmp_path / "out" / "ait_dump" / "manifest.json").unlink()
+    summaries = sorted((tmp_path / "out").rglob("probe_summary_*.json"))
+    for path, (started, ended), words in [
+        (summaries[0], ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"), "each is of another run"),
+        (summaries[1], ("2026-01-01T00:00:05Z", "2026-01-01T00:00:15Z"), "they ran together, as ranks of one run do"),
+        (summaries[1], ("2026-01-01T00:00:09Z", "2026-01-01T00:00:15Z"), "one run after the other cannot be told"),
+        (summaries[0], ("2026-01-01T00:00:00Z", None), "one run after the other cannot be told"),
+    ]:
+        path.write_text(json.dumps({**json.loads(path.read_text()), "started": started, "ended": ended}))
+        assert words in run("show", tmp_path / "out" / "ait_dump").stdout, words

@@ -227,3 +227,17 @@ def test_the_probe_is_inert_without_a_request(model):
         for e in (environment, None)
     )
     assert with_probe == without
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["--modules", "fnn_out-*"], "--modules 'ffn_out-*'"),
+        (["--modules", "l_ot-0"], "--modules 'l_out-0'"),
+        (["-opname", "mulmat"], "-opname mul_mat"),
+    ],
+)
+def test_what_matches_no_node_is_told_with_the_nearest_name(assay, model, tmp_path, words, near):
+    done = dump(assay, tmp_path / "out", *words, "--", sys.executable, CHAT, model)
+    [warning] = [line for line in done.stderr.splitlines() if "matches" in line]
+    assert f" matches {' '.join(words)}; did you mean {near}? 'assay graph " in warning

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from assay_command import read_csv, run, the_report
+from dump_files import BFLOAT16, Dump, Operand
 from graph_dumps import (
     GE_TIME,
     Op,
@@ -220,7 +222,7 @@ def test_a_token_of_a_graph_that_was_compiled_again_finds_its_counterpart(tmp_pa
         write_ge(tmp_path / "mine", lambda step: graph(step), number, [step])
     for golden in ("golden", "fx"):
         said = compare(tmp_path / golden, tmp_path / "mine", tmp_path / f"out_{golden}")
-        assert "token 2 ran in graphs of different numbers" in said
+        assert "step 2 ran in graphs of different numbers" in said
         reports = sorted((tmp_path / f"out_{golden}").glob("*.csv"))
         rows = [row for report in reports for row in read_csv(report)]
         assert {row["token_id"] for row in rows} == {"0", "1", "2"}
@@ -372,3 +374,21 @@ def test_a_fused_llama_against_the_unfused_one_differs_by_rounding_only(unfused,
     records = [r for r in json.loads(run("show", fused, "--json").stdout)["records"] if "AutomaticBuffer" in r["type"]]
     labels = {f"{r['file']},{r['role']}s,{r['slot']}" for r in records}
     assert labels <= paired
+
+
+# ---- types ----
+
+
+@pytest.mark.parametrize(("compat", "dtype"), [([], "torch.bfloat16"), (["--compat", "msit"], "torch.float32")])
+def test_the_dtype_of_a_device_dump_is_that_of_the_file(tmp_path, compat, dtype):
+    """docs/commands/compare.md and docs/formats/cann-dump.md. The original's CANN reader had widened bfloat16."""
+    values = torch.tensor([1.0, -2.5, 3.0]).to(torch.bfloat16)  # exact in the type
+    for side in ("golden", "mine"):
+        folder = token(tmp_path / side)
+        folder.mkdir(parents=True)
+        operand = Operand(BFLOAT16, (3,), values.view(torch.int16).numpy().tobytes())
+        (folder / "Add.Add_1.12.3.1760000000123400").write_bytes(Dump("Add_1", outputs=[operand]).encode())
+    compare(tmp_path / "golden", tmp_path / "mine", tmp_path / "out", *compat)
+    (row,) = read_csv(the_report(tmp_path / "out"))
+    assert (row["golden_dtype"], row["my_dtype"]) == (dtype, dtype)
+    assert (row["golden_max_value"], row["golden_min_value"]) == ("3.0", "-2.5")

@@ -155,7 +155,7 @@ def test_slices_leave_out_what_the_output_does_not_depend_on(golden, tmp_path):
     mine = write_run(tmp_path / "mine", gains={1: 1.03})
     assert sentence_of(run("locate", golden, mine, "--slice", "blocks.0")).startswith("clean: ")
     assert sentence_of(run("locate", golden, mine, "--slice", "blocks.0.proj:")).startswith("clean: ")
-    for inside in ("blocks.1", "head", "token 0"):
+    for inside in ("blocks.1", "head", "step 0", "token 0"):
         assert sentence_of(run("locate", golden, mine, "--slice", inside)).startswith("first bad: blocks.1.norm")
 
 
@@ -219,8 +219,8 @@ def test_wrong_options_are_one_sentence_and_status_2(golden, tmp_path):
         ([golden, golden, "--mine", "true"], "either two runs or --golden and --mine, not both"),
         (["--mine", "true"], '--golden "COMMAND" is missing beside --mine'),
         ([golden, tmp_path / "none"], "none"),
-        ([golden, golden, "--slice", "blocks.9"], "--slice blocks.9: mine has no such module, operator or token"),
-        ([golden, golden, "--slice", "token x"], "mine has no such module, operator or token"),
+        ([golden, golden, "--slice", "blocks.9"], "--slice blocks.9: mine has no such module, operator or step"),
+        ([golden, golden, "--slice", "step x"], "mine has no such module, operator or step"),
         ([golden, golden, "--own-error", "maybe"], "maybe"),
         ([golden, golden, "--max-memory", "lots"], "is no size"),
     ]:

@@ -119,7 +119,7 @@ def test_a_filter_that_leaves_nothing_is_an_error(dump, tmp_path):
 
 def test_operations_that_no_table_lists_are_named(dump, tmp_path):
     write_operation(dump, "2_MlaPreprocessOperation", {"a": 1}, [np.ones(3, np.float16)], [np.ones(3, np.float16)])
-    row = opcheck(dump, tmp_path / "r", "-ids", "2", status=0)[0]
+    row = opcheck(dump, tmp_path / "r", "-ids", "2", status=125)[0]
     assert row["result"] == "NOT_SUPPORTED"
     assert "MlaPreprocessOperation is not in the table of operations" in row["reason"]
     assert run("opcheck", dump, "-ids", "2", "-o", tmp_path, "--fail-on", "not_supported").returncode == 1

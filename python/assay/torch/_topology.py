@@ -14,6 +14,8 @@ from typing import Any, Optional, Union
 
 import torch
 
+from assay._manifest import printable
+
 __all__ = [
     "COMPILED",
     "NodePlan",
@@ -163,7 +165,7 @@ def plan_nodes(
 
     # A list instead of recursion: a host deep in its own calls has few frames left.
     pending: list[tuple[torch.nn.Module, str, bool, str]] = [
-        (model, model_name, True, "") for model_name, model in reversed(models.items())
+        (model, printable(model_name), True, "") for model_name, model in reversed(models.items())
     ]
     while pending:
         module, name, is_root, hidden = pending.pop()
@@ -189,7 +191,7 @@ def plan_nodes(
         plan.opaque = bool(hides)
         below = hidden or hides
         separator = "/" if is_root and name else "."
-        children = [(child_name, child) for child_name, child in module._modules.items() if child is not None]
+        children = [(printable(n), child) for n, child in module._modules.items() if child is not None]
         pending += [
             (child, f"{name}{separator}{child_name}" if name else child_name, False, below)
             for child_name, child in reversed(children)
@@ -202,7 +204,7 @@ def leaves_of(models: dict[str, torch.nn.Module]) -> Iterator[tuple[str, torch.T
     for of_module in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers):
         for model_name, model in models.items():
             for name, tensor in of_module(model, remove_duplicate=False):
-                yield (f"{model_name}/{name}" if model_name else name), tensor
+                yield printable(f"{model_name}/{name}" if model_name else name), tensor
 
 
 def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:
@@ -212,7 +214,28 @@ def _tensor_entry(name: str, tensor: torch.Tensor) -> dict[str, Any]:
         shape: Optional[list[int]] = [int(n) for n in sizes] if all(isinstance(n, int) for n in sizes) else None
     except (RuntimeError, TypeError):  # uninitialised parameters of lazy modules
         shape = None
-    return {"name": name, "dtype": str(tensor.dtype).replace("torch.", ""), "shape": shape}
+    return {"name": printable(name), "dtype": str(tensor.dtype).replace("torch.", ""), "shape": shape}
+
+
+def first_dropout(models: dict[str, torch.nn.Module]) -> Optional[str]:
+    """Path of the first module that drops values at random as it is set now; None when none is known to.
+
+    That is a module in training mode with a rate above 0: ``p`` of the classes that are called after it, or an
+    attribute with ``dropout`` in its name (``attention_dropout`` of transformers).
+    """
+    for model_name, model in models.items():
+        for path, module in model.named_modules():
+            if module.training and _drops(module):
+                return f"{model_name}/{path}" if model_name and path else model_name or path or "the root"
+    return None
+
+
+def _drops(module: torch.nn.Module) -> bool:
+    names = [name for name in vars(module) if "dropout" in name.lower()]
+    if "Dropout" in type(module).__name__:
+        names.append("p")
+    rates = (vars(module).get(name) for name in names)
+    return any(isinstance(rate, float) and rate > 0 for rate in rates)
 
 
 def trees_of(models: dict[str, torch.nn.Module], plans: Iterable[NodePlan]) -> list[dict[str, Any]]:

@@ -82,7 +82,8 @@ def _named_models(models: Models) -> dict[str, torch.nn.Module]:
 def _patterns(value: Union[Pattern, Sequence[Pattern], None]) -> list[Pattern]:
     if value is None:
         return []
-    return [value] if isinstance(value, (str, type)) else list(value)
+    patterns = [value] if isinstance(value, (str, type)) else list(value)
+    return [_manifest.printable(p) if isinstance(p, str) else p for p in patterns]  # as the names are
 
 
 def _step_test(steps: Steps) -> tuple[Optional[Callable[[int], bool]], Any]:
@@ -238,6 +239,7 @@ class Capture:
             "on_full": on_full,
             "grad_enabled": torch.is_grad_enabled(),
             "inference_mode": torch.is_inference_mode_enabled(),
+            "dropout": None,
         }
         self._plans: list[_topology.NodePlan] = []
         self._trees: list[dict[str, Any]] = []
@@ -286,6 +288,7 @@ class Capture:
     def _plan(self, named: dict[str, torch.nn.Module]) -> range:
         """Plans the nodes of some models and writes the topology of all; returns the numbers of the new nodes."""
         plans = _topology.plan_nodes(named, *self._patterns)
+        self._config["dropout"] = self._config["dropout"] or _topology.first_dropout(named)
         nodes = range(len(self._plans), len(self._plans) + len(plans))
         self._trees += _topology.trees_of(named, plans)
         self._model_count += len(named)
@@ -342,8 +345,10 @@ class Capture:
             plan = self._plans[number]
             if not plan.planned and _topology._has_forward(plan.module):
                 continue  # left out by include or exclude
-            entries += [(number, n, p, False) for n, p in plan.module.named_parameters(recurse=False)]
-            entries += [(number, n, b, True) for n, b in plan.module.named_buffers(recurse=False)]
+            parameters = plan.module.named_parameters(recurse=False)
+            entries += [(number, _manifest.printable(n), p, False) for n, p in parameters]
+            buffers = plan.module.named_buffers(recurse=False)
+            entries += [(number, _manifest.printable(n), b, True) for n, b in buffers]
         self._session.weights(entries)
 
     def _install(self, nodes: range) -> None:

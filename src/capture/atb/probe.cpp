@@ -238,10 +238,17 @@ bool ask(uint32_t gate) noexcept { return (known_gates() & gate) != 0; }
 
 bool is_tensor_need_save(const int64_t* ids, size_t id_count, Text op_type) noexcept {
   if (!ask(kGateTensor)) return false;
-  return answered("IsTensorNeedSave", &ProbeCounters::asked_need_save,
-                  &ProbeCounters::asked_need_save_yes, [&](const Settings& settings) {
-                    return needs_save(settings, {ids, id_count}, view(op_type));
-                  });
+  bool wanted = false;
+  with_session("IsTensorNeedSave", [&](Session& session, const Settings& settings) {
+    wanted = needs_save(settings, {ids, id_count}, view(op_type));
+    session.count(&ProbeCounters::asked_need_save);
+    if (wanted) {
+      session.count(&ProbeCounters::asked_need_save_yes);
+    } else {
+      session.see_unwanted({ids, id_count}, view(op_type));
+    }
+  });
+  return wanted;
 }
 
 bool is_execute_count_in_range(uint64_t execute_count) noexcept {

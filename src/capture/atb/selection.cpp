@@ -343,17 +343,21 @@ bool matches_ids(const Settings& s, std::string_view joined_ids) {
   return false;
 }
 
-bool needs_save(const Settings& s, std::span<const int64_t> ids, std::string_view op_type) {
-  if (!s.has(kTensor)) return false;
-  // The library asks once and keeps the answer; the file may change, so the folder decides.
-  if (!s.config_path.empty()) return true;
-  if (s.ids.empty() && s.names.empty()) return s.child.value_or(true) || ids.size() == 1;
+std::string joined_ids(std::span<const int64_t> ids) {
   std::string joined;
   for (const int64_t id : ids) {
     if (!joined.empty()) joined += '_';
     joined += std::to_string(id);
   }
-  return matches_ids(s, joined) || starts_with_any(lowered(op_type), s.names);
+  return joined;
+}
+
+bool needs_save(const Settings& s, std::span<const int64_t> ids, std::string_view op_type) {
+  if (!s.has(kTensor)) return false;
+  // The library asks once and keeps the answer; the file may change, so the folder decides.
+  if (!s.config_path.empty()) return true;
+  if (s.ids.empty() && s.names.empty()) return s.child.value_or(true) || ids.size() == 1;
+  return matches_ids(s, joined_ids(ids)) || starts_with_any(lowered(op_type), s.names);
 }
 
 bool in_range(const Settings& s, uint64_t execute_count) {

@@ -127,6 +127,8 @@ struct Settings {
 
 /// Ids joined by '_' against the id list alone.
 [[nodiscard]] bool matches_ids(const Settings& settings, std::string_view joined_ids);
+/// {0, 1} -> "0_1".
+[[nodiscard]] std::string joined_ids(std::span<const int64_t> ids);
 /// IsTensorNeedSave. op_type in any case.
 [[nodiscard]] bool needs_save(const Settings& settings, std::span<const int64_t> ids,
                               std::string_view op_type);

@@ -266,6 +266,40 @@ void Session::add_note(std::string_view sentence) {
   }
 }
 
+void Session::see_unwanted(std::span<const int64_t> ids, std::string_view op_type) {
+  constexpr size_t kMost = 16;  // more than a note can hold
+  if (std::atomic_ref(page_->counters.asked_need_save_yes).load(std::memory_order_relaxed) > 0)
+    return;
+  const auto remember = [](std::string text, std::vector<std::string>* list) {
+    if (list->size() < kMost && std::ranges::find(*list, text) == list->end())
+      list->push_back(std::move(text));
+  };
+  const std::lock_guard lock(small_mutex_);
+  remember(std::string(op_type), &unwanted_types_);
+  remember(joined_ids(ids), &unwanted_ids_);
+}
+
+void Session::note_unwanted() {
+  if (page_->counters.asked_need_save_yes > 0) return;
+  std::string note;
+  {
+    const std::lock_guard lock(small_mutex_);
+    if (unwanted_types_.empty()) return;
+    constexpr size_t kTypesBytes = 160;  // of the 256 of a note; ids are short
+    note = formats::kOperationsNote;
+    for (const std::string& type : unwanted_types_) {
+      if (note.size() + type.size() > kTypesBytes) break;
+      note += (type == unwanted_types_.front() ? "" : ", ") + type;
+    }
+    note += formats::kOperationsNoteIds;
+    for (const std::string& id : unwanted_ids_) {
+      if (note.size() + id.size() + 2 >= sizeof(page_->notes[0])) break;
+      note += (id == unwanted_ids_.front() ? "" : ", ") + id;
+    }
+  }
+  add_note(note);
+}
+
 void Session::fail_with(const Error& error) {
   {
     const std::lock_guard lock(small_mutex_);
@@ -381,6 +415,7 @@ void Session::finish() {
         "the library resets its statistics before it reports them (since CANN 8.2): every number "
         "is 0");
   }
+  note_unwanted();
   if (options_.root.empty()) return;
   write_summary();
   struct stat info{};
@@ -439,8 +474,9 @@ std::optional<std::string> Session::wanted_path(const Settings& settings,
   if (!device_matches(settings, tensor.path)) return skipped(&ProbeCounters::skipped_device);
   if (!disk_has(payload_bytes + kRecordBytes)) {
     return skipped(&ProbeCounters::skipped_disk,
-                   "the disk is almost full: " + human_bytes(settings.disk_reserve_bytes) +
-                       " must stay free, tensors are left out (ASSAY_PROBE_DISK_RESERVE)");
+                   "a tensor was not saved: the disk is almost full, " +
+                       human_bytes(settings.disk_reserve_bytes) +
+                       " must stay free (ASSAY_PROBE_DISK_RESERVE)");
   }
   if (tensor.data == nullptr) return skipped(&ProbeCounters::skipped_null);
   if (time_verdict(settings, tensor.path) != FileVerdict::Keep)

@@ -74,6 +74,8 @@ class Session {
   [[nodiscard]] formats::ProbeCounters& counters() { return page_->counters; }
   void count(uint64_t formats::ProbeCounters::* counter, uint64_t amount = 1);
   void add_note(std::string_view sentence);
+  /// Remembers the first operations that were not wanted, as long as none was: a note names them at the end.
+  void see_unwanted(std::span<const int64_t> ids, std::string_view op_type);
   [[nodiscard]] uint32_t generation() const { return generation_; }
 
  private:
@@ -102,6 +104,7 @@ class Session {
                     const std::string& header, uint64_t payload_bytes, bool may_link);
   void store_tensor(TensorJob& job);
   void fail_with(const Error& error);
+  void note_unwanted();
   void skip(uint64_t formats::ProbeCounters::* counter, std::string_view sentence);
   void see_device(std::string_view path);
   [[nodiscard]] bool process_device_matches(const Settings& settings);
@@ -129,6 +132,8 @@ class Session {
   std::set<std::string, std::less<>> reported_models_;
   uint64_t told_skips_ = 0;  // bits by counter
   bool told_error_ = false;
+  std::vector<std::string> unwanted_types_;
+  std::vector<std::string> unwanted_ids_;
   std::unordered_map<std::string, uint64_t> replay_marks_;
 };
 

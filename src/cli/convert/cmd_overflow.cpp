@@ -23,6 +23,7 @@
 #include "cli/tensor_text.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/overflow_report.hpp"
+#include "report/files.hpp"
 #include "run/folder.hpp"
 #include "run/ge_names.hpp"
 #include "stats/tensor_stats.hpp"
@@ -353,14 +354,6 @@ Grammar overflow_grammar(const std::string& program) {
   return grammar;
 }
 
-std::string local_time_stamp() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof(text), "%Y%m%d%H%M%S", &parts)};
-}
-
 int analyse(const std::string& in, const std::string& out, size_t limit) {
   if (!run::is_folder(in))
     return report_error(Error{Errc::NotFound, in, std::nullopt, "is no folder"});
@@ -394,7 +387,8 @@ int analyse(const std::string& in, const std::string& out, size_t limit) {
   }
   if (interrupted()) return kInterrupted;
   if (found > 0) {
-    const std::string path = run::join_path(out, "overflow_summary_" + local_time_stamp() + ".txt");
+    const std::string path =
+        run::join_path(out, "overflow_summary_" + report::utc_timestamp() + ".txt");
     if (const Status written = write_file_atomically(path, as_bytes(text), kFileMode); !written)
       return report_error(written.error());
     Output output;

@@ -39,6 +39,22 @@ std::string module_path(const run::TensorRecord& record) {
   return name_part(node.starts_with(kRoot) ? node.substr(kRoot.size()) : node);
 }
 
+/// "model.norm" of the operator "model.norm::aten.mul.Tensor.1"; empty for other nodes.
+std::string module_around(const run::TensorRecord& record) {
+  const size_t mark = record.node.find("::");
+  return mark == std::string::npos ? std::string() : name_part(record.node.substr(0, mark));
+}
+
+/// A value that is no tensor, by the type that its text shows; null for None, as msprobe writes it.
+ordered_json value_entry(const std::string& text) {
+  if (text == "None") return nullptr;
+  if (text == "True" || text == "False") return {{"type", "bool"}, {"value", text == "True"}};
+  if (const auto whole = parse_number<int64_t>(text)) return {{"type", "int"}, {"value", *whole}};
+  if (const auto real = parse_number<double>(text); real && std::isfinite(*real))
+    return {{"type", "float"}, {"value", *real}};
+  return {{"type", "str"}, {"value", text}};
+}
+
 std::string call_name(const run::Run& run, const run::TensorRecord& record) {
   const std::string call = std::to_string(record.call);
   if (is_module_call(run, record))
@@ -64,13 +80,32 @@ void place(std::string_view slot, ordered_json entry, ordered_json* into) {
   *into = std::move(entry);
 }
 
+/// Where a tensor stands in its call: inputs by place or by name, outputs in a list.
+struct Place {
+  std::string slot;  // for the name of its file
+  std::string path;  // below the arguments, the keywords or the outputs
+  bool is_keyword = false;
+};
+
+Place place_of(const run::TensorRecord& record) {
+  constexpr std::string_view kKeywords = "kwargs.";
+  const std::string slot = record.slot.empty() ? "0" : record.slot;
+  const bool is_input = record.role == run::Role::Input;
+  if (is_input && slot.starts_with(kKeywords)) return {slot, slot.substr(kKeywords.size()), true};
+  const bool has_place = parse_number<size_t>(slot.substr(0, slot.find('.'))).has_value();
+  if (has_place) return {slot, slot, false};
+  // An operator's arguments have names; a module that returns a dict returns one thing.
+  return is_input ? Place{slot, slot, true} : Place{"0." + slot, "0." + slot, false};
+}
+
 /// One call: what it took and gave.
 struct Call {
   ordered_json args = ordered_json::array();
   ordered_json kwargs = ordered_json::object();
   ordered_json outputs = ordered_json::array();
   ordered_json parameters;
-  std::string path;  // of a module
+  std::string path;    // of a module
+  std::string inside;  // of an operator: path of the module that called it
   uint64_t returned = 0;
 };
 
@@ -129,6 +164,7 @@ class Writer {
     Call& call = rank.calls[name];
     call.returned = std::max(call.returned, record.order);
     if (is_module_call(run_, record)) call.path = module_path(record);
+    call.inside = module_around(record);
     const auto weights = weights_.find({record.rank, record.node});
     if (weights != weights_.end()) {
       for (const size_t i : weights->second) {
@@ -139,25 +175,22 @@ class Writer {
       }
       weights_.erase(weights);
     }
-    constexpr std::string_view kKeywords = "kwargs.";
-    const std::string slot = record.slot.empty() ? "0" : record.slot;
     const bool is_input = record.role == run::Role::Input;
-    const bool is_keyword = is_input && slot.starts_with(kKeywords);
-    ASSAY_TRY(ordered_json entry,
-              entry_of(record, key, name + (is_input ? ".input." : ".output.") + name_part(slot)));
+    const Place where = place_of(record);
+    ASSAY_TRY(
+        ordered_json entry,
+        entry_of(record, key, name + (is_input ? ".input." : ".output.") + name_part(where.slot)));
     if (entry.is_null()) return {};
-    place(is_keyword ? std::string_view(slot).substr(kKeywords.size()) : std::string_view(slot),
-          std::move(entry),
-          is_keyword ? &call.kwargs
-          : is_input ? &call.args
-                     : &call.outputs);
+    place(where.path, std::move(entry),
+          where.is_keyword ? &call.kwargs
+          : is_input       ? &call.args
+                           : &call.outputs);
     return {};
   }
 
   /// Null for a record that cannot be written, which is named among the problems.
   Result<ordered_json> entry_of(run::TensorRecord record, const Key& key, const std::string& name) {
-    if (!record.value.empty())
-      return ordered_json{{"type", record.op_type}, {"value", record.value}};
+    if (!record.value.empty()) return value_entry(record.value);
     ordered_json entry{{"type", "torch.Tensor"}};
     std::optional<stats::TensorStats> stats = record.stats;
     std::string data_name;
@@ -206,10 +239,12 @@ class Writer {
     return file;
   }
 
-  /// The call of the module around this one: the longest other path that begins its path.
+  /// The call of the module around this one: that of an operator's module, of modules the longest other path that begins
+  /// its path.
   static ordered_json parent_of(const Call& call,
                                 const std::map<std::string, std::string>& by_path) {
-    std::string path = call.path;
+    if (const auto found = by_path.find(call.inside); found != by_path.end()) return found->second;
+    std::string path = call.path.empty() ? call.inside : call.path;
     for (size_t dot = path.rfind('.'); dot != std::string::npos; dot = path.rfind('.')) {
       path.resize(dot);
       if (const auto found = by_path.find(path); found != by_path.end()) return found->second;

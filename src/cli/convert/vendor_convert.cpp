@@ -19,6 +19,7 @@
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/convert/dump_writer.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/list_text.hpp"
 #include "cli/output.hpp"
 #include "cli/tensor_files.hpp"
 #include "run/folder.hpp"
@@ -219,7 +220,8 @@ Grammar convert_grammar(const std::string& program) {
 
 Result<Dims> parse_shape(const std::string& text) {
   Dims shape;
-  for (const std::string_view part : split(text, ',')) {
+  const std::string list = with_ascii_commas(text);
+  for (const std::string_view part : split(list, ',')) {
     const auto size = parse_number<int64_t>(part);
     if (!size || *size <= 0)
       return fail(Errc::Usage, "-s: '" + text + "' is no shape such as 1,3,224,224");

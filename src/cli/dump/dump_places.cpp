@@ -99,10 +99,15 @@ Error refused(Errc code, const std::string& path, std::string message) {
 
 // ---- the time in the dump root's name ----
 
-std::string local_timestamp() {
+/// UTC; under the old names local time, as the original has it.
+std::string timestamp_of(DumpName name) {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
-  ::localtime_r(&now, &parts);
+  if (name == DumpName::Assay) {
+    ::gmtime_r(&now, &parts);
+  } else {
+    ::localtime_r(&now, &parts);
+  }
   char text[32];
   std::strftime(text, sizeof(text), "%Y%m%d_%H%M%S", &parts);
   return text;
@@ -215,7 +220,7 @@ Status check_path(const std::string& path, PathUse use, bool any_name) {
 
 Result<DumpPlaces> choose_places(const DumpRequest& request) {
   DumpPlaces places;
-  const std::string timestamp = local_timestamp();
+  const std::string timestamp = timestamp_of(request.name);
   const std::string asked = request.output.empty() ? "assay_dump_" + timestamp : request.output;
   places.output = resolved(normal(absolute(expand_user(asked))));
 

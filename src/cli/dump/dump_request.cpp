@@ -59,13 +59,12 @@ std::string range_problem(std::string_view given) {
     if (!part.empty() && !is_digits(part))
       return "output size \"" + std::string(given) + "\" is not a legal number";
     if (!part.empty() && integer(part).value_or(INT64_MAX) > kLargestRun)
-      return "\"" + std::string(given) + "\": a run is a number from 0 to " +
+      return "\"" + std::string(given) + "\": expected numbers from 0 to " +
              std::to_string(kLargestRun);
   }
   // The original took both of these and then captured nothing, without a word.
   if (parts.size() % 2 != 0) {
-    return "\"" + std::string(given) +
-           "\" has no last run for its last range; give pairs: first,last";
+    return "\"" + std::string(given) + "\" has no end for its last range; give pairs: first,last";
   }
   for (size_t i = 0; i + 1 < parts.size(); i += 2) {
     const int64_t first = integer(parts[i]).value_or(0);
@@ -268,7 +267,8 @@ Grammar dump_grammar(DumpName name, const std::string& program) {
        "-er",
        Takes::One,
        "RANGE",
-       "Runs to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all.",
+       assay ? "Steps to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all."
+             : "Runs to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all.",
        false,
        {},
        range_problem,

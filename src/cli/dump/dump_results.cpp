@@ -13,13 +13,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.hpp"
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
+#include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "cli/dump/elf.hpp"
 #include "cli/dump/hidden_program.hpp"
 #include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
+#include "topology/model_tree.hpp"
 
 namespace assay::cli {
 namespace {
@@ -196,13 +199,19 @@ std::vector<Loss> losses_of(const formats::ProbeSummary& process) {
 void add_loss_warnings(const DumpRun& run, DumpResults* results) {
   for (const formats::ProbeSummary& process : results->processes) {
     const std::string who = "process " + std::to_string(process.pid) + ": ";
-    for (const Loss& loss : losses_of(process))
+    const std::vector<Loss> losses = losses_of(process);
+    for (const Loss& loss : losses)
       results->warnings.push_back(who + counted(loss.count, "tensor") + " missing: " + loss.reason);
     if (!process.complete && !is_running(static_cast<pid_t>(process.pid)))
       results->warnings.push_back(how_it_ended(process.pid, run) + " before its dump was complete");
-    if (losses_of(process).empty() && !process.first_error.empty())
+    if (losses.empty() && !process.first_error.empty())
       results->warnings.push_back(who + process.first_error);
-    for (const std::string& note : process.notes) results->warnings.push_back(who + note);
+    for (const std::string& note : process.notes) {
+      // Said where nothing was captured, see operations_that_ran(); and with the losses, the first one by the probe itself.
+      const bool is_said = note.starts_with(formats::kOperationsNote) ||
+                           (note.starts_with(formats::kSkippedTensorNote) && !losses.empty());
+      if (!is_said) results->warnings.push_back(who + note);
+    }
   }
 }
 
@@ -266,9 +275,75 @@ std::string why_configured_to_nothing(const std::string& path, const formats::Pr
   for (const char* key : {"er", "exec_range"}) {
     const std::string range = configured(path, key);
     if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0 && !range.empty())
-      return "no run of an operation was in the range " + range + " (" + key + " in " + path + ")";
+      return "no step of an operation was in the range " + range + " (" + key + " in " + path + ")";
   }
   return who + " let no operation through";
+}
+
+/// What a process called while no operation was wanted: types and ids, the first of them.
+struct OperationsThatRan {
+  std::vector<std::string> types;
+  std::vector<std::string> ids;
+};
+
+OperationsThatRan operations_that_ran(const DumpResults& results) {
+  OperationsThatRan ran;
+  const auto add = [](std::string_view list, std::vector<std::string>* out) {
+    for (std::string_view word : split(list, ',')) {
+      if (word.starts_with(' ')) word.remove_prefix(1);
+      if (!word.empty() && std::ranges::find(*out, word) == out->end()) out->emplace_back(word);
+    }
+  };
+  for (const formats::ProbeSummary& process : results.processes) {
+    for (const std::string& note : process.notes) {
+      if (!note.starts_with(formats::kOperationsNote)) continue;
+      const std::string_view text = std::string_view(note).substr(formats::kOperationsNote.size());
+      const size_t middle = std::min(text.find(formats::kOperationsNoteIds), text.size());
+      add(text.substr(0, middle), &ran.types);
+      add(text.substr(std::min(middle + formats::kOperationsNoteIds.size(), text.size())),
+          &ran.ids);
+    }
+  }
+  return ran;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// The nearest beginning of a type: "linear" for "liner", of LinearOperation.
+std::string nearest_operation(const std::string& given, const std::vector<std::string>& types) {
+  constexpr std::string_view kEnd = "operation";
+  std::vector<std::string> known;
+  for (const std::string& type : types) {
+    std::string name = lower_case(type);
+    if (name.size() > kEnd.size() && name.ends_with(kEnd)) name.resize(name.size() - kEnd.size());
+    known.push_back(std::move(name));
+  }
+  for (const std::string_view word : split(given, ',')) {
+    if (std::string near = nearest_word(lower_case(word), known); !near.empty()) return near;
+  }
+  return {};
+}
+
+/// Why -ids and -opname let nothing through, with what they could have named.
+std::string why_no_operation(const DumpRequest& request, const DumpResults& results) {
+  const OperationsThatRan ran = operations_that_ran(results);
+  std::string text = "no operation matches";
+  if (!request.ids.empty()) text += " -ids '" + request.ids + "'";
+  if (!request.operation_names.empty())
+    text += std::string(request.ids.empty() ? "" : " or") + " -opname '" + request.operation_names +
+            "'";
+  const std::string near = nearest_operation(request.operation_names, ran.types);
+  if (!near.empty()) text += "; did you mean -opname " + near + "?";
+  const char* separator = near.empty() ? "; " : " ";
+  if (!request.operation_names.empty() && !ran.types.empty())
+    text += separator + ("these ran: " + joined(ran.types));
+  if (!request.ids.empty() && !ran.ids.empty())
+    text += (request.operation_names.empty() ? "; these ids ran: " : ", ids ") + joined(ran.ids);
+  return text;
 }
 
 /// Why ATB called, but no tensor was stored.
@@ -286,10 +361,9 @@ std::string why_no_tensor(const DumpRequest& request, const DumpResults& results
     return "none of " + counted(sum.tensors_seen, "tensor") + " passed the filters";
   }
   if (sum.asked_need_save > 0 && sum.asked_need_save_yes == 0)
-    return "no operation matches -ids '" + request.ids + "' or -opname '" +
-           request.operation_names + "'";
+    return why_no_operation(request, results);
   if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0)
-    return "no run of an operation was in the range " + request.range + " (-er)";
+    return "no step of an operation was in the range " + request.range + " (-er)";
   if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0 && !request.device.empty())
     return "no operation ran on device " + request.device + " (--device-id)";
   return "ATB handed over no tensor";
@@ -303,6 +377,51 @@ bool tensors_were_stored(const DumpResults& results) {
          std::any_of(results.ggml.begin(), results.ggml.end(), captured);
 }
 
+/// What --modules and -opname could have named in a ggml run.
+struct NodesOfRun {
+  std::vector<std::string> names;
+  std::vector<std::string> types;  // "mul_mat"
+};
+
+void collect(const topology::ModuleNode& node, NodesOfRun* nodes) {
+  constexpr std::string_view kGgml = "ggml.";
+  if (!node.name.empty()) nodes->names.push_back(node.name);
+  if (node.type.starts_with(kGgml)) nodes->types.push_back(node.type.substr(kGgml.size()));
+  for (const topology::ModuleNode& child : node.children) collect(child, nodes);
+}
+
+NodesOfRun nodes_of(const std::string& topology) {
+  NodesOfRun nodes;
+  const Result<std::string> text = read_text(topology);
+  if (!text) return nodes;
+  if (const auto tree = topology::read_model_tree(*text)) collect(*tree, &nodes);
+  return nodes;
+}
+
+/// "ffn_out-12" -> "ffn_out-*": the pattern that means the node of every layer.
+std::string for_all_layers(const std::string& name) {
+  std::string pattern;
+  for (const char c : name) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit) pattern += c;
+    if (is_digit && !pattern.ends_with('*')) pattern += '*';
+  }
+  return pattern;
+}
+
+/// Of choices that match no node, what the first was probably meant to be: " --modules ffn_out-*".
+std::string nearest_choice(const DumpRequest& request, const NodesOfRun& nodes) {
+  for (const std::string& pattern : request.modules) {
+    std::vector<std::string> known = nodes.names;
+    if (pattern.find('*') != std::string::npos)
+      std::ranges::transform(nodes.names, known.begin(), for_all_layers);
+    if (std::string near = nearest_word(pattern, known); !near.empty())
+      return " --modules '" + near + "'";
+  }
+  const std::string near = nearest_operation(request.operation_names, nodes.types);
+  return near.empty() ? near : " -opname " + near;
+}
+
 /// Why a ggml run has no node.
 std::string why_no_node(const DumpRequest& request, const GgmlReport& report) {
   if (!report.message.empty()) return report.message;
@@ -313,8 +432,10 @@ std::string why_no_node(const DumpRequest& request, const GgmlReport& report) {
     asked += (asked.empty() ? "" : ", ") + ("-opname " + request.operation_names);
   if (report.steps == 0 || asked.empty())
     return "no graph was in the range " + request.range + " (--steps)";
-  return "no node of " + counted(report.steps, "graph") + " matches " + asked + "; 'assay graph " +
-         report.output + "/topology.json' lists them";
+  const std::string near = nearest_choice(request, nodes_of(report.output + "/topology.json"));
+  return "no node of " + counted(report.steps, "graph") + " matches " + asked +
+         (near.empty() ? "; " : "; did you mean" + near + "? ") + "'assay graph " + report.output +
+         "/topology.json' lists them";
 }
 
 /// What every process has to say, where it is not the whole it was asked for.

@@ -220,7 +220,7 @@ int run_analysis(const ToolCall& call, const Analysis& analysis) {
   } else {
     const bool bad_cases = &analysis == &kBadCaseAnalysis;
     const Result<std::string> report = write_stamped_csv(
-        kFolder, analysis.stem, time_stamp(kChinaHours, std::time(nullptr)), join.csv(bad_cases));
+        kFolder, analysis.stem, report_stamp(call, std::time(nullptr)), join.csv(bad_cases));
     if (!report) return tool_failure(call, report.error());
     call.voice.info("'Analyzer' has successfully finished the analysis, the result is stored at " +
                     quoted(*report));

@@ -283,7 +283,7 @@ int run_logitscmp(const ToolCall& call) {
   if (!rows) return tool_failure(call, rows.error());
   const Result<std::string> report =
       write_stamped_csv(call.arguments.text("--output-dir", "./output"), "logits_cmp_res",
-                        time_stamp(kChinaHours, std::time(nullptr)), csv_of(*rows));
+                        report_stamp(call, std::time(nullptr)), csv_of(*rows));
   if (!report) return tool_failure(call, report.error());
   call.voice.info("Save compare result to " + quoted(*report));
   call.voice.old_info("Success compare logits of 'golden data' and 'my data'");

@@ -40,6 +40,11 @@ std::string time_stamp(int hours_east, std::time_t when) {
   return text;
 }
 
+std::string report_stamp(const ToolCall& call, std::time_t when) {
+  constexpr int kChinaHours = 8;
+  return time_stamp(call.name == DumpName::Assay ? 0 : kChinaHours, when);
+}
+
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
 Result<std::string> write_stamped_csv(const std::string& folder, const std::string& stem,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `--map`: texts of slices and merges.
+// The parts of `--map`: texts of slices and merges, and what the entries say of whole modules.
 #pragma once
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
+#include "compare/compare.hpp"
 #include "compare/operand.hpp"
+#include "pair/user_pairs.hpp"
 
 namespace assay::compare {
 
@@ -19,5 +21,10 @@ namespace assay::compare {
 /// errors  Invalid: an axis or index that the shape does not have
 [[nodiscard]] Result<std::vector<Step>> resolve_steps(const std::vector<Step>& steps,
                                                       const Dims& shape);
+
+/// What the options say of ranks, steps and modules, for those that pair programs and not tensors. An entry of the map counts
+/// when it has no slice and no merge, and its selectors name records of one module each.
+[[nodiscard]] pair::UserPairs user_pairs(const run::Run& golden, const run::Run& mine,
+                                         const CompareOptions& options);
 
 }  // namespace assay::compare

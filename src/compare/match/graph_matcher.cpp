@@ -34,7 +34,7 @@ Matching GraphMatcher::match(const GraphTokens& golden, const GraphTokens& mine)
     const auto found = golden.find(*golden_token);
     if (found == golden.end()) {
       warn("My token_id " + std::to_string(token) + " not found in golden dump data");
-      count_side(Side::Mine, operators, "the token is missing in golden");
+      count_side(Side::Mine, operators, "the step is missing in golden");
       continue;
     }
     golden_seen.insert(*golden_token);
@@ -47,7 +47,7 @@ Matching GraphMatcher::match(const GraphTokens& golden, const GraphTokens& mine)
   }
   for (const auto& [token, operators] : golden) {
     if (!golden_seen.contains(token) && options_.token_map.empty())
-      count_side(Side::Golden, operators, "the token is missing in mine");
+      count_side(Side::Golden, operators, "the step is missing in mine");
   }
   sort();
   return std::move(out_);

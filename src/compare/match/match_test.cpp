@@ -222,7 +222,7 @@ TEST(MatchRuns, ListsWhatHasNoPartnerWithTheReason) {
   ASSERT_EQ(matching->unmatched.size(), 2u);
   EXPECT_EQ(matching->unmatched[0].record, 1u);
   EXPECT_EQ(matching->unmatched[0].reason, "no node of this name or type in mine");
-  EXPECT_EQ(matching->unmatched[1].reason, "token 7 is not compared: not in mine or not selected");
+  EXPECT_EQ(matching->unmatched[1].reason, "step 7 is not compared: not in mine or not selected");
   // token 0: golden a matched and b not, mine a matched: 2 of 3
   EXPECT_NEAR(matching->coverage_percent(), 200.0 / 3, 1e-9);
 }

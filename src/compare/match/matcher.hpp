@@ -112,9 +112,6 @@ class Matcher {
 
   // ---- explicit pairs ----
 
-  static bool is_named(const run::Run& run, const run::TensorRecord& record,
-                       std::string_view selector);
-  static std::vector<size_t> named_records(const run::Run& run, std::string_view selector);
   // Shards in order of their ranks when the user wants several records to become one.
   static std::vector<size_t> one_a_rank(const run::Run& run, std::vector<size_t> records);
   Status match_explicit();

@@ -281,7 +281,7 @@ void Matcher::note_missing_tokens(const std::vector<TokenPlace>& places,
   }
   for (const TokenPlace& other : others) missing.erase(other.token);
   if (missing.empty()) return;
-  out_.notes.push_back((missing.size() == 1 ? "token " : "tokens ") + words(missing) +
+  out_.notes.push_back((missing.size() == 1 ? "step " : "steps ") + words(missing) +
                        (missing.size() == 1 ? " is in " : " are in ") + side + " only");
 }
 
@@ -294,9 +294,8 @@ Status Matcher::map_tokens(const std::vector<TokenPlace>& golden,
     };
     if (!has(golden, golden_token) || !has(mine, mine_token)) {
       const bool in_golden = has(golden, golden_token);
-      return fail(Errc::Usage, "token " + std::to_string(in_golden ? mine_token : golden_token) +
-                                   " of the token map is not in " +
-                                   (in_golden ? "mine" : "golden"));
+      return fail(Errc::Usage, "step " + std::to_string(in_golden ? mine_token : golden_token) +
+                                   " of --token-map is not in " + (in_golden ? "mine" : "golden"));
     }
     const auto wanted_part = [&](const std::vector<TokenPlace>& places, int64_t step,
                                  int64_t token) {

@@ -5,30 +5,13 @@
 #include <algorithm>
 
 #include "compare/match/explicit_pairs.hpp"
+#include "pair/user_pairs.hpp"
 
 namespace assay::compare {
 
 using run::Role;
 using run::Run;
 using run::TensorRecord;
-
-bool Matcher::is_named(const Run& run, const TensorRecord& record, std::string_view selector) {
-  if (record.bytes) {
-    const std::string& file = record.bytes->file;
-    if (file == selector || file.ends_with("/" + std::string(selector))) return true;
-  }
-  const std::string node = shared_node_name(run, record.node);
-  return selector == node || selector == record.node || selector == node + ":" + record.slot ||
-         selector == record.node + ":" + record.slot;
-}
-
-std::vector<size_t> Matcher::named_records(const Run& run, std::string_view selector) {
-  std::vector<size_t> found;
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    if (is_named(run, run.records[i], selector)) found.push_back(i);
-  }
-  return found;
-}
 
 std::vector<size_t> Matcher::one_a_rank(const Run& run, std::vector<size_t> records) {
   std::stable_sort(records.begin(), records.end(),
@@ -38,8 +21,8 @@ std::vector<size_t> Matcher::one_a_rank(const Run& run, std::vector<size_t> reco
 
 Status Matcher::match_explicit() {
   for (const ExplicitPair& wanted : options_.explicit_pairs) {
-    const std::vector<size_t> golden = named_records(golden_.run, wanted.golden);
-    const std::vector<size_t> mine = named_records(mine_.run, wanted.mine);
+    const std::vector<size_t> golden = pair::named_records(golden_.run, wanted.golden);
+    const std::vector<size_t> mine = pair::named_records(mine_.run, wanted.mine);
     if (golden.empty() || mine.empty()) {
       return fail(Errc::Usage, "the map names '" + (golden.empty() ? wanted.golden : wanted.mine) +
                                    "', which is not in " + (golden.empty() ? "golden" : "mine"));

@@ -48,14 +48,15 @@ std::string table_text(TokenTable table) {
     case TokenTable::Plain:
       break;
     case TokenTable::Shifted:
-      return "no warm-up: run 0 holds tokens 0 and 1, run n token n + 1";
+      return "no warm-up: folder 0 holds steps 0 and 1, folder n step n + 1";
     case TokenTable::WarmUp:
-      return "run 0 is a warm-up: run 1 holds tokens 0 and 1, run n token n";
+      return "folder 0 is a warm-up: folder 1 holds steps 0 and 1, folder n step n";
     case TokenTable::PromptWarmUp:
-      return "run 0 of the prompt's model is a warm-up: its run 1 is token 0, the decoder's run n "
-             "token n + 1";
+      return "folder 0 of the prompt's model is a warm-up: its folder 1 is step 0, the decoder's "
+             "folder n "
+             "step n + 1";
   }
-  return "run n is token n";
+  return "folder n is step n";
 }
 
 TokenTable msit_token_table(const StepParts& steps) {

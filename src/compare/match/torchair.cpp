@@ -122,7 +122,7 @@ void take_recompiled(const GraphTokens& mine, const GeGraph& graph, bool golden_
     if (best == nullptr || 2 * best_known < std::min(operators.size(), best->at(token).size()))
       continue;
     counterpart->insert(best->extract(token));
-    warnings->push_back("token " + std::to_string(token) +
+    warnings->push_back("step " + std::to_string(token) +
                         " ran in graphs of different numbers: paired by the names of operators");
   }
 }

@@ -10,6 +10,10 @@
 #include <map>
 #include <set>
 
+#include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
+#include "base/text.hpp"
+#include "formats/probe_status.hpp"
 #include "run/atb_names.hpp"
 #include "run/folder.hpp"
 #include "run/natural_sort.hpp"
@@ -228,22 +232,92 @@ class Reader {
     }
   }
 
-  /// `ait_dump` is used by one run after the other: nothing else tells their processes from the ranks of one run.
+  /// `ait_dump` is used by one run after the other. The manifest of the last one, and when processes ran, tell them from the
+  /// ranks of one.
   void say_which_devices_are_shared() {
-    std::map<int64_t, std::string> processes;
-    std::set<int64_t> shared;
-    for (const AtbProcess& process : ranks_) {
-      if (process.device < 0 || process.path.empty()) continue;
-      std::string& pids = processes[process.device];
-      if (!pids.empty()) shared.insert(process.device);
-      pids += (pids.empty() ? "" : ", ") + std::to_string(process.process);
+    std::map<int64_t, std::vector<Lifetime>> devices;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const AtbProcess& process = ranks_[rank];
+      if (process.device >= 0 && !process.path.empty())
+        devices[process.device].push_back(lifetime_of(rank));
     }
-    for (const int64_t device : shared) {
-      run_->warnings.push_back("device " + std::to_string(device) +
-                               " has tensors of several processes (" + processes[device] +
-                               "): of one run after the other, if they are no ranks of one; each "
-                               "is shown as a rank of its own");
+    for (auto& [device, lives] : devices) {
+      if (lives.size() < 2) continue;
+      std::ranges::stable_sort(lives, {}, &Lifetime::started);
+      std::string text = "device " + std::to_string(device) + " has tensors of several processes";
+      for (const Lifetime& life : lives)
+        text += (&life == lives.data() ? ": " : ", ") + text_of(life);
+      run_->warnings.push_back(text + "; " + what_they_are(lives) +
+                               "; each is shown as a rank of its own");
     }
+  }
+
+  /// When the process of a rank ran, as its summary says; empty texts: not known.
+  struct Lifetime {
+    size_t rank = 0;
+    int64_t process = 0;
+    std::string started;  // "2026-01-01T00:00:00Z": text order is the order of time
+    std::string ended;
+  };
+
+  [[nodiscard]] Lifetime lifetime_of(size_t rank) const {
+    Lifetime life{rank, ranks_[rank].process, {}, {}};
+    const std::string name = "probe_summary_" + std::to_string(life.process) + ".json";
+    const Result<MappedFile> file = MappedFile::open(join_path(location_.root, name));
+    if (!file) return life;
+    const auto summary = formats::read_probe_summary(as_text(file->bytes()));
+    if (!summary) return life;
+    life.started = summary->started;
+    life.ended = summary->ended.value_or("");
+    return life;
+  }
+
+  static std::string text_of(const Lifetime& life) {
+    std::string text =
+        "rank " + std::to_string(life.rank) + " is process " + std::to_string(life.process);
+    if (!life.started.empty()) text += ", from " + life.started;
+    if (!life.ended.empty()) text += " to " + life.ended;
+    return text;
+  }
+
+  enum class Relation : uint8_t { OneRun, Later, Unknown };
+
+  /// last_run  processes of the run that wrote the manifest; it replaced those of the runs before
+  static Relation relation_of(const Lifetime& a, const Lifetime& b,
+                              const std::set<int64_t>& last_run) {
+    const bool a_is_last = last_run.contains(a.process);
+    const bool b_is_last = last_run.contains(b.process);
+    if (a_is_last != b_is_last) return Relation::Later;
+    if (a_is_last) return Relation::OneRun;
+    // Within the same second nothing can be told.
+    if (a.ended.empty() || b.started.empty() || a.ended == b.started) return Relation::Unknown;
+    return a.ended < b.started ? Relation::Later : Relation::OneRun;
+  }
+
+  /// lives  by their starts
+  [[nodiscard]] std::string what_they_are(const std::vector<Lifetime>& lives) const {
+    const std::set<int64_t> last_run = processes_of_last_run();
+    size_t later = 0;
+    for (size_t i = 0; i + 1 < lives.size(); ++i) {
+      const Relation relation = relation_of(lives[i], lives[i + 1], last_run);
+      if (relation == Relation::Unknown)
+        return "whether they are ranks of one run or of one run after the other cannot be told";
+      later += relation == Relation::Later;
+    }
+    if (later == 0) return "they ran together, as ranks of one run do";
+    return later + 1 == lives.size() ? "each is of another run, one after the other"
+                                     : "they are of several runs";
+  }
+
+  /// Those that the manifest lists; none without a manifest.
+  [[nodiscard]] std::set<int64_t> processes_of_last_run() const {
+    std::set<int64_t> processes;
+    const auto listed = run_->properties.find(kManifestProcesses);
+    if (listed == run_->properties.end()) return processes;
+    for (const std::string_view word : split(listed->second, ' ')) {
+      if (const auto process = parse_number<int64_t>(word)) processes.insert(*process);
+    }
+    return processes;
   }
 
   /// The topology of the first process that left one.

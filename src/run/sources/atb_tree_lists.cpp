@@ -246,8 +246,12 @@ void add_listed_process(const json& process, Run* run) {
     run->coverage.complete = false;
     run->warnings.push_back(who + " did not come to its end");
   }
-  if (const std::string error = text_in(process, "first_error"); !error.empty())
-    run->warnings.push_back(who + ": the first error was: " + error);
+  // Where tensors are missing because of it, the list of what was missed says so.
+  const std::string error = text_in(process, "first_error");
+  const bool is_said = std::ranges::any_of(run->coverage.missed, [&](const auto& missed) {
+    return missed.node == who && missed.reason == error;
+  });
+  if (!error.empty() && !is_said) run->warnings.push_back(who + ": the first error was: " + error);
   const auto notes = process.find("notes");
   if (notes == process.end() || !notes->is_array()) return;
   for (const json& note : *notes) {
@@ -280,7 +284,10 @@ Result<bool> add_manifest(const std::string& path, Run* run) {
   if (const auto processes = manifest.find("processes");
       processes != manifest.end() && processes->is_array()) {
     for (const json& process : *processes) {
-      if (process.is_object()) add_listed_process(process, run);
+      if (!process.is_object()) continue;
+      add_listed_process(process, run);
+      std::string& pids = run->properties[kManifestProcesses];
+      pids += (pids.empty() ? "" : " ") + std::to_string(count_in(process, "pid"));
     }
   }
   return true;

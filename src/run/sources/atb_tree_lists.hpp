@@ -49,6 +49,9 @@ struct AtbListedCall {
                                                             const std::vector<std::string>& nodes,
                                                             Run* run);
 
+/// Property: ids of the processes that manifest.json lists, with blanks between.
+inline constexpr const char* kManifestProcesses = "processes";
+
 /// Coverage and properties from manifest.json, else from the summaries and status pages of the
 /// processes.
 void read_atb_coverage(const std::string& root, Run* run);

@@ -7,12 +7,12 @@
 //
 // The reader starts at any of these folders, or at the dump.json itself.
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "run/folder.hpp"
+#include "run/sources/module_tree.hpp"
 #include "run/sources/msprobe_list.hpp"
 #include "run/sources/sources.hpp"
 #include "topology/json_document.hpp"
@@ -143,51 +143,6 @@ std::vector<ListFile> find_lists(const std::string& path) {
 
 // ---- the modules ---------------------------------------------------------------------------------
 
-/// Modules in the order in which they were entered; a module stands below the longest other path
-/// that begins its own.
-class ModuleTree {
- public:
-  void add(const MsprobeCall& call) {
-    if (call.is_module && types_.try_emplace(call.node, call.op_type).second)
-      order_.push_back(call.node);
-  }
-
-  [[nodiscard]] std::optional<TopologyNode> build() const {
-    if (order_.empty()) return std::nullopt;
-    std::map<std::string, std::vector<std::string>> children;
-    for (const std::string& name : order_) children[parent_of(name)].push_back(name);
-    TopologyNode root;
-    add_children(children, &root);
-    return root;
-  }
-
- private:
-  [[nodiscard]] std::string parent_of(std::string name) const {
-    for (size_t dot = name.rfind('.'); dot != std::string::npos; dot = name.rfind('.')) {
-      name.resize(dot);
-      if (types_.contains(name)) return name;
-    }
-    return {};
-  }
-
-  // As deep as a name has dots; names of a file are cut by the depth that topologies allow.
-  void add_children(const std::map<std::string, std::vector<std::string>>& children,
-                    TopologyNode* node, size_t depth = 0) const {
-    const auto found = children.find(node->name);
-    if (found == children.end() || depth >= topology::kMaxTreeDepth) return;
-    for (const std::string& name : found->second) {
-      TopologyNode child;
-      child.name = name;
-      child.type = types_.at(name);
-      add_children(children, &child, depth + 1);
-      node->children.push_back(std::move(child));
-    }
-  }
-
-  std::map<std::string, std::string> types_;
-  std::vector<std::string> order_;
-};
-
 void add_modules(const std::string& path, ModuleTree* modules, Run* run) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) {
@@ -201,8 +156,10 @@ void add_modules(const std::string& path, ModuleTree* modules, Run* run) {
     return;
   }
   if (!document->is(0, JsonKind::Object)) return;
-  for (Value call = document->first(0); call != JsonDocument::kNone; call = document->next(call))
-    modules->add(parse_msprobe_call(document->key(call)));
+  for (Value call = document->first(0); call != JsonDocument::kNone; call = document->next(call)) {
+    const MsprobeCall named = parse_msprobe_call(document->key(call));
+    if (named.is_module) modules->add(named.node, named.op_type);
+  }
 }
 
 /// The folder of the tensors; graph mode calls it tensor_data.

@@ -24,7 +24,9 @@ using Attempt = std::optional<Result<Run>>;
 [[nodiscard]] Attempt read_captured_graph(
     const std::string& path);                                 // docs/formats/captured-graph.md
 [[nodiscard]] Attempt read_msprobe(const std::string& path);  // docs/formats/msprobe.md
-[[nodiscard]] Attempt read_flat(const std::string& path);     // a folder of tensor files
+[[nodiscard]] Attempt read_debug_tree_dump(
+    const std::string& path);                              // docs/formats/transformers-debug.md
+[[nodiscard]] Attempt read_flat(const std::string& path);  // a folder of tensor files
 
 /// Appends the tensors of one file as records of `node`: one for a plain file, one a member for a
 /// container, with the member's name as slot. A file that cannot be read gives one record with

@@ -150,6 +150,7 @@ def test_comparisons_and_logic_are_those_of_torch(pair, name, real):
 @given(tensors(spread=70.0), st.sampled_from(["float16", "float32", "int32", "int64", "int8", "bfloat16"]))
 def test_casts_are_those_of_torch(x, dtype):
     target = getattr(torch, dtype)
+    x = x.float().double()  # torch goes by way of float32: a double just beside a tie would be rounded twice
     if dtype == "int8":
         x = x.clamp(-128, 127)  # beyond, conversions of C are undefined and ours clamps
     golden = x.to(target)

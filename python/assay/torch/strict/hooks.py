@@ -16,7 +16,7 @@ from typing import Any, Optional
 import assay
 from assay import _capture
 from assay._interrupts import interrupts_held
-from assay._manifest import describe_host
+from assay._manifest import describe_host, printable
 from assay.torch.strict.apis import ApiWrappers
 from assay.torch.strict.dense import dense_cpu_tensor
 from assay.torch.strict.log import logger, warn_once
@@ -104,7 +104,8 @@ def _tree(model: Any) -> dict[str, Any]:
         children: list[dict[str, Any]] = []
         siblings.append({"name": name, "type": type(module).__name__, "children": children})
         pending += [
-            (child, f"{name}.{child_name}", children) for child_name, child in reversed(list(module.named_children()))
+            (child, f"{name}.{printable(child_name)}", children)
+            for child_name, child in reversed(list(module.named_children()))
         ]
     return root[0]
 
@@ -294,7 +295,7 @@ class Registration:
             name, module = pending.pop()
             # What is inside a scripted module runs where nobody sees it.
             inside = [] if isinstance(module, torch.jit.ScriptModule) else list(module.named_children())
-            pending += [(f"{name}.{child_name}", child) for child_name, child in reversed(inside)]
+            pending += [(f"{name}.{printable(child_name)}", child) for child_name, child in reversed(inside)]
             if id(module) in seen:  # shared by two parents: one pair of hooks under the first name
                 continue
             seen.add(id(module))
@@ -328,7 +329,7 @@ class Registration:
         folder = os.path.join(self._dump_dir, "weights")
         os.makedirs(folder, exist_ok=True)
         for name, parameter in model.named_parameters():
-            full_name = f"root.{name}"
+            full_name = printable(f"root.{name}")
             file_name = _capture.torch_tree_name(full_name, len(".pth.tmp")) + ".pth"
             if self._config.layer_pattern.match(full_name):
                 self.dumper.write_pth(os.path.join(folder, file_name), parameter.detach())

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/suggest.hpp"
+#include "base/suggest.hpp"
 
 #include <gtest/gtest.h>
 
-namespace assay::cli {
+namespace assay {
 namespace {
 
 const std::vector<std::string> kCommands = {"dump", "compare", "convert", "show", "locate"};
@@ -32,4 +32,4 @@ TEST(UnknownWordText, LeavesTheValueOut) {
 }
 
 }  // namespace
-}  // namespace assay::cli
+}  // namespace assay

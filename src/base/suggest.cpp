@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/suggest.hpp"
+#include "base/suggest.hpp"
 
 #include <algorithm>
 
-namespace assay::cli {
+namespace assay {
 namespace {
 
 /// Optimal string alignment distance: Levenshtein's, and two swapped neighbours are one change.
@@ -57,4 +57,4 @@ std::string unknown_word_text(std::string_view what, std::string_view word,
   return near.empty() ? text : text + "; did you mean " + near + "?";
 }
 
-}  // namespace assay::cli
+}  // namespace assay

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace assay::cli {
+namespace assay {
 
 /// The known word that is nearest by insertions, deletions, replacements and swapped neighbours of characters; empty
 /// when more than a third of the characters would have to change. Of equally near ones the first.
@@ -17,4 +17,4 @@ namespace assay::cli {
 [[nodiscard]] std::string unknown_word_text(std::string_view what, std::string_view word,
                                             const std::vector<std::string>& known);
 
-}  // namespace assay::cli
+}  // namespace assay

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/pair_options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "base/mapped_file.hpp"
+#include "base/numbers.hpp"
+#include "base/text.hpp"
+#include "cli/list_text.hpp"
+
+namespace assay::cli {
+namespace {
+
+Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
+  const std::optional<int64_t> value = parse_number<int64_t>(text);
+  if (!value || *value < 0) {
+    return fail(Errc::Usage, "'" + std::string(text) + "' is no " + std::string(what));
+  }
+  return *value;
+}
+
+}  // namespace
+
+Result<std::vector<int>> parse_ranks(std::string_view text) {
+  constexpr int64_t kMaxRank = 1 << 20;
+  std::vector<int> ranks;
+  const std::string list = with_ascii_commas(text);
+  for (const std::string_view part : split(list, ',')) {
+    const size_t dash = part.find('-');
+    ASSAY_TRY(const int64_t first,
+              parse_integer(part.substr(0, dash), "rank; expected a list such as 0,3-5"));
+    int64_t last = first;
+    if (dash != std::string_view::npos) {
+      ASSAY_TRY(last, parse_integer(part.substr(dash + 1), "rank; expected a list such as 0,3-5"));
+    }
+    if (last < first || last > kMaxRank) {
+      return fail(Errc::Usage, "'" + std::string(part) + "' is no range of ranks");
+    }
+    for (int64_t rank = first; rank <= last; ++rank) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_view text) {
+  std::vector<std::pair<int64_t, int64_t>> map;
+  const std::string list = with_ascii_commas(text);
+  for (const std::string_view part : split(list, ',')) {
+    const size_t colon = part.find(':');
+    if (colon == std::string_view::npos) {
+      return fail(Errc::Usage, "'" + std::string(part) +
+                                   "' is no pair of steps; expected GOLDEN:MINE, for example 0:1");
+    }
+    ASSAY_TRY(const int64_t golden, parse_integer(part.substr(0, colon), "step"));
+    ASSAY_TRY(const int64_t mine, parse_integer(part.substr(colon + 1), "step"));
+    map.emplace_back(golden, mine);
+  }
+  return map;
+}
+
+void add_pair_options(CLI::App& app, PairRequest& request) {
+  app.add_option("--token-map", request.token_map,
+                 "Pair step G of golden with step M of mine: G:M,...")
+      ->type_name("LIST")
+      ->group("Selection");
+  app.add_option("--ranks", request.ranks, "Only these ranks: 0,3-5")
+      ->type_name("LIST")
+      ->group("Selection");
+  app.add_option("--map", request.map_file,
+                 "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule")
+      ->type_name("FILE")
+      ->group("Selection");
+}
+
+Status read_pair_options(const PairRequest& request, compare::CompareOptions* options) {
+  if (!request.map_file.empty()) {
+    ASSAY_TRY(const MappedFile file, MappedFile::open(request.map_file));
+    ASSAY_TRY(options->explicit_pairs,
+              in_file(request.map_file, compare::parse_explicit_pairs(as_text(file.bytes()))));
+  }
+  if (!request.token_map.empty()) {
+    ASSAY_TRY(options->token_map, parse_token_map(request.token_map));
+  }
+  if (!request.ranks.empty()) {
+    ASSAY_TRY(options->ranks, parse_ranks(request.ranks));
+  }
+  return {};
+}
+
+}  // namespace assay::cli
