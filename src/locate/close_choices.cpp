@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 
 #include "locate/sim_rounding.hpp"
@@ -38,29 +39,29 @@ int64_t taken_of(const Call& call, int64_t length) {
 }
 
 /// Fills in what is known of one row, its scores and its noise being there.
-void settle_row(size_t row, Choice* choice, std::vector<int64_t>* order) {
+void settle_row(size_t row, Choice* choice) {
   const double* scores = choice->scores.data() + row * static_cast<size_t>(choice->length);
-  order->resize(static_cast<size_t>(choice->length));
-  for (size_t i = 0; i < order->size(); ++i) (*order)[i] = static_cast<int64_t>(i);
+  std::vector<int64_t> order(static_cast<size_t>(choice->length));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   // The two behind the last one taken decide whether only the first of them can take its place.
   const int64_t sorted = std::min(choice->length, choice->taken + 2);
-  std::partial_sort(order->begin(), order->begin() + sorted, order->end(),
+  std::partial_sort(order.begin(), order.begin() + sorted, order.end(),
                     [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
   const auto is_close = [&](int64_t first, int64_t second) {
-    return second < sorted && scores[(*order)[static_cast<size_t>(first)]] -
-                                      scores[(*order)[static_cast<size_t>(second)]] <=
-                                  choice->noise[row];
+    return second < sorted &&
+           scores[order[static_cast<size_t>(first)]] - scores[order[static_cast<size_t>(second)]] <=
+               choice->noise[row];
   };
   const int64_t last = choice->taken - 1;
-  bool inside = false;
-  for (int64_t i = 0; i < last; ++i) inside = inside || is_close(i, i + 1);
-  if (last >= 0) choice->last[row] = (*order)[static_cast<size_t>(last)];
+  for (int64_t i = 0; i < last; ++i) {
+    if (is_close(i, i + 1)) choice->order_open[row] = true;
+  }
+  if (last >= 0) choice->last[row] = order[static_cast<size_t>(last)];
   if (choice->taken < choice->length)
-    choice->runner_up[row] = (*order)[static_cast<size_t>(choice->taken)];
-  const bool boundary = last >= 0 && is_close(last, last + 1);
-  if (!inside && !boundary) return;
-  const bool one_other = !inside && choice->last_axis && !is_close(last, last + 2);
-  choice->rows[row] = one_other ? Choice::Row::Swap : Choice::Row::Open;
+    choice->runner_up[row] = order[static_cast<size_t>(choice->taken)];
+  if (last < 0 || !is_close(last, last + 1)) return;
+  const bool others = is_close(last, last + 2) || (last > 0 && is_close(last - 1, last + 1));
+  choice->rows[row] = others || !choice->last_axis ? Choice::Row::Open : Choice::Row::Swap;
 }
 
 /// Products of the leading axes, the last axis left out: how many rows a tensor may be cut into.
@@ -83,6 +84,16 @@ std::optional<std::vector<double>> scores_of_row(std::span<const double> scores,
     taken.push_back(scores[static_cast<size_t>(place)]);
   }
   return taken;
+}
+
+/// An axis of that size, behind the leading ones that are the tokens.
+bool has_axis_behind(const Dims& shape, int64_t tokens, int64_t size) {
+  int64_t leading = 1;
+  for (const int64_t axis : shape.span()) {
+    if (leading == tokens && axis == size) return true;
+    if (leading < tokens) leading *= axis;
+  }
+  return false;
 }
 
 using Tokens = std::vector<Choice::Row>;
@@ -156,12 +167,12 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
   if (choice.length == 0 || inner == 0) return std::optional<Choice>();
   const auto rows = static_cast<size_t>(a.size() / choice.length);
   choice.rows.assign(rows, Choice::Row::Settled);
+  choice.order_open.assign(rows, false);
   choice.noise.assign(rows, 0);
   choice.runner_up.assign(rows, -1);
   choice.last.assign(rows, -1);
   choice.scores.resize(a.values.size());
   const double sign = takes_smallest(call) ? -1 : 1;
-  std::vector<int64_t> order;
   for (size_t row = 0; row < rows; ++row) {
     const auto number = static_cast<int64_t>(row);
     const int64_t first = number / inner * inner * choice.length + number % inner;
@@ -172,9 +183,10 @@ Result<std::optional<Choice>> close_choice(const Call& call, const TensorView& e
       choice.scores[row * static_cast<size_t>(choice.length) + static_cast<size_t>(i)] =
           sign * a.values[at];
     }
-    settle_row(row, &choice, &order);
+    settle_row(row, &choice);
   }
-  if (std::ranges::all_of(choice.rows, [](Choice::Row row) { return row == Choice::Row::Settled; }))
+  if (std::ranges::count(choice.rows, Choice::Row::Settled) == choice.row_count() &&
+      std::ranges::none_of(choice.order_open, std::identity()))
     return std::optional<Choice>();
   ASSAY_TRY(choice.places, reference::whole(places));
   return choice;
@@ -228,6 +240,7 @@ bool could_be_taken(const Choice& choice, const TensorView& mine) {
 
 std::optional<std::vector<Choice::Row>> tokens_of(const std::vector<Choice>& choices,
                                                   const Dims& shape) {
+  if (!std::ranges::all_of(choices, &Choice::last_axis)) return std::nullopt;
   // The most rows that all of them are made for.
   std::vector<int64_t> common = leading_counts(shape);
   for (const Choice& choice : choices) {
@@ -243,9 +256,12 @@ std::optional<std::vector<Choice::Row>> tokens_of(const std::vector<Choice>& cho
   std::vector<Choice::Row> rows(static_cast<size_t>(tokens), Choice::Row::Settled);
   for (const Choice& choice : choices) {
     const int64_t each = choice.row_count() / tokens;
-    for (int64_t row = 0; row < choice.row_count(); ++row) {
-      Choice::Row& token = rows[static_cast<size_t>(row / each)];
-      token = std::max(token, choice.rows[static_cast<size_t>(row)]);
+    const bool by_place = has_axis_behind(shape, tokens, choice.taken);
+    for (int64_t i = 0; i < choice.row_count(); ++i) {
+      const auto row = static_cast<size_t>(i);
+      Choice::Row& token = rows[static_cast<size_t>(i / each)];
+      token = std::max(token,
+                       by_place && choice.order_open[row] ? Choice::Row::Open : choice.rows[row]);
     }
   }
   return rows;

@@ -12,9 +12,9 @@ namespace assay::locate {
 /// One choice (top-k, arg max, sort along an axis) of a replayed program, made for each row of its scores.
 struct Choice {
   enum class Row : uint8_t {
-    Settled,  // no two scores that decide it are within the noise of each other
-    Swap,     // only the last one taken and the first one not taken are
-    Open,     // others are, too: several choices or orders are right
+    Settled,  // no score that is not taken is within the noise of one that is
+    Swap,     // only the last one taken and the first one not taken are within it
+    Open,     // others are, too: several choices are right
   };
   Dims shape;                      // of the scores
   int64_t length = 0;              // scores of a row
@@ -26,6 +26,8 @@ struct Choice {
   std::vector<int64_t> runner_up;  // by row: place of the first one not taken; -1: all are
   std::vector<int64_t> last;       // by row: place of the last one taken
   std::vector<Row> rows;
+  std::vector<bool>
+      order_open;  // by row: two that are taken are within the noise, and may come in either order
   reference::Whole places;  // that were taken, as the operator returned them
 
   [[nodiscard]] int64_t row_count() const { return static_cast<int64_t>(rows.size()); }
@@ -52,7 +54,8 @@ struct Choice {
 [[nodiscard]] bool could_be_taken(const Choice& choice, const TensorView& mine);
 
 /// The rows of the choices as tokens of a tensor of this shape: the leading axes that both have. A token is as open as the
-/// most open of its rows. Nothing when the tensor has no such axes.
+/// most open of its rows; an open order counts where the tensor has an axis of what was taken. Nothing when it has no such
+/// leading axes.
 [[nodiscard]] std::optional<std::vector<Choice::Row>> tokens_of(const std::vector<Choice>& choices,
                                                                 const Dims& shape);
 

@@ -42,9 +42,15 @@ TEST(CloseChoice, TellsWhichRowsAreOpen) {
   const std::optional<Choice> choice = two_of_four(kScores, kTaken);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->rows, (std::vector{Row::Settled, Row::Swap, Row::Open}));
-  // Two that are taken and are as close may come in either order.
-  EXPECT_EQ(two_of_four({0.5, 0.5, 0.1, 0.2, 0.9, 0.5, 0.1, 0, 0.9, 0.5, 0.1, 0}, kTaken)->rows[0],
-            Row::Open);
+  // Two that are taken and are as close may come in either order, which shows where each has a place of its own.
+  const Choice order =
+      *two_of_four({0.5, 0.5, 0.1, 0.2, 0.9, 0.5, 0.1, 0, 0.5, 0.5, 0.49, 0}, kTaken);
+  EXPECT_EQ(order.rows, (std::vector{Row::Settled, Row::Settled, Row::Open}));
+  EXPECT_EQ(order.order_open, (std::vector{true, false, true}));
+  EXPECT_EQ(tokens_of({order}, {3, 16}), order.rows);
+  EXPECT_EQ(tokens_of({order}, {3, 2, 16}), (std::vector{Row::Open, Row::Settled, Row::Open}));
+  EXPECT_TRUE(two_of_four({0.5, 0.5, 0, 0.2, 0.9, 0.5, 0.1, 0, 0.9, 0.5, 0.1, 0}, kTaken))
+      << "an open order is enough";
   EXPECT_FALSE(two_of_four({4, 3, 2, 1, 4, 3, 2, 1, 4, 3, 2, 1}, kTaken));
 }
 

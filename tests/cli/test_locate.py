@@ -319,3 +319,14 @@ def test_a_program_without_pytorch_is_said(tmp_path):
     done = locate_programs(tmp_path, "true")
     assert done.returncode == 2
     assert "is the program one that computes with PyTorch?" in done.stderr
+
+
+def test_why_lists_what_clean_stands_on(golden, tmp_path):
+    done = run("locate", golden, write_run(tmp_path / "mine"), "--why")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "holds: inputs are equal" in lines
+    assert "holds: every path to the outputs is judged" in lines
+    assert any(line.startswith("power: errors above ") for line in lines), done.stdout
+    part = run("locate", golden, write_run(tmp_path / "part", unknown=True), "--why")
+    assert any(line.startswith("open: operators are judged: ") for line in part.stdout.splitlines()), part.stdout

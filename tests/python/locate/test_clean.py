@@ -198,3 +198,42 @@ def test_other_tokens_show_in_what_was_looked_up(golden: Path, tmp_path: Path, o
     assert verdict.outcome == "cannot_judge", verdict
     assert "mine was not given what golden was" in said(verdict)
     assert "7 " in said(verdict)
+
+
+class Turning(torch.nn.Module):
+    """Rotates its values by angles of their positions, as pairs of complex numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(16, 32)
+        self.turn = torch.nn.Module()
+        self.turn.forward = lambda places: torch.polar(
+            torch.ones(8, 16), places[:, None] * (10.0 ** -torch.arange(16.0))
+        )
+        self.head = torch.nn.Linear(32, 16, bias=False)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """[1, 8] to [1, 8, 16]."""
+        x = self.embed(input_ids)
+        pairs = torch.view_as_complex(x.float().reshape(1, 8, 16, 2)) * self.turn(torch.arange(8.0))
+        return self.head(torch.view_as_real(pairs).flatten(2).to(x.dtype))
+
+
+@pytest.mark.parametrize("options", [{"level": "operator"}, {"level": "module"}, {"level": "module", "inputs": False}])
+def test_complex_numbers_are_judged(tmp_path: Path, options: dict[str, Any]) -> None:
+    def turned(folder: Path, dtype: torch.dtype, wrong: bool = False, **chosen: Any) -> Path:
+        torch.manual_seed(5)
+        model = Turning().bfloat16().to(dtype).eval()
+        if wrong:
+            right = model.turn.forward
+            model.turn.forward = lambda places: right(places + 1)
+        with torch.no_grad(), assay.capture(model, folder, weights=True, **chosen):
+            model(torch.tensor([PROMPT]))
+        return folder
+
+    golden = turned(tmp_path / "golden", torch.float32, level="operator")
+    healthy = assay.locate(golden, turned(tmp_path / "mine", torch.bfloat16, **options))
+    assert healthy.outcome == "clean", healthy
+    wrong = assay.locate(golden, turned(tmp_path / "wrong", torch.bfloat16, wrong=True, **options))
+    assert wrong.first_bad is not None
+    assert wrong.first_bad.module == "turn", wrong
