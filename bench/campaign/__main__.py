@@ -27,6 +27,7 @@ from typing import Any, NoReturn, Optional
 import assay
 from bench.campaign import page
 from bench.campaign.campaign import FAILED, MISTAKE, OK, ROOT, SAMPLE_SEED, Campaign, Case, Result, Workplace
+from bench.campaign.damage import DamageOfRuns
 from bench.campaign.engine import Loop, clock, run_case, say_on_stderr
 from bench.campaign.fuzzing import Fuzzing
 from bench.campaign.kills import Kills
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
     # Those with long cases first: what they take too long, the others have less.
-    return (Large(), Fuzzing(options.fuzzers), Kills(), Verdicts())
+    return (Large(), Fuzzing(options.fuzzers), Kills(), DamageOfRuns(), Verdicts())
 
 
 def _chosen(

@@ -70,7 +70,11 @@ def _check_record(record: assay.Record, twin: assay.Record, called: tuple[Any, .
         raise Wrong(f"{called}: statistics {_figures(record)}, in the run that lived {_figures(twin)}")
     if record.file is None:
         return False
-    if record.numpy().tobytes() != twin.numpy().tobytes():
+    try:
+        values = record.numpy()
+    except assay.Error as error:
+        raise Wrong(f"{called}: {error}") from error
+    if values.tobytes() != twin.numpy().tobytes():
         raise Wrong(f"{called}: the bytes are not those of the run that lived")
     if record.recorded_stats is not None:
         _check_statistics(record, called)

@@ -16,11 +16,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import sealing
 from bench.campaign.campaign import FAILED, OK, ROOT, Campaign, Case, Result, Workplace, rounds
 from bench.compare_speed import find_assay
 from bench.measure import NotAvailable
@@ -220,17 +221,14 @@ def _copy_with_another_bit(golden: Path, twin: Path, draw: random.Random) -> str
     chosen = draw.choice([record for record in payloads if "::" not in record["node"]])
     for path in golden.rglob("*"):
         if path.is_file():
-            copy = twin / path.relative_to(golden)
-            make: Callable[[Path, Path], Any] = shutil.copyfile if path.name == chosen["file"] else os.link
-            make(path, copy)
+            os.link(path, twin / path.relative_to(golden))
     # The lowest bit of a value; all are little-endian floats.
+    with open(twin / "rank0" / chosen["file"], "rb") as file:
+        file.seek(chosen["offset"])
+        content = bytearray(file.read(chosen["bytes"]))
     size = chosen["stats"]["count"]
-    place = chosen["offset"] + draw.randrange(size) * (chosen["bytes"] // size)
-    with open(twin / "rank0" / chosen["file"], "r+b") as file:
-        file.seek(place)
-        byte = file.read(1)[0]
-        file.seek(place)
-        file.write(bytes([byte ^ 1]))
+    content[draw.randrange(size) * (chosen["bytes"] // size)] ^= 1
+    sealing.replace_payload(twin, chosen, bytes(content))
     return f"step {chosen['step']} {chosen['node']} output"
 
 

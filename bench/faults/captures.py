@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional
 import torch
 
 import assay
+from bench import sealing
 
 LEVELS = ("O", "L", "M", "B", "N", "S")
 
@@ -99,6 +100,7 @@ def thinned(run: Path, level: str, folder: Path, layer_prefix: str) -> Path:
                 for key in _OPERATOR_KEYS if level != "S" else _OPERATOR_KEYS + _PAYLOAD_KEYS:
                     record.pop(key, None)
                 target.write(json.dumps(record) + "\n")
+    sealing.reseal(folder, files=[])
     return folder
 
 

@@ -168,6 +168,13 @@ class Run:
     def properties(self) -> dict: ...
 
     @property
+    def damage(self) -> list:
+        """Tuples of file and fault, as far as they are known."""
+
+    def verify(self) -> list:
+        """Reads everything; all of the damage."""
+
+    @property
     def coverage(self) -> dict: ...
 
     @property

@@ -303,6 +303,23 @@ class Run:
         )
 
     @property
+    def damage(self) -> tuple[tuple[str, str], ...]:
+        """What is not as the capture left it: tuples of file and fault. Payloads count when they have been read."""
+        return tuple(self._core.damage)
+
+    def verify(self) -> tuple[tuple[str, str], ...]:
+        """Reads everything and returns all of the damage, like ``assay verify``; empty when the run is whole.
+
+        Example:
+            >>> import assay, numpy, os, tempfile
+            >>> folder = tempfile.mkdtemp()
+            >>> numpy.save(os.path.join(folder, "x.npy"), numpy.arange(3.0))
+            >>> assay.open(folder).verify()
+            ()
+        """
+        return tuple(self._core.verify())
+
+    @property
     def operations(self) -> tuple[Operation, ...]:
         """What operations were told besides tensors, where the layout knows it; by rank, step and node."""
         return tuple(Operation(*operation) for operation in self._core.operations)

@@ -101,6 +101,7 @@ int run_named_command(int argc, char** argv) {
   add_compare_command(app, exit_status);
   add_locate_command(app, exit_status);
   add_show_command(app, exit_status);
+  add_verify_command(app, exit_status);
   add_convert_command(app, exit_status);
   app.add_subcommand("overflow", "Names the operators of an overflow dump that overflowed");
   add_doctor_command(app, exit_status);

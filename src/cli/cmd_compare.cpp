@@ -76,7 +76,9 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
 }
 
 int status_by_limits(const compare::Comparison& comparison, const CompareRequest& request) {
-  if (request.exit_zero || !comparison.judged) return kSame;
+  if (request.exit_zero) return kSame;
+  if (comparison.damaged) return kCannotJudge;
+  if (!comparison.judged) return kSame;
   if (comparison.is_within_limits()) return kSame;
   // Limits were given and nothing could be held against them: that is no pass.
   const compare::Comparison::Counts counts = comparison.counts();
@@ -233,7 +235,8 @@ int run_command(const CompareRequest& request) {
   std::string text = outcome->two_files ? report::pair_report(outcome->comparison, terminal)
                                         : report::terminal_report(outcome->comparison, terminal);
   if (outcome->verdict) text += "\n" + report::verdict_text(*outcome->verdict, terminal);
-  if (outcome->exit_status == kCannotJudge && !outcome->comparison.gaps.empty())
+  if (outcome->exit_status == kCannotJudge && !outcome->comparison.damaged &&
+      !outcome->comparison.gaps.empty())
     say("hint", "what of golden needs no partner can be named: --allow-unmatched PATTERN");
   return print_result(text, outcome->exit_status);
 }

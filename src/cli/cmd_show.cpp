@@ -19,6 +19,7 @@
 #include "cli/record_selection.hpp"
 #include "cli/tensor_text.hpp"
 #include "run/container.hpp"
+#include "run/payload_check.hpp"
 #include "run/run.hpp"
 #include "tensor/block_types.hpp"
 
@@ -94,7 +95,7 @@ std::vector<Shown> look_at(const run::Run& run, const std::vector<size_t>& chose
       return;
     }
     if (item.stats || !wants_stats(item.record)) return;
-    const Result<Tensor> tensor = run::load_tensor(item.record);
+    const Result<Tensor> tensor = run::load_unchecked(item.record);
     if (!tensor) {
       item.record.problem = tensor.error().describe();
       return;
@@ -220,6 +221,7 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
     line += ", " + std::to_string(run.operations.size()) +
             (run.operations.size() == 1 ? " operator" : " operators");
   if (!run.coverage.complete) line += ", INCOMPLETE";
+  if (!run.damage.empty()) line += ", DAMAGED";
   out->line(line);
   for (const char* key : {"tool", "host.torch", "config.level", "config.data", "config.engine",
                           "gguf.version", "config.decomposition_level"}) {
@@ -419,10 +421,14 @@ void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_st
 void add_values_and_histogram(const Shown& item, const ShowOptions& options, int width, bool values,
                               bool histogram, Output* out) {
   if (!item.record.bytes) return;
-  const Result<Tensor> tensor = run::load_tensor(item.record);
+  const Result<Tensor> tensor = run::load_unchecked(item.record);
   if (!tensor) {
     out->line("problem: " + printable(tensor.error().describe()));
     return;
+  }
+  if (item.record.check != nullptr) {
+    const std::string damage = item.record.check->problem(item.record, tensor->view);
+    if (!damage.empty()) out->line("damaged: " + printable(damage));
   }
   if (values) out->add(value_lines(tensor->view, options.all ? -1 : kEdgeValues, width));
   if (histogram) {
@@ -466,7 +472,7 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
     field("digest", "xxh3-128 " + stats::digest_text(*record.digest));
   } else if (!reads_all_values(options, record)) {
     field("digest", "not computed, nor statistics: --stats reads all of it");
-  } else if (const Result<Tensor> tensor = run::load_tensor(record)) {
+  } else if (const Result<Tensor> tensor = run::load_unchecked(record)) {
     field("digest", "xxh3-128 " + stats::digest_text(stats::digest(tensor->view)));
   }
   if (item.stats) {

@@ -26,6 +26,7 @@ void add_convert_command(CLI::App& app, int& exit_status);
 void add_doctor_command(CLI::App& app, int& exit_status);
 void add_graph_command(CLI::App& app, int& exit_status);
 void add_locate_command(CLI::App& app, int& exit_status);
+void add_verify_command(CLI::App& app, int& exit_status);
 
 /// Prints "<kind>: <sentence>" to stderr. What comes from files is made printable here and nowhere else.
 void say(std::string_view kind, std::string_view sentence);

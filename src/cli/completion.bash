@@ -30,6 +30,7 @@ _assay_options() {
     convert) echo "--help --format --to --name --member --step --rank --dtype --input --op-name --op-type --force -h" ;;
     overflow) echo "--help --dump-path --output --top-n -d -out -n -h" ;;
     doctor) echo "--help --json --timeout -h" ;;
+    verify) echo "--help --jobs -h -j" ;;
     logitscmp) echo "--help --golden-path --my-path --cosine-similarity --kl-divergence --l1-norm --dtype --output-dir
         --log-level -gp -mp -cs -kl -l1 -d -o -l -h" ;;
     logitsdump) echo "--help --exec --bad-case-result --token-range --log-level -e -bcr -tr -l -h" ;;
@@ -43,12 +44,12 @@ _assay_options() {
 _assay() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     if ((COMP_CWORD == 1)); then
-        _assay_words "dump errcheck compare locate opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter
+        _assay_words "dump errcheck compare locate opcheck show verify convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter
             completion help --help --version" "$word"
         return
     fi
     if [[ $command == help ]]; then
-        _assay_words "dump errcheck compare locate opcheck show convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter" "$word"
+        _assay_words "dump errcheck compare locate opcheck show verify convert overflow doctor graph logitscmp logitsdump bcanalyze analyze casefilter" "$word"
         return
     fi
     case $previous in

@@ -39,8 +39,14 @@ Result<locate::FloorProfile> measure(const run::Run& golden, const run::Run& min
     opened.push_back(std::move(pair.mine));
     pairs.emplace_back(&opened[opened.size() - 2], &opened.back());
   }
-  return locate::measure_floors(pairs, locate::has_only_statistics(golden, mine), request.jobs,
-                                &interrupted());
+  ASSAY_TRY(locate::FloorProfile profile,
+            locate::measure_floors(pairs, locate::has_only_statistics(golden, mine), request.jobs,
+                                   &interrupted()));
+  for (const run::Run& run : opened) {
+    if (const std::string damage = run.first_damage(); !damage.empty())
+      return fail(Errc::Invalid, "the --floor-run " + run.path + " is damaged: " + damage);
+  }
+  return profile;
 }
 
 }  // namespace

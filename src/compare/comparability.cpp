@@ -106,6 +106,15 @@ class Gaps {
 
 }  // namespace
 
+std::vector<std::string> find_damage(const Run& golden, const Run& mine) {
+  std::vector<std::string> sentences;
+  for (const auto& [run, side] : {std::pair(&golden, "golden"), std::pair(&mine, "mine")}) {
+    if (const std::string damage = run->first_damage(); !damage.empty())
+      sentences.push_back(std::string(side) + " is damaged: " + damage);
+  }
+  return sentences;
+}
+
 std::vector<std::string> find_gaps(const Run& golden, const Run& mine, const Comparison& comparison,
                                    const CompareOptions& options) {
   Gaps gaps(golden, mine, options);

@@ -8,6 +8,9 @@
 
 namespace assay::compare {
 
+/// Which side is damaged as far as it is known by now, and in what, one sentence each.
+[[nodiscard]] std::vector<std::string> find_damage(const run::Run& golden, const run::Run& mine);
+
 /// Why the two runs are not comparable as a whole, one sentence each; empty: they are.
 ///
 /// A run that did not finish or lost tensors; tensors of golden without partner, and those whose partner was chosen

@@ -23,6 +23,7 @@
 #include "compare/operand.hpp"
 #include "compare/resident.hpp"
 #include "compare/resident_files.hpp"
+#include "run/payload_check.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -410,7 +411,8 @@ class PairComparer {
       add_sentence(tensor.error().describe(), &row->fail_reason);
       return std::nullopt;
     }
-    Result<PlainTensor> plain = load_plain(source.record, other);
+    // Its values are held against the record with the sums that the comparison makes: hold_against_record().
+    Result<PlainTensor> plain = load_plain_unchecked(source.record, other);
     if (!plain) {
       add_sentence(plain.error().describe(), &row->fail_reason);
       return std::nullopt;
@@ -432,6 +434,13 @@ class PairComparer {
     const auto mine_watch = resident_.watch(mine_tensor->view.storage);
     compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node),
                   row);
+    if (options_.rules != MetricRules::Msit) {
+      const bool is_compared = row->metrics && row->metrics->state == PairState::Compared;
+      const PairMetrics metrics = is_compared ? *row->metrics : PairMetrics();
+      hold_against_record(golden, *golden_tensor, is_compared ? &metrics.golden : nullptr, "golden",
+                          row);
+      hold_against_record(mine, *mine_tensor, is_compared ? &metrics.mine : nullptr, "my", row);
+    }
     if (const std::optional<Tensor> reordered =
             in_golden_order(*golden_tensor, mine, *mine_tensor, *row)) {
       row->note.clear();
@@ -446,6 +455,20 @@ class PairComparer {
       name_as_decoded_by_msit(mine_, &row->mine);
     }
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
+  }
+
+  // What its record does not tell of is no value of the run, and is not compared. sums   statistics of it; null: not known
+  static void hold_against_record(const Source& source, const Tensor& tensor,
+                                  const stats::TensorStats* sums, std::string_view side, Row* row) {
+    const TensorRecord& record = source.record;
+    if (source.recipe != nullptr || record.made || record.check == nullptr) return;
+    const std::string problem = sums != nullptr ? record.check->problem(record, *sums)
+                                                : record.check->problem(record, tensor.view);
+    if (problem.empty()) return;
+    add_sentence(std::string(side) + ": damaged: " + problem, &row->fail_reason);
+    row->metrics.reset();
+    row->custom.clear();
+    row->comparable = row->identical = false;
   }
 
   // CANN's reader widened bfloat16 before msit saw it.
@@ -897,6 +920,8 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     if (out.msit && !two_files) filter_like_msit(&sheet.rows);
   }
   out.compared_bytes = comparer.compared_bytes();
+  if (!out.msit) out.gaps = find_damage(golden, mine);
+  out.damaged = !out.gaps.empty();
   return out;
 }
 
@@ -906,7 +931,7 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                 const CompareOptions& options) {
   ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, options));
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
-  if (!comparison.msit) comparison.gaps = find_gaps(golden, mine, comparison, options);
+  if (!comparison.msit) append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
   return comparison;
 }
 

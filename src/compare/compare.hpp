@@ -130,8 +130,9 @@ struct Comparison {
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders
   std::vector<std::string> notes;     // what was aligned and what one side lacks as a whole
   uint64_t compared_bytes = 0;        // payload of both sides
-  /// Why the runs are not comparable as a whole (find_gaps()), one sentence each; of named pairs always empty.
+  /// Why the runs are not comparable as a whole (find_damage(), find_gaps()), one sentence each.
   std::vector<std::string> gaps;
+  bool damaged = false;  // a side is damaged: so say the first gaps
 
   /// Of pairs of tensors, each once however many sheets show it.
   struct Counts {

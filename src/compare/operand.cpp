@@ -451,8 +451,10 @@ Result<Tensor> to_nd(const Tensor& stored, const Dims& logical) {
   return with_lazy_bits_of(builder.finish(), view);
 }
 
-Result<PlainTensor> load_plain(const run::TensorRecord& record, const Dims* other) {
-  ASSAY_TRY(Tensor tensor, run::load_tensor(record));
+namespace {
+
+Result<PlainTensor> in_plain_order(const run::TensorRecord& record, Tensor tensor,
+                                   const Dims* other) {
   if (record.memory_format != kFractalNz) return PlainTensor{std::move(tensor), {}};
   if (const auto logical = header_dims(record, tensor.view.shape)) {
     if (auto plain = to_nd(tensor, *logical)) return PlainTensor{*std::move(plain), "FRACTAL_NZ"};
@@ -465,6 +467,18 @@ Result<PlainTensor> load_plain(const run::TensorRecord& record, const Dims* othe
     if (plain.error().code != Errc::Invalid) return fail(std::move(plain).error());
   }
   return PlainTensor{std::move(tensor), "FRACTAL_NZ, compared as stored"};
+}
+
+}  // namespace
+
+Result<PlainTensor> load_plain(const run::TensorRecord& record, const Dims* other) {
+  ASSAY_TRY(Tensor tensor, run::load_tensor(record));
+  return in_plain_order(record, std::move(tensor), other);
+}
+
+Result<PlainTensor> load_plain_unchecked(const run::TensorRecord& record, const Dims* other) {
+  ASSAY_TRY(Tensor tensor, run::load_unchecked(record));
+  return in_plain_order(record, std::move(tensor), other);
 }
 
 Result<Tensor> load_operand(const run::Run& run, const Recipe& recipe) {

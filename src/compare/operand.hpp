@@ -83,5 +83,8 @@ struct PlainTensor {
 /// other   shape of the tensor it will be compared with; null when there is none
 /// errors  of run::load_tensor() | NoSpace | Io
 [[nodiscard]] Result<PlainTensor> load_plain(const run::TensorRecord& record, const Dims* other);
+/// The same by run::load_unchecked().
+[[nodiscard]] Result<PlainTensor> load_plain_unchecked(const run::TensorRecord& record,
+                                                       const Dims* other);
 
 }  // namespace assay::compare

@@ -12,6 +12,7 @@
 #include "locate/locate_identical.hpp"
 #include "locate/nan_origin.hpp"
 #include "locate/next_command.hpp"
+#include "locate/obligations.hpp"
 #include "locate/rank_divergence.hpp"
 #include "locate/same_model.hpp"
 #include "locate/slice.hpp"
@@ -286,9 +287,8 @@ Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mi
   return verdict;
 }
 
-}  // namespace
-
-Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
+Result<Verdict> locate_whole(const run::Run& golden, const run::Run& mine,
+                             const LocateOptions& options) {
   compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
@@ -298,6 +298,31 @@ Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const Locat
             pair::UserPairedRuns::make(golden, mine, options.user_pairs));
   ASSAY_TRY(Verdict verdict, locate_by_steps(runs.golden(), runs.mine(), options));
   use_names_of_mine(runs, &verdict);
+  return verdict;
+}
+
+// Damage accuses nobody: what the capture wrote is not there.
+std::optional<Verdict> refuse_damaged(const run::Run& golden, const run::Run& mine) {
+  for (const auto& [run, side] :
+       {std::pair(&golden, "golden is"), std::pair(&mine, "the run under test is")}) {
+    const std::string damage = run->first_damage();
+    if (damage.empty()) continue;
+    Verdict verdict;
+    verdict.reason = std::string(side) + " damaged: " + damage;
+    verdict.obligations.push_back({std::string(kRunsAreWhole), verdict.reason});
+    verdict.next = "assay verify " + shell_quote(run->path);
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
+  if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
+  ASSAY_TRY(Verdict verdict, locate_whole(golden, mine, options));
+  // Payloads were held against their records while they were read.
+  if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
   return verdict;
 }
 

@@ -41,6 +41,7 @@ class Obligations {
       : stages_(stages), verdict_(verdict), undecided_(undecided) {}
 
   std::vector<Obligation> list() {
+    add(std::string(kRunsAreWhole), {});  // locate() judges no others
     add("runs are complete", what_is_lost());
     if (verdict_.level == '-') {
       if (stages_.identical.values == 0) {

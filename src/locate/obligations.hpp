@@ -5,6 +5,9 @@
 
 namespace assay::locate {
 
+/// Neither run's files contradict each other.
+inline constexpr std::string_view kRunsAreWhole = "runs are whole";
+
 /// Every obligation of the way the run was judged, in the order in which a person should close them.
 ///
 /// verdict    with level and coverage

@@ -12,6 +12,7 @@
 #include "python/tensor_array.hpp"
 #include "run/layers.hpp"
 #include "run/run.hpp"
+#include "run/verify.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -68,6 +69,13 @@ const run::TensorRecord& with_header(const RecordHandle& handle) {
   read_without_gil([&] { return run::load_header(completed); });
   record = std::move(completed);
   return record;
+}
+
+nb::list damage_list(const std::vector<run::Damage>& damage) {
+  nb::list list;
+  for (const run::Damage& one : damage)
+    list.append(nb::make_tuple(to_str(one.file), to_message(one.what)));
+  return list;
 }
 
 Tensor load(const RecordHandle& handle) {
@@ -152,6 +160,16 @@ void bind_run(nb::module_& m) {
                        properties[to_message(key)] = to_message(value);
                      return properties;
                    })
+      .def_prop_ro(
+          "damage", [](const RunHandle& self) { return damage_list(self.run->all_damage()); },
+          "Tuples of file and fault, as far as they are known.")
+      .def(
+          "verify",
+          [](const RunHandle& self) {
+            const std::shared_ptr<run::Run> run = self.run;
+            return damage_list(read_without_gil([&] { return run::verify_run(*run); }).damage);
+          },
+          "Reads everything; all of the damage.")
       .def_prop_ro("coverage",
                    [](const RunHandle& self) { return coverage_dict(self.run->coverage); })
       .def_prop_ro(

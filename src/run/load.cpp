@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "run/container.hpp"
+#include "run/payload_check.hpp"
 #include "run/run.hpp"
 #include "tensor/block_types.hpp"
 
@@ -63,6 +64,14 @@ std::shared_ptr<const std::byte[]> read_small(const ByteLocation& location) {
 }  // namespace
 
 Result<Tensor> load_tensor(const TensorRecord& record) {
+  ASSAY_TRY(Tensor tensor, load_unchecked(record));
+  if (record.made || record.check == nullptr) return tensor;
+  const std::string problem = record.check->problem(record, tensor.view);
+  if (problem.empty()) return tensor;
+  return fail(Error{Errc::Invalid, record.bytes->file, record.bytes->offset, problem});
+}
+
+Result<Tensor> load_unchecked(const TensorRecord& record) {
   if (record.made) return record.made->make();
   if (!record.bytes) {
     return fail(Errc::NotFound,
@@ -86,7 +95,7 @@ Status load_header(TensorRecord& record) {
     record.strides = contiguous_strides(*record.shape);
     return {};
   }
-  ASSAY_TRY(const Tensor tensor, load_tensor(record));
+  ASSAY_TRY(const Tensor tensor, load_unchecked(record));
   record.dtype = tensor.view.dtype;
   record.shape = tensor.view.shape;
   record.strides = tensor.view.strides;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/manifest.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.hpp"
 #include "run/records_line.hpp"
+#include "stats/digest.hpp"
 
 namespace assay::run {
 namespace {
@@ -19,6 +22,15 @@ uint64_t count_of(const json& object, const char* key) {
 std::string text_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::vector<json> objects_of(const json& object, const char* key) {
+  std::vector<json> items;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return items;
+  std::ranges::copy_if(*found, std::back_inserter(items),
+                       [](const json& item) { return item.is_object(); });
+  return items;
 }
 
 /// "host.torch" = "2.13.0", "config.steps" = "[0,1]"
@@ -45,13 +57,38 @@ void add_coverage(const json& coverage, Run* run) {
   }
 }
 
+/// `steps`, `files` and `id`.
+Manifest listed_files(const json& manifest) {
+  Manifest result;
+  result.id = text_of(manifest, "id");
+  for (const json& step : objects_of(manifest, "steps"))
+    result.steps.push_back({static_cast<int64_t>(count_of(step, "step")), count_of(step, "tensors"),
+                            count_of(step, "records"), count_of(step, "bytes")});
+  for (const json& file : objects_of(manifest, "files"))
+    result.files.push_back(
+        {text_of(file, "file"), count_of(file, "bytes"), text_of(file, "digest")});
+  return result;
+}
+
+/// Its last key is the digest of what stands before it; manifests of earlier versions have neither that nor an id.
+bool is_as_written(const json& manifest, std::string_view text, const Manifest& said) {
+  const std::string seal = text_of(manifest, "seal");
+  if (seal.empty()) return said.id.empty() && said.files.empty();
+  const size_t end = text.rfind(",\n \"seal\":");
+  return end != std::string_view::npos &&
+         stats::digest_text(stats::digest_bytes(as_bytes(text.substr(0, end)))) == seal;
+}
+
 }  // namespace
 
-Status read_manifest(std::string_view text, Run* run) {
+Result<Manifest> read_manifest(const std::string& path, std::string_view text, Run* run) {
   if (json_nesting(text) > kMaxRecordNesting)
     return fail(Errc::TooLarge, "JSON is nested deeper than 64", 0);
   const json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object()) return fail(Errc::Invalid, "is no JSON object, or was cut off", 0);
+  Manifest result = listed_files(manifest);
+  result.path = path;
+  if (!is_as_written(manifest, text, result)) run->add_damage(path, "is not as it was written");
   const auto complete = manifest.find("complete");
   if (complete != manifest.end() && complete->is_boolean() && !complete->get<bool>())
     run->coverage.complete = false;
@@ -73,18 +110,26 @@ Status read_manifest(std::string_view text, Run* run) {
       run->warnings.push_back("the capture stopped early: " + stopped);
     }
   }
-  return {};
+  result.complete = complete == manifest.end() || *complete == true;
+  return result;
 }
 
-void add_manifest_file(const std::string& path, Run* run, bool* found) {
+Manifest add_manifest_file(const std::string& path, Run* run) {
+  Manifest manifest;
   const Result<MappedFile> file = MappedFile::open(path);
-  *found = file.has_value() || file.error().code != Errc::NotFound;
-  if (!*found) return;
-  const Status status =
-      file ? in_file(path, read_manifest(as_text(file->bytes()), run)) : Status(fail(file.error()));
-  if (status) return;
-  run->coverage.complete = false;
-  run->warnings.push_back(status.error().describe());
+  if (!file && file.error().code == Errc::NotFound) return manifest;
+  Result<Manifest> read = file ? in_file(path, read_manifest(path, as_text(file->bytes()), run))
+                               : Result<Manifest>(fail(file.error()));
+  if (read) {
+    manifest = *std::move(read);
+  } else {
+    run->coverage.complete = false;
+    run->warnings.push_back(read.error().describe());
+    // It is only ever replaced as a whole.
+    if (file) run->add_damage(path, read.error().message);
+  }
+  manifest.found = true;
+  return manifest;
 }
 
 }  // namespace assay::run

@@ -371,6 +371,8 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
   ASSAY_TRY_STATUS(take_text(object, "node", &record.node));
   ASSAY_TRY_STATUS(take_text(object, "type", &record.op_type));
   ASSAY_TRY_STATUS(take_text(object, "slot", &record.slot));
+  ASSAY_TRY_STATUS(take_text(object, "run", &result.run_id));
+  ASSAY_TRY_STATUS(take_text(object, "device", &result.device));
 
   std::string role = "output";
   ASSAY_TRY_STATUS(take_text(object, "role", &role));
@@ -415,6 +417,7 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
     record.problem = "not captured: " + reason;
     return result;
   }
+  result.is_tensor = true;
   if (record.problem.empty()) {
     ASSAY_TRY_STATUS(take_location(object, &record));
     if (record.problem.empty()) check_consistency(&record);

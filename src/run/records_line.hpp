@@ -17,6 +17,9 @@ inline constexpr size_t kMaxRecordNesting = 64;
 struct RecordsLine {
   int64_t number = 0;              // key `n`
   std::optional<int64_t> same_as;  // earlier record with the same bytes
+  std::string run_id;              // of the run, in its first line
+  std::string device = "cpu";
+  bool is_tensor = false;  // kind `tensor`
   /// rank is left 0 and bytes.file is the bare file name. A record whose place in its file makes no
   /// sense has `problem` and no bytes. `producer` is a number of the file, not held against it.
   TensorRecord record;

@@ -69,6 +69,37 @@ void sort_records(Run* run) {
 
 }  // namespace
 
+void FoundDamage::add(Damage damage) {
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(list_, damage) == list_.end()) list_.push_back(std::move(damage));
+}
+
+std::vector<Damage> FoundDamage::list() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Damage> sorted = list_;  // threads find it in any order
+  std::ranges::sort(sorted, [](const Damage& a, const Damage& b) {
+    return std::tie(a.file, a.what) < std::tie(b.file, b.what);
+  });
+  return sorted;
+}
+
+void Run::add_damage(const std::string& file, std::string what) {
+  Damage one{file, std::move(what)};
+  if (std::ranges::find(damage, one) == damage.end()) damage.push_back(std::move(one));
+}
+
+std::vector<Damage> Run::all_damage() const {
+  std::vector<Damage> all = damage;
+  const std::vector<Damage> found = found_damage->list();
+  all.insert(all.end(), found.begin(), found.end());
+  return all;
+}
+
+std::string Run::first_damage() const {
+  const std::vector<Damage> all = all_damage();
+  return all.empty() ? std::string() : all.front().describe();
+}
+
 std::string_view role_name(Role role) {
   switch (role) {
     case Role::Input:
@@ -86,6 +117,7 @@ std::string_view role_name(Role role) {
 Result<Run> open_run(const std::string& path) {
   ASSAY_TRY(Run run, detect_and_read(path));
   run.path = path;
+  for (const Damage& one : run.damage) run.warnings.push_back("damaged: " + one.describe());
   sort_records(&run);
   return run;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,27 @@ class MadeTensor {
   [[nodiscard]] virtual Result<Tensor> make() const = 0;
 };
 
+/// Something that a run's files contradict each other in: it is not as its capture left it.
+struct Damage {
+  std::string file;
+  std::string what;  // one clause
+  [[nodiscard]] std::string describe() const { return file + ": " + what; }
+  friend bool operator==(const Damage&, const Damage&) = default;
+};
+
+/// Damage that is found while payloads are read. Used by all threads that read.
+class FoundDamage {
+ public:
+  void add(Damage damage);
+  [[nodiscard]] std::vector<Damage> list() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Damage> list_;
+};
+
+class PayloadCheck;
+
 /// One tensor of one execution of one node. Plain data: nothing is opened until load_tensor().
 struct TensorRecord {
   int rank = 0;
@@ -70,6 +92,8 @@ struct TensorRecord {
   std::optional<stats::TensorStats> stats;
   std::string stats_file;  // where the statistics are from, if they have a file of their own
   std::optional<stats::Digest> digest;
+  /// What the capture saw in `bytes`, shared by all records of them; null: nothing is known.
+  std::shared_ptr<PayloadCheck> check;
   std::string value;  // for non-tensor leaves: their text
   // Operator level: which value this is.
   /// Records of one rank with the same id are the same value: the same place in the same storage, shape, strides and
@@ -149,9 +173,19 @@ struct Run {
   std::map<std::string, std::string>
       properties;                     // host program, versions, configuration: for people
   std::vector<std::string> warnings;  // unreadable folders, truncated lines: one sentence each
+  /// Found by the reader, without looking at payloads.
+  std::vector<Damage> damage;
+  std::shared_ptr<FoundDamage> found_damage = std::make_shared<FoundDamage>();
   /// What the capture itself found, for people: graph breaks, overflows, an output that another
   /// operator changed. One sentence each.
   std::vector<std::string> findings;
+
+  /// The same thing twice is one.
+  void add_damage(const std::string& file, std::string what);
+  /// What is damaged as far as it is known by now.
+  [[nodiscard]] std::vector<Damage> all_damage() const;
+  /// The first of it as "FILE: what"; empty while nothing is known to be damaged.
+  [[nodiscard]] std::string first_damage() const;
 };
 
 /// Recognises the layout and reads the list of records; reads no payload.
@@ -161,8 +195,11 @@ struct Run {
 [[nodiscard]] Result<Run> open_run(const std::string& path);
 
 /// Maps the tensor of a record. The result keeps the file mapped.
-/// errors  of the format's reader, with path and offset; NotFound when the record has no bytes
+/// errors  of the format's reader, with path and offset; NotFound when the record has no bytes; Invalid when the values
+///         are not those that the record tells of: then the run's found_damage says so, too
 [[nodiscard]] Result<Tensor> load_tensor(const TensorRecord& record);
+/// The same whatever the record says of the values: for those who hold it against them themselves, or show them all the same.
+[[nodiscard]] Result<Tensor> load_unchecked(const TensorRecord& record);
 
 /// Fills dtype, shape, strides from the file's header when the record does not have them yet.
 [[nodiscard]] Status load_header(TensorRecord& record);

@@ -69,6 +69,26 @@ Digest digest(const TensorView& view) {
   return to_digest(XXH3_128bits_digest(&state));
 }
 
+struct DigestStream::State {
+  XXH3_state_t hash;
+};
+
+DigestStream::DigestStream() : state_(std::make_unique<State>()) {
+  XXH3_INITSTATE(&state_->hash);
+  XXH3_128bits_reset(&state_->hash);
+}
+DigestStream::~DigestStream() = default;
+DigestStream::DigestStream(DigestStream&&) noexcept = default;
+DigestStream& DigestStream::operator=(DigestStream&&) noexcept = default;
+
+void DigestStream::update(ByteSpan bytes) {
+  XXH3_128bits_update(&state_->hash, bytes.data(), bytes.size());
+}
+
+Digest DigestStream::finish() const { return to_digest(XXH3_128bits_digest(&state_->hash)); }
+
+Digest digest_bytes(ByteSpan bytes) { return to_digest(XXH3_128bits(bytes.data(), bytes.size())); }
+
 std::string digest_text(const Digest& digest) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text(32, '0');

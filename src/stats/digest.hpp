@@ -3,10 +3,12 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/bytes.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::stats {
@@ -20,6 +22,22 @@ struct Digest {
 /// Hashes the C-order element bytes (strided views are gathered block by block, so equal values in another layout
 /// give the same digest). Shape and dtype do not take part: compare them as well. Lazy conj/neg bits are applied.
 [[nodiscard]] Digest digest(const TensorView& view);
+/// The digest of bytes that come in pieces.
+class DigestStream {
+ public:
+  DigestStream();
+  ~DigestStream();
+  DigestStream(DigestStream&&) noexcept;
+  DigestStream& operator=(DigestStream&&) noexcept;
+  void update(ByteSpan bytes);
+  [[nodiscard]] Digest finish() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+[[nodiscard]] Digest digest_bytes(ByteSpan bytes);
+
 /// 32 lower-case hex digits, high half first: the canonical text of XXH3-128.
 [[nodiscard]] std::string digest_text(const Digest& digest);
 [[nodiscard]] std::optional<Digest> parse_digest(std::string_view text);

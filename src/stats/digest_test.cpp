@@ -61,6 +61,19 @@ TEST(Digest, PacksNibblesAnew) {
             digest(*make_view(DType::UInt8, {2}, bytes_of(packed))));
 }
 
+TEST(DigestStream, IsThatOfTheWhole) {
+  std::vector<uint8_t> bytes(100'000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7);
+  const ByteSpan whole = bytes_of(bytes);
+  DigestStream stream;
+  EXPECT_EQ(stream.finish(), digest_bytes({}));
+  stream.update(whole.first(12'345));
+  (void)stream.finish();  // may be asked at any time
+  stream.update(whole.subspan(12'345));
+  EXPECT_EQ(stream.finish(), digest_bytes(whole));
+  EXPECT_EQ(stream.finish(), digest(*make_view(DType::UInt8, {100'000}, whole)));
+}
+
 TEST(DigestText, ReadsBack) {
   const Digest value{0x0123456789abcdefu, 0xfedcba9876543210u};
   EXPECT_EQ(digest_text(value), "0123456789abcdeffedcba9876543210");

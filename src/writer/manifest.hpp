@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "stats/digest.hpp"
 #include "writer/async_writer.hpp"
 
 namespace assay::writer {
@@ -21,6 +22,14 @@ struct ManifestStep {
   double added_ms = 0;  // of it spent in the capture
 };
 
+/// A file of the rank's folder as its last byte left it.
+struct ManifestFile {
+  std::string name;      // "step-000000.safetensors", "records.jsonl"
+  uint64_t bytes = 0;    // size of the file
+  uint64_t entries = 0;  // tensors, or lines
+  stats::Digest digest;  // of the payload behind the header; of the whole of records.jsonl
+};
+
 struct MissedNode {
   std::string node;
   std::string reason;
@@ -28,6 +37,7 @@ struct MissedNode {
 };
 
 struct Manifest {
+  std::string id;            // of the run, 32 hexadecimal digits; empty: none
   std::string tool;          // "assay 0.1.0"
   std::string host_json;     // an object, as the host's side describes itself
   std::string config_json;   // an object
@@ -35,6 +45,7 @@ struct Manifest {
   std::string started;       // ISO 8601, UTC
   std::optional<std::string> finished;
   std::vector<ManifestStep> steps;
+  std::vector<ManifestFile> files;
   uint64_t planned = 0;
   uint64_t captured = 0;
   std::vector<MissedNode> missed;
@@ -50,6 +61,20 @@ struct Manifest {
 
 /// The time now as "2026-01-01T00:00:00Z".
 [[nodiscard]] std::string utc_now();
+
+/// 32 hexadecimal digits that no other run has.
+[[nodiscard]] std::string new_run_id();
+
+/// Which run the process belongs to that is about to capture beside the manifest `path`.
+struct RunClaim {
+  std::string id;
+  bool is_first =
+      false;  // the manifest was made here, with a new id; another process's is left as it is
+};
+/// All processes that capture into one folder are of one run: the first one's manifest names it. Those on hosts that share
+/// no folder are when ASSAY_RUN_ID gives them the same 32 hexadecimal digits.
+/// errors  of create_file_atomically()
+[[nodiscard]] Result<RunClaim> claim_run(const std::string& path, Manifest manifest);
 
 /// False when there is one already.
 /// errors  of create_file_atomically()

@@ -71,7 +71,7 @@ class Writer:
         wide = value.double()
         finite = wide[torch.isfinite(wide)]
         described["stats"] = {
-            "count": int(finite.numel()),
+            "count": int(wide.numel()),
             "nan": int(wide.isnan().sum()),
             "pos_inf": int((wide == float("inf")).sum()),
             "neg_inf": int((wide == -float("inf")).sum()),

@@ -11,6 +11,7 @@ import json
 import random
 import re
 import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("assay._capture")
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from bench.sealing import reseal
 from model_pairs import (
     HostModel,
     capture_native,
@@ -451,6 +454,7 @@ def hide_native(source: Path, target: Path, seed: int, types: bool):
             record["type"] = renamer.word("type " + record["type"])
         lines.append(json.dumps(record))
     (rank / "records.jsonl").write_text("\n".join(lines) + "\n")
+    reseal(target)
     return hidden
 
 

@@ -31,12 +31,11 @@ def test_every_command_is_completed():
 
 
 TOOLS = ["logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]
+COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor"]
+COMMANDS += ["graph", *TOOLS]
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["dump", "errcheck", "compare", "locate", "opcheck", "show", "convert", "overflow", "doctor", "graph", *TOOLS],
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_the_help_is_completed(command):
     text = run(command, "--help").stdout.split("\nexample:")[0]
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))

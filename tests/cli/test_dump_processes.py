@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from assay_command import binary, run
 
+import assay
+
 pytest.importorskip("torch")
 
 # Three calls of three modules, an input and an output each, and the input and output of the model: 24 tensors.
@@ -115,6 +117,7 @@ def test_workers_that_return_have_complete_runs(tmp_path, server, method):
     for rank in sorted(p for p in out.iterdir() if p.name.startswith("rank")):
         manifest = rank / "manifest.json" if rank.name != "rank0" else out / "manifest.json"
         assert json.loads(manifest.read_text())["complete"] is True
+    assert assay.open(out).damage == ()  # all of one run
     assert sorted(p.name for p in out.iterdir() if p.name.isdigit()) == []  # the scratch folder
 
 

@@ -10,8 +10,8 @@ import sys
 import pytest
 from assay_command import run, write_torch_tree
 
-COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "convert", "overflow", "doctor", "graph",
-            "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]  # fmt: skip
+COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor",
+            "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]  # fmt: skip
 
 
 def test_without_arguments_the_help_goes_to_stderr_and_the_status_says_usage(assay):

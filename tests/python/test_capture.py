@@ -1129,3 +1129,9 @@ def test_overwrite_leaves_a_run_that_is_being_written(tmp_path):
         pytest.raises(assay.FormatError, match="somebody is still writing"),
     ):
         assay.capture(torch.nn.Linear(2, 2), tmp_path / "run", overwrite=True)
+
+
+def test_a_capture_that_cannot_begin_leaves_no_manifest(tmp_path):
+    with pytest.raises(assay.Error):
+        assay.capture(torch.nn.Linear(2, 2), tmp_path / "run", queue_bytes=1 << 62)  # no machine has it
+    assert not (tmp_path / "run" / "manifest.json").exists()

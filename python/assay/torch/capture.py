@@ -104,6 +104,17 @@ def _step_test(steps: Steps) -> tuple[Optional[Callable[[int], bool]], Any]:
 _NO_MODULE = torch.nn.Identity()
 
 
+# Key of the configuration in a top-level manifest that a process made whose own is in its rank's folder.
+_BESIDE = "beside"
+
+
+def _config_of(manifest: Path) -> Any:
+    try:
+        return json.loads(manifest.read_text())["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def _is_being_written(manifest: Path) -> bool:
     try:
         content = json.loads(manifest.read_text())
@@ -140,10 +151,19 @@ class _Folder:
             if (root / rank / "records.jsonl").exists():
                 raise FormatError("Usage", "this process captures into that folder already", str(root))
         self.rank = root / rank
-        own_top = not beside and not (root / "manifest.json").exists()
+        top = root / "manifest.json"
+        host, config = json.dumps(_manifest.describe_host()), json.dumps({_BESIDE: True} if beside else {})
+        self.run_id, is_first = _capture.claim_run(str(top), _TOOL, host, config)
+        # The process that others go beside may be slower than they are: then theirs only names the run.
+        own_top = not beside and (is_first or _BESIDE in _config_of(top))
         self.manifests = [root / "manifest.json"] if own_top else []
         if not own_top or _manifest.world_size() > 1:
             self.manifests.append(self.rank / "manifest.json")
+
+    def give_up(self) -> None:
+        """Nothing will be captured: takes back the manifest that the run was claimed with."""
+        if self.manifests[0].parent == self.root:
+            self.manifests[0].unlink(missing_ok=True)
 
     def _remove_old_run(self, rank: str) -> None:
         """Takes out what this rank has left in earlier runs; of one that somebody still writes nothing."""
@@ -245,24 +265,29 @@ class Capture:
         self._trees: list[dict[str, Any]] = []
         self._model_count = 0
         self._device = DevicePath(stats=data != "none", data=data == "full")
-        self._session = _capture.Session(
-            folder=str(self._folder.rank),
-            data=data,
-            inputs=inputs,
-            outputs=outputs,
-            caches=caches,
-            digest=digest,
-            verify=verify,
-            wanted=step_test,
-            device=self._device,
-            force_device=_force_device,
-            queue_bytes=queue_bytes,
-            drop=on_full == "drop",
-            disk_limit=disk_limit,
-            threads=torch.get_num_threads(),
-            outermost=_outermost,
-            operators=self._operators,
-        )
+        try:
+            self._session = _capture.Session(
+                folder=str(self._folder.rank),
+                data=data,
+                inputs=inputs,
+                outputs=outputs,
+                caches=caches,
+                digest=digest,
+                verify=verify,
+                wanted=step_test,
+                device=self._device,
+                force_device=_force_device,
+                queue_bytes=queue_bytes,
+                drop=on_full == "drop",
+                disk_limit=disk_limit,
+                threads=torch.get_num_threads(),
+                outermost=_outermost,
+                operators=self._operators,
+                run_id=self._folder.run_id,
+            )
+        except BaseException:
+            self._folder.give_up()
+            raise
         self._started = _capture.utc_now()
         self._calls: list[Any] = []
         self._attributes: list[str] = []  # what each of them stands in for
@@ -465,6 +490,7 @@ class Capture:
         for path in self._folder.manifests:
             _capture.write_manifest(
                 str(path),
+                self._folder.run_id,
                 _TOOL,
                 json.dumps(_manifest.describe_host()),
                 json.dumps(self._config),
@@ -472,6 +498,7 @@ class Capture:
                 finished,
                 (planned, captured),
                 steps,
+                self._session.files() if finished else [],
                 self._missed(),
                 (counters["queue_bytes"], counters["waited_ms"], counters["dropped"], counters["dropped_bytes"]),
                 counters["stopped"],

@@ -141,22 +141,25 @@ Result<Session*> Session::open(const Settings& settings) {
   session->generation_ = writer::fork_generation();
   session->working_folder_ = current_folder();
   ASSAY_TRY_STATUS(session->make_folder());
+  session->manifest_.tool = "assay " ASSAY_VERSION;
+  session->manifest_.host_json = "{}";
+  session->manifest_.config_json = config_json(settings);
+  session->manifest_.started = writer::utc_now();
+  const std::string top = settings.output + "/manifest.json";
+  ASSAY_TRY(const writer::RunClaim claim, writer::claim_run(top, session->manifest_));
+  session->manifest_.id = claim.id;
+  if (claim.is_first) session->top_manifest_path_ = top;
   writer::NativeRunOptions options;
   options.folder = session->folder_;
+  options.run_id = claim.id;
   options.arena_bytes = settings.full ? settings.queue_bytes : 0;
   options.on_full = settings.drop_when_full ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
   ASSAY_TRY(session->run_, writer::NativeRun::create(std::move(options), wait_here));
   for (size_t i = 0; i < kMaxSources; ++i)
     session->slots_[i] = session->run_->intern("src" + std::to_string(i));
   session->slots_[kResultSlot] = session->run_->intern("");
-  session->manifest_.tool = "assay " ASSAY_VERSION;
-  session->manifest_.config_json = config_json(settings);
-  session->manifest_.started = writer::utc_now();
   session->manifest_.queue_bytes = session->run_->arena_bytes();
   ASSAY_TRY_STATUS(session->write_manifest());
-  const std::string top = settings.output + "/manifest.json";
-  ASSAY_TRY(const bool is_first, writer::create_manifest(top, session->manifest_));
-  if (is_first) session->top_manifest_path_ = top;
   session->write_report("");
   return session.release();
 }
@@ -377,6 +380,7 @@ void Session::finish() {
   manifest_.waited_ms = counters.waited_ms;
   manifest_.dropped = counters.dropped;
   manifest_.dropped_bytes = counters.dropped_bytes;
+  manifest_.files = run_->files();
   manifest_.stopped = run_->stop_reason();
   if (not_computed_ > 0)
     manifest_.missed.push_back({"", "the engine did not compute the node", not_computed_});

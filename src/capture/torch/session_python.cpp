@@ -44,8 +44,9 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* keywords[] = {"folder",      "data",   "inputs",     "outputs", "caches",
                                    "digest",      "verify", "wanted",     "device",  "force_device",
                                    "queue_bytes", "drop",   "disk_limit", "threads", "outermost",
-                                   "operators",   nullptr};
+                                   "operators",   "run_id", nullptr};
   std::string folder;
+  const char* run_id = "";
   const char* data = "full";
   int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
       threads = 1, outermost = 0, operators = 0;
@@ -53,10 +54,11 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* device = Py_None;
   unsigned long long queue_bytes = 64ull << 20;
   PyObject* disk_limit = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O&|$spppppOOpKpOipp", const_cast<char**>(keywords), path_argument, &folder,
-          &data, &inputs, &outputs, &caches, &digest, &verify, &wanted, &device, &force_device,
-          &queue_bytes, &drop, &disk_limit, &threads, &outermost, &operators)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$spppppOOpKpOipps",
+                                   const_cast<char**>(keywords), path_argument, &folder, &data,
+                                   &inputs, &outputs, &caches, &digest, &verify, &wanted, &device,
+                                   &force_device, &queue_bytes, &drop, &disk_limit, &threads,
+                                   &outermost, &operators, &run_id)) {
     return nullptr;
   }
   TensorAccess* access = TensorAccess::get();
@@ -87,6 +89,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 
   writer::NativeRunOptions run_options;
   run_options.folder = folder;
+  run_options.run_id = run_id;
   run_options.arena_bytes = options.data == DataLevel::Full ? queue_bytes : 0;
   run_options.on_full = drop != 0 ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
   if (disk_limit != Py_None) {
@@ -220,6 +223,23 @@ PyObject* session_stats(PyObject* self, PyObject*) {
                        message_text(stopped));
 }
 
+PyObject* session_files(PyObject* self, PyObject*) {
+  PyObject* list = PyList_New(0);
+  if (list == nullptr) return nullptr;
+  for (const writer::ManifestFile& file : session_of(self).run().files()) {
+    PyObject* item = Py_BuildValue(
+        "(sKKs)", file.name.c_str(), static_cast<unsigned long long>(file.bytes),
+        static_cast<unsigned long long>(file.entries), stats::digest_text(file.digest).c_str());
+    if (item == nullptr || PyList_Append(list, item) != 0) {
+      Py_XDECREF(item);
+      Py_DECREF(list);
+      return nullptr;
+    }
+    Py_DECREF(item);
+  }
+  return list;
+}
+
 PyObject* session_steps(PyObject* self, PyObject*) {
   PyObject* list = PyList_New(0);
   if (list == nullptr) return nullptr;
@@ -283,6 +303,8 @@ PyMethodDef session_methods[] = {
     {"flush", session_flush, METH_NOARGS, "Waits until everything recorded so far is on disk."},
     {"close", session_close, METH_NOARGS, "Ends the capture and waits for the writer. Idempotent."},
     {"stats", session_stats, METH_NOARGS, "stats() -> dict of counters"},
+    {"files", session_files, METH_NOARGS,
+     "files() -> list of (name, bytes, entries, digest), what was written so far"},
     {"steps", session_steps, METH_NOARGS, "steps() -> list of dicts, one a finished step"},
     {"executed", session_executed, METH_NOARGS, "executed() -> list of int, by node number"},
     {"tallies", session_tallies, METH_NOARGS,
@@ -302,21 +324,54 @@ PyType_Slot session_slots[] = {{Py_tp_new, reinterpret_cast<void*>(session_new)}
 PyType_Spec session_spec = {"assay._capture.Session", sizeof(SessionObject), 0,
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
 
-// write_manifest(path, tool, host_json, config_json, started, finished or None, steps, planned, captured, missed, sink)
+// claim_run(path of the folder's manifest, tool, host_json, config_json) -> (id, whether this process is the first)
+PyObject* claim_run_python(PyObject*, PyObject* args) {
+  std::string path;
+  const char *tool = nullptr, *host = nullptr, *config = nullptr;
+  if (!PyArg_ParseTuple(args, "O&sss", path_argument, &path, &tool, &host, &config)) return nullptr;
+  writer::Manifest manifest;
+  manifest.tool = tool;
+  manifest.host_json = host;
+  manifest.config_json = config;
+  manifest.started = writer::utc_now();
+  const Result<writer::RunClaim> claim = writer::claim_run(path, std::move(manifest));
+  if (!claim) {
+    raise_error(claim.error());
+    return nullptr;
+  }
+  return Py_BuildValue("(sN)", claim->id.c_str(), PyBool_FromLong(claim->is_first));
+}
+
+bool take_files(PyObject* files, writer::Manifest* manifest) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(files); ++i) {
+    const char *name = nullptr, *digest = nullptr;
+    unsigned long long bytes = 0, entries = 0;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(files, i), "sKKs", &name, &bytes, &entries, &digest))
+      return false;
+    manifest->files.push_back(
+        {name, bytes, entries, stats::parse_digest(digest).value_or(stats::Digest())});
+  }
+  return true;
+}
+
+// write_manifest(path, id, tool, host_json, config_json, started, finished or None, steps, files, planned, captured,
+// missed, sink)
 PyObject* write_manifest_python(PyObject*, PyObject* args) {
   writer::Manifest manifest;
   std::string path;
   const char *tool = nullptr, *host = nullptr, *config = nullptr, *started = nullptr;
   const char* finished = nullptr;
-  PyObject *steps = nullptr, *missed = nullptr;
+  const char* id = nullptr;
+  PyObject *steps = nullptr, *files = nullptr, *missed = nullptr;
   unsigned long long planned = 0, captured = 0, queue_bytes = 0, dropped = 0, dropped_bytes = 0;
   const char* stopped = nullptr;
-  if (!PyArg_ParseTuple(args, "O&ssssz(KK)O!O!(KdKK)s", path_argument, &path, &tool, &host, &config,
-                        &started, &finished, &planned, &captured, &PyList_Type, &steps,
-                        &PyList_Type, &missed, &queue_bytes, &manifest.waited_ms, &dropped,
-                        &dropped_bytes, &stopped)) {
+  if (!PyArg_ParseTuple(args, "O&sssssz(KK)O!O!O!(KdKK)s", path_argument, &path, &id, &tool, &host,
+                        &config, &started, &finished, &planned, &captured, &PyList_Type, &steps,
+                        &PyList_Type, &files, &PyList_Type, &missed, &queue_bytes,
+                        &manifest.waited_ms, &dropped, &dropped_bytes, &stopped)) {
     return nullptr;
   }
+  manifest.id = id;
   manifest.tool = tool;
   manifest.host_json = host;
   manifest.config_json = config;
@@ -342,6 +397,7 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
     step.bytes = bytes;
     manifest.steps.push_back(step);
   }
+  if (!take_files(files, &manifest)) return nullptr;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(missed); ++i) {
     const char *node = nullptr, *reason = nullptr;
     unsigned long long count = 0;
@@ -386,6 +442,11 @@ PyObject* host_threads_python(PyObject*, PyObject* ignore) {
 PyMethodDef functions[] = {
     {"write_manifest", write_manifest_python, METH_VARARGS,
      "Writes manifest.json atomically; docs/formats/native.md."},
+    {"claim_run", claim_run_python, METH_VARARGS,
+     "claim_run(path, tool, host_json, config_json) -> (id, is_first): which run a capture beside "
+     "that manifest "
+     "is "
+     "of."},
     {"write_file", write_file_python, METH_VARARGS,
      "write_file(path, text): by way of a temporary file; FileError when it cannot be written."},
     {"in_root_call", in_root_call_python, METH_NOARGS,

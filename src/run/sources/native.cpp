@@ -3,12 +3,16 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "run/folder.hpp"
 #include "run/manifest.hpp"
+#include "run/native_damage.hpp"
 #include "run/natural_sort.hpp"
+#include "run/payload_check.hpp"
 #include "run/records_line.hpp"
 #include "run/sources/sources.hpp"
 
@@ -89,7 +93,7 @@ class StepFiles {
   }
 
   /// Turns the bare file name into a path and holds the place against the file.
-  void complete(TensorRecord* record) const {
+  void complete(TensorRecord* record, Run* run) const {
     if (!record->bytes) return;
     ByteLocation& location = *record->bytes;
     const auto found = files_.find(location.file);
@@ -97,6 +101,7 @@ class StepFiles {
     location.file = join_path(folder_, name);
     if (found == files_.end()) {
       record->problem = location.file + ": the file is missing";
+      run->add_damage(location.file, "the file is missing");
     } else if (!found->second.problem.empty()) {
       record->problem = location.file + ": " + found->second.problem;
       record->bytes.reset();
@@ -105,6 +110,7 @@ class StepFiles {
       record->problem = location.file + ": at byte " + std::to_string(location.offset) +
                         ": the record says " + std::to_string(location.size_bytes) +
                         " bytes, the file ends at " + std::to_string(found->second.size_bytes);
+      run->add_damage(location.file, "ends before the tensors that the records say are in it");
     }
   }
 
@@ -139,18 +145,81 @@ class LineWarnings {
   size_t count_ = 0;
 };
 
-void read_records(const RankFolder& folder, const std::string& boundary, Run* run) {
+/// The checks of stored payloads, one for all records that share one.
+class PayloadChecks {
+ public:
+  PayloadChecks(std::string path, Run* run) : path_(std::move(path)), run_(run) {}
+
+  /// `record` will be the next of the run.
+  void give(const std::string& device, TensorRecord* record) {
+    if (!record->bytes || !record->dtype || !record->memory_format.empty() ||
+        !(record->stats || record->digest))
+      return;
+    const bool is_rough = device != "cpu";
+    Places& places = places_of(record->bytes->file);
+    const auto [place, is_new] = places.try_emplace(record->bytes->offset, run_->records.size());
+    if (!is_new) {
+      const TensorRecord& first = run_->records[place->second];
+      if (first.bytes->size_bytes == record->bytes->size_bytes && first.dtype == record->dtype) {
+        record->check = first.check;
+        compare(first, *record, is_rough);
+        return;
+      }
+    }
+    record->check = std::make_shared<PayloadCheck>(is_rough, run_->found_damage);
+  }
+
+ private:
+  using Places = std::unordered_map<uint64_t, size_t>;  // offset -> first record there
+
+  Places& places_of(const std::string& file) {
+    if (last_ == nullptr || file != last_->first) last_ = &*files_.try_emplace(file).first;
+    return last_->second;
+  }
+
+  void compare(const TensorRecord& first, const TensorRecord& record, bool is_rough) {
+    if (!first.stats || !record.stats) return;
+    const std::string other = difference(*first.stats, *record.stats, is_rough);
+    if (!other.empty())
+      run_->add_damage(path_, "tells two things of the bytes at " +
+                                  std::to_string(record.bytes->offset) + " of " +
+                                  record.bytes->file + ": " + other);
+  }
+
+  std::string path_;  // of the records
+  Run* run_;
+  std::unordered_map<std::string, Places> files_;
+  std::pair<const std::string, Places>* last_ =
+      nullptr;  // most records are of the file of the one before
+};
+
+void count(const RecordsLine& line, RecordsFacts* facts) {
+  const int64_t number = line.operation ? line.operation->step : line.record.step;
+  if (number < 0) return;
+  Manifest::Step& step = facts->steps[number];
+  step.step = number;
+  ++step.records;
+  step.tensors += line.is_tensor;
+  if (line.is_tensor && !line.same_as && line.record.bytes)
+    step.bytes += line.record.bytes->size_bytes;
+}
+
+RecordsFacts read_records(const RankFolder& folder, const std::string& boundary, Run* run) {
   const std::string path = join_path(folder.path, "records.jsonl");
+  RecordsFacts facts;
+  facts.path = path;
   if (const std::string target = real_path(path); !target.empty() && !is_inside(target, boundary)) {
     run->warnings.push_back(path + ": is a link that leaves the run: " + target);
-    return;
+    return facts;
   }
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) {
     run->coverage.complete = false;
     run->warnings.push_back(file.error().describe());
-    return;
+    return facts;
   }
+  facts.file = *file;
+  PayloadChecks checks(path, run);
   const StepFiles step_files(folder.path, boundary, run);
   LineWarnings warnings(path, run);
   std::map<int64_t, size_t> by_number;  // index into run->records
@@ -162,13 +231,13 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
       run->warnings.push_back(path + ": line " + std::to_string(line_number) + ": is longer than " +
                               human_bytes(kMaxRecordLineBytes) +
                               "; it and what follows were left out");
-      return;
+      return facts;
     }
     if (end == std::string_view::npos) {
       run->coverage.complete = false;
       run->warnings.push_back(path + ": line " + std::to_string(line_number) +
                               ": the last line is incomplete and was left out");
-      return;
+      return facts;
     }
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end + 1);
@@ -178,6 +247,8 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
       warnings.add(line_number, parsed.error().message);
       continue;
     }
+    if (facts.lines++ == 0) facts.run_id = parsed->run_id;
+    count(*parsed, &facts);
     if (parsed->operation) {
       OperationRecord& operation = *parsed->operation;
       operation.rank = folder.rank;
@@ -190,7 +261,8 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
     // Order of production: a module's outputs stand behind those of the modules inside it.
     record.order = static_cast<uint64_t>(parsed->number);
     if (!record.bytes && record.stats) record.stats_file = path;
-    step_files.complete(&record);
+    step_files.complete(&record, run);
+    checks.give(parsed->device, &record);
     if (!record.bytes && record.problem.empty() && parsed->same_as) {
       const auto original = by_number.find(*parsed->same_as);
       if (original == by_number.end()) {
@@ -198,6 +270,7 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
                          std::to_string(*parsed->same_as) + ", which does not stand before it";
       } else {
         record.bytes = run->records[original->second].bytes;
+        record.check = run->records[original->second].check;
         if (!record.digest) record.digest = run->records[original->second].digest;
       }
     }
@@ -216,6 +289,7 @@ void read_records(const RankFolder& folder, const std::string& boundary, Run* ru
     }
     run->records.push_back(std::move(record));
   }
+  return facts;
 }
 
 void read_topology(const RankFolder& folder, Run* run) {
@@ -242,6 +316,41 @@ bool is_native_manifest(const std::string& path) {
   return start.find("\"assay-run\"") != std::string_view::npos;
 }
 
+/// The manifest of each folder. With several processes each one keeps its own; what one of them has none of, the first has at
+/// the top.
+std::vector<Manifest> read_manifests(const std::string& path,
+                                     const std::vector<RankFolder>& folders, Run* run) {
+  std::vector<Manifest> manifests;
+  std::vector<size_t> without;
+  for (const RankFolder& folder : folders) {
+    manifests.push_back(folder.path == path
+                            ? Manifest()
+                            : add_manifest_file(join_path(folder.path, "manifest.json"), run));
+    if (!manifests.back().found) without.push_back(manifests.size() - 1);
+  }
+  if (without.empty() && !folders.empty()) return manifests;
+  Manifest top = add_manifest_file(join_path(path, "manifest.json"), run);
+  if (folders.empty()) {
+    if (!top.files.empty()) run->add_damage(path, "the folders of its ranks are missing");
+    return manifests;
+  }
+  // The folder of one rank of several has its manifest one level up.
+  if (!top.found && folders.size() == 1 && folders[0].path == path)
+    top = add_manifest_file(join_path(path, "../manifest.json"), run);
+  if (!top.found && without.size() == manifests.size()) run->coverage.complete = false;
+  manifests[without.front()] = std::move(top);
+  return manifests;
+}
+
+/// One capture of several processes is one run.
+void compare_ids(const std::vector<RankFolder>& folders, const std::vector<Manifest>& manifests,
+                 Run* run) {
+  for (size_t i = 1; i < manifests.size(); ++i) {
+    if (manifests[i].found && manifests[0].found && manifests[i].id != manifests[0].id)
+      run->add_damage(folders[i].path, "is of another run than " + folders[0].path);
+  }
+}
+
 }  // namespace
 
 Attempt read_native(const std::string& path) {
@@ -264,27 +373,13 @@ Attempt read_native(const std::string& path) {
       return std::nullopt;
   }
 
-  // With several ranks each one keeps its own manifest, and the top-level one repeats that of the
-  // first process.
-  size_t manifests = 0;
-  for (const RankFolder& folder : folders) {
-    bool found = false;
-    if (folder.path != path)
-      add_manifest_file(join_path(folder.path, "manifest.json"), &run, &found);
-    manifests += found;
-  }
-  if (manifests == 0) {
-    bool found = false;
-    add_manifest_file(join_path(path, "manifest.json"), &run, &found);
-    // The folder of one rank of several has its manifest one level up.
-    if (!found && folders.size() == 1 && folders[0].path == path) {
-      add_manifest_file(join_path(path, "../manifest.json"), &run, &found);
-    }
-    if (!found) run.coverage.complete = false;
-  }
-  for (const RankFolder& folder : folders) {
-    read_topology(folder, &run);
-    read_records(folder, boundary, &run);
+  const std::vector<Manifest> manifests = read_manifests(path, folders, &run);
+  compare_ids(folders, manifests, &run);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    read_topology(folders[i], &run);
+    const RecordsFacts records = read_records(folders[i], boundary, &run);
+    find_native_damage(folders[i].path, boundary, manifests[i], records, &run);
+    if (!manifests[i].found && !records.run_id.empty()) run.coverage.complete = false;
   }
   if (!run.coverage.complete) {
     run.warnings.push_back("the capture did not finish: it was killed, or it is still running; " +

@@ -386,13 +386,11 @@ class Reader {
   void read() {
     bool found = false;
     for (const std::string& folder : location_.manifest_folders) {
-      if (!found) add_manifest_file(join_path(folder, "manifest.json"), run_, &found);
+      if (!found) found = add_manifest_file(join_path(folder, "manifest.json"), run_).found;
     }
     for (size_t rank = 0; rank < location_.ranks.size(); ++rank) {
-      bool rank_manifest = false;
       if (!found)
-        add_manifest_file(join_path(location_.ranks[rank].path, "manifest.json"), run_,
-                          &rank_manifest);
+        (void)add_manifest_file(join_path(location_.ranks[rank].path, "manifest.json"), run_);
       read_rank(location_.ranks[rank], static_cast<int>(rank));
     }
     if (!unknown_files_.empty()) {

@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "tensor/convert.hpp"
 #include "writer/fork_guard.hpp"
 #include "writer/layouts/step_file.hpp"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr uint64_t kPayloadAlignment = 64;
 constexpr uint64_t kSmallestHeader = 8 << 10;
+constexpr uint64_t kMetadataBytes = 256;          // of a header: more than __metadata__ takes
 constexpr uint64_t kCopyPieceBytes = 256u << 10;  // of one thread in a parallel copy
 constexpr uint64_t kLineQueueBytes = 64ull << 20;
 constexpr uint64_t kTypicalLineBytes = 400;
@@ -75,11 +77,16 @@ struct NativeRun::OpenFile {
            uint64_t position, IoFunctions io)
       : name(file_name), data_position(position), file(path, header_bytes, io) {}
 
+  [[nodiscard]] std::string metadata(const std::string& run_id) const {
+    return "\"__metadata__\":{\"run\":\"" + run_id + "\",\"file\":" + json_quote(*name) +
+           ",\"digest\":\"" + stats::digest_text(file.payload_digest()) + "\"}";
+  }
+
   const std::string* name;
   uint64_t
       data_position;  // run position of the first payload byte; lies at header_bytes in the file
-  uint64_t header_used = 0;  // host: upper bound of the header so far
-  StepFile file;             // writer from here on
+  uint64_t header_used = kMetadataBytes;  // host: upper bound of the header so far
+  StepFile file;                          // writer from here on
   struct Entry {
     uint64_t begin, end;  // relative to the data
     size_t text_begin, text_size;
@@ -98,25 +105,25 @@ struct NativeRun::OpenFile {
     entries.push_back(
         {begin, begin + record.payload->size_bytes, text_begin, texts.size() - text_begin});
   }
-  /// The entries by offset, and pads in between and up to `end`.
-  [[nodiscard]] std::string header(uint64_t end) {
+  /// The metadata first, where a reader finds it without parsing; then the entries by offset, and pads in between and up to
+  /// `end`.
+  [[nodiscard]] std::string header(const std::string& run_id, uint64_t end) {
     // Lines of threads that capture at the same time come one thread after the other.
     std::stable_sort(entries.begin(), entries.end(),
                      [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
-    std::string out = "{";
+    std::string out = "{" + metadata(run_id);
     uint64_t data_end = 0;
     uint64_t pad_count = 0;
     const auto add_pad = [&](uint64_t pad_end) {
       if (pad_end == data_end) return;
-      out += out.size() > 1 ? "," : "";
-      out += "\"__pad." + std::to_string(pad_count++) + "\":{\"dtype\":\"U8\",\"shape\":[" +
+      out += ",\"__pad." + std::to_string(pad_count++) + "\":{\"dtype\":\"U8\",\"shape\":[" +
              std::to_string(pad_end - data_end) + "],\"data_offsets\":[" +
              std::to_string(data_end) + "," + std::to_string(pad_end) + "]}";
       data_end = pad_end;
     };
     for (const Entry& entry : entries) {
       add_pad(entry.begin);
-      out += out.size() > 1 ? "," : "";
+      out += ',';
       out.append(texts, entry.text_begin, entry.text_size);
       data_end = entry.end;
     }
@@ -131,7 +138,8 @@ NativeRun::NativeRun(NativeRunOptions options, WaitFunction wait)
       budget_(options_.folder, options_.disk),
       batch_(std::make_unique<RecordBatch>()),
       text_index_(std::make_unique<TextIndex>()),
-      records_path_(options_.folder + "/records.jsonl") {}
+      records_path_(options_.folder + "/records.jsonl"),
+      records_file_{.name = "records.jsonl", .digest = records_digest_.finish()} {}
 
 Result<std::unique_ptr<NativeRun>> NativeRun::create(NativeRunOptions options, WaitFunction wait) {
   std::unique_ptr<NativeRun> run(new NativeRun(std::move(options), wait));
@@ -259,11 +267,27 @@ void NativeRun::end_file() {
   writer_->submit(0, [this, file = open_, size_bytes, tail = head_]() -> Status {
     free_arena(tail);
     if (broken()) return {};
-    return noted(
-        file->file.finish(file->header(size_bytes - file->file.header_bytes()), size_bytes));
+    return finish_file(*file, size_bytes);
   });
   header_need_ = std::max(header_need_, open_->header_used);
   open_.reset();
+}
+
+// Writer's thread.
+Status NativeRun::finish_file(OpenFile& file, uint64_t size_bytes) {
+  const std::string header = file.header(options_.run_id, size_bytes - file.file.header_bytes());
+  ASSAY_TRY_STATUS(noted(file.file.finish(header, size_bytes)));
+  const std::lock_guard lock(mutex_);
+  files_.push_back({*file.name, size_bytes, file.entries.size(), file.file.payload_digest()});
+  return {};
+}
+
+std::vector<ManifestFile> NativeRun::files() const {
+  if (!alive()) return {};
+  const std::lock_guard lock(mutex_);
+  std::vector<ManifestFile> files = files_;
+  files.push_back(records_file_);
+  return files;
 }
 
 bool NativeRun::fits_open_file(uint64_t size_bytes, const Record& record) const {
@@ -284,7 +308,8 @@ NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const Record& reco
     const uint64_t wanted = header_need_ != 0 ? header_need_ + header_need_ / 4
                                               : expected_entries_ * kTypicalEntryBytes;
     const uint64_t header_bytes =
-        align_up(std::clamp(wanted, kSmallestHeader, options_.max_header_bytes) + header_bound,
+        align_up(std::clamp(wanted, kSmallestHeader, options_.max_header_bytes) + header_bound +
+                     kMetadataBytes,
                  kDirectAlignment);
     const int part = parts_[stem_]++;
     const std::string file_name =
@@ -502,7 +527,17 @@ Status NativeRun::write_lines(const RecordBatch& batch, OpenFile* file) {
     if (i < batch.records.size()) lines_.append(i);
   }
   ASSAY_TRY_STATUS(noted(records_.check(records_path_)));
-  ByteSpan rest = as_bytes(lines_.text());
+  std::string_view text = lines_.text();
+  if (records_file_.bytes == 0 && !options_.run_id.empty() && !text.empty()) {
+    ASSAY_TRY_STATUS(write_text(R"({"run":")" + options_.run_id + "\","));
+    text.remove_prefix(1);
+  }
+  return write_text(text);
+}
+
+// Writer's thread.
+Status NativeRun::write_text(std::string_view text) {
+  ByteSpan rest = as_bytes(text);
   while (!rest.empty()) {
     const ssize_t written = options_.io.write(records_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
@@ -511,6 +546,11 @@ Status NativeRun::write_lines(const RecordBatch& batch, OpenFile* file) {
     }
     rest = rest.subspan(static_cast<size_t>(written));
   }
+  records_digest_.update(as_bytes(text));
+  const std::lock_guard lock(mutex_);
+  records_file_.bytes += text.size();
+  records_file_.entries += static_cast<uint64_t>(std::ranges::count(text, '\n'));
+  records_file_.digest = records_digest_.finish();
   return {};
 }
 

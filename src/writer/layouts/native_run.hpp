@@ -25,6 +25,7 @@
 #include "writer/async_writer.hpp"
 #include "writer/disk_budget.hpp"
 #include "writer/io_functions.hpp"
+#include "writer/manifest.hpp"
 #include "writer/record_batch.hpp"
 
 namespace assay::writer {
@@ -35,7 +36,8 @@ class StepFile;
 inline constexpr uint64_t kBlockBytes = 4ull << 20;
 
 struct NativeRunOptions {
-  std::string folder;  // of the rank; exists
+  std::string folder;       // of the rank; exists
+  std::string run_id = {};  // written into every file; new_run_id()
   uint64_t arena_bytes =
       64ull << 20;  // 0: no payloads; otherwise rounded up to at least two blocks
   FullPolicy on_full = FullPolicy::Wait;
@@ -112,6 +114,8 @@ class NativeRun {
   [[nodiscard]] bool alive() const noexcept;
   [[nodiscard]] NativeRunCounters counters() const;
   [[nodiscard]] uint64_t arena_bytes() const { return options_.arena_bytes; }
+  /// What was written: the step files that are finished, and records.jsonl as far as it goes.
+  [[nodiscard]] std::vector<ManifestFile> files() const;
 
  private:
   struct OpenFile;
@@ -131,6 +135,8 @@ class NativeRun {
   void submit_lines();
   [[nodiscard]] Status check_place();
   [[nodiscard]] Status write_lines(const RecordBatch& batch, OpenFile* file);
+  [[nodiscard]] Status write_text(std::string_view text);
+  [[nodiscard]] Status finish_file(OpenFile& file, uint64_t size_bytes);
   [[nodiscard]] std::unique_ptr<RecordBatch> spare_batch();
   void keep_spare(RecordBatch& batch);
   void free_arena(uint64_t tail);
@@ -162,13 +168,16 @@ class NativeRun {
 
   HostedDescriptor records_;  // writer thread
   std::string records_path_;
-  RecordLines lines_;  // writer thread's
+  RecordLines lines_;                   // writer thread's
+  stats::DigestStream records_digest_;  // writer thread's
 
   std::atomic<bool> stopped_{false};  // the host appends nothing more
   std::atomic<bool> broken_{false};   // the writer writes nothing more
-  mutable std::mutex mutex_;          // stop_reason_, spare_batches_ and the wait for room
+  mutable std::mutex mutex_;          // files_, stop_reason_, spare_batches_ and the wait for room
   std::condition_variable room_;
   std::string stop_reason_;
+  std::vector<ManifestFile> files_;  // step files that are finished
+  ManifestFile records_file_;
   std::vector<RecordBatch> spare_batches_;  // written, their memory is used again
 };
 

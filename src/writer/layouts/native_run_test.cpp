@@ -452,5 +452,47 @@ TEST(DiskBudget, GoesOnWhenNobodyKnowsTheSpace) {
   EXPECT_TRUE(budget.admit(1ull << 40));
 }
 
+TEST(NativeRun, NamesTheRunInEveryFileAndTellsTheirDigests) {
+  const TemporaryFolder folder;
+  NativeRunOptions options;
+  options.folder = folder.path();
+  options.run_id = "0123456789abcdef0123456789abcdef";
+  const auto run = start(std::move(options));
+  const RecordNode* node = run->add_node("norm", "RMSNorm");
+  run->begin_file("step-000000", 8);
+  // More than a block, so that a part goes out before the tail does; and a gap behind the first.
+  ASSERT_TRUE(add(*run, node, ramp(3, 1)));
+  ASSERT_TRUE(add(*run, node, ramp(kBlockBytes / sizeof(float) + 100, 2)));
+  run->close();
+
+  const std::string path = folder.path() + "/step-000000.safetensors";
+  const auto file = MappedFile::open(path);
+  ASSERT_TRUE(file);
+  const auto read = formats::read_safetensors_file(*file);
+  ASSERT_TRUE(read) << read.error().describe();
+  const uint64_t header = 8 + load<uint64_t>(file->bytes().data());
+  const std::string digest = stats::digest_text(stats::digest_bytes(file->bytes().subspan(header)));
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"run", "0123456789abcdef0123456789abcdef"},
+      {"file", "step-000000.safetensors"},
+      {"digest", digest}};
+  EXPECT_EQ(read->metadata, expected);
+  EXPECT_EQ(lines_of(folder.path())[0].find(R"({"run":"0123456789abcdef0123456789abcdef","n":0,)"),
+            0u);
+
+  const std::vector<ManifestFile> files = run->files();
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0].name, "step-000000.safetensors");
+  EXPECT_EQ(files[0].bytes, file->bytes().size());
+  EXPECT_EQ(files[0].entries, 2u);
+  EXPECT_EQ(stats::digest_text(files[0].digest), digest);
+  const auto records = MappedFile::open(folder.path() + "/records.jsonl");
+  ASSERT_TRUE(records);
+  EXPECT_EQ(files[1].name, "records.jsonl");
+  EXPECT_EQ(files[1].bytes, records->bytes().size());
+  EXPECT_EQ(files[1].entries, 2u);
+  EXPECT_EQ(files[1].digest, stats::digest_bytes(records->bytes()));
+}
+
 }  // namespace
 }  // namespace assay::writer

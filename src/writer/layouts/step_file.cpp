@@ -53,6 +53,7 @@ Status StepFile::write_fully(const HostedDescriptor& file, uint64_t offset, Byte
 
 Status StepFile::write_block(uint64_t offset, ByteSpan block) {
   ASSAY_TRY_STATUS(open_buffered());
+  payload_.update(block);
   reserve(offset + block.size());
   return write_aligned(offset, block);
 }
@@ -85,6 +86,7 @@ Status StepFile::write_aligned(uint64_t offset, ByteSpan block) {
 
 Status StepFile::write_tail(uint64_t offset, ByteSpan bytes) {
   ASSAY_TRY_STATUS(open_buffered());
+  payload_.update(bytes);
   if (bytes.size() >= kSmallestDirectTail) {
     const uint64_t whole_pages = bytes.size() / kDirectAlignment * kDirectAlignment;
     ASSAY_TRY_STATUS(write_aligned(offset, bytes.first(whole_pages)));

@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/hosted_descriptor.hpp"
+#include "stats/digest.hpp"
 #include "writer/io_functions.hpp"
 
 namespace assay::writer {
@@ -41,6 +42,8 @@ class StepFile {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] uint64_t header_bytes() const { return header_bytes_; }
+  /// Of everything behind the header that was written so far; the calls that write come in the order of the file.
+  [[nodiscard]] stats::Digest payload_digest() const { return payload_.finish(); }
 
  private:
   [[nodiscard]] Status open_buffered();
@@ -55,6 +58,7 @@ class StepFile {
   HostedDescriptor direct_;
   bool direct_refused_ = false;
   uint64_t reserved_bytes_ = 0;
+  stats::DigestStream payload_;
 };
 
 }  // namespace assay::writer

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+from bench import sealing
 
 import assay
 
@@ -127,7 +131,7 @@ def test_a_run_that_lost_tensors_is_not_clean(golden: Path, tmp_path: Path) -> N
     mine = capture(tmp_path / "mine", level="module")
     manifest = json.loads((mine / "manifest.json").read_text())
     manifest["sink"]["dropped"] = 3
-    (mine / "manifest.json").write_text(json.dumps(manifest))
+    sealing.write_manifest(mine / "manifest.json", manifest)
     verdict = assay.locate(golden, mine)
     assert verdict.outcome == "cannot_judge", verdict
     assert "the capture of mine lost 3 tensors" in said(verdict)

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// `assay verify RUN`: whether a run is as its capture left it.   docs/commands/verify.md
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/text.hpp"
+#include "cli/command.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/output.hpp"
+#include "cli/progress_bar.hpp"
+#include "cli/ranges.hpp"
+#include "run/run.hpp"
+#include "run/verify.hpp"
+
+namespace assay::cli {
+namespace {
+
+struct VerifyRequest {
+  std::string path;
+  int jobs = 0;
+};
+
+std::string count_of(uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// What is missing although nothing is damaged; empty when nothing is.
+std::string why_incomplete(const run::Run& run) {
+  if (run.coverage.lost > 0) return "the capture lost " + count_of(run.coverage.lost, "tensor");
+  return run.coverage.complete ? "" : "the capture did not finish";
+}
+
+std::string sentence(const run::Run& run, const run::Verification& verified) {
+  const std::string read =
+      count_of(verified.payloads, "tensor") + ", " + human_bytes(verified.bytes);
+  if (!verified.damage.empty()) {
+    return "damaged: " + count_of(verified.damage.size(), "fault") + "; " + read + " were read";
+  }
+  if (const std::string why = why_incomplete(run); !why.empty())
+    return "incomplete: " + why + "; what is there is whole: " + read;
+  if (verified.digests == 0)
+    return "whole: " + read +
+           "; no digests were written, so it is only known that everything can be read";
+  return "whole: " + read + ", as they were captured (" + count_of(verified.digests, "file") +
+         " held against digests)";
+}
+
+int run_command(const VerifyRequest& request) {
+  const InterruptGuard interrupt_guard;
+  const Result<run::Run> run = run::open_run(request.path);
+  if (!run) return report_error(run.error(), "assay verify RUN takes what assay show takes");
+  Result<run::Verification> verified = fail(Errc::Internal, "");
+  {
+    ProgressBar bar;
+    verified = run::verify_run(
+        *run, {.jobs = request.jobs,
+               .progress = [&bar](size_t done, size_t total) { bar.update(done, total); },
+               .interrupted = &interrupted()});
+  }
+  if (!verified) {
+    if (!interrupted()) return report_error(verified.error());
+    say("interrupted", "not everything was read");
+    return kInterrupted;
+  }
+  std::string text;
+  for (const run::Damage& one : verified->damage) text += printable(one.describe()) + "\n";
+  text += sentence(*run, *verified) + "\n";
+  const int intact = why_incomplete(*run).empty() ? kSame : kCannotJudge;
+  return print_result(text, verified->damage.empty() ? intact : kDiffers);
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& app, int& exit_status) {
+  CLI::App* command = app.add_subcommand("verify", "Says whether a run is as its capture left it");
+  auto request = std::make_shared<VerifyRequest>();
+  command->add_option("run", request->path, "A run of any layout, or a tensor file")
+      ->type_name("RUN")
+      ->required();
+  command->add_option("--jobs,-j", request->jobs, "Threads; default: one a core")
+      ->check(WholeNumber{})
+      ->group("Machine");
+  command->footer(
+      "example:\n  assay verify golden\n\n"
+      "Exit status: 0 whole, 1 damaged, 125 whole as far as it goes (the capture did not finish), "
+      "2 "
+      "wrong options or input, 3 our fault.");
+  command->callback([request, &exit_status] { exit_status = run_command(*request); });
+}
+
+}  // namespace assay::cli
