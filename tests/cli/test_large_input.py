@@ -121,7 +121,7 @@ def test_eight_times_as_many_entries_take_no_square_of_the_time(tmp_path, make):
         assert result.returncode == 0, result.stderr
         assert str(count) in result.stdout.splitlines()[0]
         if make is gguf:  # every member is looked up by its name
-            result, more = timed("compare", path, path)
+            result, more = timed("compare", path, path, "-o", tmp_path / "report")
             assert result.returncode == 0, result.stderr
             seconds[count] += more
     # By the number of entries it is 8 times, by its square 64; a start of 0.1 s counts for little.
