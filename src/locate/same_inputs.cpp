@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "reference/wide.hpp"
+#include "tensor/convert.hpp"
 
 namespace assay::locate {
 namespace {
@@ -48,11 +49,19 @@ struct OtherRow {
   int64_t mine = 0;
 };
 
+using Row = std::vector<double>;
+
+/// One row of a tensor seen as [rows, width]: the whole of it may be a table of gigabytes.
+void read_row(const TensorView& view, int64_t row, Row* out) {
+  const auto width = static_cast<int64_t>(out->size());
+  read_values(view, row * width, width, *out);
+}
+
 /// Both rows but for rounding to a 16-bit type, of which a scaled row may have two.
-bool is_same_row(const double* mine, const double* row, double factor, int64_t width) {
+bool is_same_row(const Row& mine, const Row& row, double factor) {
   constexpr double kRoundings = 4.0 / 256;
   double error = 0, energy = 0;
-  for (int64_t i = 0; i < width; ++i) {
+  for (size_t i = 0; i < row.size(); ++i) {
     const double right = factor * row[i];
     error += (mine[i] - right) * (mine[i] - right);
     energy += right * right;
@@ -60,33 +69,43 @@ bool is_same_row(const double* mine, const double* row, double factor, int64_t w
   return error <= kRoundings * kRoundings * energy;
 }
 
-/// The first token whose row in mine is that of another one. Models scale rows: the factor is that of golden's.
+/// What golden's row is the table's multiplied by: models scale rows.
+double factor_of(const Row& golden, const Row& row) {
+  double product = 0, energy = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    product += golden[i] * row[i];
+    energy += row[i] * row[i];
+  }
+  return energy > 0 ? product / energy : 0;
+}
+
+/// The first token whose row in mine is that of another one; nothing where the results are no rows of the table.
+///
+/// table    [tokens of the vocabulary, width]
+/// golden   [..., width], and mine of as many values: a row for each of `tokens`
 std::optional<OtherRow> first_other_row(const TensorView& table, const TensorView& tokens,
                                         const TensorView& golden, const TensorView& mine) {
-  const auto rows = reference::widen(table);
   const auto ids = reference::whole(tokens);
-  const auto right = reference::widen(golden);
-  const auto value = reference::widen(mine);
-  if (!rows || !ids || !right || !value || rows->shape.size() != 2) return std::nullopt;
-  const int64_t width = rows->shape[1];
-  if (right->size() != ids->size() * width || value->size() != right->size()) return std::nullopt;
+  if (!ids || table.shape.size() != 2 || !is_float(table.dtype) || !is_float(golden.dtype) ||
+      !is_float(mine.dtype))
+    return std::nullopt;
+  const int64_t width = table.shape[1];
+  if (golden.element_count() != ids->size() * width ||
+      mine.element_count() != golden.element_count())
+    return std::nullopt;
+  Row row(static_cast<size_t>(width)), theirs(row), ours(row);
   for (int64_t at = 0; at < ids->size(); ++at) {
     const int64_t id = ids->data()[at];
-    if (id < 0 || id >= rows->shape[0]) return std::nullopt;
-    const double* row = rows->data() + id * width;
-    const double* theirs = right->data() + at * width;
-    double product = 0, energy = 0;
-    for (int64_t i = 0; i < width; ++i) {
-      product += theirs[i] * row[i];
-      energy += row[i] * row[i];
-    }
-    const double factor = energy > 0 ? product / energy : 0;
-    if (!is_same_row(theirs, row, factor, width)) return std::nullopt;
-    const double* ours = value->data() + at * width;
-    if (is_same_row(ours, row, factor, width)) continue;
-    for (int64_t other = 0; other < rows->shape[0]; ++other) {
-      if (is_same_row(ours, rows->data() + other * width, factor, width))
-        return OtherRow{at, id, other};
+    if (id < 0 || id >= table.shape[0]) return std::nullopt;
+    read_row(table, id, &row);
+    read_row(golden, at, &theirs);
+    const double factor = factor_of(theirs, row);
+    if (!is_same_row(theirs, row, factor)) return std::nullopt;
+    read_row(mine, at, &ours);
+    if (is_same_row(ours, row, factor)) continue;
+    for (int64_t other = 0; other < table.shape[0]; ++other) {
+      read_row(table, other, &row);
+      if (is_same_row(ours, row, factor)) return OtherRow{at, id, other};
     }
     return std::nullopt;
   }
