@@ -82,7 +82,7 @@ std::string unknown_text(const std::string& what, const std::string& word,
   if (const std::string near = nearest_word(name, known); !near.empty())
     return text + "; did you mean '" + near + "'?";
   text += "; known are ";
-  for (const std::string& name : known) text += (name == known.front() ? "" : ", ") + name;
+  for (const std::string& one : known) text += (one == known.front() ? "" : ", ") + one;
   return text;
 }
 

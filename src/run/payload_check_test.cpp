@@ -32,7 +32,7 @@ class Payload {
   explicit Payload(const std::vector<float>& values, bool is_rough = false) {
     record_.node = "norm";
     record_.step_name = "3";
-    record_.bytes = ByteLocation{.file = "run/rank0/step-000003.safetensors"};
+    record_.bytes.emplace().file = "run/rank0/step-000003.safetensors";
     record_.stats = stats::compute_stats(view_of(values));
     make(is_rough);
   }
