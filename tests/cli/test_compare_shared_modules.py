@@ -39,3 +39,28 @@ def test_calls_of_a_shared_module_in_another_order(tmp_path, data):
     rows = [row for row in read_csv(the_report(tmp_path / "r", pattern)) if row["node"].startswith("act_fn")]
     assert rows
     assert any("contradict the pair" in row["note"] and float(row["confidence"]) == 0.2 for row in rows)
+
+
+def test_views_of_a_static_and_of_a_growing_cache(tmp_path):
+    """The k-th view of a step is another one in each: a static cache makes its mask of the places that are filled."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=128, max_position_embeddings=64,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    caches = {
+        "golden": transformers.DynamicCache(config=config),
+        "mine": transformers.StaticCache(config=config, max_cache_len=32),
+    }
+    for side, cache in caches.items():
+        with torch.no_grad(), assay.capture(model, tmp_path / side, level="operator", steps=[0, 1]):
+            model(torch.arange(3, 15).reshape(1, -1), past_key_values=cache, use_cache=True)
+            model(torch.tensor([[20]]), past_key_values=cache, use_cache=True)
+    run("compare", tmp_path / "golden", tmp_path / "mine", "-o", tmp_path / "r", "-cl", "api")
+    rows = read_csv(the_report(tmp_path / "r"))
+    far = [row for row in rows if float(row["relative_euclidean_distance"] or 0) > 0.5]
+    assert any("aten.view.default" in row["node"] for row in far)
+    assert all("contradict the pair" in row["note"] and float(row["confidence"]) <= 0.2 for row in far), far
