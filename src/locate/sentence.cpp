@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace assay::locate {
 namespace {
@@ -187,10 +189,14 @@ std::string first_bad(const Verdict& verdict) {
   return (verdict.order_known ? "first bad: " : "bad: ") + place_of(first) + ": " + text;
 }
 
-/// "0.31 %"
+/// "0.3 %", "0.0001 %": one digit, and no exponent.
 std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof(text), share < 0.095 ? "%.2g %%" : "%.0f %%", 100 * share);
+  char digit[32], text[48];
+  std::snprintf(digit, sizeof(digit), "%.0e", 100 * share);
+  const double rounded = std::strtod(digit, nullptr);
+  const int decimals = std::max(0, -std::atoi(std::strchr(digit, 'e') + 1));
+  std::snprintf(text, sizeof(text), "%.*f %%", std::min(decimals, 12),
+                share < 0.095 ? rounded : 100 * share);
   return text;
 }
 

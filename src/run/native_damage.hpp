@@ -21,6 +21,8 @@ struct RecordsFacts {
   uint64_t lines = 0;
   std::optional<MappedFile> file;
   std::map<int64_t, Manifest::Step> steps;  // steps of weights left out
+  std::map<std::string, uint64_t>
+      stored_ends;  // of ggml: by step file, where the payloads so far end
 };
 
 /// The start of a step file: what its header says of the file as a whole.

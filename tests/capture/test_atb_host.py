@@ -936,7 +936,7 @@ def test_three_commands_name_the_planted_fault(tmp_path, fault, place):
     report = assay("compare", "golden", "mine", "-o", "report", "--rel-l2", "0.01", status=1)
     assert "matched 100.0 % of the tensors" in report
     first = report[report.index("first beyond its limit") :].splitlines()[1]
-    assert " ".join(first.split()) == f"token 0 2_Prefill_layer/{place} output 0"
+    assert " ".join(first.split()) == f"step 0 2_Prefill_layer/{place} output 0"
 
 
 def test_a_probe_of_the_other_string_abi_hears_only_questions_without_strings(tmp_path):
