@@ -21,8 +21,9 @@ struct RecordsFacts {
   uint64_t lines = 0;
   std::optional<MappedFile> file;
   std::map<int64_t, Manifest::Step> steps;  // steps of weights left out
-  std::map<std::string, uint64_t>
-      stored_ends;  // of ggml: by step file, where the payloads so far end
+  /// Lines whose payload is a part of another one's and was not stored again, as views of a ggml graph are: the bytes of
+  /// a step are not the sum of its lines then.
+  bool has_views = false;
 };
 
 /// The start of a step file: what its header says of the file as a whole.

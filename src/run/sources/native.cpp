@@ -193,26 +193,16 @@ class PayloadChecks {
       nullptr;  // most records are of the file of the one before
 };
 
-/// Whether a tensor's payload was stored for its line. Views of ggml lie inside of payloads that stand before them in the file.
-bool is_stored_first(const RecordsLine& line, RecordsFacts* facts) {
-  if (!line.is_tensor || line.same_as || !line.record.bytes) return false;
-  if (!line.record.op_type.starts_with("ggml.")) return true;
-  const ByteLocation& place = *line.record.bytes;
-  uint64_t& end = facts->stored_ends[place.file];
-  if (place.offset < end) return false;
-  end = place.offset + place.size_bytes;
-  return true;
-}
-
 void count(const RecordsLine& line, RecordsFacts* facts) {
   const int64_t number = line.operation ? line.operation->step : line.record.step;
-  const bool is_first = is_stored_first(line, facts);
   if (number < 0) return;
   Manifest::Step& step = facts->steps[number];
   step.step = number;
   ++step.records;
   step.tensors += line.is_tensor;
-  if (is_first) step.bytes += line.record.bytes->size_bytes;
+  if (line.is_tensor && !line.same_as && line.record.bytes)
+    step.bytes += line.record.bytes->size_bytes;
+  facts->has_views = facts->has_views || line.record.op_type.starts_with("ggml.");
 }
 
 RecordsFacts read_records(const RankFolder& folder, const std::string& boundary, Run* run) {
