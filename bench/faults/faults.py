@@ -100,7 +100,9 @@ def _changed_weight(
     def plant(site: Site) -> Iterator[Optional[kernels.Kernels]]:
         path = target(site.family)
         module = site.model.get_submodule(f"{site.path}.{path}")
-        parameter = getattr(module, name)
+        parameter = getattr(module, name, None)
+        if parameter is None:
+            raise NoFault(f"no {name}")
         wrong = parameter.detach().clone()
         change(wrong, site.strength)
         if torch.equal(wrong, parameter):

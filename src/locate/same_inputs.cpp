@@ -140,10 +140,12 @@ class InputTest {
     }
     for (const ModuleCall& call : mine_.calls) {
       if ((found && found->step <= call.step) || compared_steps.contains(call.step)) continue;
-      if (std::optional<std::string> text = other_tokens(call)) {
-        const bool is_first = call.step == first_step_of_mine();
-        found = InputDifference{call.step, is_first, false, *std::move(text)};
-      }
+      std::optional<std::string> text = other_count_of_tokens(call);
+      const bool shape_differs = text.has_value();
+      if (!text) text = other_tokens(call);
+      if (text)
+        found = InputDifference{call.step, call.step == first_step_of_mine(), shape_differs,
+                                *std::move(text)};
     }
     return found;
   }
@@ -197,6 +199,24 @@ class InputTest {
   [[nodiscard]] int64_t first_step_of_mine() const {
     const auto first = std::ranges::min_element(mine_.calls, {}, &ModuleCall::step);
     return first == mine_.calls.end() ? 0 : first->step;
+  }
+
+  /// The same of how many tokens there are.
+  [[nodiscard]] std::optional<std::string> other_count_of_tokens(const ModuleCall& mine) const {
+    const size_t partner = pairing_.golden_call_of[static_cast<size_t>(&mine - mine_.calls.data())];
+    if (partner == kNone || mine.module.empty() || !lookups_.contains(partner)) return std::nullopt;
+    const ModuleCall& golden = golden_.calls[partner];
+    for (const auto& [ours, theirs, what] :
+         {std::tuple(&mine.inputs, &golden.inputs, "the input of "),
+          std::tuple(&mine.outputs, &golden.outputs, "the output of ")}) {
+      if (ours->size() != 1 || theirs->size() != 1) continue;
+      const std::optional<Dims>& shape = mine_.run->records[ours->front().record].shape;
+      const std::optional<Dims>& golden_shape = golden_.run->records[theirs->front().record].shape;
+      if (shape && golden_shape && !(*shape == *golden_shape))
+        return what + mine.module + " has shape " + list_text(shape->span()) +
+               " against golden's " + list_text(golden_shape->span());
+    }
+    return std::nullopt;
   }
 
   /// What the model was called with was not captured of mine, but the module that looks its tokens up was: its input, or

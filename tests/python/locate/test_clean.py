@@ -241,3 +241,15 @@ def test_complex_numbers_are_judged(tmp_path: Path, options: dict[str, Any]) -> 
     wrong = assay.locate(golden, turned(tmp_path / "wrong", torch.bfloat16, wrong=True, **options))
     assert wrong.first_bad is not None
     assert wrong.first_bad.module == "turn", wrong
+
+
+@pytest.mark.parametrize("inputs", [True, False])
+def test_more_tokens_are_told_by_the_embedding_alone(golden: Path, tmp_path: Path, inputs: bool) -> None:
+    """The root module was not captured, so only the module that looks tokens up was seen to get two more of them."""
+    mine = capture(
+        tmp_path / "mine", [0, 0, *PROMPT], level="module", include=["embed", "mix", "norm", "head"], inputs=inputs
+    )
+    verdict = assay.locate(golden, mine)
+    assert verdict.outcome == "cannot_judge"
+    which = "input" if inputs else "output"
+    assert f"the {which} of embed has shape [1, 10" in said(verdict)
