@@ -57,6 +57,7 @@ class Obligations {
     add("programs are equal", other_programs());
     add("operators are judged", too_few_judged());
     if (!stages_.in_slice) add("every path to the outputs is judged", unjudged_path());
+    add("errors would be seen", too_little_power());
     add("golden is a program", no_program());
     add("weights are golden's", unknown_weights());
     return std::move(list_);
@@ -182,6 +183,16 @@ class Obligations {
     }
     values.erase(kNoValue);
     return values;
+  }
+
+  /// At level O the operators are judged by themselves; their errors are relative to results that may cancel. Another engine
+  /// may keep its cache in four bits, which is said beside.
+  [[nodiscard]] std::string too_little_power() const {
+    const Power& power = verdict_.power;
+    if (verdict_.level == 'O' || stages_.across_engines || !(power.error > kLeastPower)) return {};
+    return "no fault was found, but in " + (power.module.empty() ? "the root" : power.module) +
+           ", step " + std::to_string(power.step) +
+           ", an error as large as the value itself would pass for rounding";
   }
 
   [[nodiscard]] std::string no_program() const {

@@ -466,6 +466,7 @@ class Composer {
       }
       return;
     }
+    find_power();
     verdict_.obligations = clean_obligations(stages_, verdict_, undecided_);
     const auto open = std::ranges::find_if(verdict_.obligations,
                                            [](const Obligation& one) { return !one.open.empty(); });
@@ -473,7 +474,7 @@ class Composer {
     if (verdict_.outcome == Outcome::CannotJudge) verdict_.reason = open->open;
     if (verdict_.outcome == Outcome::Clean && stages_.inputs)
       verdict_.clean_up_to = stages_.inputs->step;
-    if (verdict_.outcome == Outcome::Clean) find_power();
+    if (verdict_.outcome != Outcome::Clean) verdict_.power = {};
     verdict_.coverage.values = std::max(verdict_.coverage.values, stages_.identical.values);
     verdict_.confidence = clean_confidence();
   }
