@@ -44,7 +44,7 @@ struct Stages {
 /// Share of operators that must be judged before a run may be called clean.
 inline constexpr double kCleanCoverage = 0.95;
 /// A value between operators in which an error of this share of its size would not be seen was not judged.
-inline constexpr double kLeastPower = 0.5;
+inline constexpr double kLeastPower = 1;
 /// The same finding in this many layers is one of the program, not of a layer.
 inline constexpr size_t kSystematicLayers = 3;
 
