@@ -20,28 +20,24 @@ struct VerifyRequest {
   int jobs = 0;
 };
 
-std::string count_of(uint64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 // What is missing although nothing is damaged; empty when nothing is.
 std::string why_incomplete(const run::Run& run) {
-  if (run.coverage.lost > 0) return "the capture lost " + count_of(run.coverage.lost, "tensor");
+  if (run.coverage.lost > 0) return "the capture lost " + counted(run.coverage.lost, "tensor");
   return run.coverage.complete ? "" : "the capture did not finish";
 }
 
 std::string sentence(const run::Run& run, const run::Verification& verified) {
   const std::string read =
-      count_of(verified.payloads, "tensor") + ", " + human_bytes(verified.bytes);
+      counted(verified.payloads, "tensor") + ", " + human_bytes(verified.bytes);
   if (!verified.damage.empty()) {
-    return "damaged: " + count_of(verified.damage.size(), "fault") + "; " + read + " were read";
+    return "damaged: " + counted(verified.damage.size(), "fault") + "; " + read + " were read";
   }
   if (const std::string why = why_incomplete(run); !why.empty())
     return "incomplete: " + why + "; what is there is whole: " + read;
   if (verified.digests == 0)
     return "whole: " + read +
            "; no digests were written, so it is only known that everything can be read";
-  return "whole: " + read + ", as they were captured (" + count_of(verified.digests, "file") +
+  return "whole: " + read + ", as they were captured (" + counted(verified.digests, "file") +
          " held against digests)";
 }
 

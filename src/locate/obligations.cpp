@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/obligations.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <set>
@@ -7,10 +8,6 @@
 
 namespace assay::locate {
 namespace {
-
-std::string count_of(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 bool is_by_floors(const Verdict& verdict) { return verdict.level == 'N' || verdict.level == 'S'; }
 
@@ -74,7 +71,7 @@ class Obligations {
       const run::Run* run = program->run;
       if (run == nullptr || program->level == CaptureLevel::Nothing) continue;
       const std::string of = std::string("the capture of ") + name;
-      if (run->coverage.lost > 0) return of + " lost " + count_of(run->coverage.lost, "tensor");
+      if (run->coverage.lost > 0) return of + " lost " + counted(run->coverage.lost, "tensor");
       if (!run->coverage.complete)
         return of + " did not finish: what came after its last record is not known";
     }
@@ -84,7 +81,7 @@ class Obligations {
   [[nodiscard]] std::string what_is_uncovered() const {
     const IdenticalValues& identical = stages_.identical;
     if (identical.uncovered == 0) return {};
-    return count_of(identical.values, "captured value") +
+    return counted(identical.values, "captured value") +
            " of mine equal golden's bit for bit, but " + std::to_string(identical.uncovered) +
            " of golden's were not captured of mine, first " + identical.first_uncovered;
   }
@@ -122,7 +119,7 @@ class Obligations {
 
   [[nodiscard]] std::string other_programs() const {
     if (undecided_.empty()) return {};
-    return "the programs differ in " + count_of(undecided_.size(), "place") +
+    return "the programs differ in " + counted(undecided_.size(), "place") +
            " that golden's program could not be replayed for, first in " + first_place(undecided_);
   }
 
@@ -208,14 +205,14 @@ class Obligations {
     const bool compared = coverage.weights_compared >= coverage.weights && coverage.weights > 0;
     if (compared && missing > 0)
       return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
-             count_of(missing, "weight") + " of golden's had no partner among mine's, first " +
+             counted(missing, "weight") + " of golden's had no partner among mine's, first " +
              stages_.tests->weights_missing.front();
     if (compared) return {};
     return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
            (coverage.weights == 0
                 ? "no weights of mine were captured"
                 : "only " + std::to_string(coverage.weights_compared) + " of " +
-                      count_of(coverage.weights, "weight") + " could be held against golden's");
+                      counted(coverage.weights, "weight") + " could be held against golden's");
   }
 
   [[nodiscard]] std::string unit() const { return is_by_floors(verdict_) ? "values" : "operators"; }

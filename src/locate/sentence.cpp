@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/sentence.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,10 +10,6 @@
 
 namespace assay::locate {
 namespace {
-
-std::string count_of(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 // Two digits tell how bad it is: "8.6", "31", "4.2e+05".
 std::string short_factor(double value) {
@@ -148,7 +145,7 @@ std::string inputs_clause(const Verdict& verdict) {
   switch (verdict.level) {
     case 'O':
       if (verdict.coverage.unjudged_before > 0)
-        return count_of(verdict.coverage.unjudged_before, "operator") + " before it not judged";
+        return counted(verdict.coverage.unjudged_before, "operator") + " before it not judged";
       return "inputs were clean";
     case 'L':
     case 'M':
@@ -163,7 +160,7 @@ std::string others_clause(const Verdict& verdict) {
   const Coverage& coverage = verdict.coverage;
   std::string text;
   if (verdict.candidates.size() > 1)
-    add(&text, count_of(verdict.candidates.size() - 1, "more candidate"));
+    add(&text, counted(verdict.candidates.size() - 1, "more candidate"));
   if (verdict.level == 'O' && coverage.judged > 0) {
     size_t wrong = 0;
     for (const Finding& finding : verdict.candidates)
@@ -222,7 +219,7 @@ std::string clean(const Verdict& verdict) {
     case 'L':
     case 'M':
     case 'B':
-      text = count_of(coverage.values, "captured value") + " of mine " +
+      text = counted(coverage.values, "captured value") + " of mine " +
              (coverage.values == 1 ? "is" : "are") +
              " golden's function of the ones before, to rounding (" + of + " operators replayed)";
       break;
@@ -231,7 +228,7 @@ std::string clean(const Verdict& verdict) {
       text = of + " captured values differ no more from golden than healthy runs do";
       break;
     default:
-      return "clean: all " + count_of(coverage.values, "captured value") +
+      return "clean: all " + counted(coverage.values, "captured value") +
              " of mine are golden's, bit for bit; confidence high";
   }
   if (!verdict.quantisation.empty() || !verdict.cache_blocks.empty())
@@ -241,10 +238,10 @@ std::string clean(const Verdict& verdict) {
     add(&text, verdict.quantisation + ", the others golden's");
   } else if (coverage.weights_refuted > 0) {
     add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
-                   count_of(coverage.weights_compared, "weight") +
+                   counted(coverage.weights_compared, "weight") +
                    " are golden's, the others change nothing");
   } else if (coverage.weights > 0) {
-    add(&text, "all " + count_of(coverage.weights_compared, "weight") + " are golden's");
+    add(&text, "all " + counted(coverage.weights_compared, "weight") + " are golden's");
   }
   add(&text, power_clause(verdict.power));
   add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/verdict.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -35,10 +36,6 @@ int priority(FindingKind kind) {
     default:
       return 4;
   }
-}
-
-std::string plural(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 class Composer {
@@ -132,7 +129,7 @@ class Composer {
       const auto by_sums = static_cast<size_t>(
           std::ranges::count_if(stages_.golden_own->outputs, &OwnError::by_sums));
       if (by_sums > 0)
-        verdict_.notes.push_back("golden: " + plural(by_sums, "large product") +
+        verdict_.notes.push_back("golden: " + counted(by_sums, "large product") +
                                  " checked by sums over blocks of columns");
     }
     if (stages_.walk != nullptr) {
@@ -150,7 +147,7 @@ class Composer {
       count += weights;
     }
     if (count == 0) return;
-    verdict_.quantisation = std::to_string(count) + " of " + plural(tests.weights, "weight") +
+    verdict_.quantisation = std::to_string(count) + " of " + counted(tests.weights, "weight") +
                             " within the rounding of their types (" + types + ")";
   }
 
@@ -461,7 +458,7 @@ class Composer {
                                  " on mine was not given what golden was: " + stages_.inputs->text);
       if (!undecided_.empty()) {
         verdict_.notes.push_back("the program differs in " +
-                                 plural(undecided_.size(), "more place") +
+                                 counted(undecided_.size(), "more place") +
                                  ", cannot judge there: first in " + first_place(undecided_));
       }
       return;
