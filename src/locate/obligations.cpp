@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/obligations.hpp"
-#include "base/text.hpp"
 
 #include <algorithm>
 #include <set>
 #include <tuple>
+
+#include "base/text.hpp"
 
 namespace assay::locate {
 namespace {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/sentence.hpp"
-#include "base/text.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "base/text.hpp"
 
 namespace assay::locate {
 namespace {
