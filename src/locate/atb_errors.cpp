@@ -119,6 +119,8 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
     std::string reason;
     for (const OutputRow& row : one.rows) {
       result.outputs.push_back(error_of(row));
+      if (const auto record = files.find(row.file); record != files.end())
+        result.outputs.back().record = record->second;
       if (row.outcome == opcheck::Outcome::Failed)
         result.findings.push_back(finding_of(run, files, one, row, result.outputs.back()));
       if (reason.empty() && row.outcome != opcheck::Outcome::Pass &&

@@ -176,6 +176,7 @@ class Obligations {
     for (const OwnError& output : stages_.own->outputs) {
       if (output.state != OwnError::State::Judged && output.state != OwnError::State::Exact)
         continue;
+      if (output.op == kNone) continue;
       const Operator& one = stages_.mine->operators[output.op];
       if (output.output < one.outputs.size()) values.insert(one.outputs[output.output].value);
     }

@@ -18,7 +18,8 @@ struct OwnError {
     NotPredictable,  // random, allocation, undefined values
     Failed,          // the reference refused, see reason
   };
-  size_t op = kNone;  // index into Program::operators
+  size_t op = kNone;      // index into Program::operators; kNone: of ATB, see `record`
+  size_t record = kNone;  // of ATB: the captured output, where it is known
   size_t output = 0;
   State state = State::NotCaptured;
   DType dtype = DType::Float32;  // of the captured output

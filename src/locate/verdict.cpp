@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/verdict.hpp"
-#include "base/text.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <tuple>
 
+#include "base/text.hpp"
 #include "locate/obligations.hpp"
 #include "locate/owner.hpp"
 #include "locate/strict_kernels.hpp"
@@ -485,8 +485,8 @@ class Composer {
     if (verdict_.level == 'O' && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
         if (output.state != OwnError::State::Judged) continue;
-        const Operator& one = stages_.mine->operators[output.op];
-        consider(own_error_limit(output.dtype) * output.floor_l2, one.module, one.step);
+        const auto [place, step] = place_of(output);
+        consider(own_error_limit(output.dtype) * output.floor_l2, place, step);
       }
     }
     if (stages_.walk == nullptr) return;
@@ -495,6 +495,17 @@ class Composer {
       if (step.on_path && step.reason.empty())
         consider(stages_.walk->limit * step.noise_floor, call.module, call.step);
     }
+  }
+
+  /// (module, step); of an ATB operation (its node, step).
+  std::pair<std::string, int64_t> place_of(const OwnError& output) const {
+    if (output.op != kNone) {
+      const Operator& one = stages_.mine->operators[output.op];
+      return {one.module, one.step};
+    }
+    if (output.record == kNone) return {};
+    const run::TensorRecord& record = stages_.mine->run->records[output.record];
+    return {record.node, record.step};
   }
 
   /// Of z; where kernels round more than once, the limit of those without peers, which is the widest.

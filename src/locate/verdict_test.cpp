@@ -229,6 +229,27 @@ TEST(Verdict, ASuspicionWhoseModuleWasNotReplayedStaysOpen) {
   EXPECT_EQ(compose_verdict(stages).outcome, Outcome::CannotJudge);
 }
 
+TEST(Verdict, AnErrorOfAnAtbOperationIsOfItsRecord) {
+  // given an output that is no operator's of the program, as own_errors_of_operations() yields them, with a wide floor
+  run::Run atb;
+  run::TensorRecord record;
+  record.node = "0_Prefill/1_RmsNormOperation";
+  record.step = 4;
+  atb.records.push_back(record);
+  Healthy run;
+  run.mine.run = &atb;
+  run.own.outputs.front().op = kNone;
+  run.own.outputs.front().record = 0;
+  run.own.outputs.front().floor_l2 = 0.25;
+  run.own.outputs.back().op = kNone;  // nor is its file known
+  run.own.outputs.back().floor_l2 = 0.125;
+  // when nothing else is wrong
+  const Verdict verdict = compose_verdict(run.stages());
+  // then its record says where the most would have passed
+  EXPECT_EQ(verdict.power.module, "0_Prefill/1_RmsNormOperation");
+  EXPECT_EQ(verdict.power.step, 4);
+}
+
 TEST(Verdict, AGapThatAWeightExplainsIsNoSecondCandidate) {
   Healthy run;
   run.tests.findings = {finding_of(FindingKind::Weight, "layers.1.norm", 11)};
