@@ -91,7 +91,7 @@ namespace {
 
 // Two runs, not two files, checkpoints or named tensors: only those have a first operator.
 bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) {
-  return !outcome.two_files && !request.weight && outcome.comparison.golden_layout != "manual" &&
+  return !outcome.two_files && !request.weight && !outcome.comparison.named_pairs &&
          request.level != "logits";
 }
 

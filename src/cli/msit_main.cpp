@@ -139,8 +139,8 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   }
   const auto type_text = [](const std::string& type) { return type.empty() ? "None" : type; };
   const compare::Matching& matching = comparison.sheets.back().matching;
-  const bool has_layers = comparison.sheets.front().graph < 0 && !comparison.weights &&
-                          comparison.sheets.front().name != "manual";
+  const bool has_layers =
+      comparison.sheets.front().graph < 0 && !comparison.weights && !comparison.named_pairs;
   if (has_layers) log.info("golden_layer_type: " + type_text(matching.golden_layer_type));
   if (has_layers && comparison.sheets.back().name == "api")
     log.info("my_layer_type: " + type_text(matching.mine_layer_type));

@@ -114,8 +114,9 @@ struct CompareOptions {
 struct Comparison {
   std::string golden_path;
   std::string mine_path;
-  std::string golden_layout;  // run::Run::layout
-  std::string mine_layout;
+  run::Layout golden_layout = run::Layout::None;
+  run::Layout mine_layout = run::Layout::None;
+  bool named_pairs = false;  // of tensors that the user named with dump_data()
   size_t golden_records = 0;
   size_t mine_records = 0;
   bool statistics = false;

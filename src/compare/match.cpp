@@ -23,7 +23,7 @@ namespace {
 
 // Tensors of dispatched operators in a native run: "model.norm::aten.mul.Tensor.1".   docs/formats/native.md
 bool is_operators(const Run& run, const TensorRecord& record) {
-  return run.layout == "native" && record.node.find("::") != std::string::npos;
+  return run.has(run::Trait::AtenOperators) && record.node.find("::") != std::string::npos;
 }
 
 // A capture of ggml names weights, caches and views of them without copying their bytes.
@@ -50,8 +50,9 @@ Matcher::Matcher(const Run& golden, const Run& mine, const MatchOptions& options
   crosses_ = golden_.is_atb() != mine_.is_atb();
   // Between two strict trees, and between ATB and PyTorch, what nodes computed is compared; inputs
   // are the outputs of others.
-  outputs_only_ = levels_ && (options.level != Level::Api || options.msit || crosses_ ||
-                              (golden.layout == "torch-tree" && mine.layout == "torch-tree"));
+  outputs_only_ =
+      levels_ && (options.level != Level::Api || options.msit || crosses_ ||
+                  (golden.has(run::Trait::StrictHooks) && mine.has(run::Trait::StrictHooks)));
   by_policy_ = levels_ && (options.level != Level::Api || options.msit);
 }
 
@@ -219,8 +220,8 @@ namespace {
 
 // The rules know ATB as mine; the other way round both sides change places.
 bool is_turned_around(const Run& golden, const Run& mine, const MatchOptions& options) {
-  return !options.msit && golden.layout == "atb-tree" && mine.layout != "atb-tree" &&
-         have_levels(golden, mine);
+  return !options.msit && golden.has(run::Trait::AtbOperations) &&
+         !mine.has(run::Trait::AtbOperations) && have_levels(golden, mine);
 }
 
 MatchOptions turned_around(MatchOptions options) {
@@ -275,10 +276,7 @@ double Matching::coverage_percent() const {
 
 bool have_levels(const run::Run& golden, const run::Run& mine) {
   if (is_ggml_pair(golden, mine)) return false;  // a graph of operators has no modules
-  const auto has_tree = [](const Run& run) {
-    return run.topology.has_value() || run.layout == "atb-tree";
-  };
-  return has_tree(golden) && has_tree(mine);
+  return golden.has_tree() && mine.has_tree();
 }
 
 Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,

@@ -432,7 +432,7 @@ bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
   return options.interrupted == nullptr || !*options.interrupted;
 }
 
-bool is_gguf_run(const run::Run& run) { return run.layout == run::kGgufLayout; }
+bool is_gguf_run(const run::Run& run) { return run.has(run::Trait::GgufNames); }
 
 }  // namespace
 

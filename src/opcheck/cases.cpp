@@ -216,7 +216,7 @@ class CaseBuilder {
       if (opened.error().code == Errc::Unsupported) return fail(not_a_dump(path));
       return fail(std::move(opened).error());
     }
-    if (opened->layout != "atb-tree") return fail(not_a_dump(path));
+    if (!opened->has(run::Trait::AtbOperations)) return fail(not_a_dump(path));
     list.run_ = std::make_shared<const run::Run>(*std::move(opened));
     list.warnings = list.run_->warnings;
     ASSAY_TRY_STATUS(read_csv());

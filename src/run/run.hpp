@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "run/layout.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/tensor_view.hpp"
@@ -145,9 +146,7 @@ struct Coverage {
 
 struct Run {
   std::string path;  // as the user gave it
-  std::string
-      layout;  // "torch-tree", "atb-tree", "native", "ge-tree", "fx-tree", "captured-graph",
-               // "msprobe", "transformers-debug", "flat", "manual", "file"
+  Layout layout = Layout::None;
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   /// False where the layout does not tell the order of execution: the records then stand in that of
@@ -179,6 +178,17 @@ struct Run {
   /// What the capture itself found, for people: graph breaks, overflows, an output that another
   /// operator changed. One sentence each.
   std::vector<std::string> findings;
+
+  [[nodiscard]] bool has(Trait trait) const { return has_trait(layout, trait); }
+  /// Nodes are modules, or files and names that stand for some; otherwise they are the operators of another program.
+  [[nodiscard]] bool has_modules() const {
+    return !has(Trait::AtbOperations) && !has(Trait::CompiledGraphs);
+  }
+  /// Nodes have parents: the run tells its topology, or their names do.
+  [[nodiscard]] bool has_tree() const { return topology.has_value() || has(Trait::AtbOperations); }
+
+  /// Two engines may order the units of a layer differently; runs of one layout are of one engine.
+  [[nodiscard]] bool is_laid_out_like(const Run& other) const { return layout == other.layout; }
 
   /// The same thing twice is one.
   void add_damage(const std::string& file, std::string what);

@@ -28,8 +28,8 @@ std::string name_part(std::string_view text) {
 
 /// Only modules of PyTorch are called by a class and a path; everything else is one api.
 bool is_module_call(const run::Run& run, const run::TensorRecord& record) {
-  return (run.layout == "torch-tree" || run.layout == "native" || run.layout == "msprobe") &&
-         !record.op_type.empty() && record.op_type.find('.') == std::string::npos;
+  return run.has(run::Trait::ModuleClasses) && !record.op_type.empty() &&
+         record.op_type.find('.') == std::string::npos;
 }
 
 /// "root.model.norm" of a hook dump and "model.norm" of a native run are one module.

@@ -15,7 +15,7 @@ constexpr size_t kManyChildren = 10;       // spec: more than 10 children ...
 constexpr size_t kLayersOfOneType = 5;     // ... of which more than 5 have one type
 constexpr size_t kMaxTreeNodes = 1 << 22;  // a hostile model_tree.json cannot make us allocate more
 
-bool is_atb(const run::Run& run) { return run.layout == "atb-tree"; }
+bool is_atb(const run::Run& run) { return run.has(run::Trait::AtbOperations); }
 
 TreeNode make_node(const run::Run& run, const std::string& name, const std::string& type,
                    int parent) {

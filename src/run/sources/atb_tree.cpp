@@ -369,7 +369,7 @@ Attempt read_atb_tree(const std::string& path) {
   if (!location) return std::nullopt;
   if (!*location) return Result<Run>(fail(location->error()));
   Run run;
-  run.layout = "atb-tree";
+  run.layout = Layout::AtbTree;
   Reader(**std::move(location), &run).read();
   sort_operations(&run.operations);
   return Result<Run>(std::move(run));
