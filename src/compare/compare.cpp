@@ -897,7 +897,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   parallel_for(tasks.size() - large_count, jobs,
                [&](size_t i) { work(tasks[large_count + i], 1); });
   if (options.interrupted != nullptr && *options.interrupted)
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
 
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];

@@ -82,7 +82,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
       struct stat info{};
       if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
     }
-    return fail(Errc::Usage, "The golden_path and my_path must both be directory or file.");
+    return fail(Errc::WrongKind, "The golden_path and my_path must both be directory or file.");
   }
   ComparedPaths out;
   ASSAY_TRY(out.golden, run::open_run(golden_path));

@@ -489,7 +489,7 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
   if (!msit) list_unmatched(golden, mine, pairing, &sheet.matching);
   if (!compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,
                      my_gguf ? &*my_gguf : nullptr, pairs, &out)) {
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
   }
   set_orders(&sheet.rows);
   if (msit) {

@@ -72,7 +72,7 @@ class NanSearch {
     parallel_for(outputs.size(), resolve_job_count(jobs), [&](size_t i) {
       if (!stopped()) counts[i] = counts_of(mine_.records[outputs[i]]);
     });
-    if (stopped()) return fail(Errc::Usage, "interrupted");
+    if (stopped()) return fail(Errc::Interrupted, "interrupted");
     std::vector<std::pair<size_t, Counts>> suspects;
     for (size_t i = 0; i < outputs.size(); ++i)
       if (counts[i] && counts[i]->any()) suspects.emplace_back(outputs[i], *counts[i]);

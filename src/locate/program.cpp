@@ -253,8 +253,9 @@ class Builder {
         add_to_list(use.slot, &one);
       }
       for (const std::string& slot : named) {
-        if (one.problem.empty() && !captured.contains(slot))
-          one.problem = "the input '" + slot + "' was not captured";
+        if (!one.problem.empty() || captured.contains(slot)) continue;
+        one.problem = "the input '" + slot + "' was not captured";
+        one.input_missing = true;
       }
     }
   }

@@ -137,7 +137,7 @@ class Writer {
       if (is_weight(record)) weights_[{record.rank, record.node}].push_back(i);
     }
     for (const size_t i : chosen_) {
-      if (interrupted()) return fail(Errc::Usage, "interrupted");
+      if (interrupted()) return fail(Errc::Interrupted, "interrupted");
       const run::TensorRecord& record = run_.records[i];
       if (!is_weight(record)) ASSAY_TRY_STATUS(add(record));
     }
