@@ -7,6 +7,7 @@
 
 #include "compare/match/ggml_matcher.hpp"
 #include "compare/match/matcher.hpp"
+#include "run/atb_names.hpp"
 
 namespace assay::compare {
 
@@ -38,8 +39,6 @@ size_t count_operators(const Run& run) {
 }
 
 }  // namespace
-
-bool is_kernel(const TensorRecord& record) { return record.node.ends_with("Kernel"); }
 
 Matcher::Matcher(const Run& golden, const Run& mine, const MatchOptions& options)
     : options_(options),
@@ -151,7 +150,7 @@ void Matcher::list_side_leftovers(Side name_of_side, const MatchSide& side,
     for (const auto& [name, records] : nodes) {
       for (const size_t i : records) {
         const TensorRecord& record = side.run.records[i];
-        if (crosses_ && is_kernel(record)) ++kernels;
+        if (crosses_ && run::is_atb_kernel(record.node)) ++kernels;
         if (!is_candidate(record)) continue;
         if (!is_compared) {
           if (!side.used[i])

@@ -29,6 +29,9 @@ enum class RecordKind : uint8_t {
   Exception,       // an operand of an operator that failed
 };
 
+/// When an operand was taken, as far as the layout tells: before or after its operation ran.
+enum class Moment : uint8_t { Unknown, Before, After };
+
 /// Where a tensor's bytes are. `member` addresses a tensor inside a container file (a key of a
 /// .safetensors or .npz, a path inside a nested .pth); empty for a file that holds one tensor.
 struct ByteLocation {
@@ -77,6 +80,7 @@ struct TensorRecord {
   std::string op_type;    // module class or operator type; empty when unknown
   Role role = Role::Output;
   RecordKind kind = RecordKind::Operand;
+  Moment moment = Moment::Unknown;
   std::string slot;    // "0", "1.0", "kwargs.mask", "" for a single output
   uint32_t call = 0;   // which call of the node within the step
   uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
@@ -109,7 +113,8 @@ struct TensorRecord {
   /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that of
   /// the memory.
   std::string memory_format;
-  std::string problem;  // why the tensor is missing or unusable; empty when all is well
+  std::string problem;        // why the tensor is missing or unusable; empty when all is well
+  bool not_captured = false;  // the problem: the capture could not have it, which is no damage
 };
 
 /// A module or operator tree as the host declared it.
@@ -168,6 +173,8 @@ struct Run {
     std::string path;
   };
   std::vector<GraphFile> graph_files;
+  /// By rank and step, where nodes are folders: the folder that they lie in.
+  std::map<std::pair<int, std::string>, std::string> step_folders;
   Coverage coverage;
   std::map<std::string, std::string>
       properties;                     // host program, versions, configuration: for people
@@ -189,6 +196,9 @@ struct Run {
 
   /// Two engines may order the units of a layer differently; runs of one layout are of one engine.
   [[nodiscard]] bool is_laid_out_like(const Run& other) const { return layout == other.layout; }
+
+  /// The folder of a record's node; empty where nodes are none.
+  [[nodiscard]] std::string node_folder(const TensorRecord& record) const;
 
   /// The same thing twice is one.
   void add_damage(const std::string& file, std::string what);

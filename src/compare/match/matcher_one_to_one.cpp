@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "run/atb_names.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::compare {
@@ -15,7 +16,8 @@ using run::Run;
 using run::TensorRecord;
 
 bool Matcher::is_candidate(const TensorRecord& record) const {
-  return (!outputs_only_ || record.role == Role::Output) && !(crosses_ && is_kernel(record));
+  return (!outputs_only_ || record.role == Role::Output) &&
+         !(crosses_ && run::is_atb_kernel(record.node));
 }
 
 void Matcher::match_place_one_to_one(const PlacePair& places) {

@@ -42,9 +42,6 @@ void append_node(const run::Run& run, const run::TopologyNode& source, int paren
   for (const run::TopologyNode& child : source.children) append_node(run, child, index, tree);
 }
 
-// A kernel inside an operation: no topology knows it, and nothing outside ATB corresponds to it.
-bool is_kernel(std::string_view node) { return node.ends_with("Kernel"); }
-
 // The tree that the folders of the records make.
 run::TopologyNode folder_topology(const run::Run& run) {
   std::set<std::string, run::NaturalLess> names;
@@ -56,7 +53,7 @@ run::TopologyNode folder_topology(const run::Run& run) {
   }
   run::TopologyNode root;
   for (const std::string& name : names) {
-    if (is_kernel(name)) continue;
+    if (run::is_atb_kernel(name)) continue;
     run::TopologyNode* parent = &root;
     // Parents stand before their children, and each new node is the last child of its parent's.
     while (!parent->children.empty() && name.starts_with(parent->children.back().name + "/"))
