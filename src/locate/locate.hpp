@@ -37,7 +37,9 @@ struct Coverage {
   size_t judged = 0;  // operators (or values, for levels below O) that were judged
   size_t judgeable = 0;
   size_t weights_compared = 0, weights = 0;
-  size_t weights_refuted = 0;              // of them: not golden's, and the outcome is the same
+  size_t weights_refuted = 0;  // of them: not golden's, and the outcome is the same
+  /// Of `weights`: golden has them in other pieces (LoRA merged), and every value on the way to the outputs is golden's.
+  size_t weights_by_function = 0;
   std::map<std::string, size_t> unjudged;  // reason -> count
   size_t operators = 0;                    // of mine
   size_t paired = 0;                       // of them, with a partner in golden

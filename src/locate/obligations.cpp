@@ -203,8 +203,13 @@ class Obligations {
 
   [[nodiscard]] std::string unknown_weights() const {
     const Coverage& coverage = verdict_.coverage;
-    const size_t missing = stages_.tests == nullptr ? 0 : stages_.tests->weights_missing.size();
-    const bool compared = coverage.weights_compared >= coverage.weights && coverage.weights > 0;
+    // Where mine has golden's in other pieces, both have some that the other has not.
+    const size_t missing = stages_.tests == nullptr || coverage.weights_by_function > 0
+                               ? 0
+                               : stages_.tests->weights_missing.size();
+    const bool compared =
+        coverage.weights_compared > 0 &&
+        coverage.weights_compared + coverage.weights_by_function >= coverage.weights;
     if (compared && missing > 0)
       return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
              counted(missing, "weight") + " of golden's had no partner among mine's, first " +

@@ -93,6 +93,7 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
                uint64_t cache_bytes)
     : golden_(golden),
       mine_(mine),
+      stored_(mine),
       state_(golden),
       boundaries_(std::move(boundaries)),
       cache_(std::make_unique<Cache>()),
@@ -357,12 +358,11 @@ class Replay::Machine {
     const run::TensorRecord& record = records[value.record];
     const bool real = record.dtype && is_float(*record.dtype);
     const bool named = value.source == Source::Leaf;
+    const bool otherwise =
+        named && real && is_stored_otherwise(replay_.state_.leaf(value.value), record);
     if (named) {
       if (const run::TensorRecord* own = own_weight(replay_.state_.leaf(value.value)))
         return run::load_tensor(*own);
-      if (real && is_stored_otherwise(replay_.state_.leaf(value.value), record))
-        return fail(Errc::Unsupported, "mine holds " + replay_.state_.leaf(value.value) +
-                                           " in codes or in parts, so its values are not golden's");
       const std::string& lonely = replay_.mine_.lonely_weight;
       if (!lonely.empty() && real && record.role != run::Role::Buffer && record.shape &&
           record.shape->size() > 1)
@@ -375,7 +375,7 @@ class Replay::Machine {
         return run::load_tensor(*own);
     }
     DType type = region_.dtype;
-    if (named &&
+    if (named && !otherwise &&
         (how_.rounding == LeafRounding::OwnType || how_.rounding == LeafRounding::Prepared))
       type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
     const bool rounds = real && how_.rounding != LeafRounding::None && is_float(type) &&
@@ -385,15 +385,15 @@ class Replay::Machine {
       const auto found = replay_.cache_->leaves.find({value.record, type});
       if (found != replay_.cache_->leaves.end()) return found->second;
     }
-    Result<Tensor> loaded = run::load_tensor(record);
-    if (!loaded) {
+    Result<Tensor> loaded = otherwise ? restored_weight(value, record) : run::load_tensor(record);
+    if (!loaded && !otherwise) {
       if (loaded.error().code == Errc::NotFound)
         return fail(Errc::NotFound,
                     named ? "golden's " + replay_.state_.leaf(value.value) + " was not captured"
                           : "a value that no operator made was not captured");
       return loaded;
     }
-    if (!rounds) return loaded;
+    if (!loaded || !rounds) return loaded;
     ASSAY_TRY(Tensor rounded, round_within(*loaded, type));
     // A weight that one operator reads is hardly wanted again.
     const auto readers = replay_.readers_.find(value.value);
@@ -404,6 +404,15 @@ class Replay::Machine {
         replay_.cache_->leaves.emplace(std::pair(value.record, type), rounded).second)
       replay_.cache_->bytes += bytes;
     return rounded;
+  }
+
+  /// What mine computes with where it holds codes and scales; the test of weights says whether it is golden's.
+  Result<Tensor> restored_weight(const Region::Value& value, const run::TensorRecord& golden) {
+    const std::string& leaf = replay_.state_.leaf(value.value);
+    Result<Tensor> made = replay_.stored_.restored(leaf, *golden.shape);
+    if (made) return made;
+    return fail(Errc::Unsupported,
+                "mine holds " + leaf + " in codes or in parts, so its values are not golden's");
   }
 
   /// As a padded vocabulary: golden's rows, which the test of weights compares, and others that golden does not have.

@@ -237,6 +237,10 @@ std::string clean(const Verdict& verdict) {
   if (!verdict.cache_blocks.empty()) add(&text, verdict.cache_blocks + ", within their rounding");
   if (!verdict.quantisation.empty()) {
     add(&text, verdict.quantisation + ", the others golden's");
+  } else if (coverage.weights_by_function > 0) {
+    add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
+                   counted(coverage.weights, "weight") +
+                   " are golden's, the others compute what other weights of golden's do");
   } else if (coverage.weights_refuted > 0) {
     add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
                    counted(coverage.weights_compared, "weight") +

@@ -177,7 +177,7 @@ class Composer {
              was_judged_behind(weight) && !has_gap_around(weight);
     };
     const auto refuted = std::ranges::stable_partition(verdict_.candidates, [&](const Finding& f) {
-      return !folded(f) && !is_on_a_detour(f) && !is_unread(f);
+      return f.replayed_as_mine ? !is_unread(f) : !folded(f) && !is_on_a_detour(f) && !is_unread(f);
     });
     for (Finding& weight : refuted) {
       weight.hard = false;
@@ -375,6 +375,8 @@ class Composer {
     if (stages_.tests != nullptr) {
       coverage.weights = stages_.tests->weights;
       coverage.weights_compared = stages_.tests->weights_compared;
+      if (stages_.walk != nullptr && verdict_.level != 'B' && stages_.walk->is_whole_path_judged())
+        coverage.weights_by_function = stages_.tests->weights_lonely;
     }
     if (stages_.own != nullptr && verdict_.level == 'O') {
       coverage.judged = stages_.own->judged;
@@ -537,7 +539,8 @@ class Composer {
       return Confidence::Low;
     if (verdict_.level == '-') return Confidence::High;  // bit for bit
     if (sees_the_lesser_part()) return Confidence::Low;
-    if (verdict_.level != 'O') return Confidence::Medium;
+    if (verdict_.level != 'O' || verdict_.coverage.weights_by_function > 0)
+      return Confidence::Medium;
     if (verdict_.coverage.without_partner > verdict_.coverage.paired) return Confidence::Low;
     const bool strict =
         std::ranges::all_of(stages_.own->strict, [](const auto& type) { return type.second; });

@@ -275,6 +275,18 @@ TEST(Verdict, AWeightThatAnotherProgramFoldsIsASuspicion) {
   EXPECT_EQ(compose_verdict(stages).outcome, Outcome::FirstWrong);
 }
 
+TEST(Verdict, AWeightThatGoldenWasReplayedWithIsNotClearedByIt) {
+  Healthy run;
+  Finding weight = finding_of(FindingKind::Weight, "layers.1.norm", 11);
+  weight.replayed_as_mine = true;
+  Finding extra = finding_of(FindingKind::Topology, "layers.1.norm", 11);
+  extra.hard = false;
+  run.tests.findings = {weight, extra};
+  Stages stages = run.stages();
+  stages.walk = &run.walk;
+  EXPECT_EQ(compose_verdict(stages).outcome, Outcome::FirstWrong);
+}
+
 TEST(Verdict, TheSameFaultInEveryLayerIsSystematic) {
   Healthy run;
   for (uint64_t layer = 0; layer < 3; ++layer) {

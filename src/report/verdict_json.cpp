@@ -76,7 +76,8 @@ Json coverage_json(const locate::Coverage& coverage) {
                {"judged_around", coverage.judged_around},
                {"without_partner", coverage.without_partner},
                {"weights", coverage.weights},
-               {"weights_compared", coverage.weights_compared}};
+               {"weights_compared", coverage.weights_compared},
+               {"weights_by_function", coverage.weights_by_function}};
   json["unjudged"] = Json::object();
   for (const auto& [reason, count] : coverage.unjudged) json["unjudged"][text(reason)] = count;
   return json;
