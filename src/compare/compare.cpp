@@ -36,7 +36,6 @@ constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of 
 // Relative L2 distance from which on another order of columns is looked for, and up to which size.
 constexpr double kOtherOrder = 0.05;
 constexpr int64_t kMaxReorderedElements = int64_t{1} << 28;
-constexpr std::string_view kShapeMismatch = "data shape doesn't match.";
 
 // ---- what a row says about its sides ----
 
@@ -196,7 +195,7 @@ bool needs_scale(DType golden, DType mine) {
 
 std::string corrected_fail_reason(const PairMetrics& metrics) {
   std::string reason;
-  if (metrics.state == PairState::CountMismatch) add_sentence(kShapeMismatch, &reason);
+  if (metrics.state == PairState::CountMismatch) add_sentence("data shape doesn't match.", &reason);
   if (metrics.golden.has_non_finite()) add_sentence("golden_data includes NAN or inf.", &reason);
   if (metrics.mine.has_non_finite()) add_sentence("my_data includes NAN or inf.", &reason);
   return reason;
@@ -339,7 +338,7 @@ class PairComparer {
     }
     judge(limit_of(row, node), &row);
     if (options_.rules != MetricRules::Msit) doubt(&row);
-    if (pair.speculative && row.fail_reason == kShapeMismatch) row.filtered = true;
+    if (pair.speculative && row.differs_in_count()) row.filtered = true;
     return row;
   }
 
@@ -587,7 +586,7 @@ uint64_t payload_bytes(const TensorRecord& record) {
 // The original removed rows from the list it was walking over, so the row after a removed one was
 // never looked at. Scripts may count on the rows that this let through.
 void filter_like_msit(std::vector<Row>* rows) {
-  for (Row& row : *rows) row.filtered = row.fail_reason == kShapeMismatch;
+  for (Row& row : *rows) row.filtered = row.differs_in_count();
   bool skip = false;
   for (Row& row : *rows) {
     if (row.filtered) continue;

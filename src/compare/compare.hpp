@@ -65,6 +65,10 @@ struct Row {
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
   bool filtered = false;
+
+  [[nodiscard]] bool differs_in_count() const {
+    return metrics && metrics->state == PairState::CountMismatch;
+  }
 };
 
 /// Both sides are integers of 32 or 64 bits: ids of tokens, positions, lengths.

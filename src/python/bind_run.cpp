@@ -147,6 +147,8 @@ void bind_run(nb::module_& m) {
       .def_prop_ro("path", [](const RunHandle& self) { return to_str(self.run->path); })
       .def_prop_ro("layout",
                    [](const RunHandle& self) { return run::layout_name(self.run->layout); })
+      .def_prop_ro("is_file",
+                   [](const RunHandle& self) { return self.run->has(run::Trait::OneFile); })
       .def_prop_ro("warnings",
                    [](const RunHandle& self) {
                      nb::list warnings;
