@@ -608,6 +608,18 @@ class Replay::Machine {
     return {};
   }
 
+  /// Autocast rounds what a product takes, however wide mine recorded it.
+  Status cast_for_product(const Operator& one, Pair* operand) const {
+    const OperatorClass kind = reference::aten::class_of(one.name);
+    const DType type = operand->simulated.view.dtype;
+    if (!replay_.autocast_ || !is_float(type) || !is_narrower(*replay_.autocast_, type) ||
+        (kind != OperatorClass::Product && kind != OperatorClass::Attention))
+      return {};
+    ASSAY_TRY(operand->simulated, round_within(operand->simulated, *replay_.autocast_));
+    operand->same = false;
+    return {};
+  }
+
   /// The type that an operator rounds its results to.
   [[nodiscard]] DType type_of(const Operator& one, const Region::Call& call) const {
     if (call.learned) return region_.dtype;
@@ -648,6 +660,7 @@ class Replay::Machine {
       } else {
         ASSAY_TRY(operand, fetch(call.operands[k]));
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
+        ASSAY_TRY_STATUS(cast_for_product(one, &operand));
       }
       // What is written into keeps its element type, so a recorded 16-bit value would round the reference; and of complex
       // numbers there are none of bfloat16.
