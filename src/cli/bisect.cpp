@@ -45,7 +45,7 @@ Status capture(const Capture& wanted) {
   const int status = dump_main(DumpName::Assay, "assay dump", words);
   if (status == kInterrupted) {
     interrupted() = true;
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
   }
   if (status == 0) return {};
   return fail(Errc::Invalid, "the program of " + wanted.side + " ended with status " +
@@ -56,7 +56,9 @@ Status capture(const Capture& wanted) {
 Result<Bisected> judge_captured(const JudgeRuns& judge, const std::string& golden,
                                 const std::string& mine) {
   Result<Bisected> judged = judge(golden, mine);
-  if (judged || judged.error().code == Errc::Usage) return judged;
+  if (judged) return judged;
+  const Errc code = judged.error().code;
+  if (code == Errc::Usage || code == Errc::Interrupted) return judged;
   return fail(Errc::Invalid,
               "nothing that can be judged was captured; is the program one that "
               "computes with PyTorch? " +

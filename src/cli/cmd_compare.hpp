@@ -61,7 +61,7 @@ struct CompareOutcome {
 };
 
 /// Opens, compares, writes the reports. Prints nothing but the progress bar.
-/// errors  of the options (Usage), of the runs, of writing; "interrupted"
+/// errors  of the options (Usage), of the runs, of writing; Interrupted
 [[nodiscard]] Result<CompareOutcome> run_comparison(const CompareRequest& request);
 
 /// "512MiB", "2G", "1000000" -> bytes. errors  Usage

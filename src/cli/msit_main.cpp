@@ -139,8 +139,8 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   }
   const auto type_text = [](const std::string& type) { return type.empty() ? "None" : type; };
   const compare::Matching& matching = comparison.sheets.back().matching;
-  const bool has_layers = comparison.sheets.front().graph < 0 && !comparison.weights &&
-                          comparison.sheets.front().name != "manual";
+  const bool has_layers =
+      comparison.sheets.front().graph < 0 && !comparison.weights && !comparison.named_pairs;
   if (has_layers) log.info("golden_layer_type: " + type_text(matching.golden_layer_type));
   if (has_layers && comparison.sheets.back().name == "api")
     log.info("my_layer_type: " + type_text(matching.mine_layer_type));
@@ -157,7 +157,7 @@ bool exists(const std::string& path) {
 }
 
 int log_failure(const Error& error, const CompareRequest& request, const MsitLog& log) {
-  if (error.message.find("must both be directory or file") != std::string::npos) {
+  if (error.code == Errc::WrongKind) {
     struct stat info{};
     const bool golden_is_file =
         ::stat(request.golden_path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
@@ -165,15 +165,13 @@ int log_failure(const Error& error, const CompareRequest& request, const MsitLog
               "). it is not a atb dump path or a torch dump path.");
     return kSame;
   }
-  if (error.code == Errc::Unsupported &&
-      error.message.find("not available yet") == std::string::npos && exists(error.path)) {
+  if (error.code == Errc::Unsupported && exists(error.path)) {
     log.error("cannot parse data path(" + error.path +
               "). it is not a atb dump path or a torch dump path.");
     return kSame;
   }
   log.error(error.describe());
-  if (error.message.find("cannot be matched") != std::string::npos) return kSame;
-  return error.message.find("not available yet") != std::string::npos ? kUsageOrInput : kException;
+  return error.code == Errc::NothingInCommon ? kSame : kException;
 }
 
 int run_compare(const std::string& program, const std::vector<std::string>& words) {

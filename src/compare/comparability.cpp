@@ -64,7 +64,7 @@ class Gaps {
 
   void add(const TensorRecord& record, size_t* count, std::string* first) const {
     if ((*count)++ > 0) return;
-    if (golden_.layout == "file" && !record.slot.empty()) {
+    if (golden_.has(run::Trait::OneFile) && !record.slot.empty()) {
       *first = record.slot;
       return;
     }

@@ -107,15 +107,16 @@ struct CompareOptions {
   uint64_t max_memory = uint64_t{256} << 20;
   /// Called with (done, total) pairs from any thread, one call at a time; may be empty.
   std::function<void(size_t done, size_t total)> progress;
-  /// Set by a signal handler: the comparison stops at the next block with Errc::Usage "interrupted".
+  /// Set by a signal handler: the comparison stops at the next block with Errc::Interrupted.
   const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct Comparison {
   std::string golden_path;
   std::string mine_path;
-  std::string golden_layout;  // run::Run::layout
-  std::string mine_layout;
+  run::Layout golden_layout = run::Layout::None;
+  run::Layout mine_layout = run::Layout::None;
+  bool named_pairs = false;  // of tensors that the user named with dump_data()
   size_t golden_records = 0;
   size_t mine_records = 0;
   bool statistics = false;
@@ -173,7 +174,7 @@ void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* 
 void filter_like_msit(std::vector<Row>* rows);
 
 /// Matches and compares two runs. Tensors are mapped one pair a thread at a time; a pair that
-/// cannot be read becomes a row with its reason. errors  of match_runs(); "interrupted" (Usage)
+/// cannot be read becomes a row with its reason. errors  of match_runs(); Interrupted
 [[nodiscard]] Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                               const CompareOptions& options);
 

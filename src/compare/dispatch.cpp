@@ -42,8 +42,8 @@ std::vector<Level> wanted_levels(const std::string& level, bool statistics) {
 // Without the text of its graph an operator dump has names and values, and nobody knows which value of another
 // dump is which.
 void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<std::string>* notes) {
-  if (mine.layout != "ge-tree" || !mine.graph_files.empty()) return;
-  if (golden.layout != "ge-tree" && golden.layout != "fx-tree") return;
+  if (!mine.has(run::Trait::GeOperators) || !mine.graph_files.empty()) return;
+  if (!golden.has(run::Trait::GeOperators) && !golden.has(run::Trait::FxNodes)) return;
   notes->push_back(mine.path +
                    ": no text of a graph (dynamo_original_graph_*.txt) is there or in the folders "
                    "above it, so tensors are paired by the names of operators and by their values");
@@ -82,7 +82,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
       struct stat info{};
       if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
     }
-    return fail(Errc::Usage, "The golden_path and my_path must both be directory or file.");
+    return fail(Errc::WrongKind, "The golden_path and my_path must both be directory or file.");
   }
   ComparedPaths out;
   ASSAY_TRY(out.golden, run::open_run(golden_path));
@@ -90,7 +90,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   // The original's rows are of its names, in its order.
   if (options.rules != MetricRules::Msit) out.notes = run::reconcile(&out.golden, &out.mine);
   // A list of msprobe is a file, too, but stands for a whole run.
-  out.two_files = out.golden.layout == "file" && out.mine.layout == "file";
+  out.two_files = out.golden.has(run::Trait::OneFile) && out.mine.has(run::Trait::OneFile);
   if (!options.statistics && options.rules != MetricRules::Msit &&
       (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
     options.statistics = true;

@@ -27,7 +27,7 @@ struct ComparedPaths {
 /// dumps of graph mode, any other two runs.
 ///
 /// options   `levels` is filled from PathOptions::level
-/// errors    Usage (a file against a folder: "The golden_path and my_path must both be directory or
+/// errors    WrongKind (a file against a folder: "The golden_path and my_path must both be directory or
 ///           file.") | of opening and comparing the runs
 [[nodiscard]] Result<ComparedPaths> compare_paths(const std::string& golden_path,
                                                   const std::string& my_path,

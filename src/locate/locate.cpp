@@ -104,7 +104,7 @@ class Locator {
       };
     }
     if (program.level == CaptureLevel::Operators) return own_errors(program, options);
-    if (program.run->layout == "atb-tree") {
+    if (program.run->has(run::Trait::AtbOperations)) {
       ASSAY_TRY(OwnErrors errors, own_errors_of_operations(*program.run, options));
       if (errors.judged > 0) return errors;  // a dump without parameters says nothing
     }

@@ -123,7 +123,7 @@ struct Verdict {
   std::map<size_t, RecordJudgement> records;
 };
 
-/// errors  Usage "interrupted" | Usage (the slice names nothing; a rank or step of the user is in no run)
+/// errors  Interrupted | Usage (the slice names nothing; a rank or step of the user is in no run)
 [[nodiscard]] Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
                                      const LocateOptions& options);
 

@@ -8,9 +8,11 @@
 namespace assay::locate {
 namespace {
 
+using run::Trait;
+
 // Programs that cannot be captured as aten operators: golden's function is not to be had.
 bool is_other_framework(const run::Run& run) {
-  return run.layout == "atb-tree" || run.layout == "ge-tree" || run.layout == "fx-tree";
+  return run.has(Trait::AtbOperations) || run.has(Trait::GeOperators) || run.has(Trait::FxNodes);
 }
 
 std::string dump_command(const run::Run& run, const std::string& folder,

@@ -232,7 +232,7 @@ class Obligations {
       return empty ? "nothing of " + std::string(name) + " was captured"
                    : std::string(name) +
                          " holds no module calls and no operators with a reference (" +
-                         program->run->layout + ")";
+                         std::string(run::layout_name(program->run->layout)) + ")";
     }
     const bool program = stages_.golden->level == CaptureLevel::Operators;
     return std::string(program ? "mine holds statistics only"

@@ -669,7 +669,7 @@ TEST(OwnErrors, CanBeInterrupted) {
   stopped.interrupted = &interrupted;
   const Result<OwnErrors> errors = own_errors(program, stopped);
   ASSERT_FALSE(errors);
-  EXPECT_EQ(errors.error().code, Errc::Usage);
+  EXPECT_EQ(errors.error().code, Errc::Interrupted);
 }
 
 }  // namespace

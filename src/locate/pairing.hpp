@@ -52,7 +52,7 @@ struct PairTests {
 };
 
 /// Weight, attribute, constant, topology and edge tests. Levels below O run the weight test only.
-/// errors  Usage "interrupted"
+/// errors  Interrupted
 [[nodiscard]] Result<PairTests> test_pairs(const Program& golden, const Program& mine,
                                            const Pairing& pairing,
                                            const std::atomic<bool>* interrupted);

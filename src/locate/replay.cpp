@@ -46,12 +46,6 @@ bool shares_bytes(const Tensor& a, const Tensor& b) {
          a.view.dtype == b.view.dtype;
 }
 
-Error in_operator(const Operator& one, Error error) {
-  if (error.message.find(one.name) == std::string::npos)
-    error.message = one.name + ": " + error.message;
-  return error;
-}
-
 bool sorts_in_open_order(const Call& call) {
   const std::string_view base = base_name(call.name);
   const auto stable = call.arguments.find("stable");
@@ -581,7 +575,7 @@ class Replay::Machine {
       results = std::move(cached_[i]);
     } else {
       Result<std::vector<Pair>> made = evaluate_both(one, call);
-      if (!made) return fail(in_operator(one, made.error()));
+      if (!made) return fail(in_operator(one.name, made.error()));
       results = *std::move(made);
       if (call.constant && how_.draw == 0) remember(call.op, one, results);
     }

@@ -254,8 +254,7 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
     ASSAY_TRY_STATUS(check_path(places.config_path, PathUse::ReadFile, any_name));
   }
   // The other ranks of one launch write into the same folder.
-  const bool native =
-      request.captures_ggml() || (request.captures_torch() && request.layout == "native");
+  const bool native = request.captures_ggml() || (request.captures_torch() && !request.strict);
   if (native && request.force) ASSAY_TRY_STATUS(remove_run(places.output));
   if (native && local_world_size() < 2) ASSAY_TRY_STATUS(check_is_free(places.output));
   ASSAY_TRY_STATUS(make_directories(places.output, 0750));
