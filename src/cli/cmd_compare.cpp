@@ -92,7 +92,7 @@ namespace {
 // Two runs, not two files, checkpoints or named tensors: only those have a first operator.
 bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) {
   return !outcome.two_files && !request.weight && !outcome.comparison.named_pairs &&
-         request.level != "logits";
+         request.level != compare::LevelChoice::Logits;
 }
 
 // Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
@@ -251,8 +251,11 @@ void add_input_options(CLI::App& app, CompareRequest& request) {
       ->type_name("PATH");
   app.add_option("mine,--my-path", request.my_path, "Run under test, of the same kind (-mp)")
       ->type_name("PATH");
-  app.add_option("--cmp-level", request.level,
-                 "Compare layers, modules or every module (-cl); default: all three")
+  const auto choose = [&request](const std::string& name) {
+    request.level = compare::level_choice(name).value_or(compare::LevelChoice::Default);
+  };
+  app.add_option_function<std::string>(
+         "--cmp-level", choose, "Compare layers, modules or every module (-cl); default: all three")
       ->check(CLI::IsMember({"layer", "module", "api", "logits"}))
       ->group("Selection");
   add_pair_options(app, request.pairs);

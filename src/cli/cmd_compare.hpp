@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "cli/pair_options.hpp"
 #include "cli/verdict_options.hpp"
-#include "compare/compare.hpp"
+#include "compare/dispatch.hpp"
 
 namespace assay::cli {
 
@@ -19,7 +19,7 @@ namespace assay::cli {
 struct CompareRequest {
   std::string golden_path;
   std::string my_path;
-  std::string level;  // "" layer module api logits
+  compare::LevelChoice level = compare::LevelChoice::Default;
   std::string output = "./";
   bool output_given = false;
   bool stats = false;

@@ -70,7 +70,7 @@ CompareRequest request_of(const ParsedArguments& parsed) {
   CompareRequest request;
   request.golden_path = parsed.text("--golden-path");
   request.my_path = parsed.text("--my-path");
-  request.level = parsed.text("--cmp-level");
+  request.level = *compare::level_choice(parsed.text("--cmp-level"));
   request.output = parsed.text("--output", "./");
   request.stats = parsed.given("--stats");
   request.rank = parsed.text("--rank");

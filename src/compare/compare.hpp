@@ -13,6 +13,7 @@
 #include "compare/limits.hpp"
 #include "compare/match.hpp"
 #include "compare/metrics.hpp"
+#include "compare/row_verdict.hpp"
 #include "run/manual_mapping.hpp"
 
 namespace assay::compare {
@@ -35,18 +36,6 @@ struct SideSummary {
 
 enum class Outcome : uint8_t { NotJudged, Pass, Fail };
 [[nodiscard]] std::string_view outcome_name(Outcome outcome);  // "" "pass" "fail"
-
-/// What was found out about the operator behind a row; columns of --verdict. Numbers that are not known are NaN.
-struct RowVerdict {
-  double err_in = NAN;         // relative L2 of all floating inputs together against golden's
-  double err_out = NAN;        // of this tensor
-  double err_own = NAN;        // of this tensor against the reference on mine's own inputs
-  double noise_floor = NAN;    // of err_own, as rounding explains it
-  double amplification = NAN;  // err_out / err_in
-  std::string own_source;      // "exact" "replay" "measured"; empty: no own error is known
-  std::string verdict;         // "own_error" "inherited" "noise" ...; docs/localisation.md
-  std::string confidence;      // "high" "medium" "low"
-};
 
 struct Row {
   int64_t token_id = 0;

@@ -70,7 +70,7 @@ std::string next_command(const Verdict& verdict, const run::Run& golden, const r
   if (verdict.outcome == Outcome::Clean) return {};
   if (!golden_has_program) {
     if (is_other_framework(golden))
-      return verdict.floor == "measured" ? std::string() : floor_command(golden, mine);
+      return verdict.floor == Floor::Measured ? std::string() : floor_command(golden, mine);
     return dump_command(golden, "golden-operators", "");
   }
   if (mine_has_program || is_other_framework(mine)) return {};

@@ -73,7 +73,6 @@ enum class CaptureLevel : uint8_t {
   Nothing,
 };
 [[nodiscard]] std::string_view level_name(CaptureLevel level);  // "operators" ...
-[[nodiscard]] char level_letter(CaptureLevel level);            // 'O' 'L' 'M' 'B' 'S' '-'
 
 /// A weight as the file of mine's model holds it: in one tensor, or in several that are its rows (the last axis but one).
 struct StoredWeight {

@@ -13,16 +13,16 @@ namespace assay::run {
 namespace {
 
 /// Where the folder of a run count is in a path, and what follows below it.
-struct Place {
+struct PartPlace {
   std::string step_folder;  // as it can be opened; empty: the path leads into no run count
   std::string below;
   std::string dump_folder;
 };
 
 /// ".../tensors/0_4711/2/0_layer/1_LinearOperation" -> the folder of run count 2, and what is below.
-Place place_of(const std::string& path) {
+PartPlace place_of_part(const std::string& path) {
   const std::string real = real_path(path);
-  Place place;
+  PartPlace place;
   const std::vector<std::string_view> parts = split(real, '/');
   for (size_t i = parts.size(); i-- > 1;) {
     if (!parse_atb_run_count(parts[i]) || !parse_atb_process_folder(parts[i - 1])) continue;
@@ -46,7 +46,7 @@ bool AtbPart::holds(const TensorRecord& record) const {
 }
 
 Result<AtbPart> open_atb_part(const std::string& path) {
-  Place place = place_of(path);
+  PartPlace place = place_of_part(path);
   ASSAY_TRY(Run run, open_run(place.below.empty() ? path : place.step_folder));
   return AtbPart{std::move(run), std::move(place.below), std::move(place.dump_folder)};
 }
