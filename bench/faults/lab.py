@@ -235,14 +235,18 @@ class Laboratory:
             )
 
         if folder is None:
-            with torch.no_grad():
+            with torch.no_grad(), beneath or contextlib.nullcontext():
                 run()
         else:
             captures.capture(site.model, self.tokens(case), folder, beneath, run)
         return found[0].detach().double()
 
     def _sizes(self, case: Case, moved: Optional[torch.Tensor]) -> tuple[float, float]:
-        """Which share of the model's output the fault moves, and rounding does; -1 where that is not known."""
+        """Which share of the model's output the fault moves, and rounding does; -1 where that is not known.
+
+        The fault is planted in the fp32 model for that. In mine it also has all that follows rounded anew, so that
+        the smallest one would seem to move the output by as much as rounding.
+        """
         if not case.kind or moved is None:
             return -1.0, -1.0
         key = replace(case, kind="", form="", layer=0, strength=1.0).name
@@ -250,9 +254,22 @@ class Laboratory:
             model = narrowed(self.model(case), getattr(torch, case.dtype))
             self._healthy[key] = self._driven(case, self._site(case, model))
         healthy, right = self._healthy[key], self._golden_logits[self.golden(case)]
+        rounding = _share(healthy, right)
         if moved.shape != healthy.shape:
-            return -1.0, _share(healthy, right)
-        return _share(moved, healthy), _share(healthy, right)
+            return -1.0, rounding
+        if torch.equal(moved, healthy):
+            return 0.0, rounding
+        # What wide types do not show, such as an accumulator of bf16, is held against the healthy run.
+        alone = _share(self._planted_in_golden(case), right)
+        return alone or _share(moved, healthy), rounding
+
+    def _planted_in_golden(self, case: Case) -> torch.Tensor:
+        """The logits of golden's model with the fault; without it where that type has no such fault."""
+        site = self._site(case, narrowed(self.model(case), torch.float32))
+        try:
+            return self._driven(case, site, beneath=faults.KINDS[case.kind].plant(site))
+        except faults.NoFault:
+            return self._golden_logits[self.golden(case)]
 
     def run(self, case: Case) -> Iterator[Result]:
         """Plants, captures and judges; one result a level."""

@@ -17,6 +17,7 @@ from bench.faults.places import of
 
 INT8_LARGEST = 127
 RANK = 4
+PROMPT = 48  # tokens, so that every expert is asked
 
 
 class Quantised(torch.nn.Module):
@@ -111,17 +112,25 @@ def merged(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def _linears(model: torch.nn.Module) -> list[list[str]]:
-    """Paths of torch's Linear in each layer: subclasses stay as they are."""
+    """Paths of torch's Linear in each layer; subclasses and matrices that are read elsewhere stay as they are."""
     found = of(model)
-    layers = [found.layer.format(number) for number in range(found.layers)]
-    linears = [
-        [
-            f"{layer}.{path}"
-            for path, module in model.get_submodule(layer).named_modules()
-            if type(module) is torch.nn.Linear
-        ]
-        for layer in layers
-    ]
+    read = _read_elsewhere(model)
+    linears = []
+    for number in range(found.layers):
+        layer = found.layer.format(number)
+        inside = model.get_submodule(layer).named_modules()
+        linears.append([f"{layer}.{path}" for path, one in inside if type(one) is torch.nn.Linear and one not in read])
     if not any(linears):
         raise faults.NoFault("no layer has a torch.nn.Linear")
     return linears
+
+
+def _read_elsewhere(model: torch.nn.Module) -> set[torch.nn.Module]:
+    """Matrices that another module multiplies with, as Mamba's mixers do: of a prompt, they are never called."""
+    uncalled = {module for module in model.modules() if type(module) is torch.nn.Linear}
+    handles = [module.register_forward_pre_hook(lambda module, _: uncalled.discard(module)) for module in uncalled]
+    with torch.no_grad():
+        model(input_ids=torch.arange(1, PROMPT + 1)[None], use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return uncalled

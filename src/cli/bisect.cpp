@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bisect.hpp"
 
-#include <sys/stat.h>
-
 #include <cstdio>
 
 #include "base/atomic_file.hpp"
+#include "base/paths.hpp"
 #include "cli/assignments.hpp"
 #include "cli/command.hpp"
 #include "cli/dump/cmd_dump.hpp"
@@ -13,11 +12,6 @@
 
 namespace assay::cli {
 namespace {
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
 
 struct Capture {
   std::string side;     // "golden", "mine"
@@ -73,7 +67,7 @@ Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge) {
   const std::string coarse = base + "mine";
   const std::string fine = base + "mine-operators";
   for (const std::string& folder : {golden, coarse, fine}) {
-    if (exists(folder))
+    if (is_taken(folder))
       return fail(Error{Errc::Usage, folder, std::nullopt,
                         "is there already; give another folder with -o"});
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay convert IN OUT`: any tensor that can be read, as a file that another program reads.
-#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
+#include "base/paths.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/command.hpp"
 #include "cli/convert/byte_budget.hpp"
@@ -57,11 +57,6 @@ struct ConvertOptions {
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;  // of all threads together
 
 Error usage(std::string message) { return {Errc::Usage, {}, std::nullopt, std::move(message)}; }
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
 
 /// The list of a dump file that a record is from, and its place there.
 struct DumpOperand {
@@ -330,7 +325,7 @@ class Converter {
   }
 
   Status check_target(const std::string& path) {
-    if (options_.force || !exists(path)) return {};
+    if (options_.force || !is_taken(path)) return {};
     hint_ = "--force overwrites it";
     return fail(Error{Errc::Usage, path, std::nullopt, "exists already"});
   }

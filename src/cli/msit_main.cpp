@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "cli/argparse.hpp"
 #include "cli/cmd_compare.hpp"
@@ -149,11 +150,6 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
     log.info(std::to_string(filtered) + " rows left out of the csv report");
   }
   for (const std::string& file : outcome.files) log.info("Saved comparing results: " + file);
-}
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0;
 }
 
 int log_failure(const Error& error, const CompareRequest& request, const MsitLog& log) {

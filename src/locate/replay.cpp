@@ -123,14 +123,28 @@ Replay::~Replay() = default;
 
 void Replay::find_constant_operators() {
   constant_.assign(golden_.operators.size(), false);
+  std::vector<bool> learned(golden_.operators.size(), false);  // depends on a parameter
   for (size_t op = 0; op < golden_.operators.size(); ++op) {
     const Operator& one = golden_.operators[op];
-    constant_[op] = std::ranges::all_of(one.inputs, [&](const Use& use) {
-      if (recorded_.contains(use.value) || state_.is_assembled(use.value)) return false;
+    constant_[op] = true;
+    for (const Use& use : one.inputs) {
       const size_t origin = state_.origin(use.value, op).op;
-      return origin == kNone || constant_[origin];
-    });
+      if (recorded_.contains(use.value) || state_.is_assembled(use.value) ||
+          (origin != kNone && !constant_[origin]))
+        constant_[op] = false;
+      const std::string& leaf = state_.leaf(use.value);
+      if (origin == kNone ? !leaf.empty() && !is_buffer(leaf) : learned[origin]) learned[op] = true;
+    }
+    // Of a first layer whose input was not captured: what weights make of tokens is no constant, and has its own noise.
+    if (learned[op] && reference::aten::class_of(one.name) == OperatorClass::Product)
+      constant_[op] = false;
   }
+}
+
+bool Replay::is_buffer(const std::string& leaf) const {
+  const auto found = golden_.leaves.find(leaf);
+  return found != golden_.leaves.end() &&
+         golden_.run->records[found->second].role == run::Role::Buffer;
 }
 
 namespace {
@@ -465,19 +479,6 @@ class Replay::Machine {
     return own.role == run::Role::Buffer && own.shape == golden.shape ? &own : nullptr;
   }
 
-  /// The named leaf that an operand is, views, or takes matrices of (those of experts); "" for none.
-  [[nodiscard]] std::string_view leaf_behind(size_t at) const {
-    while (at != kNone && region_.values[at].source == Source::Produced) {
-      const Region::Call& call = region_.operators[region_.values[at].op];
-      const std::string_view name = replay_.golden_.operators[call.op].name;
-      const bool takes_some = name == "aten.index.Tensor" || name == "aten.index_select.default";
-      if ((!takes_some && !reference::aten::is_view(name)) || call.operands.empty()) return {};
-      at = call.operands.front();
-    }
-    if (at == kNone || region_.values[at].source != Source::Leaf) return {};
-    return replay_.state_.leaf(region_.values[at].value);
-  }
-
   /// A kernel that multiplies with a stored weight converts the activation to go with its type.
   Status add_conversions(const Operator& one, const Region::Call& call, const Call& exact,
                          std::vector<Tensor>* noisy) const {
@@ -485,7 +486,7 @@ class Replay::Machine {
         reference::aten::class_of(one.name) != OperatorClass::Product)
       return {};
     for (size_t k = 0; k < one.inputs.size(); ++k) {
-      const std::string_view leaf = leaf_behind(call.operands[k]);
+      const std::string_view leaf = replay_.leaf_behind(region_, call.operands[k]);
       const auto stored = replay_.mine_.stored_weights.find(leaf);
       if (leaf.empty() || stored == replay_.mine_.stored_weights.end()) continue;
       const run::TensorRecord* record = own_weight(stored->first);
@@ -510,6 +511,9 @@ class Replay::Machine {
           if (rounding != replay_.mine_.attention_roundings.end()) {
             ASSAY_TRY(pair.simulated,
                       with_attention_noise(rounding->second, pair.reference, use.record));
+            pair.same = false;
+          } else if (region_.casts && is_float(pair.reference.view.dtype)) {
+            ASSAY_TRY(pair.simulated, round_within(pair.reference, region_.dtype));
             pair.same = false;
           }
           break;
@@ -602,6 +606,18 @@ class Replay::Machine {
     return {};
   }
 
+  /// Autocast rounds what a product takes, however wide mine recorded it.
+  Status cast_for_product(const Operator& one, Pair* operand) const {
+    const OperatorClass kind = reference::aten::class_of(one.name);
+    const DType type = operand->simulated.view.dtype;
+    if (!replay_.autocast_ || !is_float(type) || !is_narrower(*replay_.autocast_, type) ||
+        (kind != OperatorClass::Product && kind != OperatorClass::Attention))
+      return {};
+    ASSAY_TRY(operand->simulated, round_within(operand->simulated, *replay_.autocast_));
+    operand->same = false;
+    return {};
+  }
+
   /// The type that an operator rounds its results to.
   [[nodiscard]] DType type_of(const Operator& one, const Region::Call& call) const {
     if (call.learned) return region_.dtype;
@@ -642,6 +658,7 @@ class Replay::Machine {
       } else {
         ASSAY_TRY(operand, fetch(call.operands[k]));
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
+        ASSAY_TRY_STATUS(cast_for_product(one, &operand));
       }
       // What is written into keeps its element type, so a recorded 16-bit value would round the reference; and of complex
       // numbers there are none of bfloat16.
@@ -728,7 +745,7 @@ class Replay::Machine {
     // A matrix of experts that were chosen is still a weight.
     return std::ranges::count_if(call.operands, [this](size_t operand) {
              return operand != kNone && region_.values[operand].floating &&
-                    leaf_behind(operand).empty();
+                    replay_.leaf_behind(region_, operand).empty();
            }) > 1;
   }
 

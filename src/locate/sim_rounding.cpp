@@ -290,7 +290,15 @@ Result<Tensor> moved_at_random(const Tensor& wide, DType dtype, uint64_t seed) {
 
 }  // namespace
 
+namespace {
+
+/// Its results are counts in a float type, as of the tokens of each expert: no kernel rounds these.
+bool counts(const Call& call) { return base_name(call.name) == "histc"; }
+
+}  // namespace
+
 bool keeps_wide(const Call& call) {
+  if (counts(call)) return true;
   switch (reference::aten::class_of(call.name)) {
     case OperatorClass::Cast:
     case OperatorClass::Integer:
@@ -343,12 +351,12 @@ Result<Tensor> round_within(const Tensor& wide, DType dtype) {
 
 namespace {
 
-/// It makes values of its own: no move, no cast.
+/// It makes values of its own, which may be rounded: no move, no cast, no count.
 bool computes(const Call& call) {
   const OperatorClass kind = reference::aten::class_of(call.name);
   return kind != OperatorClass::Cast && kind != OperatorClass::Integer &&
          kind != OperatorClass::Allocation && !reference::aten::is_view(call.name) &&
-         !is_transparent(call.name);
+         !is_transparent(call.name) && !counts(call);
 }
 
 /// What models mostly keep wide they may round as well. Of many values that hardly shows beside the roundings around it;

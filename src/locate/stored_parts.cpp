@@ -29,8 +29,10 @@ std::byte byte_of_ones(const TensorView& codes, Coding coding, int64_t values) {
     return static_cast<std::byte>((1 - grid.smallest_exponent) << grid.fraction_bits);
   }
   // Offset-binary codes of a word, four or eight bits each.
-  if (coding == Coding::CompressedTensors) return std::byte{words * 8 == values ? 0x99 : 0x81};
-  return std::byte{words * 2 == values ? 0x11 : 0x01};  // a pair of 4-bit codes in a byte
+  if (coding == Coding::CompressedTensors)
+    return words * 8 == values ? std::byte{0x99} : std::byte{0x81};
+  return words * 2 == values ? std::byte{0x11}
+                             : std::byte{0x01};  // a pair of 4-bit codes in a byte
 }
 
 /// Codes of which each is 1, so that unpacking them without a zero point gives the scale of every value.

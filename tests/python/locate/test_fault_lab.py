@@ -29,6 +29,8 @@ FAULTS = [
     lab.Case("gpt2", 0, "bias-scaled", "hidden", 1),
     lab.Case("mixtral", 0, "heads-swapped", "visible", 4),
     lab.Case("mixtral", 0, "mask-row", "hidden", 1),
+    # in a step of one token there is one query and there are many keys: only the prompt's can be swapped
+    lab.Case("persimmon", 20201, "query-key-swapped", "hidden", 1, decode=4),
 ]
 HEALTHY = [
     *(lab.Case(family, 0, pair=pair) for family in ("llama", "gpt2", "mixtral") for pair in ("precision", "fused")),
