@@ -196,8 +196,8 @@ void add_loss_warnings(const DumpRun& run, DumpResults* results) {
       results->warnings.push_back(who + process.first_error);
     for (const std::string& note : process.notes) {
       // Said where nothing was captured, see operations_that_ran(); and with the losses, the first one by the probe itself.
-      const bool is_said = note.starts_with(formats::kOperationsNote) ||
-                           (note.starts_with(formats::kSkippedTensorNote) && !losses.empty());
+      const bool is_said = formats::parse_operations_note(note) ||
+                           (formats::is_skipped_tensor_note(note) && !losses.empty());
       if (!is_said) results->warnings.push_back(who + note);
     }
   }
@@ -268,28 +268,20 @@ std::string why_configured_to_nothing(const std::string& path, const formats::Pr
   return who + " let no operation through";
 }
 
-/// What a process called while no operation was wanted: types and ids, the first of them.
-struct OperationsThatRan {
-  std::vector<std::string> types;
-  std::vector<std::string> ids;
-};
-
-OperationsThatRan operations_that_ran(const DumpResults& results) {
-  OperationsThatRan ran;
-  const auto add = [](std::string_view list, std::vector<std::string>* out) {
-    for (std::string_view word : split(list, ',')) {
-      if (word.starts_with(' ')) word.remove_prefix(1);
-      if (!word.empty() && std::ranges::find(*out, word) == out->end()) out->emplace_back(word);
+/// What all processes ran, each once.
+formats::OperationsThatRan operations_that_ran(const DumpResults& results) {
+  formats::OperationsThatRan ran;
+  const auto add = [](const std::vector<std::string>& words, std::vector<std::string>* out) {
+    for (const std::string& word : words) {
+      if (std::ranges::find(*out, word) == out->end()) out->push_back(word);
     }
   };
   for (const formats::ProbeSummary& process : results.processes) {
-    for (const std::string& note : process.notes) {
-      if (!note.starts_with(formats::kOperationsNote)) continue;
-      const std::string_view text = std::string_view(note).substr(formats::kOperationsNote.size());
-      const size_t middle = std::min(text.find(formats::kOperationsNoteIds), text.size());
-      add(text.substr(0, middle), &ran.types);
-      add(text.substr(std::min(middle + formats::kOperationsNoteIds.size(), text.size())),
-          &ran.ids);
+    for (const std::string& text : process.notes) {
+      const auto note = formats::parse_operations_note(text);
+      if (!note) continue;
+      add(note->types, &ran.types);
+      add(note->ids, &ran.ids);
     }
   }
   return ran;
@@ -318,7 +310,7 @@ std::string nearest_operation(const std::string& given, const std::vector<std::s
 
 /// Why -ids and -opname let nothing through, with what they could have named.
 std::string why_no_operation(const DumpRequest& request, const DumpResults& results) {
-  const OperationsThatRan ran = operations_that_ran(results);
+  const formats::OperationsThatRan ran = operations_that_ran(results);
   std::string text = "no operation matches";
   if (!request.ids.empty()) text += " -ids '" + request.ids + "'";
   if (!request.operation_names.empty())
