@@ -198,28 +198,18 @@ class CaseBuilder {
     }
     for (const auto& [key, entry] : by_node) {
       const auto& [rank, step, node] = key;
-      const size_t slash = node.rfind('/');
-      if (slash == std::string::npos) continue;
-      const Key parent(rank, step, node.substr(0, slash));
-      if (entry.is_kernel) {
-        ++kernels[parent];
-      } else {
-        for (size_t at = slash; at != std::string::npos;
-             at = at == 0 ? at : node.rfind('/', at - 1)) {
-          graphs.emplace(rank, step, node.substr(0, at));
-          if (at == 0) break;
-        }
-      }
+      std::string_view around = run::atb_parent(node);
+      if (entry.is_kernel) ++kernels[Key(rank, step, around)];
+      for (; !entry.is_kernel && !around.empty(); around = run::atb_parent(around))
+        graphs.emplace(rank, step, around);
     }
     attach_parameters(run, &by_node, list);
     std::map<std::string, size_t> unlisted;
     std::vector<CaseEntry> entries;
     for (auto& [key, entry] : by_node) {
       if (entry.is_kernel) {
-        const std::string& node = std::get<2>(key);
-        const size_t slash = node.rfind('/');
-        const Key parent(std::get<0>(key), std::get<1>(key),
-                         slash == std::string::npos ? std::string() : node.substr(0, slash));
+        const auto& [rank, step, node] = key;
+        const Key parent(rank, step, run::atb_parent(node));
         const auto operation = by_node.find(parent);
         describe_kernel(operation == by_node.end() ? nullptr : &operation->second, kernels[parent],
                         &entry);

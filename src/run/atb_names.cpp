@@ -66,6 +66,11 @@ std::string atb_ids_of_node(std::string_view node) {
   return ids;
 }
 
+std::string_view atb_parent(std::string_view node) {
+  const size_t slash = node.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : node.substr(0, slash);
+}
+
 bool is_atb_kernel(std::string_view name) { return name.ends_with("Kernel"); }
 
 std::string atb_operation_type(const TensorRecord& record) {

@@ -36,6 +36,9 @@ struct AtbFileName {
 /// "1_Decoder_layer/0_Attention" -> "1_0"; empty when a part has no id.
 [[nodiscard]] std::string atb_ids_of_node(std::string_view node);
 
+/// The operation or graph that a node stands in: "0_layer" of "0_layer/1_LinearOperation"; empty: in none.
+[[nodiscard]] std::string_view atb_parent(std::string_view node);
+
 /// Kernels are saved like the operations that run them; no topology knows them.
 [[nodiscard]] bool is_atb_kernel(std::string_view name);
 
