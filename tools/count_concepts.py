@@ -54,12 +54,17 @@ def _layouts(root: Path) -> list[str]:
 
 
 def _messages(root: Path) -> list[str]:
-    """What is done depends on the words of an error, a reason or a rule's name."""
-    sentence = r"\b(?:message|fail_reason|reason|problem|note|matched_by)(?:\(\))?"
+    """What is done depends on the words of an error, of a note or of why a row or a tensor is no good."""
+    sentence = r"\b(?:message|fail_reason|problem|note)(?:\(\))?"
     cpp = rf"{sentence}(?:\.|->){_TEXT_CALL}|{sentence} *[!=]= *(?:\"|k[A-Z])"
     # A rule of protobuf's text has a field of that name.
     found = _lines(root, cpp, ("python/", "src/topology/", "src/formats/"))
     return found + _lines(root, r"\bin (?:str\(error\)|error\.message)\b", ("src/",))
+
+
+def _rules(root: Path) -> list[str]:
+    """What is done depends on the name of the rule that made a pair."""
+    return _lines(root, r"\b(?:reason|matched_by|rule|policy) *[!=]= *(?:\"|k[A-Z])", ("python/",))
 
 
 def _verdicts(root: Path) -> list[str]:
@@ -88,6 +93,7 @@ def _helper(name: str) -> Callable[[Path], list[str]]:
 COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "comparisons of a layout outside src/run": _layouts,
     "branches on the text of a message": _messages,
+    "branches on the name of a pairing rule": _rules,
     "comparisons of a level, floor or verdict with text": _verdicts,
     "files outside its rooms that name ggml": _ggml,
     "binders of reference operators by hand": _binders,

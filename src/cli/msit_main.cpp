@@ -143,7 +143,7 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   const bool has_layers =
       comparison.sheets.front().graph < 0 && !comparison.weights && !comparison.named_pairs;
   if (has_layers) log.info("golden_layer_type: " + type_text(matching.golden_layer_type));
-  if (has_layers && comparison.sheets.back().name == "api")
+  if (has_layers && comparison.sheets.back().level == compare::Level::Api)
     log.info("my_layer_type: " + type_text(matching.mine_layer_type));
   for (const std::string& note : comparison.notes) log.info(note);
   if (const size_t filtered = comparison.counts().filtered; filtered > 0) {

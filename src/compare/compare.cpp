@@ -767,6 +767,7 @@ struct PlannedSheet {
   int rank = -1;
   int graph = -1;
   Matching matching;
+  std::optional<Level> level = {};
 };
 
 MatchOptions match_options(const CompareOptions& options, Level level) {
@@ -798,7 +799,7 @@ Result<std::vector<PlannedSheet>> plan_sheets(const Run& golden, const Run& mine
   }
   for (const Level level : options.levels) {
     ASSAY_TRY(Matching matching, match_runs(golden, mine, match_options(options, level)));
-    sheets.push_back({std::string(level_name(level)), -1, -1, std::move(matching)});
+    sheets.push_back({std::string(level_name(level)), -1, -1, std::move(matching), level});
   }
   return sheets;
 }
@@ -862,6 +863,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     }
     Sheet sheet;
     sheet.name = std::move(plan.name);
+    sheet.level = plan.level;
     sheet.rank = plan.rank;
     sheet.graph = plan.graph;
     sheet.rows.resize(plan.matching.pairs.size());

@@ -76,8 +76,9 @@ struct Row {
 
 struct Sheet {
   std::string name;  // "layer", "module", "api", "weights", "manual"; of graph mode "rank0 graph1"
-  int rank = -1;     // graph mode: of this report; -1: the dump has no ranks
-  int graph = -1;    // graph mode: place among the graphs; -1 in other modes
+  std::optional<Level> level = {};  // of a sheet of one level
+  int rank = -1;                    // graph mode: of this report; -1: the dump has no ranks
+  int graph = -1;                   // graph mode: place among the graphs; -1 in other modes
   Matching matching;
   std::vector<Row> rows;  // in execution order of mine
 };
