@@ -68,6 +68,15 @@ DECODING = Setting("OLM", decode=4)
 LONGER = Setting("OLM", shaped=True, decode=32, faults=3)
 # One is drawn for each model.
 SETTINGS = (COARSER,) * 6 + (SHAPED,) * 6 + (DECODING,) * 2 + (LONGER,) + (FLOORS,) * 2 + (TENTH,)
+# Of campaigns of healthy pairs alone.
+HEALTHY_PAIRS = 7  # of one model
+HEALTHY = (
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS),
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, shaped=True),
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, shaped=True, decode=4),
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, decode=32),
+)
+PORTS = ("lora", "int8", "fp8")
 IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
 IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
@@ -77,7 +86,7 @@ class Verdicts(Campaign):
 
     name = "verdicts"
     title = "Verdicts on planted faults and healthy pairs"
-    about = (
+    about: tuple[str, ...] = (
         "Each case is a model of the fault laboratory (docs/localisation.md) with a planted fault, or a healthy pair. "
         "It is judged once a level, with less and less of the run under test captured.",
         "Planted faults: *named*, the module with the fault or something inside it is named first; *misnamed*, "
@@ -178,6 +187,34 @@ class Verdicts(Campaign):
                         counted[line][f"at {level}"] += 1
                         counted[line][f"clean at {level}"] += verdict in (CLEAN, MISSED)
         return [Row(line, _cells(counted[line]), data=dict(counted[line])) for line in sorted(counted, key=_order)]
+
+
+class HealthyPairs(Verdicts):
+    """Healthy pairs alone: how often a verdict accuses what is right."""
+
+    name = "healthy"
+    title = "Verdicts on healthy pairs alone"
+    about: tuple[str, ...] = (
+        "As above, without planted faults: for the rate of false alarms, and how many healthy pairs are called clean. "
+        "Pairs whose shapes differ (batch, chunked, static) may not be called clean from everything that was captured.",
+    )
+    weight = 2
+
+    def cases(self, seed: int) -> Iterator[Case]:
+        """Model after model; all families before the first comes again."""
+        from bench.faults.families import FAMILIES
+
+        draw = random.Random(f"healthy {seed}")
+        for family in rounds(FAMILIES, draw):
+            yield from _of_model(draw, family, draw.choice(HEALTHY))
+
+    def sample(self) -> Iterable[Case]:
+        """Ports of the matrices of one small model."""
+        from bench.faults import lab
+
+        seed = random.Random(SAMPLE_SEED).randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED)
+        for case in lab.healthy_cases(("llama",), (seed,), PORTS):
+            yield _case(case, "OLM")
 
 
 def judge(result: lab.Result) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Optional
 import torch
 
 import assay
-from bench.faults import captures, drive, faults, kernels, program_faults, thresholds
+from bench.faults import captures, drive, faults, kernels, ports, program_faults, thresholds
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 LENGTHS = (17, 8, 48, 97, 33)
@@ -43,7 +43,11 @@ PAIRS = {
     "cached": "mine keeps a cache that golden does not",
     "padded": "both with padding to the left and a mask",
     "columns": "mine in fp32, weights stored column by column",
+    "lora": "golden with a low-rank part beside a matrix of each layer, mine with it merged, in 16 bits",
+    "int8": "mine in 16 bits, matrices as int8 with a scale a row",
+    "fp8": "mine in 16 bits, matrices as 8-bit floats with a scale a row",
 }
+CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
 EQUAL_SHAPES = tuple(pair for pair in PAIRS if pair not in ("batch", "chunked", "static"))  # clean is possible there
 
 
@@ -195,13 +199,15 @@ class Laboratory:
 
     def golden(self, case: Case) -> Path:
         """The capture of golden at operator level."""
-        kind = case.pair if case.pair in ("fp64", "fused", "padded") else "precision"
+        kind = case.pair if case.pair in ("fp64", "fused", "padded", "lora") else "precision"
         run = replace(case, kind="", form="", layer=0, strength=1.0, dtype="float32", coarse=False, pair=kind)
         path = self._folder / f"golden-{run.name}"
         if path not in self._golden_outputs:
             model = self.model(case, "eager" if kind == "fused" else "sdpa")
             if kind == "fp64":
                 model = narrowed(model, torch.float64)
+            if kind == "lora":
+                model = ports.with_low_rank(model, case.seed)
             self._golden_logits[path] = self._driven(run, self._site(run, model), path)
             self._golden_outputs[path] = thresholds.outputs(path)
         return path
@@ -270,11 +276,11 @@ class Laboratory:
 
     def run(self, case: Case) -> Iterator[Result]:
         """Plants, captures and judges; one result a level."""
-        golden = self.golden(case)
         mine = self._folder / case.name
         site = self._site(case, self.model(case))
         place = faults.KINDS[case.kind].place(site) if case.kind else ""
         try:
+            golden = self.golden(case)
             moved = self._capture(case, mine)
         except faults.NoFault as why:
             yield Result(case, "", place, f"not planted: {why}")
@@ -335,7 +341,7 @@ class Laboratory:
         exact = case.pair in ("threads", "autocast", "columns")
         dtype = torch.float32 if exact else getattr(torch, case.dtype)
         attention = "eager" if case.pair == "decomposed" else "sdpa"
-        model = narrowed(self.model(case, attention), dtype)
+        model = _ported(case, self.model(case, attention), dtype)
         site = self._site(case, model)
         tokens = self.tokens(case)
         with contextlib.ExitStack() as around:
@@ -382,6 +388,15 @@ class Laboratory:
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / other.norm())
+
+
+def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+    """Mine's model: golden's in another type, and for some pairs with its matrices stored otherwise."""
+    if case.pair in CODES:
+        return ports.quantised(model, CODES[case.pair], dtype)
+    if case.pair == "lora":
+        model = ports.merged(ports.with_low_rank(model, case.seed))
+    return narrowed(model, dtype)
 
 
 def _prepare(case: Case, model: torch.nn.Module, golden: torch.nn.Module, around: contextlib.ExitStack) -> None:

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bisect.hpp"
 
-#include <sys/stat.h>
-
 #include <cstdio>
 
 #include "base/atomic_file.hpp"
+#include "base/paths.hpp"
 #include "cli/assignments.hpp"
 #include "cli/command.hpp"
 #include "cli/dump/cmd_dump.hpp"
@@ -13,11 +12,6 @@
 
 namespace assay::cli {
 namespace {
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
 
 struct Capture {
   std::string side;     // "golden", "mine"
@@ -45,7 +39,7 @@ Status capture(const Capture& wanted) {
   const int status = dump_main(DumpName::Assay, "assay dump", words);
   if (status == kInterrupted) {
     interrupted() = true;
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
   }
   if (status == 0) return {};
   return fail(Errc::Invalid, "the program of " + wanted.side + " ended with status " +
@@ -56,7 +50,9 @@ Status capture(const Capture& wanted) {
 Result<Bisected> judge_captured(const JudgeRuns& judge, const std::string& golden,
                                 const std::string& mine) {
   Result<Bisected> judged = judge(golden, mine);
-  if (judged || judged.error().code == Errc::Usage) return judged;
+  if (judged) return judged;
+  const Errc code = judged.error().code;
+  if (code == Errc::Usage || code == Errc::Interrupted) return judged;
   return fail(Errc::Invalid,
               "nothing that can be judged was captured; is the program one that "
               "computes with PyTorch? " +
@@ -71,7 +67,7 @@ Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge) {
   const std::string coarse = base + "mine";
   const std::string fine = base + "mine-operators";
   for (const std::string& folder : {golden, coarse, fine}) {
-    if (exists(folder))
+    if (is_taken(folder))
       return fail(Error{Errc::Usage, folder, std::nullopt,
                         "is there already; give another folder with -o"});
   }

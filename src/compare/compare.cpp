@@ -41,7 +41,8 @@ constexpr std::string_view kShapeMismatch = "data shape doesn't match.";
 // ---- what a row says about its sides ----
 
 std::string record_label(const Run& run, const TensorRecord& record) {
-  if (run.layout == "file" && !record.slot.empty()) return record.slot;  // a key of the file
+  if (run.has(run::Trait::OneFile) && !record.slot.empty())
+    return record.slot;  // a key of the file
   std::string text = shared_node_name(run, record.node);
   if (text.empty()) text = "(model)";
   text += " " + std::string(run::role_name(record.role));
@@ -473,7 +474,7 @@ class PairComparer {
 
   // CANN's reader widened bfloat16 before msit saw it.
   static void name_as_decoded_by_msit(const Run& run, SideSummary* side) {
-    if (run.layout == "ge-tree" && side->dtype == torch_name(DType::BFloat16))
+    if (run.has(run::Trait::GeOperators) && side->dtype == torch_name(DType::BFloat16))
       side->dtype = torch_name(DType::Float32);
   }
 
@@ -481,7 +482,7 @@ class PairComparer {
   // one engine such a difference is a fault, and stays one.
   std::optional<Tensor> in_golden_order(const Tensor& golden, const Source& mine,
                                         const Tensor& mine_tensor, const Row& row) const {
-    if (options_.rules == MetricRules::Msit || golden_.layout == mine_.layout || !row.comparable ||
+    if (options_.rules == MetricRules::Msit || golden_.is_laid_out_like(mine_) || !row.comparable ||
         !row.metrics || row.metrics->state != PairState::Compared || row.identical ||
         row.shape_relation == ShapeRelation::Reshaped ||
         !(row.metrics->relative_euclidean_distance > kOtherOrder) ||
@@ -896,7 +897,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   parallel_for(tasks.size() - large_count, jobs,
                [&](size_t i) { work(tasks[large_count + i], 1); });
   if (options.interrupted != nullptr && *options.interrupted)
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
 
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];
@@ -916,7 +917,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     // Several reports count each for itself; the sheets of one report go on counting.
     if (sheet.graph >= 0) data_id = 0;
     // Of two files the original printed the row and wrote no csv that it could be missing in.
-    const bool two_files = golden.layout == "file" && mine.layout == "file";
+    const bool two_files = golden.has(run::Trait::OneFile) && mine.has(run::Trait::OneFile);
     if (out.msit && !two_files) filter_like_msit(&sheet.rows);
   }
   out.compared_bytes = comparer.compared_bytes();
@@ -953,7 +954,10 @@ Result<Comparison> compare_manual(const run::ManualMapping& mapping,
   matching.mine_candidates = matching.mine_matched = matching.pairs.size();
   std::vector<PlannedSheet> sheets;
   sheets.push_back(std::move(sheet));
-  return compare_planned(mapping.golden, mapping.mine, std::move(sheets), options);
+  ASSAY_TRY(Comparison comparison,
+            compare_planned(mapping.golden, mapping.mine, std::move(sheets), options));
+  comparison.named_pairs = true;
+  return comparison;
 }
 
 }  // namespace assay::compare

@@ -72,7 +72,7 @@ class NanSearch {
     parallel_for(outputs.size(), resolve_job_count(jobs), [&](size_t i) {
       if (!stopped()) counts[i] = counts_of(mine_.records[outputs[i]]);
     });
-    if (stopped()) return fail(Errc::Usage, "interrupted");
+    if (stopped()) return fail(Errc::Interrupted, "interrupted");
     std::vector<std::pair<size_t, Counts>> suspects;
     for (size_t i = 0; i < outputs.size(); ++i)
       if (counts[i] && counts[i]->any()) suspects.emplace_back(outputs[i], *counts[i]);
@@ -176,16 +176,15 @@ class NanSearch {
     const Execution& one = executions_.at(key_of(record));
     const std::string path = path_of(mine_, record.node);
     const size_t mark = path.find("::");
-    const bool is_operation = mark != std::string::npos || mine_.layout == "atb-tree";
+    const bool is_atb = mine_.has(run::Trait::AtbOperations);
+    const bool is_operation = mark != std::string::npos || is_atb;
     Finding finding;
     finding.kind = FindingKind::NanOrigin;
     finding.hard = true;
     finding.confidence = Confidence::High;
     finding.rank = record.rank;
     finding.step = record.step;
-    finding.module = mine_.layout == "atb-tree"
-                         ? path.substr(0, std::min(path.rfind('/'), path.size()))
-                         : path.substr(0, std::min(mark, path.size()));
+    finding.module = path.substr(0, std::min(is_atb ? path.rfind('/') : mark, path.size()));
     finding.node = record.node;
     (is_operation ? finding.op_type : finding.module_type) = record.op_type;
     finding.slot = record.slot;

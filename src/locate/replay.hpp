@@ -13,6 +13,7 @@
 #include "locate/pairing.hpp"
 #include "locate/sim_rounding.hpp"
 #include "locate/storage_state.hpp"
+#include "locate/stored_parts.hpp"
 
 namespace assay::locate {
 
@@ -213,6 +214,7 @@ class Replay {
 
   const Program& golden_;
   const Program& mine_;
+  StoredParts stored_;  // of mine
   StorageState state_;
   std::vector<Boundary> boundaries_;
   std::vector<std::optional<DType>> types_;  // by boundary

@@ -88,7 +88,7 @@ Result<std::unique_ptr<JudgedRun>> judge(const std::string& path,
   auto judged = std::make_unique<JudgedRun>();
   ASSAY_TRY(judged->run, run::open_run(path));
   judged->program = locate::make_program(judged->run);
-  const bool is_atb = judged->run.layout == "atb-tree";
+  const bool is_atb = judged->run.has(run::Trait::AtbOperations);
   ASSAY_TRY(judged->errors, is_atb ? locate::own_errors_of_operations(judged->run, options)
                                    : locate::own_errors(judged->program, options));
   return judged;

@@ -64,7 +64,7 @@ Run open(const std::string& path) {
     ADD_FAILURE() << run.error().describe();
     return {};
   }
-  EXPECT_EQ(run->layout, "atb-tree");
+  EXPECT_EQ(run->layout, Layout::AtbTree);
   return *std::move(run);
 }
 
@@ -634,7 +634,7 @@ TEST(AtbTree, LeavesTorchDumpsToTheirReader) {
   for (const char* path : {"d", "d/msit_dump_1", "d/msit_dump_1/torch_tensors/0_1"}) {
     const auto run = open_run(folder / path);
     ASSERT_TRUE(run.has_value()) << path;
-    EXPECT_EQ(run->layout, "torch-tree") << path;
+    EXPECT_EQ(run->layout, Layout::TorchTree) << path;
   }
 }
 
@@ -643,7 +643,7 @@ TEST(AtbTree, LeavesFoldersWithNumbersToTheFlatReader) {
   folder.put_npy("2024_05/1/2_photo/x.npy", {1});
   const auto run = open_run(folder.path());
   ASSERT_TRUE(run.has_value());
-  EXPECT_EQ(run->layout, "flat");
+  EXPECT_EQ(run->layout, Layout::Flat);
   EXPECT_EQ(run->records.size(), 1u);
 }
 

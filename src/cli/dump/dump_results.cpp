@@ -16,6 +16,7 @@
 #include "base/ascii.hpp"
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
+#include "base/paths.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "cli/dump/elf.hpp"
@@ -40,11 +41,6 @@ std::string iso_time(int64_t seconds) {
   return text;
 }
 
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0;
-}
-
 Result<std::string> read_text(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
@@ -57,13 +53,6 @@ void append(std::vector<std::string>* lines, std::vector<std::string> more) {
 std::string sentence(const Error& error) { return error.describe(); }
 
 /// "1 tensor", "2 tensors", "2 processes"
-std::string counted(uint64_t count, std::string_view what) {
-  return std::to_string(count) + " " + std::string(what) +
-         (count == 1            ? ""
-          : what.ends_with('s') ? "es"
-                                : "s");
-}
-
 // ---- what the processes say ----
 
 /// A page that a process left behind: its summary, in which only the end is missing.
