@@ -129,7 +129,9 @@ class Result:
         first, others: modules named, the first and those after it.
         distance: operators between the fault's first operator and the one named; None when nothing was named.
         rivals: what fixed limits name, by limit.
-        size, rounding: share of the model's output that the fault moves, and that healthy rounding does; -1 unknown.
+        size, rounding: share of the model's output that the fault moves in fp32, and that healthy rounding does; -1
+            unknown.
+        power: of a clean verdict, the smallest error it says it would have seen, as a share of a value; else -1.
     """
 
     case: Case
@@ -143,6 +145,7 @@ class Result:
     rivals: dict[str, Optional[str]] = field(default_factory=dict)
     size: float = -1.0
     rounding: float = -1.0
+    power: float = -1.0
 
     def right(self, top: int = 1) -> bool:
         """Whether the planted module, or something inside it, is among the first `top` that were named."""
@@ -379,6 +382,7 @@ class Laboratory:
             verdict.sentence,
             seconds,
             rivals,
+            power=(verdict.to_dict()["power"] or {}).get("error") or -1.0,
         )
 
 
@@ -478,7 +482,9 @@ def healthy_cases(
             for pair in ("precision",) if coarse else pairs:
                 if pair == "fp64" and places_of(family).router:
                     continue  # grouped products have no fp64 kernel
-                if pair in ("static", "cached", "chunked") and not decodes:
+                if pair in ("static", "cached") and not decodes:
+                    continue
+                if pair == "chunked" and not FAMILIES[family].chunks:
                     continue
                 if pair in ("loaded", "recreated") and not places_of(family).rotary:
                     continue  # there are no tables

@@ -204,6 +204,22 @@ def test_other_tokens_show_in_what_was_looked_up(golden: Path, tmp_path: Path, o
     assert "7 " in said(verdict)
 
 
+def test_statistics_of_the_tokens_tell_that_they_are_others(tmp_path: Path) -> None:
+    floors = []
+    for number in range(5):
+        prompt = [(3 * place + number) % 16 for place in range(8)]
+        sides = [
+            capture(tmp_path / f"{name}{number}", prompt, dtype=dtype, level="module", data="stats")
+            for name, dtype in (("golden", torch.float32), ("mine", torch.bfloat16))
+        ]
+        floors.append((sides[0], sides[1]))
+    golden = capture(tmp_path / "golden", dtype=torch.float32, level="module", data="stats")
+    other = capture(tmp_path / "other", [3, 1, 4, 7, 5, 9, 2, 6], level="module", data="stats")
+    verdict = assay.locate(golden, other, floor_runs=floors)
+    assert verdict.outcome == "cannot_judge", verdict
+    assert "input_ids has other values than golden's, by its statistics" in said(verdict)
+
+
 class BothWays(torch.nn.Module):
     """Each position reads all others, as in an encoder."""
 
