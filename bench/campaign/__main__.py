@@ -33,7 +33,7 @@ from bench.campaign.fuzzing import Fuzzing
 from bench.campaign.kills import Kills
 from bench.campaign.large import Large
 from bench.campaign.state import Busy, Identity, State, commit_of_checkout
-from bench.campaign.verdicts import Verdicts
+from bench.campaign.verdicts import HealthyPairs, Verdicts
 from bench.measure import load_average
 from bench.report import NOT_AVAILABLE, Row, Section, to_text
 
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _campaigns(options: argparse.Namespace) -> Sequence[Campaign]:
     # Those with long cases first: what they take too long, the others have less.
-    return (Large(), Fuzzing(options.fuzzers), Kills(), DamageOfRuns(), Verdicts())
+    return (Large(), Fuzzing(options.fuzzers), Kills(), DamageOfRuns(), Verdicts(), HealthyPairs())
 
 
 def _chosen(

@@ -99,6 +99,7 @@ class Campaign(ABC):
 
         Returns:
             "outcome", with "reason" unless it is OK (its first line goes into the page), and whatever `rows` reads.
+            With "listed" a case that is OK has a reason and its line of the page, too.
             "repeat" is the command that repeats a failure when that is not the campaign itself.
         """
 

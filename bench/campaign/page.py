@@ -54,7 +54,10 @@ def summary(
     section = Section(campaign.name, campaign.title, campaign.columns, machine=machine, load=(header["load"], load))
     section.rows = campaign.rows([result for result in results if result["outcome"] != SKIPPED])
     section.notes = list(campaign.about)
-    bad = sorted((r for r in results if r["outcome"] in (FAILED, MISTAKE)), key=lambda r: (r["outcome"], r["case"]))
+    bad = sorted(
+        (r for r in results if r["outcome"] in (FAILED, MISTAKE) or r.get("listed")),
+        key=lambda r: (r["outcome"], r["case"]),
+    )
     return {
         "version": 1,
         "campaign": campaign.name,

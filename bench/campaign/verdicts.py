@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 # What a verdict says about a planted fault, and about a healthy pair.
 NAMED, MISNAMED, MISSED, NOT_JUDGED = "named", "misnamed", "called clean", "not judged"
 CLEAN, FALSE_ALARM, HEALTHY_NOT_JUDGED = "clean", "false alarm", "healthy, not judged"
-BELOW = "clean, below rounding"  # a fault that moves the output far less than healthy rounding does
+BELOW = "clean, below power"  # a fault that moves the output by less than what the verdict says it would have seen
 MISTAKES = (MISNAMED, MISSED, FALSE_ALARM)
 NOT_PLANTED = "not planted"
-BELOW_SHARE = 0.05  # of what healthy rounding moves
 AUDITED = "OLM"
 
 LEVELS = {
@@ -69,6 +68,15 @@ DECODING = Setting("OLM", decode=4)
 LONGER = Setting("OLM", shaped=True, decode=32, faults=3)
 # One is drawn for each model.
 SETTINGS = (COARSER,) * 6 + (SHAPED,) * 6 + (DECODING,) * 2 + (LONGER,) + (FLOORS,) * 2 + (TENTH,)
+# Of campaigns of healthy pairs alone.
+HEALTHY_PAIRS = 7  # of one model
+HEALTHY = (
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS),
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, shaped=True),
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, shaped=True, decode=4),
+    Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, decode=32),
+)
+PORTS = ("lora", "int8", "fp8")
 IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
 IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
@@ -78,13 +86,14 @@ class Verdicts(Campaign):
 
     name = "verdicts"
     title = "Verdicts on planted faults and healthy pairs"
-    about = (
+    about: tuple[str, ...] = (
         "Each case is a model of the fault laboratory (docs/localisation.md) with a planted fault, or a healthy pair. "
         "It is judged once a level, with less and less of the run under test captured.",
         "Planted faults: *named*, the module with the fault or something inside it is named first; *misnamed*, "
         "something else is; *called clean*; *not judged*, the verdict says that it cannot judge. Runs that are no "
-        "pair, such as those of other tokens, are right when they are not judged. A fault that is called clean and "
-        "moves the output by less than a twentieth of what rounding does counts as *clean, below rounding*.",
+        "pair, such as those of other tokens, are right when they are not judged. A fault that is called clean and, "
+        "planted in the fp32 model, moves its output by a smaller share than the verdict says it would have seen "
+        "(its power) counts as *clean, below power* and is listed.",
         "Healthy pairs differ by precision, threads, library, batch, kind of attention or chunks: *clean*, *false "
         "alarm*, or *healthy, not judged*. Misnamed, called clean and false alarms are mistakes.",
         "The lines are the same verdicts, counted by level, by family, by kind of fault and by pair. The last columns "
@@ -138,11 +147,14 @@ class Verdicts(Campaign):
             if result.level == "":
                 return {"outcome": OK, "verdicts": {NOT_PLANTED: result.outcome}}
             verdicts[result.level] = judged = judge(result)
-            if judged in MISTAKES:
+            if judged in (*MISTAKES, BELOW):
                 where = f"planted in {result.place}; " if result.place else ""
-                reasons.append(f"{result.level}: {judged}: {where}{result.sentence}")
-        done = {"outcome": MISTAKE if reasons else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
-        return {**done, "size": result.size, "rounding": result.rounding}
+                sizes = f"it moves the output by {result.size:.2%}; " if judged in (MISSED, BELOW) else ""
+                reasons.append(f"{result.level}: {judged}: {where}{sizes}{result.sentence}")
+        wrong = any(judged in MISTAKES for judged in verdicts.values())
+        done = {"outcome": MISTAKE if wrong else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
+        listed = BELOW in verdicts.values()
+        return {**done, "listed": listed, "size": result.size, "rounding": result.rounding}
 
     def _laboratory_of(self, case: Case, work: Workplace) -> lab.Laboratory:
         import torch
@@ -177,6 +189,34 @@ class Verdicts(Campaign):
         return [Row(line, _cells(counted[line]), data=dict(counted[line])) for line in sorted(counted, key=_order)]
 
 
+class HealthyPairs(Verdicts):
+    """Healthy pairs alone: how often a verdict accuses what is right."""
+
+    name = "healthy"
+    title = "Verdicts on healthy pairs alone"
+    about: tuple[str, ...] = (
+        "As above, without planted faults: for the rate of false alarms, and how many healthy pairs are called clean. "
+        "Pairs whose shapes differ (batch, chunked, static) may not be called clean from everything that was captured.",
+    )
+    weight = 2
+
+    def cases(self, seed: int) -> Iterator[Case]:
+        """Model after model; all families before the first comes again."""
+        from bench.faults.families import FAMILIES
+
+        draw = random.Random(f"healthy {seed}")
+        for family in rounds(FAMILIES, draw):
+            yield from _of_model(draw, family, draw.choice(HEALTHY))
+
+    def sample(self) -> Iterable[Case]:
+        """Ports of the matrices of one small model."""
+        from bench.faults import lab
+
+        seed = random.Random(SAMPLE_SEED).randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED)
+        for case in lab.healthy_cases(("llama",), (seed,), PORTS):
+            yield _case(case, "OLM")
+
+
 def judge(result: lab.Result) -> str:
     """What a verdict says, in one word of those above."""
     from bench.faults import faults, program_faults
@@ -187,7 +227,7 @@ def judge(result: lab.Result) -> str:
     if result.outcome == "first_wrong":
         return FALSE_ALARM if not faulty else NAMED if result.right() else MISNAMED
     if result.outcome == "clean":
-        below = 0 <= result.size < BELOW_SHARE * result.rounding
+        below = 0 <= result.size < result.power
         return (BELOW if below else MISSED) if faulty else CLEAN
     return NOT_JUDGED if faulty else HEALTHY_NOT_JUDGED
 

@@ -38,6 +38,7 @@ class Family:
         vocabulary: tokens.
         auto: the class of transformers that makes the model.
         decodes: whether it can go on from a cache.
+        chunks: and with several tokens at once.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Family:
     auto: str = "AutoModelForCausalLM"
     decodes: bool = True
     far: bool = True
+    chunks: bool = True
 
 
 def _sizes(width: int, **more: Any) -> dict[str, Any]:
@@ -183,9 +185,11 @@ def _row(model_type: str, auto: str = "AutoModelForCausalLM", far: bool = True, 
         auto,
         decodes=not model_type.startswith(_NO_CACHE),
         far=far,
+        chunks=not model_type.startswith((*_NO_CACHE, *_NO_CHUNKS)),
     )
 
 
+_NO_CHUNKS = ("minicpm3",)  # their attention in transformers fails on several tokens behind a cache
 _NO_CACHE = ("bert", "roberta", "electra", "openai-gpt", "recurrent_gemma", "jamba")
 _LEARNED = {"far": False}  # a table of positions, which ends at 256
 

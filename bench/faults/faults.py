@@ -409,6 +409,8 @@ def _swapped_query_key(site: Site) -> Iterator[Optional[kernels.Kernels]]:
         query, key = args[0], args[1]
         heads = key.shape[1]
         group = query.shape[1] // heads
+        if query.shape[-2] != key.shape[-2]:
+            return call(*args, **kwargs)  # one query of a decode step cannot stand for all keys
         # Keys take the first query head of their group, queries the key of theirs.
         return call(key.repeat_interleave(group, dim=1), query[:, ::group], *args[2:], **kwargs)
 

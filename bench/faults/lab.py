@@ -15,7 +15,7 @@ from typing import Any, Optional
 import torch
 
 import assay
-from bench.faults import captures, drive, faults, kernels, program_faults, thresholds
+from bench.faults import captures, drive, faults, kernels, ports, program_faults, thresholds
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
 LENGTHS = (17, 8, 48, 97, 33)
@@ -43,7 +43,11 @@ PAIRS = {
     "cached": "mine keeps a cache that golden does not",
     "padded": "both with padding to the left and a mask",
     "columns": "mine in fp32, weights stored column by column",
+    "lora": "golden with a low-rank part beside a matrix of each layer, mine with it merged, in 16 bits",
+    "int8": "mine in 16 bits, matrices as int8 with a scale a row",
+    "fp8": "mine in 16 bits, matrices as 8-bit floats with a scale a row",
 }
+CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
 EQUAL_SHAPES = tuple(pair for pair in PAIRS if pair not in ("batch", "chunked", "static"))  # clean is possible there
 
 
@@ -125,7 +129,9 @@ class Result:
         first, others: modules named, the first and those after it.
         distance: operators between the fault's first operator and the one named; None when nothing was named.
         rivals: what fixed limits name, by limit.
-        size, rounding: share of the model's output that the fault moves, and that healthy rounding does; -1 unknown.
+        size, rounding: share of the model's output that the fault moves in fp32, and that healthy rounding does; -1
+            unknown.
+        power: of a clean verdict, the smallest error it says it would have seen, as a share of a value; else -1.
     """
 
     case: Case
@@ -139,6 +145,7 @@ class Result:
     rivals: dict[str, Optional[str]] = field(default_factory=dict)
     size: float = -1.0
     rounding: float = -1.0
+    power: float = -1.0
 
     def right(self, top: int = 1) -> bool:
         """Whether the planted module, or something inside it, is among the first `top` that were named."""
@@ -192,13 +199,15 @@ class Laboratory:
 
     def golden(self, case: Case) -> Path:
         """The capture of golden at operator level."""
-        kind = case.pair if case.pair in ("fp64", "fused", "padded") else "precision"
+        kind = case.pair if case.pair in ("fp64", "fused", "padded", "lora") else "precision"
         run = replace(case, kind="", form="", layer=0, strength=1.0, dtype="float32", coarse=False, pair=kind)
         path = self._folder / f"golden-{run.name}"
         if path not in self._golden_outputs:
             model = self.model(case, "eager" if kind == "fused" else "sdpa")
             if kind == "fp64":
                 model = narrowed(model, torch.float64)
+            if kind == "lora":
+                model = ports.with_low_rank(model, case.seed)
             self._golden_logits[path] = self._driven(run, self._site(run, model), path)
             self._golden_outputs[path] = thresholds.outputs(path)
         return path
@@ -229,14 +238,18 @@ class Laboratory:
             )
 
         if folder is None:
-            with torch.no_grad():
+            with torch.no_grad(), beneath or contextlib.nullcontext():
                 run()
         else:
             captures.capture(site.model, self.tokens(case), folder, beneath, run)
         return found[0].detach().double()
 
     def _sizes(self, case: Case, moved: Optional[torch.Tensor]) -> tuple[float, float]:
-        """Which share of the model's output the fault moves, and rounding does; -1 where that is not known."""
+        """Which share of the model's output the fault moves, and rounding does; -1 where that is not known.
+
+        The fault is planted in the fp32 model for that. In mine it also has all that follows rounded anew, so that
+        the smallest one would seem to move the output by as much as rounding.
+        """
         if not case.kind or moved is None:
             return -1.0, -1.0
         key = replace(case, kind="", form="", layer=0, strength=1.0).name
@@ -244,17 +257,30 @@ class Laboratory:
             model = narrowed(self.model(case), getattr(torch, case.dtype))
             self._healthy[key] = self._driven(case, self._site(case, model))
         healthy, right = self._healthy[key], self._golden_logits[self.golden(case)]
+        rounding = _share(healthy, right)
         if moved.shape != healthy.shape:
-            return -1.0, _share(healthy, right)
-        return _share(moved, healthy), _share(healthy, right)
+            return -1.0, rounding
+        if torch.equal(moved, healthy):
+            return 0.0, rounding
+        # What wide types do not show, such as an accumulator of bf16, is held against the healthy run.
+        alone = _share(self._planted_in_golden(case), right)
+        return alone or _share(moved, healthy), rounding
+
+    def _planted_in_golden(self, case: Case) -> torch.Tensor:
+        """The logits of golden's model with the fault; without it where that type has no such fault."""
+        site = self._site(case, narrowed(self.model(case), torch.float32))
+        try:
+            return self._driven(case, site, beneath=faults.KINDS[case.kind].plant(site))
+        except faults.NoFault:
+            return self._golden_logits[self.golden(case)]
 
     def run(self, case: Case) -> Iterator[Result]:
         """Plants, captures and judges; one result a level."""
-        golden = self.golden(case)
         mine = self._folder / case.name
         site = self._site(case, self.model(case))
         place = faults.KINDS[case.kind].place(site) if case.kind else ""
         try:
+            golden = self.golden(case)
             moved = self._capture(case, mine)
         except faults.NoFault as why:
             yield Result(case, "", place, f"not planted: {why}")
@@ -315,7 +341,7 @@ class Laboratory:
         exact = case.pair in ("threads", "autocast", "columns")
         dtype = torch.float32 if exact else getattr(torch, case.dtype)
         attention = "eager" if case.pair == "decomposed" else "sdpa"
-        model = narrowed(self.model(case, attention), dtype)
+        model = _ported(case, self.model(case, attention), dtype)
         site = self._site(case, model)
         tokens = self.tokens(case)
         with contextlib.ExitStack() as around:
@@ -356,11 +382,21 @@ class Laboratory:
             verdict.sentence,
             seconds,
             rivals,
+            power=(verdict.to_dict()["power"] or {}).get("error") or -1.0,
         )
 
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / other.norm())
+
+
+def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+    """Mine's model: golden's in another type, and for some pairs with its matrices stored otherwise."""
+    if case.pair in CODES:
+        return ports.quantised(model, CODES[case.pair], dtype)
+    if case.pair == "lora":
+        model = ports.merged(ports.with_low_rank(model, case.seed))
+    return narrowed(model, dtype)
 
 
 def _prepare(case: Case, model: torch.nn.Module, golden: torch.nn.Module, around: contextlib.ExitStack) -> None:
@@ -446,7 +482,9 @@ def healthy_cases(
             for pair in ("precision",) if coarse else pairs:
                 if pair == "fp64" and places_of(family).router:
                     continue  # grouped products have no fp64 kernel
-                if pair in ("static", "cached", "chunked") and not decodes:
+                if pair in ("static", "cached") and not decodes:
+                    continue
+                if pair == "chunked" and not FAMILIES[family].chunks:
                     continue
                 if pair in ("loaded", "recreated") and not places_of(family).rotary:
                     continue  # there are no tables

@@ -162,6 +162,9 @@ class Run:
     def layout(self) -> str: ...
 
     @property
+    def is_file(self) -> bool: ...
+
+    @property
     def warnings(self) -> list: ...
 
     @property

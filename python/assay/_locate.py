@@ -120,7 +120,8 @@ class Verdict:
 
     @property
     def coverage(self) -> dict[str, Any]:
-        """``my_ops``, ``matched``, ``judged``, ``judgeable``, ``weights``, ``weights_compared``; ``unjudged``."""
+        """``my_ops``, ``matched``, ``judged``, ``judgeable``, ``weights``, ``weights_compared``,
+        ``weights_by_function``; ``unjudged``."""
         return dict(self._fields["coverage"])
 
     @property

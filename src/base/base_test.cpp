@@ -18,6 +18,8 @@
 #include "base/hosted_descriptor.hpp"
 #include "base/interruption.hpp"
 #include "base/mapped_file.hpp"
+#include "base/paths.hpp"
+#include "base/simd.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 
@@ -56,6 +58,30 @@ TEST(HumanBytes, UsesPowersOfAThousand) {
   EXPECT_EQ(human_bytes(999), "999 B");
   EXPECT_EQ(human_bytes(1234567), "1.2 MB");
   EXPECT_EQ(human_bytes(999'999), "1.0 MB");
+}
+
+TEST(Counted, EndsAsEnglishDoes) {
+  EXPECT_EQ(counted(0, "weight"), "0 weights");
+  EXPECT_EQ(counted(1, "weight"), "1 weight");
+  EXPECT_EQ(counted(2, "process"), "2 processes");
+}
+
+TEST(Lanes, AreAddedInAFixedOrder) {
+  // 1e16 + 1 is 1e16: only the order (0 4)(2 6)(1 5)(3 7) keeps the ones of the lanes 1 and 5 together.
+  const simd::f64x8 lanes = {1e16, 1, 0, 0, -1e16, 1, 0, 3};
+  EXPECT_EQ(simd::add_lanes(lanes), 5);
+  EXPECT_EQ(simd::largest_lane(-lanes), 1e16);
+}
+
+TEST(Paths, ALinkThatLeadsNowhereTakesItsName) {
+  const std::string folder = testing::TempDir() + "paths";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  std::filesystem::create_symlink("nowhere", folder + "/link");
+  EXPECT_TRUE(exists(folder));
+  EXPECT_FALSE(exists(folder + "/link"));
+  EXPECT_TRUE(is_taken(folder + "/link"));
+  EXPECT_FALSE(is_taken(folder + "/other"));
 }
 
 TEST(ByteReader, SaysWhereTheBytesEnd) {

@@ -30,6 +30,16 @@ std::string_view errc_name(Errc code) {
       return "Usage";
     case Errc::Internal:
       return "Internal";
+    case Errc::Interrupted:
+      return "Interrupted";
+    case Errc::Random:
+      return "Random";
+    case Errc::WrongKind:
+      return "WrongKind";
+    case Errc::NothingInCommon:
+      return "NothingInCommon";
+    case Errc::NotCaptured:
+      return "NotCaptured";
   }
   return "Internal";
 }
@@ -39,6 +49,12 @@ std::string Error::describe() const {
   if (!path.empty()) text += path + ": ";
   if (offset) text += "at byte " + std::to_string(*offset) + ": ";
   return text + message;
+}
+
+Error in_operator(std::string_view name, Error error) {
+  if (!error.named) error.message = std::string(name) + ": " + error.message;
+  error.named = true;
+  return error;
 }
 
 Error errno_error(int errno_value, std::string_view action, std::string_view path) {

@@ -20,6 +20,11 @@ enum class Errc : uint8_t {
   Io,       // any other failure of the operating system
   Usage,    // the caller asked for something impossible
   Internal,
+  Interrupted,  // the user stopped it
+  Random,       // a result that cannot be predicted: it is made of random numbers
+  WrongKind,  // an input of another kind than is needed: a file for a folder, no dump of operations
+  NothingInCommon,  // two inputs of which no part belongs together
+  NotCaptured,      // the run is without what is needed
 };
 
 /// The name used in messages, in Python (`assay.Error.code`) and in tests, for example "Truncated".
@@ -30,11 +35,15 @@ struct Error {
   std::string path;                // file or folder, empty when the bytes came from memory
   std::optional<uint64_t> offset;  // byte offset in that file
   std::string message;             // one sentence, no trailing dot
+  bool named = false;              // the sentence names the operator that it is about
 
   /// "path: at byte 10: message"; the parts that are unknown are left out.
   [[nodiscard]] std::string describe() const;
   friend bool operator==(const Error&, const Error&) = default;
 };
+
+/// Puts the name of an operator in front of the message, unless it is named already.
+[[nodiscard]] Error in_operator(std::string_view name, Error error);
 
 /// An Errc::Io, NotFound, Permission or NoSpace error from an errno value: "cannot <action>: <strerror>".
 [[nodiscard]] Error errno_error(int errno_value, std::string_view action, std::string_view path);

@@ -33,6 +33,21 @@ template <typename Vector>
   std::memcpy(target, &value, sizeof(value));
 }
 
+/// The sum of the lanes in a fixed order: halves, quarters, neighbours.
+[[gnu::always_inline]] inline double add_lanes(f64x8 v) {
+  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+template <typename Vector>
+[[gnu::always_inline]] inline double largest_lane(Vector v) {
+  constexpr int kLanes = sizeof(Vector) / sizeof(v[0]);
+  double largest = static_cast<double>(v[0]);
+  for (int i = 1; i < kLanes; ++i) {
+    const auto lane = static_cast<double>(v[i]);
+    largest = lane > largest ? lane : largest;
+  }
+  return largest;
+}
+
 }  // namespace assay::simd
 
 // The resolvers of target_clones run before a sanitizer's runtime is ready, so sanitized builds use the baseline.

@@ -161,7 +161,8 @@ std::string json_number(double value) {
 }
 
 std::string counted(uint64_t count, std::string_view noun) {
-  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+  const char* ending = count == 1 ? "" : noun.ends_with('s') ? "es" : "s";
+  return std::to_string(count) + " " + std::string(noun) + ending;
 }
 
 std::string human_bytes(uint64_t size_bytes) {

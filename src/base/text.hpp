@@ -31,7 +31,7 @@ namespace assay {
 
 /// 1234567 -> "1.2 MB" (powers of 1000).
 [[nodiscard]] std::string human_bytes(uint64_t size_bytes);
-/// "1 weight", "3 weights"
+/// "1 weight", "3 weights", "2 processes"
 [[nodiscard]] std::string counted(uint64_t count, std::string_view noun);
 
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bisect.hpp"
 
-#include <sys/stat.h>
-
 #include <cstdio>
 
 #include "base/atomic_file.hpp"
+#include "base/paths.hpp"
 #include "cli/assignments.hpp"
 #include "cli/command.hpp"
 #include "cli/dump/cmd_dump.hpp"
@@ -14,16 +13,11 @@
 namespace assay::cli {
 namespace {
 
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
-
 struct Capture {
   std::string side;     // "golden", "mine"
   std::string command;  // of the user
   std::string folder;
-  std::string level;                      // "module", "operator"
+  bool operators = false;                 // not only modules, and their weights
   std::vector<std::string> modules = {};  // patterns; empty: all
 };
 
@@ -31,21 +25,21 @@ Status capture(const Capture& wanted) {
   ASSAY_TRY(std::vector<std::string> command, split_command(wanted.command));
   const ScopedEnvironment environment(take_assignments(&command));
   if (command.empty()) return fail(Errc::Usage, "--" + wanted.side + " names no program to run");
-  std::vector<std::string> words = {"-o",    wanted.folder, "--host",
-                                    "torch", "--level",     wanted.level};
-  if (wanted.level == "module") words.emplace_back("--weights");
+  const std::string level = wanted.operators ? "operator" : "module";
+  std::vector<std::string> words = {"-o", wanted.folder, "--host", "torch", "--level", level};
+  if (!wanted.operators) words.emplace_back("--weights");
   for (const std::string& pattern : wanted.modules) {
     words.emplace_back("--modules");
     words.push_back(pattern);
   }
   words.emplace_back("--");
   words.insert(words.end(), command.begin(), command.end());
-  say("locate", wanted.side + ", " + wanted.level + " level: " + wanted.command);
+  say("locate", wanted.side + ", " + level + " level: " + wanted.command);
   ASSAY_TRY_STATUS(make_directories(wanted.folder, 0750));
   const int status = dump_main(DumpName::Assay, "assay dump", words);
   if (status == kInterrupted) {
     interrupted() = true;
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
   }
   if (status == 0) return {};
   return fail(Errc::Invalid, "the program of " + wanted.side + " ended with status " +
@@ -56,7 +50,9 @@ Status capture(const Capture& wanted) {
 Result<Bisected> judge_captured(const JudgeRuns& judge, const std::string& golden,
                                 const std::string& mine) {
   Result<Bisected> judged = judge(golden, mine);
-  if (judged || judged.error().code == Errc::Usage) return judged;
+  if (judged) return judged;
+  const Errc code = judged.error().code;
+  if (code == Errc::Usage || code == Errc::Interrupted) return judged;
   return fail(Errc::Invalid,
               "nothing that can be judged was captured; is the program one that "
               "computes with PyTorch? " +
@@ -71,12 +67,12 @@ Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge) {
   const std::string coarse = base + "mine";
   const std::string fine = base + "mine-operators";
   for (const std::string& folder : {golden, coarse, fine}) {
-    if (exists(folder))
+    if (is_taken(folder))
       return fail(Error{Errc::Usage, folder, std::nullopt,
                         "is there already; give another folder with -o"});
   }
-  ASSAY_TRY_STATUS(capture({"golden", request.golden, golden, "operator"}));
-  ASSAY_TRY_STATUS(capture({"mine", request.mine, coarse, "module"}));
+  ASSAY_TRY_STATUS(capture({"golden", request.golden, golden, true}));
+  ASSAY_TRY_STATUS(capture({"mine", request.mine, coarse, false}));
   ASSAY_TRY(Bisected first, judge_captured(judge, golden, coarse));
   if (first.verdict.outcome == locate::Outcome::Clean ||
       first.verdict.mine_level == locate::CaptureLevel::Operators)
@@ -88,7 +84,7 @@ Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge) {
     for (const std::string& module : {suspect.module, suspect.also})
       if (!module.empty()) suspects.push_back(module + "*");
   }
-  ASSAY_TRY_STATUS(capture({"mine", request.mine, fine, "operator", suspects}));
+  ASSAY_TRY_STATUS(capture({"mine", request.mine, fine, true, suspects}));
   ASSAY_TRY(Bisected second, judge_captured(judge, golden, fine));
   if (suspects.empty() || second.verdict.outcome == locate::Outcome::FirstWrong) {
     second.notes.push_back("runs: " + golden + ", " + coarse + ", " + fine);

@@ -28,7 +28,7 @@ using JudgeRuns =
 /// Runs golden with every operator and mine with its modules, and judges. When that is not the last word, runs mine once
 /// more with the operators of the suspect modules, of all when there is no suspect.
 ///
-/// errors  Usage (no command, a folder that is taken; "interrupted") | Invalid (a program failed, or nothing of it was
+/// errors  Usage (no command, a folder that is taken) | Interrupted | Invalid (a program failed, or nothing of it was
 ///         captured)
 [[nodiscard]] Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge);
 

@@ -91,8 +91,8 @@ namespace {
 
 // Two runs, not two files, checkpoints or named tensors: only those have a first operator.
 bool has_programs(const CompareOutcome& outcome, const CompareRequest& request) {
-  return !outcome.two_files && !request.weight && outcome.comparison.golden_layout != "manual" &&
-         request.level != "logits";
+  return !outcome.two_files && !request.weight && !outcome.comparison.named_pairs &&
+         request.level != compare::LevelChoice::Logits;
 }
 
 // Without --verdict a sentence is an extra: what it cannot say must not cost the user the table.
@@ -109,7 +109,9 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
   Result<locate::Verdict> verdict =
       find_verdict(compared.golden, compared.mine, options, comparison.progress, &outcome->notes);
   if (!verdict) {
-    if (request.verdict || verdict.error().code == Errc::Usage) return fail(verdict.error());
+    const Errc code = verdict.error().code;
+    if (request.verdict || code == Errc::Usage || code == Errc::Interrupted)
+      return fail(verdict.error());
     outcome->notes.push_back("no verdict: " + verdict.error().describe());
     return {};
   }
@@ -212,14 +214,16 @@ Result<uint64_t> parse_bytes(std::string_view text) {
 namespace {
 
 std::string_view hint_for(const Error& error) {
-  if (error.message.find("must both be directory or file") != std::string::npos) {
-    return "name two files, or two folders; a file inside a run can be given by its path";
+  switch (error.code) {
+    case Errc::WrongKind:
+      return "name two files, or two folders; a file inside a run can be given by its path";
+    case Errc::NothingInCommon:
+      return "align them with --token-map GOLDEN:MINE, for example --token-map 0:1";
+    case Errc::Usage:
+      return "assay compare --help shows every option with an example";
+    default:
+      return {};
   }
-  if (error.message.find("cannot be matched") != std::string::npos) {
-    return "align them with --token-map GOLDEN:MINE, for example --token-map 0:1";
-  }
-  if (error.code == Errc::Usage) return "assay compare --help shows every option with an example";
-  return {};
 }
 
 int run_command(const CompareRequest& request) {
@@ -251,8 +255,11 @@ void add_input_options(CLI::App& app, CompareRequest& request) {
       ->type_name("PATH");
   app.add_option("mine,--my-path", request.my_path, "Run under test, of the same kind (-mp)")
       ->type_name("PATH");
-  app.add_option("--cmp-level", request.level,
-                 "Compare layers, modules or every module (-cl); default: all three")
+  const auto choose = [&request](const std::string& name) {
+    request.level = compare::level_choice(name).value_or(compare::LevelChoice::Default);
+  };
+  app.add_option_function<std::string>(
+         "--cmp-level", choose, "Compare layers, modules or every module (-cl); default: all three")
       ->check(CLI::IsMember({"layer", "module", "api", "logits"}))
       ->group("Selection");
   add_pair_options(app, request.pairs);

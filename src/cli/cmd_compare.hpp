@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "cli/pair_options.hpp"
 #include "cli/verdict_options.hpp"
-#include "compare/compare.hpp"
+#include "compare/dispatch.hpp"
 
 namespace assay::cli {
 
@@ -19,7 +19,7 @@ namespace assay::cli {
 struct CompareRequest {
   std::string golden_path;
   std::string my_path;
-  std::string level;  // "" layer module api logits
+  compare::LevelChoice level = compare::LevelChoice::Default;
   std::string output = "./";
   bool output_given = false;
   bool stats = false;
@@ -61,7 +61,7 @@ struct CompareOutcome {
 };
 
 /// Opens, compares, writes the reports. Prints nothing but the progress bar.
-/// errors  of the options (Usage), of the runs, of writing; "interrupted"
+/// errors  of the options (Usage), of the runs, of writing; Interrupted
 [[nodiscard]] Result<CompareOutcome> run_comparison(const CompareRequest& request);
 
 /// "512MiB", "2G", "1000000" -> bytes. errors  Usage

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay convert IN OUT`: any tensor that can be read, as a file that another program reads.
-#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
+#include "base/paths.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/command.hpp"
 #include "cli/convert/byte_budget.hpp"
@@ -57,11 +57,6 @@ struct ConvertOptions {
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;  // of all threads together
 
 Error usage(std::string message) { return {Errc::Usage, {}, std::nullopt, std::move(message)}; }
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
 
 /// The list of a dump file that a record is from, and its place there.
 struct DumpOperand {
@@ -128,17 +123,17 @@ std::string relative_path(const run::Run& run, const run::TensorRecord& record,
     if (!path.empty()) path += '/';
     path += safe_component(component);
   };
-  if (run.layout == "flat") {
+  if (run.has(run::Trait::OneFile)) {
+    add(record.slot.empty() ? record.node : record.slot);
+    return path + std::string(suffix);
+  }
+  if (run.has(run::Trait::Files)) {
     for (size_t start = 0; start <= record.node.size();) {
       const size_t end = std::min(record.node.find('/', start), record.node.size());
       add(std::string_view(record.node).substr(start, end - start));
       start = end + 1;
     }
     if (!record.slot.empty()) add(record.slot);
-    return path + std::string(suffix);
-  }
-  if (run.layout == "file") {
-    add(record.slot.empty() ? record.node : record.slot);
     return path + std::string(suffix);
   }
   add("rank" + std::to_string(record.rank));
@@ -300,7 +295,7 @@ class Converter {
       ASSAY_TRY(const MappedFile file, MappedFile::open(options_.in));
       if (has_text_header(file.bytes())) {
         ASSAY_TRY(text_tensor_, in_file(options_.in, read_text_tensor(file.bytes())));
-        run_.layout = "file";
+        run_.layout = run::Layout::File;
         run::TensorRecord record;
         record.node = run::base_name(options_.in);
         record.node.resize(std::min(record.node.rfind('.'), record.node.size()));
@@ -312,7 +307,7 @@ class Converter {
           formats::detect_file(file.bytes(), options_.in) == formats::FileKind::CannDump;
     }
     ASSAY_TRY(run_, run::open_run(options_.in));
-    is_dump_tree_ = run_.layout == "ge-tree";
+    is_dump_tree_ = run_.has(run::Trait::GeOperators);
     return {};
   }
 
@@ -330,7 +325,7 @@ class Converter {
   }
 
   Status check_target(const std::string& path) {
-    if (options_.force || !exists(path)) return {};
+    if (options_.force || !is_taken(path)) return {};
     hint_ = "--force overwrites it";
     return fail(Error{Errc::Usage, path, std::nullopt, "exists already"});
   }
@@ -356,8 +351,9 @@ class Converter {
   }
 
   [[nodiscard]] std::string name_in_container(const run::TensorRecord& record) const {
-    if (run_.layout == "file") return record.slot.empty() ? record.node : record.slot;
-    if (run_.layout == "flat") return record.node + (record.slot.empty() ? "" : "/" + record.slot);
+    if (run_.has(run::Trait::OneFile)) return record.slot.empty() ? record.node : record.slot;
+    if (run_.has(run::Trait::Files))
+      return record.node + (record.slot.empty() ? "" : "/" + record.slot);
     if (record.role == run::Role::Weight || record.role == run::Role::Buffer)
       return record_name(record);
     return record.step_name + "/" + record_name(record);

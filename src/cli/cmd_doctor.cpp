@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -18,6 +17,7 @@
 #include <memory>
 #include <set>
 
+#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/command.hpp"
@@ -57,11 +57,6 @@ std::string environment(const char* variable) {
   const char* value = std::getenv(variable);
   return value == nullptr ? std::string() : std::string(value);
 }
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0;
-}
-
 // ---- the machine ------------------------------------------------------------------------------------------------
 
 /// Text behind "key :" or "key:" in a /proc file.

@@ -37,10 +37,6 @@ struct GraphOptions {
 
 Error usage(std::string message) { return {Errc::Usage, {}, std::nullopt, std::move(message)}; }
 
-std::string counted(size_t count, std::string_view one) {
-  return std::to_string(count) + " " + std::string(one) + (count == 1 ? "" : "s");
-}
-
 // ---- converting ---------------------------------------------------------------------------------------------------
 
 struct Style {

@@ -398,12 +398,9 @@ int status_of(const ToolCall& call, const opcheck::Report& report, const Request
 }
 
 std::string hint_for(const Error& error) {
-  const auto says = [&](const char* words) {
-    return error.message.find(words) != std::string::npos;
-  };
-  if (says("is not in msit_dump"))
+  if (error.code == Errc::WrongKind)
     return "capture one with: assay dump --type tensor -o OUT -- CMD";
-  if (says("holds no operators"))
+  if (error.code == Errc::NotCaptured)
     return "capture them with: assay dump --level operator -o OUT -- CMD";
   return {};
 }

@@ -211,13 +211,12 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
     if (!is_weight && record.step >= 0) steps.insert(record.step);
     ranks.insert(record.rank);
   }
-  std::string line = printable(run.path) + ": " + run.layout + ", " +
+  std::string line = printable(run.path) + ": " + std::string(run::layout_name(run.layout)) + ", " +
                      std::to_string(run.records.size()) + " records";
-  if (!steps.empty() && run.layout != "flat" && run.layout != "file")
-    line += ", steps " + numbers_text(steps);
+  if (!steps.empty() && !run.has(run::Trait::Files)) line += ", steps " + numbers_text(steps);
   if (ranks.size() > 1) line += ", ranks " + numbers_text(ranks);
   if (weights > 0) line += ", " + std::to_string(weights) + (weights == 1 ? " weight" : " weights");
-  if (run.layout == "native" && !run.operations.empty())
+  if (run.has(run::Trait::AtenOperators) && !run.operations.empty())
     line += ", " + std::to_string(run.operations.size()) +
             (run.operations.size() == 1 ? " operator" : " operators");
   if (!run.coverage.complete) line += ", INCOMPLETE";
@@ -242,7 +241,7 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
   if (run.coverage.planned > 0) {
     out->line("  captured " + std::to_string(run.coverage.captured) + " of " +
               std::to_string(run.coverage.planned) +
-              (run.layout == "atb-tree" ? " tensors" : " nodes"));
+              (run.has(run::Trait::AtbOperations) ? " tensors" : " nodes"));
   }
   for (const run::Coverage::Missed& missed : run.coverage.missed) {
     out->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) + ": " +
@@ -278,11 +277,6 @@ std::string summary_text(const NodeSummary& node, bool with_steps) {
   if (node.problems > 0)
     add(std::to_string(node.problems) + (node.problems == 1 ? " problem" : " problems"));
   return text;
-}
-
-/// Names of graph mode have no parts, and belong to one graph: Add_1 of two graphs are two operators.
-bool is_graph_mode(const run::Run& run) {
-  return run.layout == "ge-tree" || run.layout == "fx-tree" || run.layout == "captured-graph";
 }
 
 /// An operator of a module stands behind its path: model.norm::aten.mul.Tensor.1.
@@ -381,20 +375,15 @@ void add_graphs(const std::vector<Shown>& shown, Output* out) {
 
 // ---- lines and details ------------------------------------------------------------------------------------------
 
-bool shows_steps(const run::Run& run) {
-  return run.layout == "native" || run.layout == "torch-tree" || run.layout == "atb-tree" ||
-         is_graph_mode(run);
-}
-
 void add_list(const run::Run& run, const std::vector<Shown>& shown, bool with_stats, Output* out) {
   const bool several_graphs =
-      is_graph_mode(run) &&
+      run.has(run::Trait::CompiledGraphs) &&
       std::any_of(run.records.begin(), run.records.end(),
                   [&](const auto& record) { return record.graph != run.records.front().graph; });
   for (const Shown& item : shown) {
     const run::TensorRecord& record = item.record;
     std::string line;
-    if (shows_steps(run)) {
+    if (run.has(run::Trait::Steps)) {
       line = "step " + printable(record.step_name) + "  ";
       if (record.rank > 0) line += "rank " + std::to_string(record.rank) + "  ";
       if (several_graphs) line += "graph_" + std::to_string(record.graph + 1) + "  ";
@@ -447,7 +436,7 @@ void add_details(const run::Run& run, const Shown& item, const ShowOptions& opti
     out->line(line + printable(value));
   };
   out->line(printable(record_label(run, record)));
-  if (shows_steps(run))
+  if (run.has(run::Trait::Steps))
     field("step",
           record.step_name + (record.rank > 0 ? ", rank " + std::to_string(record.rank) : ""));
   if (!record.op_type.empty()) field("type", record.op_type);
@@ -533,7 +522,8 @@ std::string json_record(const Shown& item) {
 
 void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out) {
   const run::Coverage& coverage = run.coverage;
-  out->add("{\"path\":" + json_quote(run.path) + ",\"layout\":" + json_quote(run.layout) +
+  out->add("{\"path\":" + json_quote(run.path) +
+           ",\"layout\":" + json_quote(run::layout_name(run.layout)) +
            ",\"coverage\":{\"complete\":" + (coverage.complete ? "true" : "false") +
            ",\"planned\":" + std::to_string(coverage.planned) +
            ",\"captured\":" + std::to_string(coverage.captured) + ",\"missed\":[");
@@ -601,7 +591,7 @@ int run_show(const ShowOptions& options) {
                                                   : " '" + options.name + "'"),
                         hint);
   }
-  const bool one_tensor = chosen.size() == 1 && (narrowed || run->layout == "file");
+  const bool one_tensor = chosen.size() == 1 && (narrowed || run->has(run::Trait::OneFile));
   const std::vector<Shown> shown = look_at(*run, chosen, [&](const run::TensorRecord& record) {
     return options.stats || (one_tensor && reads_all_values(options, record));
   });
@@ -616,14 +606,14 @@ int run_show(const ShowOptions& options) {
   } else {
     add_head(*run, options.stats, &out);
     const bool wants_lines = options.list || options.stats || options.values || options.histogram ||
-                             narrowed || run->layout == "file" || run->layout == "flat";
+                             narrowed || run->has(run::Trait::Files);
     if (wants_lines) {
       add_list(*run, shown, options.stats, &out);
     } else {
-      if (is_graph_mode(*run)) {
+      if (run->has(run::Trait::CompiledGraphs)) {
         add_graphs(shown, &out);
       } else {
-        add_tree(shown, run->layout == "atb-tree" ? '/' : '.', &out);
+        add_tree(shown, run->has(run::Trait::AtbOperations) ? '/' : '.', &out);
       }
     }
     if (options.values || options.histogram) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "cli/argparse.hpp"
 #include "cli/cmd_compare.hpp"
@@ -69,7 +70,7 @@ CompareRequest request_of(const ParsedArguments& parsed) {
   CompareRequest request;
   request.golden_path = parsed.text("--golden-path");
   request.my_path = parsed.text("--my-path");
-  request.level = parsed.text("--cmp-level");
+  request.level = *compare::level_choice(parsed.text("--cmp-level"));
   request.output = parsed.text("--output", "./");
   request.stats = parsed.given("--stats");
   request.rank = parsed.text("--rank");
@@ -139,10 +140,10 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   }
   const auto type_text = [](const std::string& type) { return type.empty() ? "None" : type; };
   const compare::Matching& matching = comparison.sheets.back().matching;
-  const bool has_layers = comparison.sheets.front().graph < 0 && !comparison.weights &&
-                          comparison.sheets.front().name != "manual";
+  const bool has_layers =
+      comparison.sheets.front().graph < 0 && !comparison.weights && !comparison.named_pairs;
   if (has_layers) log.info("golden_layer_type: " + type_text(matching.golden_layer_type));
-  if (has_layers && comparison.sheets.back().name == "api")
+  if (has_layers && comparison.sheets.back().level == compare::Level::Api)
     log.info("my_layer_type: " + type_text(matching.mine_layer_type));
   for (const std::string& note : comparison.notes) log.info(note);
   if (const size_t filtered = comparison.counts().filtered; filtered > 0) {
@@ -151,13 +152,8 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   for (const std::string& file : outcome.files) log.info("Saved comparing results: " + file);
 }
 
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0;
-}
-
 int log_failure(const Error& error, const CompareRequest& request, const MsitLog& log) {
-  if (error.message.find("must both be directory or file") != std::string::npos) {
+  if (error.code == Errc::WrongKind) {
     struct stat info{};
     const bool golden_is_file =
         ::stat(request.golden_path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
@@ -165,15 +161,13 @@ int log_failure(const Error& error, const CompareRequest& request, const MsitLog
               "). it is not a atb dump path or a torch dump path.");
     return kSame;
   }
-  if (error.code == Errc::Unsupported &&
-      error.message.find("not available yet") == std::string::npos && exists(error.path)) {
+  if (error.code == Errc::Unsupported && exists(error.path)) {
     log.error("cannot parse data path(" + error.path +
               "). it is not a atb dump path or a torch dump path.");
     return kSame;
   }
   log.error(error.describe());
-  if (error.message.find("cannot be matched") != std::string::npos) return kSame;
-  return error.message.find("not available yet") != std::string::npos ? kUsageOrInput : kException;
+  return error.code == Errc::NothingInCommon ? kSame : kException;
 }
 
 int run_compare(const std::string& program, const std::vector<std::string>& words) {

@@ -24,7 +24,7 @@ std::string record_label(const run::TensorRecord& record) {
 }
 
 std::string record_label(const run::Run& run, const run::TensorRecord& record) {
-  if (run.layout != "flat" && run.layout != "file") return record_label(record);
+  if (!run.has(run::Trait::Files)) return record_label(record);
   return record.node + (record.slot.empty() ? "" : " " + record.slot);
 }
 

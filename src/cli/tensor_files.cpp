@@ -55,7 +55,7 @@ Status write_through_temporary(const std::string& path, unsigned mode,
   const int fd = ::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (fd < 0) return fail(errno_error(errno, "create", path));
   Status status = write([&](ByteSpan bytes) -> Status {
-    if (interrupted()) return fail(Errc::Io, "interrupted");
+    if (interrupted()) return fail(Errc::Interrupted, "interrupted");
     Status written = write_all(fd, bytes, path);
     if (!written) touch(bytes);
     return written;

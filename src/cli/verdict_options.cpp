@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verdict_options.hpp"
 
-#include <sys/stat.h>
-
 #include <CLI/CLI.hpp>
 #include <deque>
 
+#include "base/paths.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "locate/floors.hpp"
@@ -13,11 +12,6 @@
 
 namespace assay::cli {
 namespace {
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0;
-}
 
 Status check(const VerdictRequest& request) {
   if (!request.floor_file.empty() && !request.floor_runs.empty())

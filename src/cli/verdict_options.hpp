@@ -39,7 +39,7 @@ void add_verdict_options(CLI::App& app, VerdictRequest& request);
 ///
 /// golden_path   the other side of a --floor-run that names one run only
 /// notes         gets a sentence for everything that was decided for the user
-/// errors        Usage (options that exclude each other, an unknown slice, "interrupted") | of reading and writing
+/// errors        Usage (options that exclude each other, an unknown slice) | Interrupted | of reading and writing
 [[nodiscard]] Result<locate::Verdict> find_verdict(
     const run::Run& golden, const run::Run& mine, const VerdictRequest& request,
     const std::function<void(size_t done, size_t total)>& progress,

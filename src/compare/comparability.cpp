@@ -48,23 +48,20 @@ class Gaps {
         gaps.push_back(std::move(why));
     }
     if (alone_ > 0)
-      gaps.push_back(count_of(alone_) + " of golden " + (alone_ == 1 ? "has" : "have") +
+      gaps.push_back(counted(alone_, "tensor") + " of golden " + (alone_ == 1 ? "has" : "have") +
                      " no partner in mine, first " + first_alone_);
     if (by_value_ > 0)
-      gaps.push_back(count_of(by_value_) + " of golden " + (by_value_ == 1 ? "was" : "were") +
-                     " paired by " + (by_value_ == 1 ? "its" : "their") +
+      gaps.push_back(counted(by_value_, "tensor") + " of golden " +
+                     (by_value_ == 1 ? "was" : "were") + " paired by " +
+                     (by_value_ == 1 ? "its" : "their") +
                      " values, which says nothing about the place, first " + first_by_value_);
     return gaps;
   }
 
  private:
-  static std::string count_of(size_t count) {
-    return std::to_string(count) + (count == 1 ? " tensor" : " tensors");
-  }
-
   void add(const TensorRecord& record, size_t* count, std::string* first) const {
     if ((*count)++ > 0) return;
-    if (golden_.layout == "file" && !record.slot.empty()) {
+    if (golden_.has(run::Trait::OneFile) && !record.slot.empty()) {
       *first = record.slot;
       return;
     }

@@ -36,12 +36,12 @@ constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of 
 // Relative L2 distance from which on another order of columns is looked for, and up to which size.
 constexpr double kOtherOrder = 0.05;
 constexpr int64_t kMaxReorderedElements = int64_t{1} << 28;
-constexpr std::string_view kShapeMismatch = "data shape doesn't match.";
 
 // ---- what a row says about its sides ----
 
 std::string record_label(const Run& run, const TensorRecord& record) {
-  if (run.layout == "file" && !record.slot.empty()) return record.slot;  // a key of the file
+  if (run.has(run::Trait::OneFile) && !record.slot.empty())
+    return record.slot;  // a key of the file
   std::string text = shared_node_name(run, record.node);
   if (text.empty()) text = "(model)";
   text += " " + std::string(run::role_name(record.role));
@@ -195,7 +195,7 @@ bool needs_scale(DType golden, DType mine) {
 
 std::string corrected_fail_reason(const PairMetrics& metrics) {
   std::string reason;
-  if (metrics.state == PairState::CountMismatch) add_sentence(kShapeMismatch, &reason);
+  if (metrics.state == PairState::CountMismatch) add_sentence("data shape doesn't match.", &reason);
   if (metrics.golden.has_non_finite()) add_sentence("golden_data includes NAN or inf.", &reason);
   if (metrics.mine.has_non_finite()) add_sentence("my_data includes NAN or inf.", &reason);
   return reason;
@@ -338,7 +338,7 @@ class PairComparer {
     }
     judge(limit_of(row, node), &row);
     if (options_.rules != MetricRules::Msit) doubt(&row);
-    if (pair.speculative && row.fail_reason == kShapeMismatch) row.filtered = true;
+    if (pair.speculative && row.differs_in_count()) row.filtered = true;
     return row;
   }
 
@@ -473,7 +473,7 @@ class PairComparer {
 
   // CANN's reader widened bfloat16 before msit saw it.
   static void name_as_decoded_by_msit(const Run& run, SideSummary* side) {
-    if (run.layout == "ge-tree" && side->dtype == torch_name(DType::BFloat16))
+    if (run.has(run::Trait::GeOperators) && side->dtype == torch_name(DType::BFloat16))
       side->dtype = torch_name(DType::Float32);
   }
 
@@ -481,7 +481,7 @@ class PairComparer {
   // one engine such a difference is a fault, and stays one.
   std::optional<Tensor> in_golden_order(const Tensor& golden, const Source& mine,
                                         const Tensor& mine_tensor, const Row& row) const {
-    if (options_.rules == MetricRules::Msit || golden_.layout == mine_.layout || !row.comparable ||
+    if (options_.rules == MetricRules::Msit || golden_.is_laid_out_like(mine_) || !row.comparable ||
         !row.metrics || row.metrics->state != PairState::Compared || row.identical ||
         row.shape_relation == ShapeRelation::Reshaped ||
         !(row.metrics->relative_euclidean_distance > kOtherOrder) ||
@@ -586,7 +586,7 @@ uint64_t payload_bytes(const TensorRecord& record) {
 // The original removed rows from the list it was walking over, so the row after a removed one was
 // never looked at. Scripts may count on the rows that this let through.
 void filter_like_msit(std::vector<Row>* rows) {
-  for (Row& row : *rows) row.filtered = row.fail_reason == kShapeMismatch;
+  for (Row& row : *rows) row.filtered = row.differs_in_count();
   bool skip = false;
   for (Row& row : *rows) {
     if (row.filtered) continue;
@@ -767,6 +767,7 @@ struct PlannedSheet {
   int rank = -1;
   int graph = -1;
   Matching matching;
+  std::optional<Level> level = {};
 };
 
 MatchOptions match_options(const CompareOptions& options, Level level) {
@@ -798,7 +799,7 @@ Result<std::vector<PlannedSheet>> plan_sheets(const Run& golden, const Run& mine
   }
   for (const Level level : options.levels) {
     ASSAY_TRY(Matching matching, match_runs(golden, mine, match_options(options, level)));
-    sheets.push_back({std::string(level_name(level)), -1, -1, std::move(matching)});
+    sheets.push_back({std::string(level_name(level)), -1, -1, std::move(matching), level});
   }
   return sheets;
 }
@@ -862,6 +863,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     }
     Sheet sheet;
     sheet.name = std::move(plan.name);
+    sheet.level = plan.level;
     sheet.rank = plan.rank;
     sheet.graph = plan.graph;
     sheet.rows.resize(plan.matching.pairs.size());
@@ -896,7 +898,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   parallel_for(tasks.size() - large_count, jobs,
                [&](size_t i) { work(tasks[large_count + i], 1); });
   if (options.interrupted != nullptr && *options.interrupted)
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
 
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];
@@ -916,7 +918,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     // Several reports count each for itself; the sheets of one report go on counting.
     if (sheet.graph >= 0) data_id = 0;
     // Of two files the original printed the row and wrote no csv that it could be missing in.
-    const bool two_files = golden.layout == "file" && mine.layout == "file";
+    const bool two_files = golden.has(run::Trait::OneFile) && mine.has(run::Trait::OneFile);
     if (out.msit && !two_files) filter_like_msit(&sheet.rows);
   }
   out.compared_bytes = comparer.compared_bytes();
@@ -953,7 +955,10 @@ Result<Comparison> compare_manual(const run::ManualMapping& mapping,
   matching.mine_candidates = matching.mine_matched = matching.pairs.size();
   std::vector<PlannedSheet> sheets;
   sheets.push_back(std::move(sheet));
-  return compare_planned(mapping.golden, mapping.mine, std::move(sheets), options);
+  ASSAY_TRY(Comparison comparison,
+            compare_planned(mapping.golden, mapping.mine, std::move(sheets), options));
+  comparison.named_pairs = true;
+  return comparison;
 }
 
 }  // namespace assay::compare

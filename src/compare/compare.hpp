@@ -13,6 +13,7 @@
 #include "compare/limits.hpp"
 #include "compare/match.hpp"
 #include "compare/metrics.hpp"
+#include "compare/row_verdict.hpp"
 #include "run/manual_mapping.hpp"
 
 namespace assay::compare {
@@ -35,18 +36,6 @@ struct SideSummary {
 
 enum class Outcome : uint8_t { NotJudged, Pass, Fail };
 [[nodiscard]] std::string_view outcome_name(Outcome outcome);  // "" "pass" "fail"
-
-/// What was found out about the operator behind a row; columns of --verdict. Numbers that are not known are NaN.
-struct RowVerdict {
-  double err_in = NAN;         // relative L2 of all floating inputs together against golden's
-  double err_out = NAN;        // of this tensor
-  double err_own = NAN;        // of this tensor against the reference on mine's own inputs
-  double noise_floor = NAN;    // of err_own, as rounding explains it
-  double amplification = NAN;  // err_out / err_in
-  std::string own_source;      // "exact" "replay" "measured"; empty: no own error is known
-  std::string verdict;         // "own_error" "inherited" "noise" ...; docs/localisation.md
-  std::string confidence;      // "high" "medium" "low"
-};
 
 struct Row {
   int64_t token_id = 0;
@@ -76,6 +65,10 @@ struct Row {
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
   bool filtered = false;
+
+  [[nodiscard]] bool differs_in_count() const {
+    return metrics && metrics->state == PairState::CountMismatch;
+  }
 };
 
 /// Both sides are integers of 32 or 64 bits: ids of tokens, positions, lengths.
@@ -83,8 +76,9 @@ struct Row {
 
 struct Sheet {
   std::string name;  // "layer", "module", "api", "weights", "manual"; of graph mode "rank0 graph1"
-  int rank = -1;     // graph mode: of this report; -1: the dump has no ranks
-  int graph = -1;    // graph mode: place among the graphs; -1 in other modes
+  std::optional<Level> level = {};  // of a sheet of one level
+  int rank = -1;                    // graph mode: of this report; -1: the dump has no ranks
+  int graph = -1;                   // graph mode: place among the graphs; -1 in other modes
   Matching matching;
   std::vector<Row> rows;  // in execution order of mine
 };
@@ -107,15 +101,16 @@ struct CompareOptions {
   uint64_t max_memory = uint64_t{256} << 20;
   /// Called with (done, total) pairs from any thread, one call at a time; may be empty.
   std::function<void(size_t done, size_t total)> progress;
-  /// Set by a signal handler: the comparison stops at the next block with Errc::Usage "interrupted".
+  /// Set by a signal handler: the comparison stops at the next block with Errc::Interrupted.
   const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct Comparison {
   std::string golden_path;
   std::string mine_path;
-  std::string golden_layout;  // run::Run::layout
-  std::string mine_layout;
+  run::Layout golden_layout = run::Layout::None;
+  run::Layout mine_layout = run::Layout::None;
+  bool named_pairs = false;  // of tensors that the user named with dump_data()
   size_t golden_records = 0;
   size_t mine_records = 0;
   bool statistics = false;
@@ -173,7 +168,7 @@ void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* 
 void filter_like_msit(std::vector<Row>* rows);
 
 /// Matches and compares two runs. Tensors are mapped one pair a thread at a time; a pair that
-/// cannot be read becomes a row with its reason. errors  of match_runs(); "interrupted" (Usage)
+/// cannot be read becomes a row with its reason. errors  of match_runs(); Interrupted
 [[nodiscard]] Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                               const CompareOptions& options);
 

@@ -40,7 +40,7 @@ run::TensorRecord remembered(const std::string& node, uint64_t content, double l
 run::Run run_of(std::vector<run::TensorRecord> records) {
   run::Run run;
   run.path = "r";
-  run.layout = "flat";
+  run.layout = run::Layout::Flat;
   run.records = std::move(records);
   for (size_t i = 0; i < run.records.size(); ++i) run.records[i].order = i;
   return run;
@@ -92,7 +92,7 @@ TEST(CompareRuns, StopsWhenInterrupted) {
   const auto comparison =
       compare_runs(run_of({remembered("a", 1, 3)}), run_of({remembered("a", 1, 3)}), options);
   ASSERT_FALSE(comparison);
-  EXPECT_EQ(comparison.error().message, "interrupted");
+  EXPECT_EQ(comparison.error().code, Errc::Interrupted);
 }
 
 TEST(ComparePair, CountsTheElementsBeyondATolerance) {

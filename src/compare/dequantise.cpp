@@ -32,8 +32,6 @@ bool is_float8(DType dtype) {
   return is_float(dtype) && info(dtype).element_bits == 8 && info(dtype).element_values == 1;
 }
 
-std::string shape_text(const Dims& shape) { return list_text(shape.span()); }
-
 // ---- integers, packed or not, row by row ----
 
 struct Codes {

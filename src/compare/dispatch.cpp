@@ -3,7 +3,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "compare/match/torchair.hpp"
 #include "compare/weights.hpp"
@@ -31,19 +33,27 @@ bool has_statistics_only(const Run& run) {
   return any;
 }
 
-std::vector<Level> wanted_levels(const std::string& level, bool statistics) {
-  if (level == "layer") return {Level::Layer};
-  if (level == "module") return {Level::Module};
-  if (level == "all") return {Level::Layer, Level::Module, Level::Api};
-  if (!level.empty() || statistics) return {Level::Api};
-  return {Level::Layer, Level::Module, Level::Api};
+constexpr std::string_view kLevelChoices[] = {"", "layer", "module", "api", "logits", "all"};
+
+std::vector<Level> wanted_levels(LevelChoice level, bool statistics) {
+  if (level == LevelChoice::Default) level = statistics ? LevelChoice::Api : LevelChoice::All;
+  switch (level) {
+    case LevelChoice::Layer:
+      return {Level::Layer};
+    case LevelChoice::Module:
+      return {Level::Module};
+    case LevelChoice::All:
+      return {Level::Layer, Level::Module, Level::Api};
+    default:
+      return {Level::Api};
+  }
 }
 
 // Without the text of its graph an operator dump has names and values, and nobody knows which value of another
 // dump is which.
 void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<std::string>* notes) {
-  if (mine.layout != "ge-tree" || !mine.graph_files.empty()) return;
-  if (golden.layout != "ge-tree" && golden.layout != "fx-tree") return;
+  if (!mine.has(run::Trait::GeOperators) || !mine.graph_files.empty()) return;
+  if (!golden.has(run::Trait::GeOperators) && !golden.has(run::Trait::FxNodes)) return;
   notes->push_back(mine.path +
                    ": no text of a graph (dynamo_original_graph_*.txt) is there or in the folders "
                    "above it, so tensors are paired by the names of operators and by their values");
@@ -73,6 +83,16 @@ Result<ComparedPaths> compare_named_pairs(const std::string& golden_path,
 
 }  // namespace
 
+std::string_view choice_name(LevelChoice level) {
+  return kLevelChoices[static_cast<size_t>(level)];
+}
+
+std::optional<LevelChoice> level_choice(std::string_view name) {
+  const auto found = std::ranges::find(kLevelChoices, name);
+  if (found == std::end(kLevelChoices)) return std::nullopt;
+  return static_cast<LevelChoice>(found - std::begin(kLevelChoices));
+}
+
 Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::string& my_path,
                                     const PathOptions& wanted, CompareOptions options) {
   if (wanted.weights) return compare_checkpoints(golden_path, my_path, options);
@@ -82,7 +102,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
       struct stat info{};
       if (::stat(path.c_str(), &info) != 0) return fail(errno_error(errno, "open", path));
     }
-    return fail(Errc::Usage, "The golden_path and my_path must both be directory or file.");
+    return fail(Errc::WrongKind, "The golden_path and my_path must both be directory or file.");
   }
   ComparedPaths out;
   ASSAY_TRY(out.golden, run::open_run(golden_path));
@@ -90,7 +110,7 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   // The original's rows are of its names, in its order.
   if (options.rules != MetricRules::Msit) out.notes = run::reconcile(&out.golden, &out.mine);
   // A list of msprobe is a file, too, but stands for a whole run.
-  out.two_files = out.golden.layout == "file" && out.mine.layout == "file";
+  out.two_files = out.golden.has(run::Trait::OneFile) && out.mine.has(run::Trait::OneFile);
   if (!options.statistics && options.rules != MetricRules::Msit &&
       (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
     options.statistics = true;
@@ -98,12 +118,15 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   }
   const bool levels = have_levels(out.golden, out.mine) && !is_torchair_pair(out.golden, out.mine);
   // ait 0.2 knew no levels: without one named, each pair is in its report once.
-  const std::string level = options.ait02 && wanted.level.empty() ? "api" : wanted.level;
+  const LevelChoice level =
+      options.ait02 && wanted.level == LevelChoice::Default ? LevelChoice::Api : wanted.level;
   options.levels =
       levels ? wanted_levels(level, options.statistics) : std::vector<Level>{Level::Api};
-  if (!levels && !wanted.level.empty() && wanted.level != "all" && wanted.level != "api" &&
-      !out.two_files) {
-    out.notes.push_back("--cmp-level " + wanted.level +
+  const bool needs_levels = wanted.level == LevelChoice::Layer ||
+                            wanted.level == LevelChoice::Module ||
+                            wanted.level == LevelChoice::Logits;
+  if (!levels && needs_levels && !out.two_files) {
+    out.notes.push_back("--cmp-level " + std::string(choice_name(wanted.level)) +
                         " has no effect: it needs a tree of modules or operations on both sides");
   }
   note_missing_graph_texts(out.golden, out.mine, &out.notes);

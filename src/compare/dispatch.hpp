@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is compared with what: from two paths to the kind of comparison they are for.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compare/compare.hpp"
@@ -9,9 +12,14 @@
 namespace assay::compare {
 
 /// What the user wants besides the options of the engine.
+enum class LevelChoice : uint8_t { Default, Layer, Module, Api, Logits, All };
+[[nodiscard]] std::string_view choice_name(LevelChoice level);  // "" "layer" ...
+/// Nothing for other names.
+[[nodiscard]] std::optional<LevelChoice> level_choice(std::string_view name);
+
 struct PathOptions {
-  std::string level;     // "" (all levels), "layer", "module", "api", "logits", "all"
-  bool weights = false;  // checkpoints instead of runs
+  LevelChoice level = LevelChoice::Default;  // without a choice all levels that the runs have
+  bool weights = false;                      // checkpoints instead of runs
 };
 
 /// A comparison with the runs it is about, to which its lists of records refer.
@@ -27,7 +35,7 @@ struct ComparedPaths {
 /// dumps of graph mode, any other two runs.
 ///
 /// options   `levels` is filled from PathOptions::level
-/// errors    Usage (a file against a folder: "The golden_path and my_path must both be directory or
+/// errors    WrongKind (a file against a folder: "The golden_path and my_path must both be directory or
 ///           file.") | of opening and comparing the runs
 [[nodiscard]] Result<ComparedPaths> compare_paths(const std::string& golden_path,
                                                   const std::string& my_path,

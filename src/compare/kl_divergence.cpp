@@ -10,6 +10,7 @@
 namespace assay::compare {
 namespace {
 
+using simd::add_lanes;
 using simd::f64x8;
 using simd::load;
 using simd::store;
@@ -22,10 +23,6 @@ constexpr int64_t kLanes = 8;
 constexpr double kSmall = 0.34;
 // mine - golden is exact to 2^-53 of itself: at this size to 1e-13.
 constexpr double kLargeDifference = 1024;
-
-[[gnu::always_inline]] inline double add_lanes(f64x8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
 
 [[gnu::always_inline]] inline bool all_lanes(simd::i64x8 mask) {
   int64_t all = mask[0];

@@ -7,6 +7,7 @@
 
 #include "compare/match/ggml_matcher.hpp"
 #include "compare/match/matcher.hpp"
+#include "run/atb_names.hpp"
 
 namespace assay::compare {
 
@@ -23,7 +24,7 @@ namespace {
 
 // Tensors of dispatched operators in a native run: "model.norm::aten.mul.Tensor.1".   docs/formats/native.md
 bool is_operators(const Run& run, const TensorRecord& record) {
-  return run.layout == "native" && record.node.find("::") != std::string::npos;
+  return run.has(run::Trait::AtenOperators) && record.node.find("::") != std::string::npos;
 }
 
 // A capture of ggml names weights, caches and views of them without copying their bytes.
@@ -39,8 +40,6 @@ size_t count_operators(const Run& run) {
 
 }  // namespace
 
-bool is_kernel(const TensorRecord& record) { return record.node.ends_with("Kernel"); }
-
 Matcher::Matcher(const Run& golden, const Run& mine, const MatchOptions& options)
     : options_(options),
       tables_(options.tables != nullptr ? *options.tables : builtin_tables()),
@@ -50,8 +49,9 @@ Matcher::Matcher(const Run& golden, const Run& mine, const MatchOptions& options
   crosses_ = golden_.is_atb() != mine_.is_atb();
   // Between two strict trees, and between ATB and PyTorch, what nodes computed is compared; inputs
   // are the outputs of others.
-  outputs_only_ = levels_ && (options.level != Level::Api || options.msit || crosses_ ||
-                              (golden.layout == "torch-tree" && mine.layout == "torch-tree"));
+  outputs_only_ =
+      levels_ && (options.level != Level::Api || options.msit || crosses_ ||
+                  (golden.has(run::Trait::StrictHooks) && mine.has(run::Trait::StrictHooks)));
   by_policy_ = levels_ && (options.level != Level::Api || options.msit);
 }
 
@@ -150,7 +150,7 @@ void Matcher::list_side_leftovers(Side name_of_side, const MatchSide& side,
     for (const auto& [name, records] : nodes) {
       for (const size_t i : records) {
         const TensorRecord& record = side.run.records[i];
-        if (crosses_ && is_kernel(record)) ++kernels;
+        if (crosses_ && run::is_atb_kernel(record.node)) ++kernels;
         if (!is_candidate(record)) continue;
         if (!is_compared) {
           if (!side.used[i])
@@ -219,8 +219,8 @@ namespace {
 
 // The rules know ATB as mine; the other way round both sides change places.
 bool is_turned_around(const Run& golden, const Run& mine, const MatchOptions& options) {
-  return !options.msit && golden.layout == "atb-tree" && mine.layout != "atb-tree" &&
-         have_levels(golden, mine);
+  return !options.msit && golden.has(run::Trait::AtbOperations) &&
+         !mine.has(run::Trait::AtbOperations) && have_levels(golden, mine);
 }
 
 MatchOptions turned_around(MatchOptions options) {
@@ -275,10 +275,7 @@ double Matching::coverage_percent() const {
 
 bool have_levels(const run::Run& golden, const run::Run& mine) {
   if (is_ggml_pair(golden, mine)) return false;  // a graph of operators has no modules
-  const auto has_tree = [](const Run& run) {
-    return run.topology.has_value() || run.layout == "atb-tree";
-  };
-  return has_tree(golden) && has_tree(mine);
+  return golden.has_tree() && mine.has_tree();
 }
 
 Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,

@@ -17,8 +17,6 @@ constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileRowBytes = 32;  // of one row of a FRACTAL_NZ tile
 constexpr int64_t kSumBlock = 4096;    // values added at once
 
-std::string shape_text(const Dims& shape) { return list_text(shape.span()); }
-
 /// The axis counted from the front.
 Result<size_t> axis_of(int axis, const Dims& shape) {
   const auto rank = static_cast<int>(shape.size());

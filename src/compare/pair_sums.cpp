@@ -8,8 +8,10 @@
 namespace assay::compare {
 namespace {
 
+using simd::add_lanes;
 using simd::f32x8;
 using simd::f64x8;
+using simd::largest_lane;
 using simd::load;
 using simd::store;
 using simd::u64x8;
@@ -35,14 +37,6 @@ template <MetricRules kRules>
 }
 [[gnu::always_inline]] inline f64x8 lanes_to_float32(f64x8 v) {
   return __builtin_convertvector(__builtin_convertvector(v, f32x8), f64x8);
-}
-[[gnu::always_inline]] inline double add_lanes(f64x8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-[[gnu::always_inline]] inline double largest_lane(f64x8 v) {
-  double largest = v[0];
-  for (int i = 1; i < kLanes; ++i) largest = v[i] > largest ? v[i] : largest;
-  return largest;
 }
 
 struct Lanes {

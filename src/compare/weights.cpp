@@ -432,7 +432,7 @@ bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
   return options.interrupted == nullptr || !*options.interrupted;
 }
 
-bool is_gguf_run(const run::Run& run) { return run.layout == run::kGgufLayout; }
+bool is_gguf_run(const run::Run& run) { return run.has(run::Trait::GgufNames); }
 
 }  // namespace
 
@@ -489,7 +489,7 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
   if (!msit) list_unmatched(golden, mine, pairing, &sheet.matching);
   if (!compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,
                      my_gguf ? &*my_gguf : nullptr, pairs, &out)) {
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
   }
   set_orders(&sheet.rows);
   if (msit) {

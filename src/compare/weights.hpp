@@ -14,7 +14,7 @@ namespace assay::compare {
 /// returns                a Comparison with `weights` set and one sheet "weights"; missing and extra
 ///                        names are in its unmatched list
 /// errors   NotFound ("No .safetensors files found in the directory.") | of the readers |
-///          Usage ("interrupted")
+///          Interrupted
 [[nodiscard]] Result<Comparison> compare_weights(const std::string& golden_path,
                                                  const std::string& my_path,
                                                  const CompareOptions& options);

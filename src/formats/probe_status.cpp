@@ -155,6 +155,24 @@ uint64_t tensors_lost(const ProbeCounters& counters) {
   return counters.tensors_accepted - std::min(settled, counters.tensors_accepted);
 }
 
+std::optional<OperationsThatRan> parse_operations_note(std::string_view note) {
+  if (!note.starts_with(kOperationsNote)) return std::nullopt;
+  const auto words = [](std::string_view list) {
+    std::vector<std::string> found;
+    for (std::string_view word : split(list, ',')) {
+      if (word.starts_with(' ')) word.remove_prefix(1);
+      if (!word.empty()) found.emplace_back(word);
+    }
+    return found;
+  };
+  note.remove_prefix(kOperationsNote.size());
+  const size_t middle = std::min(note.find(kOperationsNoteIds), note.size());
+  const size_t ids = std::min(middle + kOperationsNoteIds.size(), note.size());
+  return OperationsThatRan{words(note.substr(0, middle)), words(note.substr(ids))};
+}
+
+bool is_skipped_tensor_note(std::string_view note) { return note.starts_with("a tensor "); }
+
 std::string probe_summary_json(const ProbeStatus& status, bool complete,
                                std::optional<int64_t> ended) {
   std::string json = R"({"format":"assay-probe-summary","version":1,"tool":)";

@@ -63,9 +63,15 @@ struct ProbeCounters {
 inline constexpr size_t kProbeNoteCount = 8;
 /// Begins the note about what ran while the choice of operations let nothing through: types, then "; ids ", then ids.
 inline constexpr std::string_view kOperationsNote = "operations that ran: ";
-/// Begins a note about the first of the tensors that a counter of skipped ones counts.
-inline constexpr std::string_view kSkippedTensorNote = "a tensor ";
 inline constexpr std::string_view kOperationsNoteIds = "; ids ";
+/// What such a note lists: "LinearOperation", "0_1". Nothing for other notes.
+struct OperationsThatRan {
+  std::vector<std::string> types;
+  std::vector<std::string> ids;
+};
+[[nodiscard]] std::optional<OperationsThatRan> parse_operations_note(std::string_view note);
+/// A note about the first of the tensors that a counter of skipped ones counts: "a tensor of ...".
+[[nodiscard]] bool is_skipped_tensor_note(std::string_view note);
 
 /// The file probe_status_<pid>, as it lies in memory that the process and the file share. Texts end
 /// with a zero byte and are written before the counters that speak of them.

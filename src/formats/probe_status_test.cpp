@@ -28,6 +28,19 @@ ProbeStatus example() {
   return status;
 }
 
+TEST(OperationsNote, ListsTypesAndIds) {
+  const auto note =
+      parse_operations_note("operations that ran: LinearOperation, Add; ids 0_1, 0_12");
+  ASSERT_TRUE(note.has_value());
+  EXPECT_EQ(note->types, (std::vector<std::string>{"LinearOperation", "Add"}));
+  EXPECT_EQ(note->ids, (std::vector<std::string>{"0_1", "0_12"}));
+  // A note has 256 bytes: what stands at its end may be cut off.
+  const auto cut = parse_operations_note("operations that ran: LinearOperation");
+  ASSERT_TRUE(cut.has_value());
+  EXPECT_TRUE(cut->ids.empty());
+  EXPECT_FALSE(parse_operations_note("a tensor was not saved: the disk is almost full"));
+}
+
 TEST(ProbeStatus, GivesTheSummaryOfADeadProcess) {
   const std::string json = probe_summary_json(example(), false, std::nullopt);
   EXPECT_EQ(

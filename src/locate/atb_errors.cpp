@@ -108,7 +108,7 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
   checking.progress = options.progress;
   checking.interrupted = options.interrupted;
   const opcheck::Report report = opcheck::check_cases(cases, checking);
-  if (report.interrupted) return fail(Errc::Usage, "interrupted");
+  if (report.interrupted) return fail(Errc::Interrupted, "interrupted");
   const Files files = files_of(run);
   OwnErrors result;
   for (const CaseResult& one : report.cases) {

@@ -153,8 +153,9 @@ ErrorRow terms_row(double w_factor, double v_factor, bool by_terms) {
       .scale = ErrorScale::Terms, .w_factor = w_factor, .v_factor = v_factor, .by_terms = by_terms};
 }
 
-/// Products, means and sums: w is 2 sqrt(K) u C, v is (sqrt(K) u C)^2 / 12.
-ErrorRow sums_row() { return terms_row(2 * kU, kU * kU / 12, true); }
+/// Products, means and sums: w is 2 sqrt(K) u C. An addition moves its sum by up to u C to either side, evenly, and where
+/// one term makes most of the sum every later one does: v is K (2 u C)^2 / 12, as w^2 / 12 is elsewhere.
+ErrorRow sums_row() { return terms_row(2 * kU, 4 * kU * kU / 12, true); }
 
 std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t output, DType mine,
                                 const FloatGrid& grid) {

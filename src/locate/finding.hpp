@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "compare/row_verdict.hpp"
 #include "locate/program.hpp"
 
 namespace assay::locate {
@@ -22,6 +23,7 @@ enum class FindingKind : uint8_t {
   Structure,       // shape or integer values differ
   RankDivergence,  // a replicated tensor differs between ranks
 };
+[[nodiscard]] compare::RowJudgement judgement_of(FindingKind kind);
 [[nodiscard]] std::string_view kind_name(FindingKind kind);  // "own_error" "weight" ...
 
 enum class Confidence : uint8_t { High, Medium, Low };
@@ -60,6 +62,8 @@ struct Finding {
   double worst_ulp = NAN;    // largest error of one element, ULP of its type
   double allowed_ulp = NAN;
   bool by_steps = false;  // `ratio` is in steps of mine's codes, which may be coarse
+  /// A weight whose numbers golden's program was replayed with: what it computes cannot clear it.
+  bool replayed_as_mine = false;
   std::string cause;   // what made it, found by another test: "extra aten.add.Tensor"; may be empty
   std::string detail;  // "eps 1e-05 against 1e-06"; one clause for people
   std::string hypothesis;  // "weight differs from golden by a constant factor 1.03"; may be empty

@@ -232,7 +232,8 @@ class FloorJudge {
   /// What made an input lies between modules: in the one around it. Operations of other layouts follow each other.
   std::string owner_of(const TensorRecord& record) const {
     std::string path = path_of(mine_, record.node);
-    if (mine_.layout == "atb-tree") return path.substr(0, std::min(path.rfind('/'), path.size()));
+    if (mine_.has(run::Trait::AtbOperations))
+      return path.substr(0, std::min(path.rfind('/'), path.size()));
     if (record.role == run::Role::Output) return path;
     while (!path.empty()) {
       const size_t end = path.find_last_of("./");

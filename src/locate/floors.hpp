@@ -48,7 +48,7 @@ struct FloorProfile {
 
 /// golden, mine  of each healthy pair: the same model and programs, other prompts; at least 5 for a verdict
 /// statistics    level S, from statistics alone; tensors with bytes are reduced to theirs
-/// errors        Usage (no pair; runs with nothing in common; interrupted)
+/// errors        Usage (no pair; runs with nothing in common) | Interrupted
 [[nodiscard]] Result<FloorProfile> measure_floors(
     const std::vector<std::pair<const run::Run*, const run::Run*>>& healthy, bool statistics,
     int jobs, const std::atomic<bool>* interrupted);
@@ -83,7 +83,7 @@ struct FloorOptions {
   const std::set<size_t>* judged_already = nullptr;
 };
 
-/// errors  Usage "interrupted"
+/// errors  Interrupted
 [[nodiscard]] Result<FloorFindings> judge_by_floors(const run::Run& golden, const run::Run& mine,
                                                     const FloorProfile& profile,
                                                     const FloorOptions& options);

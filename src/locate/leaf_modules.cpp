@@ -44,7 +44,7 @@ class LeafJudge {
     collect();
     choose_functions();
     judge_all();
-    if (stopped()) return fail(Errc::Usage, "interrupted");
+    if (stopped()) return fail(Errc::Interrupted, "interrupted");
     return conclude();
   }
 

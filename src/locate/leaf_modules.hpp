@@ -20,7 +20,7 @@ struct LeafErrors {
 /// capture does not say (eps, the kind of GELU, whether a norm adds one to its weight) is the usual value that explains
 /// most modules of the class; a class that none explains is not judged.
 ///
-/// errors  Usage "interrupted"
+/// errors  Interrupted
 [[nodiscard]] Result<LeafErrors> judge_leaf_modules(const Program& mine,
                                                     const OwnErrorOptions& options);
 

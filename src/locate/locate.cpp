@@ -70,7 +70,7 @@ class Locator {
               find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));
     Verdict verdict = compose_verdict(stages());
     for (const size_t record : nan_origins_.inherited)
-      verdict.records[record].verdict = "nan_inherited";
+      verdict.records[record].verdict = compare::RowJudgement::NanInherited;
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
     add_hypotheses(golden_, mine_, &verdict);
     verdict.next = next_command(verdict, *golden_.run, *mine_.run);
@@ -104,7 +104,7 @@ class Locator {
       };
     }
     if (program.level == CaptureLevel::Operators) return own_errors(program, options);
-    if (program.run->layout == "atb-tree") {
+    if (program.run->has(run::Trait::AtbOperations)) {
       ASSAY_TRY(OwnErrors errors, own_errors_of_operations(*program.run, options));
       if (errors.judged > 0) return errors;  // a dump without parameters says nothing
     }

@@ -33,11 +33,33 @@ enum class Outcome : uint8_t {
 [[nodiscard]] std::string_view outcome_name(
     Outcome outcome, bool order_known = true);  // "first_wrong" ("wrong") "clean" "cannot_judge"
 
+/// What a verdict rests on; the letters stand in reports.
+enum class JudgedBy : char {
+  Identity = '-',   // nothing but values that are golden's bit for bit
+  Operators = 'O',  // operators of mine, computed again
+  Leaves = 'L',   // golden's program, replayed between values: of modules without modules in them,
+  Modules = 'M',  // of modules,
+  Layers = 'B',   // of layers
+  MeasuredValues = 'N',      // what healthy runs differ by, in values
+  MeasuredStatistics = 'S',  // and in statistics
+};
+[[nodiscard]] constexpr char letter_of(JudgedBy level) { return static_cast<char>(level); }
+[[nodiscard]] JudgedBy judged_by(CaptureLevel level);
+[[nodiscard]] constexpr bool is_measured(JudgedBy level) {
+  return level == JudgedBy::MeasuredValues || level == JudgedBy::MeasuredStatistics;
+}
+
+/// Where the limits of a verdict are from.
+enum class Floor : uint8_t { None, Model, Measured, Exact };
+[[nodiscard]] std::string_view floor_name(Floor floor);  // "" "model" "measured" "exact"
+
 struct Coverage {
   size_t judged = 0;  // operators (or values, for levels below O) that were judged
   size_t judgeable = 0;
   size_t weights_compared = 0, weights = 0;
-  size_t weights_refuted = 0;              // of them: not golden's, and the outcome is the same
+  size_t weights_refuted = 0;  // of them: not golden's, and the outcome is the same
+  /// Of `weights`: golden has them in other pieces (LoRA merged), and every value on the way to the outputs is golden's.
+  size_t weights_by_function = 0;
   std::map<std::string, size_t> unjudged;  // reason -> count
   size_t operators = 0;                    // of mine
   size_t paired = 0;                       // of them, with a partner in golden
@@ -97,9 +119,9 @@ struct Verdict {
   Confidence confidence = Confidence::Low;  // of candidates[0], or of clean
   bool order_known = true;                  // run::Run::order_known of mine
   CaptureLevel golden_level = CaptureLevel::Nothing, mine_level = CaptureLevel::Nothing;
-  char level = '-';  // how it was judged: O L M B N S
+  JudgedBy level = JudgedBy::Identity;
   Coverage coverage;
-  std::string floor;  // "model" "measured" "exact"
+  Floor floor = Floor::None;
   /// Of weights that are golden's within the rounding of the types that mine's file holds them in; empty: none.
   std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
   std::string cache_blocks;  // Program::cache_blocks of mine
@@ -114,14 +136,14 @@ struct Verdict {
   // Every judged output, for the columns of the table: by index into mine's records.
   struct RecordJudgement {
     double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;
-    std::string own_source;  // "exact" "replay" "measured" "none"
-    std::string verdict;     // compare 8.3
+    compare::OwnSource own_source = compare::OwnSource::None;
+    compare::RowJudgement verdict = compare::RowJudgement::None;
     std::string confidence;
   };
   std::map<size_t, RecordJudgement> records;
 };
 
-/// errors  Usage "interrupted" | Usage (the slice names nothing; a rank or step of the user is in no run)
+/// errors  Interrupted | Usage (the slice names nothing; a rank or step of the user is in no run)
 [[nodiscard]] Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
                                      const LocateOptions& options);
 

@@ -382,7 +382,7 @@ Result<std::vector<Measured>> measure_records(const run::Run& golden, const run:
     } catch (const Interrupted&) {  // stopped() below
     }
   });
-  if (stopped()) return fail(Errc::Usage, "interrupted");
+  if (stopped()) return fail(Errc::Interrupted, "interrupted");
   return places;
 }
 

@@ -38,7 +38,7 @@ struct Measured {
 /// Every floating input and output of mine, in its order (rank, execution). `reason` says what has no partner.
 ///
 /// statistics  compare statistics only; those of tensors without any are computed
-/// errors      Usage "interrupted"
+/// errors      Interrupted
 [[nodiscard]] Result<std::vector<Measured>> measure_records(const run::Run& golden,
                                                             const run::Run& mine, bool statistics,
                                                             int jobs,

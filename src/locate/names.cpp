@@ -27,51 +27,39 @@ std::string_view level_name(CaptureLevel level) {
   return "nothing";
 }
 
-char level_letter(CaptureLevel level) {
+JudgedBy judged_by(CaptureLevel level) {
   switch (level) {
     case CaptureLevel::Operators:
-      return 'O';
+      return JudgedBy::Operators;
     case CaptureLevel::Leaves:
-      return 'L';
+      return JudgedBy::Leaves;
     case CaptureLevel::Modules:
-      return 'M';
+      return JudgedBy::Modules;
     case CaptureLevel::Layers:
-      return 'B';
+      return JudgedBy::Layers;
     case CaptureLevel::Statistics:
-      return 'S';
+      return JudgedBy::MeasuredStatistics;
     case CaptureLevel::Nothing:
       break;
   }
-  return '-';
+  return JudgedBy::Identity;
 }
 
-std::string_view kind_name(FindingKind kind) {
-  switch (kind) {
-    case FindingKind::OwnError:
-      return "own_error";
-    case FindingKind::Weight:
-      return "weight";
-    case FindingKind::Attribute:
-      return "attribute";
-    case FindingKind::Constant:
-      return "constant";
-    case FindingKind::Topology:
-      return "topology";
-    case FindingKind::Edge:
-      return "edge";
-    case FindingKind::Gap:
-      return "gap";
-    case FindingKind::MeasuredFloor:
-      return "measured_floor";
-    case FindingKind::NanOrigin:
-      return "nan_origin";
-    case FindingKind::Structure:
-      return "structural";
-    case FindingKind::RankDivergence:
-      return "rank_divergence";
-  }
-  return "own_error";
+std::string_view floor_name(Floor floor) {
+  constexpr std::string_view kNames[] = {"", "model", "measured", "exact"};
+  return kNames[static_cast<size_t>(floor)];
 }
+
+compare::RowJudgement judgement_of(FindingKind kind) {
+  // Findings are the first judgements behind None, in the same order.
+  static_assert(static_cast<int>(compare::RowJudgement::OwnError) ==
+                static_cast<int>(FindingKind::OwnError) + 1);
+  static_assert(static_cast<int>(compare::RowJudgement::RankDivergence) ==
+                static_cast<int>(FindingKind::RankDivergence) + 1);
+  return static_cast<compare::RowJudgement>(static_cast<uint8_t>(kind) + 1);
+}
+
+std::string_view kind_name(FindingKind kind) { return judgement_name(judgement_of(kind)); }
 
 std::string_view confidence_name(Confidence confidence) {
   switch (confidence) {

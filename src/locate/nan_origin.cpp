@@ -72,7 +72,7 @@ class NanSearch {
     parallel_for(outputs.size(), resolve_job_count(jobs), [&](size_t i) {
       if (!stopped()) counts[i] = counts_of(mine_.records[outputs[i]]);
     });
-    if (stopped()) return fail(Errc::Usage, "interrupted");
+    if (stopped()) return fail(Errc::Interrupted, "interrupted");
     std::vector<std::pair<size_t, Counts>> suspects;
     for (size_t i = 0; i < outputs.size(); ++i)
       if (counts[i] && counts[i]->any()) suspects.emplace_back(outputs[i], *counts[i]);
@@ -86,7 +86,8 @@ class NanSearch {
     for (const auto& [record, counts] : suspects) {
       const std::optional<Counts> golden = golden_counts(mine_.records[record]);
       if (!is_wrong(counts, golden)) continue;
-      if (has_wrong_input(record) || lies_around_origin(record)) {
+      if (only_moves(record, counts)) continue;
+      if (inherits(record, counts) || lies_around_origin(record)) {
         found_.inherited.push_back(record);
       } else {
         add(record, counts, golden);
@@ -128,6 +129,38 @@ class NanSearch {
     });
   }
 
+  /// NaN out of infinities that were only moved there has no other origin.
+  bool inherits(size_t output, const Counts& counts) const {
+    if (!has_wrong_input(output)) return false;
+    return counts.nan == 0 || !found_.findings.empty() || has_nan_input(output);
+  }
+
+  bool has_nan_input(size_t output) const {
+    return std::ranges::any_of(executions_.at(key_of(mine_.records[output])).inputs, [&](size_t i) {
+      const std::optional<Counts> counts = counts_of(mine_.records[i]);
+      return counts && counts->nan > 0;
+    });
+  }
+
+  /// An operator that only moves values makes none: `where` puts the infinity of a mask that it was given. Whether that
+  /// belongs there is a matter of its condition: a static cache has empty slots to hide where golden's has none.
+  bool only_moves(size_t output, const Counts& moved) const {
+    const TensorRecord& record = mine_.records[output];
+    if (reference::aten::class_of(record.op_type) != reference::aten::OperatorClass::Move)
+      return false;
+    Counts given;
+    for (const size_t input : executions_.at(key_of(record)).inputs) {
+      const std::optional<Counts> counts = counts_of(mine_.records[input]);
+      if (!counts || is_wrong(*counts, golden_counts(mine_.records[input]))) return false;
+      given.nan += counts->nan;
+      given.positive_inf += counts->positive_inf;
+      given.negative_inf += counts->negative_inf;
+    }
+    return (moved.nan == 0 || given.nan > 0) &&
+           (moved.positive_inf == 0 || given.positive_inf > 0) &&
+           (moved.negative_inf == 0 || given.negative_inf > 0);
+  }
+
   /// A module whose inner operator made the NaN did not make it itself.
   bool lies_around_origin(size_t output) const {
     const Execution& one = executions_.at(key_of(mine_.records[output]));
@@ -143,16 +176,15 @@ class NanSearch {
     const Execution& one = executions_.at(key_of(record));
     const std::string path = path_of(mine_, record.node);
     const size_t mark = path.find("::");
-    const bool is_operation = mark != std::string::npos || mine_.layout == "atb-tree";
+    const bool is_atb = mine_.has(run::Trait::AtbOperations);
+    const bool is_operation = mark != std::string::npos || is_atb;
     Finding finding;
     finding.kind = FindingKind::NanOrigin;
     finding.hard = true;
     finding.confidence = Confidence::High;
     finding.rank = record.rank;
     finding.step = record.step;
-    finding.module = mine_.layout == "atb-tree"
-                         ? path.substr(0, std::min(path.rfind('/'), path.size()))
-                         : path.substr(0, std::min(mark, path.size()));
+    finding.module = path.substr(0, std::min(is_atb ? path.rfind('/') : mark, path.size()));
     finding.node = record.node;
     (is_operation ? finding.op_type : finding.module_type) = record.op_type;
     finding.slot = record.slot;

@@ -16,7 +16,7 @@ struct NanOrigins {
 /// Looks at every output of operators and modules, and at their inputs where one has NaN or infinities. Statistics are
 /// enough. Where golden has no such output only NaN count: an infinity may be a mask.
 ///
-/// errors  Usage "interrupted"
+/// errors  Interrupted
 [[nodiscard]] Result<NanOrigins> find_nan_origins(const run::Run& golden, const run::Run& mine,
                                                   int jobs, const std::atomic<bool>* interrupted);
 

@@ -86,6 +86,40 @@ TEST(NanOrigin, NanOutOfInfinitiesThatBelongThereCounts) {
             "1 NaN out of inputs whose infinities belong there where golden has none");
 }
 
+/// Scores of two slots of a static cache, the second one empty and hidden, which golden's cache has no slot for.
+NanOrigins search_behind_a_mask(bool with_nan) {
+  TestRun golden;
+  TestRun mine;
+  for (TestRun* run : {&golden, &mine}) {
+    const test::Value shown = run->value(DType::Bool, {2}, {1, run == &mine ? 0.0 : 1.0});
+    const test::Value scores = run->value(DType::Float32, {2}, {3, 4});
+    const test::Value hidden = run->value(DType::Float32, {1}, {-kInfinity});
+    const double second = run == &mine ? -kInfinity : 4;
+    const test::Value masked = run->op("attn", "aten.where.self",
+                                       {{"condition", shown}, {"self", scores}, {"other", hidden}},
+                                       "{}", run->value(DType::Float32, {2}, {3, second}));
+    run->op("attn", "aten.mul.Tensor", {{"self", masked}}, R"({"other":2})",
+            run->value(DType::Float32, {2}, {6, 2 * second}));
+    if (with_nan)
+      run->op("attn", "aten.mul.Tensor", {{"self", masked}}, R"({"other":0})",
+              run->value(DType::Float32, {2}, {0, 0 * second}));
+  }
+  return search(golden, mine);
+}
+
+TEST(NanOrigin, AMoveMakesNoInfinity) {
+  // The infinity that was moved there is none of its own, and twice of it inherits it.
+  const NanOrigins found = search_behind_a_mask(/*with_nan=*/false);
+  EXPECT_TRUE(found.findings.empty());
+  EXPECT_EQ(found.inherited.size(), 1u);
+}
+
+TEST(NanOrigin, NanOutOfAMovedInfinityIsOne) {
+  const NanOrigins found = search_behind_a_mask(/*with_nan=*/true);  // 0 times infinity
+  ASSERT_EQ(found.findings.size(), 1u);
+  EXPECT_EQ(found.findings[0].op_type, "aten.mul.Tensor");
+}
+
 TEST(NanOrigin, WithoutGoldenOnlyNanCount) {
   TestRun golden;
   golden.module_output("elsewhere", golden.value(DType::Float32, {1}, {1}));

@@ -8,9 +8,11 @@
 namespace assay::locate {
 namespace {
 
+using run::Trait;
+
 // Programs that cannot be captured as aten operators: golden's function is not to be had.
 bool is_other_framework(const run::Run& run) {
-  return run.layout == "atb-tree" || run.layout == "ge-tree" || run.layout == "fx-tree";
+  return run.has(Trait::AtbOperations) || run.has(Trait::GeOperators) || run.has(Trait::FxNodes);
 }
 
 std::string dump_command(const run::Run& run, const std::string& folder,
@@ -68,7 +70,7 @@ std::string next_command(const Verdict& verdict, const run::Run& golden, const r
   if (verdict.outcome == Outcome::Clean) return {};
   if (!golden_has_program) {
     if (is_other_framework(golden))
-      return verdict.floor == "measured" ? std::string() : floor_command(golden, mine);
+      return verdict.floor == Floor::Measured ? std::string() : floor_command(golden, mine);
     return dump_command(golden, "golden-operators", "");
   }
   if (mine_has_program || is_other_framework(mine)) return {};

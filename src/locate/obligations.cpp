@@ -10,7 +10,7 @@
 namespace assay::locate {
 namespace {
 
-bool is_by_floors(const Verdict& verdict) { return verdict.level == 'N' || verdict.level == 'S'; }
+bool is_by_floors(const Verdict& verdict) { return is_measured(verdict.level); }
 
 std::string reasons(const std::map<std::string, size_t>& unjudged) {
   constexpr size_t kShown = 3;
@@ -41,7 +41,7 @@ class Obligations {
   std::vector<Obligation> list() {
     add(std::string(kRunsAreWhole), {});  // locate() judges no others
     add("runs are complete", what_is_lost());
-    if (verdict_.level == '-') {
+    if (verdict_.level == JudgedBy::Identity) {
       if (stages_.identical.values == 0) {
         add("values are judged", why_nothing_was_judged());
       } else {
@@ -131,7 +131,8 @@ class Obligations {
         kCleanCoverage * static_cast<double>(coverage.judgeable))
       return {};
     // What no output is made of, such as a state that no step reads any more, need not be judged.
-    if (verdict_.level != 'O' && stages_.walk != nullptr && stages_.walk->is_whole_path_judged())
+    if (verdict_.level != JudgedBy::Operators && stages_.walk != nullptr &&
+        stages_.walk->is_whole_path_judged())
       return {};
     return "no fault was found in " + std::to_string(coverage.judged) + " of " +
            std::to_string(coverage.judgeable) + " " + unit() + ", the others were not judged" +
@@ -172,7 +173,7 @@ class Obligations {
   /// Values of mine whose operator was recomputed.
   [[nodiscard]] std::set<ValueId> values_of_judged_operators() const {
     std::set<ValueId> values;
-    if (stages_.own == nullptr || verdict_.level != 'O') return values;
+    if (stages_.own == nullptr || verdict_.level != JudgedBy::Operators) return values;
     for (const OwnError& output : stages_.own->outputs) {
       if (output.state != OwnError::State::Judged && output.state != OwnError::State::Exact)
         continue;
@@ -188,14 +189,17 @@ class Obligations {
   /// may keep its cache in four bits, which is said beside.
   [[nodiscard]] std::string too_little_power() const {
     const Power& power = verdict_.power;
-    if (verdict_.level == 'O' || stages_.across_engines || !(power.error > kLeastPower)) return {};
+    if (verdict_.level == JudgedBy::Operators || stages_.across_engines ||
+        !(power.error > kLeastPower))
+      return {};
     return "no fault was found, but in " + (power.module.empty() ? "the root" : power.module) +
            ", step " + std::to_string(power.step) +
            ", an error as large as the value itself would pass for rounding";
   }
 
   [[nodiscard]] std::string no_program() const {
-    if (verdict_.level != 'O' || stages_.golden->level == CaptureLevel::Operators) return {};
+    if (verdict_.level != JudgedBy::Operators || stages_.golden->level == CaptureLevel::Operators)
+      return {};
     return "all " + std::to_string(verdict_.coverage.judged) +
            " judged operators of mine are exact to rounding, but whether they are the right "
            "ones, in the right order, only a golden with operators can tell";
@@ -203,8 +207,13 @@ class Obligations {
 
   [[nodiscard]] std::string unknown_weights() const {
     const Coverage& coverage = verdict_.coverage;
-    const size_t missing = stages_.tests == nullptr ? 0 : stages_.tests->weights_missing.size();
-    const bool compared = coverage.weights_compared >= coverage.weights && coverage.weights > 0;
+    // Where mine has golden's in other pieces, both have some that the other has not.
+    const size_t missing = stages_.tests == nullptr || coverage.weights_by_function > 0
+                               ? 0
+                               : stages_.tests->weights_missing.size();
+    const bool compared =
+        coverage.weights_compared > 0 &&
+        coverage.weights_compared + coverage.weights_by_function >= coverage.weights;
     if (compared && missing > 0)
       return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
              counted(missing, "weight") + " of golden's had no partner among mine's, first " +
@@ -227,7 +236,7 @@ class Obligations {
       return empty ? "nothing of " + std::string(name) + " was captured"
                    : std::string(name) +
                          " holds no module calls and no operators with a reference (" +
-                         program->run->layout + ")";
+                         std::string(run::layout_name(program->run->layout)) + ")";
     }
     const bool program = stages_.golden->level == CaptureLevel::Operators;
     return std::string(program ? "mine holds statistics only"

@@ -184,10 +184,9 @@ Result<CheckSubject> find_check_subject(const std::string& path, const opcheck::
     return subject;
   }
   Result<run::Run> run = run::open_run(path);
-  const bool is_torch = run && (run->layout == "native" || run->layout == "torch-tree");
-  if (!is_torch) return fail(listed.error());
+  if (!run || !run->has(run::Trait::Hooks)) return fail(listed.error());
   if (!holds_operators(*run))
-    return fail(Error{Errc::Invalid, path, std::nullopt,
+    return fail(Error{Errc::NotCaptured, path, std::nullopt,
                       "holds no operators with their inputs and outputs"});
   ASSAY_TRY_STATUS(check_options(cases, options));
   subject.operators = std::make_shared<const run::Run>(*std::move(run));

@@ -14,7 +14,7 @@ struct CheckSubject {
   std::shared_ptr<const run::Run> operators;    // of a run at operator level
 };
 
-/// errors  of opcheck::list_cases() | Invalid: a run without operators, options that only ATB dumps have
+/// errors  of opcheck::list_cases() | NotCaptured: a run without operators | Invalid: options that only ATB dumps have
 [[nodiscard]] Result<CheckSubject> find_check_subject(const std::string& path,
                                                       const opcheck::CaseOptions& cases,
                                                       const opcheck::CheckOptions& options);

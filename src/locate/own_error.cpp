@@ -102,17 +102,20 @@ OwnError unjudged(size_t op, size_t use, OwnError::State state, std::string reas
 
 OwnError unjudged(size_t op, size_t use, const Error& error) {
   using State = OwnError::State;
+  const auto as = [&](State state, std::string reason) {
+    OwnError one = unjudged(op, use, state, std::move(reason));
+    one.reason_is_named = error.named;
+    return one;
+  };
   switch (error.code) {
     case Errc::NotFound:
-      return unjudged(op, use, State::NotCaptured, error.message);
+      return as(State::NotCaptured, error.message);
+    case Errc::Random:
+      return as(State::NotPredictable, error.message);
     case Errc::Unsupported:
-      // What evaluate() says of operators whose arguments make them random.
-      return unjudged(op, use,
-                      error.message.find("random") != std::string::npos ? State::NotPredictable
-                                                                        : State::NoReference,
-                      error.message);
+      return as(State::NoReference, error.message);
     default:
-      return unjudged(op, use, State::Failed, error.describe());
+      return as(State::Failed, error.describe());
   }
 }
 
@@ -153,8 +156,8 @@ class OwnErrorJob {
         errors->push_back(unjudged(op, use, why...));
     };
     using State = OwnError::State;
-    if (one.problem.ends_with("was not captured")) return give_up(State::NotCaptured, one.problem);
-    if (!one.problem.empty()) return give_up(State::Failed, one.problem);
+    if (!one.problem.empty())
+      return give_up(one.input_missing ? State::NotCaptured : State::Failed, one.problem);
     switch (reference::aten::class_of(one.name)) {
       case OperatorClass::Unknown:
         return give_up(State::NoReference, std::string("no reference"));
@@ -301,6 +304,11 @@ bool is_alias_only(const Program& program, const Operator& one) {
          });
 }
 
+/// Why an output was not judged, with its operator's name.
+std::string reason_of(const Operator& one, const OwnError& error) {
+  return error.reason_is_named ? error.reason : one.name + ": " + error.reason;
+}
+
 void count(const Program& program, const std::vector<std::vector<OwnError>>& by_operator,
            OwnErrors* result) {
   for (size_t op = 0; op < by_operator.size(); ++op) {
@@ -318,9 +326,9 @@ void count(const Program& program, const std::vector<std::vector<OwnError>>& by_
       if (error.state == State::Judged || error.state == State::Exact)
         any = true;
       else if (error.state == State::NotPredictable)
-        unpredictable = error.reason;
+        unpredictable = reason_of(one, error);
       else if (reason.empty())
-        reason = error.reason;
+        reason = reason_of(one, error);
     }
     // A debug mask beside a result that was judged does not matter.
     if (!any && reason.empty()) reason = unpredictable;
@@ -329,8 +337,6 @@ void count(const Program& program, const std::vector<std::vector<OwnError>>& by_
     if (reason.empty()) {
       ++result->judged;
     } else {
-      const bool is_named = reason.find(one.name) != std::string::npos;
-      if (!is_named) reason = one.name + ": " + reason;
       ++result->unjudged[reason];
       result->unjudged_operators.emplace(op, std::move(reason));
     }
@@ -368,7 +374,7 @@ Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& opti
     budget.release(schedule.costs[op].bytes);
   });
   if (options.interrupted != nullptr && options.interrupted->load())
-    return fail(Errc::Usage, "interrupted");
+    return fail(Errc::Interrupted, "interrupted");
   OwnErrors result;
   count(program, by_operator, &result);
   for (std::vector<OwnError>& errors : by_operator)

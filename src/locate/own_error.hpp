@@ -36,6 +36,7 @@ struct OwnError {
   bool sampled = false;          // a part was checked: rows of a large product or view
   bool by_sums = false;          // sums over blocks of its columns were checked, see judge_sums.hpp
   std::string reason;            // of the states that are no judgement
+  bool reason_is_named = false;  // it names the operator
 };
 
 /// Operators of one kind whose errors are all above one rounding: information, no alarm.   localisation 2.1, 4
@@ -70,7 +71,7 @@ struct OwnErrorOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-/// errors  Usage "interrupted"
+/// errors  Interrupted
 [[nodiscard]] Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& options);
 
 /// The measures of one captured output against the reference result of `call`, before any threshold.

@@ -48,7 +48,7 @@ Result<PairTests> test_pairs(const Program& golden, const Program& mine, const P
     test_topology(pair, &tests);
     test_edges(pair, &tests);
   }
-  if (pair.stopped()) return fail(Errc::Usage, "interrupted");
+  if (pair.stopped()) return fail(Errc::Interrupted, "interrupted");
   std::ranges::stable_sort(tests.findings, {}, &Finding::time);
   return tests;
 }

@@ -543,7 +543,7 @@ TEST(PairTests, StopWhenInterrupted) {
   const Result<PairTests> tests =
       test_pairs(program, program, pair_programs(program, program), &interrupted);
   ASSERT_FALSE(tests);
-  EXPECT_EQ(tests.error().message, "interrupted");
+  EXPECT_EQ(tests.error().code, Errc::Interrupted);
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ class WeightTest {
     }
     const size_t unread = drop_unread(pairs, &lonely);
     tests_->weights = pair_.mine.leaves.size() - parts - unread;
+    tests_->weights_lonely = lonely.size();
     find_missing(pairs);
     compare_all(&pairs);
     for (const WeightPair& one : pairs) report(one);
@@ -315,6 +316,7 @@ class WeightTest {
     finding.mine_record = one.mine;
     finding.golden_record = one.golden;
     finding.hypothesis = one.hypothesis;
+    finding.replayed_as_mine = one.rounding || !one.scheme.empty();
     if (one.rounding) {
       finding.detail =
           finding.slot + place_of_expert(one) + " is not golden's rounded: " + one.rounding->text();

@@ -40,7 +40,8 @@ inline constexpr double kWeightLimit = 2.1;
 struct PairTests {
   std::vector<Finding> findings;  // hard ones and suspicions, in mine's execution order
   size_t weights_compared = 0;
-  size_t weights = 0;  // of mine
+  size_t weights = 0;         // of mine
+  size_t weights_lonely = 0;  // of them, those that golden has nothing for under any name
   std::vector<std::string>
       weights_missing;  // parameters that golden's operators read and mine has nothing for
   /// Of them, by the type that their file rounds to, those that golden's are within its rounding.
@@ -51,7 +52,7 @@ struct PairTests {
 };
 
 /// Weight, attribute, constant, topology and edge tests. Levels below O run the weight test only.
-/// errors  Usage "interrupted"
+/// errors  Interrupted
 [[nodiscard]] Result<PairTests> test_pairs(const Program& golden, const Program& mine,
                                            const Pairing& pairing,
                                            const std::atomic<bool>* interrupted);

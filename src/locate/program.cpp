@@ -12,6 +12,7 @@
 #include "locate/program_arguments.hpp"
 #include "locate/program_level.hpp"
 #include "reference/ggml/operators.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -24,12 +25,6 @@ constexpr std::string_view kOperatorMark = "::";  // between module path and ope
 constexpr int64_t kFileIds = int64_t{1} << 44;
 constexpr size_t kMaxRanks = size_t{1} << 18;
 constexpr size_t kMaxListLength = size_t{1} << 16;
-
-/// Layouts whose nodes are modules. Those of graph mode and ATB are operators of other programs.
-bool has_modules(const run::Run& run) {
-  return run.layout != "atb-tree" && run.layout != "ge-tree" && run.layout != "fx-tree" &&
-         run.layout != "captured-graph";
-}
 
 bool is_value(const TensorRecord& record) {
   return record.value.empty() && record.kind == run::RecordKind::Operand;
@@ -51,7 +46,7 @@ class Builder {
     add_records();
     connect();
     program_.model_weights = model_weights(run_);
-    if (run_.topology && has_modules(run_)) add_leaf_types(*run_.topology);
+    if (run_.topology && run_.has_modules()) add_leaf_types(*run_.topology);
     std::ranges::stable_sort(program_.calls, [](const ModuleCall& a, const ModuleCall& b) {
       return std::tuple(a.rank, a.end) < std::tuple(b.rank, b.end);
     });
@@ -77,7 +72,7 @@ class Builder {
 
   /// Operators of a native run. Operations of other layouts have no place among the records.
   void add_operators() {
-    if (run_.layout != "native") return;
+    if (!run_.has(run::Trait::AtenOperators)) return;
     std::vector<const run::OperationRecord*> operations;
     for (const run::OperationRecord& operation : run_.operations) operations.push_back(&operation);
     std::ranges::stable_sort(operations, {}, [](const run::OperationRecord* one) {
@@ -115,14 +110,15 @@ class Builder {
       if (!is_value(record)) continue;
       if (record.role == Role::Weight || record.role == Role::Buffer) {
         add_weight(i);
-      } else if (run_.layout == "native" && record.node.find(kOperatorMark) != std::string::npos) {
+      } else if (run_.has(run::Trait::AtenOperators) &&
+                 record.node.find(kOperatorMark) != std::string::npos) {
         const auto found = running.find(key_of(record));
         if (found == running.end()) {
           ++lost_;
         } else {
           add_operand(i, found->second);
         }
-      } else if (has_modules(run_)) {
+      } else if (run_.has_modules()) {
         add_to_call(i, &calls);
       }
       if (record.role == Role::Input && !record.leaf.empty() && record.producer < 0 &&
@@ -169,7 +165,7 @@ class Builder {
     const auto [found, is_new] = calls->try_emplace(key_of(record), program_.calls.size());
     if (is_new) {
       ModuleCall call;
-      call.module = module_path(record.node);
+      call.module = run::module_path(run_, record.node);
       call.type = record.op_type;
       call.call = record.call;
       call.rank = record.rank;
@@ -182,16 +178,9 @@ class Builder {
     (record.role == Role::Input ? call.inputs : call.outputs).push_back(use_of(index));
   }
 
-  /// The strict torch dump puts `root` in front of every path.
-  [[nodiscard]] std::string module_path(const std::string& node) const {
-    if (run_.layout != "torch-tree") return node;
-    if (node == "root") return "";
-    return node.starts_with("root.") ? node.substr(5) : node;
-  }
-
   void add_weight(size_t index) {
     const TensorRecord& record = run_.records[index];
-    const std::string module = module_path(record.node);
+    const std::string module = run::module_path(run_, record.node);
     consider_leaf(
         module.empty() || record.slot.empty() ? module + record.slot : module + '.' + record.slot,
         index);
@@ -213,7 +202,7 @@ class Builder {
   }
 
   void add_leaf_types(const run::TopologyNode& node) {
-    const std::string module = module_path(node.name);
+    const std::string module = run::module_path(run_, node.name);
     for (const auto& [name, type] : node.parameter_types) {
       if (const std::optional<DType> dtype = dtype_from_name(type))
         program_.leaf_types.emplace(module.empty() ? name : module + '.' + name, *dtype);
@@ -264,8 +253,9 @@ class Builder {
         add_to_list(use.slot, &one);
       }
       for (const std::string& slot : named) {
-        if (one.problem.empty() && !captured.contains(slot))
-          one.problem = "the input '" + slot + "' was not captured";
+        if (!one.problem.empty() || captured.contains(slot)) continue;
+        one.problem = "the input '" + slot + "' was not captured";
+        one.input_missing = true;
       }
     }
   }

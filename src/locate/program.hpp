@@ -45,7 +45,8 @@ struct Operator {
   std::vector<Use> inputs;   // in schema order
   std::vector<Use> outputs;  // in schema order; TensorLists are spread
   std::vector<std::string> writes;
-  std::string problem;  // why it cannot be replayed: an argument that was not understood
+  std::string problem;         // why it cannot be replayed: an argument that was not understood
+  bool input_missing = false;  // the problem is an input that was not captured
 };
 
 /// One call of one module: the boundary values of a run.
@@ -72,7 +73,6 @@ enum class CaptureLevel : uint8_t {
   Nothing,
 };
 [[nodiscard]] std::string_view level_name(CaptureLevel level);  // "operators" ...
-[[nodiscard]] char level_letter(CaptureLevel level);            // 'O' 'L' 'M' 'B' 'S' '-'
 
 /// A weight as the file of mine's model holds it: in one tensor, or in several that are its rows (the last axis but one).
 struct StoredWeight {

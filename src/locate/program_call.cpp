@@ -61,7 +61,7 @@ Status add_ggml_facts(const Program& program, const Operator& one, Call* call) {
 }
 
 Error error_of(const Operator& one, Errc code, const std::string& sentence) {
-  return {code, {}, std::nullopt, one.name + ": " + sentence};
+  return in_operator(one.name, {code, {}, std::nullopt, sentence});
 }
 
 }  // namespace
@@ -96,6 +96,7 @@ Result<Call> load_call(const Program& program, const Operator& one) {
     if (!tensor) {
       Error error = tensor.error();
       error.message = "input '" + use.slot + "': " + error.message;
+      error.named = false;  // it may name the operator that made the input
       return fail(std::move(error));
     }
     operands.insert_or_assign(use.slot, *std::move(tensor));

@@ -277,7 +277,7 @@ TEST(MakeProgram, ReadsModuleCallsOfTheTorchDump) {
   made.module_output("root.model.norm", x);
   made.module_output("root", x);
   made.weight("root.model.norm", "weight", x);
-  made.run().layout = "torch-tree";
+  made.run().layout = run::Layout::TorchTree;
   const Program program = made.program();
   EXPECT_EQ(program.level, CaptureLevel::Leaves);
   ASSERT_EQ(program.calls.size(), 2u);

@@ -66,7 +66,8 @@ class RankSearch {
     }
     std::vector<Finding> findings;
     for (const std::vector<size_t>* ranks : in_order) {
-      if (interrupted != nullptr && interrupted->load()) return fail(Errc::Usage, "interrupted");
+      if (interrupted != nullptr && interrupted->load())
+        return fail(Errc::Interrupted, "interrupted");
       if (ranks->size() < 2) continue;
       const size_t other = diverging(*ranks);
       if (other == kNone) continue;

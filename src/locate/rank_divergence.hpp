@@ -12,7 +12,7 @@ namespace assay::locate {
 /// parts of a sum are not.
 ///
 /// returns  at most one finding; none for runs of one rank
-/// errors   Usage "interrupted"
+/// errors   Interrupted
 [[nodiscard]] Result<std::vector<Finding>> find_rank_divergence(
     const run::Run& golden, const run::Run& mine, const std::atomic<bool>* interrupted);
 

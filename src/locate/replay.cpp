@@ -46,12 +46,6 @@ bool shares_bytes(const Tensor& a, const Tensor& b) {
          a.view.dtype == b.view.dtype;
 }
 
-Error in_operator(const Operator& one, Error error) {
-  if (error.message.find(one.name) == std::string::npos)
-    error.message = one.name + ": " + error.message;
-  return error;
-}
-
 bool sorts_in_open_order(const Call& call) {
   const std::string_view base = base_name(call.name);
   const auto stable = call.arguments.find("stable");
@@ -99,6 +93,7 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
                uint64_t cache_bytes)
     : golden_(golden),
       mine_(mine),
+      stored_(mine),
       state_(golden),
       boundaries_(std::move(boundaries)),
       cache_(std::make_unique<Cache>()),
@@ -128,14 +123,28 @@ Replay::~Replay() = default;
 
 void Replay::find_constant_operators() {
   constant_.assign(golden_.operators.size(), false);
+  std::vector<bool> learned(golden_.operators.size(), false);  // depends on a parameter
   for (size_t op = 0; op < golden_.operators.size(); ++op) {
     const Operator& one = golden_.operators[op];
-    constant_[op] = std::ranges::all_of(one.inputs, [&](const Use& use) {
-      if (recorded_.contains(use.value) || state_.is_assembled(use.value)) return false;
+    constant_[op] = true;
+    for (const Use& use : one.inputs) {
       const size_t origin = state_.origin(use.value, op).op;
-      return origin == kNone || constant_[origin];
-    });
+      if (recorded_.contains(use.value) || state_.is_assembled(use.value) ||
+          (origin != kNone && !constant_[origin]))
+        constant_[op] = false;
+      const std::string& leaf = state_.leaf(use.value);
+      if (origin == kNone ? !leaf.empty() && !is_buffer(leaf) : learned[origin]) learned[op] = true;
+    }
+    // Of a first layer whose input was not captured: what weights make of tokens is no constant, and has its own noise.
+    if (learned[op] && reference::aten::class_of(one.name) == OperatorClass::Product)
+      constant_[op] = false;
   }
+}
+
+bool Replay::is_buffer(const std::string& leaf) const {
+  const auto found = golden_.leaves.find(leaf);
+  return found != golden_.leaves.end() &&
+         golden_.run->records[found->second].role == run::Role::Buffer;
 }
 
 namespace {
@@ -363,12 +372,11 @@ class Replay::Machine {
     const run::TensorRecord& record = records[value.record];
     const bool real = record.dtype && is_float(*record.dtype);
     const bool named = value.source == Source::Leaf;
+    const bool otherwise =
+        named && real && is_stored_otherwise(replay_.state_.leaf(value.value), record);
     if (named) {
       if (const run::TensorRecord* own = own_weight(replay_.state_.leaf(value.value)))
         return run::load_tensor(*own);
-      if (real && is_stored_otherwise(replay_.state_.leaf(value.value), record))
-        return fail(Errc::Unsupported, "mine holds " + replay_.state_.leaf(value.value) +
-                                           " in codes or in parts, so its values are not golden's");
       const std::string& lonely = replay_.mine_.lonely_weight;
       if (!lonely.empty() && real && record.role != run::Role::Buffer && record.shape &&
           record.shape->size() > 1)
@@ -381,7 +389,7 @@ class Replay::Machine {
         return run::load_tensor(*own);
     }
     DType type = region_.dtype;
-    if (named &&
+    if (named && !otherwise &&
         (how_.rounding == LeafRounding::OwnType || how_.rounding == LeafRounding::Prepared))
       type = replay_.leaf_type(replay_.state_.leaf(value.value), region_.dtype);
     const bool rounds = real && how_.rounding != LeafRounding::None && is_float(type) &&
@@ -391,15 +399,15 @@ class Replay::Machine {
       const auto found = replay_.cache_->leaves.find({value.record, type});
       if (found != replay_.cache_->leaves.end()) return found->second;
     }
-    Result<Tensor> loaded = run::load_tensor(record);
-    if (!loaded) {
+    Result<Tensor> loaded = otherwise ? restored_weight(value, record) : run::load_tensor(record);
+    if (!loaded && !otherwise) {
       if (loaded.error().code == Errc::NotFound)
         return fail(Errc::NotFound,
                     named ? "golden's " + replay_.state_.leaf(value.value) + " was not captured"
                           : "a value that no operator made was not captured");
       return loaded;
     }
-    if (!rounds) return loaded;
+    if (!loaded || !rounds) return loaded;
     ASSAY_TRY(Tensor rounded, round_within(*loaded, type));
     // A weight that one operator reads is hardly wanted again.
     const auto readers = replay_.readers_.find(value.value);
@@ -410,6 +418,15 @@ class Replay::Machine {
         replay_.cache_->leaves.emplace(std::pair(value.record, type), rounded).second)
       replay_.cache_->bytes += bytes;
     return rounded;
+  }
+
+  /// What mine computes with where it holds codes and scales; the test of weights says whether it is golden's.
+  Result<Tensor> restored_weight(const Region::Value& value, const run::TensorRecord& golden) {
+    const std::string& leaf = replay_.state_.leaf(value.value);
+    Result<Tensor> made = replay_.stored_.restored(leaf, *golden.shape);
+    if (made) return made;
+    return fail(Errc::Unsupported,
+                "mine holds " + leaf + " in codes or in parts, so its values are not golden's");
   }
 
   /// As a padded vocabulary: golden's rows, which the test of weights compares, and others that golden does not have.
@@ -462,19 +479,6 @@ class Replay::Machine {
     return own.role == run::Role::Buffer && own.shape == golden.shape ? &own : nullptr;
   }
 
-  /// The named leaf that an operand is, views, or takes matrices of (those of experts); "" for none.
-  [[nodiscard]] std::string_view leaf_behind(size_t at) const {
-    while (at != kNone && region_.values[at].source == Source::Produced) {
-      const Region::Call& call = region_.operators[region_.values[at].op];
-      const std::string_view name = replay_.golden_.operators[call.op].name;
-      const bool takes_some = name == "aten.index.Tensor" || name == "aten.index_select.default";
-      if ((!takes_some && !reference::aten::is_view(name)) || call.operands.empty()) return {};
-      at = call.operands.front();
-    }
-    if (at == kNone || region_.values[at].source != Source::Leaf) return {};
-    return replay_.state_.leaf(region_.values[at].value);
-  }
-
   /// A kernel that multiplies with a stored weight converts the activation to go with its type.
   Status add_conversions(const Operator& one, const Region::Call& call, const Call& exact,
                          std::vector<Tensor>* noisy) const {
@@ -482,7 +486,7 @@ class Replay::Machine {
         reference::aten::class_of(one.name) != OperatorClass::Product)
       return {};
     for (size_t k = 0; k < one.inputs.size(); ++k) {
-      const std::string_view leaf = leaf_behind(call.operands[k]);
+      const std::string_view leaf = replay_.leaf_behind(region_, call.operands[k]);
       const auto stored = replay_.mine_.stored_weights.find(leaf);
       if (leaf.empty() || stored == replay_.mine_.stored_weights.end()) continue;
       const run::TensorRecord* record = own_weight(stored->first);
@@ -507,6 +511,9 @@ class Replay::Machine {
           if (rounding != replay_.mine_.attention_roundings.end()) {
             ASSAY_TRY(pair.simulated,
                       with_attention_noise(rounding->second, pair.reference, use.record));
+            pair.same = false;
+          } else if (region_.casts && is_float(pair.reference.view.dtype)) {
+            ASSAY_TRY(pair.simulated, round_within(pair.reference, region_.dtype));
             pair.same = false;
           }
           break;
@@ -572,7 +579,7 @@ class Replay::Machine {
       results = std::move(cached_[i]);
     } else {
       Result<std::vector<Pair>> made = evaluate_both(one, call);
-      if (!made) return fail(in_operator(one, made.error()));
+      if (!made) return fail(in_operator(one.name, made.error()));
       results = *std::move(made);
       if (call.constant && how_.draw == 0) remember(call.op, one, results);
     }
@@ -596,6 +603,18 @@ class Replay::Machine {
     if (!is_float(table->simulated.view.dtype)) return {};
     ASSAY_TRY(table->simulated, round_within(table->simulated, region_.dtype));
     table->same = false;
+    return {};
+  }
+
+  /// Autocast rounds what a product takes, however wide mine recorded it.
+  Status cast_for_product(const Operator& one, Pair* operand) const {
+    const OperatorClass kind = reference::aten::class_of(one.name);
+    const DType type = operand->simulated.view.dtype;
+    if (!replay_.autocast_ || !is_float(type) || !is_narrower(*replay_.autocast_, type) ||
+        (kind != OperatorClass::Product && kind != OperatorClass::Attention))
+      return {};
+    ASSAY_TRY(operand->simulated, round_within(operand->simulated, *replay_.autocast_));
+    operand->same = false;
     return {};
   }
 
@@ -639,6 +658,7 @@ class Replay::Machine {
       } else {
         ASSAY_TRY(operand, fetch(call.operands[k]));
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
+        ASSAY_TRY_STATUS(cast_for_product(one, &operand));
       }
       // What is written into keeps its element type, so a recorded 16-bit value would round the reference; and of complex
       // numbers there are none of bfloat16.
@@ -725,7 +745,7 @@ class Replay::Machine {
     // A matrix of experts that were chosen is still a weight.
     return std::ranges::count_if(call.operands, [this](size_t operand) {
              return operand != kNone && region_.values[operand].floating &&
-                    leaf_behind(operand).empty();
+                    replay_.leaf_behind(region_, operand).empty();
            }) > 1;
   }
 

@@ -13,6 +13,7 @@
 #include "locate/pairing.hpp"
 #include "locate/sim_rounding.hpp"
 #include "locate/storage_state.hpp"
+#include "locate/stored_parts.hpp"
 
 namespace assay::locate {
 
@@ -84,6 +85,7 @@ struct Region {
   std::vector<Call> operators;  // in golden's order
   DType dtype =
       DType::Float32;  // narrowest float type of the value asked for and the recorded ones used
+  bool casts = false;  // mine's values are wider and were cast to that before use
   bool data_dependent = false;  // holds operators whose shapes depend on values
   bool from_before = false;     // needs a large value that was made before the capture began
   size_t around =
@@ -192,6 +194,7 @@ class Replay {
   class Planner;
   class Carrier;
   void find_constant_operators();
+  [[nodiscard]] bool is_buffer(const std::string& leaf) const;
   void find_types();
   void find_autocast(const std::map<DType, size_t>& types);
   [[nodiscard]] bool is_deliberate(const Boundary& boundary, DType type) const;
@@ -203,10 +206,15 @@ class Replay {
   [[nodiscard]] Result<CarriedValue> run_carried(size_t number, const Mode& mode,
                                                  const CarriedValues& earlier) const;
   [[nodiscard]] size_t operators_before(size_t record) const;
+  /// The value that an operand is, views, casts or takes rows or matrices of (those of experts).
+  [[nodiscard]] size_t behind_views(const Region& region, size_t at) const;
+  /// Its name where it is a leaf; "" for none.
+  [[nodiscard]] std::string_view leaf_behind(const Region& region, size_t at) const;
   [[nodiscard]] DType leaf_type(const std::string& leaf, DType computed) const;
 
   const Program& golden_;
   const Program& mine_;
+  StoredParts stored_;  // of mine
   StorageState state_;
   std::vector<Boundary> boundaries_;
   std::vector<std::optional<DType>> types_;  // by boundary

@@ -49,6 +49,24 @@ size_t Replay::operators_before(size_t record) const {
   return static_cast<size_t>(behind - golden_.operators.begin());
 }
 
+size_t Replay::behind_views(const Region& region, size_t at) const {
+  while (at != kNone && region.values[at].source == Region::Value::Source::Produced) {
+    const Region::Call& call = region.operators[region.values[at].op];
+    const std::string_view name = golden_.operators[call.op].name;
+    const bool takes_some = name == "aten.index.Tensor" || name == "aten.index_select.default";
+    const bool looks = takes_some || is_transparent(name) || reference::aten::is_view(name);
+    if (!looks || call.operands.empty()) break;
+    at = call.operands.front();
+  }
+  return at;
+}
+
+std::string_view Replay::leaf_behind(const Region& region, size_t at) const {
+  const size_t base = behind_views(region, at);
+  if (base == kNone || region.values[base].source != Region::Value::Source::Leaf) return {};
+  return state_.leaf(region.values[base].value);
+}
+
 /// Walks back from a value of golden to values of mine, leaves and values of earlier steps.
 class Replay::Planner {
  public:
@@ -93,6 +111,7 @@ class Replay::Planner {
       narrow_to(replay_.mine_.attention_type);
     }
     if (has_product()) narrow_to(replay_.autocast_);
+    narrow_to_weights();
     ASSAY_TRY_STATUS(spread_floating());
     if (narrowest_) region_.dtype = *narrowest_;
     region_.bytes = peak_bytes();
@@ -137,6 +156,27 @@ class Replay::Planner {
     });
   }
 
+  /// A product takes operands of one type. Where what meets mine's weight was not captured, as inside a layer of which only
+  /// the output was, it is the weight's, whatever the residual around it is kept in.
+  void narrow_to_weights() {
+    for (const Region::Call& call : region_.operators) {
+      const std::string& name = replay_.golden_.operators[call.op].name;
+      if (reference::aten::class_of(name) != OperatorClass::Product) continue;
+      const auto is_made_here = [this](size_t operand) {
+        return operand != kNone && replay_.leaf_behind(region_, operand).empty() &&
+               region_.values[replay_.behind_views(region_, operand)].source == Source::Produced;
+      };
+      if (std::ranges::none_of(call.operands, is_made_here)) continue;
+      for (const size_t operand : call.operands) {
+        const std::string leaf(replay_.leaf_behind(region_, operand));
+        const DType type = replay_.leaf_type(leaf, DType::Float32);
+        if (leaf.empty() || info(type).element_bits < 16) continue;
+        region_.casts = region_.casts || (narrowest_ && is_narrower(type, *narrowest_));
+        narrow_to(type);
+      }
+    }
+  }
+
   [[nodiscard]] bool has_attention() const {
     return std::ranges::any_of(region_.operators, [this](const Region::Call& call) {
       const std::string& name = replay_.golden_.operators[call.op].name;
@@ -170,12 +210,6 @@ class Replay::Planner {
                                    : replay_.recorded(value, reader_.target, *reader_.unusable);
   }
 
-  [[nodiscard]] bool is_buffer(const std::string& leaf) const {
-    const auto found = replay_.golden_.leaves.find(leaf);
-    return found != replay_.golden_.leaves.end() &&
-           replay_.golden_.run->records[found->second].role == run::Role::Buffer;
-  }
-
   Status find_source(size_t at, size_t reader) {
     const ValueId value = region_.values[at].value;
     const size_t known = value == kNoValue ? kNone : recorded(value);
@@ -192,7 +226,7 @@ class Replay::Planner {
     if (value != kNoValue && !replay_.state_.leaf(value).empty()) {
       region_.values[at].source = Source::Leaf;
       region_.values[at].record = replay_.state_.record(value);
-      region_.values[at].learned = !is_buffer(replay_.state_.leaf(value));
+      region_.values[at].learned = !replay_.is_buffer(replay_.state_.leaf(value));
       return {};
     }
     if (value != kNoValue && replay_.state_.is_assembled(value)) {

@@ -114,6 +114,62 @@ TEST(Replay, SeesWhatWasWrittenThroughAView) {
   EXPECT_EQ(region.dtype, DType::BFloat16);
 }
 
+/// y = (x a) b with the weights a and b in `weights` and x and y in float32; x a, too, where it is recorded.
+DType type_of_two_products(DType weights, bool between) {
+  TestRun golden_run, mine_run;
+  for (TestRun* run : {&golden_run, &mine_run}) {
+    const DType type = run == &mine_run ? weights : DType::Float32;
+    const Value x = run->value(DType::Float32, {1, 2}, {1, 2});
+    run->module_input("m", "0", x);
+    const Value a = run->leaf("m.a", type, {2, 2}, {1, 0, 0, 1});
+    const Value b = run->leaf("m.b", type, {2, 2}, {1, 0, 0, 1});
+    const Value h = run->op("m", "aten.mm.default", {{"self", x}, {"mat2", a}}, std::string(kMm),
+                            run->value(DType::Float32, {1, 2}, {1, 2}));
+    if (between) run->module_output("m.inner", h);
+    const Value y = run->op("m", "aten.mm.default", {{"self", h}, {"mat2", b}}, std::string(kMm),
+                            run->value(DType::Float32, {1, 2}, {1, 2}));
+    run->module_output("m", y);
+  }
+  const Program golden = golden_run.program();
+  const Program mine = mine_run.program();
+  const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
+  return replay.plan(replay.boundaries().size() - 1).value().dtype;
+}
+
+TEST(Replay, RoundsWhatNobodySawInTheTypeOfTheWeightsThatItMeets) {
+  // A layer that keeps its residual in float32 and computes in bfloat16: x a was not captured and is multiplied by b.
+  EXPECT_EQ(type_of_two_products(DType::BFloat16, /*between=*/false), DType::BFloat16);
+  EXPECT_EQ(type_of_two_products(DType::Float32, /*between=*/false), DType::Float32);
+  // Captured in float32 it was cast by the module, and so may the weight have been.
+  EXPECT_EQ(type_of_two_products(DType::BFloat16, /*between=*/true), DType::Float32);
+}
+
+TEST(Replay, DrawsTheNoiseOfAFirstLayerWhoseInputWasNotCaptured) {
+  // Given  y = a b of weights alone, as a layer makes of its tokens when nothing in front of it was recorded
+  TestRun golden_run, mine_run;
+  for (TestRun* run : {&golden_run, &mine_run}) {
+    const DType type = run == &mine_run ? DType::BFloat16 : DType::Float32;
+    const Value a = run->leaf("a", type, {1, 2}, {1, 2});
+    const Value b = run->leaf("b", type, {2, 2}, {1, 3, 5, 7});
+    for (const auto& [name, weight] : {std::pair("a", a), {"b", b}}) run->weight("", name, weight);
+    run->module_output("m", run->op("m", "aten.mm.default", {{"self", a}, {"mat2", b}},
+                                    std::string(kMm), run->value(type, {1, 2}, {11, 17})));
+  }
+  const Program golden = golden_run.program();
+  const Program mine = mine_run.program();
+  const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
+  const Region region = replay.plan(0).value();
+
+  // Then  11 and 17 are bfloat16 and stay, and each draw moves them otherwise, none by more than half a step of 2^-4 or 2^-3
+  const auto drawn = [&](uint32_t draw) {
+    return values_of(replay.run(region, {.draw = draw}).value().simulated);
+  };
+  EXPECT_THAT(drawn(0), ElementsAre(11, 17));
+  EXPECT_NE(drawn(1), drawn(2));
+  EXPECT_NEAR(drawn(1)[0], 11, 0x1p-5);
+  EXPECT_NEAR(drawn(1)[1], 17, 0x1p-4);
+}
+
 /// Two steps that each write a row of a cache and then multiply all of it.
 void record_cached_steps(TestRun* run, double first, double second, int64_t second_version) {
   const Value cache = run->leaf("cache", DType::Float32, {2, 2}, {0, 0, 0, 0});

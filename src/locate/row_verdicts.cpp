@@ -9,6 +9,7 @@ namespace {
 
 using compare::Comparison;
 using compare::Row;
+using compare::RowJudgement;
 using compare::RowVerdict;
 
 constexpr double kOutside = 4;     // k_out: times one rounding until a difference is worth a word
@@ -105,26 +106,29 @@ class Judge {
       out.confidence = own->second.confidence;
       out.verdict = own->second.verdict;
     }
-    if (out.verdict.empty() || out.verdict == "noise")
+    if (out.verdict == RowJudgement::None || out.verdict == RowJudgement::Noise)
       out.verdict = seen_from_outside(*row, record, known_inputs && !pool->second.finite);
-    if (out.confidence.empty() && !out.verdict.empty())
+    if (out.confidence.empty() && out.verdict != RowJudgement::None)
       out.confidence = confidence_name(Confidence::Low);
   }
 
   // What golden's values alone tell; the first rule that holds.   compare 8.3
-  std::string seen_from_outside(const Row& row, const run::TensorRecord& record,
-                                bool inputs_not_finite) const {
-    if (!row.comparable) return row.fail_reason.empty() ? "" : "structural";
+  RowJudgement seen_from_outside(const Row& row, const run::TensorRecord& record,
+                                 bool inputs_not_finite) const {
+    if (!row.comparable)
+      return row.fail_reason.empty() ? RowJudgement::None : RowJudgement::Structural;
     const bool real = !record.dtype || is_float(*record.dtype);
-    if (!real) return row.identical ? "noise" : "structural";
+    if (!real) return row.identical ? RowJudgement::Noise : RowJudgement::Structural;
     if (row.metrics && row.metrics->nan_only_in_mine + row.metrics->inf_only_in_mine > 0)
-      return inputs_not_finite || record.role != run::Role::Output ? "nan_inherited" : "nan_origin";
+      return inputs_not_finite || record.role != run::Role::Output ? RowJudgement::NanInherited
+                                                                   : RowJudgement::NanOrigin;
     const double floor = one_rounding(record.dtype.value_or(DType::Float32));
     const RowVerdict& numbers = row.verdict;
-    if (!(numbers.err_out > kOutside * floor)) return "noise";
-    if (numbers.amplification > kAmplifying && numbers.err_in > floor) return "amplified";
-    if (numbers.err_in > kOutside * floor) return "inherited";
-    return "drift";
+    if (!(numbers.err_out > kOutside * floor)) return RowJudgement::Noise;
+    if (numbers.amplification > kAmplifying && numbers.err_in > floor)
+      return RowJudgement::Amplified;
+    if (numbers.err_in > kOutside * floor) return RowJudgement::Inherited;
+    return RowJudgement::Drift;
   }
 
   const Verdict& verdict_;

@@ -141,16 +141,16 @@ std::string inputs_clause(const Verdict& verdict) {
     return "which operator ran first is not known, so others may have been wrong before it";
   const Finding& first = verdict.candidates.front();
   if (first.kind == FindingKind::Weight || first.kind == FindingKind::RankDivergence) {
-    if (verdict.level == '-') return {};
+    if (verdict.level == JudgedBy::Identity) return {};
   }
   switch (verdict.level) {
-    case 'O':
+    case JudgedBy::Operators:
       if (verdict.coverage.unjudged_before > 0)
         return counted(verdict.coverage.unjudged_before, "operator") + " before it not judged";
       return "inputs were clean";
-    case 'L':
-    case 'M':
-    case 'B':
+    case JudgedBy::Leaves:
+    case JudgedBy::Modules:
+    case JudgedBy::Layers:
       return "nothing before it is wrong";
     default:
       return {};
@@ -162,7 +162,7 @@ std::string others_clause(const Verdict& verdict) {
   std::string text;
   if (verdict.candidates.size() > 1)
     add(&text, counted(verdict.candidates.size() - 1, "more candidate"));
-  if (verdict.level == 'O' && coverage.judged > 0) {
+  if (verdict.level == JudgedBy::Operators && coverage.judged > 0) {
     size_t wrong = 0;
     for (const Finding& finding : verdict.candidates)
       wrong += finding.kind == FindingKind::OwnError ? 1 : 0;
@@ -211,21 +211,21 @@ std::string clean(const Verdict& verdict) {
   const std::string of = all ? "all " + std::to_string(judged)
                              : std::to_string(judged) + " of " + std::to_string(coverage.judgeable);
   switch (verdict.level) {
-    case 'O':
+    case JudgedBy::Operators:
       text = of + " operators are exact to rounding";
       if (coverage.around() > 0)
         add(&text,
             std::to_string(coverage.around()) + " more are judged by the values around them");
       break;
-    case 'L':
-    case 'M':
-    case 'B':
+    case JudgedBy::Leaves:
+    case JudgedBy::Modules:
+    case JudgedBy::Layers:
       text = counted(coverage.values, "captured value") + " of mine " +
              (coverage.values == 1 ? "is" : "are") +
              " golden's function of the ones before, to rounding (" + of + " operators replayed)";
       break;
-    case 'N':
-    case 'S':
+    case JudgedBy::MeasuredValues:
+    case JudgedBy::MeasuredStatistics:
       text = of + " captured values differ no more from golden than healthy runs do";
       break;
     default:
@@ -237,6 +237,10 @@ std::string clean(const Verdict& verdict) {
   if (!verdict.cache_blocks.empty()) add(&text, verdict.cache_blocks + ", within their rounding");
   if (!verdict.quantisation.empty()) {
     add(&text, verdict.quantisation + ", the others golden's");
+  } else if (coverage.weights_by_function > 0) {
+    add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
+                   counted(coverage.weights, "weight") +
+                   " are golden's, the others compute what other weights of golden's do");
   } else if (coverage.weights_refuted > 0) {
     add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
                    counted(coverage.weights_compared, "weight") +

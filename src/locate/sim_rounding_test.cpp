@@ -59,5 +59,46 @@ TEST(Simulate, OtherDrawsAreOfTheSizeOfARoundingAndDiffer) {
   for (const double error : errors(0).values) EXPECT_EQ(error, 0);  // 1.5 is a bfloat16
 }
 
+TEST(Simulate, ASolverErrsByItsMatrix) {
+  // Given  [1 0; 1 -2^-20] x = [1; 1 - 2^-20], so x = [1; 1]
+  Call solve{"aten.linalg_solve_triangular.default", {}};
+  reference::Wide matrix(Dims{2, 2}, 1.0);
+  matrix.values[1] = 0;
+  matrix.values[3] = -0x1p-20;
+  reference::Wide sides(Dims{2, 1}, 1.0);
+  sides.values[1] = 1 - 0x1p-20;
+  solve.arguments["self"].value = reference::to_tensor(std::move(matrix));
+  solve.arguments["B"].value = reference::to_tensor(std::move(sides));
+  solve.arguments["upper"].value = false;
+
+  // Then  two roundoffs of the ones, 2^-23 each, are 2^-3 of the second unknown's divisor: it is off by up to a quarter
+  const std::vector<Tensor> made = simulate(solve, nullptr, DType::Float32).value();
+  const reference::Wide found = reference::widen(made.front().view).value();
+  EXPECT_NEAR(found.values[0], 1, 0x1.01p-23);
+  EXPECT_NEAR(found.values[1], 1, 0.2501);
+  EXPECT_GT(std::abs(found.values[1] - 1), 0x1p-20);
+}
+
+TEST(Simulate, CountsAreNotRounded) {
+  // Given 301 tokens of expert 0 and 3 of expert 1: between 256 and 512 a bfloat16 has no odd number
+  reference::Wide experts(Dims{304}, 0.0);
+  for (size_t i = 301; i < 304; ++i) experts.values[i] = 1;
+  Call histc{"aten.histc.default", {}};
+  histc.arguments["self"].value = reference::to_tensor(std::move(experts));
+  histc.arguments["bins"].value = int64_t{2};
+  histc.arguments["min"].value = int64_t{0};
+  histc.arguments["max"].value = int64_t{1};
+
+  // Then they stay what they are in every draw of the noise: as offsets they say which expert's weights a token meets.
+  for (const uint64_t draw : {0, 1, 2}) {
+    const std::vector<Tensor> made =
+        simulate(histc, nullptr, DType::BFloat16, AttentionKernel::Fused, draw).value();
+    const reference::Wide found = reference::widen(made.front().view).value();
+    ASSERT_EQ(found.size(), 2);
+    EXPECT_EQ(found.values[0], 301);
+    EXPECT_EQ(found.values[1], 3);
+  }
+}
+
 }  // namespace
 }  // namespace assay::locate

@@ -6,6 +6,7 @@
 
 #include "compare/dequantise.hpp"
 #include "compare/operand.hpp"
+#include "locate/float_grid.hpp"
 #include "reference/movement/bytes.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
@@ -18,23 +19,57 @@ using run::TensorRecord;
 
 bool is_float8(DType dtype) { return is_float(dtype) && info(dtype).element_bits == 8; }
 
-/// Codes of which each is 1, so that unpacking them without a zero point gives the step of every value.
-Result<Tensor> ones_like(const Tensor& codes, bool pairs, Coding coding, int64_t values) {
-  // A pair of 4-bit codes in a byte; offset-binary codes of a word, four or eight bits each.
-  const auto words = codes.view.element_count();
-  const bool nibbles = coding == Coding::CompressedTensors && words * 8 == values;
-  const auto byte =
-      static_cast<std::byte>(coding == Coding::CompressedTensors ? (nibbles ? 0x99 : 0x81)
-                             : pairs                             ? 0x11
-                                                                 : 0x01);
+/// One code in a byte, or of narrower ones as many as fit, that stands for 1.
+std::byte byte_of_ones(const TensorView& codes, Coding coding, int64_t values) {
+  const int64_t words = codes.element_count();
+  if (is_float8(
+          codes
+              .dtype)) {  // the exponent's field of 1 is the bias, which is 1 less the smallest exponent
+    const FloatGrid grid = *float_grid(codes.dtype);
+    return static_cast<std::byte>((1 - grid.smallest_exponent) << grid.fraction_bits);
+  }
+  // Offset-binary codes of a word, four or eight bits each.
+  if (coding == Coding::CompressedTensors)
+    return words * 8 == values ? std::byte{0x99} : std::byte{0x81};
+  return words * 2 == values ? std::byte{0x11}
+                             : std::byte{0x01};  // a pair of 4-bit codes in a byte
+}
+
+/// Codes of which each is 1, so that unpacking them without a zero point gives the scale of every value.
+Result<Tensor> ones_like(const Tensor& codes, Coding coding, int64_t values) {
+  const std::byte byte = byte_of_ones(codes.view, coding, values);
   ASSAY_TRY(const reference::NewTensor ones, reference::copy_of(codes));
   std::fill(ones.bytes->data(), ones.bytes->data() + ones.bytes->size(), byte);
   return ones.tensor();
 }
 
-/// Two neighbours of a float8 are at most this far apart, as a part of the larger.
-double float8_step(DType dtype) {
-  return dtype == DType::Float8E5M2 || dtype == DType::Float8E5M2FNUZ ? 0.25 : 0.125;
+/// How far rounding to the nearest code, and the rounding of the scales themselves, may move a value.
+class Allowed {
+ public:
+  Allowed(DType codes, DType scales) {
+    if (is_float8(codes)) codes_ = float_grid(codes);
+    if (const std::optional<FloatGrid> grid = float_grid(scales)) of_scale_ = grid->roundoff();
+  }
+  [[nodiscard]] double operator()(double golden, double mine, double scale) const {
+    const double larger = std::max(std::abs(golden), std::abs(mine));
+    const double step = codes_ && scale > 0 ? scale * codes_->ulp(larger / scale) : scale;
+    return step / 2 + std::abs(mine) * of_scale_;
+  }
+
+ private:
+  std::optional<FloatGrid> codes_;  // of floats; integers are 1 apart
+  double of_scale_ = 0;             // half an ULP of 1 in the type of the scales
+};
+
+compare::QuantisedParts views_of(const StoredParts::Loaded& loaded) {
+  compare::QuantisedParts parts;
+  parts.coding = loaded.coding;
+  parts.codes = loaded.codes.view;
+  parts.scale = loaded.scale.view;
+  parts.scale_factor = loaded.scale_factor;
+  if (loaded.zero) parts.zero = loaded.zero->view;
+  if (loaded.group_index) parts.group_index = loaded.group_index->view;
+  return parts;
 }
 
 }  // namespace
@@ -47,7 +82,10 @@ StoredParts::StoredParts(const Program& mine) : mine_(mine) {
   side_.emplace(names_, /*as_stored=*/false);
   for (size_t i = 0; i < side_->weights().size(); ++i) {
     const compare::Weight& weight = side_->weights()[i];
-    if (weight.coding != Coding::Plain) coded_.emplace(names_.records[weight.record].node, i);
+    if (weight.coding != Coding::Plain) {
+      coded_.emplace(names_.records[weight.record].node, i);
+      by_name_.emplace(weight.name, i);
+    }
     if (weight.owner) parts_.insert(names_.records[weight.record].node);
   }
 }
@@ -58,65 +96,67 @@ std::optional<std::string> StoredParts::coded_weight(const std::string& leaf) co
   return side_->weights()[found->second].name;
 }
 
+Result<StoredParts::Loaded> StoredParts::load(const compare::Weight& weight) const {
+  ASSAY_TRY(Tensor codes, run::load_tensor(side_->record_of(weight)));
+  ASSAY_TRY(Tensor scale, run::load_tensor(side_->record(*weight.scale)));
+  Loaded loaded{weight.coding, std::move(codes), std::move(scale), {}, {}, weight.scale_factor};
+  if (weight.zero) {
+    ASSAY_TRY(loaded.zero, run::load_tensor(side_->record(*weight.zero)));
+  }
+  if (weight.group_index) {
+    ASSAY_TRY(loaded.group_index, run::load_tensor(side_->record(*weight.group_index)));
+  }
+  return loaded;
+}
+
 Result<StepDifference> StoredParts::difference(const std::string& leaf,
                                                const TensorRecord& golden_record) const {
   const compare::Weight& weight = side_->weights()[coded_.at(leaf)];
   if (weight.coding == Coding::QWeight)
     return fail(Errc::Unsupported, "GPTQ and AWQ move weights further than their step");
   ASSAY_TRY(const Tensor golden, run::load_tensor(golden_record));
-  ASSAY_TRY(const Tensor codes, run::load_tensor(side_->record_of(weight)));
-  ASSAY_TRY(const Tensor scale, run::load_tensor(side_->record(*weight.scale)));
-  std::optional<Tensor> zero;
-  std::optional<Tensor> group_index;
-  if (weight.zero) {
-    ASSAY_TRY(zero, run::load_tensor(side_->record(*weight.zero)));
-  }
-  if (weight.group_index) {
-    ASSAY_TRY(group_index, run::load_tensor(side_->record(*weight.group_index)));
-  }
-  compare::QuantisedParts parts;
-  parts.coding = weight.coding;
-  parts.codes = codes.view;
-  parts.scale = scale.view;
-  parts.scale_factor = weight.scale_factor;
-  if (group_index) parts.group_index = group_index->view;
-  if (zero) parts.zero = zero->view;
+  ASSAY_TRY(const Loaded loaded, load(weight));
+  if (loaded.codes.view.dtype == DType::HiFloat8)
+    return fail(Errc::Unsupported, "hifloat8 has steps of its own");
+  compare::QuantisedParts parts = views_of(loaded);
   const Dims& shape = golden.view.shape;
   ASSAY_TRY(const compare::Dequantised made, compare::dequantise(parts, shape, false, /*jobs=*/1));
   if (!(made.tensor.view.shape == shape))
     return fail(Errc::Invalid, "codes of another shape than golden's");
-  const bool floats = is_float8(codes.view.dtype);
-  if (codes.view.dtype == DType::HiFloat8)
-    return fail(Errc::Unsupported, "hifloat8 has steps of its own");
-  std::optional<compare::Dequantised> steps;
-  std::optional<Tensor> ones;
-  if (!floats) {
-    const bool pairs = codes.view.element_count() * 2 == golden.view.element_count();
-    ASSAY_TRY(ones, ones_like(codes, pairs, weight.coding, golden.view.element_count()));
-    parts.codes = ones->view;
-    parts.zero.reset();
-    ASSAY_TRY(steps, compare::dequantise(parts, shape, false, /*jobs=*/1));
-  }
+  ASSAY_TRY(const Tensor ones, ones_like(loaded.codes, weight.coding, golden.view.element_count()));
+  parts.codes = ones.view;
+  parts.zero.reset();
+  ASSAY_TRY(const compare::Dequantised scales,
+            compare::dequantise(parts, shape, false, /*jobs=*/1));
   ASSAY_TRY(const reference::Wide g, reference::widen(golden.view));
   ASSAY_TRY(const reference::Wide m, reference::widen(made.tensor.view));
-  std::optional<reference::Wide> s;
-  if (steps) {
-    ASSAY_TRY(s, reference::widen(steps->tensor.view));
-  }
+  ASSAY_TRY(const reference::Wide s, reference::widen(scales.tensor.view));
+  const Allowed allowed(loaded.codes.view.dtype, loaded.scale.view.dtype);
   StepDifference out{.scheme = made.scheme,
                      .may_be_calibrated = weight.coding == Coding::CompressedTensors};
   for (int64_t i = 0; i < g.size(); ++i) {
     const auto at = static_cast<size_t>(i);
     const double mine = m.values[at];
-    const double step =
-        s ? std::abs(s->values[at])
-          : std::max(std::abs(mine), std::abs(g.values[at])) * float8_step(codes.view.dtype);
     const double off = std::abs(mine - g.values[at]);
-    const double half_steps = off == 0 ? 0 : std::isfinite(off) ? 2 * off / step : INFINITY;
+    const double half_steps = off == 0 ? 0
+                              : std::isfinite(off)
+                                  ? off / allowed(g.values[at], mine, std::abs(s.values[at]))
+                                  : INFINITY;
     if (out.worst >= 0 && !(half_steps > out.half_steps)) continue;
     out = {half_steps, i, g.values[at], mine, out.scheme, out.may_be_calibrated};
   }
   return out;
+}
+
+Result<Tensor> StoredParts::restored(const std::string& weight, const Dims& shape) const {
+  const auto found = by_name_.find(weight);
+  if (found == by_name_.end()) return fail(Errc::NotFound, weight + " is not stored in codes");
+  ASSAY_TRY(const Loaded loaded, load(side_->weights()[found->second]));
+  ASSAY_TRY(compare::Dequantised made,
+            compare::dequantise(views_of(loaded), shape, false, /*jobs=*/1));
+  if (!(made.tensor.view.shape == shape))
+    return fail(Errc::Invalid, "codes of another shape than golden's");
+  return std::move(made.tensor);
 }
 
 Result<Tensor> StoredParts::put_together(const TensorRecord& shard, const Dims& golden) const {

@@ -33,7 +33,7 @@ class TestRun {
   TestRun() {
     std::string pattern = (std::filesystem::temp_directory_path() / "assay_locate_XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
-    run_.layout = "native";
+    run_.layout = run::Layout::Native;
     run_.path = folder_;
   }
   ~TestRun() { std::filesystem::remove_all(folder_); }

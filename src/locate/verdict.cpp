@@ -14,6 +14,9 @@
 namespace assay::locate {
 namespace {
 
+using compare::OwnSource;
+using compare::RowJudgement;
+
 bool comes_before(const Finding& a, const Finding& b) {
   return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
 }
@@ -85,18 +88,19 @@ class Composer {
     verdict_.token = stages_.token;
     verdict_.order_known = stages_.order_known;
     if (stages_.across_engines && stages_.walk != nullptr) {
-      verdict_.level = level_letter(CaptureLevel::Leaves);
+      verdict_.level = judged_by(CaptureLevel::Leaves);
     } else if (stages_.own != nullptr) {
-      verdict_.level = level_letter(CaptureLevel::Operators);
+      verdict_.level = judged_by(CaptureLevel::Operators);
     } else if (stages_.walk != nullptr) {
-      verdict_.level = level_letter(stages_.mine->level);
+      verdict_.level = judged_by(stages_.mine->level);
     } else if (stages_.floors != nullptr) {
-      verdict_.level = stages_.floors->statistics ? 'S' : 'N';
+      verdict_.level =
+          stages_.floors->statistics ? JudgedBy::MeasuredStatistics : JudgedBy::MeasuredValues;
     }
-    verdict_.floor = stages_.own != nullptr || stages_.walk != nullptr ? "model"
-                     : stages_.floors != nullptr                       ? "measured"
-                     : stages_.identical.values > 0                    ? "exact"
-                                                                       : "";
+    verdict_.floor = stages_.own != nullptr || stages_.walk != nullptr ? Floor::Model
+                     : stages_.floors != nullptr                       ? Floor::Measured
+                     : stages_.identical.values > 0                    ? Floor::Exact
+                                                                       : Floor::None;
   }
 
   void collect() {
@@ -177,7 +181,7 @@ class Composer {
              was_judged_behind(weight) && !has_gap_around(weight);
     };
     const auto refuted = std::ranges::stable_partition(verdict_.candidates, [&](const Finding& f) {
-      return !folded(f) && !is_on_a_detour(f) && !is_unread(f);
+      return f.replayed_as_mine ? !is_unread(f) : !folded(f) && !is_on_a_detour(f) && !is_unread(f);
     });
     for (Finding& weight : refuted) {
       weight.hard = false;
@@ -375,8 +379,11 @@ class Composer {
     if (stages_.tests != nullptr) {
       coverage.weights = stages_.tests->weights;
       coverage.weights_compared = stages_.tests->weights_compared;
+      if (stages_.walk != nullptr && verdict_.level != JudgedBy::Layers &&
+          stages_.walk->is_whole_path_judged())
+        coverage.weights_by_function = stages_.tests->weights_lonely;
     }
-    if (stages_.own != nullptr && verdict_.level == 'O') {
+    if (stages_.own != nullptr && verdict_.level == JudgedBy::Operators) {
       coverage.judged = stages_.own->judged;
       coverage.judgeable = stages_.own->judgeable;
       coverage.unjudged = stages_.own->unjudged;
@@ -482,7 +489,7 @@ class Composer {
       if (std::isfinite(error) && error > 0 && !(error <= verdict_.power.error))
         verdict_.power = {error, module, step};
     };
-    if (verdict_.level == 'O' && stages_.own != nullptr) {
+    if (verdict_.level == JudgedBy::Operators && stages_.own != nullptr) {
       for (const OwnError& output : stages_.own->outputs) {
         if (output.state != OwnError::State::Judged) continue;
         const auto [place, step] = place_of(output);
@@ -532,12 +539,13 @@ class Composer {
   }
 
   Confidence clean_confidence() const {
-    if (verdict_.outcome != Outcome::Clean || verdict_.level == 'B' || verdict_.level == 'N' ||
-        verdict_.level == 'S')
+    if (verdict_.outcome != Outcome::Clean || verdict_.level == JudgedBy::Layers ||
+        is_measured(verdict_.level))
       return Confidence::Low;
-    if (verdict_.level == '-') return Confidence::High;  // bit for bit
+    if (verdict_.level == JudgedBy::Identity) return Confidence::High;  // bit for bit
     if (sees_the_lesser_part()) return Confidence::Low;
-    if (verdict_.level != 'O') return Confidence::Medium;
+    if (verdict_.level != JudgedBy::Operators || verdict_.coverage.weights_by_function > 0)
+      return Confidence::Medium;
     if (verdict_.coverage.without_partner > verdict_.coverage.paired) return Confidence::Low;
     const bool strict =
         std::ranges::all_of(stages_.own->strict, [](const auto& type) { return type.second; });
@@ -556,7 +564,7 @@ class Composer {
     for (const Finding& finding : verdict_.candidates) {
       if (finding.mine_record == kNone) continue;
       Verdict::RecordJudgement& record = verdict_.records[finding.mine_record];
-      record.verdict = kind_name(finding.kind);
+      record.verdict = judgement_of(finding.kind);
       record.confidence = confidence_name(finding.confidence);
     }
   }
@@ -570,8 +578,8 @@ class Composer {
     Verdict::RecordJudgement& record = verdict_.records[one.outputs[output.output].record];
     record.err_own = output.relative_l2;
     record.noise_floor = output.floor_l2;
-    record.own_source = "exact";
-    record.verdict = "noise";
+    record.own_source = OwnSource::Exact;
+    record.verdict = RowJudgement::Noise;
     record.confidence = confidence_name(verdict_.confidence);
   }
 
@@ -581,8 +589,8 @@ class Composer {
     Verdict::RecordJudgement& record = verdict_.records[use->record];
     record.err_own = step.err_own;
     record.noise_floor = step.noise_floor;
-    record.own_source = "replay";
-    record.verdict = step.suspicious ? "own_error" : "noise";
+    record.own_source = OwnSource::Replay;
+    record.verdict = step.suspicious ? RowJudgement::OwnError : RowJudgement::Noise;
     record.confidence = confidence_name(Confidence::Medium);
   }
 
@@ -590,8 +598,8 @@ class Composer {
     Verdict::RecordJudgement& record = verdict_.records[index];
     record.err_out = judgement.err_out;
     record.noise_floor = judgement.floor;
-    record.own_source = "measured";
-    record.verdict = judgement.beyond ? "inherited" : "noise";
+    record.own_source = OwnSource::Measured;
+    record.verdict = judgement.beyond ? RowJudgement::Inherited : RowJudgement::Noise;
     record.confidence = confidence_name(Confidence::Low);
   }
 

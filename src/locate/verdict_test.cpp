@@ -99,7 +99,7 @@ TEST(Verdict, IsCleanWhenEverythingWasJudgedAndNothingFound) {
   const Verdict verdict = compose_verdict(run.stages());
   EXPECT_EQ(verdict.outcome, Outcome::Clean);
   EXPECT_EQ(verdict.confidence, Confidence::High);
-  EXPECT_EQ(verdict.level, 'O');
+  EXPECT_EQ(verdict.level, JudgedBy::Operators);
   EXPECT_EQ(sentence(verdict),
             "clean: all 3 operators are exact to rounding; all 3 weights are golden's; errors "
             "above 0.4 % of a value would have been seen; confidence high");
@@ -275,6 +275,18 @@ TEST(Verdict, AWeightThatAnotherProgramFoldsIsASuspicion) {
   EXPECT_EQ(compose_verdict(stages).outcome, Outcome::FirstWrong);
 }
 
+TEST(Verdict, AWeightThatGoldenWasReplayedWithIsNotClearedByIt) {
+  Healthy run;
+  Finding weight = finding_of(FindingKind::Weight, "layers.1.norm", 11);
+  weight.replayed_as_mine = true;
+  Finding extra = finding_of(FindingKind::Topology, "layers.1.norm", 11);
+  extra.hard = false;
+  run.tests.findings = {weight, extra};
+  Stages stages = run.stages();
+  stages.walk = &run.walk;
+  EXPECT_EQ(compose_verdict(stages).outcome, Outcome::FirstWrong);
+}
+
 TEST(Verdict, TheSameFaultInEveryLayerIsSystematic) {
   Healthy run;
   for (uint64_t layer = 0; layer < 3; ++layer) {
@@ -312,7 +324,7 @@ TEST(Verdict, NothingButEqualBitsNeedsNoProgram) {
               HasSubstr("cannot judge: golden was captured without operators"));
   stages.identical.values = 12;
   const Verdict verdict = compose_verdict(stages);
-  EXPECT_EQ(verdict.floor, "exact");
+  EXPECT_EQ(verdict.floor, Floor::Exact);
   EXPECT_EQ(sentence(verdict),
             "clean: all 12 captured values of mine are golden's, bit for bit; confidence high");
 }
@@ -345,10 +357,10 @@ TEST(Verdict, JudgedOutputsAreListedByRecord) {
   run.own.findings = {wrong};
   const Verdict verdict = compose_verdict(run.stages());
   ASSERT_THAT(verdict.records, SizeIs(3));
-  EXPECT_EQ(verdict.records.at(1).verdict, "noise");
-  EXPECT_EQ(verdict.records.at(11).verdict, "own_error");
+  EXPECT_EQ(verdict.records.at(1).verdict, compare::RowJudgement::Noise);
+  EXPECT_EQ(verdict.records.at(11).verdict, compare::RowJudgement::OwnError);
   EXPECT_DOUBLE_EQ(verdict.records.at(11).noise_floor, 2e-3);
-  EXPECT_EQ(verdict.records.at(11).own_source, "exact");
+  EXPECT_EQ(verdict.records.at(11).own_source, compare::OwnSource::Exact);
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ class Walker {
       }
     });
     if (options_.interrupted != nullptr && options_.interrupted->load())
-      return fail(Errc::Usage, "interrupted");
+      return fail(Errc::Interrupted, "interrupted");
     judge_around_open_orders();
     judge_around_detours();
     find_path();

@@ -70,7 +70,7 @@ struct Walk {
 /// level Modules  outputs of all captured modules
 /// level Layers   outputs of `x.<number>` and of the root
 ///
-/// errors  Usage "interrupted" | Invalid (golden has no operators)
+/// errors  Interrupted | Invalid (golden has no operators)
 [[nodiscard]] Result<Walk> walk(const Program& golden, const Program& mine, const Pairing& pairing,
                                 const WalkOptions& options);
 

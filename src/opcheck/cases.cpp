@@ -2,7 +2,6 @@
 #include "opcheck/cases.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,42 +14,13 @@
 #include "formats/op_csv.hpp"
 #include "opcheck/registry.hpp"
 #include "run/atb_names.hpp"
-#include "run/folder.hpp"
+#include "run/atb_part.hpp"
 #include "run/natural_sort.hpp"
 
 namespace assay::opcheck {
 namespace {
 
 constexpr size_t kMaxTensors = 4096;  // of one operation; a larger number is a damaged name
-constexpr std::string_view kKernelEnding = "Kernel";
-
-/// Where the token folder of a path is, and what follows below it.
-struct Place {
-  std::string token_folder;  // as it can be opened; empty: the path is no part of a token folder
-  std::string below;         // "0_Prefill_layer/1_LinearOperation"
-  std::string dump_folder;   // the folder above the processes'
-};
-
-/// ".../tensors/0_4711/2/0_layer/1_LinearOperation" -> the folder of run count 2, and what is below.
-Place place_of(const std::string& path) {
-  const std::string real = run::real_path(path);
-  Place place;
-  const std::vector<std::string_view> parts = split(real, '/');
-  for (size_t i = parts.size(); i-- > 1;) {
-    if (!run::parse_atb_run_count(parts[i]) || !run::parse_atb_process_folder(parts[i - 1]))
-      continue;
-    const auto end = static_cast<size_t>(parts[i].data() + parts[i].size() - real.data());
-    place.token_folder = real.substr(0, end);
-    if (end < real.size()) place.below = real.substr(end + 1);
-    const auto process = static_cast<size_t>(parts[i - 1].data() - real.data());
-    place.dump_folder = real.substr(0, process == 0 ? 0 : process - 1);
-    return place;
-  }
-  // The folder of a process, of which several run counts may be there.
-  if (!parts.empty() && run::parse_atb_process_folder(parts.back()))
-    place.dump_folder = real.substr(0, real.rfind('/'));
-  return place;
-}
 
 bool is_multi_card(std::string_view op_type) {
   static const std::set<std::string_view> kTypes = {
@@ -61,34 +31,8 @@ bool is_multi_card(std::string_view op_type) {
   return kTypes.contains(op_type);
 }
 
-std::optional<size_t> number_of(std::string_view slot, std::string_view* ending) {
-  const size_t dot = slot.find('.');
-  *ending = dot == std::string_view::npos ? std::string_view() : slot.substr(dot + 1);
-  const std::optional<size_t> number = parse_number<size_t>(slot.substr(0, dot));
-  return number && *number < kMaxTensors ? number : std::nullopt;
-}
-
 uint64_t bytes_of(const run::TensorRecord& record) {
   return record.bytes ? record.bytes->size_bytes : 0;
-}
-
-/// "…/1_LinearOperation/after/intensor0.bin" -> the folder of the operation.
-std::string folder_of(const run::TensorRecord& record) {
-  if (!record.bytes) return {};
-  const std::string& file = record.bytes->file;
-  const size_t name = file.rfind('/');
-  if (name == std::string::npos || name == 0) return {};
-  const size_t moment = file.rfind('/', name - 1);
-  if (moment == std::string::npos) return {};
-  // A dump that was named by its run count is read through "0/../0".
-  return std::filesystem::path(file.substr(0, moment)).lexically_normal().string();
-}
-
-bool was_taken_before(const run::TensorRecord& record) {
-  if (!record.bytes) return false;
-  const std::string& file = record.bytes->file;
-  const size_t name = file.rfind('/');
-  return name != std::string::npos && std::string_view(file).substr(0, name).ends_with("/before");
 }
 
 // ---- parameters from the topology, which has them flattened ------------------------------------
@@ -209,27 +153,26 @@ class CaseBuilder {
   Result<CaseList> build(const std::string& path) {
     CaseList list;
     list.path = path;
-    const Place place = place_of(path);
-    const bool is_part = !place.below.empty();
-    Result<run::Run> opened = run::open_run(is_part ? place.token_folder : path);
+    Result<run::AtbPart> opened = run::open_atb_part(path);
     if (!opened) {
       if (opened.error().code == Errc::Unsupported) return fail(not_a_dump(path));
       return fail(std::move(opened).error());
     }
-    if (opened->layout != "atb-tree") return fail(not_a_dump(path));
-    list.run_ = std::make_shared<const run::Run>(*std::move(opened));
+    if (!opened->run.has(run::Trait::AtbOperations)) return fail(not_a_dump(path));
+    const auto part = std::make_shared<const run::AtbPart>(*std::move(opened));
+    list.run_ = std::shared_ptr<const run::Run>(part, &part->run);
     list.warnings = list.run_->warnings;
     ASSAY_TRY_STATUS(read_csv());
-    list.entries_ = entries_of(*list.run_, place.below, &list);
+    list.entries_ = entries_of(*list.run_, part.get(), &list);
     apply_csv(&list);
     apply_filters(&list);
-    find_peers(place, &list);
+    find_peers(part->dump_folder, &list);
     return list;
   }
 
  private:
   static Error not_a_dump(const std::string& path) {
-    return {Errc::Invalid,
+    return {Errc::WrongKind,
             {},
             std::nullopt,
             "Input path is not in msit_dump tensors directory: " + path};
@@ -241,42 +184,32 @@ class CaseBuilder {
     return {};
   }
 
-  std::vector<CaseEntry> entries_of(const run::Run& run, const std::string& below, CaseList* list) {
+  std::vector<CaseEntry> entries_of(const run::Run& run, const run::AtbPart* part, CaseList* list) {
     using Key = std::tuple<int, std::string, std::string>;  // rank, step, node
     std::map<Key, CaseEntry> by_node;
     std::map<Key, size_t> kernels;  // how many an operation has
     std::set<Key> graphs;
     for (const run::TensorRecord& record : run.records) {
-      if (!below.empty() && record.node != below && !record.node.starts_with(below + "/")) continue;
+      if (part != nullptr && !part->holds(record)) continue;
       const Key key(record.rank, record.step_name, record.node);
       auto [found, is_new] = by_node.try_emplace(key);
       if (is_new) describe(record, &found->second);
-      add_tensor(record, &found->second);
+      add_tensor(run, record, &found->second);
     }
     for (const auto& [key, entry] : by_node) {
       const auto& [rank, step, node] = key;
-      const size_t slash = node.rfind('/');
-      if (slash == std::string::npos) continue;
-      const Key parent(rank, step, node.substr(0, slash));
-      if (entry.is_kernel) {
-        ++kernels[parent];
-      } else {
-        for (size_t at = slash; at != std::string::npos;
-             at = at == 0 ? at : node.rfind('/', at - 1)) {
-          graphs.emplace(rank, step, node.substr(0, at));
-          if (at == 0) break;
-        }
-      }
+      std::string_view around = run::atb_parent(node);
+      if (entry.is_kernel) ++kernels[Key(rank, step, around)];
+      for (; !entry.is_kernel && !around.empty(); around = run::atb_parent(around))
+        graphs.emplace(rank, step, around);
     }
     attach_parameters(run, &by_node, list);
     std::map<std::string, size_t> unlisted;
     std::vector<CaseEntry> entries;
     for (auto& [key, entry] : by_node) {
       if (entry.is_kernel) {
-        const std::string& node = std::get<2>(key);
-        const size_t slash = node.rfind('/');
-        const Key parent(std::get<0>(key), std::get<1>(key),
-                         slash == std::string::npos ? std::string() : node.substr(0, slash));
+        const auto& [rank, step, node] = key;
+        const Key parent(rank, step, run::atb_parent(node));
         const auto operation = by_node.find(parent);
         describe_kernel(operation == by_node.end() ? nullptr : &operation->second, kernels[parent],
                         &entry);
@@ -305,11 +238,7 @@ class CaseBuilder {
   static void describe(const run::TensorRecord& record, CaseEntry* entry) {
     CaseDescription& about = entry->description;
     about.id = run::atb_ids_of_node(record.node);
-    // The type stands behind the last underscore of the folder's name.
-    const size_t underscore = record.node.rfind('_');
-    about.op_type = record.op_type.empty() || !record.op_type.ends_with(kKernelEnding)
-                        ? record.node.substr(underscore + 1)
-                        : record.op_type;
+    about.op_type = run::atb_operation_type(record);
     about.node = record.node;
     about.rank = record.rank;
     about.step = record.step_name;
@@ -317,7 +246,7 @@ class CaseBuilder {
     entry->evaluated_as = about.op_type;
     entry->op = find_operator(about.op_type);
     about.in_table = entry->op != nullptr;
-    entry->is_kernel = entry->op == nullptr && about.op_type.ends_with(kKernelEnding);
+    entry->is_kernel = entry->op == nullptr && run::is_atb_kernel(about.op_type);
   }
 
   /// A kernel that is its whole operation is checked like it; of several only those whose part is
@@ -349,22 +278,17 @@ class CaseBuilder {
     }
   }
 
-  static void add_tensor(const run::TensorRecord& record, CaseEntry* entry) {
-    std::string_view ending;
-    const std::optional<size_t> number = number_of(record.slot, &ending);
-    if (!number) return;
+  static void add_tensor(const run::Run& run, const run::TensorRecord& record, CaseEntry* entry) {
+    const std::optional<size_t> number = run::atb_operand_number(record.slot);
+    if (!number || *number >= kMaxTensors) return;
     entry->bytes += bytes_of(record);
-    if (entry->description.folder.empty()) entry->description.folder = folder_of(record);
+    if (record.bytes) entry->description.folder = run.node_folder(record);
     CaseTensors& tensors = entry->tensors;
     if (record.role == run::Role::Input) {
       if (tensors.inputs.size() <= *number) tensors.inputs.resize(*number + 1);
       CaseTensors::Slot& slot = tensors.inputs[*number];
-      if (ending == "after") {
-        slot.after = &record;
-      } else if (ending.empty()) {
-        (was_taken_before(record) ? slot.before : slot.after) = &record;
-      }
-    } else if (record.role == run::Role::Output && ending.empty()) {
+      (record.moment == run::Moment::Before ? slot.before : slot.after) = &record;
+    } else if (record.role == run::Role::Output && record.moment != run::Moment::Before) {
       if (tensors.outputs.size() <= *number) tensors.outputs.resize(*number + 1);
       tensors.outputs[*number] = &record;
     }
@@ -464,20 +388,20 @@ class CaseBuilder {
   }
 
   /// Where an operation works over ranks, all processes of the dump are looked at.
-  void find_peers(const Place& place, CaseList* list) {
+  void find_peers(const std::string& dump_folder, CaseList* list) {
     if (std::none_of(list->entries_.begin(), list->entries_.end(),
                      [](const CaseEntry& entry) { return is_multi_card(entry.evaluated_as); }))
       return;
     list->peer_run_ = list->run_;
-    if (!place.dump_folder.empty()) {
-      Result<run::Run> whole_dump = run::open_run(place.dump_folder);
+    if (!dump_folder.empty()) {
+      Result<run::Run> whole_dump = run::open_run(dump_folder);
       if (whole_dump)
         list->peer_run_ = std::make_shared<const run::Run>(*std::move(whole_dump));
       else
         list->warnings.push_back(whole_dump.error().describe());
     }
     CaseList ignored;
-    list->peers_ = entries_of(*list->peer_run_, "", &ignored);
+    list->peers_ = entries_of(*list->peer_run_, nullptr, &ignored);
     std::erase_if(list->peers_,
                   [](const CaseEntry& entry) { return !is_multi_card(entry.evaluated_as); });
   }

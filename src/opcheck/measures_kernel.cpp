@@ -9,10 +9,12 @@
 namespace assay::opcheck {
 namespace {
 
+using simd::add_lanes;
 using simd::f32x8;
 using simd::f64x8;
 using simd::i32x8;
 using simd::i64x8;
+using simd::largest_lane;
 using simd::load;
 using simd::store;
 using simd::u64x8;
@@ -49,15 +51,6 @@ ASSAY_INLINE f32x8 magnitude_of(f32x8 v) { return (f32x8)((u32x8)v & 0x7FFFFFFFu
 ASSAY_INLINE f64x8 larger(f64x8 a, f64x8 b) { return a > b ? a : b; }
 ASSAY_INLINE f32x8 larger(f32x8 a, f32x8 b) { return a > b ? a : b; }
 
-ASSAY_INLINE double add_lanes(f64x8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-template <typename Vector>
-ASSAY_INLINE double largest_lane(Vector v) {
-  double largest = static_cast<double>(v[0]);
-  for (int i = 1; i < kLanes; ++i) largest = std::max(largest, static_cast<double>(v[i]));
-  return largest;
-}
 /// Comparisons give -1 in lanes where they hold; counters subtract them.
 template <typename Vector>
 ASSAY_INLINE int64_t count_lanes(Vector v) {

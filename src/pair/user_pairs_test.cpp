@@ -21,7 +21,7 @@ TensorRecord record(std::string node, int64_t step, int rank = 0) {
 
 run::Run run_of(std::vector<TensorRecord> records) {
   run::Run run;
-  run.layout = "native";
+  run.layout = run::Layout::Native;
   run.records = std::move(records);
   return run;
 }

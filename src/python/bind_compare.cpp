@@ -171,7 +171,7 @@ struct ComparisonObject {
 };
 
 struct PythonOptions {
-  std::string level, compat, thresholds, map, mapping_file;
+  std::string compat, thresholds, map, mapping_file;
   bool stats = false;
   bool weights = false;
   std::vector<std::string> algorithm_files;
@@ -292,18 +292,19 @@ void bind_compare(nb::module_& m) {
          std::vector<std::pair<std::string, nb::object>> algorithms,
          std::vector<std::pair<int64_t, int64_t>> token_map, std::vector<int> ranks,
          std::vector<std::string> allow_unmatched, int jobs, uint64_t max_memory) {
-        if (std::string_view("layer module api logits all").find(level) == std::string_view::npos) {
+        const std::optional<compare::LevelChoice> choice = compare::level_choice(level);
+        if (!choice) {
           raise({Errc::Usage,
                  {},
                  std::nullopt,
                  "level must be 'layer', 'module', 'api' or 'all', not '" + level + "'"});
         }
         compare::CompareOptions options = native_options(
-            {level, compat, thresholds, map, mapping_file, stats, weights,
-             std::move(algorithm_files), std::move(algorithms), atol, rtol, cos, rel_l2,
-             std::move(token_map), std::move(ranks), std::move(allow_unmatched), jobs, max_memory});
+            {compat, thresholds, map, mapping_file, stats, weights, std::move(algorithm_files),
+             std::move(algorithms), atol, rtol, cos, rel_l2, std::move(token_map), std::move(ranks),
+             std::move(allow_unmatched), jobs, max_memory});
         compare::ComparedPaths paths = read_without_gil(
-            [&] { return compare::compare_paths(golden, mine, {level, weights}, options); });
+            [&] { return compare::compare_paths(golden, mine, {*choice, weights}, options); });
         return ComparisonObject{std::move(paths.golden), std::move(paths.mine),
                                 std::move(paths.comparison), std::move(paths.notes)};
       },

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "locate/locate.hpp"
 #include "locate/own_error.hpp"
 #include "locate/walk.hpp"
 #include "python/module.hpp"
@@ -88,7 +89,7 @@ Result<std::unique_ptr<JudgedRun>> judge(const std::string& path,
   auto judged = std::make_unique<JudgedRun>();
   ASSAY_TRY(judged->run, run::open_run(path));
   judged->program = locate::make_program(judged->run);
-  const bool is_atb = judged->run.layout == "atb-tree";
+  const bool is_atb = judged->run.has(run::Trait::AtbOperations);
   ASSAY_TRY(judged->errors, is_atb ? locate::own_errors_of_operations(judged->run, options)
                                    : locate::own_errors(judged->program, options));
   return judged;
@@ -161,9 +162,10 @@ Result<std::unique_ptr<WalkedRuns>> walk_runs(const std::string& golden, const s
 nb::dict walk(const std::string& golden, const std::string& mine, const std::string& level,
               int jobs, uint64_t max_memory) {
   locate::WalkOptions options;
-  options.level = level == "B"   ? locate::CaptureLevel::Layers
-                  : level == "M" ? locate::CaptureLevel::Modules
-                                 : locate::CaptureLevel::Leaves;
+  for (const auto one : {locate::CaptureLevel::Leaves, locate::CaptureLevel::Modules,
+                         locate::CaptureLevel::Layers}) {
+    if (level == std::string(1, locate::letter_of(locate::judged_by(one)))) options.level = one;
+  }
   options.jobs = jobs;
   options.max_memory = max_memory;
   const std::unique_ptr<WalkedRuns> all =

@@ -145,7 +145,10 @@ void bind_run(nb::module_& m) {
   bind_record(m);
   nb::class_<RunHandle>(m, "Run", "One captured run.")
       .def_prop_ro("path", [](const RunHandle& self) { return to_str(self.run->path); })
-      .def_prop_ro("layout", [](const RunHandle& self) { return self.run->layout; })
+      .def_prop_ro("layout",
+                   [](const RunHandle& self) { return to_str(run::layout_name(self.run->layout)); })
+      .def_prop_ro("is_file",
+                   [](const RunHandle& self) { return self.run->has(run::Trait::OneFile); })
       .def_prop_ro("warnings",
                    [](const RunHandle& self) {
                      nb::list warnings;

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/files.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
 
 #include "base/atomic_file.hpp"
+#include "base/paths.hpp"
 #include "report/summary.hpp"
 #include "report/table.hpp"
 #include "report/xlsx.hpp"
 
 namespace assay::report {
 namespace {
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
 
 // The workbook of the original keeps the rows that its csv leaves out.
 Result<std::string> workbook(const compare::Comparison& comparison, bool summary) {
@@ -77,7 +72,7 @@ std::string free_path(const std::string& folder, const std::string& stem,
                       const std::string& ending) {
   const std::string base = folder + (folder.ends_with('/') ? "" : "/") + stem;
   std::string path = base + ending;
-  for (int n = 1; exists(path); ++n) path = base + "_" + std::to_string(n) + ending;
+  for (int n = 1; is_taken(path); ++n) path = base + "_" + std::to_string(n) + ending;
   return path;
 }
 

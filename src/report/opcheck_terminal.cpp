@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/text.hpp"
 #include "report/opcheck_table.hpp"
 #include "report/terminal_text.hpp"
 
@@ -16,10 +17,6 @@ using opcheck::OutputRow;
 
 constexpr size_t kMaxTypes = 24;  // rows of the table; types without trouble are left out first
 constexpr size_t kMaxNotSupported = 6;  // lines
-
-std::string counted(size_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 const char* case_word(const opcheck::Report& report) {
   return report.by_rounding ? "operator" : "operation";

@@ -141,10 +141,10 @@ void append_verdict_columns(const Row& row, Cells* cells) {
   const compare::RowVerdict& verdict = row.verdict;
   for (const double value : {verdict.err_in, verdict.err_out, verdict.err_own})
     cells->push_back(Cell::of(value));
-  cells->push_back(Cell::of(verdict.own_source));
+  cells->push_back(Cell::of(std::string(own_source_name(verdict.own_source))));
   cells->push_back(Cell::of(verdict.noise_floor));
   cells->push_back(Cell::of(verdict.amplification));
-  cells->push_back(Cell::of(verdict.verdict));
+  cells->push_back(Cell::of(std::string(judgement_name(verdict.verdict))));
   cells->push_back(Cell::of(verdict.confidence));
 }
 

@@ -18,21 +18,6 @@ using compare::Row;
 
 constexpr size_t kNumberWidth = 10;
 
-std::string_view layout_name(std::string_view layout) {
-  if (layout == "torch-tree") return "PyTorch dump";
-  if (layout == "atb-tree") return "ATB dump";
-  if (layout == "native") return "assay run";
-  if (layout == "ge-tree") return "GE graph dump";
-  if (layout == "fx-tree") return "FX graph dump";
-  if (layout == "msprobe") return "msprobe dump";
-  if (layout == "transformers-debug") return "transformers debug dump";
-  if (layout == "manual") return "named tensors";
-  if (layout == "checkpoint") return "checkpoint";
-  if (layout == "flat") return "folder of tensor files";
-  if (layout == "file") return "tensor file";
-  return layout;
-}
-
 template <typename Number>
 std::string number_list(const std::vector<Number>& numbers) {
   std::vector<Number> sorted(numbers);
@@ -49,9 +34,9 @@ std::string number_list(const std::vector<Number>& numbers) {
   return text;
 }
 
-void append_side(std::string_view name, const std::string& path, std::string_view layout,
-                 size_t records, const TerminalOptions& options, std::string* out) {
-  const std::string what = std::string(layout_name(layout)) + ", " + std::to_string(records) +
+void append_side(std::string_view name, const std::string& path, run::Layout layout, size_t records,
+                 const TerminalOptions& options, std::string* out) {
+  const std::string what = std::string(run::layout_title(layout)) + ", " + std::to_string(records) +
                            (records == 1 ? " record" : " records");
   const size_t used = 8 + what.size() + 2;
   const auto width = static_cast<size_t>(options.width);

@@ -35,7 +35,7 @@ Row make_row(int64_t token, const std::string& label, double distance) {
 Comparison make_comparison(std::vector<Row> rows) {
   Comparison comparison;
   comparison.golden_path = "/a/long/path/to/the/golden/run/of/yesterday";
-  comparison.golden_layout = comparison.mine_layout = "torch-tree";
+  comparison.golden_layout = comparison.mine_layout = run::Layout::TorchTree;
   comparison.mine_path = "mine";
   compare::Sheet sheet;
   sheet.name = "api";

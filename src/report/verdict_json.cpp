@@ -47,7 +47,8 @@ Json finding_json(const Finding& finding,
   json["e_in"] = number(finding.err_in);
   json["e_out"] = number(finding.err_out);
   json["e_own"] = number(finding.err_own);
-  json["own_source"] = text_or_null(record == records.end() ? "" : record->second.own_source);
+  json["own_source"] = text_or_null(std::string(
+      record == records.end() ? "" : compare::own_source_name(record->second.own_source)));
   json["floor"] = number(finding.noise_floor);
   json["amplification"] =
       number(finding.err_in > 0 ? finding.err_out / finding.err_in : std::nan(""));
@@ -76,7 +77,8 @@ Json coverage_json(const locate::Coverage& coverage) {
                {"judged_around", coverage.judged_around},
                {"without_partner", coverage.without_partner},
                {"weights", coverage.weights},
-               {"weights_compared", coverage.weights_compared}};
+               {"weights_compared", coverage.weights_compared},
+               {"weights_by_function", coverage.weights_by_function}};
   json["unjudged"] = Json::object();
   for (const auto& [reason, count] : coverage.unjudged) json["unjudged"][text(reason)] = count;
   return json;
@@ -152,10 +154,12 @@ std::string verdict_json(const Verdict& verdict) {
   json["sentence"] = text(locate::sentence(verdict));
   json["confidence"] = confidence_name(verdict.confidence);
   json["token"] = wrong ? Json(verdict.candidates.front().step) : Json(nullptr);
-  json["level"] = verdict.level == '-' ? Json(nullptr) : Json(std::string(1, verdict.level));
+  json["level"] = verdict.level == locate::JudgedBy::Identity
+                      ? Json(nullptr)
+                      : Json(std::string(1, locate::letter_of(verdict.level)));
   json["golden_level"] = level_name(verdict.golden_level);
   json["my_level"] = level_name(verdict.mine_level);
-  json["floor"] = text_or_null(verdict.floor);
+  json["floor"] = text_or_null(std::string(locate::floor_name(verdict.floor)));
   json["coverage"] = coverage_json(verdict.coverage);
   json["order_known"] = verdict.order_known;
   json["first_bad"] = wrong && verdict.order_known

@@ -19,8 +19,8 @@ using ::testing::StartsWith;
 locate::Verdict wrong_weight() {
   locate::Verdict verdict;
   verdict.outcome = locate::Outcome::FirstWrong;
-  verdict.level = 'O';
-  verdict.floor = "model";
+  verdict.level = locate::JudgedBy::Operators;
+  verdict.floor = locate::Floor::Model;
   verdict.confidence = locate::Confidence::High;
   locate::Finding finding;
   finding.kind = locate::FindingKind::Weight;
@@ -34,7 +34,7 @@ locate::Verdict wrong_weight() {
   finding.mine_record = 7;
   verdict.candidates = {finding};
   verdict.coverage.judged = verdict.coverage.judgeable = 512;
-  verdict.records[7].own_source = "exact";
+  verdict.records[7].own_source = compare::OwnSource::Exact;
   return verdict;
 }
 
@@ -90,7 +90,7 @@ TEST(VerdictColumns, StandAtTheRightEndAndOnlyOnRequest) {
   compare::Comparison comparison;
   compare::Row row;
   row.verdict.err_own = 0.25;
-  row.verdict.verdict = "own_error";
+  row.verdict.verdict = compare::RowJudgement::OwnError;
   compare::Sheet sheet;
   sheet.rows = {row};
   EXPECT_EQ(build_table(comparison, sheet, false).columns.back(), "exceeded");

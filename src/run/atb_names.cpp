@@ -66,6 +66,25 @@ std::string atb_ids_of_node(std::string_view node) {
   return ids;
 }
 
+std::string_view atb_parent(std::string_view node) {
+  const size_t slash = node.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : node.substr(0, slash);
+}
+
+bool is_atb_kernel(std::string_view name) { return name.ends_with("Kernel"); }
+
+std::string atb_operation_type(const TensorRecord& record) {
+  if (is_atb_kernel(record.op_type)) return record.op_type;
+  return record.node.substr(record.node.rfind('_') + 1);
+}
+
+std::optional<size_t> atb_operand_number(std::string_view slot) {
+  for (const std::string_view mark : {".before", ".after"}) {
+    if (slot.ends_with(mark)) slot.remove_suffix(mark.size());
+  }
+  return parse_number<size_t>(slot);
+}
+
 std::optional<int64_t> parse_atb_run_count(std::string_view name) {
   if (name.empty() || name.find_first_not_of("0123456789") != std::string_view::npos)
     return std::nullopt;

@@ -6,6 +6,23 @@
 namespace assay::run {
 namespace {
 
+TEST(AtbOperandNumber, StandsInFrontOfTheMoment) {
+  EXPECT_EQ(atb_operand_number("12"), 12u);
+  EXPECT_EQ(atb_operand_number("3.before"), 3u);
+  EXPECT_EQ(atb_operand_number("3.after"), 3u);
+  for (const char* other : {"", "3.y", "3.after.y", ".after", "y"})
+    EXPECT_EQ(atb_operand_number(other), std::nullopt) << other;
+}
+
+TEST(AtbOperationType, IsWhatAtbsTablesCallIt) {
+  TensorRecord record;
+  record.node = "0_layer/1_Decoder_LinearOperation";
+  record.op_type = "Decoder_LinearOperation";
+  EXPECT_EQ(atb_operation_type(record), "LinearOperation");
+  record.op_type = "Add_F16Kernel";
+  EXPECT_EQ(atb_operation_type(record), "Add_F16Kernel");
+}
+
 TEST(ParseAtbProcessFolder, TakesDeviceAndProcess) {
   EXPECT_EQ(parse_atb_process_folder("0_39943"), (AtbProcessName{0, 39943}));
   EXPECT_EQ(parse_atb_process_folder("-1_7"), (AtbProcessName{-1, 7})) << "no device was set";

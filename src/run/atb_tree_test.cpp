@@ -10,6 +10,7 @@
 #include "formats/atb_bin.hpp"
 #include "formats/op_csv.hpp"
 #include "formats/probe_status.hpp"
+#include "run/atb_part.hpp"
 #include "run/atb_record.hpp"
 #include "run/run.hpp"
 #include "run/test_folder.hpp"
@@ -64,7 +65,7 @@ Run open(const std::string& path) {
     ADD_FAILURE() << run.error().describe();
     return {};
   }
-  EXPECT_EQ(run->layout, "atb-tree");
+  EXPECT_EQ(run->layout, Layout::AtbTree);
   return *std::move(run);
 }
 
@@ -471,6 +472,27 @@ TEST(AtbTree, ResolvesReferencesOfMsprobe) {
                                         "0/0/0_Layer/1_B output 0 !"));
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(first_value(run.records[i]), 3) << i;
   EXPECT_THAT(run.records[4].problem, HasSubstr("0_7_outtensor0.bin"));
+  // Where a tensor is stored says nothing of the operation that had it.
+  EXPECT_EQ(run.records[1].bytes->file,
+            folder / (run_folder + "/0_Layer/0_A/before/intensor0.bin"));
+  EXPECT_EQ(run.records[1].moment, Moment::Before);
+  EXPECT_EQ(run.node_folder(run.records[1]), folder / (run_folder + "/0_Layer/1_B"));
+}
+
+TEST(AtbPart, IsTheRunCountAndWhatWasNamedBelowIt) {
+  const TestFolder folder;
+  const std::string run_folder = "msit_dump_20260105_020000/tensors/0_9/3";
+  for (const char* node : {"/0_Layer/1_B", "/0_Layer/1_B/0_K", "/0_Layer/10_B"})
+    folder.put(run_folder + node + "/after/outtensor0.bin", tensor_file({1}));
+  const auto part = open_atb_part(folder / (run_folder + "/0_Layer/1_B"));
+  ASSERT_TRUE(part.has_value());
+  EXPECT_EQ(part->below, "0_Layer/1_B");
+  EXPECT_EQ(part->dump_folder, folder / "msit_dump_20260105_020000/tensors");
+  std::vector<std::string> held;
+  for (const TensorRecord& record : part->run.records) {
+    if (part->holds(record)) held.push_back(record.step_name + " " + record.node);
+  }
+  EXPECT_THAT(held, testing::UnorderedElementsAre("3 0_Layer/1_B", "3 0_Layer/1_B/0_K"));
 }
 
 TEST(AtbTree, ResolvesReferencesBetweenFoldersThatAreReadByDifferentThreads) {
@@ -634,7 +656,7 @@ TEST(AtbTree, LeavesTorchDumpsToTheirReader) {
   for (const char* path : {"d", "d/msit_dump_1", "d/msit_dump_1/torch_tensors/0_1"}) {
     const auto run = open_run(folder / path);
     ASSERT_TRUE(run.has_value()) << path;
-    EXPECT_EQ(run->layout, "torch-tree") << path;
+    EXPECT_EQ(run->layout, Layout::TorchTree) << path;
   }
 }
 
@@ -643,7 +665,7 @@ TEST(AtbTree, LeavesFoldersWithNumbersToTheFlatReader) {
   folder.put_npy("2024_05/1/2_photo/x.npy", {1});
   const auto run = open_run(folder.path());
   ASSERT_TRUE(run.has_value());
-  EXPECT_EQ(run->layout, "flat");
+  EXPECT_EQ(run->layout, Layout::Flat);
   EXPECT_EQ(run->records.size(), 1u);
 }
 

@@ -146,7 +146,7 @@ class Reader {
  public:
   explicit Reader(const std::string& folder) : folder_(folder) {
     run_.path = folder;
-    run_.layout = "checkpoint";
+    run_.layout = Layout::Checkpoint;
   }
 
   void read_shard(const std::string& file, const std::set<std::string>* expected) {
@@ -174,7 +174,7 @@ class Reader {
 
   /// The names and metadata of GGUF files; the first one's metadata are those of the model.
   void read_gguf(const std::vector<std::string>& files) {
-    run_.layout = kGgufLayout;
+    run_.layout = Layout::Gguf;
     add_warnings(missing_shards(folder_, files));
     for (const std::string& file : files) {
       read_shard(file, nullptr);

@@ -14,8 +14,6 @@
 
 namespace assay::run {
 
-inline constexpr const char* kGgufLayout = "gguf";
-
 /// Files of the model that a .gguf file belongs to: of `model-00002-of-00003.gguf` all shards that are there, in order;
 /// otherwise the file alone.
 struct GgufFiles {
@@ -36,7 +34,7 @@ struct GgufFiles {
 ///
 /// first_file_only   only the first of the files: what C5 read of my side
 /// properties        "tie_word_embeddings" and "checkpoint_format" of config.json, "index"; of a GGUF file its
-///                   metadata, "gguf:llama.block_count", and `layout` is kGgufLayout
+///                   metadata, "gguf:llama.block_count", and `layout` is Layout::Gguf
 /// errors   NotFound ("No .safetensors files found in the directory.") | Usage (no folder) |
 ///          Permission | Io
 [[nodiscard]] Result<Run> open_checkpoint(const std::string& folder, bool first_file_only = false);

@@ -25,10 +25,6 @@ constexpr double kSameNorm = 0.02;
 /// The type of the root that the models of a native run stand below.
 constexpr std::string_view kModels = "models";
 
-bool is_module_layout(const Run& run) {
-  return run.layout == "native" || run.layout == "torch-tree" || run.layout == "flat" ||
-         run.layout == "msprobe" || run.layout == "transformers-debug";
-}
 bool is_ggml(const Run& run) {
   return std::ranges::any_of(
       run.records, [](const TensorRecord& record) { return record.op_type.starts_with("ggml."); });
@@ -43,7 +39,7 @@ std::string renamed_node(const Run& run, std::string_view node, const Rename& re
   const size_t mark = std::min(node.find("::"), node.size());
   const std::string_view operation = node.substr(mark);
   std::string path = rename(module_path(run, node.substr(0, mark)));
-  if (run.layout == "torch-tree") path = path.empty() ? "root" : "root." + path;
+  if (run.has(Trait::StrictHooks)) path = path.empty() ? "root" : "root." + path;
   return path + std::string(operation);
 }
 
@@ -271,7 +267,7 @@ struct Model {
 
 /// The names of all models; those of a native run stand below a node of their own.
 std::vector<std::string> model_names(const Run& run) {
-  if (run.layout != "native" || !run.topology || run.topology->type != kModels) return {""};
+  if (run.layout != Layout::Native || !run.topology || run.topology->type != kModels) return {""};
   std::vector<std::string> names;
   for (const TopologyNode& child : run.topology->children) names.push_back(child.name);
   return names.empty() ? std::vector<std::string>{""} : names;
@@ -439,7 +435,7 @@ void name_models_alike(const Run& golden, Run* mine, std::vector<std::string>* n
 }  // namespace
 
 std::string module_path(const Run& run, std::string_view node) {
-  if (run.layout != "torch-tree") return std::string(node);
+  if (!run.has(Trait::StrictHooks)) return std::string(node);
   if (node == "root") return {};
   if (node.starts_with("root.")) node.remove_prefix(5);
   return std::string(node);
@@ -496,7 +492,8 @@ void rename_modules(const Rename& rename, Run* run) {
 
 std::vector<std::string> use_common_names(Run* golden, Run* mine) {
   std::vector<std::string> notes;
-  if (!is_module_layout(*golden) || !is_module_layout(*mine) || is_ggml(*golden) || is_ggml(*mine))
+  if (!golden->has(Trait::ModuleNames) || !mine->has(Trait::ModuleNames) || is_ggml(*golden) ||
+      is_ggml(*mine))
     return notes;
   see_through_wrappers(golden, mine, &notes);
   name_models_alike(*golden, mine, &notes);

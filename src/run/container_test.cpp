@@ -28,7 +28,7 @@ TEST(OpenFile, GivesOneRecordForOneTensor) {
   folder.put_npy("x.npy", {1, 2, 3});
   const auto run = open_run(folder / "x.npy");
   ASSERT_TRUE(run) << run.error().describe();
-  EXPECT_EQ(run->layout, "file");
+  EXPECT_EQ(run->layout, Layout::File);
   ASSERT_EQ(run->records.size(), 1u);
   EXPECT_EQ(run->records[0].node, "x");
   EXPECT_EQ(run->records[0].shape, Dims{3});
@@ -99,7 +99,7 @@ TEST(OpenFlatFolder, SortsFilesNaturallyAndNamesThemByPath) {
   folder.put("flat/notes.txt", "x");
   const auto run = open_run(folder / "flat");
   ASSERT_TRUE(run) << run.error().describe();
-  EXPECT_EQ(run->layout, "flat");
+  EXPECT_EQ(run->layout, Layout::Flat);
   EXPECT_THAT(nodes_of(*run), ElementsAre("sub/t1", "t2", "t10"));
   EXPECT_THAT(run->warnings, ElementsAre(HasSubstr("1 files are no tensor files")));
 }

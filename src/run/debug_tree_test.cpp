@@ -56,7 +56,7 @@ TEST(DebugTree, ReadsCallsInTheirOrderWithWhatGoesInFirst) {
   for (const char* start : {"", "/Net_debug_tree_FULL_TENSORS.json"}) {
     const Result<run::Run> run = open_run(folder.path() + start);
     ASSERT_TRUE(run) << run.error().describe();
-    EXPECT_EQ(run->layout, "transformers-debug");
+    EXPECT_EQ(run->layout, Layout::TransformersDebug);
     EXPECT_TRUE(run->order_known);
     EXPECT_THAT(listing(*run),
                 ElementsAre("a.b#0 input 0", "a.b#0 input 2=3", "a.b#0 input kwargs.mask.0",

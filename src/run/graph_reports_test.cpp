@@ -108,7 +108,7 @@ TEST(ReadGeTree, ReadsStatisticsWithoutTensors) {
              kHeader + "Input,0,8,DT_FLOAT,ND,2,1,-2,-0.5,2,0,0,0\n" +
                  "Output,1,12,DT_BF16,ND,2x3,3,1,2,6,1,0,2\n");
   const auto run = open(folder.path());
-  EXPECT_EQ(run.layout, "ge-tree");
+  EXPECT_EQ(run.layout, Layout::GeTree);
   EXPECT_EQ(summary(run), (Lines{"0/0/0 Add_1 input 0", "0/0/0 Add_1 output 1"}));
   const TensorRecord& output = run.records[1];
   EXPECT_FALSE(output.bytes.has_value());
@@ -416,7 +416,8 @@ TEST(GraphsJson, LeavesJsonOfOthersAlone) {
 
 TEST(GraphsJson, IsARunByItselfUntilTheFirstFileIsThere) {
   // The program was killed between the compiling of a graph and its first operator.
-  for (const auto& [time, layout] : {std::pair("20250102030405", "ge-tree"), {"", "fx-tree"}}) {
+  for (const auto& [time, layout] :
+       {std::pair("20250102030405", Layout::GeTree), {"", Layout::FxTree}}) {
     TestFolder folder;
     const std::string rank = std::string("worldsize1_global_rank0/") + time + "/";
     folder.put(rank + "graphs.json", std::string(R"({"assay": "1", "time": ")") + time +
@@ -469,7 +470,7 @@ TEST(ReadFxTree, ReadsKeywordArgumentsAndTypesThatNumPyDoesNotHave) {
   folder.put_pth(node + "OUTPUT.0.20240125031118787351.pth", {3});
   folder.put("worldsize1_global_rank0/graphs.json", kGraphs);
   const auto run = open(folder.path());
-  EXPECT_EQ(run.layout, "fx-tree");
+  EXPECT_EQ(run.layout, Layout::FxTree);
   EXPECT_EQ(summary(run), (Lines{"0/1/5 add_1-aten.add.Tensor input 0",
                                  "0/1/5 add_1-aten.add.Tensor input kwargs.alpha",
                                  "0/1/5 add_1-aten.add.Tensor output 0"}));
@@ -485,7 +486,7 @@ TEST(ReadCapturedGraph, TakesNodeDeviceAndCountFromTheName) {
   folder.put_pth("worldsize2_global_rank1/add_1_device_1_0.pt", {1, 2});
   folder.put_pth("worldsize2_global_rank1/to_device_1_device_1_10.pt", {3});
   const auto run = open(folder.path());
-  EXPECT_EQ(run.layout, "captured-graph");
+  EXPECT_EQ(run.layout, Layout::CapturedGraph);
   EXPECT_EQ(summary(run), (Lines{"1/0/0 add_1 output ", "1/0/10 to_device_1 output "}));
   EXPECT_EQ(floats_of(load_tensor(run.records[0]).value()), (std::vector<float>{1, 2}));
 }
@@ -501,7 +502,7 @@ TEST(ReadCapturedGraph, LeavesOtherTensorFilesToOtherLayouts) {
   TestFolder folder;
   folder.put_pth("device_0.pt", {1});
   folder.put_pth("x_device_a_0.pt", {1});
-  EXPECT_EQ(open(folder.path()).layout, "flat");
+  EXPECT_EQ(open(folder.path()).layout, Layout::Flat);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST(CannDumpFile, IsAFileOfInputsAndOutputs) {
   TestFolder folder;
   folder.put("Add.Add_1.12.3.1735786845123456", dump_file("Add_1", {{1, 2}, {3, 4}}, {{4, 6}}));
   const auto run = open(folder / "Add.Add_1.12.3.1735786845123456");
-  EXPECT_EQ(run.layout, "file");
+  EXPECT_EQ(run.layout, Layout::File);
   ASSERT_EQ(run.records.size(), 3u);
   EXPECT_EQ(run.records[1].slot, "inputs.1");
   EXPECT_EQ(run.records[2].slot, "outputs.0");
@@ -59,7 +59,7 @@ TEST(ReadGeTree, ReadsTheCurrentLayout) {
       dump_file("Add_1", {{5}}, {}));
 
   const auto run = open(folder.path());
-  EXPECT_EQ(run.layout, "ge-tree");
+  EXPECT_EQ(run.layout, Layout::GeTree);
   // By time, not by name.
   EXPECT_EQ(summary(run),
             (Lines{"0/0/0 Add_1 input 0", "0/0/0 Add_1 input 1", "0/0/0 Add_1 output 0",
@@ -205,7 +205,7 @@ TEST(ReadFxTree, ReadsTheCurrentLayout) {
   folder.put_npy(at + "mm-aten.mm.default.OUTPUT.0." + kTime + ".npy", {4});
   folder.put_npy(at + "arange-aten.arange.default.OUTPUT.0.20240125031118000000.npy", {5});
   const auto run = open(folder.path());
-  EXPECT_EQ(run.layout, "fx-tree");
+  EXPECT_EQ(run.layout, Layout::FxTree);
   EXPECT_EQ(summary(run),
             (Lines{"1/0/0 arange-aten.arange.default output 0", "1/0/0 mm-aten.mm.default input 0",
                    "1/0/0 mm-aten.mm.default input 2.1", "1/0/0 mm-aten.mm.default input 10",
@@ -245,7 +245,7 @@ TEST(ReadFxTree, ReadsTheFirstVersions) {
 TEST(ReadFxTree, LeavesOtherArraysToOtherLayouts) {
   TestFolder folder;
   folder.put_npy("a.npy", {1});
-  EXPECT_EQ(open(folder.path()).layout, "flat");
+  EXPECT_EQ(open(folder.path()).layout, Layout::Flat);
 }
 
 }  // namespace

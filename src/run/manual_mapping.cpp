@@ -150,7 +150,7 @@ Result<ManualMapping> read_manual_mapping(const std::string& golden_path) {
   }
   ManualMapping mapping;
   mapping.golden.path = golden_path;
-  mapping.golden.layout = mapping.mine.layout = "manual";
+  mapping.golden.layout = mapping.mine.layout = Layout::Manual;
   for (const Entry& entry : entries_of(document, &mapping.golden.warnings)) {
     const size_t index = mapping.pairs.size();
     mapping.golden.records.push_back(

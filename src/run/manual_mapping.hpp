@@ -16,7 +16,7 @@ struct ManualMapping {
     size_t mine = 0;
     int64_t data_id = 0;
   };
-  Run golden;  // one record an entry, layout "manual"; step is the token id
+  Run golden;  // one record an entry, Layout::Manual; step is the token id
   Run mine;
   std::vector<Pair> pairs;  // in file order
 };

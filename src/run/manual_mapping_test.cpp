@@ -62,7 +62,7 @@ TEST(ManualMapping, PairsEveryTokenOfEveryIdInFileOrder) {
                 ElementsAre("2/0 run/golden_tensor/0/2_tensor.pth mine/a.npy",
                             "1/0 run/golden_tensor/0/1_tensor.pth mine/a.npy",
                             "1/7 run/golden_tensor/7/1_tensor.npy mine/a.npy"));
-    EXPECT_EQ(mapping->golden.layout, "manual");
+    EXPECT_EQ(mapping->golden.layout, Layout::Manual);
     EXPECT_THAT(mapping->golden.warnings, IsEmpty());
     EXPECT_THAT(floats_of(*load_tensor(mapping->golden.records[2])), ElementsAre(3));
     EXPECT_THAT(floats_of(*load_tensor(mapping->mine.records[2])), ElementsAre(4, 5));

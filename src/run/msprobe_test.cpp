@@ -70,7 +70,7 @@ TEST(Msprobe, ReadsCallsInTheOrderTheyReturned) {
   for (const char* start : {"", "/", "/dump.json"}) {
     const Result<run::Run> run = open_run(folder.path() + start);
     ASSERT_TRUE(run) << run.error().describe();
-    EXPECT_EQ(run->layout, "msprobe");
+    EXPECT_EQ(run->layout, Layout::Msprobe);
     EXPECT_EQ(listing(*run), kSmallListing);
     EXPECT_EQ(run->properties.at("task"), "tensor");
     EXPECT_EQ(run->records[0].op_type, "linear");

@@ -44,7 +44,7 @@ TEST(OpenNativeRun, ReadsRecordsManifestAndTopology) {
   const auto run = open_run(folder / "golden");
 
   ASSERT_TRUE(run) << run.error().describe();
-  EXPECT_EQ(run->layout, "native");
+  EXPECT_EQ(run->layout, Layout::Native);
   EXPECT_TRUE(run->coverage.complete);
   EXPECT_EQ(run->coverage.planned, 3u);
   EXPECT_EQ(run->coverage.captured, 2u);
@@ -105,7 +105,7 @@ TEST(OpenNativeRun, OpensACaptureThatHasNoRecordYet) {
   folder.put("golden/manifest.json", R"({"format":"assay-run","version":1,"complete":false})");
   const auto run = open_run(folder.path() + "/golden");
   ASSERT_TRUE(run) << run.error().describe();
-  EXPECT_EQ(run->layout, "native");
+  EXPECT_EQ(run->layout, Layout::Native);
   EXPECT_TRUE(run->records.empty());
   EXPECT_FALSE(run->coverage.complete);
 }

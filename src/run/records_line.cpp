@@ -415,6 +415,7 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
     std::string reason = "no reason given";
     ASSAY_TRY_STATUS(take_text(object, "reason", &reason));
     record.problem = "not captured: " + reason;
+    record.not_captured = true;
     return result;
   }
   result.is_tensor = true;

@@ -83,6 +83,11 @@ std::vector<Damage> FoundDamage::list() const {
   return sorted;
 }
 
+std::string Run::node_folder(const TensorRecord& record) const {
+  const auto found = step_folders.find({record.rank, record.step_name});
+  return found == step_folders.end() ? std::string() : found->second + "/" + record.node;
+}
+
 void Run::add_damage(const std::string& file, std::string what) {
   Damage one{file, std::move(what)};
   if (std::ranges::find(damage, one) == damage.end()) damage.push_back(std::move(one));

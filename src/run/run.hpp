@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "run/layout.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/tensor_view.hpp"
@@ -27,6 +28,9 @@ enum class RecordKind : uint8_t {
   OverflowReport,  // what a device reported
   Exception,       // an operand of an operator that failed
 };
+
+/// When an operand was taken, as far as the layout tells: before or after its operation ran.
+enum class Moment : uint8_t { Unknown, Before, After };
 
 /// Where a tensor's bytes are. `member` addresses a tensor inside a container file (a key of a
 /// .safetensors or .npz, a path inside a nested .pth); empty for a file that holds one tensor.
@@ -76,6 +80,7 @@ struct TensorRecord {
   std::string op_type;    // module class or operator type; empty when unknown
   Role role = Role::Output;
   RecordKind kind = RecordKind::Operand;
+  Moment moment = Moment::Unknown;
   std::string slot;    // "0", "1.0", "kwargs.mask", "" for a single output
   uint32_t call = 0;   // which call of the node within the step
   uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
@@ -108,7 +113,8 @@ struct TensorRecord {
   /// Order of the values in memory where it is not the plain one: "fractal_nz". The shape is that of
   /// the memory.
   std::string memory_format;
-  std::string problem;  // why the tensor is missing or unusable; empty when all is well
+  std::string problem;        // why the tensor is missing or unusable; empty when all is well
+  bool not_captured = false;  // the problem: the capture could not have it, which is no damage
 };
 
 /// A module or operator tree as the host declared it.
@@ -145,9 +151,7 @@ struct Coverage {
 
 struct Run {
   std::string path;  // as the user gave it
-  std::string
-      layout;  // "torch-tree", "atb-tree", "native", "ge-tree", "fx-tree", "captured-graph",
-               // "msprobe", "transformers-debug", "flat", "manual", "file"
+  Layout layout = Layout::None;
   std::vector<TensorRecord>
       records;  // in (rank, step, order, role, slot) order; same for any directory listing order
   /// False where the layout does not tell the order of execution: the records then stand in that of
@@ -169,6 +173,8 @@ struct Run {
     std::string path;
   };
   std::vector<GraphFile> graph_files;
+  /// By rank and step, where nodes are folders: the folder that they lie in.
+  std::map<std::pair<int, std::string>, std::string> step_folders;
   Coverage coverage;
   std::map<std::string, std::string>
       properties;                     // host program, versions, configuration: for people
@@ -179,6 +185,20 @@ struct Run {
   /// What the capture itself found, for people: graph breaks, overflows, an output that another
   /// operator changed. One sentence each.
   std::vector<std::string> findings;
+
+  [[nodiscard]] bool has(Trait trait) const { return has_trait(layout, trait); }
+  /// Nodes are modules, or files and names that stand for some; otherwise they are the operators of another program.
+  [[nodiscard]] bool has_modules() const {
+    return !has(Trait::AtbOperations) && !has(Trait::CompiledGraphs);
+  }
+  /// Nodes have parents: the run tells its topology, or their names do.
+  [[nodiscard]] bool has_tree() const { return topology.has_value() || has(Trait::AtbOperations); }
+
+  /// Two engines may order the units of a layer differently; runs of one layout are of one engine.
+  [[nodiscard]] bool is_laid_out_like(const Run& other) const { return layout == other.layout; }
+
+  /// The folder of a record's node; empty where nodes are none.
+  [[nodiscard]] std::string node_folder(const TensorRecord& record) const;
 
   /// The same thing twice is one.
   void add_damage(const std::string& file, std::string what);

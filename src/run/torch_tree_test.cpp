@@ -98,7 +98,7 @@ TEST(OpenTorchTree, OpensEveryRootOfEveryVersion) {
     for (std::string rest = "/" + root;;) {
       const auto run = open_run(folder / path);
       ASSERT_TRUE(run) << path << ": " << run.error().describe();
-      EXPECT_EQ(run->layout, "torch-tree") << path;
+      EXPECT_EQ(run->layout, Layout::TorchTree) << path;
       EXPECT_EQ(listing(*run), kSmallListing) << path;
       EXPECT_THAT(run->warnings, IsEmpty()) << path;
       if (rest.empty()) break;

@@ -18,9 +18,6 @@
 namespace assay::run {
 namespace {
 
-constexpr std::string_view kNotCaptured =
-    "not captured: ";  // of a tensor that could not be had: no damage
-
 // Where a native record's bytes are in its file.
 using Place = std::pair<uint64_t, uint64_t>;  // offset, size
 
@@ -37,7 +34,7 @@ class Verifier {
 
   Result<Verification> verify() {
     const std::vector<const TensorRecord*> payloads = list_payloads();
-    if (run_.layout == "native") list_step_files();
+    if (run_.layout == Layout::Native) list_step_files();
     const size_t total = payloads.size() + files_.size();
     const unsigned jobs = resolve_job_count(options_.jobs);
     try {
@@ -53,7 +50,7 @@ class Verifier {
       });
       throw_if_interrupted();
     } catch (const Interrupted&) {
-      return fail(Errc::Usage, "interrupted");
+      return fail(Errc::Interrupted, "interrupted");
     }
     std::ranges::sort(found_, {}, [](const Damage& one) { return std::tie(one.file, one.what); });
     for (Damage& one : found_) {
@@ -69,7 +66,7 @@ class Verifier {
     std::vector<const TensorRecord*> payloads;
     std::set<std::tuple<std::string_view, uint64_t, uint64_t, std::string_view>> known;
     for (const TensorRecord& record : run_.records) {
-      if (!record.problem.empty() && !record.problem.starts_with(kNotCaptured)) {
+      if (!record.problem.empty() && !record.not_captured) {
         add(record.bytes ? record.bytes->file : run_.path, record.problem);
       } else if (record.bytes) {
         const ByteLocation& place = *record.bytes;

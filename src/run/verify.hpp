@@ -26,7 +26,7 @@ struct Verification {
 
 /// Of every layout: each tensor's file opens and has what the record says. Of a native run also: values against the
 /// statistics or digests of their records, files against their digests, headers against the records.
-/// errors  Usage "interrupted"
+/// errors  Interrupted
 [[nodiscard]] Result<Verification> verify_run(const Run& run, const VerifyOptions& options = {});
 
 }  // namespace assay::run

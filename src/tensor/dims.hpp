@@ -71,6 +71,7 @@ class Dims {
 
 /// "[1, 64, 512]", the text of report columns; "[]" for 0-d.
 [[nodiscard]] std::string list_text(std::span<const int64_t> dims);
+[[nodiscard]] inline std::string shape_text(const Dims& shape) { return list_text(shape.span()); }
 /// Python's tuple: "()", "(5,)", "(1, 5)".
 [[nodiscard]] std::string tuple_text(std::span<const int64_t> dims);
 

@@ -114,6 +114,25 @@ def test_filters(dump, tmp_path, options, expected):
     assert [row["op_id"] for row in opcheck(dump, tmp_path / "r", *options)] == expected
 
 
+def test_an_input_that_is_stored_with_another_operation_belongs_to_its_own(tmp_path):
+    # msprobe writes a tensor once; elsewhere it names the file: {ids of the operation}_{file}
+    place = run_folder_of(tmp_path / "dump")
+    inputs, outputs = norm_tensors()
+    write_operation(place, "0_layer/0_RmsNormOperation", NORM, [], outputs, before=inputs)
+    gamma = inputs[1]
+    second = write_operation(
+        place, "0_layer/1_RmsNormOperation", NORM, [], [rms_norm(outputs[0], gamma, 1e-5).astype(np.float16)],
+        before=[None, gamma],
+    )  # fmt: skip
+    (second / "before" / "intensor0.bin").write_text(
+        "$Version=1.0\n$Object.Count=0\n$Object.Length=0\nformat=2\ndtype=1\ndims=4,64\n"
+        "data=0_0_outtensor0.bin\n$End=1\n"
+    )
+    rows = opcheck(place, tmp_path / "r", status=0)
+    assert verdicts(rows) == {"0_0": "PASS", "0_1": "PASS"}
+    assert rows[1]["tensor_path"] == str(second)
+
+
 def test_a_filter_that_leaves_nothing_is_an_error(dump, tmp_path):
     done = run("opcheck", dump, "-ids", "7", "-o", tmp_path)
     assert done.returncode == 2

@@ -664,8 +664,10 @@ def test_verdicts_are_judged_by_what_was_planted() -> None:
     assert judged(faulty, "first_wrong", "model.norm") == verdicts.MISNAMED
     assert judged(faulty, "clean") == verdicts.MISSED
     assert judged(faulty, "cannot_judge") == verdicts.NOT_JUDGED
-    small = lab.Result(faulty, "O", place, "clean", size=1e-4, rounding=1e-2)
+    small = lab.Result(faulty, "O", place, "clean", size=3e-3, rounding=1e-2, power=4e-3)
     assert verdicts.judge(small) == verdicts.BELOW
+    larger = lab.Result(faulty, "O", place, "clean", size=5e-3, rounding=1e-2, power=4e-3)
+    assert verdicts.judge(larger) == verdicts.MISSED
     other = lab.Case("llama", 0, "other-tokens", "visible")
     assert judged(other, "cannot_judge") == verdicts.NOT_JUDGED
     assert judged(other, "first_wrong", "model.norm") == verdicts.FALSE_ALARM

@@ -44,7 +44,7 @@ class Settings:
 
     Attributes:
         output: folder of the run (native), or the folder that the dump's own folder is made in (strict).
-        layout: "native" or "strict".
+        strict: whether the layout is that of the strict API instead of the native one.
         level: "module" or "operator" (native).
         weights: whether parameters and buffers are recorded (native).
         steps: text of the steps to record, "" for all: see :func:`parse_steps`.
@@ -56,7 +56,7 @@ class Settings:
     """
 
     output: str
-    layout: str = "native"
+    strict: bool = False
     level: str = "module"
     weights: bool = False
     steps: str = ""
@@ -84,7 +84,7 @@ class Settings:
             report_dir = os.path.join(output, os.path.basename(report_dir))
         settings = Settings(
             output=output,
-            layout=given.get("layout", "native"),
+            strict=given.get("layout") == "strict",
             level=given.get("level", "module"),
             weights=bool(given.get("weights")),
             steps=str(given.get("steps") or ""),
@@ -288,7 +288,7 @@ class Injection:
                 if reason:
                     self._ignored = self._ignored or f"{type(module).__name__} was only {reason}"
                     return
-                if self.settings.layout == "strict":
+                if self.settings.strict:
                     self._begin_strict(owner)
                 else:
                     self._begin_native(owner)
@@ -666,7 +666,7 @@ class Injection:
             names = ", ".join(f"{name} ({count})" for name, count in self._passed_over.items())
             what = (
                 "a strict dump holds one model; passed over"
-                if self.settings.layout == "strict"
+                if self.settings.strict
                 else f"more than {MAX_MODELS} outermost modules; passed over"
             )
             sentences.append(f"{what}: {names}")
@@ -691,7 +691,7 @@ class Injection:
         unreached = self._steps.unreached(called) if self._steps is not None else ""
         if unreached:
             sentences.append(f"the steps {unreached} were not reached: there were {called}")
-        asked_for_tensors = self.settings.layout == "native" or self.settings.full or self.settings.statistics
+        asked_for_tensors = not self.settings.strict or self.settings.full or self.settings.statistics
         if asked_for_tensors and not sentences and not any(model["tensors"] for model in models):
             asked = ", ".join(self.settings.modules)
             sentences.append(f"no module that ran matches {asked}" if asked else "no module took or returned a tensor")

@@ -28,8 +28,8 @@ std::string name_part(std::string_view text) {
 
 /// Only modules of PyTorch are called by a class and a path; everything else is one api.
 bool is_module_call(const run::Run& run, const run::TensorRecord& record) {
-  return (run.layout == "torch-tree" || run.layout == "native" || run.layout == "msprobe") &&
-         !record.op_type.empty() && record.op_type.find('.') == std::string::npos;
+  return run.has(run::Trait::ModuleClasses) && !record.op_type.empty() &&
+         record.op_type.find('.') == std::string::npos;
 }
 
 /// "root.model.norm" of a hook dump and "model.norm" of a native run are one module.
@@ -137,7 +137,7 @@ class Writer {
       if (is_weight(record)) weights_[{record.rank, record.node}].push_back(i);
     }
     for (const size_t i : chosen_) {
-      if (interrupted()) return fail(Errc::Usage, "interrupted");
+      if (interrupted()) return fail(Errc::Interrupted, "interrupted");
       const run::TensorRecord& record = run_.records[i];
       if (!is_weight(record)) ASSAY_TRY_STATUS(add(record));
     }

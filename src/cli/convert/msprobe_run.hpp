@@ -12,7 +12,7 @@ namespace assay::cli {
 ///
 /// chosen    indices of records; weights go to the first call of their module
 /// returns   a sentence for each record that could not be written; the others are
-/// errors    Usage "interrupted" | NoSpace | Permission | Io
+/// errors    Interrupted | NoSpace | Permission | Io
 [[nodiscard]] Result<std::vector<std::string>> write_msprobe_run(const run::Run& run,
                                                                  const std::vector<size_t>& chosen,
                                                                  const std::string& out);

@@ -119,7 +119,7 @@ std::string number_text(const std::optional<uint64_t>& value) {
   return value ? std::to_string(*value) : std::string();
 }
 
-std::string shape_text(const std::optional<Dims>& shape) {
+std::string sizes_text(const std::optional<Dims>& shape) {
   std::string text;
   for (const int64_t size : shape.value_or(Dims{}))
     text += (text.empty() ? "" : "x") + std::to_string(size);
@@ -197,7 +197,7 @@ std::string table_text(const std::vector<File>& files, const std::vector<FileRow
                std::to_string(row.size_bytes),
                row.data_type,
                row.format,
-               shape_text(row.shape)};
+               sizes_text(row.shape)};
       for (const ValueColumn* column : columns) cells.push_back(column->text(row).value_or("NA"));
       cells.push_back(harmless(file.inside));
       formats::append_csv_row(cells, options, &text);

@@ -80,8 +80,9 @@ std::string torch_settings(const DumpRequest& request, const DumpPlaces& places)
     modules += (modules.empty() ? "" : ",") + json_quote(pattern);
   const bool statistics = request.wants_statistics();
   const bool full = request.has_type("tensor") && !statistics && !request.description_only;
-  return "{\"output\":" + json_quote(places.output) + ",\"layout\":" + json_quote(request.layout) +
-         ",\"level\":" + json_quote(request.level) +
+  return "{\"output\":" + json_quote(places.output) + ",\"layout\":\"" +
+         (request.strict ? "strict" : "native") + "\",\"level\":\"" +
+         (request.operators ? "operator" : "module") + "\"" +
          ",\"weights\":" + (request.weights ? "true" : "false") +
          ",\"steps\":" + json_quote(steps_of_range(request.range)) + ",\"modules\":[" + modules +
          "],\"statistics\":" + (statistics ? "true" : "false") +

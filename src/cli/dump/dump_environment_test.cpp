@@ -86,7 +86,7 @@ TEST(DumpEnvironment, ThePyTorchSideGetsTheSameChoice) {
   request.types = {"tensor", "model"};
   request.range = "0,0,2,4";
   request.modules = {"model.*.mlp"};
-  request.level = "operator";
+  request.operators = true;
   request.weights = true;
   EXPECT_EQ(variables(request)["ASSAY_TORCH_DUMP"],
             "{\"output\":\"/"

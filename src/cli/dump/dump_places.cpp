@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "base/atomic_file.hpp"
+#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "cli/dump/process_reports.hpp"
 
@@ -77,11 +78,6 @@ std::string resolved(const std::string& path) {
     rest = "/" + existing.substr(existing.rfind('/') + 1) + rest;
     existing = parent_of(existing);
   }
-}
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
 }
 
 bool has_plain_characters(std::string_view path) {
@@ -149,7 +145,7 @@ std::string agreed_timestamp(const std::string& output, const std::string& mine)
 /// `timestamp`, or with _1, _2 ... behind it, so that no earlier run's root is used again.
 std::string free_timestamp(const std::string& output, const std::string& timestamp) {
   std::string candidate = timestamp;
-  for (int i = 1; exists(output + "/msit_dump_" + candidate); ++i)
+  for (int i = 1; is_taken(output + "/msit_dump_" + candidate); ++i)
     candidate = timestamp + "_" + std::to_string(i);
   return candidate;
 }
@@ -162,7 +158,7 @@ int64_t local_world_size() {
 /// A run of the native layout is never overwritten; told now, it costs no run of the program.
 Status check_is_free(const std::string& output) {
   for (const char* name : {"/manifest.json", "/rank0"}) {
-    if (exists(output + name)) {
+    if (is_taken(output + name)) {
       return fail(refused(
           Errc::Invalid, output,
           "holds a captured run already; give another folder with -o, or --force to remove it"));
@@ -228,7 +224,7 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
   if (::stat(places.output.c_str(), &info) == 0 && !S_ISDIR(info.st_mode))
     return fail(refused(Errc::Invalid, places.output, "the output path is a file, not a folder"));
   std::string ancestor = places.output;
-  for (int level = 0; !exists(ancestor); ++level) {
+  for (int level = 0; !is_taken(ancestor); ++level) {
     if (level == kMaxLevelsUp)
       return fail(refused(Errc::NotFound, places.output,
                           "none of the 16 folders above the output path exists"));
@@ -254,8 +250,7 @@ Result<DumpPlaces> choose_places(const DumpRequest& request) {
     ASSAY_TRY_STATUS(check_path(places.config_path, PathUse::ReadFile, any_name));
   }
   // The other ranks of one launch write into the same folder.
-  const bool native =
-      request.captures_ggml() || (request.captures_torch() && request.layout == "native");
+  const bool native = request.captures_ggml() || (request.captures_torch() && !request.strict);
   if (native && request.force) ASSAY_TRY_STATUS(remove_run(places.output));
   if (native && local_world_size() < 2) ASSAY_TRY_STATUS(check_is_free(places.output));
   ASSAY_TRY_STATUS(make_directories(places.output, 0750));

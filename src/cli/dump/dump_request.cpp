@@ -459,13 +459,13 @@ Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
   request.config_path = parsed.text("--config-path");
 
   request.host = name == DumpName::Assay ? parsed.text("--host", "auto") : "atb";
-  request.layout = parsed.text("--layout", "native");
-  request.level = parsed.text("--level", "module");
+  request.strict = parsed.text("--layout", "native") == "strict";
+  request.operators = parsed.text("--level", "module") == "operator";
   request.range_given =
       parsed.given("--execute-range") || (name == DumpName::Assay && parsed.given("--steps"));
   request.weights = parsed.given("--weights");
   request.caches = parsed.given("--caches");
-  if (request.layout == "strict" && (request.level == "operator" || request.weights)) {
+  if (request.strict && (request.operators || request.weights)) {
     return fail(Errc::Usage, std::string("argument --layout strict: not allowed with argument ") +
                                  (request.weights ? "--weights" : "--level operator"));
   }

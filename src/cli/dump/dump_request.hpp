@@ -38,8 +38,8 @@ struct DumpRequest {
   std::string config_path;
   // Ours.
   std::string host = "auto";              // auto, atb, torch, ggml
-  std::string layout = "native";          // of PyTorch programs: native, strict
-  std::string level = "module";           // of PyTorch programs: module, operator
+  bool strict = false;                    // of PyTorch programs: the strict API's layout
+  bool operators = false;                 // of PyTorch programs: modules and their operators
   bool weights = false;                   // of PyTorch and ggml programs, native layout
   bool caches = false;                    // of ggml programs
   std::vector<std::string> modules = {};  // patterns of module paths, of names of ggml nodes

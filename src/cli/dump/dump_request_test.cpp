@@ -113,9 +113,9 @@ TEST(DumpRequest, NamesMayBeShortenedGluedAndAttached) {
 TEST(DumpRequest, OperatorsAndWeightsNeedTheNativeLayout) {
   const auto request = ask({"--exec", "p", "--level", "operator", "--weights"}, DumpName::Assay);
   ASSERT_TRUE(request);
-  EXPECT_EQ(request->level, "operator");
+  EXPECT_TRUE(request->operators);
   EXPECT_TRUE(request->weights);
-  EXPECT_EQ(ask({"--exec", "p"}, DumpName::Assay)->level, "module");
+  EXPECT_FALSE(ask({"--exec", "p"}, DumpName::Assay)->operators);
   const auto strict = [](Words more) {
     Words words = {"--exec", "p", "--layout", "strict"};
     words.insert(words.end(), more.begin(), more.end());

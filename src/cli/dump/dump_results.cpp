@@ -16,6 +16,7 @@
 #include "base/ascii.hpp"
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
+#include "base/paths.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "cli/dump/elf.hpp"
@@ -41,11 +42,6 @@ std::string iso_time(int64_t seconds) {
   return text;
 }
 
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0;
-}
-
 Result<std::string> read_text(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
@@ -58,13 +54,6 @@ void append(std::vector<std::string>* lines, std::vector<std::string> more) {
 std::string sentence(const Error& error) { return error.describe(); }
 
 /// "1 tensor", "2 tensors", "2 processes"
-std::string counted(uint64_t count, std::string_view what) {
-  return std::to_string(count) + " " + std::string(what) +
-         (count == 1            ? ""
-          : what.ends_with('s') ? "es"
-                                : "s");
-}
-
 // ---- what the processes say ----
 
 /// A page that a process left behind: its summary, in which only the end is missing.
@@ -219,8 +208,8 @@ void add_loss_warnings(const DumpRun& run, DumpResults* results) {
                                   " has it");
     for (const std::string& note : process.notes) {
       // Said where nothing was captured, see operations_that_ran(); and with the losses, the first one by the probe itself.
-      const bool is_said = note.starts_with(formats::kOperationsNote) ||
-                           (note.starts_with(formats::kSkippedTensorNote) && !losses.empty());
+      const bool is_said = formats::parse_operations_note(note) ||
+                           (formats::is_skipped_tensor_note(note) && !losses.empty());
       if (!is_said) results->warnings.push_back(who + note);
     }
   }
@@ -291,28 +280,15 @@ std::string why_configured_to_nothing(const std::string& path, const formats::Pr
   return who + " let no operation through";
 }
 
-/// "a, b" -> {"a", "b"}
-std::vector<std::string> words_of(std::string_view list) {
-  std::vector<std::string> words;
-  for (std::string_view word : split(list, ',')) {
-    if (word.starts_with(' ')) word.remove_prefix(1);
-    words.emplace_back(word);
-  }
-  return words;
-}
-
-/// What a process called while no operation was wanted: types and ids, the first of them.
+/// What all processes ran, each once.
 opcheck::KnownOperations operations_that_ran(const DumpResults& results) {
   opcheck::KnownOperations ran;
   for (const formats::ProbeSummary& process : results.processes) {
-    for (const std::string& note : process.notes) {
-      if (!note.starts_with(formats::kOperationsNote)) continue;
-      const std::string_view text = std::string_view(note).substr(formats::kOperationsNote.size());
-      const size_t middle = std::min(text.find(formats::kOperationsNoteIds), text.size());
-      const std::string_view ids =
-          text.substr(std::min(middle + formats::kOperationsNoteIds.size(), text.size()));
-      for (const std::string& type : words_of(text.substr(0, middle))) ran.add(type, {});
-      for (const std::string& id : words_of(ids)) ran.add({}, id);
+    for (const std::string& text : process.notes) {
+      const auto note = formats::parse_operations_note(text);
+      if (!note) continue;
+      for (const std::string& type : note->types) ran.add(type, {});
+      for (const std::string& id : note->ids) ran.add({}, id);
     }
   }
   return ran;

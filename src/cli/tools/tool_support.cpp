@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/tools/tool_support.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
+#include "base/paths.hpp"
 #include "cli/command.hpp"
 #include "formats/csv.hpp"
 
@@ -16,11 +15,6 @@ namespace {
 constexpr int kException = 1;
 constexpr unsigned kFileMode = 0640;
 constexpr unsigned kFolderMode = 0750;
-
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
 
 }  // namespace
 
@@ -53,7 +47,7 @@ Result<std::string> write_stamped_csv(const std::string& folder, const std::stri
   const std::string base =
       folder + (folder.ends_with('/') ? "" : "/") + stem + (stem.empty() ? "" : "_") + stamp;
   std::string path = base + ".csv";
-  for (int n = 1; exists(path); ++n) path = base + "_" + std::to_string(n) + ".csv";
+  for (int n = 1; is_taken(path); ++n) path = base + "_" + std::to_string(n) + ".csv";
   ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kFileMode));
   return path;
 }

@@ -18,6 +18,7 @@
 namespace assay::compare {
 namespace {
 
+using simd::add_lanes;
 using simd::f32x16;
 using simd::f32x8;
 using simd::f64x8;
@@ -74,10 +75,6 @@ struct Part {
     }
   }
 };
-
-[[gnu::always_inline]] inline double add_lanes(f64x8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
 
 // ---- 32 consecutive values as four vectors of eight ----
 

@@ -185,7 +185,7 @@ struct Sides {
   run::Run mine;
   Sides() {
     folder.put("dynamo_original_graph_1_rank_0_pid_1_ts_1.txt", op_text("Add"));
-    golden.layout = mine.layout = "ge-tree";
+    golden.layout = mine.layout = run::Layout::GeTree;
   }
   void text(int rank, uint32_t graph) {
     mine.graph_files.push_back(
@@ -201,7 +201,7 @@ TEST(MatchTorchair, IsForDumpsWithTexts) {
   EXPECT_FALSE(is_torchair_pair(sides.golden, sides.mine));
   sides.text(-1, 0);
   EXPECT_TRUE(is_torchair_pair(sides.golden, sides.mine));
-  sides.golden.layout = "torch-tree";
+  sides.golden.layout = run::Layout::TorchTree;
   EXPECT_FALSE(is_torchair_pair(sides.golden, sides.mine));
 }
 

@@ -32,7 +32,7 @@ class GraphMatcher {
         options_(options),
         graph_(graph),
         golden_graph_(golden_graph),
-        golden_is_fx_(golden.layout == "fx-tree"),
+        golden_is_fx_(golden.has(run::Trait::FxNodes)),
         golden_used_(golden.records.size(), false),
         mine_used_(mine.records.size(), false) {}
 

@@ -32,10 +32,10 @@ TensorRecord output(const std::string& node, const std::string& slot = "", int64
 
 run::Run make_run(std::vector<TensorRecord> records,
                   std::optional<TopologyNode> topology = std::nullopt,
-                  std::string layout = "torch-tree") {
+                  run::Layout layout = run::Layout::TorchTree) {
   run::Run run;
   run.path = "/r";
-  run.layout = std::move(layout);
+  run.layout = layout;
   run.records = std::move(records);
   for (size_t i = 0; i < run.records.size(); ++i) run.records[i].order = i;
   run.topology = std::move(topology);
@@ -189,7 +189,8 @@ TEST(MatchRuns, PairsLeftoverSlotsByPosition) {
 
 TEST(MatchRuns, LetsStrictAndNativeNamesMeet) {
   const run::Run golden = make_run({output("root.model.norm"), output("root")});
-  const run::Run mine = make_run({output("model.norm"), output("")}, std::nullopt, "native");
+  const run::Run mine =
+      make_run({output("model.norm"), output("")}, std::nullopt, run::Layout::Native);
   const auto matching = match_runs(golden, mine, {});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 2u);
@@ -276,18 +277,18 @@ TEST(MatchRuns, LetsExplicitPairsWin) {
 TEST(MatchRuns, PairsInputsOfRunsThatAreNotStrictTrees) {
   TensorRecord input = output("norm", "kwargs.x");
   input.role = Role::Input;
-  const run::Run golden = make_run({input, output("norm")}, std::nullopt, "native");
-  const run::Run mine = make_run({input, output("norm")}, std::nullopt, "native");
+  const run::Run golden = make_run({input, output("norm")}, std::nullopt, run::Layout::Native);
+  const run::Run mine = make_run({input, output("norm")}, std::nullopt, run::Layout::Native);
   const auto matching = match_runs(golden, mine, {});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 2u);
 }
 
 TEST(MatchRuns, OperatorsOfOneSideOnlyAreLeftOutWithANote) {
-  run::Run golden =
-      make_run({output("model.norm::aten.mul.Tensor.0"), output("model.norm")}, {}, "native");
+  run::Run golden = make_run({output("model.norm::aten.mul.Tensor.0"), output("model.norm")}, {},
+                             run::Layout::Native);
   golden.operations.emplace_back();
-  const run::Run mine = make_run({output("model.norm")}, {}, "native");
+  const run::Run mine = make_run({output("model.norm")}, {}, run::Layout::Native);
   const auto matching = match_runs(golden, mine, {});
   ASSERT_TRUE(matching.has_value());
   EXPECT_EQ(matching->pairs.size(), 1u);
@@ -341,7 +342,7 @@ TEST(MatchRuns, LeavesOutWhatACaptureOfGgmlOnlyNames) {
                                        output("cache_k_l0 (view)::ggml.view.0")};
   for (TensorRecord& record : records) record.op_type = "ggml.x";
   records[1].bytes.reset();
-  run::Run run = make_run(records, std::nullopt, "native");
+  run::Run run = make_run(records, std::nullopt, run::Layout::Native);
   run.properties["host.kind"] = "ggml";
   const auto matching = match_runs(run, run, {});
   ASSERT_TRUE(matching);

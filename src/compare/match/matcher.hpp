@@ -27,8 +27,6 @@ inline constexpr double kPositionConfidence = 0.7;  // as many of one type, in o
 
 /// False for a leaf that never was a tensor (None, a number): it has no partner to look for.
 [[nodiscard]] bool is_tensor(const run::TensorRecord& record);
-/// A kernel inside an operation of ATB.
-[[nodiscard]] bool is_kernel(const run::TensorRecord& record);
 /// "1, 2, 5"
 template <typename Range>
 [[nodiscard]] std::string words(const Range& numbers) {

@@ -181,8 +181,9 @@ Status Matcher::align_tokens() {
     }
     return {};
   }
-  return fail(Errc::Usage, "my tokens is " + list_tokens(mine_steps) + " and golden tokens is " +
-                               list_tokens(golden_steps) + ". The two cannot be matched.");
+  return fail(Errc::NothingInCommon, "my tokens is " + list_tokens(mine_steps) +
+                                         " and golden tokens is " + list_tokens(golden_steps) +
+                                         ". The two cannot be matched.");
 }
 
 bool Matcher::align_rows() {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "run/atb_names.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::compare {
@@ -15,14 +16,15 @@ using run::Run;
 using run::TensorRecord;
 
 bool Matcher::is_candidate(const TensorRecord& record) const {
-  return (!outputs_only_ || record.role == Role::Output) && !(crosses_ && is_kernel(record));
+  return (!outputs_only_ || record.role == Role::Output) &&
+         !(crosses_ && run::is_atb_kernel(record.node));
 }
 
 void Matcher::match_place_one_to_one(const PlacePair& places) {
   const NodeRecords& golden_nodes = golden_.nodes_at(places.golden);
   const NodeRecords& mine_nodes = mine_.nodes_at(places.mine);
-  if (is_single(golden_nodes) && is_single(mine_nodes) && golden_.run.layout == "file" &&
-      mine_.run.layout == "file") {
+  if (is_single(golden_nodes) && is_single(mine_nodes) && golden_.run.has(run::Trait::OneFile) &&
+      mine_.run.has(run::Trait::OneFile)) {
     const size_t g = golden_nodes.begin()->second.front();
     const size_t m = mine_nodes.begin()->second.front();
     if (!golden_.used[g] && !mine_.used[m]) add(g, m, "two files", 1);
@@ -50,7 +52,7 @@ std::map<std::string, size_t> Matcher::unused_keys(const MatchSide& side,
                                                    const NodeRecords& nodes) const {
   std::map<std::string, size_t> keys;
   std::set<std::string> repeated;
-  if (side.run.layout != "file" && side.run.layout != "flat") return keys;
+  if (!side.run.has(run::Trait::Files)) return keys;
   for (const auto& [name, records] : nodes) {
     for (const size_t i : records) {
       const TensorRecord& record = side.run.records[i];

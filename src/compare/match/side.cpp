@@ -108,7 +108,7 @@ std::string file_stem(const TensorRecord& record) {
 }
 
 std::string path_in_step(const run::Run& run, const TensorRecord& record) {
-  if (run.layout != "atb-tree") return record.node + "/" + file_stem(record) + ".pth";
+  if (!run.has(run::Trait::AtbOperations)) return record.node + "/" + file_stem(record) + ".pth";
   const bool is_output = record.role == Role::Output;
   const bool after =
       is_output ? !record.slot.ends_with(".before") : record.slot.ends_with(".after");

@@ -50,7 +50,7 @@ class MatchSide {
   [[nodiscard]] const std::optional<Dims>& shape_of(size_t record);
   [[nodiscard]] std::optional<int64_t> element_count_of(size_t record);
 
-  [[nodiscard]] bool is_atb() const { return run.layout == "atb-tree"; }
+  [[nodiscard]] bool is_atb() const { return run.has(run::Trait::AtbOperations); }
 
   const run::Run& run;
   std::vector<uint64_t> model_starts;

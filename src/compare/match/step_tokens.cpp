@@ -440,8 +440,10 @@ StepAlignment align_steps(const Run& golden_run, const Run& mine_run) {
   const StepColumns mine_columns = columns_of(mine, mine_keys);
   if (dry == 0 && steps_agree(golden, golden_columns, mine, mine_columns)) return out;
   std::vector<StepRows> rows = common_rows(golden, golden_columns, mine, mine_columns);
+  // The same places of a step of the same number and length: nothing was cut otherwise, other tokens follow.
   const bool regrouped = std::ranges::any_of(rows, [](const StepRows& one) {
-    return one.golden_step != one.mine_step || !one.is_whole();
+    return one.golden_step != one.mine_step || one.golden_count != one.mine_count ||
+           one.golden != one.mine;
   });
   if (!regrouped) return out;  // other prompts, or runs that go on with other tokens
   out.by_number = false;

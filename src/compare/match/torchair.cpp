@@ -180,8 +180,8 @@ GeGraph read_graph(const Run& mine, int rank, uint32_t graph, std::vector<std::s
 }  // namespace
 
 bool is_torchair_pair(const run::Run& golden, const run::Run& mine) {
-  return mine.layout == "ge-tree" && !mine.graph_files.empty() &&
-         (golden.layout == "fx-tree" || golden.layout == "ge-tree");
+  return mine.has(run::Trait::GeOperators) && !mine.graph_files.empty() &&
+         (golden.has(run::Trait::FxNodes) || golden.has(run::Trait::GeOperators));
 }
 
 Result<std::vector<GraphMatching>> match_torchair(const run::Run& golden, const run::Run& mine,
@@ -210,7 +210,7 @@ Result<std::vector<GraphMatching>> match_torchair(const run::Run& golden, const 
     std::vector<GeGraph> texts;
     for (const uint32_t graph : mine_graphs)
       texts.push_back(read_graph(mine, mine_rank, graph, &warnings));
-    const bool golden_is_fx = golden.layout == "fx-tree";
+    const bool golden_is_fx = golden.has(run::Trait::FxNodes);
     for (size_t i = 0; i < mine_graphs.size(); ++i)
       take_recompiled(mine_tokens[i], texts[i], golden_is_fx, &golden_tokens, &counterparts[i],
                       &warnings);

@@ -15,7 +15,7 @@ constexpr size_t kManyChildren = 10;       // spec: more than 10 children ...
 constexpr size_t kLayersOfOneType = 5;     // ... of which more than 5 have one type
 constexpr size_t kMaxTreeNodes = 1 << 22;  // a hostile model_tree.json cannot make us allocate more
 
-bool is_atb(const run::Run& run) { return run.layout == "atb-tree"; }
+bool is_atb(const run::Run& run) { return run.has(run::Trait::AtbOperations); }
 
 TreeNode make_node(const run::Run& run, const std::string& name, const std::string& type,
                    int parent) {
@@ -42,9 +42,6 @@ void append_node(const run::Run& run, const run::TopologyNode& source, int paren
   for (const run::TopologyNode& child : source.children) append_node(run, child, index, tree);
 }
 
-// A kernel inside an operation: no topology knows it, and nothing outside ATB corresponds to it.
-bool is_kernel(std::string_view node) { return node.ends_with("Kernel"); }
-
 // The tree that the folders of the records make.
 run::TopologyNode folder_topology(const run::Run& run) {
   std::set<std::string, run::NaturalLess> names;
@@ -56,7 +53,7 @@ run::TopologyNode folder_topology(const run::Run& run) {
   }
   run::TopologyNode root;
   for (const std::string& name : names) {
-    if (is_kernel(name)) continue;
+    if (run::is_atb_kernel(name)) continue;
     run::TopologyNode* parent = &root;
     // Parents stand before their children, and each new node is the last child of its parent's.
     while (!parent->children.empty() && name.starts_with(parent->children.back().name + "/"))

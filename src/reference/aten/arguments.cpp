@@ -57,11 +57,11 @@ std::string not_a(std::string_view name, std::string_view what) {
 }  // namespace
 
 Error Arguments::invalid(std::string_view sentence) const {
-  return {Errc::Invalid, {}, std::nullopt, call_.name + ": " + std::string(sentence)};
+  return {Errc::Invalid, {}, std::nullopt, call_.name + ": " + std::string(sentence), true};
 }
 
 Error Arguments::unsupported(std::string_view sentence) const {
-  return {Errc::Unsupported, {}, std::nullopt, call_.name + ": " + std::string(sentence)};
+  return {Errc::Unsupported, {}, std::nullopt, call_.name + ": " + std::string(sentence), true};
 }
 
 bool Arguments::has(std::string_view name) const { return find(call_, name) != nullptr; }

@@ -202,7 +202,9 @@ Status read_causality(const Arguments& arguments, const Operands& operands, Scor
 
 Status check_supported(const Arguments& arguments) {
   ASSAY_TRY(const double dropout, arguments.real("dropout_p", 0.0));
-  if (dropout > 0) return fail(arguments.unsupported("random: dropout"));
+  if (dropout > 0)
+    return fail(
+        in_operator(arguments.call().name, {Errc::Random, {}, std::nullopt, "random: dropout"}));
   for (const std::string_view name :
        {"dropout_mask", "alibi_slopes", "block_table", "seqused_k", "seqlen_k", "q_descale",
         "k_descale", "v_descale", "window_size", "cum_seq_q", "cum_seq_k", "cu_seqlens_q",

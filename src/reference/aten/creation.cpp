@@ -171,7 +171,7 @@ Result<Values> triangle_indices(const Arguments& arguments, const EvaluateOption
 // ---- Chance -------------------------------------------------------------------------------------
 
 Result<Values> random(const Arguments& arguments, const EvaluateOptions&) {
-  return fail(Errc::Unsupported, "random: " + arguments.call().name);
+  return fail(Error{Errc::Random, {}, std::nullopt, "random: " + arguments.call().name, true});
 }
 
 /// True when nothing is dropped.

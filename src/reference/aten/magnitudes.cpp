@@ -396,17 +396,11 @@ Result<Magnitudes> of_class(const Arguments& arguments, size_t output,
   }
 }
 
-/// An error of a module that does not know the call, with its name in front.
-Error named_error(const Call& call, Error error) {
-  if (!error.message.starts_with(call.name)) error.message = call.name + ": " + error.message;
-  return error;
-}
-
 }  // namespace
 
 Result<Magnitudes> magnitudes(const Call& call, size_t output, const MagnitudeOptions& options) {
   Result<Magnitudes> found = of_class(Arguments(call), output, options);
-  if (!found) return fail(named_error(call, std::move(found).error()));
+  if (!found) return fail(in_operator(call.name, std::move(found).error()));
   return found;
 }
 
@@ -420,7 +414,7 @@ Result<Wide> product_rows(const Call& call, std::span<const int64_t> rows, int j
     return rows_only(arguments, std::move(values), rows);
   }
   Result<Wide> values = product_values(arguments, {.jobs = jobs, .rows = rows}, false);
-  if (!values) return fail(named_error(call, std::move(values).error()));
+  if (!values) return fail(in_operator(call.name, std::move(values).error()));
   return values;
 }
 

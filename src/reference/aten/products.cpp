@@ -506,6 +506,7 @@ std::span<const Overload> product_overloads() {
       {"aten.ger.default", kProduct, evaluate_product},
       {"aten.inner.default", kProduct, evaluate_product},
       {"aten.linalg_matmul.default", kProduct, evaluate_product},
+      {"aten.linalg_solve_triangular.default", OperatorClass::Fused, evaluate_solve_triangular},
       {"aten.linear.default", kProduct, evaluate_product},
       {"aten.matmul.default", kProduct, evaluate_product},
       {"aten.mkldnn_convolution.default", kProduct, evaluate_convolution},

@@ -51,6 +51,8 @@ struct Product {
 [[nodiscard]] Result<int64_t> grouped_terms(const Arguments& arguments);
 [[nodiscard]] bool is_grouped_product(std::string_view name);
 
+Result<std::vector<Tensor>> evaluate_solve_triangular(const Arguments& arguments,
+                                                      const EvaluateOptions& options);
 Result<std::vector<Tensor>> evaluate_einsum(const Arguments& arguments,
                                             const EvaluateOptions& options);
 

@@ -69,7 +69,8 @@ Status convert_to_written(const Arguments& arguments, std::string_view written,
 
 Result<std::vector<Tensor>> evaluate(const Call& call, const EvaluateOptions& options) {
   const Entry* entry = lookup(call.name);
-  if (entry == nullptr) return fail(Errc::Unsupported, "no reference for " + call.name);
+  if (entry == nullptr)
+    return fail(Error{Errc::Unsupported, {}, std::nullopt, "no reference for " + call.name, true});
   const Arguments arguments(call);
   try {
     ASSAY_TRY(std::vector<Tensor> results, entry->overload->evaluate(arguments, options));
@@ -77,7 +78,7 @@ Result<std::vector<Tensor>> evaluate(const Call& call, const EvaluateOptions& op
       ASSAY_TRY_STATUS(convert_to_written(arguments, entry->written, results));
     return results;
   } catch (const std::bad_alloc&) {
-    return fail(Errc::TooLarge, call.name + ": not enough memory");
+    return fail(in_operator(call.name, {Errc::TooLarge, {}, std::nullopt, "not enough memory"}));
   }
 }
 

@@ -72,9 +72,7 @@ Result<Tensor> whole_numbers(const Tensor& tensor, DType dtype) {
 }  // namespace
 
 Error named(const Arguments& arguments, Error error) {
-  const std::string& name = arguments.call().name;
-  if (!error.message.starts_with(name)) error.message = name + ": " + error.message;
-  return error;
+  return in_operator(arguments.call().name, std::move(error));
 }
 
 Result<Values> single(const Arguments& arguments, Result<Tensor> tensor) {

@@ -367,6 +367,7 @@ constexpr Variant kVariants[] = {
     {"aten.lift_fresh_copy.default", "aten.lift_fresh.default", ""},
     {"aten.lift_fresh_copy.out", "aten.lift_fresh.default", "out"},
     {"aten.linalg_matmul.out", "aten.linalg_matmul.default", "out"},
+    {"aten.linalg_solve_triangular.out", "aten.linalg_solve_triangular.default", "out"},
     {"aten.linalg_vector_norm.out", "aten.linalg_vector_norm.default", "out"},
     {"aten.linear.out", "aten.linear.default", "out"},
     {"aten.linspace.Scalar_Tensor_out", "aten.linspace.Scalar_Tensor", "out"},

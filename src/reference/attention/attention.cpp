@@ -20,8 +20,6 @@ constexpr int64_t kMaxKeyValues = int64_t{1} << 29;  // 4 GB in fp64
 constexpr int64_t kScoreBlock = int64_t{1} << 17;    // scores held at a time: 1 MB
 constexpr int64_t kMinRows = 16;                     // of a product, for its speed
 
-std::string shape_text(const TensorView& view) { return list_text(view.shape.span()); }
-
 Status check_rows(const TensorView& view, int64_t heads, int64_t size, const char* what) {
   int64_t columns = 1;
   for (size_t i = 2; i < view.shape.size(); ++i) columns *= view.shape[i];

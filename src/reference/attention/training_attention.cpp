@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kBlockRows = 256;  // query rows whose scores exist at a time
 
-std::string shape_text(const char* name, const TensorView& view) {
-  return std::string(name) + " " + list_text(view.shape.span());
+std::string named_shape(const char* name, const TensorView& view) {
+  return std::string(name) + " " + shape_text(view);
 }
 
 struct Sizes {
@@ -22,8 +22,8 @@ struct Sizes {
 
 Result<Sizes> sizes_of(const TensorView& q, const TensorView& k, const TensorView& v,
                        const TrainingAttention& options) {
-  const std::string shapes = shape_text("query", q) + ", " + shape_text("key", k) + ", " +
-                             shape_text("value", v) + " do not fit";
+  const std::string shapes = named_shape("query", q) + ", " + named_shape("key", k) + ", " +
+                             named_shape("value", v) + " do not fit";
   if (q.shape.size() != 4 || k.shape.size() != 4 || v.shape.size() != 4)
     return fail(Errc::Invalid, shapes + ": [batch, heads, rows, size] is expected");
   const Sizes sizes{q.shape[0], q.shape[1], k.shape[1], q.shape[2], q.shape[3], v.shape[3]};
@@ -35,7 +35,7 @@ Result<Sizes> sizes_of(const TensorView& q, const TensorView& k, const TensorVie
   if (options.mask) {
     const Dims& shape = options.mask->shape;
     if (shape.size() != 2 || shape[0] != sizes.rows || shape[1] != sizes.rows)
-      return fail(Errc::Invalid, shape_text("the mask has shape", *options.mask) + ", needs [" +
+      return fail(Errc::Invalid, named_shape("the mask has shape", *options.mask) + ", needs [" +
                                      std::to_string(sizes.rows) + ", " +
                                      std::to_string(sizes.rows) + "]");
   }
@@ -149,11 +149,11 @@ Result<AttentionGradients> attention_gradients(const TensorView& q, const Tensor
   const Dims out_shape{sizes.batch, sizes.heads, sizes.rows, sizes.dv};
   const int64_t rows = sizes.batch * sizes.heads * sizes.rows;
   if (!(output_gradient.shape == out_shape) || !(output.shape == out_shape))
-    return fail(Errc::Invalid, shape_text("the gradient of the output", output_gradient) + ", " +
-                                   shape_text("the output", output) + " need " +
+    return fail(Errc::Invalid, named_shape("the gradient of the output", output_gradient) + ", " +
+                                   named_shape("the output", output) + " need " +
                                    list_text(out_shape.span()));
   if (maximum.element_count() != rows || sum.element_count() != rows)
-    return fail(Errc::Invalid, shape_text("maxima", maximum) + ", " + shape_text("sums", sum) +
+    return fail(Errc::Invalid, named_shape("maxima", maximum) + ", " + named_shape("sums", sum) +
                                    " need one value for each of " + std::to_string(rows) + " rows");
   ASSAY_TRY_STATUS(checked_count(k.shape));
   ASSAY_TRY_STATUS(checked_count(Dims{kBlockRows, sizes.rows}));
@@ -214,7 +214,7 @@ Result<Wide> combine_attention(const TensorView& lse, const TensorView& outputs)
   ASSAY_TRY_STATUS(check_real({&lse, &outputs}));
   if (outputs.shape.size() != 3 || lse.shape.size() != 2 || lse.shape[0] != outputs.shape[0] ||
       lse.shape[1] != outputs.shape[1])
-    return fail(Errc::Invalid, shape_text("lse", lse) + " and " + shape_text("outputs", outputs) +
+    return fail(Errc::Invalid, named_shape("lse", lse) + " and " + named_shape("outputs", outputs) +
                                    " do not fit: [parts, rows] and [parts, rows, size]");
   const int64_t parts = lse.shape[0];
   const int64_t rows = lse.shape[1];

@@ -50,7 +50,9 @@ bool has_rounding(std::string_view name) {
 Result<Magnitudes> rounding(const aten::Call& call, int jobs) {
   const Operator* one = lookup(call.name);
   if (one == nullptr || one->rounding == nullptr)
-    return fail(Errc::Unsupported, call.name + ": no rounding errors but that of the result");
+    return fail(in_operator(
+        call.name,
+        {Errc::Unsupported, {}, std::nullopt, "no rounding errors but that of the result"}));
   return one->rounding(Arguments(call), jobs);
 }
 

@@ -33,9 +33,4 @@ struct NewTensor {
 /// Precondition: all of them lie inside the target's memory; equal element size.
 void scatter_bytes(const TensorView& source, std::byte* target, const Dims& strides);
 
-/// "[2, 3]"
-[[nodiscard]] inline std::string shape_text(const TensorView& view) {
-  return list_text(view.shape.span());
-}
-
 }  // namespace assay::reference

@@ -7,6 +7,7 @@
 //
 // The reader starts at any of these levels down to the run.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -160,6 +161,8 @@ class Reader {
         leftovers_.note(entry);
       }
     }
+    // A dump that was named by its run count is read through "0/../0".
+    run_->step_folders[{rank_, name}] = std::filesystem::path(path).lexically_normal().string();
     const AtbStep step = step_of(name);
     AtbNodes nodes = read_atb_nodes(folders, step);
     resolve_references(&nodes);
@@ -369,7 +372,7 @@ Attempt read_atb_tree(const std::string& path) {
   if (!location) return std::nullopt;
   if (!*location) return Result<Run>(fail(location->error()));
   Run run;
-  run.layout = "atb-tree";
+  run.layout = Layout::AtbTree;
   Reader(**std::move(location), &run).read();
   sort_operations(&run.operations);
   return Result<Run>(std::move(run));

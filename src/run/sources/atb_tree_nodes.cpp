@@ -20,8 +20,6 @@ namespace {
 constexpr int kMaxNodeDepth = 1000;  // graphs in graphs, as the topology files
 constexpr size_t kMaxParameterBytes = size_t{16} << 20;
 
-enum class Moment : uint8_t { Before, After };
-
 /// One tensor file of a node, before it becomes a record.
 struct NodeFile {
   FolderEntry entry;
@@ -143,6 +141,7 @@ class NodeReader {
     for (const NodeFile& file : *files) {
       TensorRecord record = step_.record_of(node);
       record.role = file.name.role;
+      record.moment = file.moment;
       record.slot = slot_of(file, inputs_before);
       // Two versions of the library wrote into one folder: intensor0.bin and intensor0_x.bin.
       if (!slots.insert({record.role, record.slot}).second)

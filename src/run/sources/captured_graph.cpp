@@ -43,7 +43,7 @@ class CapturedGraph {
   explicit CapturedGraph(const std::string& path) : path_(path), boundary_(real_path(path)) {}
 
   Run read() {
-    run_.layout = "captured-graph";
+    run_.layout = Layout::CapturedGraph;
     run_.order_known = false;  // times of files are all there is, and copies have their own
     visit_folders(path_, boundary_, 0, &run_.warnings,
                   [this](const std::string& folder, const std::vector<FolderEntry>& entries) {

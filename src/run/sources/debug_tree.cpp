@@ -86,7 +86,7 @@ void say_what_is_not_there(const DebugTreeModel& model, Run* run) {
 Result<Run> read_tree(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   Run run;
-  run.layout = "transformers-debug";
+  run.layout = Layout::TransformersDebug;
   ModuleTree modules;
   const DebugTreePlace place{path, folder_of(path)};
   ASSAY_TRY(const DebugTreeModel model,

@@ -50,7 +50,7 @@ Attempt read_file(const std::string& path) {
   const Result<std::vector<TensorRecord>> members = (*container)->list();
   if (!members) return Result<Run>(fail(members.error()));
   Run run;
-  run.layout = "file";
+  run.layout = Layout::File;
   run.properties = (*container)->properties();
   std::vector<std::string> files = {path};
   if (path.ends_with(".gguf")) {

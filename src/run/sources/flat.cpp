@@ -58,7 +58,7 @@ Attempt read_flat(const std::string& path) {
   if (folder.files.empty()) return std::nullopt;
 
   Run run;
-  run.layout = "flat";
+  run.layout = Layout::Flat;
   run.warnings = std::move(folder.warnings);
   if (!folder.others.empty()) {
     run.warnings.push_back(std::to_string(folder.others.size()) +

@@ -125,7 +125,7 @@ class FxTree {
                     take(folder, entries);
                   });
     shift_tokens();
-    run_.layout = "fx-tree";
+    run_.layout = Layout::FxTree;
     place_graphs();
     for (FxFolder& folder : folders_)
       append(folder, places_.at({scope_of(folder), folder.graph_name}));

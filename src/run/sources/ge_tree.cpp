@@ -48,7 +48,7 @@ class GeTree {
   explicit GeTree(const std::string& path) : path_(path), boundary_(real_path(path)) {}
 
   Run read() {
-    run_.layout = "ge-tree";
+    run_.layout = Layout::GeTree;
     visit_folders(path_, boundary_, 0, &run_.warnings,
                   [this](const std::string& folder, const std::vector<FolderEntry>& entries) {
                     take(folder, entries);

@@ -168,7 +168,8 @@ Attempt read_graphs_alone(const std::string& path) {
   if (!found) return std::nullopt;
   // Only dumps in the graph engine's form have folders of a time.
   const auto time = run.properties.find("started");
-  run.layout = time == run.properties.end() || time->second.empty() ? "fx-tree" : "ge-tree";
+  run.layout =
+      time == run.properties.end() || time->second.empty() ? Layout::FxTree : Layout::GeTree;
   run.warnings.push_back(path + ": no file of a graph is there yet");
   return Result<Run>(std::move(run));
 }

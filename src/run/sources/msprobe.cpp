@@ -185,7 +185,7 @@ Attempt read_msprobe(const std::string& path) {
   const std::vector<ListFile> files = find_lists(path);
   if (files.empty()) return std::nullopt;
   Run run;
-  run.layout = "msprobe";
+  run.layout = Layout::Msprobe;
   ModuleTree modules;
   std::optional<Error> first_failure;
   size_t failures = 0;

@@ -359,7 +359,7 @@ Attempt read_native(const std::string& path) {
   Result<std::vector<FolderEntry>> entries = list_folder(path, boundary);
   if (!entries) return Result<Run>(fail(entries.error()));
   Run run;
-  run.layout = "native";
+  run.layout = Layout::Native;
   std::vector<RankFolder> folders;
   if (is_file(join_path(path, "records.jsonl"))) {
     const std::optional<int> rank = parse_rank_folder(base_name(boundary));

@@ -597,7 +597,7 @@ Attempt read_torch_tree(const std::string& path) {
   if (!location) return std::nullopt;
   if (!*location) return Result<Run>(fail(location->error()));
   Run run;
-  run.layout = "torch-tree";
+  run.layout = Layout::TorchTree;
   Reader(**std::move(location), &run).read();
   return Result<Run>(std::move(run));
 }

@@ -204,6 +204,50 @@ def test_other_tokens_show_in_what_was_looked_up(golden: Path, tmp_path: Path, o
     assert "7 " in said(verdict)
 
 
+def test_statistics_of_the_tokens_tell_that_they_are_others(tmp_path: Path) -> None:
+    floors = []
+    for number in range(5):
+        prompt = [(3 * place + number) % 16 for place in range(8)]
+        sides = [
+            capture(tmp_path / f"{name}{number}", prompt, dtype=dtype, level="module", data="stats")
+            for name, dtype in (("golden", torch.float32), ("mine", torch.bfloat16))
+        ]
+        floors.append((sides[0], sides[1]))
+    golden = capture(tmp_path / "golden", dtype=torch.float32, level="module", data="stats")
+    other = capture(tmp_path / "other", [3, 1, 4, 7, 5, 9, 2, 6], level="module", data="stats")
+    verdict = assay.locate(golden, other, floor_runs=floors)
+    assert verdict.outcome == "cannot_judge", verdict
+    assert "input_ids has other values than golden's, by its statistics" in said(verdict)
+
+
+class BothWays(torch.nn.Module):
+    """Each position reads all others, as in an encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wte = torch.nn.Embedding(16, 32)
+        self.mix = torch.nn.Linear(32, 32, bias=False)
+        self.head = torch.nn.Linear(32, 16, bias=False)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """[batch, positions] to [batch, positions, 16]."""
+        hidden = self.wte(input_ids)
+        return self.head(hidden + self.mix(hidden.mean(1, keepdim=True)))
+
+
+@pytest.mark.parametrize("level", ["operator", "module"])
+def test_other_tokens_of_an_encoder_are_no_step_cut_elsewhere(tmp_path: Path, level: str) -> None:
+    # The first three tokens are golden's, but what is made of them is not: it depends on the others, too.
+    torch.manual_seed(5)
+    model = BothWays().bfloat16().eval()
+    for name, tokens, form in (("golden", PROMPT, "operator"), ("mine", [3, 1, 4, 7, 5, 9, 2, 6], level)):
+        with torch.no_grad(), assay.capture(model, tmp_path / name, level=form, weights=True):
+            model(input_ids=torch.tensor([tokens]))
+    verdict = assay.locate(tmp_path / "golden", tmp_path / "mine")
+    assert verdict.outcome == "cannot_judge", verdict
+    assert "input_ids differs first at [0, 3]: 7 against golden's 1" in said(verdict)
+
+
 class Turning(torch.nn.Module):
     """Rotates its values by angles of their positions, as pairs of complex numbers."""
 

@@ -205,6 +205,43 @@ def test_scaled_products_of_small_floats():
     )
 
 
+@settings(max_examples=80, deadline=None)
+@given(
+    n=sizes,
+    sides=sizes,
+    batches=st.sampled_from([((), ()), ((2,), ()), ((2,), (1,)), ((3, 1), (2,)), ((), (2, 3)), ((1, 3), (2, 1))]),
+    upper=st.booleans(),
+    left=st.booleans(),
+    unit=st.booleans(),
+    dtype=floats,
+    seed=seeds,
+)
+def test_triangular_systems(n, sides, batches, upper, left, unit, dtype, seed):
+    batch, other = batches
+    generator = seeded(seed)
+    # Small values beside a diagonal around 2 keep the system well-conditioned; the other triangle is not read.
+    matrix = (random(generator, *batch, n, n) / 8 + 2 * torch.eye(n)).to(dtype)
+    values = random(generator, *other, *((n, sides) if left else (sides, n)), dtype=dtype)
+    check(
+        "aten.linalg_solve_triangular.default",
+        scale=10.0,
+        self=matrix,
+        B=values,
+        upper=upper,
+        left=left,
+        unitriangular=unit,
+    )
+
+
+def test_a_triangular_system_of_other_sizes_is_refused():
+    with pytest.raises(assay.Error, match="do not fit"):
+        reference.aten("aten.linalg_solve_triangular.default", self=torch.eye(3), B=torch.ones(2, 2), upper=True)
+    (found,) = reference.aten(
+        "aten.linalg_solve_triangular.default", self=torch.zeros(1, 1), B=torch.ones(1, 1), upper=True
+    )
+    assert found[0, 0] == INF  # as torch
+
+
 @pytest.mark.parametrize("cut", ["rows", "columns", "depth", "batches"])
 def test_grouped_products(cut):
     generator = seeded(7)
@@ -1008,6 +1045,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "baddbmm": {"self": BATCHES, "batch1": BATCHES, "batch2": BATCHES, "beta": 2, "out_dtype": torch.float64},
     "addbmm": {"self": SQUARE, "batch1": BATCHES, "batch2": BATCHES},
     "addmv": {"self": SQUARE[0], "mat": SQUARE, "vec": SQUARE[1]},
+    "linalg_solve_triangular": {"self": SQUARE, "B": SQUARE, "upper": True},
     "addr": {"self": SQUARE, "vec1": SQUARE[0], "vec2": SQUARE[1]},
     "mv": {"self": SQUARE, "vec": SQUARE[1]},
     "dot": {"self": VECTOR, "tensor": VECTOR},

@@ -7,8 +7,6 @@
 namespace assay::opcheck::attention {
 namespace {
 
-std::string shape_text(const Tensor& tensor) { return list_text(tensor.view.shape.span()); }
-
 Error in_input(Error error, std::string_view name) {
   error.message = std::string(name) + ": " + error.message;
   return error;
@@ -58,8 +56,8 @@ Result<std::vector<int64_t>> lengths_of(const Tensor& tensor, std::string_view n
 
 Result<std::vector<double>> scales_of(const Tensor& tensor, std::string_view name, int64_t count) {
   if (tensor.view.element_count() != count)
-    return fail(Errc::Invalid, std::string(name) + " has shape " + shape_text(tensor) + ", not " +
-                                   std::to_string(count) + " values");
+    return fail(Errc::Invalid, std::string(name) + " has shape " + shape_text(tensor.view) +
+                                   ", not " + std::to_string(count) + " values");
   if (tensor.view.dtype == DType::Int64 || tensor.view.dtype == DType::UInt64) {
     ASSAY_TRY(const reference::Whole bits, reference::whole(tensor.view));
     std::vector<double> result;
@@ -94,7 +92,7 @@ Result<Tensor> tokens_of(const Tensor& tensor, int64_t heads, std::string_view n
   if (rank == 3 && shape[1] == heads) return tensor;
   if (rank == 3 && shape[2] % heads == 0) return split(shape[0] * shape[1], shape[2]);
   if (rank == 4 && shape[2] == heads) return split(shape[0] * shape[1], heads * shape[3]);
-  return fail(Errc::Invalid, std::string(name) + " has shape " + shape_text(tensor) +
+  return fail(Errc::Invalid, std::string(name) + " has shape " + shape_text(tensor.view) +
                                  ", which is not [tokens, " + std::to_string(heads) +
                                  " heads, size]");
 }
@@ -179,7 +177,7 @@ Result<BlockCache> read_block_cache(const InputList::Input& input, int64_t kv_he
                                     std::string_view name) {
   const Dims& shape = input.tensor.view.shape;
   BlockCache cache{input.tensor, input.is_nz, kv_heads, 0, 0, 0};
-  const std::string found = std::string(name) + " has shape " + shape_text(input.tensor);
+  const std::string found = std::string(name) + " has shape " + shape_text(input.tensor.view);
   if (shape.size() != 4)
     return fail(Errc::Invalid, found + "; caches of blocks have four dimensions");
   cache.blocks = shape[0];

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports that store matrices otherwise: int8 and fp8 with a scale a row, LoRA merged into the matrix beside it.
+
+Each healthy port has a twin with a fault in the same place, which must be named.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from bench.faults import captures, families, places, ports
+
+import assay
+
+FAMILY, SEED = "llama", 1234
+LEVELS = ["O", "L", "M"]
+CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn, "fp8 with a wide range": torch.float8_e5m2}
+WHERE = "model.layers.2.self_attn.k_proj"
+LORA = "model.layers.2.self_attn.q_proj"  # the first matrix of a layer
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A shaped fp32 model and its run; the same with LoRA unmerged."""
+    torch.set_num_threads(1)
+    model = families.build(FAMILY, SEED, shaped=True)
+    with_lora = ports.with_low_rank(model, SEED)
+    tokens = families.prompt(SEED, 17)
+    folder = tmp_path_factory.mktemp("ports")
+    for name, one in (("golden", model), ("lora", with_lora)):
+        captures.capture(one, tokens, folder / name)
+    return model, with_lora, tokens, folder
+
+
+def verdict_of(world: Any, golden: str, mine: torch.nn.Module, level: str, tmp_path: Path) -> assay.Verdict:
+    model, _, tokens, folder = world
+    captures.capture(mine, tokens, tmp_path / "mine")
+    layers = places.of(model).layer.format("")
+    return assay.locate(folder / golden, captures.thinned(tmp_path / "mine", level, tmp_path / "thin", layers))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codes", CODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["scales in fp32", "scales in bf16"])
+def test_matrices_in_codes_are_golden_s_to_their_rounding(world, tmp_path, dtype, codes, level):
+    # given a port with the 42 matrices of the layers in codes
+    port = ports.quantised(world[0], CODES[codes], dtype)
+    # when it is judged
+    verdict = verdict_of(world, "golden", port, level, tmp_path)
+    # then nothing is accused, and the rounding is named
+    assert verdict.outcome == "clean", verdict.sentence
+    assert "quantisation, as expected" in verdict.sentence
+    assert "42 of 59 weights within the rounding of their types" in verdict.sentence
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codes", CODES)
+def test_a_wrong_scale_among_codes_is_named(world, tmp_path, codes, level):
+    port = ports.quantised(world[0], CODES[codes], torch.bfloat16)
+    with torch.no_grad():  # more than half a step of e5m2, which is an eighth of a value
+        port.get_submodule(WHERE).weight_scale[5] *= 1.3
+    verdict = verdict_of(world, "golden", port, level, tmp_path)
+    assert verdict.outcome == "first_wrong", verdict.sentence
+    assert verdict.first_bad.module == WHERE, verdict.sentence
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_fault_behind_codes_is_named(world, tmp_path, level):
+    # given a port whose codes are right, and that forgets the scale of its inputs in one place
+    port = ports.quantised(world[0], torch.int8, torch.bfloat16)
+    right = port.get_submodule(WHERE)
+    plain = right.forward
+    right.forward = lambda x: plain(1.125 * x)
+    verdict = verdict_of(world, "golden", port, level, tmp_path)
+    # then it is named, by values that golden's program computes with mine's weights
+    assert verdict.outcome == "first_wrong", verdict.sentence
+    assert verdict.first_bad.module == WHERE, verdict.sentence
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_merged_matrix_computes_what_golden_s_parts_do(world, tmp_path, level):
+    # given golden's six matrices with a low-rank part each, which mine has merged
+    verdict = verdict_of(world, "lora", ports.merged(world[1]).to(torch.bfloat16), level, tmp_path)
+    assert verdict.outcome == "clean", verdict.sentence
+    assert "53 of 59 weights are golden's, the others compute what other weights of golden's do" in verdict.sentence
+    assert verdict.coverage["weights_by_function"] == 6
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_part_that_was_not_merged_is_named(world, tmp_path, level):
+    mine = ports.merged(world[1])
+    with torch.no_grad():
+        mine.get_submodule(LORA).weight.copy_(world[0].get_submodule(LORA).weight)
+    verdict = verdict_of(world, "lora", mine.to(torch.bfloat16), level, tmp_path)
+    assert verdict.outcome == "first_wrong", verdict.sentence
+    assert verdict.first_bad.module == LORA, verdict.sentence

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counts of ARCHITECTURE.md's table "One concept, one place": none rises, and each rule finds what it is for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "count_concepts.py"
+LAYOUTS = '{Layout::Native,\n "native"}, {Layout::AtbTree, "atb-tree"}\n'
+CODE = """\
+if (run.layout == "native") return;                  // layout
+if (side.run.layout != run::Layout::AtbTree) return;  // layout
+if (descriptor.layout != "ND") return;
+// if (run.layout == "native") is a comment
+if (error.message.find("random") != npos) return;     // message
+if (row.fail_reason.find("shape") != npos) return;    // message
+if (verdict.level == 'O') return;                     // verdict
+if (verdict.floor == "measured") return;              // verdict
+double relative_l2(double a, double b) {
+"""
+
+
+def count(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, TOOL, root], capture_output=True, text=True)
+
+
+def small_tree(root: Path, allowed: int) -> Path:
+    (root / "src" / "run").mkdir(parents=True)
+    (root / "src" / "locate").mkdir()
+    (root / "src" / "run" / "layout.cpp").write_text(LAYOUTS + "bool b = run.layout == Layout::Native;")
+    (root / "src" / "locate" / "a.cpp").write_text(CODE)
+    (root / "src" / "locate" / "a_test.cpp").write_text(CODE)
+    names = [line[4:].strip() for line in count_names()]
+    table = "".join(f"| {name} | {allowed} | 0 |\n" for name in names)
+    (root / "ARCHITECTURE.md").write_text(f"| Concept | Places | Goal |\n| --- | --- | --- |\n{table}")
+    return root
+
+
+def count_names() -> list[str]:
+    return count(ROOT).stdout.splitlines()
+
+
+def test_no_concept_of_this_tree_got_another_place():
+    done = count(ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_rule_finds_what_it_is_for(tmp_path):
+    found = {line[4:].strip(): int(line[:4]) for line in count(small_tree(tmp_path, 2)).stdout.splitlines()}
+    assert found["comparisons of a layout outside src/run"] == 2
+    assert found["branches on the text of a message"] == 2
+    assert found["comparisons of a level, floor or verdict with text"] == 2
+    assert found["definitions of relative_l2()"] == 1
+    assert found["files outside its rooms that name ggml"] == 0
+
+
+def test_a_number_that_rose_is_named_with_its_places(tmp_path):
+    assert count(small_tree(tmp_path / "two", 2)).returncode == 0
+    done = count(small_tree(tmp_path / "one", 1))
+    assert done.returncode == 1
+    assert (
+        "comparisons of a layout outside src/run: 2 places, ARCHITECTURE.md allows 1: src/locate/a.cpp:1" in done.stderr
+    )
+    assert "relative_l2" not in done.stderr

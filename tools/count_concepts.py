@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Counts the places of concepts that should have one, and fails when there are more than ARCHITECTURE.md records.
+
+Each row of the table "One concept, one place" there names a count of this file. Only what a simple rule finds is counted,
+in production code: src/ without tests, fuzz targets and benchmarks, and python/assay.
+
+    tools/count_concepts.py [ROOT]          compare with the table
+    tools/count_concepts.py --list NAME     the places behind one count
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_TESTS = ("_test.cpp", "_fuzz.cpp", "_bench.cpp")
+_TEXT_CALL = r"(?:find|rfind|starts_with|ends_with|contains|compare)\("
+
+
+def _files(root: Path) -> Iterator[tuple[str, str]]:
+    """Path below `root` and text of each file of production code."""
+    for folder, patterns in (("src", ("*.cpp", "*.hpp")), ("python/assay", ("*.py",))):
+        for path in sorted(file for pattern in patterns for file in (root / folder).rglob(pattern)):
+            if not path.name.endswith(_TESTS) and not path.name.startswith("test_"):
+                yield path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+
+
+def _lines(root: Path, pattern: str, outside: tuple[str, ...] = ()) -> list[str]:
+    """PATH:LINE of what matches; comments do not count."""
+    rule = re.compile(pattern)
+    found = []
+    for path, text in _files(root):
+        if path.startswith(outside):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if rule.search(re.sub(r"\s*(?://|#(?! *include)).*", "", line)):
+                found.append(f"{path}:{number}")
+    return found
+
+
+def _layouts(root: Path) -> list[str]:
+    """Comparisons with a layout of src/run/layout.cpp, by its name or its enumerator."""
+    table = (root / "src/run/layout.cpp").read_text(encoding="utf-8")
+    names = [name for row in re.findall(r'\{Layout::(\w+),\s*"([\w-]*)"', table) for name in row if name]
+    of_layout = rf'(?:"(?:{"|".join(names)})"|(?:run::)?Layout::(?:{"|".join(names)})\b)'
+    return _lines(
+        root,
+        rf"\blayout\b *(?:==|!=| in \() *{of_layout}|\bcase (?:run::)?Layout::(?:{'|'.join(names)})\b",
+        ("src/run/",),
+    )
+
+
+def _messages(root: Path) -> list[str]:
+    """What is done depends on the words of an error, of a note or of why a row or a tensor is no good."""
+    sentence = r"\b(?:message|fail_reason|problem|note)(?:\(\))?"
+    cpp = rf"{sentence}(?:\.|->){_TEXT_CALL}|{sentence} *[!=]= *(?:\"|k[A-Z])"
+    # A rule of protobuf's text has a field of that name.
+    found = _lines(root, cpp, ("python/", "src/topology/", "src/formats/"))
+    return found + _lines(root, r"\bin (?:str\(error\)|error\.message)\b", ("src/",))
+
+
+def _rules(root: Path) -> list[str]:
+    """What is done depends on the name of the rule that made a pair."""
+    return _lines(root, r"\b(?:reason|matched_by|rule|policy) *[!=]= *(?:\"|k[A-Z])", ("python/",))
+
+
+def _verdicts(root: Path) -> list[str]:
+    """Levels, floors, sources and judgements that are compared with a letter or a text."""
+    return _lines(root, r"\b(?:level|verdict|floor|own_source)(?:\(\))? *[!=]= *[\"']", ("python/",))
+
+
+def _ggml(root: Path) -> list[str]:
+    """Files that name the engine outside its own rooms."""
+    rooms = ("src/capture/ggml/", "src/reference/ggml/")
+    return [path for path, text in _files(root) if not path.startswith(rooms) and "ggml" in text.lower()]
+
+
+def _binders(root: Path) -> list[str]:
+    """Bindings of reference operators that are written by hand; bind_aten binds any operator by its table."""
+    paths = (root / "src/python/reference").glob("bind_*.cpp")
+    return sorted(path.relative_to(root).as_posix() for path in paths if path.stem != "bind_aten")
+
+
+def _helper(name: str) -> Callable[[Path], list[str]]:
+    """Definitions of a function of that name."""
+    head = r"^ *(?:\[\[[\w:]+\]\] |static |inline |constexpr )*[A-Za-z_][\w:<>,* ]*[&*]? "
+    return lambda root: _lines(root, head + rf"{name}\((?!.*;\s*$)|^def {name}\(")
+
+
+COUNTS: dict[str, Callable[[Path], list[str]]] = {
+    "comparisons of a layout outside src/run": _layouts,
+    "branches on the text of a message": _messages,
+    "branches on the name of a pairing rule": _rules,
+    "comparisons of a level, floor or verdict with text": _verdicts,
+    "files outside its rooms that name ggml": _ggml,
+    "binders of reference operators by hand": _binders,
+    **{f"definitions of {name}()": _helper(name) for name in ("add_lanes", "exists", "shape_text", "relative_l2")},
+}
+
+
+def recorded(root: Path) -> dict[str, int]:
+    """The table of ARCHITECTURE.md: "| concept | places | goal |"."""
+    text = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    return {
+        name.strip(): int(count) for name, count in re.findall(r"^\| ([^|]+) \| (\d+) \| \d+ \|", text, re.MULTILINE)
+    }
+
+
+def problems(root: Path) -> list[str]:
+    """One line for each count that rose, and for each that the table does not have."""
+    table = recorded(root)
+    found = []
+    for name, count in COUNTS.items():
+        places = count(root)
+        if name not in table:
+            found.append(f"{name}: {len(places)}, and no row in ARCHITECTURE.md")
+        elif len(places) > table[name]:
+            found.append(f"{name}: {len(places)} places, ARCHITECTURE.md allows {table[name]}: {', '.join(places)}")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit status: 1 when a count rose."""
+    root = Path(__file__).resolve().parents[1]
+    if arguments[:1] == ["--list"]:
+        print("\n".join(COUNTS[arguments[1]](root)))
+        return 0
+    if arguments:
+        root = Path(arguments[0])
+    for name, count in COUNTS.items():
+        print(f"{len(count(root)):4} {name}")
+    found = problems(root)
+    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
