@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -384,6 +385,19 @@ def test_the_screen_names_the_worst_rows_and_the_first_failure(tmp_path):
     assert done.stdout.replace(stamp, "T") == APPROVED.format(pad_g=pad, pad_m=pad)
     assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("report")) <= 80
     assert "\033" not in done.stdout + done.stderr
+
+
+def test_integer_ids_do_not_head_the_worst_rows(tmp_path):
+    ones = np.ones(8, np.float32)
+    golden = {"ids": np.arange(8) * 1000, "near": ones, "far": ones}
+    mine = {"ids": np.arange(8), "near": ones * np.float32(1.01), "far": ones * np.float32(1.5)}
+    sides = []
+    for name, tensors in (("golden", golden), ("mine", mine)):
+        np.savez(tmp_path / f"{name}.npz", **tensors)
+        sides.append((write_flat(tmp_path / name, tensors), tmp_path / f"{name}.npz"))
+    for pair in zip(*sides):  # two folders, and two files
+        screen = run("compare", *pair, "-o", tmp_path / "out").stdout
+        assert re.findall(r"^(ids|near|far)\b.* [\d.]+$", screen, re.MULTILINE) == ["far", "near", "ids"], screen
 
 
 def test_help_shows_an_example_that_works(tmp_path):
