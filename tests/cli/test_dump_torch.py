@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -121,3 +122,19 @@ def test_what_was_asked_for_and_did_not_come_fails_with_require(tmp_path, script
     done = dump(tmp_path, script, "--host", "torch", "--require", *words)
     assert done.returncode == 125
     assert why in done.stderr
+
+
+def test_tensors_that_nobody_can_read_are_said_with_the_reason(tmp_path):
+    (tmp_path / "run.py").write_text("""
+import torch
+class Mix(torch.nn.Module):
+    def forward(self, sparse, x):
+        return torch.sparse.mm(sparse, x)
+Mix()(torch.eye(2).to_sparse(), torch.ones(2, 2))
+""")
+    done = dump(tmp_path, tmp_path / "run.py", "--require")
+    assert done.returncode == 125  # less than asked, though the program ended with 0
+    assert "2 tensors of 1 PyTorch model" in done.stderr
+    assert re.search(r"process \d+: 1 tensor has a record without values: sparse[^,]* \(1\)\n", done.stderr), (
+        done.stderr
+    )

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -1135,3 +1136,24 @@ def test_a_capture_that_cannot_begin_leaves_no_manifest(tmp_path):
     with pytest.raises(assay.Error):
         assay.capture(torch.nn.Linear(2, 2), tmp_path / "run", queue_bytes=1 << 62)  # no machine has it
     assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+class WithStrangeInputs(nn.Module):
+    def forward(self, sparse: torch.Tensor, shapes: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.sparse.mm(sparse, x)
+
+
+def test_tensors_without_values_are_counted_by_reason(tmp_path: Path, capsys: Any) -> None:
+    model = WithStrangeInputs()
+    inputs = torch.eye(2).to_sparse(), torch.ones(3, device="meta"), torch.ones(2, 2)
+    for data in ("full", "none"):  # where no values were asked for, none are missing
+        with assay.capture(model, tmp_path / data, data=data):
+            model(*inputs)
+            model(*inputs)
+    (line,) = capsys.readouterr().err.splitlines()  # the dense input and output are no reason for a word
+    assert re.fullmatch(
+        r"assay: warning: 4 tensors have a record without values: .*meta tensor \(2\).*; "
+        + re.escape(str(tmp_path / "full")),
+        line,
+    ), line
+    assert re.search(r"sparse[^,]* \(2\)", line), line

@@ -695,8 +695,9 @@ class Injection:
         if asked_for_tensors and not sentences and not any(model["tensors"] for model in models):
             asked = ", ".join(self.settings.modules)
             sentences.append(f"no module that ran matches {asked}" if asked else "no module took or returned a tensor")
-        compiled = self._capture._why_compiled() if self._capture is not None else ""
-        return [*sentences, compiled] if compiled else sentences
+        if self._capture is not None:
+            sentences += [why for why in (self._capture._why_compiled(), self._capture._why_unread()) if why]
+        return sentences
 
 
 def _spellings(pattern: str) -> list[str]:

@@ -478,6 +478,15 @@ class Capture:
             "TORCHDYNAMO_DISABLE=1 shows what runs inside (vLLM: --enforce-eager)"
         )
 
+    def _why_unread(self) -> str:
+        """A sentence on tensors that have a record without values; empty when there are none."""
+        unread = sorted(self._session.unread().items(), key=lambda item: -item[1])
+        if not unread or self._config["data"] == "none":
+            return ""
+        total = sum(count for _, count in unread)
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in unread)
+        return f"{total} {'tensor has' if total == 1 else 'tensors have'} a record without values: {reasons}"
+
     def _write_manifest(self, finished: Optional[str]) -> None:
         counters = self.stats
         executed = self._session.executed()
@@ -544,6 +553,8 @@ class Capture:
         self._session.close()
         if was_open:
             self._say_when_nothing_was_recorded()
+            if not self._outermost and (sentence := self._why_unread()):  # `assay dump` says it for all processes
+                self._warn(f"{sentence}; {self.path}")
         try:
             self._write_manifest(finished=_capture.utc_now())
         except Error as error:

@@ -188,7 +188,7 @@ class Session::Recorder final : public LeafVisitor {
     session_.access_.look(tensor, look_, !by_storage);
     if (look_.readable == Readable::Nothing) {
       if (!session_.access_.is_plain(tensor) && record_parts(tensor, slot)) return;
-      skip(tensor, slot, look_.reason);
+      skip_unread(tensor, slot, look_.reason);
       return;
     }
     writer::Record record = draft(slot);
@@ -219,6 +219,11 @@ class Session::Recorder final : public LeafVisitor {
     if (tensor != nullptr) record.more = members_of(tensor);
     set_rank(record);
     push(record, reason);
+  }
+  /// Of a tensor that nothing else stands for.
+  void skip_unread(PyObject* tensor, const std::string* slot, std::string_view reason) {
+    skip(tensor, slot, reason);
+    ++node_.unread[std::string(reason)];
   }
   void forget_look() {
     look_.dtype_name = nullptr;
@@ -400,7 +405,7 @@ class Session::Recorder final : public LeafVisitor {
       return;
     }
     if (!is_covered(tensor, storage, stored)) {
-      skip(tensor, slot, "storage smaller than the shape");
+      skip_unread(tensor, slot, "storage smaller than the shape");
       return;
     }
     const TensorView view = view_of(look_);

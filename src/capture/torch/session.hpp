@@ -81,8 +81,9 @@ struct SessionNode {
   bool wanted = true;   // false: a root that only counts steps
   bool opaque = false;  // compiled: torch must not meet a dispatch mode inside
   uint64_t executed = 0;
-  int64_t steps = 0;     // calls that began a step
-  uint64_t tensors = 0;  // recorded
+  int64_t steps = 0;                       // calls that began a step
+  uint64_t tensors = 0;                    // recorded
+  std::map<std::string, uint64_t> unread;  // tensors whose values cannot be read, by the reason
 };
 
 /// Whether this thread is inside a root call of any session, or inside code of ours.

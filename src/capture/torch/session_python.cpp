@@ -287,6 +287,26 @@ PyObject* session_tallies(PyObject* self, PyObject*) {
   return list;
 }
 
+// unread() -> dict of reason -> number of tensors whose values could not be read
+PyObject* session_unread(PyObject* self, PyObject*) {
+  std::map<std::string, uint64_t> counts;
+  for (const SessionNode& node : session_of(self).nodes()) {
+    for (const auto& [reason, count] : node.unread) counts[reason] += count;
+  }
+  PyObject* dict = PyDict_New();
+  for (const auto& [reason, count] : counts) {
+    PyObject* number = PyLong_FromUnsignedLongLong(count);
+    if (dict == nullptr || number == nullptr ||
+        PyDict_SetItemString(dict, reason.c_str(), number) != 0) {
+      Py_XDECREF(number);
+      Py_XDECREF(dict);
+      return nullptr;
+    }
+    Py_DECREF(number);
+  }
+  return dict;
+}
+
 PyObject* session_live(PyObject* self, void*) { return PyBool_FromLong(session_of(self).live()); }
 
 PyMethodDef session_methods[] = {
@@ -309,6 +329,8 @@ PyMethodDef session_methods[] = {
     {"executed", session_executed, METH_NOARGS, "executed() -> list of int, by node number"},
     {"tallies", session_tallies, METH_NOARGS,
      "tallies() -> list of (steps, tensors), by node number"},
+    {"unread", session_unread, METH_NOARGS,
+     "unread() -> dict: reason -> tensors whose values could not be read"},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef session_properties[] = {
     {"live", session_live, nullptr, "False when nothing more is recorded.", nullptr},
