@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts the places of concepts that should have one, and fails when there are more than ARCHITECTURE.md records.
 
-Each row of the table "One concept, one place" there names a count of this file. Only what a simple rule finds is counted,
-in production code: src/ without tests, fuzz targets and benchmarks, and python/assay.
+Each row of the table "One concept, one place" there names a count of this file. Only what a simple rule finds is
+counted, in production code: src/ without tests, fuzz targets and benchmarks, and python/assay.
 
     tools/count_concepts.py [ROOT]          compare with the table
     tools/count_concepts.py --list NAME     the places behind one count

@@ -115,6 +115,10 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
     outcome->notes.push_back("no verdict: " + verdict.error().describe());
     return {};
   }
+  if (!request.op_mapping_file.empty()) {
+    outcome->notes.emplace_back(
+        "--op-mapping-file pairs types for the table; the verdict does not use it");
+  }
   outcome->verdict = *std::move(verdict);
   return {};
 }

@@ -415,7 +415,9 @@ int run_ours(const ToolCall& call) {
   const Result<Outcome> outcome = check(*request, true);
   if (!outcome) return report_error(outcome.error(), hint_for(outcome.error()));
   if (outcome->report.cases.empty() && !outcome->report.interrupted)
-    return report_error("nothing was checked: no operation matches",
+    return report_error("nothing was checked: " + (outcome->report.nothing_matched.empty()
+                                                       ? "the run holds no operation"
+                                                       : outcome->report.nothing_matched),
                         "assay show " + request->input + " lists what the run holds");
   const report::OpcheckTerminalOptions terminal{
       .width = std::max(60, terminal_width(STDOUT_FILENO)),
@@ -454,6 +456,8 @@ int run_old(const ToolCall& call) {
   }
   const opcheck::Report& report = outcome->report;
   for (const std::string& warning : report.warnings) call.voice.warning(warning);
+  if (!report.nothing_matched.empty())
+    call.voice.warning("nothing was checked: " + report.nothing_matched);
   for (const opcheck::CaseResult& one : report.cases) {
     if (one.outcome == opcheck::Outcome::Pass) continue;
     call.voice.warning(one.description.id + " " + one.description.op_type + ": " +

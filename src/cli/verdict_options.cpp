@@ -104,6 +104,12 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
         "--own-error inferred: an inferred own error is no ground for a verdict, so none is used "
         "(docs/localisation.md)");
   }
+  if (request.user_pairs.of_tensors > 0) {
+    notes->push_back(
+        "--map: " + std::to_string(request.user_pairs.of_tensors) +
+        " of its entries name a slice, a merge or no module of both sides; the verdict uses "
+        "the others only, the table all");
+  }
   options.slice = request.slice;
   options.user_pairs = request.user_pairs;
   options.jobs = request.jobs;

@@ -127,9 +127,11 @@ Report report_of(const Program& program, const OwnErrors& errors,
   report.by_rounding = true;
   report.warnings = program.run->warnings;
   report.coverage = coverage_of(errors);
+  opcheck::KnownOperations known;
   size_t last = kNone;
   for (const OwnError& error : errors.outputs) {
     const Operator& one = program.operators[error.op];
+    known.add(one.name, {});
     if (!is_wanted(one, names)) continue;
     if (error.op != last) report.cases.push_back(case_of(one));
     last = error.op;
@@ -137,6 +139,8 @@ Report report_of(const Program& program, const OwnErrors& errors,
     result.rows.push_back(row_of(program, one, error));
     result.outcome = opcheck::worse(result.outcome, result.rows.back().outcome);
   }
+  if (!names.empty() && report.cases.empty())
+    report.nothing_matched = opcheck::no_operation_text({}, opcheck::comma_list(names), known);
   return report;
 }
 

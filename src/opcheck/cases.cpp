@@ -165,7 +165,7 @@ class CaseBuilder {
     ASSAY_TRY_STATUS(read_csv());
     list.entries_ = entries_of(*list.run_, part.get(), &list);
     apply_csv(&list);
-    apply_filters(&list.entries_);
+    apply_filters(&list);
     find_peers(part->dump_folder, &list);
     return list;
   }
@@ -365,7 +365,7 @@ class CaseBuilder {
                                " rows of the csv have names without ids and were left out");
   }
 
-  void apply_filters(std::vector<CaseEntry>* entries) const {
+  void apply_filters(CaseList* list) const {
     const auto is_wanted_name = [&](const std::string& op_type) {
       const std::string lower = lower_case(op_type);
       return options_.names.empty() ||
@@ -374,10 +374,17 @@ class CaseBuilder {
                            return lower.find(lower_case(name)) != std::string::npos;
                          });
     };
-    std::erase_if(*entries, [&](const CaseEntry& entry) {
+    KnownOperations known;
+    for (const CaseEntry& entry : list->entries_)
+      known.add(entry.description.op_type, entry.description.id);
+    std::erase_if(list->entries_, [&](const CaseEntry& entry) {
       return !is_wanted_id(entry.description.id, options_.ids) ||
              !is_wanted_name(entry.description.op_type);
     });
+    const bool chose = !options_.ids.empty() || !options_.names.empty();
+    if (chose && list->entries_.empty())
+      list->nothing_matched =
+          no_operation_text(comma_list(options_.ids), comma_list(options_.names), known);
   }
 
   /// Where an operation works over ranks, all processes of the dump are looked at.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "opcheck/choice.hpp"
 #include "opcheck/operation.hpp"
 #include "run/run.hpp"
 
@@ -69,6 +70,7 @@ class CaseList {
   /// What has no case: graphs and operations that were listed but not captured, with how many.
   std::vector<std::pair<std::string, size_t>> unlisted;
   std::vector<std::string> warnings;
+  std::string nothing_matched;  // of a choice that leaves no case: a sentence
 
  private:
   friend class CaseBuilder;

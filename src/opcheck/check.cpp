@@ -439,6 +439,7 @@ Report check_cases(const CaseList& cases, const CheckOptions& options) {
   report.path = cases.path;
   report.unlisted = cases.unlisted;
   report.warnings = cases.warnings;
+  report.nothing_matched = cases.nothing_matched;
   report.standard = options.standard;
   std::vector<std::optional<CaseResult>> results(entries.size());
   MemoryBudget budget(options.max_memory);

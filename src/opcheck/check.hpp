@@ -106,6 +106,7 @@ struct Report {
   /// Operations without a row: graphs, and types that no table lists, with how often they occur.
   std::vector<std::pair<std::string, size_t>> unlisted;
   std::vector<std::string> warnings;
+  std::string nothing_matched;  // of a choice of ids or names that leaves no case: a sentence
   Standard standard = Standard::Atb;
   bool by_rounding = false;  // operators, with OutputRow::rounding; no standard
   std::string coverage;      // of operators, one sentence

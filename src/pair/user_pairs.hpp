@@ -19,6 +19,9 @@ struct UserPairs {
   /// Paths (golden, mine); the modules below go along.
   std::vector<std::pair<std::string, std::string>> modules = {};
 
+  /// Entries of the map that speak of single tensors, or parts of them, and so of no module.
+  size_t of_tensors = 0;
+
   [[nodiscard]] bool empty() const { return ranks.empty() && steps.empty() && modules.empty(); }
 };
 

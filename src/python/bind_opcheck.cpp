@@ -88,6 +88,8 @@ void bind_opcheck(nb::module_& m) {
                      nb::list list;
                      for (const std::string& warning : self.warnings)
                        list.append(to_message(warning));
+                     if (!self.nothing_matched.empty())
+                       list.append(to_message("nothing was checked: " + self.nothing_matched));
                      return list;
                    })
       .def("text",

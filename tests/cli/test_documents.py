@@ -16,6 +16,9 @@ numbers, sizes of machines and paths of this checkout are masked.
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import os
 import re
 import shutil
@@ -282,6 +285,63 @@ def test_a_synopsis_names_options_that_the_command_has(block, assay_command):
         for option in re.findall(r"(?<![\w-])(--?[a-z][\w-]*)", grammar):
             legacy = {"-gp": "--golden-path", "-mp": "--my-path", "-alg": "--custom-algorithms"}.get(option, option)
             assert re.search(rf"(?<![\w-])(?:{option}|{legacy})(?![\w-])", help_text), f"{block.place}: {option}"
+
+
+# ---- Python ----------------------------------------------------------------------------------------------------------
+
+
+def python_blocks() -> list[object]:
+    blocks = []
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        for found in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            line = text.count("\n", 0, found.start()) + 1
+            blocks.append(pytest.param(found.group(1), id=f"{path.relative_to(ROOT)}:{line}"))
+    return blocks
+
+
+def code_of(block: str) -> str:
+    """Without prompts; of a session what was typed."""
+    lines = block.split("\n")
+    if block.startswith(">>> "):
+        lines = [line[4:] for line in lines if line.startswith((">>> ", "... "))]
+    return "\n".join(lines)
+
+
+def names_of(code: str) -> list[tuple[str, str]]:
+    """(module, name in it) of every name that the code takes from our packages: imported ones and assay.compare."""
+    names: list[tuple[str, str]] = []
+    modules = {"assay": "assay"}  # by what the code calls them
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("assay", "msit_llm"):
+            names += [(node.module or "", alias.name) for alias in node.names]
+            modules |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        if isinstance(node, ast.Import):
+            names += [(alias.name, "") for alias in node.names if alias.name.startswith("assay")]
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            names.append((modules[node.value.id], node.attr))
+    return names
+
+
+def exists(module: str, name: str) -> bool:
+    try:
+        found = importlib.import_module(module)
+    except ImportError:  # a function or class of a module
+        parent, _, last = module.rpartition(".")
+        found = getattr(importlib.import_module(parent), last)
+    return not name or hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}") is not None
+
+
+@pytest.mark.parametrize("block", python_blocks())
+def test_a_python_block_parses_and_its_names_exist(block):
+    names = names_of(code_of(block))
+    assert [f"{module}.{name}" for module, name in names if not exists(module, name)] == []
+
+
+def test_a_name_that_is_not_there_is_found():
+    assert not exists("assay", "locat") and exists("assay", "locate") and exists("assay.torch", "graph")
+    assert ("assay.torch.graph", "get_backend") in names_of("from assay.torch import graph\ngraph.get_backend(1)")
 
 
 # ---- the comparison itself -------------------------------------------------------------------------------------------

@@ -21,6 +21,14 @@ def hosts(atb_homes):
     return {abi: folder / f"atb_host_abi{abi}" for abi in (0, 1)}
 
 
+@pytest.fixture(scope="session")
+def scripted_host(atb_homes):
+    """The host of tests/capture, which hands over whatever its words name."""
+    program = atb_homes[1].parents[2] / "tests" / "capture" / "cxx_abi_1" / "probe_script"
+    assert program.exists(), f"{program} is not built"
+    return program
+
+
 def dump(output: Path, *words, name="assay"):
     return (
         run("dump", "--host", "atb", "-o", output, *words)
@@ -170,6 +178,49 @@ def test_tensors_of_which_none_could_be_stored_are_not_said_to_have_been_filtere
     assert re.search(r"nothing was captured: \d+ tensors? passed the filters, none was stored\n", done.stderr)
 
 
+def test_a_write_error_is_said_once_and_the_end_adds_how_many_it_were(hosts, tmp_path):
+    # Given three operations whose inputs and outputs are larger than any file may be
+    host = [sys.executable, "-c", FILES_OF_12_KIB, hosts[1], "--hidden", "1024", "--layers", "2", "--steps", "0"]
+    done = dump(tmp_path / "out", "--type", "tensor", "-stp", "1", "--", *host)
+    root = root_of(tmp_path / "out")
+    (summary,) = root.glob("probe_summary_*.json")
+    failed = json.loads(summary.read_text())["tensors"]["failed"]
+    # Then the probe says the first one when it happens, and the command how many there were
+    assert failed > 1
+    assert done.stderr.count("File too large") == 1, done.stderr
+    assert f": {failed} tensors could not be written; {summary} has the first error\n" in done.stderr
+    (missed,) = [m for m in json.loads((root / "manifest.json").read_text())["missed"] if m["count"] == failed]
+    assert "File too large" in missed["reason"]
+
+
+def test_an_error_that_costs_no_tensor_is_said_once(scripted_host, tmp_path):
+    # Given a host whose topology cannot be read
+    done = dump(tmp_path / "out", "--type", "layer", "--", scripted_host, "odd")
+    (summary,) = root_of(tmp_path / "out").glob("probe_summary_*.json")
+    error = json.loads(summary.read_text())["first_error"]
+    assert error != ""
+    assert done.stderr.count(error) == 1, done.stderr
+    assert f"an error left its dump incomplete; {summary} has it\n" in done.stderr
+
+
+def test_tensors_that_the_probe_passes_over_are_counted_with_the_reason(scripted_host, tmp_path):
+    # Given a host that hands over what no file can hold
+    done = dump(tmp_path / "out", "--type", "tensor", "-er", "all", "--", scripted_host, "odd")
+    (summary,) = root_of(tmp_path / "out").glob("probe_summary_*.json")
+    skipped = json.loads(summary.read_text())["skipped"]
+    # Then each kind is one line with how many there were; of tests/capture/test_atb_probe.py
+    assert (skipped["size"], skipped["header"]) == (5, 2)
+    for count, why in (
+        (f"{skipped['size']} tensors", "empty, larger than 10 GiB, or not readable"),
+        (f"{skipped['header']} tensors", "format, dtype or dims are longer than 50 characters"),
+        (f"{skipped['name']} tensors", "the path cannot be a path of the dump"),
+    ):
+        assert done.stderr.count(f": {count} missing: {why}\n") == 1, done.stderr
+    # and the probe has said the first of each kind, once.
+    assert done.stderr.count("a tensor has 0 bytes and was not saved") == 1, done.stderr
+    assert done.stderr.count("has more than 50 characters or a line feed") == 1, done.stderr
+
+
 @pytest.mark.parametrize("how", ["_exit", "kill"])
 def test_written_at_once_nothing_is_lost(hosts, full_run, tmp_path, how):
     done = dump(tmp_path / "out", "--sync", "--type", "tensor", "-er", "all", "--", hosts[1], "--exit", how)
@@ -213,6 +264,9 @@ def test_a_child_after_fork_has_its_own_folder(hosts, tmp_path):
     root = root_of(tmp_path / "out")
     pids = {path.name for path in (root / "tensors").iterdir()}
     assert len(pids) == 2
+    named = re.findall(r"process (\d+) came to its end: (\d+) tensors", done.stderr)
+    assert {f"0_{pid}" for pid, _ in named} == pids
+    assert all(int(count) > 0 for _, count in named)
     assert "of 2 processes" in done.stderr
 
 

@@ -17,6 +17,9 @@ import pytest
 from assay_command import binary, run
 from atb_files import node, write_topology
 from opcheck_dump import check, opcheck, run_folder_of, write_operation, write_tensor
+from operator_runs import write_run
+
+import assay
 
 NORM = {"layerType": 1, "normParam": {"quantType": 0, "epsilon": 0.000009999999747378752, "rstd": False}}
 HEADER = (
@@ -133,7 +136,31 @@ def test_an_input_that_is_stored_with_another_operation_belongs_to_its_own(tmp_p
 def test_a_filter_that_leaves_nothing_is_an_error(dump, tmp_path):
     done = run("opcheck", dump, "-ids", "7", "-o", tmp_path)
     assert done.returncode == 2
-    assert "nothing was checked" in done.stderr
+    assert (
+        "nothing was checked: no operation matches -ids '7'; these ids ran: 0_0, 0_1, 0_2, 0_10, 1_0\n" in done.stderr
+    )
+
+
+MEANT = "no operation matches -opname 'rmsnrom'; did you mean -opname rmsnorm? these ran: RmsNormOperation"
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest(dump, tmp_path):
+    done = run("opcheck", dump, "-opname", "rmsnrom", "-o", tmp_path)
+    assert (done.returncode, f"nothing was checked: {MEANT}\n" in done.stderr) == (2, True), done.stderr
+
+
+def test_the_old_command_and_python_say_it_too(dump, tmp_path):
+    done = run("llm", "opcheck", "-i", dump, "-opname", "rmsnrom", "-o", tmp_path, name="msit")
+    assert (done.returncode, MEANT in done.stderr + done.stdout) == (0, True), done.stderr
+    report = assay.opcheck(dump, names=["rmsnrom"])
+    assert list(report.warnings) == [f"nothing was checked: {MEANT}"]
+
+
+def test_operators_of_torch_are_named_by_the_parts_of_their_names(tmp_path):
+    golden = write_run(tmp_path / "run")
+    done = run("opcheck", golden, "-opname", "mull", "-o", tmp_path)
+    said = "no operation matches -opname 'mull'; did you mean -opname mul? these ran: aten.mul.Tensor"
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_operations_that_no_table_lists_are_named(dump, tmp_path):

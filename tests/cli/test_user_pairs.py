@@ -108,7 +108,19 @@ def test_entries_with_a_slice_concern_the_table_only(golden, tmp_path):
     (tmp_path / "map.json").write_text(
         json.dumps([{"golden": "blocks.0.proj", "my": "blocks.1.proj", "slice": "[:2]", "my_slice": "[:2]"}])
     )
-    assert sentence(golden, mine, "--map", tmp_path / "map.json")[1] == 0
+    done = run("locate", golden, mine, "--map", tmp_path / "map.json")
+    assert done.returncode == 0
+    assert "note: --map: 1 of its entries name a slice, a merge or no module of both sides; the verdict" in done.stderr
+
+
+def test_a_table_of_types_is_said_not_to_reach_the_verdict(golden, tmp_path):
+    (tmp_path / "types.json").write_text(json.dumps({"RmsNormOperation": "LlamaRMSNorm"}))
+    mine = write_run(tmp_path / "mine")
+    said = "note: --op-mapping-file pairs types for the table; the verdict does not use it"
+    with_types = run("compare", golden, mine, "-mf", tmp_path / "types.json", "-cl", "api", "-o", tmp_path / "a")
+    without = run("compare", golden, mine, "-cl", "api", "-o", tmp_path / "b")
+    assert said in with_types.stderr
+    assert "op-mapping-file" not in without.stderr
 
 
 def test_ranks_that_the_user_leaves_out_are_not_judged(golden, tmp_path):

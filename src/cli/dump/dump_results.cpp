@@ -23,6 +23,7 @@
 #include "cli/dump/hidden_program.hpp"
 #include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
+#include "opcheck/choice.hpp"
 #include "run/run.hpp"
 
 namespace assay::cli {
@@ -162,6 +163,7 @@ void convert_topologies(const std::string& scratch, DumpResults* results) {
 struct Loss {
   std::string reason;
   uint64_t count;
+  bool is_told = false;  // the reason, by the probe when it happened
 };
 
 std::vector<Loss> losses_of(const formats::ProbeSummary& process) {
@@ -176,7 +178,11 @@ std::vector<Loss> losses_of(const formats::ProbeSummary& process) {
         "writes at once");
   }
   add(c.tensors_dropped, "the queue was full (--drop-when-full); --queue gives it more memory");
-  add(c.tensors_failed, process.first_error.empty() ? "could not be written" : process.first_error);
+  if (c.tensors_failed > 0 && !process.first_error.empty()) {
+    losses.push_back({process.first_error, c.tensors_failed, true});
+  } else {
+    add(c.tensors_failed, "could not be written");
+  }
   add(c.skipped_disk, "less than 2 GB were free on the disk");
   add(c.skipped_size, "empty, larger than 10 GiB, or not readable");
   add(c.skipped_null, "the library gave no data");
@@ -189,12 +195,18 @@ void add_loss_warnings(const DumpRun& run, DumpResults* results) {
   for (const formats::ProbeSummary& process : results->processes) {
     const std::string who = "process " + std::to_string(process.pid) + ": ";
     const std::vector<Loss> losses = losses_of(process);
+    const std::string summary =
+        results->root + "/probe_summary_" + std::to_string(process.pid) + ".json";
     for (const Loss& loss : losses)
-      results->warnings.push_back(who + counted(loss.count, "tensor") + " missing: " + loss.reason);
+      results->warnings.push_back(
+          who + counted(loss.count, "tensor") +
+          (loss.is_told ? " could not be written; " + summary + " has the first error"
+                        : " missing: " + loss.reason));
     if (!process.complete && !is_running(static_cast<pid_t>(process.pid)))
       results->warnings.push_back(how_it_ended(process.pid, run) + " before its dump was complete");
     if (losses.empty() && !process.first_error.empty())
-      results->warnings.push_back(who + process.first_error);
+      results->warnings.push_back(who + "an error left its dump incomplete; " + summary +
+                                  " has it");
     for (const std::string& note : process.notes) {
       // Said where nothing was captured, see operations_that_ran(); and with the losses, the first one by the probe itself.
       const bool is_said = formats::parse_operations_note(note) ||
@@ -270,61 +282,17 @@ std::string why_configured_to_nothing(const std::string& path, const formats::Pr
 }
 
 /// What all processes ran, each once.
-formats::OperationsThatRan operations_that_ran(const DumpResults& results) {
-  formats::OperationsThatRan ran;
-  const auto add = [](const std::vector<std::string>& words, std::vector<std::string>* out) {
-    for (const std::string& word : words) {
-      if (std::ranges::find(*out, word) == out->end()) out->push_back(word);
-    }
-  };
+opcheck::KnownOperations operations_that_ran(const DumpResults& results) {
+  opcheck::KnownOperations ran;
   for (const formats::ProbeSummary& process : results.processes) {
     for (const std::string& text : process.notes) {
       const auto note = formats::parse_operations_note(text);
       if (!note) continue;
-      add(note->types, &ran.types);
-      add(note->ids, &ran.ids);
+      for (const std::string& type : note->types) ran.add(type, {});
+      for (const std::string& id : note->ids) ran.add({}, id);
     }
   }
   return ran;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-/// The nearest beginning of a type: "linear" for "liner", of LinearOperation.
-std::string nearest_operation(const std::string& given, const std::vector<std::string>& types) {
-  constexpr std::string_view kEnd = "operation";
-  std::vector<std::string> known;
-  for (const std::string& type : types) {
-    std::string name = lower_case(type);
-    if (name.size() > kEnd.size() && name.ends_with(kEnd)) name.resize(name.size() - kEnd.size());
-    known.push_back(std::move(name));
-  }
-  for (const std::string_view word : split(given, ',')) {
-    if (std::string near = nearest_word(lower_case(word), known); !near.empty()) return near;
-  }
-  return {};
-}
-
-/// Why -ids and -opname let nothing through, with what they could have named.
-std::string why_no_operation(const DumpRequest& request, const DumpResults& results) {
-  const formats::OperationsThatRan ran = operations_that_ran(results);
-  std::string text = "no operation matches";
-  if (!request.ids.empty()) text += " -ids '" + request.ids + "'";
-  if (!request.operation_names.empty())
-    text += std::string(request.ids.empty() ? "" : " or") + " -opname '" + request.operation_names +
-            "'";
-  const std::string near = nearest_operation(request.operation_names, ran.types);
-  if (!near.empty()) text += "; did you mean -opname " + near + "?";
-  const char* separator = near.empty() ? "; " : " ";
-  if (!request.operation_names.empty() && !ran.types.empty())
-    text += separator + ("these ran: " + joined(ran.types));
-  if (!request.ids.empty() && !ran.ids.empty())
-    text += (request.operation_names.empty() ? "; these ids ran: " : ", ids ") + joined(ran.ids);
-  return text;
 }
 
 /// Why ATB called, but no tensor was stored.
@@ -342,7 +310,8 @@ std::string why_no_tensor(const DumpRequest& request, const DumpResults& results
     return "none of " + counted(sum.tensors_seen, "tensor") + " passed the filters";
   }
   if (sum.asked_need_save > 0 && sum.asked_need_save_yes == 0)
-    return why_no_operation(request, results);
+    return opcheck::no_operation_text(request.ids, request.operation_names,
+                                      operations_that_ran(results));
   if (sum.asked_in_range > 0 && sum.asked_in_range_yes == 0)
     return "no step of an operation was in the range " + request.range + " (-er)";
   if (sum.asked_in_dir > 0 && sum.asked_in_dir_yes == 0 && !request.device.empty())
@@ -404,7 +373,7 @@ std::string nearest_choice(const DumpRequest& request, const NodesOfRun& nodes) 
     if (std::string near = nearest_word(pattern, known); !near.empty())
       return " --modules '" + near + "'";
   }
-  const std::string near = nearest_operation(request.operation_names, nodes.types);
+  const std::string near = opcheck::nearest_operation(request.operation_names, nodes.types);
   return near.empty() ? near : " -opname " + near;
 }
 
@@ -512,6 +481,23 @@ std::string not_whole(const std::string& reason) {
   return reason.empty() ? "" : "; incomplete, not all of it is on disk: " + reason;
 }
 
+/// "process 12", of several with how it ended: "process 12 (ended with status 0)".
+template <typename Report>
+std::string named(const Report& report, const DumpResults& results) {
+  const bool is_of_many = results.torch.size() + results.ggml.size() > 1;
+  return "process " + std::to_string(report.pid) +
+         (is_of_many && !report.end.empty() ? " (" + report.end + ")" : "");
+}
+
+/// Beside processes with a run: those that had nothing to capture.
+void add_idle_processes(const DumpResults& results, std::vector<std::string>* lines) {
+  for (const TorchReport& report : results.torch) {
+    if (report.idle && !report.end.empty() && results.captured_anything())
+      lines->push_back("nothing of " + named(report, results) +
+                       ": it imported torch and called no module");
+  }
+}
+
 /// The folder that `assay show` opens: of all ranks together where there are several.
 std::string run_to_show(const DumpResults& results) {
   if (!results.processes.empty() && exists(results.root)) return results.root;
@@ -591,6 +577,13 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
     add(sum.tiling_files, "tiling file");
     add(results.profiling_tables.size(), "profiling table");
     if (!rest.empty()) lines.push_back(rest);
+    if (request.name == DumpName::Assay && results.processes.size() > 1) {
+      for (const formats::ProbeSummary& process : results.processes) {
+        if (process.complete)
+          lines.push_back("process " + std::to_string(process.pid) +
+                          " came to its end: " + counted(tensors_stored(process), "tensor"));
+      }
+    }
   }
   for (const TorchReport& report : results.torch) {
     if (!report.captured()) continue;
@@ -598,7 +591,7 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
     lines.push_back(
         counted(report.tensors, "tensor") + " of " +
         (report.ended ? counted(report.models, "PyTorch model") : counted(report.steps, "step")) +
-        ", process " + std::to_string(report.pid) + ", in " + report.output +
+        ", " + named(report, results) + ", in " + report.output +
         (only_first ? "; the first of " + counted(report.steps, "step") +
                           ", --steps all captures every one"
                     : "") +
@@ -607,19 +600,19 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
   for (const GgmlReport& report : results.ggml) {
     if (!report.captured()) continue;
     const bool only_first = request.range == "0,0" && report.passed > 0;
-    lines.push_back(counted(report.nodes, "ggml node") + " (" + human_bytes(report.bytes) +
-                    ") of " + counted(report.steps, "graph") + ", process " +
-                    std::to_string(report.pid) + ", in " + report.output +
-                    (only_first
-                         ? "; the first of " + counted(report.steps + report.passed, "graph") +
-                               ", --steps all captures every one"
-                         : "") +
-                    not_whole(report.message));
+    lines.push_back(
+        counted(report.nodes, "ggml node") + " (" + human_bytes(report.bytes) + ") of " +
+        counted(report.steps, "graph") + ", " + named(report, results) + ", in " + report.output +
+        (only_first ? "; the first of " + counted(report.steps + report.passed, "graph") +
+                          ", --steps all captures every one"
+                    : "") +
+        not_whole(report.message));
     for (const int64_t step : report.warm_ups) {
       lines.push_back("graph " + std::to_string(step) +
                       " was a warm-up: two tokens whose result the program threw away");
     }
   }
+  add_idle_processes(results, &lines);
   if (request.name == DumpName::Assay && results.captured_anything()) {
     lines.push_back("next: assay show " + run_to_show(results));
   }

@@ -196,7 +196,10 @@ void count_unfinished(ProcessReports* reports) {
 template <typename Report>
 void tell_the_end(Report* report, const char* nothing_yet, const DumpRun& run,
                   std::vector<std::string>* warnings) {
-  if (report->ended) return;
+  if (report->ended) {
+    report->end = how_it_came_to_its_end(report->pid, run);
+    return;
+  }
   if (is_running(static_cast<pid_t>(report->pid))) {
     warnings->push_back("process " + std::to_string(report->pid) +
                         " is still running: its capture goes on" +
@@ -248,13 +251,25 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+namespace {
+
+/// Nothing when nobody can tell.
+std::optional<std::string> known_end(int64_t pid, const DumpRun& run) {
+  if (pid == run.end.pid) return end_text(run.end.exit_status, run.end.signal);
+  return run.watch == nullptr ? std::nullopt : run.watch->how_ended(static_cast<pid_t>(pid));
+}
+
+}  // namespace
+
+std::string how_it_came_to_its_end(int64_t pid, const DumpRun& run) {
+  if (is_running(static_cast<pid_t>(pid))) return "is still running";
+  return known_end(pid, run).value_or("came to its end");
+}
+
 std::string how_it_ended(int64_t pid, const DumpRun& run) {
   const std::string who = "process " + std::to_string(pid) + " ";
   if (is_running(static_cast<pid_t>(pid))) return who + "is still running";
-  if (pid == run.end.pid) return who + end_text(run.end.exit_status, run.end.signal);
-  const std::optional<std::string> known =
-      run.watch == nullptr ? std::nullopt : run.watch->how_ended(static_cast<pid_t>(pid));
-  return who + known.value_or("ended by a signal or by _exit");
+  return who + known_end(pid, run).value_or("ended by a signal or by _exit");
 }
 
 ProcessReports read_reports(const DumpPlaces& places, const DumpRun& run) {

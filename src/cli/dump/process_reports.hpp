@@ -40,6 +40,7 @@ struct TorchReport {
   std::string stopped;  // why not all of it is on disk
   bool idle = false;    // it imported torch, and that was all
   bool ended = true;    // false: its run was counted by us
+  std::string end;      // of one that ended: "ended with status 0", as far as it is known
 
   [[nodiscard]] bool captured() const {
     return !output.empty() && (tensors > 0 || message.empty());
@@ -57,6 +58,7 @@ struct GgmlReport {
   std::vector<int64_t> warm_ups;  // steps that the program threw away
   std::string message;            // why nothing was captured
   bool ended = true;              // false: its run was counted by us
+  std::string end;                // as of TorchReport
 
   [[nodiscard]] bool captured() const { return !output.empty() && nodes > 0; }
 };
@@ -77,6 +79,9 @@ struct ProcessReports {
 
 /// Names in a folder, sorted; empty when it cannot be read.
 [[nodiscard]] std::vector<std::string> names_in(const std::string& folder);
+
+/// "ended with status 0" of a process that ran its exit handlers.
+[[nodiscard]] std::string how_it_came_to_its_end(int64_t pid, const DumpRun& run);
 
 /// "process 12 was ended by signal 9 (Killed)"; how it ended is not always known.
 [[nodiscard]] std::string how_it_ended(int64_t pid, const DumpRun& run);

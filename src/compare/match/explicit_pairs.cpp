@@ -154,11 +154,14 @@ pair::UserPairs user_pairs(const run::Run& golden, const run::Run& mine,
                            const CompareOptions& options) {
   pair::UserPairs pairs{.ranks = options.ranks, .steps = options.token_map};
   for (const ExplicitPair& entry : options.explicit_pairs) {
-    if (entry.merge || !entry.golden_steps.empty() || !entry.mine_steps.empty()) continue;
+    const bool is_whole = !entry.merge && entry.golden_steps.empty() && entry.mine_steps.empty();
     std::string golden_module = pair::named_module(golden, entry.golden);
     std::string mine_module = pair::named_module(mine, entry.mine);
-    if (!golden_module.empty() && !mine_module.empty())
+    if (is_whole && !golden_module.empty() && !mine_module.empty()) {
       pairs.modules.emplace_back(std::move(golden_module), std::move(mine_module));
+    } else {
+      ++pairs.of_tensors;
+    }
   }
   return pairs;
 }
