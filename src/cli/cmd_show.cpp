@@ -279,9 +279,6 @@ std::string summary_text(const NodeSummary& node, bool with_steps) {
   return text;
 }
 
-/// An operator of a module stands behind its path: model.norm::aten.mul.Tensor.1.
-constexpr std::string_view kOperatorMark = "::";
-
 /// How a node's name shows where it is in the tree.
 class NodeNames {
  public:
@@ -292,7 +289,7 @@ class NodeNames {
   [[nodiscard]] std::vector<std::string> parents_of(const std::string& node) const {
     std::vector<std::string> parents;
     if (!separator_) return parents;
-    const size_t mark = node.find(kOperatorMark);
+    const size_t mark = node.find(run::kOperatorMark);
     if (mark != std::string::npos && mark > 0) parents.push_back(node.substr(0, mark));
     for (size_t dot = node.rfind(*separator_, mark); dot != std::string::npos && dot > 0;
          dot = node.rfind(*separator_, dot - 1)) {
@@ -304,8 +301,8 @@ class NodeNames {
 
   [[nodiscard]] std::string last_part(const std::string& node) const {
     if (!separator_) return node;
-    if (const size_t mark = node.find(kOperatorMark); mark != std::string::npos)
-      return node.substr(mark + kOperatorMark.size());
+    if (const size_t mark = node.find(run::kOperatorMark); mark != std::string::npos)
+      return node.substr(mark + run::kOperatorMark.size());
     return node.substr(node.rfind(*separator_) + 1);
   }
 

@@ -24,7 +24,7 @@ namespace {
 
 // Tensors of dispatched operators in a native run: "model.norm::aten.mul.Tensor.1".   docs/formats/native.md
 bool is_operators(const Run& run, const TensorRecord& record) {
-  return run.has(run::Trait::AtenOperators) && record.node.find("::") != std::string::npos;
+  return run.has(run::Trait::AtenOperators) && record.is_of_operator();
 }
 
 // A capture of ggml names weights, caches and views of them without copying their bytes.

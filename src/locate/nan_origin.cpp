@@ -175,7 +175,7 @@ class NanSearch {
     const TensorRecord& record = mine_.records[index];
     const Execution& one = executions_.at(key_of(record));
     const std::string path = path_of(mine_, record.node);
-    const size_t mark = path.find("::");
+    const size_t mark = path.find(run::kOperatorMark);
     const bool is_atb = mine_.has(run::Trait::AtbOperations);
     const bool is_operation = mark != std::string::npos || is_atb;
     Finding finding;

@@ -20,7 +20,6 @@ namespace {
 using run::Role;
 using run::TensorRecord;
 
-constexpr std::string_view kOperatorMark = "::";  // between module path and operator in a node
 /// Ids of a file are below this; ours have the number of the rank above.
 constexpr int64_t kFileIds = int64_t{1} << 44;
 constexpr size_t kMaxRanks = size_t{1} << 18;
@@ -110,8 +109,7 @@ class Builder {
       if (!is_value(record)) continue;
       if (record.role == Role::Weight || record.role == Role::Buffer) {
         add_weight(i);
-      } else if (run_.has(run::Trait::AtenOperators) &&
-                 record.node.find(kOperatorMark) != std::string::npos) {
+      } else if (run_.has(run::Trait::AtenOperators) && record.is_of_operator()) {
         const auto found = running.find(key_of(record));
         if (found == running.end()) {
           ++lost_;

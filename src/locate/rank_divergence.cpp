@@ -126,7 +126,7 @@ class RankSearch {
     finding.confidence = Confidence::Medium;
     finding.rank = record.rank;
     finding.step = record.step;
-    finding.module = path.substr(0, std::min(path.find("::"), path.size()));
+    finding.module = run::module_of_node(path);
     finding.node = record.node;
     finding.op_type = record.op_type;
     finding.slot = record.slot;

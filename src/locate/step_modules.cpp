@@ -19,8 +19,7 @@ using run::TensorRecord;
 
 bool is_of_module(const TensorRecord& record) {
   return is_operand(record) && record.step >= 0 &&
-         (record.role == Role::Input || record.role == Role::Output) &&
-         record.node.find("::") == std::string::npos;
+         (record.role == Role::Input || record.role == Role::Output) && !record.is_of_operator();
 }
 
 /// Where a record's rows stand among those of several records one after the other.

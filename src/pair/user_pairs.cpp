@@ -83,7 +83,7 @@ std::string named_module(const Run& run, std::string_view selector) {
   std::set<std::string> modules;
   for (const size_t i : named_records(run, selector)) {
     const std::string path = run::module_path(run, run.records[i].node);
-    modules.insert(path.substr(0, path.find("::")));
+    modules.emplace(run::module_of_node(path));
   }
   return modules.size() == 1 ? *modules.begin() : std::string();
 }
@@ -156,10 +156,9 @@ int64_t UserPairedRuns::step_of_mine(int64_t golden_step) const {
 }
 
 std::string UserPairedRuns::name_of_mine(std::string_view golden_name) const {
-  const size_t mark = std::min(golden_name.find("::"), golden_name.size());
-  return replaced(modules_, golden_name.substr(0, mark), &PathPairs::value_type::first,
-                  &PathPairs::value_type::second) +
-         std::string(golden_name.substr(mark));
+  const std::string_view module = run::module_of_node(golden_name);
+  return replaced(modules_, module, &PathPairs::value_type::first, &PathPairs::value_type::second) +
+         std::string(golden_name.substr(module.size()));
 }
 
 }  // namespace assay::pair

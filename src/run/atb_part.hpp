@@ -9,10 +9,13 @@
 namespace assay::run {
 
 struct AtbPart {
-  Run run;  // of the run count that the part lies in, or of all that was named
-  std::string
-      below;  // the node that was named, "0_Prefill_layer/1_LinearOperation"; empty: all of them
-  std::string dump_folder;  // with the folders of all processes; empty when the path does not tell
+  /// Of the run count that the part lies in, or of all that was named.
+  Run run;
+  /// The node that was named: "0_Prefill_layer/1_LinearOperation"; empty: all of them.
+  std::string below;
+  /// With the folders of all processes; empty when the path does not tell.
+  std::string dump_folder;
+
   [[nodiscard]] bool holds(const TensorRecord& record) const;
 };
 

@@ -36,9 +36,9 @@ using Rename = std::function<std::string(std::string_view path)>;
 
 /// Applies a renaming of module paths to a node: "root" in front and "::operator" behind stay.
 std::string renamed_node(const Run& run, std::string_view node, const Rename& rename) {
-  const size_t mark = std::min(node.find("::"), node.size());
-  const std::string_view operation = node.substr(mark);
-  std::string path = rename(module_path(run, node.substr(0, mark)));
+  const std::string_view module = module_of_node(node);
+  const std::string_view operation = node.substr(module.size());
+  std::string path = rename(module_path(run, module));
   if (run.has(Trait::StrictHooks)) path = path.empty() ? "root" : "root." + path;
   return path + std::string(operation);
 }
@@ -55,10 +55,8 @@ Modules modules_of(const Run& run) {
   Modules modules;
   for (const TensorRecord& record : run.records) {
     if (record.kind != RecordKind::Operand) continue;
-    const std::string_view node = record.node;
-    const size_t mark = node.find("::");
-    std::string& type = modules[module_path(run, node.substr(0, std::min(mark, node.size())))];
-    if (mark == std::string_view::npos && type.empty()) type = record.op_type;
+    std::string& type = modules[module_path(run, module_of_node(record.node))];
+    if (!record.is_of_operator() && type.empty()) type = record.op_type;
   }
   return modules;
 }
@@ -114,8 +112,7 @@ class Unwrapping {
 
   void apply() {
     for (TensorRecord& record : run_.records) {
-      const bool is_operation = record.node.find("::") != std::string::npos;
-      if (!is_operation && (record.role == Role::Input || record.role == Role::Output) &&
+      if (!record.is_of_operator() && (record.role == Role::Input || record.role == Role::Output) &&
           seen_again_.contains(module_path(run_, record.node)))
         record.kind = RecordKind::WatchedAgain;
     }
@@ -279,7 +276,7 @@ class Models {
     for (const std::string& name : names_) models_.push_back({name, {}, {}});
     for (const TensorRecord& record : run.records) {
       if (record.kind != RecordKind::Operand || record.role == Role::Input ||
-          record.node.find("::") != std::string::npos)
+          record.is_of_operator())
         continue;
       const std::string path = module_path(run, record.node);
       Model& model = models_[index_of(path)];

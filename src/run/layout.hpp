@@ -31,22 +31,32 @@ enum class Layout : uint8_t {
 
 /// What can be said of a run because of its layout.
 enum class Trait : uint16_t {
-  OneFile = 1 << 0,      // one tensor file: slots are its keys
-  Files = 1 << 1,        // nodes are names of tensor files, slots keys in them; no ranks, no steps
-  ModuleNames = 1 << 2,  // nodes are paths of modules, which wrappers and prefixes may differ in
-  ModuleClasses = 1 << 3,  // types of nodes are classes of PyTorch modules
-  Hooks = 1 << 4,          // captured by our hooks in PyTorch
-  StrictHooks =
-      1 << 5,  // by those of the strict API: "root" stands in front of the paths of modules
-  AtenOperators = 1 << 6,  // may hold operators of its modules: "model.norm::aten.mul.Tensor.1"
-  AtbOperations =
-      1 << 7,  // nodes are operations of ATB inside each other: "0_layer/1_LinearOperation"
-  CompiledGraphs =
-      1 << 8,  // nodes are operators of compiled graphs: one word each, unique in its graph
-  GeOperators = 1 << 9,  // those of the graph engine
-  FxNodes = 1 << 10,     // those of FX, which TorchAir interpreted
-  Steps = 1 << 11,       // the layout tells the step of every record
-  GgufNames = 1 << 12,   // weights under the names of a GGUF file
+  /// One tensor file: slots are its keys.
+  OneFile = 1 << 0,
+  /// Nodes are names of tensor files, slots keys in them; there are no ranks and no steps.
+  Files = 1 << 1,
+  /// Nodes are paths of modules, which wrappers and prefixes may differ in.
+  ModuleNames = 1 << 2,
+  /// Types of nodes are classes of PyTorch modules.
+  ModuleClasses = 1 << 3,
+  /// Captured by our hooks in PyTorch.
+  Hooks = 1 << 4,
+  /// Captured by those of the strict API: "root" stands in front of the paths of modules.
+  StrictHooks = 1 << 5,
+  /// May hold operators of its modules: "model.norm::aten.mul.Tensor.1".
+  AtenOperators = 1 << 6,
+  /// Nodes are operations of ATB inside each other: "0_layer/1_LinearOperation".
+  AtbOperations = 1 << 7,
+  /// Nodes are operators of compiled graphs: one word each, unique in its graph.
+  CompiledGraphs = 1 << 8,
+  /// These are the graph engine's.
+  GeOperators = 1 << 9,
+  /// These are FX's, interpreted by TorchAir.
+  FxNodes = 1 << 10,
+  /// The layout tells the step of every record.
+  Steps = 1 << 11,
+  /// Weights under the names of a GGUF file.
+  GgufNames = 1 << 12,
 };
 [[nodiscard]] bool has_trait(Layout layout, Trait trait);
 

@@ -28,6 +28,12 @@ constexpr const char* kFinishedManifest =
     R"({"format":"assay-run","version":1,"tool":"assay 0.1.0","complete":true,"host":{"torch":"2.13.0+cpu"},)"
     R"("config":{"level":"module"},"coverage":{"planned":3,"captured":2,"missed":[{"node":"a","reason":"compiled","count":2}]}})";
 
+TEST(ModuleOfNode, StandsInFrontOfTheOperator) {
+  EXPECT_EQ(module_of_node("model.norm::aten.mul.Tensor.1"), "model.norm");
+  EXPECT_EQ(module_of_node("model.norm"), "model.norm");
+  EXPECT_EQ(module_of_node("::aten.add.Tensor.0"), "");
+}
+
 TEST(OpenNativeRun, ReadsRecordsManifestAndTopology) {
   const TestFolder folder;
   folder.put("golden/manifest.json", kFinishedManifest);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -71,6 +72,13 @@ class FoundDamage {
 
 class PayloadCheck;
 
+/// Between the path of a module and an operator that ran in it: "model.norm::aten.mul.Tensor.1".
+inline constexpr std::string_view kOperatorMark = "::";
+/// The module in front of the mark; all of a node that is no operator.
+[[nodiscard]] inline std::string_view module_of_node(std::string_view node) {
+  return node.substr(0, node.find(kOperatorMark));
+}
+
 /// One tensor of one execution of one node. Plain data: nothing is opened until load_tensor().
 struct TensorRecord {
   int rank = 0;
@@ -115,6 +123,10 @@ struct TensorRecord {
   std::string memory_format;
   std::string problem;        // why the tensor is missing or unusable; empty when all is well
   bool not_captured = false;  // the problem: the capture could not have it, which is no damage
+
+  [[nodiscard]] bool is_of_operator() const {
+    return node.find(kOperatorMark) != std::string::npos;
+  }
 };
 
 /// A module or operator tree as the host declared it.

@@ -41,8 +41,7 @@ std::string module_path(const run::TensorRecord& record) {
 
 /// "model.norm" of the operator "model.norm::aten.mul.Tensor.1"; empty for other nodes.
 std::string module_around(const run::TensorRecord& record) {
-  const size_t mark = record.node.find("::");
-  return mark == std::string::npos ? std::string() : name_part(record.node.substr(0, mark));
+  return record.is_of_operator() ? name_part(run::module_of_node(record.node)) : std::string();
 }
 
 /// A value that is no tensor, by the type that its text shows; null for None, as msprobe writes it.

@@ -24,6 +24,7 @@
 #include "cli/topology_files.hpp"
 #include "formats/cpu_profiling.hpp"
 #include "opcheck/choice.hpp"
+#include "run/run.hpp"
 
 namespace assay::cli {
 namespace {
@@ -346,7 +347,7 @@ NodesOfRun nodes_of(const std::string& topology) {
     };
     const std::string name = text("opName");
     const std::string type = text("opType");
-    nodes.names.push_back(name.substr(0, name.find("::")));
+    nodes.names.emplace_back(run::module_of_node(name));
     if (type.starts_with(kGgml)) nodes.types.push_back(type.substr(kGgml.size()));
   }
   return nodes;

@@ -20,7 +20,6 @@ using run::Role;
 using run::Run;
 using run::TensorRecord;
 
-constexpr std::string_view kOperatorMark = "::";
 constexpr std::string_view kRotated = "::aten.add.Tensor.";  // x cos + rotated(x) sin
 constexpr std::string_view kCached = "::aten.cat.default.";  // what was cached, and the new
 // Experts of a layer in one parameter: rows are sorted by their expert, then multiplied group by group.
@@ -230,7 +229,7 @@ class HfSide {
       const TensorRecord& record = run.records[i];
       if (record.kind != run::RecordKind::Operand || !record.value.empty()) continue;
       if (record.role != Role::Input && record.role != Role::Output) continue;
-      const size_t mark = record.node.find(kOperatorMark);
+      const size_t mark = record.node.find(run::kOperatorMark);
       if (mark == std::string::npos) {
         add_module(i);
       } else if (std::string_view(record.node).substr(0, mark).ends_with(".experts")) {

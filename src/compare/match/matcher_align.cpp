@@ -230,7 +230,7 @@ void Matcher::keep_common_rows(const StepRows& rows, size_t first) {
   // What operators count with (positions within a step, say) depends on how the tokens were cut.
   const auto is_index = [&](const RecordPair& pair) {
     const TensorRecord& record = mine_.run.records[pair.mine];
-    return record.node.find("::") != std::string::npos && record.dtype && !is_float(*record.dtype);
+    return record.is_of_operator() && record.dtype && !is_float(*record.dtype);
   };
   size_t kept = first;
   for (size_t i = first; i < out_.pairs.size(); ++i) {

@@ -39,7 +39,7 @@ std::map<int64_t, Embedded> embedded_steps(const Run& run) {
     const TensorRecord& record = run.records[i];
     if (record.rank != rank || record.kind != run::RecordKind::Operand || !record.value.empty())
       continue;
-    if (record.node.find("::") != std::string::npos) continue;
+    if (record.is_of_operator()) continue;
     const bool input = record.role == Role::Input;
     if (!input && record.role != Role::Output) continue;
     if (input && record.bytes && record.slot.ends_with("position_ids")) {
