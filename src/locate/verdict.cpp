@@ -181,7 +181,7 @@ class Composer {
              was_judged_behind(weight) && !has_gap_around(weight);
     };
     const auto refuted = std::ranges::stable_partition(verdict_.candidates, [&](const Finding& f) {
-      return f.replayed_as_mine ? !is_unread(f) : !folded(f) && !is_on_a_detour(f) && !is_unread(f);
+      return f.replayed_as_mine || (!folded(f) && !is_on_a_detour(f) && !is_unread(f));
     });
     for (Finding& weight : refuted) {
       weight.hard = false;

@@ -177,6 +177,7 @@ def test_json_has_the_keys_of_the_document(golden, tmp_path):
         "without_partner": 0,
         "weights": 7,
         "weights_compared": 7,
+        "weights_by_function": 0,
         "unjudged": {},
     }
     first = verdict["first_bad"]
