@@ -154,7 +154,8 @@ def measures(kind: str, args: dict[str, Any], y: Any, m: Any, dtype: str) -> tup
         v, w = allowed(kind, args, y, 2.0 ** -(bits + 1))
     except KeyError:
         c, count = terms(kind, args)
-        v, w = (math.sqrt(count) * U_ACC * c) ** 2 / 12, 2 * math.sqrt(count) * U_ACC * c
+        w = 2 * math.sqrt(count) * U_ACC * c
+        v = w * w / 12
     largest = torch.finfo(getattr(torch, dtype)).max
     y, m = np.clip(y, -largest, largest), np.clip(m, -largest, largest)
     larger = np.maximum(np.abs(y), np.abs(m))

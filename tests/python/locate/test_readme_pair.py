@@ -108,11 +108,18 @@ class Mean(torch.nn.Module):
 
 
 def test_a_weight_that_may_be_golden_s_under_another_name_still_counts(tmp_path: Path) -> None:
+    """By what it computes: its two tensors are not said to be golden's, and a wrong one is named."""
     x = torch.randn(4, 32, generator=torch.Generator().manual_seed(2))
-    for name, options in (("mix", {"level": "operator"}), ("blend", {"weights": True})):
+    for name, options in (("mix", {"level": "operator"}), ("blend", {"weights": True}), ("wrong", {"weights": True})):
         model = Mean(name)
         with torch.no_grad(), assay.capture(model, tmp_path / name, **options):
+            if name == "wrong":
+                model.wrong.weight *= 1.01
             model(x)
     verdict = assay.locate(tmp_path / "mix", tmp_path / "blend")
-    assert verdict.outcome == "cannot_judge", verdict
-    assert "weights could be held against golden's" in " ".join(str(verdict).split())
+    assert (verdict.outcome, verdict.confidence) == ("clean", "medium"), verdict
+    assert "2 of 5 weights are golden's, the others compute what other weights" in " ".join(str(verdict).split())
+    # What lies between the values around it is told by golden's name.
+    accused = assay.locate(tmp_path / "mix", tmp_path / "wrong")
+    assert (accused.outcome, accused.first_bad.module) == ("first_wrong", "mix"), accused
+    assert "a constant factor 1.01" in " ".join(str(accused).split())
