@@ -310,7 +310,7 @@ Tensor tensor_of(const std::vector<float>& values, const Dims& shape) {
 }
 
 TEST(ToNd, FindsTheElementOfTheWorkedExample) {
-  // spec/compare.md 2.4: 2 x 20 with N0 = C0 = 16 is stored as [2, 1, 16, 16]; nd[1, 17] is nz[273].
+  // 2 x 20 with N0 = C0 = 16 is stored as [2, 1, 16, 16]; nd[1, 17] is nz[273].
   std::vector<float> stored(512, 0);
   stored[273] = 7;
   const auto plain = to_nd(tensor_of(stored, {2, 1, 16, 16}), {2, 20});

@@ -22,17 +22,16 @@ bool is_float8(DType dtype) { return is_float(dtype) && info(dtype).element_bits
 /// One code in a byte, or of narrower ones as many as fit, that stands for 1.
 std::byte byte_of_ones(const TensorView& codes, Coding coding, int64_t values) {
   const int64_t words = codes.element_count();
-  if (is_float8(
-          codes
-              .dtype)) {  // the exponent's field of 1 is the bias, which is 1 less the smallest exponent
+  // Of a float the exponent's field of 1 is the bias, which is 1 less the smallest exponent.
+  if (is_float8(codes.dtype)) {
     const FloatGrid grid = *float_grid(codes.dtype);
     return static_cast<std::byte>((1 - grid.smallest_exponent) << grid.fraction_bits);
   }
   // Offset-binary codes of a word, four or eight bits each.
   if (coding == Coding::CompressedTensors)
     return words * 8 == values ? std::byte{0x99} : std::byte{0x81};
-  return words * 2 == values ? std::byte{0x11}
-                             : std::byte{0x01};  // a pair of 4-bit codes in a byte
+  const bool is_pair = words * 2 == values;  // of 4-bit codes
+  return is_pair ? std::byte{0x11} : std::byte{0x01};
 }
 
 /// Codes of which each is 1, so that unpacking them without a zero point gives the scale of every value.

@@ -25,7 +25,7 @@ using run::TensorRecord;
 using Source = Fingerprint::Source;
 
 // Relative distance up to which two tensors can be the same: rounding of half precision accumulated
-// over a network stays below 2e-2 (spec/localisation.md), integer quantisation below this.
+// over a network stays below 2e-2, integer quantisation below this.
 constexpr double kMaxDistance = 0.06;
 // The second best must be this much farther away; the estimate of a distance is good to 25 %.
 constexpr double kMargin = 2;

@@ -22,7 +22,7 @@ constexpr double kSameDistance = 2;
 // Relative L2 distance from which on two tensors have nothing to do with each other. Unrelated
 // tensors of one norm are sqrt(2) apart, a partial sum and the sum about 0.7.
 constexpr double kUnrelated = 0.5;
-// Replicas are the same computation; SGLang's limit (spec/compare.md 7.1).
+// Replicas are the same computation; the limit is SGLang's.
 constexpr double kReplicaRelL2 = 1e-6;
 // Shards that differ by more are partial sums rather than damaged replicas.
 constexpr double kPartialRelL2 = 0.3;

@@ -72,7 +72,7 @@ struct Pair {
 };
 
 TEST(MergeShards, JoinsTheExampleOfTheSpecification) {
-  // spec/compare.md 3.7: [1, 2048] twice against [1, 4096]: 4096 * 1 = 2048 * 2, so axis 1.
+  // [1, 2048] twice against [1, 4096]: 4096 * 1 = 2048 * 2, so axis 1.
   const Floats whole = random_floats(4096, 1);
   Pair pair;
   pair.set_golden({1, 4096}, whole);
