@@ -1097,7 +1097,9 @@ def test_a_device_s_statistics_are_those_of_memory(tmp_path: Path, dtype: torch.
     assert count == 1000 and nan == np.isnan(sizes).sum()
     assert (positive, negative) == ((sizes == np.inf).sum(), (sizes == -np.inf).sum())
     places = 1e-15 if dtype.is_complex else 0
-    assert low == pytest.approx(finite.min(), rel=places, abs=0) and high == pytest.approx(finite.max(), rel=places, abs=0)
+    assert low == pytest.approx(finite.min(), rel=places, abs=0) and high == pytest.approx(
+        finite.max(), rel=places, abs=0
+    )
     assert mean == pytest.approx(finite.mean(), rel=1e-9, abs=1e-12)
     assert l2 == pytest.approx(np.linalg.norm(finite), rel=1e-12)
 
