@@ -16,6 +16,8 @@ HEALTHY = [
     ("mamba-685180-float16", "OL"),
     # weights of another type than mine's hid that a choice of experts was close
     ("llama4_text-980058-bfloat16-int8-shaped", "OLM"),
+    # experts that one side's rounding gives a row more
+    ("dbrx-77-bfloat16", "OLM"),
     # one element of a step has nearly all of the step's noise
     pytest.param("falcon_mamba-289724-bfloat16-fp8-decode32", "OL", marks=pytest.mark.slow),
 ]
