@@ -233,7 +233,7 @@ FAMILIES: dict[str, Family] = {
         Family("dbrx", _dbrx, vocabulary=SMALL_VOCABULARY),
         _row("deepseek_v2", num_key_value_heads=_AS_QUERIES),
         _row("deepseek_v3", head_dim=_LEFT_OUT, first_k_dense_replace=1, num_key_value_heads=_AS_QUERIES),
-        _row("diffllama"),
+        _row("diffllama", num_attention_heads=4, num_key_value_heads=2, hidden_size=4 * HEAD),  # pairs of heads
         _row("doge"),
         _row("electra", **_LEARNED),
         _row("ernie4_5"),
