@@ -22,6 +22,8 @@ HEALTHY = [
     pytest.param("falcon_mamba-289724-bfloat16-fp8-decode32", "OL", marks=pytest.mark.slow),
 ]
 NAMED = [
+    # the only layer with attention, in bf16 among float32: it has no peers that say what is usual
+    ("jamba-53659-float32-module-under-autocast-visible-layer1-1", "OLM"),
     # a bias that a mixer reads of a module that is never called
     ("falcon_mamba-705132-bfloat16-bias-scaled-visible-layer1-1-decode4", "OLM"),
 ]
