@@ -88,7 +88,7 @@ class Parser {
         break;
       }
       if (option.argument == nullptr) {
-        unknown_ += " " + word;
+        unknown_ += " " + (is_ours(grammar_) ? shortened(word) : word);
         if (unknown_option_.empty() && looks_like_option(word)) unknown_option_ = word;
         continue;
       }
@@ -209,11 +209,19 @@ class Parser {
     return can_tell && !check_value(argument, words_[next_]);
   }
 
-  static Status check_value(const Argument& argument, const std::string& value) {
+  /// The old names repeat all of a wrong value, as argparse does; ours its beginning.
+  [[nodiscard]] Status wrong_value(const Argument& argument, const std::string& value,
+                                   std::string problem) const {
+    const size_t place = problem.find(value);
+    if (is_ours(grammar_) && place != std::string::npos)
+      problem.replace(place, value.size(), shortened(value));
+    return fail(Errc::Usage, "argument " + display_name(argument) + ": " + problem);
+  }
+
+  [[nodiscard]] Status check_value(const Argument& argument, const std::string& value) const {
     if (argument.problem != nullptr) {
-      if (const std::string problem = argument.problem(value); !problem.empty()) {
-        return fail(Errc::Usage, "argument " + display_name(argument) + ": " + problem);
-      }
+      if (const std::string problem = argument.problem(value); !problem.empty())
+        return wrong_value(argument, value, problem);
     }
     const auto& choices = argument.choices;
     if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end())
@@ -222,8 +230,8 @@ class Parser {
     for (const std::string_view choice : choices) {
       names += (names.empty() ? "'" : ", '") + std::string(choice) + "'";
     }
-    return fail(Errc::Usage, "argument " + display_name(argument) + ": invalid choice: '" + value +
-                                 "' (choose from " + names + ")");
+    return wrong_value(argument, value,
+                       "invalid choice: '" + value + "' (choose from " + names + ")");
   }
 
   [[nodiscard]] Status check_required() const {

@@ -57,7 +57,7 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   options.allow_unmatched = request.allow_unmatched;
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
-      return fail(Errc::Usage, "rank id:" + request.rank + " is illegal. Please check.");
+      return fail(Errc::Usage, "rank id:" + shortened(request.rank) + " is illegal. Please check.");
     }
     ASSAY_TRY(options.ranks, parse_ranks(request.rank));
   }
@@ -208,7 +208,7 @@ Result<uint64_t> parse_bytes(std::string_view text) {
     if (mul_overflows(*number, unit.bytes, &bytes)) break;
     return bytes;
   }
-  return fail(Errc::Usage, "'" + std::string(text) + "' is no size; expected for example 512MiB");
+  return fail(Errc::Usage, quoted(text) + " is no size; expected for example 512MiB");
 }
 
 namespace {

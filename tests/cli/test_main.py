@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from assay_command import run, write_torch_tree
 
@@ -157,6 +159,64 @@ def test_so_is_one_of_the_commands_with_the_old_grammar(assay, words):
     done = assay(*words)
     assert done.returncode == 2
     assert len(done.stderr) < 300
+
+
+# Every option that is a number or a list of numbers, with the words that its command needs beside it.
+NUMBERS = {
+    "dump": (["--", "true"], ["-er", "-time", "-stp", "-device", "-seed", "--queue", "--steps"]),
+    "compare": (
+        ["a", "b"],
+        ["--token-map", "--ranks", "--rank", "--atol", "--rtol", "--cos", "--rel-l2", "--jobs", "--max-memory"],
+    ),
+    "locate": (["a", "b"], ["--jobs", "--max-memory"]),
+    "show": (["{file}"], ["--step", "--rank", "--width"]),
+    "verify": (["a"], ["--jobs"]),
+    "convert": (["{file}", "b.npy"], ["--step", "--rank"]),
+    "overflow": (["-d", "a", "-out", "b"], ["-n"]),
+    "doctor": ([], ["--timeout"]),
+    "graph": (["a"], ["--level"]),
+    "opcheck": (["a"], ["-ids", "-device", "--jobs", "--max-memory"]),
+    "logitscmp": (["-gp", "a", "-mp", "b"], ["-cs", "-kl", "-l1"]),
+    "logitsdump": (["-e", "torchrun", "-bcr", "a.csv"], ["-tr"]),
+}
+NO_NUMBERS = ["nan", "inf", "-inf", "-3", "1e400", "0x10", "-" + "9" * 400, "9" * 400]
+# No limit at all; words behind -seed are the program; identifiers are texts of digits.
+MEANT = {(name, "inf") for name in ("--atol", "--rtol", "--rel-l2", "-kl", "-l1")} | {
+    *(("-seed", word) for word in ("nan", "inf")),
+    ("-ids", "9" * 400),
+}
+
+
+@pytest.mark.parametrize(("command", "option"), [(c, option) for c, (_, names) in NUMBERS.items() for option in names])
+def test_what_no_number_can_be_is_refused_by_every_option(assay, tmp_path, command, option):
+    np.save(tmp_path / "x.npy", np.zeros(2))
+    beside = [word.format(file=tmp_path / "x.npy") for word in NUMBERS[command][0]]
+    for value in NO_NUMBERS:
+        words = [f"{option}={value}"] if option.startswith("--") else [option, value]
+        done = assay(command, *words, *beside, cwd=tmp_path)
+        if (option, value) in MEANT:
+            continue
+        # Then it is refused before anything is opened, in one sentence that does not repeat 400 digits
+        assert done.returncode == 2, (value, done.stderr)
+        (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert len(error) < 200, error
+        assert "cannot open" not in error, (value, error)
+        # A word with one dash that is no number is another option.
+        assert value[:9] in error or (value == "-inf" and "expected one argument" in error), (value, error)
+    assert not (tmp_path / "b.npy").exists()
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_no_option_with_a_number_is_left_out_of_these_tests(assay, command):
+    numbers = {"N", "MIB", "SIZE", "BYTES", "STEPS", "RANGE", "LIST", "TOKEN_RANGE", "COSINE_SIMILARITY", "L1_NORM"}
+    shown = assay(command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+    named = re.findall(r"^  (-[\w-]+)(?:, (-[\w-]+))? \[?([A-Z0-9_]+)", shown, re.M)
+    options = {(long, short) for long, short, metavar in named if metavar in numbers}
+    tried = set(NUMBERS.get(command, ([], []))[1])
+    # The lists of locate are read with its runs: tests/cli/test_user_pairs.py
+    elsewhere = {"--token-map", "--ranks"} if command == "locate" else set()
+    assert {names for names in options if not (set(names) & (tried | elsewhere))} == set()
+    assert (command not in NUMBERS) == (not options and command not in ("show", "convert", "overflow"))
 
 
 # ---- ways to call it ----
