@@ -2,8 +2,6 @@
 // `assay compare GOLDEN MINE`.   docs/commands/compare.md
 #include "cli/cmd_compare.hpp"
 
-#include <sys/stat.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "cli/checkpoint.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/list_text.hpp"
@@ -32,9 +31,6 @@ namespace assay::cli {
 namespace {
 
 constexpr uint64_t kMinMemory = uint64_t{32} << 20;
-constexpr const char* kCheckpointFiles[] = {"model.safetensors", "model.safetensors.index.json",
-                                            "pytorch_model.bin", "pytorch_model.bin.index.json"};
-
 Result<std::string> read_text(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   return std::string(as_text(file.bytes()));
@@ -125,22 +121,6 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
 
 }  // namespace
 
-namespace {
-
-bool is_file(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
-// What Hugging Face and GGUF call their files; a folder of tensors by other names may be anything.
-bool is_checkpoint(const std::string& path) {
-  if (path.ends_with(".gguf")) return is_file(path);
-  return std::any_of(std::begin(kCheckpointFiles), std::end(kCheckpointFiles),
-                     [&](const char* name) { return is_file(path + "/" + name); });
-}
-
-}  // namespace
-
 Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
   CompareRequest request = asked;
   const bool weights_for_the_user = request.judge && !request.weight &&
@@ -152,6 +132,11 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
   CompareOutcome outcome;
   if (weights_for_the_user)
     outcome.notes.emplace_back("both sides are checkpoints, so their weights are compared (-w)");
+  if (request.judge && !request.weight) {
+    if (std::string advice = checkpoint_advice(request.golden_path, request.my_path);
+        !advice.empty())
+      outcome.notes.push_back(std::move(advice));
+  }
   if (request.allow_pickle) {
     outcome.notes.emplace_back(
         "--allow-pickle has no effect: nothing from a pickle is ever executed, such a file becomes "
@@ -233,7 +218,11 @@ int run_command(const CompareRequest& request) {
       say("interrupted", "no report was written");
       return kInterrupted;
     }
-    return report_error(outcome.error(), hint_for(outcome.error()));
+    const Error& error = outcome.error();
+    const std::string advice = error.code == Errc::WrongKind && !request.weight
+                                   ? checkpoint_advice(request.golden_path, request.my_path)
+                                   : std::string();
+    return report_error(error, advice.empty() ? hint_for(error) : std::string_view(advice));
   }
   for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/bisect.hpp"
+#include "cli/checkpoint.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
@@ -57,6 +58,11 @@ int run_command(const LocateRequest& request) {
   const auto judge = [&](const std::string& golden, const std::string& mine) {
     return locate_runs(golden, mine, request);
   };
+  for (const std::string& path : {request.golden_path, request.my_path}) {
+    if (is_checkpoint(path))
+      return report_error(path + ": is a checkpoint, and no run",
+                          checkpoint_advice(request.golden_path, request.my_path));
+  }
   const Result<Bisected> located = request.bisect.golden.empty()
                                        ? judge(request.golden_path, request.my_path)
                                        : bisect(request.bisect, judge);

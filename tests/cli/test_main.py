@@ -248,20 +248,57 @@ def test_words_behind_two_dashes_are_no_assignments(assay, tmp_path):
     assert "A=1" in done.stderr
 
 
-def test_two_checkpoints_are_compared_by_their_weights_without_being_told(assay, tmp_path):
+def write_checkpoints(folder):
     import torch
     from safetensors.torch import save_file
 
     for side, value in (("golden", 1.0), ("mine", 2.0)):
-        (tmp_path / side).mkdir()
-        save_file({"model.a.weight": torch.full((4,), value)}, tmp_path / side / "model.safetensors")
+        (folder / side).mkdir()
+        save_file({"model.a.weight": torch.full((4,), value)}, folder / side / "model.safetensors")
+
+
+def test_two_checkpoints_are_compared_by_their_weights_without_being_told(assay, tmp_path):
+    write_checkpoints(tmp_path)
     done = assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path)
     asked = assay("compare", "-w", "golden", "mine", "-o", "report", cwd=tmp_path)
     assert "their weights are compared (-w)" in done.stderr
     assert done.stdout.split("report:")[0] == asked.stdout.split("report:")[0]
 
 
+TWO = "two checkpoints are compared by their weights; add -w: assay compare -w golden mine"
+ONE = "golden is a checkpoint, whose weights are compared with those of another one; for that add -w"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["compare", "golden/model.safetensors", "mine/model.safetensors"], 1, f"note: {TWO}"),
+        (["compare", "golden", "mine/model.safetensors"], 2, f"hint: {TWO}"),
+        (["compare", "golden", "run"], 1, f"note: {ONE}"),
+        (["locate", "golden", "mine"], 2, f"error: golden: is a checkpoint, and no run\nhint: {TWO}"),
+        (["locate", "golden", "run"], 2, f"error: golden: is a checkpoint, and no run\nhint: {ONE}"),
+    ],
+)
+def test_checkpoints_where_runs_are_meant_say_which_option_is_missing(assay, tmp_path, words, status, said):
+    write_checkpoints(tmp_path)
+    write_torch_tree(tmp_path / "run", layer_count=1)
+    # A limit, so that a difference is a status
+    limit = ["--atol", "0.5"] if status == 1 else []
+    done = assay(*words, *limit, cwd=tmp_path)
+    assert said in done.stderr
+    assert done.returncode in ((1, 125) if status == 1 else (2,)), done.stderr
+
+
+def test_the_advice_works_as_it_is_printed(assay, tmp_path):
+    write_checkpoints(tmp_path)
+    advice = assay("locate", "golden", "mine", cwd=tmp_path).stderr.split("add -w: assay ")[1]
+    done = assay(*advice.split(), cwd=tmp_path)
+    assert "model.a.weight" in done.stdout
+    assert "add -w" not in done.stderr
+
+
 def test_runs_are_no_checkpoints(assay, tmp_path):
     for side in ("golden", "mine"):
         write_torch_tree(tmp_path / side, layer_count=1)
-    assert "(-w)" not in assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path).stderr
+    said = assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path).stderr
+    assert "(-w)" not in said and "add -w" not in said
