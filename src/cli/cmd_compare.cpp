@@ -119,6 +119,18 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
   return {};
 }
 
+Status compare_and_judge(const CompareRequest& request, compare::CompareOptions options,
+                         compare::ComparedPaths* compared, CompareOutcome* outcome) {
+  ProgressBar bar;
+  options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+  ASSAY_TRY(*compared, compare::compare_paths(request.golden_path, request.my_path,
+                                              {request.level, request.weight}, options));
+  outcome->notes.insert(outcome->notes.end(), compared->notes.begin(), compared->notes.end());
+  outcome->two_files = compared->two_files;
+  outcome->comparison = std::move(compared->comparison);
+  return judge(*compared, request, options, outcome);
+}
+
 }  // namespace
 
 Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
@@ -127,7 +139,7 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                     is_checkpoint(request.golden_path) &&
                                     is_checkpoint(request.my_path);
   if (weights_for_the_user) request.weight = true;
-  ASSAY_TRY(compare::CompareOptions options, comparison_options(request));
+  ASSAY_TRY(const compare::CompareOptions options, comparison_options(request));
   ASSAY_TRY_STATUS(check_floor_file(request.verdict_options));
   CompareOutcome outcome;
   if (weights_for_the_user)
@@ -145,14 +157,8 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
   compare::ComparedPaths compared;
   {
     const InterruptGuard interrupt_guard;
-    ProgressBar bar;
-    options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-    ASSAY_TRY(compared, compare::compare_paths(request.golden_path, request.my_path,
-                                               {request.level, request.weight}, options));
-    outcome.notes.insert(outcome.notes.end(), compared.notes.begin(), compared.notes.end());
-    outcome.two_files = compared.two_files;
-    outcome.comparison = std::move(compared.comparison);
-    ASSAY_TRY_STATUS(judge(compared, request, options, &outcome));
+    ASSAY_TRY_STATUS(until_interrupted(
+        [&] { return compare_and_judge(request, options, &compared, &outcome); }));
   }
   const bool with_verdict = request.verdict && outcome.verdict;
   if (with_verdict) locate::judge_rows(*outcome.verdict, compared.mine, &outcome.comparison);

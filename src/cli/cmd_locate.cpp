@@ -32,9 +32,8 @@ struct LocateRequest {
   bool exit_zero = false;
 };
 
-Result<Bisected> locate_runs(const std::string& golden_path, const std::string& my_path,
-                             const LocateRequest& request) {
-  const InterruptGuard interrupt_guard;
+Result<Bisected> judge_runs(const std::string& golden_path, const std::string& my_path,
+                            const LocateRequest& request) {
   ProgressBar bar;
   ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path));
   const auto& [golden, mine, notes] = pair;
@@ -52,6 +51,12 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
                 golden, mine, verdict, [&](size_t done, size_t total) { bar.update(done, total); },
                 &located.notes));
   return located;
+}
+
+Result<Bisected> locate_runs(const std::string& golden_path, const std::string& my_path,
+                             const LocateRequest& request) {
+  const InterruptGuard interrupt_guard;
+  return until_interrupted([&] { return judge_runs(golden_path, my_path, request); });
 }
 
 int run_command(const LocateRequest& request) {
