@@ -120,6 +120,37 @@ def test_the_old_names_say_what_the_original_said(assay):
     assert "error: unrecognized arguments: --ouptut x" in done.stderr
 
 
+# ---- words ----
+
+
+OTHER_TOKENS = re.compile(r"--?token-(map|range)|TOKEN_RANGE|embed_tokens")  # old options, and a module
+# Tokens of a text, not steps of a run.
+OF_TEXTS = ("logitsdump", "analyze")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_calls_a_forward_call_a_step(assay, command):
+    said = OTHER_TOKENS.sub("", assay(command, "--help").stdout)
+    assert command in OF_TEXTS or "token" not in said.lower()
+
+
+def test_what_commands_print_calls_a_forward_call_a_step(assay, tmp_path):
+    for side in ("golden", "mine"):
+        write_torch_tree(tmp_path / side, layer_count=2, tokens=(0, 1), change=lambda name, t: t + (name == "root"))
+    for words in (
+        ["show"],
+        ["show", "--list"],
+        ["compare", "-o", "out"],
+        ["compare", "-o", "out", "--rel-l2", "0"],
+        ["locate"],
+    ):
+        paths = ["golden"] if words[0] == "show" else ["golden", "mine"]
+        done = assay(*words, *paths, cwd=tmp_path)
+        said = done.stdout + done.stderr
+        assert "step" in said or words[0] == "locate", said
+        assert "token" not in OTHER_TOKENS.sub("", said).lower(), said
+
+
 # ---- ranges ----
 
 
