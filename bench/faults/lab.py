@@ -18,6 +18,7 @@ import assay
 from bench.faults import captures, drive, faults, kernels, ports, program_faults, thresholds
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
+_NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
 LENGTHS = (17, 8, 48, 97, 33)
 FLOOR_PAIRS = 5
 PADDING = 3
@@ -43,11 +44,14 @@ PAIRS = {
     "cached": "mine keeps a cache that golden does not",
     "padded": "both with padding to the left and a mask",
     "columns": "mine in fp32, weights stored column by column",
+    "device": "mine on the accelerator of this machine",
     "lora": "golden with a low-rank part beside a matrix of each layer, mine with it merged, in 16 bits",
     "int8": "mine in 16 bits, matrices as int8 with a scale a row",
     "fp8": "mine in 16 bits, matrices as 8-bit floats with a scale a row",
 }
+DEVICE = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
 CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
+PORTS = ("lora", *CODES)  # whose own healthy runs say what noise is
 EQUAL_SHAPES = tuple(pair for pair in PAIRS if pair not in ("batch", "chunked", "static"))  # clean is possible there
 
 
@@ -242,7 +246,7 @@ class Laboratory:
                 run()
         else:
             captures.capture(site.model, self.tokens(case), folder, beneath, run)
-        return found[0].detach().double()
+        return found[0].detach().cpu().double()
 
     def _sizes(self, case: Case, moved: Optional[torch.Tensor]) -> tuple[float, float]:
         """Which share of the model's output the fault moves, and rounding does; -1 where that is not known.
@@ -313,17 +317,22 @@ class Laboratory:
 
     def floor(self, case: Case, level: str) -> Path:
         """The profile of five healthy pairs of other prompts."""
-        profile = self._folder / f"floor-{case.family}-{case.seed}-{case.dtype}-{level}{'-shaped' * case.shaped}.json"
+        port = case.pair if case.pair in PORTS else "precision"
+        of = f"{case.family}-{case.seed}-{case.dtype}-{port}-{level}{'-shaped' * case.shaped}"
+        profile = self._folder / f"floor-{of}.json"
         if profile.exists():
             return profile
         prefix = places_of(case.family).layer.format("")
         model = self.model(case)
+        if port == "lora":
+            model = ports.with_low_rank(model, case.seed)
+        mine = _ported(replace(case, pair=port), self.model(case), getattr(torch, case.dtype))
         pairs = []
         for number in range(FLOOR_PAIRS):
             length = LENGTHS[(case.seed + number) % len(LENGTHS)]
             tokens = prompt(1000 + 10 * case.seed + number, length, vocabulary=FAMILIES[case.family].vocabulary)
             sides = []
-            for side, one in (("golden", model), ("mine", narrowed(model, getattr(torch, case.dtype)))):
+            for side, one in (("golden", model), ("mine", mine)):
                 whole = self._folder / f"{profile.stem}-{number}-{side}"
                 captures.capture(one, tokens, whole)
                 sides.append(captures.thinned(whole, level, whole.with_name(whole.name + "-thin"), prefix))
@@ -344,6 +353,9 @@ class Laboratory:
         model = _ported(case, self.model(case, attention), dtype)
         site = self._site(case, model)
         tokens = self.tokens(case)
+        if case.pair == "device":
+            model.to(DEVICE)
+            site.tokens = tokens.to(DEVICE)
         with contextlib.ExitStack() as around:
             _prepare(case, model, self.model(case, attention), around)
             if case.pair == "batch":
@@ -436,6 +448,7 @@ def fault_cases(
     coarse: bool = False,
     shaped: bool = False,
     decode: int = 0,
+    pair: str = "precision",
 ) -> Iterator[Case]:
     """Every kind that the family has, in every form, at two layers; `sized` ones in every strength."""
     for family in families:
@@ -452,6 +465,7 @@ def fault_cases(
                     name,
                     dtype="float32" if kind.needs == "float32" else "bfloat16",
                     coarse=coarse,
+                    pair=pair,
                     shaped=shaped,
                     decode=max(steps, 4) if kind.needs == "decode" else steps,
                     far=kind.needs == "far",
@@ -480,15 +494,17 @@ def healthy_cases(
         decodes = FAMILIES[family].decodes
         for seed in seeds:
             for pair in ("precision",) if coarse else pairs:
-                if pair == "fp64" and places_of(family).router:
+                if pair == "fp64" and (places_of(family).router or family in _NO_FP64):
                     continue  # grouped products have no fp64 kernel
+                if pair == "device" and DEVICE is None:
+                    continue
                 if pair in ("static", "cached") and not decodes:
                     continue
                 if pair == "chunked" and not FAMILIES[family].chunks:
                     continue
                 if pair in ("loaded", "recreated") and not places_of(family).rotary:
                     continue  # there are no tables
-                both = pair == "precision" and not coarse
+                both = pair in ("precision", "device") and not coarse
                 steps = decode if decodes and pair not in ("chunked", "compiled", "batch") else 0
                 for dtype in ("bfloat16", "float16") if both else ("bfloat16",):
                     case = Case(family, seed, dtype=dtype, coarse=coarse, pair=pair, shaped=shaped, decode=steps)

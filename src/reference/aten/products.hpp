@@ -35,12 +35,17 @@ struct Product {
 /// Rows of x, ascending, of all batches as one: [rows, n].
 [[nodiscard]] Result<Wide> multiply_rows(const Product& product, std::span<const int64_t> rows,
                                          int jobs, bool absolute = false);
+/// beta bias of every element, or of rows as in multiply_rows(): what is added behind the product. Nothing without one.
+[[nodiscard]] Result<std::optional<Wide>> addend_of(
+    const Product& product, const std::optional<std::span<const int64_t>>& rows);
 /// The length of the sums: k.
 [[nodiscard]] int64_t product_terms(const Product& product);
 
 /// Convolutions of one to three dimensions.
 /// absolute  as multiply()
 [[nodiscard]] Result<Wide> convolve(const Arguments& arguments, int jobs, bool absolute = false);
+/// The bias of every element of its result; nothing without one.
+[[nodiscard]] Result<std::optional<Wide>> addend_of_convolution(const Arguments& arguments);
 /// Values that one result of a convolution adds up.
 [[nodiscard]] Result<int64_t> convolution_terms(const Arguments& arguments);
 [[nodiscard]] bool is_convolution(std::string_view name);
