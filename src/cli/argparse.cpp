@@ -210,18 +210,17 @@ class Parser {
   }
 
   /// The old names repeat all of a wrong value, as argparse does; ours its beginning.
-  [[nodiscard]] Status wrong_value(const Argument& argument, const std::string& value,
-                                   std::string problem) const {
-    const size_t place = problem.find(value);
-    if (is_ours(grammar_) && place != std::string::npos)
-      problem.replace(place, value.size(), shortened(value));
-    return fail(Errc::Usage, "argument " + display_name(argument) + ": " + problem);
+  [[nodiscard]] std::string shown(const std::string& value) const {
+    return is_ours(grammar_) ? shortened(value) : value;
   }
 
   [[nodiscard]] Status check_value(const Argument& argument, const std::string& value) const {
+    const std::string where = "argument " + display_name(argument) + ": ";
     if (argument.problem != nullptr) {
-      if (const std::string problem = argument.problem(value); !problem.empty())
-        return wrong_value(argument, value, problem);
+      if (const std::string problem = argument.problem(value); !problem.empty()) {
+        const std::string of_shown = argument.problem(shown(value));
+        return fail(Errc::Usage, where + (of_shown.empty() ? problem : of_shown));
+      }
     }
     const auto& choices = argument.choices;
     if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end())
@@ -230,8 +229,8 @@ class Parser {
     for (const std::string_view choice : choices) {
       names += (names.empty() ? "'" : ", '") + std::string(choice) + "'";
     }
-    return wrong_value(argument, value,
-                       "invalid choice: '" + value + "' (choose from " + names + ")");
+    return fail(Errc::Usage,
+                where + "invalid choice: '" + shown(value) + "' (choose from " + names + ")");
   }
 
   [[nodiscard]] Status check_required() const {
