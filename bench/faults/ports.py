@@ -142,7 +142,8 @@ def packed(model: torch.nn.Module, dtype: torch.dtype, zeros: bool = False) -> t
     for path in (path for layer in _linears(model) for path in layer):
         linear = model.get_submodule(path)
         assert isinstance(linear, torch.nn.Linear)
-        port.set_submodule(path, Packed(linear, dtype, zeros))
+        if linear.in_features % GROUP == 0:
+            port.set_submodule(path, Packed(linear, dtype, zeros))
     return port
 
 

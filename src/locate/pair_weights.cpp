@@ -362,7 +362,8 @@ class WeightTest {
     return text + ")";
   }
 
-  /// Below the level of operators a weight takes part when its module, or the one around it, is first called.
+  /// Below the level of operators a weight takes part when its module, or the one around it, is first called, or something
+  /// inside: a mixer multiplies with the matrix of a module that is never called.
   void place_at_call(Finding* finding, const WeightPair& one) const {
     const run::TensorRecord& record = pair_.mine.run->records[one.mine];
     finding->rank = record.rank;
@@ -372,7 +373,8 @@ class WeightTest {
     for (std::string_view module = finding->module;;) {
       const ModuleCall* first = nullptr;
       for (const ModuleCall& call : pair_.mine.calls) {
-        if (call.module == module && (first == nullptr || call.begin < first->begin)) first = &call;
+        if (is_inside(call.module, module) && (first == nullptr || call.begin < first->begin))
+          first = &call;
       }
       if (first != nullptr) {
         finding->time = first->begin;
