@@ -337,7 +337,8 @@ class Replay::Machine {
   Result<Replayed> run() {
     ASSAY_TRY(const CarriedValue result, evaluate());
     Replayed replayed{result.pair.reference, result.pair.simulated, std::move(choices_),
-                      tie_elsewhere_,        order_open_,           other_path_};
+                      tie_elsewhere_,        order_open_,           other_path_,
+                      other_choice_};
     if (region_.data_dependent && !other_path_) {
       ASSAY_TRY(replayed.other_path, takes_other_path());
     }
@@ -600,12 +601,33 @@ class Replay::Machine {
       if (call.constant && how_.draw == 0) remember(call.op, one, results);
     }
     // A loop over what was found, such as the experts that are hit, has golden's number of rounds.
-    if (base_name(one.name) == "unbind" && results.size() != one.outputs.size()) other_path_ = true;
+    if (base_name(one.name) == "unbind" && has_other_rounds(one, results)) other_path_ = true;
     for (size_t k = 0; k < std::min(results.size(), call.results.size()); ++k) {
       const size_t at = call.results[k];
       if (at != kNone && uses_[at] > 0) values_[at] = results[k];
     }
     return {};
+  }
+
+  /// Another number of them, or integers of which one is not golden's: it was a number in the program then, which takes the
+  /// same expert's matrices whatever mine found.
+  [[nodiscard]] bool has_other_rounds(const Operator& one, const std::vector<Pair>& results) const {
+    if (results.size() != one.outputs.size()) return true;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (has_other_integers(one.outputs[i], results[i].reference)) return true;
+    }
+    return false;
+  }
+
+  /// Integers of another value than golden's record of the same result.
+  [[nodiscard]] bool has_other_integers(const Use& golden, const Tensor& result) const {
+    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+    if (!is_integer(result.view.dtype) || golden.record >= records.size()) return false;
+    const Result<Tensor> captured = run::load_tensor(records[golden.record]);
+    if (!captured) return false;
+    const Result<reference::Whole> theirs = reference::whole(captured->view);
+    const Result<reference::Whole> found = reference::whole(result.view);
+    return theirs && found && theirs->values != found->values;
   }
 
   /// Made of positions, constants and buffers alone, such as the cosines of rotary positions.
@@ -711,6 +733,8 @@ class Replay::Machine {
       if (!sorts_in_open_order(exact_call))
         ASSAY_TRY_STATUS(settle_choice(call, exact_call, exact_call, &references, &noisy));
     }
+    if (reference::aten::has_open_order(one.name) && !references.empty() && !one.outputs.empty())
+      other_choice_ = other_choice_ || has_other_integers(one.outputs.back(), references.back());
     if (mixes_tokens(one, call)) tie_elsewhere_ = tie_elsewhere_ || !choices_.empty();
     ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
     if (replay_.mine_.multiplies_angles && !noisy.empty() &&
@@ -888,6 +912,7 @@ class Replay::Machine {
   bool tie_elsewhere_ = false;
   bool order_open_ = false;
   bool other_path_ = false;
+  bool other_choice_ = false;
 };
 
 bool Replay::reads(const Region& region, std::string_view leaf) const {
