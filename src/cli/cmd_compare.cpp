@@ -21,8 +21,8 @@
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
-#include "compare/match/explicit_pairs.hpp"
 #include "locate/row_verdicts.hpp"
+#include "pair/explicit_pairs.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
 #include "report/verdict_json.hpp"
@@ -53,16 +53,16 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
     ASSAY_TRY(options.limits.rules,
               in_file(request.thresholds_file, compare::parse_limit_rules(text)));
   }
-  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &options));
+  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &options.user));
   options.allow_unmatched = request.allow_unmatched;
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
       return fail(Errc::Usage, "rank id:" + request.rank + " is illegal. Please check.");
     }
-    ASSAY_TRY(options.ranks, parse_ranks(request.rank));
+    ASSAY_TRY(options.user.ranks, parse_ranks(request.rank));
   }
   if (!request.op_mapping_file.empty()) {
-    ASSAY_TRY(options.tables, compare::tables_with_user_file(request.op_mapping_file));
+    ASSAY_TRY(options.tables, pair::tables_with_user_file(request.op_mapping_file));
   }
   if (!request.custom_algorithms.empty()) {
     ASSAY_TRY(options.algorithms, compare::load_algorithms(request.custom_algorithms));
@@ -105,7 +105,7 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
   }
   VerdictRequest options = request.verdict_options;
   options.jobs = request.jobs;
-  options.user_pairs = compare::user_pairs(compared.golden, compared.mine, comparison);
+  options.user_pairs = pair::user_pairs(compared.golden, compared.mine, comparison.user);
   Result<locate::Verdict> verdict =
       find_verdict(compared.golden, compared.mine, options, comparison.progress, &outcome->notes);
   if (!verdict) {

@@ -11,9 +11,9 @@
 #include "compare/ait02.hpp"
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
-#include "compare/match.hpp"
 #include "compare/metrics.hpp"
 #include "compare/row_verdict.hpp"
+#include "pair/match.hpp"
 #include "run/manual_mapping.hpp"
 
 namespace assay::compare {
@@ -76,24 +76,22 @@ struct Row {
 
 struct Sheet {
   std::string name;  // "layer", "module", "api", "weights", "manual"; of graph mode "rank0 graph1"
-  std::optional<Level> level = {};  // of a sheet of one level
-  int rank = -1;                    // graph mode: of this report; -1: the dump has no ranks
-  int graph = -1;                   // graph mode: place among the graphs; -1 in other modes
-  Matching matching;
+  std::optional<pair::Level> level = {};  // of a sheet of one level
+  int rank = -1;                          // graph mode: of this report; -1: the dump has no ranks
+  int graph = -1;                         // graph mode: place among the graphs; -1 in other modes
+  pair::Matching matching;
   std::vector<Row> rows;  // in execution order of mine
 };
 
 struct CompareOptions {
-  std::vector<Level> levels = {Level::Api};  // one sheet each
-  bool statistics = false;                   // compare statistics instead of tensors
+  std::vector<pair::Level> levels = {pair::Level::Api};  // one sheet each
+  bool statistics = false;                               // compare statistics instead of tensors
   MetricRules rules = MetricRules::Corrected;
   bool ait02 = false;  // also the metrics of ait 0.2; goes with MetricRules::Msit
-  std::vector<std::pair<int64_t, int64_t>> token_map;
-  std::vector<int> ranks;
-  std::vector<ExplicitPair> explicit_pairs;
+  pair::UserRules user;
   /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.
   std::vector<std::string> allow_unmatched = {};
-  MappingTables tables = builtin_tables();
+  pair::MappingTables tables = pair::builtin_tables();
   Limits limits;
   std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
   int jobs = 0;                                        // <= 0: one per core

@@ -245,7 +245,7 @@ class Locator {
 Result<Verdict> locate_by_steps(const run::Run& golden, const run::Run& mine,
                                 const LocateOptions& options) {
   if (!options.user_pairs.steps.empty()) return Locator(golden, mine, options).locate();
-  const compare::StepAlignment steps = compare::align_steps(golden, mine);
+  const pair::StepAlignment steps = pair::align_steps(golden, mine);
   if (steps.by_number) return Locator(golden, mine, options).locate();
   const StepModules modules(golden, mine, steps);
   ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
@@ -274,7 +274,7 @@ void use_names_of_mine(const pair::UserPairedRuns& runs, Verdict* verdict) {
 /// One of the two is of a ggml program. The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
 Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
                                       const LocateOptions& options) {
-  const bool turned = compare::is_ggml_run(golden);
+  const bool turned = pair::is_ggml_run(golden);
   std::vector<std::pair<int64_t, int64_t>> steps = options.user_pairs.steps;
   if (turned) {
     for (auto& [golden_step, mine_step] : steps) std::swap(golden_step, mine_step);
@@ -292,7 +292,7 @@ Result<Verdict> locate_whole(const run::Run& golden, const run::Run& mine,
   compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
-  if (compare::is_ggml_pair(golden, mine)) return locate_across_engines(golden, mine, options);
+  if (pair::is_ggml_pair(golden, mine)) return locate_across_engines(golden, mine, options);
   if (options.user_pairs.empty()) return locate_by_steps(golden, mine, options);
   ASSAY_TRY(const pair::UserPairedRuns runs,
             pair::UserPairedRuns::make(golden, mine, options.user_pairs));

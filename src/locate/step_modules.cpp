@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <set>
 
-#include "compare/match/slices.hpp"
 #include "locate/made_rows.hpp"
 #include "locate/measured.hpp"
+#include "pair/slices.hpp"
 
 namespace assay::locate {
 namespace {
 
-using compare::RowSelection;
-using compare::StepRows;
+using pair::RowSelection;
+using pair::StepRows;
 using run::Role;
 using run::Run;
 using run::TensorRecord;
@@ -37,8 +37,7 @@ StepModules::RecordKey StepModules::key_of(const Run& run, const TensorRecord& r
   return {step, path_of(run, record.node), record.role, record.call, record.slot};
 }
 
-StepModules::StepModules(const Run& golden, const Run& mine,
-                         const compare::StepAlignment& alignment)
+StepModules::StepModules(const Run& golden, const Run& mine, const pair::StepAlignment& alignment)
     : run_(std::make_unique<Run>(mine)), notes_(alignment.notes), partial_(alignment.partial) {
   const int rank = mine.records.empty() ? 0 : mine.records.front().rank;
   for (size_t i = 0; i < mine.records.size(); ++i) {
@@ -69,9 +68,9 @@ std::optional<StepModules::Rows> StepModules::rows_of(
     const auto found = records_.find(key_of(golden, record, step->mine_step));
     if (found == records_.end()) continue;
     const TensorRecord& mine = run_->records[found->second];
-    const std::optional<Dims> mine_shape = compare::shape_of_record(mine);
+    const std::optional<Dims> mine_shape = pair::shape_of_record(mine);
     if (!mine.bytes || !mine_shape) continue;
-    const RowSelection chosen = compare::select_rows(*step, shape, *mine_shape);
+    const RowSelection chosen = pair::select_rows(*step, shape, *mine_shape);
     if (!chosen.known || chosen.keys) return std::nullopt;
     if (chosen.none) continue;
     if (chosen.whole) {
@@ -89,17 +88,17 @@ std::optional<StepModules::Rows> StepModules::rows_of(
   for (const auto& [row, in_mine] : rows) out.golden.push_back(row);
   const auto axis = static_cast<int>(out.axis);
   if (out.recipe.records.size() > 1) {
-    out.recipe.merge = compare::Merge::Concat;
+    out.recipe.merge = pair::Merge::Concat;
     out.recipe.axis = axis;
   }
   out.recipe.steps.push_back(
-      {.kind = compare::Step::Kind::Permute, .axis = axis, .order = in_order(rows)});
+      {.kind = pair::Step::Kind::Permute, .axis = axis, .order = in_order(rows)});
   return out;
 }
 
 void StepModules::add(const Run& golden, size_t index, const std::vector<const StepRows*>& steps) {
   const TensorRecord& record = golden.records[index];
-  const std::optional<Dims> shape = compare::shape_of_record(record);
+  const std::optional<Dims> shape = pair::shape_of_record(record);
   if (!shape) return;
   std::optional<Rows> rows = rows_of(golden, record, *shape, steps);
   if (!rows) return;

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/text.hpp"
-#include "compare/match/tree.hpp"
 #include "formats/csv.hpp"
+#include "pair/tree.hpp"
 #include "report/cells.hpp"
 #include "report/weights_table.hpp"
 
@@ -98,8 +98,8 @@ const std::vector<std::string> kAit02Columns = {"token_id",
                                                 "cmp_fail_reason"};
 
 void append_identity(const Row& row, Cells* cells) {
-  cells->push_back(row.token_id == compare::kWarmupToken ? Cell::of(std::string("warmup"))
-                                                         : Cell::of(row.token_id));
+  cells->push_back(row.token_id == pair::kWarmupToken ? Cell::of(std::string("warmup"))
+                                                      : Cell::of(row.token_id));
   cells->push_back(Cell::of(row.data_id));
 }
 
@@ -282,8 +282,8 @@ Table build_unmatched_table(const compare::Sheet& sheet, const run::Run& golden,
   Table table;
   table.name = "unmatched";
   table.columns = {"side", "token_id", "path", "op_type", "reason"};
-  for (const compare::UnmatchedRecord& entry : sheet.matching.unmatched) {
-    const bool is_golden = entry.side == compare::Side::Golden;
+  for (const pair::UnmatchedRecord& entry : sheet.matching.unmatched) {
+    const bool is_golden = entry.side == pair::Side::Golden;
     const run::TensorRecord& record = (is_golden ? golden : mine).records[entry.record];
     table.rows.push_back({Cell::of(std::string(is_golden ? "golden" : "my")), Cell::of(record.step),
                           Cell::of(compare::record_path(record)), Cell::of(record.op_type),
