@@ -34,7 +34,8 @@ class Gaps {
       if (is_wanted(record) && !is_allowed(record)) add(record, &alone_, &first_alone_);
     }
     for (const pair::RecordPair& pair : sheet.matching.pairs) {
-      if (pair.golden_in_mine || (pair.reason != pair::kByValues && pair.reason != pair::kByPlace))
+      if (pair.golden_in_mine ||
+          (pair.rule != pair::Rule::Values && pair.rule != pair::Rule::Place))
         continue;
       const TensorRecord& record = golden_.records[pair.golden];
       if (!is_allowed(record)) add(record, &by_value_, &first_by_value_);

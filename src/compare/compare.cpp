@@ -320,7 +320,7 @@ class PairComparer {
     row.rank = mine.rank;
     row.order = mine.order;
     row.label = record_label(mine_, mine);
-    row.matched_by = pair.reason;
+    row.matched_by = pair.rule;
     row.confidence = pair.confidence;
     row.golden = describe_record(golden);
     row.mine = describe_record(mine);
@@ -359,7 +359,7 @@ class PairComparer {
   static void doubt(Row* row, std::string_view why) {
     add_note(why, &row->note);
     row->confidence = std::min(row->confidence, kContradictedConfidence);
-    if (row->matched_by == pair::kByValues) row->matched_by = pair::kByPattern;
+    if (row->matched_by == pair::Rule::Values) row->matched_by = pair::Rule::Pattern;
   }
 
   const Limit& limit_of(const Row& row, const std::string& node) const {
@@ -743,7 +743,7 @@ const Row* Comparison::first_failed_row() const {
 
 Row compare_pair(const TensorView& golden, const TensorView& mine, const CompareOptions& options) {
   Row row;
-  row.matched_by = "explicit";
+  row.matched_by = pair::Rule::Explicit;
   const std::string dtype = torch_name(mine.dtype);
   compare_pair_into(golden, mine, options, options.jobs, {"", "", "", "", dtype}, &row);
   return row;
@@ -906,7 +906,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     row = out.sheets[done_place.sheet].rows[done_place.row];
     const pair::RecordPair& pair = out.sheets[copy.sheet].matching.pairs[copy.row];
     const bool doubted = row.confidence == kContradictedConfidence;
-    row.matched_by = pair.reason;
+    row.matched_by = pair.rule;
     row.confidence = doubted ? std::min(pair.confidence, kContradictedConfidence) : pair.confidence;
   }
   int64_t data_id = 0;
@@ -946,7 +946,7 @@ Result<Comparison> compare_manual(const run::ManualMapping& mapping,
     pair::RecordPair pair;
     pair.golden = manual.golden;
     pair.mine = manual.mine;
-    pair.reason = "dump_data";
+    pair.rule = pair::Rule::DumpData;
     pair.token = mapping.golden.records[manual.golden].step;
     pair.data_id = manual.data_id;
     sheet.matching.pairs.push_back(std::move(pair));

@@ -41,10 +41,10 @@ struct Row {
   int64_t token_id = 0;
   int64_t data_id = 0;  // unique over all sheets of a comparison
   int rank = 0;
-  uint64_t order = 0;           // execution order within mine
-  std::string label;            // "model.layers.0.mlp output 0": for people
-  std::string_view matched_by;  // rule that made the pair
-  double confidence = 1;        // of that rule, (0, 1]
+  uint64_t order = 0;  // execution order within mine
+  std::string label;   // "model.layers.0.mlp output 0": for people
+  pair::Rule matched_by = pair::Rule::None;
+  double confidence = 1;  // of that rule, (0, 1]
   SideSummary golden;
   SideSummary mine;
   std::optional<PairMetrics> metrics;           // of tensors

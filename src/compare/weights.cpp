@@ -51,10 +51,10 @@ class WeightComparer {
     const pair::Weight& mine = mine_.weights()[pair.mine];
     Row row;
     // A tied head is named by the side that has one.
-    row.label = pair.reason == pair::kTiedEmbedding && mine.name.ends_with("lm_head.weight")
+    row.label = pair.rule == pair::Rule::TiedEmbedding && mine.name.ends_with("lm_head.weight")
                     ? mine.name
                     : golden.name;
-    row.matched_by = pair.reason;
+    row.matched_by = pair.rule;
     row.note = pair.note;
     row.golden = describe(golden_, golden);
     row.mine = describe(mine_, mine);
@@ -101,13 +101,13 @@ class WeightComparer {
   void note_gguf(const pair::Weight& golden, const pair::Weight& mine, Row* row) const {
     const auto add = [&](std::string_view side, const GgufWeight* weight) {
       if (weight == nullptr) return;
-      if (row->matched_by != pair::kTiedEmbedding) row->matched_by = pair::kGgufNames;
+      if (row->matched_by != pair::Rule::TiedEmbedding) row->matched_by = pair::Rule::GgufNames;
       row->note += (row->note.empty() ? "" : "; ") + std::string(side) + ": " + weight->note();
     };
     const GgufWeight* of_golden = gguf_weight(golden_, golden.record);
     const GgufWeight* of_mine = gguf_weight(mine_, mine.record);
     // A note about a prefix speaks of names that no file has.
-    if ((of_golden || of_mine) && row->matched_by == pair::kPrefixedNames) row->note.clear();
+    if ((of_golden || of_mine) && row->matched_by == pair::Rule::PrefixedNames) row->note.clear();
     add("golden", of_golden);
     add("my", of_mine);
   }
@@ -333,7 +333,7 @@ std::vector<pair::WeightPair> msit_pairs(const pair::CheckpointSide& golden,
     const auto scale = mine->find(replace_all(name, "weight", "weight_scale"));
     if (!offset || !scale) continue;
     mine->set_parts(*found, *scale, *offset);
-    out.push_back({i, *found, pair::kEqualNames, {}});
+    out.push_back({i, *found, pair::Rule::EqualNames, {}});
   }
   return out;
 }
@@ -486,8 +486,7 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
   const pair::WeightPairing pairing(golden, mine);
   const std::vector<pair::WeightPair> pairs = msit ? msit_pairs(golden, &mine) : pairing.pairs();
   for (const pair::WeightPair& pair : pairs) {
-    sheet.matching.pairs.push_back(
-        {.golden = pair.golden, .mine = pair.mine, .reason = pair.reason});
+    sheet.matching.pairs.push_back({.golden = pair.golden, .mine = pair.mine, .rule = pair.rule});
   }
   if (!msit) list_unmatched(golden, mine, pairing, &sheet.matching);
   if (!compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,

@@ -373,7 +373,7 @@ TEST(CompareWeights, FindsAPrefixThatAllNamesOfASideHave) {
   EXPECT_EQ(comparison.sheets[0].rows.size(), 3u);
   const Row* row = find_row(comparison, "layers.1.weight");
   EXPECT_TRUE(row->identical);
-  EXPECT_EQ(row->matched_by, "names equal up to a prefix");
+  EXPECT_EQ(row->matched_by, pair::Rule::PrefixedNames);
   EXPECT_EQ(row->note, "my name: model.layers.1.weight");
 }
 
@@ -392,8 +392,10 @@ TEST(CompareWeights, TakesAMissingHeadForTied) {
       golden, "m.safetensors",
       {{"model.embed_tokens.weight", floats({1}, {1})}, {"lm_head.weight", floats({1}, {1})}});
   put_shard(mine, "m.safetensors", {{"model.embed_tokens.weight", floats({1}, {1})}});
-  EXPECT_EQ(find_row(compared(golden, mine), "lm_head.weight")->matched_by, "tied embedding");
-  EXPECT_EQ(find_row(compared(mine, golden), "lm_head.weight")->matched_by, "tied embedding");
+  EXPECT_EQ(find_row(compared(golden, mine), "lm_head.weight")->matched_by,
+            pair::Rule::TiedEmbedding);
+  EXPECT_EQ(find_row(compared(mine, golden), "lm_head.weight")->matched_by,
+            pair::Rule::TiedEmbedding);
   mine.put("config.json", R"({"tie_word_embeddings": false})");
   EXPECT_EQ(compared(golden, mine).sheets[0].matching.unmatched.size(), 1u);
 }

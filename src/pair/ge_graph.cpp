@@ -83,14 +83,14 @@ OperatorOrigin GeGraph::origin(std::string_view name, const std::vector<std::str
       const bool made = std::all_of(names->texts.begin(), names->texts.end(),
                                     [](const std::string& text) { return text.empty(); });
       auto members = known(names->texts);
-      if (made || !members.empty()) return {std::move(members), "fusion metadata", ""};
+      if (made || !members.empty()) return {std::move(members), Rule::FusionMetadata, ""};
     }
   }
-  if (const GraphOp* op = find(name)) return {{op}, "equal names", ""};
+  if (const GraphOp* op = find(name)) return {{op}, Rule::EqualNames, ""};
   if (auto members = whole_decomposition(name))
-    return {*std::move(members), "name decomposition", ""};
+    return {*std::move(members), Rule::NameDecomposition, ""};
   if (auto members = known(origins); !members.empty())
-    return {std::move(members), "dump metadata", ""};
+    return {std::move(members), Rule::DumpMetadata, ""};
   return decompose(name, dumped);
 }
 
@@ -114,7 +114,7 @@ std::optional<std::vector<const GraphOp*>> GeGraph::whole_decomposition(
 OperatorOrigin GeGraph::decompose(std::string_view name,
                                   const std::set<std::string, std::less<>>& dumped) const {
   OperatorOrigin out;
-  out.rule = "name decomposition";
+  out.rule = Rule::NameDecomposition;
   while (!name.empty()) {
     const GraphOp* op = find(name);
     size_t length = name.size();

@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "formats/graph_text.hpp"
+#include "pair/rule.hpp"
 
 namespace assay::pair {
 
@@ -29,8 +30,8 @@ struct FxValue {
 /// What an operator of a dump was before fusion.
 struct OperatorOrigin {
   std::vector<const formats::GraphOp*> members;  // in the order of execution; empty: unknown
-  std::string_view rule;  // "equal names" "fusion metadata" "dump metadata" "name decomposition"
-  std::string rest;       // of the name, where decomposition ended
+  Rule rule = Rule::None;
+  std::string rest;  // of the name, where decomposition ended
 };
 
 /// The graph before the engine's passes, with what later texts of it say about fusion.

@@ -40,7 +40,7 @@ TEST(GeGraph, TakesAFusedNameApart) {
   const GeGraph graph = graph_of(folder, {"Add", "Mul_1", "Mul"});
   const OperatorOrigin origin = graph.origin("AddMul_1", {}, {});
   EXPECT_EQ(members(origin), (Names{"Add", "Mul_1"}));
-  EXPECT_EQ(origin.rule, "name decomposition");
+  EXPECT_EQ(origin.rule, Rule::NameDecomposition);
   EXPECT_EQ(members(graph.decompose("AddMul_1", {})), (Names{"Add", "Mul_1"}));
 }
 
@@ -97,7 +97,7 @@ TEST(GeGraph, UsesWhatTheDumpSaysWhereTheNameSaysNothing) {
   const GeGraph graph = graph_of(folder, {"Add", "Mul"});
   const OperatorOrigin origin = graph.origin("te_fused", {"Mul", "unknown"}, {});
   EXPECT_EQ(members(origin), Names{"Mul"});
-  EXPECT_EQ(origin.rule, "dump metadata");
+  EXPECT_EQ(origin.rule, Rule::DumpMetadata);
 }
 
 TEST(GeGraph, SaysWhichFileCannotBeRead) {

@@ -361,7 +361,7 @@ TEST(MatchRuns, TakesTheUsersPairsBeforeTheTableOfGgml) {
   const auto matching = match_runs(runs.hf, runs.ggml, options);
   ASSERT_TRUE(matching) << matching.error().message;
   ASSERT_EQ(matching->pairs.size(), 2U);
-  EXPECT_EQ(matching->pairs[1].reason, "explicit");
+  EXPECT_EQ(matching->pairs[1].rule, Rule::Explicit);
   EXPECT_EQ(runs.ggml.records[matching->pairs[1].mine].node, "mine::ggml.mul.0");
 }
 

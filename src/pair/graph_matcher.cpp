@@ -120,7 +120,7 @@ GraphValue GraphMatcher::value_of_output(const Operands& op, const OperatorOrigi
   if (const auto value = graph_.origin_of_output(op.name, i);
       value && graph_.find(value->op) != nullptr)
     return *value;
-  if (origin.rule != "equal names") {
+  if (origin.rule != Rule::EqualNames) {
     const std::vector<GraphValue>& values = file_origins(op);
     if (i < values.size() && graph_.find(values[i].op) != nullptr) return values[i];
   }
@@ -233,11 +233,11 @@ std::vector<size_t> GraphMatcher::tensor_inputs(const Operands& fx, size_t wante
   return inputs;
 }
 
-void GraphMatcher::add(size_t golden, size_t mine, std::string_view reason, double confidence) {
+void GraphMatcher::add(size_t golden, size_t mine, Rule rule, double confidence) {
   RecordPair pair;
   pair.golden = golden;
   pair.mine = mine;
-  pair.reason = reason;
+  pair.rule = rule;
   pair.confidence = confidence;
   pair.mine_label = operand_label(mine_.records[mine]);
   if (!golden_is_fx_) pair.golden_label = operand_label(golden_.records[golden]);
@@ -247,7 +247,7 @@ void GraphMatcher::add(size_t golden, size_t mine, std::string_view reason, doub
 }
 
 void GraphMatcher::pair_inputs(const std::vector<int64_t>& golden, const std::vector<size_t>& mine,
-                               std::string_view reason) {
+                               Rule rule) {
   const auto fits = [&](size_t i) {
     return golden[i] < 0 || operand_similarity(shape_of(golden_, static_cast<size_t>(golden[i])),
                                                shape_of(mine_, mine[i])) > 0;
@@ -256,7 +256,7 @@ void GraphMatcher::pair_inputs(const std::vector<int64_t>& golden, const std::ve
   for (size_t i = 0; in_order && i < golden.size(); ++i) in_order = fits(i);
   if (in_order) {
     for (size_t i = 0; i < golden.size(); ++i) {
-      if (golden[i] >= 0) add(static_cast<size_t>(golden[i]), mine[i], reason);
+      if (golden[i] >= 0) add(static_cast<size_t>(golden[i]), mine[i], rule);
     }
     return;
   }
@@ -271,15 +271,15 @@ void GraphMatcher::pair_inputs(const std::vector<int64_t>& golden, const std::ve
   for (const size_t m : mine) mine_shapes.push_back(shape_of(mine_, m));
   const OperandAlignment aligned = align_operands(golden_shapes, mine_shapes);
   for (const auto& [g, m] : aligned.pairs)
-    add(present[g], mine[m], "aligned by shape", kAlignedConfidence);
+    add(present[g], mine[m], Rule::AlignedByShape, kAlignedConfidence);
   constexpr const char* kAmbiguous = "ambiguous: other operands would fit as well";
   for (const size_t g : aligned.ambiguous_first) golden_why_[present[g]] = kAmbiguous;
   for (const size_t m : aligned.ambiguous_second) mine_why_[mine[m]] = kAmbiguous;
 }
 
 void GraphMatcher::pair_in_order(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
-                                 std::string_view reason) {
-  for (size_t i = 0; i < std::min(golden.size(), mine.size()); ++i) add(golden[i], mine[i], reason);
+                                 Rule rule) {
+  for (size_t i = 0; i < std::min(golden.size(), mine.size()); ++i) add(golden[i], mine[i], rule);
 }
 
 void GraphMatcher::match_own_input(const Operands& op) {
@@ -293,7 +293,7 @@ void GraphMatcher::match_own_input(const Operands& op) {
     pair.golden = op.inputs[i];
     pair.mine = op.outputs[i];
     pair.golden_in_mine = true;
-    pair.reason = "own input";
+    pair.rule = Rule::OwnInput;
     pair.golden_label = operand_label(mine_.records[op.inputs[i]]);
     pair.mine_label = operand_label(mine_.records[op.outputs[i]]);
     mine_used_[op.inputs[i]] = mine_used_[op.outputs[i]] = true;

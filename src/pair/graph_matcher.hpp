@@ -74,15 +74,13 @@ class GraphMatcher {
   /// tensor of rank 0 looks like a number, a list of numbers like a tensor.
   std::vector<size_t> tensor_inputs(const Operands& fx, size_t wanted);
 
-  void add(size_t golden, size_t mine, std::string_view reason, double confidence = 1);
+  void add(size_t golden, size_t mine, Rule rule, double confidence = 1);
 
   /// Pairs lists in order when each fits its counterpart, otherwise by what their shapes say.
   /// golden   -1 for an operand whose record is missing
-  void pair_inputs(const std::vector<int64_t>& golden, const std::vector<size_t>& mine,
-                   std::string_view reason);
+  void pair_inputs(const std::vector<int64_t>& golden, const std::vector<size_t>& mine, Rule rule);
 
-  void pair_in_order(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
-                     std::string_view reason);
+  void pair_in_order(const std::vector<size_t>& golden, const std::vector<size_t>& mine, Rule rule);
 
   /// An operator that nobody knows but that may only change layout or precision.
   void match_own_input(const Operands& op);
@@ -116,8 +114,7 @@ class GraphMatcher {
 
   void match_ge(const Operands& op, const Operators& golden);
 
-  void pair_by_slot(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
-                    std::string_view reason);
+  void pair_by_slot(const std::vector<size_t>& golden, const std::vector<size_t>& mine, Rule rule);
 
   void match_fused_inputs(const Operands& op, const OperatorOrigin& origin,
                           const Operators& golden);

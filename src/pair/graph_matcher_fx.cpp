@@ -48,7 +48,7 @@ void GraphMatcher::match_fx_output(const Operands& op, const OperatorOrigin& ori
   if (record == node->outputs.end()) {
     mine_why_[op.outputs[i]] = "the FX node has no output " + slot;
   } else {
-    add(*record, op.outputs[i], origin.members.size() == 1 ? "fx tensor name" : origin.rule);
+    add(*record, op.outputs[i], origin.members.size() == 1 ? Rule::FxTensorName : origin.rule);
   }
 }
 
@@ -112,7 +112,7 @@ void GraphMatcher::match_fx_inputs(const Operands& op, const OperatorOrigin& ori
       golden.push_back(static_cast<int64_t>(tensors[operand.op][operand.data_place]));
       mine.push_back(op.inputs[at++]);
     }
-    return pair_inputs(golden, mine, origin.members.size() == 1 ? "fx tensor name" : origin.rule);
+    return pair_inputs(golden, mine, origin.members.size() == 1 ? Rule::FxTensorName : origin.rule);
   }
   align_by_shape(*first_tensors, op.inputs);
 }
@@ -122,7 +122,7 @@ void GraphMatcher::align_by_shape(const std::vector<size_t>& golden,
   std::vector<int64_t> list(golden.begin(), golden.end());
   // One list longer than the other makes pair_inputs() look at shapes.
   if (list.size() == mine.size()) list.push_back(-1);
-  pair_inputs(list, mine, "aligned by shape");
+  pair_inputs(list, mine, Rule::AlignedByShape);
 }
 
 }  // namespace assay::pair

@@ -44,20 +44,20 @@ void GraphMatcher::match_ge(const Operands& op, const Operators& golden) {
   const auto same = golden.find(op.name);
   // A name that golden has is better than the same name taken apart.
   const bool use_same = same != golden.end() && op.op_type != kFusedOpType &&
-                        (origin.members.empty() || origin.rule == "equal names" ||
-                         origin.rule == "name decomposition");
+                        (origin.members.empty() || origin.rule == Rule::EqualNames ||
+                         origin.rule == Rule::NameDecomposition);
   if (use_same) {
     const std::vector<size_t>& inputs = same->second.inputs;
     if (has_gap(mine_, op.inputs) || has_gap(golden_, inputs)) {
-      pair_by_slot(inputs, op.inputs, "equal names");
+      pair_by_slot(inputs, op.inputs, Rule::EqualNames);
     } else {
-      pair_inputs({inputs.begin(), inputs.end()}, op.inputs, "equal names");
+      pair_inputs({inputs.begin(), inputs.end()}, op.inputs, Rule::EqualNames);
     }
-    pair_by_slot(same->second.outputs, op.outputs, "equal names");
+    pair_by_slot(same->second.outputs, op.outputs, Rule::EqualNames);
     return;
   }
-  const bool is_fused =
-      !origin.members.empty() && (origin.rule != "equal names" || golden_makes(op, origin, golden));
+  const bool is_fused = !origin.members.empty() &&
+                        (origin.rule != Rule::EqualNames || golden_makes(op, origin, golden));
   if (is_fused && origin.rest.empty()) {
     match_fused_inputs(op, origin, golden);
     match_fused_outputs(op, origin, golden);
@@ -71,10 +71,10 @@ void GraphMatcher::match_ge(const Operands& op, const Operators& golden) {
 }
 
 void GraphMatcher::pair_by_slot(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
-                                std::string_view reason) {
+                                Rule rule) {
   for (const size_t m : mine) {
     for (const size_t g : golden) {
-      if (golden_.records[g].slot == mine_.records[m].slot) add(g, m, reason);
+      if (golden_.records[g].slot == mine_.records[m].slot) add(g, m, rule);
     }
   }
 }

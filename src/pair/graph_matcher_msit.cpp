@@ -42,22 +42,22 @@ void GraphMatcher::match_fx_msit(const Operands& op, const Operators& fx) {
     const std::vector<const Operands*> nodes = nodes_of(*origin.members[0]);
     if (nodes.empty()) return;
     // Rows of earlier descriptors were overwritten by those of the last.
-    pair_in_order(by_file_name(nodes.back()->inputs), op.inputs, "fx tensor name");
-    pair_in_order(by_file_name(nodes.back()->outputs), op.outputs, "fx tensor name");
+    pair_in_order(by_file_name(nodes.back()->inputs), op.inputs, Rule::FxTensorName);
+    pair_in_order(by_file_name(nodes.back()->outputs), op.outputs, Rule::FxTensorName);
     return;
   }
   for (const Operands* node : nodes_of(*origin.members.front()))
-    pair_in_order(by_file_name(node->inputs), op.inputs, "name decomposition");
+    pair_in_order(by_file_name(node->inputs), op.inputs, Rule::NameDecomposition);
   for (const Operands* node : nodes_of(*origin.members.back()))
-    pair_in_order(by_file_name(node->outputs), op.outputs, "name decomposition");
+    pair_in_order(by_file_name(node->outputs), op.outputs, Rule::NameDecomposition);
 }
 
 void GraphMatcher::match_ge_msit(const Operands& op, const Operators& golden) {
   std::vector<std::pair<int64_t, std::string>> inputs;  // record, label
   const Operands* last = nullptr;
-  std::string_view rule = "equal names";
+  Rule rule = Rule::EqualNames;
   if (op.op_type.starts_with(kFusedOpType)) {
-    rule = "name decomposition";
+    rule = Rule::NameDecomposition;
     last = gather_fused_msit(op, golden, &inputs);
   } else if (const auto same = golden.find(op.name); same != golden.end()) {
     last = &same->second;

@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "pair/mapping_tables.hpp"
 #include "pair/operand.hpp"
+#include "pair/rule.hpp"
 #include "pair/tokens.hpp"
 #include "run/run.hpp"
 
@@ -59,18 +60,11 @@ struct MatchOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-/// What holds the same on both sides made the pair ...
-inline constexpr std::string_view kByValues = "values";
-/// ... or made pairs of the same places in other layers or tokens, and these do not hold the same;
-inline constexpr std::string_view kByPattern = "pattern";
-/// or the place among pairs by value, type and shape.
-inline constexpr std::string_view kByPlace = "order and shape";
-
 /// Indices into the records of the two runs.
 struct RecordPair {
   size_t golden = 0;
   size_t mine = 0;
-  std::string_view reason;  // "equal names", "layer_match", "explicit" ...; a literal
+  Rule rule = Rule::None;
   /// The sides of this node had different numbers of tensors, so each was paired with each: a shape
   /// mismatch then says nothing, and the row is dropped.
   bool speculative = false;

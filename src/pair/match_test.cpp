@@ -112,7 +112,7 @@ TEST(MatchRuns, PairsLayersInOrderAtLayerLevel) {
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->pairs.size(), 12u);
   EXPECT_EQ(texts(*matching, golden, mine)[3], "root.model.layers.3: -> root.model.layers.3:");
-  EXPECT_EQ(matching->pairs[0].reason, "layer_match");
+  EXPECT_EQ(matching->pairs[0].rule, Rule::LayerMatch);
   EXPECT_EQ(matching->golden_layer_type, "LlamaDecoderLayer");
 }
 
@@ -184,7 +184,7 @@ TEST(MatchRuns, PairsLeftoverSlotsByPosition) {
   const auto matching = match_runs(golden, mine, {});
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->pairs.size(), 1u);
-  EXPECT_EQ(matching->pairs[0].reason, "equal position");
+  EXPECT_EQ(matching->pairs[0].rule, Rule::EqualPosition);
 }
 
 TEST(MatchRuns, LetsStrictAndNativeNamesMeet) {

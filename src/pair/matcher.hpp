@@ -125,11 +125,10 @@ class Matcher {
 
   // ---- pairs of records ----
 
-  void add(size_t golden, size_t mine, std::string_view reason, double confidence,
-           bool speculative = false);
+  void add(size_t golden, size_t mine, Rule rule, double confidence, bool speculative = false);
   // Pairs two records that a rule names when their shapes can belong together. A tensor with one row
   // belongs to the last row of one with many: a head that computes the last position only.
-  bool add_fitting(size_t golden, size_t mine, std::string_view reason, double confidence);
+  bool add_fitting(size_t golden, size_t mine, Rule rule, double confidence);
   // As many elements, or a whole number of shards of the other.
   [[nodiscard]] bool fits(const Dims& golden, const Dims& mine) const;
 
@@ -146,7 +145,7 @@ class Matcher {
   [[nodiscard]] NodePairs policy_pairs(const TreePair& trees) const;
   // The same rules for pairing every tensor once: the most specific first.
   [[nodiscard]] static NodePairs ordered_pairs(const TreePair& trees);
-  static bool is_strong(std::string_view policy);
+  static bool is_strong(Rule rule);
   // Names of golden's q, k and v projections keep only the part of a fused result that is theirs.
   void filter_fused(const std::vector<size_t>& golden, std::vector<size_t>* mine) const;
 
@@ -156,13 +155,13 @@ class Matcher {
   void apply_policy(const NodePair& pair, const Trees& trees, const NodeRecords& golden_nodes,
                     const NodeRecords& mine_nodes);
   // A pair of the level whatever its shapes, with the last position cut out where that makes it fit.
-  void add_level_pair(size_t golden, size_t mine, std::string_view policy);
+  void add_level_pair(size_t golden, size_t mine, Rule rule);
   // One of all combinations: the report leaves it out when the shapes do not fit, and its number stays
   // taken, as in the original. The last position is cut out where that makes it fit.
-  void add_tried_pair(size_t golden, size_t mine, std::string_view policy);
+  void add_tried_pair(size_t golden, size_t mine, Rule rule);
   // Each golden tensor with the one tensor of mine that its shape fits.
   void add_only_fitting(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
-                        std::string_view policy);
+                        Rule rule);
   static void sort_as_text(const run::Run& run, std::vector<size_t>* records);
   // What rotary embeddings of PyTorch compute (cos, sin of all positions) against what the operation
   // of ATB is given: cosine, sine and the length of the sequence.
@@ -180,8 +179,7 @@ class Matcher {
   static bool is_single(const NodeRecords& nodes);
   // Equal role, call and slot first; then, when as many are left on both sides, by position.
   void pair_slots(const std::vector<size_t>& golden_records,
-                  const std::vector<size_t>& mine_records, std::string_view reason,
-                  double confidence);
+                  const std::vector<size_t>& mine_records, Rule rule, double confidence);
   static void sort_by_slot(const run::Run& run, std::vector<size_t>* records);
   // Rules for nodes whose name the other side does not know.
   // strong   the rules that need no look at values

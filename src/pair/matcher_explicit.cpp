@@ -62,7 +62,7 @@ Status Matcher::add_wanted(const ExplicitPair& wanted, size_t golden, size_t min
   ASSAY_TRY_STATUS(add_steps(golden_, wanted.golden_steps, &golden_recipe));
   ASSAY_TRY_STATUS(add_steps(mine_, wanted.mine_steps, &mine_recipe));
   token_ = mine_.run.records[mine].step;
-  add(golden, mine, "explicit", 1);
+  add(golden, mine, Rule::Explicit, 1);
   set_recipes(&out_.pairs.back(), std::move(golden_recipe), std::move(mine_recipe));
   return {};
 }
@@ -98,7 +98,7 @@ Status Matcher::add_merged(const ExplicitPair& wanted, const std::vector<size_t>
     token_ = mine_.run.records[mine.records.front()].step;
     for (const size_t i : golden.records) golden_.used[i] = true;
     for (const size_t i : mine.records) mine_.used[i] = true;
-    add(golden.records.front(), mine.records.front(), "explicit", 1);
+    add(golden.records.front(), mine.records.front(), Rule::Explicit, 1);
     set_recipes(&out_.pairs.back(), std::move(golden), std::move(mine));
   }
   return {};

@@ -27,12 +27,12 @@ void Matcher::match_place_one_to_one(const PlacePair& places) {
       mine_.run.has(run::Trait::OneFile)) {
     const size_t g = golden_nodes.begin()->second.front();
     const size_t m = mine_nodes.begin()->second.front();
-    if (!golden_.used[g] && !mine_.used[m]) add(g, m, "two files", 1);
+    if (!golden_.used[g] && !mine_.used[m]) add(g, m, Rule::TwoFiles, 1);
   }
   for (const auto& [name, mine_records] : mine_nodes) {
     const auto found = golden_nodes.find(name);
     if (found != golden_nodes.end()) {
-      pair_slots(found->second, mine_records, "equal names", 1);
+      pair_slots(found->second, mine_records, Rule::EqualNames, 1);
       golden_paired_.insert({places.golden, name});
       mine_paired_.insert({places.mine, name});
     }
@@ -70,7 +70,7 @@ void Matcher::pair_equal_keys(const NodeRecords& golden_nodes, const NodeRecords
   if (golden_keys.empty()) return;
   for (const auto& [key, mine] : unused_keys(mine_, mine_nodes)) {
     const auto golden = golden_keys.find(key);
-    if (golden != golden_keys.end()) add(golden->second, mine, "equal keys", 1);
+    if (golden != golden_keys.end()) add(golden->second, mine, Rule::EqualKeys, 1);
   }
 }
 
@@ -79,8 +79,7 @@ bool Matcher::is_single(const NodeRecords& nodes) {
 }
 
 void Matcher::pair_slots(const std::vector<size_t>& golden_records,
-                         const std::vector<size_t>& mine_records, std::string_view reason,
-                         double confidence) {
+                         const std::vector<size_t>& mine_records, Rule rule, double confidence) {
   using Key = std::tuple<Role, uint32_t, std::string>;
   std::map<Key, size_t> by_slot;
   for (const size_t i : golden_records) {
@@ -94,7 +93,7 @@ void Matcher::pair_slots(const std::vector<size_t>& golden_records,
     if (mine_.used[i] || !is_candidate(record)) continue;
     const auto found = by_slot.find({record.role, record.call, record.slot});
     if (found != by_slot.end() && !golden_.used[found->second]) {
-      add(found->second, i, reason, confidence);
+      add(found->second, i, rule, confidence);
     } else {
       mine_left[{record.role, record.call}].push_back(i);
     }
@@ -111,7 +110,8 @@ void Matcher::pair_slots(const std::vector<size_t>& golden_records,
     sort_by_slot(golden_.run, &golden_list);
     sort_by_slot(mine_.run, &mine_list);
     for (size_t i = 0; i < mine_list.size(); ++i) {
-      add(golden_list[i], mine_list[i], "equal position", std::min(confidence, kTableConfidence));
+      add(golden_list[i], mine_list[i], Rule::EqualPosition,
+          std::min(confidence, kTableConfidence));
     }
   }
 }
@@ -127,13 +127,13 @@ void Matcher::apply_rules(const Trees& trees, const PlacePair& places, bool stro
   const NodeRecords& golden_nodes = golden_.nodes_at(places.golden);
   const NodeRecords& mine_nodes = mine_.nodes_at(places.mine);
   for (const NodePair& pair : trees.state->rules.list()) {
-    if (is_strong(pair.policy) != strong) continue;
+    if (is_strong(pair.rule) != strong) continue;
     const std::string& golden_name = trees.golden->at(pair.golden).name;
     const std::string& mine_name = trees.mine->at(pair.mine).name;
     const auto golden_found = golden_nodes.find(golden_name);
     const auto mine_found = mine_nodes.find(mine_name);
     if (golden_found == golden_nodes.end() || mine_found == mine_nodes.end()) continue;
-    const double confidence = pair.policy == "layer_type_cnt" || pair.policy == "map_count"
+    const double confidence = pair.rule == Rule::LayerTypeCount || pair.rule == Rule::MapCount
                                   ? kPositionConfidence
                                   : kTableConfidence;
     if (crosses_) {
@@ -147,7 +147,7 @@ void Matcher::apply_rules(const Trees& trees, const PlacePair& places, bool stro
     if (!shapes_fit(golden_found->second, mine_found->second)) continue;
     golden_paired_.insert(golden_key);
     mine_paired_.insert(mine_key);
-    pair_slots(golden_found->second, mine_found->second, pair.policy, confidence);
+    pair_slots(golden_found->second, mine_found->second, pair.rule, confidence);
   }
 }
 
@@ -175,7 +175,7 @@ void Matcher::apply_cross_rule(const NodePair& pair, const std::string& golden_n
       records_at(golden_.run, golden_nodes, golden_name, pair.golden_at, true);
   std::vector<size_t> mine = records_at(mine_.run, mine_nodes, mine_name, pair.mine_at, false);
   if (golden.empty() || mine.empty()) return;
-  if (pair.policy == "rope") {
+  if (pair.rule == Rule::Rope) {
     add_rope(golden, mine);
     return;
   }
@@ -184,11 +184,11 @@ void Matcher::apply_cross_rule(const NodePair& pair, const std::string& golden_n
   std::erase_if(mine, [&](size_t i) { return mine_.used[i]; });
   if (golden.size() == mine.size()) {
     for (size_t i = 0; i < golden.size(); ++i) {
-      if (!add_fitting(golden[i], mine[i], pair.policy, confidence) && is_strong(pair.policy))
-        add(golden[i], mine[i], pair.policy, confidence);
+      if (!add_fitting(golden[i], mine[i], pair.rule, confidence) && is_strong(pair.rule))
+        add(golden[i], mine[i], pair.rule, confidence);
     }
   } else {
-    add_only_fitting(golden, mine, pair.policy);
+    add_only_fitting(golden, mine, pair.rule);
   }
 }
 

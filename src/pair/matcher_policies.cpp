@@ -12,26 +12,25 @@ using run::Role;
 using run::Run;
 using run::TensorRecord;
 
-void Matcher::add(size_t golden, size_t mine, std::string_view reason, double confidence,
-                  bool speculative) {
+void Matcher::add(size_t golden, size_t mine, Rule rule, double confidence, bool speculative) {
   golden_.used[golden] = true;
   mine_.used[mine] = true;
   RecordPair pair;
   pair.golden = golden;
   pair.mine = mine;
-  pair.reason = reason;
+  pair.rule = rule;
   pair.confidence = confidence;
   pair.speculative = speculative;
   pair.token = token_;
   out_.pairs.push_back(std::move(pair));
 }
 
-bool Matcher::add_fitting(size_t golden, size_t mine, std::string_view reason, double confidence) {
+bool Matcher::add_fitting(size_t golden, size_t mine, Rule rule, double confidence) {
   if (golden_.used[golden] || mine_.used[mine]) return false;
   const std::optional<Dims>& golden_shape = golden_.shape_of(golden);
   const std::optional<Dims>& mine_shape = mine_.shape_of(mine);
   if (!golden_shape || !mine_shape || fits(*golden_shape, *mine_shape)) {
-    add(golden, mine, reason, confidence);
+    add(golden, mine, rule, confidence);
     return true;
   }
   Recipe golden_recipe;
@@ -43,7 +42,7 @@ bool Matcher::add_fitting(size_t golden, size_t mine, std::string_view reason, d
   } else {
     return false;
   }
-  add(golden, mine, reason, confidence);
+  add(golden, mine, rule, confidence);
   set_recipes(&out_.pairs.back(), std::move(golden_recipe), std::move(mine_recipe));
   return true;
 }
@@ -117,9 +116,9 @@ NodePairs Matcher::ordered_pairs(const TreePair& trees) {
   return pairs;
 }
 
-bool Matcher::is_strong(std::string_view policy) {
-  return policy == "mapping file" || policy == "layer_match" || policy == "layer_special" ||
-         policy == "module_match";
+bool Matcher::is_strong(Rule rule) {
+  return rule == Rule::MappingFile || rule == Rule::LayerMatch || rule == Rule::LayerSpecial ||
+         rule == Rule::ModuleMatch;
 }
 
 void Matcher::filter_fused(const std::vector<size_t>& golden, std::vector<size_t>* mine) const {
@@ -172,7 +171,7 @@ void Matcher::apply_policy(const NodePair& pair, const Trees& trees,
   std::vector<size_t> mine =
       records_at(mine_.run, mine_nodes, trees.mine->at(pair.mine).name, pair.mine_at, false);
   if (golden.empty() || mine.empty()) return;
-  if (pair.policy == "rope") {
+  if (pair.rule == Rule::Rope) {
     add_rope(golden, mine);
     return;
   }
@@ -186,31 +185,31 @@ void Matcher::apply_policy(const NodePair& pair, const Trees& trees,
     }
   }
   if (golden.size() == mine.size()) {
-    for (size_t i = 0; i < golden.size(); ++i) add_level_pair(golden[i], mine[i], pair.policy);
+    for (size_t i = 0; i < golden.size(); ++i) add_level_pair(golden[i], mine[i], pair.rule);
     return;
   }
   for (const size_t g : golden) {
-    for (const size_t m : mine) add_tried_pair(g, m, pair.policy);
+    for (const size_t m : mine) add_tried_pair(g, m, pair.rule);
   }
 }
 
-void Matcher::add_level_pair(size_t golden, size_t mine, std::string_view policy) {
-  if (options_.msit || !add_fitting(golden, mine, policy, kTableConfidence))
-    add(golden, mine, policy, kTableConfidence);
+void Matcher::add_level_pair(size_t golden, size_t mine, Rule rule) {
+  if (options_.msit || !add_fitting(golden, mine, rule, kTableConfidence))
+    add(golden, mine, rule, kTableConfidence);
 }
 
-void Matcher::add_tried_pair(size_t golden, size_t mine, std::string_view policy) {
+void Matcher::add_tried_pair(size_t golden, size_t mine, Rule rule) {
   const std::optional<Dims>& golden_shape = golden_.shape_of(golden);
   const std::optional<Dims>& mine_shape = mine_.shape_of(mine);
   const bool is_last_row =
       !options_.msit && golden_shape && mine_shape && !fits(*golden_shape, *mine_shape) &&
       (last_row(*golden_shape, *mine_shape) || last_row(*mine_shape, *golden_shape));
-  if (!is_last_row || !add_fitting(golden, mine, policy, kTableConfidence))
-    add(golden, mine, policy, kTableConfidence, true);
+  if (!is_last_row || !add_fitting(golden, mine, rule, kTableConfidence))
+    add(golden, mine, rule, kTableConfidence, true);
 }
 
 void Matcher::add_only_fitting(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
-                               std::string_view policy) {
+                               Rule rule) {
   for (const size_t g : golden) {
     std::vector<size_t> fitting;
     for (const size_t m : mine) {
@@ -220,7 +219,7 @@ void Matcher::add_only_fitting(const std::vector<size_t>& golden, const std::vec
           (fits(*golden_shape, *mine_shape) || last_row(*golden_shape, *mine_shape)))
         fitting.push_back(m);
     }
-    if (fitting.size() == 1) add_fitting(g, fitting[0], policy, kTableConfidence);
+    if (fitting.size() == 1) add_fitting(g, fitting[0], rule, kTableConfidence);
   }
 }
 
@@ -247,7 +246,7 @@ void Matcher::add_rope(const std::vector<size_t>& golden, const std::vector<size
         *golden_shape, *mine_shape, length.value_or(0), static_cast<int>(type), options_.msit);
     if (!slice) continue;
     if (!options_.msit && (golden_.used[g] || mine_.used[m])) continue;
-    add(g, m, "rope", kTableConfidence);
+    add(g, m, Rule::Rope, kTableConfidence);
     set_recipes(&out_.pairs.back(), {{g}, Merge::None, 0, 1, slice->golden, slice->note},
                 {{m}, Merge::None, 0, 1, slice->mine, ""});
   }

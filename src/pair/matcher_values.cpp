@@ -150,7 +150,7 @@ void Matcher::apply_learned(const Trees& trees, const PlacePair& places) {
                                   rule.golden_role, rule.golden_slot);
     const auto mine = unused_at(mine_, mine_nodes, trees.mine->at(rule.mine).name, rule.mine_role,
                                 rule.mine_slot);
-    if (golden && mine) add_fitting(*golden, *mine, kByValues, rule.confidence);
+    if (golden && mine) add_fitting(*golden, *mine, Rule::Values, rule.confidence);
   }
 }
 
@@ -216,7 +216,7 @@ void Matcher::pair_contents(const Trees& trees, const PlacePair& places) {
       if (pair.confidence < kContentConfidence) continue;
       const size_t g = golden[pair.golden];
       const size_t m = mine[pair.mine];
-      if (add_fitting(g, m, pair.by_place ? kByPlace : kByValues, pair.confidence))
+      if (add_fitting(g, m, pair.by_place ? Rule::Place : Rule::Values, pair.confidence))
         teach(trees, g, m, pair.confidence);
     }
   }
@@ -267,7 +267,8 @@ void Matcher::pair_leftovers_by_value(const Trees& trees, const PlacePair& place
   const auto found = match_by_value(golden_.run, golden, mine_.run, mine, anchors, value_options());
   for (const ValuePair& pair : found) {
     if (crosses_ && pair.confidence < kTaughtConfidence) continue;
-    if (add_fitting(pair.golden, pair.mine, pair.by_place ? kByPlace : kByValues, pair.confidence))
+    if (add_fitting(pair.golden, pair.mine, pair.by_place ? Rule::Place : Rule::Values,
+                    pair.confidence))
       teach(trees, pair.golden, pair.mine, pair.confidence);
   }
   if (crosses_) pair_contents(trees, places);

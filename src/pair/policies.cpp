@@ -26,11 +26,10 @@ std::vector<int> select(const Tree& tree, const std::vector<int>& nodes, const N
   return out;
 }
 
-void zip(const std::vector<int>& golden, const std::vector<int>& mine, std::string_view policy,
-         NodePairs* pairs, const Location& golden_at = "outputs",
-         const Location& mine_at = "outputs") {
+void zip(const std::vector<int>& golden, const std::vector<int>& mine, Rule rule, NodePairs* pairs,
+         const Location& golden_at = "outputs", const Location& mine_at = "outputs") {
   for (size_t i = 0; i < std::min(golden.size(), mine.size()); ++i)
-    pairs->add(golden[i], mine[i], policy, golden_at, mine_at);
+    pairs->add(golden[i], mine[i], rule, golden_at, mine_at);
 }
 
 std::vector<int> all_nodes(const Tree& tree) {
@@ -111,7 +110,7 @@ void match_leaf_types(const TreePair& trees, int golden_layer, int mine_layer, N
       const std::vector<int> golden =
           select(trees.golden, golden_leaves, [&](const TreeNode& n) { return n.type == type; });
       if (golden.size() == mine.size())
-        zip(golden, mine, "map_count", pairs, "output", "outtensor0");
+        zip(golden, mine, Rule::MapCount, pairs, "output", "outtensor0");
     }
   }
 }
@@ -133,21 +132,21 @@ void match_types(const TreePair& trees, int golden_layer, int mine_layer, NodePa
           select(trees.golden, with_layer(golden_nodes, golden_layer),
                  [&, &wanted = type](const TreeNode& n) { return contains(n.type, wanted); });
       if (golden.size() == mine.size())
-        zip(golden, mine, "map_count", pairs, location, rule.mine_at);
+        zip(golden, mine, Rule::MapCount, pairs, location, rule.mine_at);
     }
   }
 }
 
 }  // namespace
 
-void NodePairs::add(int golden, int mine, std::string_view policy, const Location& golden_at,
+void NodePairs::add(int golden, int mine, Rule rule, const Location& golden_at,
                     const Location& mine_at) {
   if (known_.emplace(golden, mine, golden_at, mine_at).second)
-    pairs_.push_back({golden, mine, policy, golden_at, mine_at});
+    pairs_.push_back({golden, mine, rule, golden_at, mine_at});
 }
 
 void match_layers(const TreePair& trees, NodePairs* pairs) {
-  zip(trees.golden_layers.nodes, trees.mine_layers.nodes, "layer_match", pairs);
+  zip(trees.golden_layers.nodes, trees.mine_layers.nodes, Rule::LayerMatch, pairs);
 }
 
 void match_special_layers(const TreePair& trees, NodePairs* pairs) {
@@ -158,7 +157,7 @@ void match_special_layers(const TreePair& trees, NodePairs* pairs) {
                                [&](const TreeNode& n) { return rule.golden.matches(n.op_name); });
     const auto mine = select(trees.mine, mine_nodes,
                              [&](const TreeNode& n) { return rule.mine.matches(n.op_name); });
-    zip(golden, mine, "layer_special", pairs, rule.golden_at, rule.mine_at);
+    zip(golden, mine, Rule::LayerSpecial, pairs, rule.golden_at, rule.mine_at);
   }
 }
 
@@ -169,14 +168,14 @@ void match_modules(const TreePair& trees, NodePairs* pairs) {
                                  [&](const TreeNode& n) { return rule.golden.matches(n.path); });
       const auto mine = select(trees.mine, trees.mine.at(mine_layer).children,
                                [&](const TreeNode& n) { return rule.mine.matches(n.path); });
-      zip(golden, mine, "module_match", pairs);
+      zip(golden, mine, Rule::ModuleMatch, pairs);
     }
   });
 }
 
 void match_outputs(const TreePair& trees, NodePairs* pairs) {
   for (const int mine : last_child_chain(trees.mine)) {
-    for (const int golden : last_child_chain(trees.golden)) pairs->add(golden, mine, "output");
+    for (const int golden : last_child_chain(trees.golden)) pairs->add(golden, mine, Rule::Output);
   }
 }
 
@@ -187,7 +186,7 @@ void match_full_names(const TreePair& trees, NodePairs* pairs) {
   for (size_t i = 1; i < trees.mine.nodes.size(); ++i) {
     const auto [begin, end] = by_name.equal_range(trees.mine.nodes[i].name);
     for (auto found = begin; found != end; ++found)
-      pairs->add(found->second, static_cast<int>(i), "name_full_match");
+      pairs->add(found->second, static_cast<int>(i), Rule::NameFullMatch);
   }
 }
 
@@ -203,7 +202,7 @@ void match_type_counts(const TreePair& trees, NodePairs* pairs) {
   while (!queue.empty()) {
     const auto [golden_node, mine_node] = queue.front();
     queue.pop_front();
-    pairs->add(golden_node, mine_node, "layer_type_cnt");
+    pairs->add(golden_node, mine_node, Rule::LayerTypeCount);
     const auto golden_groups = by_type(trees.golden, golden_node);
     for (const auto& [type, mine_group] : by_type(trees.mine, mine_node)) {
       const auto found = golden_groups.find(type);
@@ -229,7 +228,7 @@ void match_rope(const TreePair& trees, NodePairs* pairs) {
                                [&](const TreeNode& n) { return rule.golden.matches(n.path); });
     const auto mine = select(trees.mine, leaves_below(trees.mine, mine_layer),
                              [&](const TreeNode& n) { return rule.mine.matches(n.path); });
-    zip(golden, mine, "rope", pairs, rule.golden_at, rule.mine_at);
+    zip(golden, mine, Rule::Rope, pairs, rule.golden_at, rule.mine_at);
   });
 }
 
@@ -243,7 +242,7 @@ void match_enhanced_names(const TreePair& trees, NodePairs* pairs) {
         if (!rule.mine.matches(mine_path)) continue;
         for (const int golden : golden_leaves) {
           if (rule.golden.matches(lower_case(trees.golden.at(golden).path)))
-            pairs->add(golden, mine, "enhanced_name", rule.golden_at, rule.mine_at);
+            pairs->add(golden, mine, Rule::EnhancedName, rule.golden_at, rule.mine_at);
         }
       }
     }
@@ -261,7 +260,7 @@ void match_fused_qkv(const TreePair& trees, NodePairs* pairs) {
       for (const std::string& part : trees.tables.qwen_golden) {
         for (const int golden :
              select(trees.golden, below, [&](const TreeNode& n) { return contains(n.path, part); }))
-          pairs->add(golden, mine, "qwen");
+          pairs->add(golden, mine, Rule::FusedQkv);
       }
     }
   });
@@ -290,7 +289,7 @@ void match_user_rules(const TreePair& trees, NodePairs* pairs) {
       const auto mine =
           select(trees.mine, mine_nodes, [&](const TreeNode& n) { return fits(rule.mine, n); });
       if (golden.size() == mine.size())
-        zip(golden, mine, "mapping file", pairs, rule.golden_at, rule.mine_at);
+        zip(golden, mine, Rule::MappingFile, pairs, rule.golden_at, rule.mine_at);
     }
   };
   if (trees.tables.rules.empty()) return;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pair/mapping_tables.hpp"
+#include "pair/rule.hpp"
 #include "pair/tree.hpp"
 
 namespace assay::pair {
@@ -19,14 +20,14 @@ namespace assay::pair {
 struct NodePair {
   int golden = 0;
   int mine = 0;
-  std::string_view policy;  // "layer_match" ...; a literal
+  Rule rule = Rule::None;
   Location golden_at = "outputs";
   Location mine_at = "outputs";
 };
 
 class NodePairs {
  public:
-  void add(int golden, int mine, std::string_view policy, const Location& golden_at = "outputs",
+  void add(int golden, int mine, Rule rule, const Location& golden_at = "outputs",
            const Location& mine_at = "outputs");
   [[nodiscard]] const std::vector<NodePair>& list() const { return pairs_; }
 

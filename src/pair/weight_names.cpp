@@ -139,7 +139,8 @@ WeightPairing::WeightPairing(const CheckpointSide& golden, const CheckpointSide&
   partner_.resize(golden.weights().size());
   golden_of_.resize(mine.weights().size());
   for (size_t i = 0; i < golden.weights().size(); ++i) {
-    if (const auto found = mine.find(golden.weights()[i].name)) pair(i, *found, kEqualNames, {});
+    if (const auto found = mine.find(golden.weights()[i].name))
+      pair(i, *found, Rule::EqualNames, {});
   }
   match_by_prefix();
   match_tied_head();
@@ -173,9 +174,9 @@ bool WeightPairing::is_used_up_mine(size_t i) const {
          !are_stored_alike(golden_, golden_.weights()[*golden], mine_, mine_.weights()[*owner]);
 }
 
-void WeightPairing::pair(size_t golden, size_t mine, std::string_view reason, std::string note) {
+void WeightPairing::pair(size_t golden, size_t mine, Rule rule, std::string note) {
   if (partner_[golden] || golden_of_[mine]) return;
-  partner_[golden] = WeightPair{golden, mine, reason, std::move(note)};
+  partner_[golden] = WeightPair{golden, mine, rule, std::move(note)};
   golden_of_[mine] = golden;
 }
 
@@ -222,7 +223,7 @@ void WeightPairing::match_by_prefix() {
     if (golden_has_it && !name.starts_with(prefix)) continue;
     const auto found = golden_has_it ? mine_.find(std::string_view(name).substr(prefix.size()))
                                      : mine_.find(prefix + name);
-    if (found) pair(i, *found, kPrefixedNames, "my name: " + mine_.weights()[*found].name);
+    if (found) pair(i, *found, Rule::PrefixedNames, "my name: " + mine_.weights()[*found].name);
   }
 }
 
@@ -238,7 +239,7 @@ void WeightPairing::match_tied_head() {
     if (embedding && !is_matched_golden(*golden_head)) {
       // The embedding is in two pairs then.
       partner_[*golden_head] =
-          WeightPair{*golden_head, *embedding, kTiedEmbedding,
+          WeightPair{*golden_head, *embedding, Rule::TiedEmbedding,
                      "my lm_head is taken for tied to " + mine_.weights()[*embedding].name};
     }
   }
@@ -246,7 +247,7 @@ void WeightPairing::match_tied_head() {
     if (const auto embedding = find_embedding(golden_)) {
       golden_of_[*mine_head] = *embedding;
       extra_ =
-          WeightPair{*embedding, *mine_head, kTiedEmbedding,
+          WeightPair{*embedding, *mine_head, Rule::TiedEmbedding,
                      "golden lm_head is taken for tied to " + golden_.weights()[*embedding].name};
     }
   }

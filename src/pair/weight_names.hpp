@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pair/rule.hpp"
 #include "run/run.hpp"
 
 namespace assay::pair {
@@ -70,13 +71,9 @@ class CheckpointSide {
 struct WeightPair {
   size_t golden = 0;  // of CheckpointSide::weights()
   size_t mine = 0;
-  std::string_view reason;  // one of those below
+  Rule rule = Rule::None;
   std::string note;
 };
-inline constexpr std::string_view kEqualNames = "equal names";
-inline constexpr std::string_view kPrefixedNames = "names equal up to a prefix";
-inline constexpr std::string_view kGgufNames = "names of GGUF";
-inline constexpr std::string_view kTiedEmbedding = "tied embedding";
 
 class WeightPairing {
  public:
@@ -93,7 +90,7 @@ class WeightPairing {
   [[nodiscard]] bool is_used_up_mine(size_t i) const;
 
  private:
-  void pair(size_t golden, size_t mine, std::string_view reason, std::string note);
+  void pair(size_t golden, size_t mine, Rule rule, std::string note);
   [[nodiscard]] std::map<std::string, size_t> count_prefixes(bool from_golden) const;
   void match_by_prefix();
   void match_tied_head();

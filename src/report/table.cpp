@@ -130,7 +130,7 @@ void append_our_tensor_columns(const Row& row, Cells* cells) {
 void append_our_last_columns(const Row& row, Cells* cells) {
   cells->push_back(Cell::of(row.label));
   cells->push_back(Cell::of(int64_t{row.rank}));
-  cells->push_back(Cell::of(std::string(row.matched_by)));
+  cells->push_back(Cell::of(std::string(pair::rule_name(row.matched_by))));
   cells->push_back(Cell::of(row.confidence));
   cells->push_back(Cell::of(row.note));
   cells->push_back(Cell::of(std::string(compare::outcome_name(row.outcome))));
