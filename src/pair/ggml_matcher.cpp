@@ -63,7 +63,7 @@ class GgmlMatcher {
     row.mine = golden_is_ggml_ ? pair.hf : pair.ggml.front();
     row.golden_recipe = golden_is_ggml_ ? ggml : hf;
     row.mine_recipe = golden_is_ggml_ ? hf : ggml;
-    row.rule = Rule::GgmlTable;
+    row.rule = Rule::EngineTable;
     row.token = alignment.spans[pair.span].hf_step;
     out_.pairs.push_back(std::move(row));
     hf_used_.insert(pair.hf);

@@ -36,7 +36,7 @@ constexpr std::array kNames = {
     NamedRule{Rule::FxTensorName, "fx tensor name"},
     NamedRule{Rule::AlignedByShape, "aligned by shape"},
     NamedRule{Rule::OwnInput, "own input"},
-    NamedRule{Rule::GgmlTable, "ggml table"},
+    NamedRule{Rule::EngineTable, "ggml table"},
     NamedRule{Rule::PrefixedNames, "names equal up to a prefix"},
     NamedRule{Rule::GgufNames, "names of GGUF"},
     NamedRule{Rule::TiedEmbedding, "tied embedding"},

@@ -35,8 +35,8 @@ enum class Rule : uint8_t {
   FxTensorName,
   AlignedByShape,
   OwnInput,  // an operator that changes layout or precision only, against its own input
-  // Between a ggml engine and the model it was converted from; ggml_names.hpp.
-  GgmlTable,
+  // Between an engine of its own and the model that was converted for it.
+  EngineTable,
   // Names of weights; weight_names.hpp.
   PrefixedNames,
   GgufNames,
