@@ -105,9 +105,9 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
   }
   VerdictRequest options = request.verdict_options;
   options.jobs = request.jobs;
-  options.user_pairs = pair::user_pairs(compared.golden, compared.mine, comparison.user);
   Result<locate::Verdict> verdict =
-      find_verdict(compared.golden, compared.mine, options, comparison.progress, &outcome->notes);
+      find_verdict(compared.golden, compared.mine, outcome->comparison.pairs, options,
+                   comparison.progress, &outcome->notes);
   if (!verdict) {
     const Errc code = verdict.error().code;
     if (request.verdict || code == Errc::Usage || code == Errc::Interrupted)

@@ -39,8 +39,7 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
   const auto& [golden, mine, notes] = pair;
   pair::UserRules said;
   ASSAY_TRY_STATUS(read_pair_options(request.pairs, &said));
-  VerdictRequest verdict = request.verdict;
-  verdict.user_pairs = pair::user_pairs(golden, mine, said);
+  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, said));
   Bisected located;
   located.notes = notes;
   for (const run::Run* side : {&golden, &mine}) {
@@ -48,8 +47,8 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
   }
   ASSAY_TRY(located.verdict,
             find_verdict(
-                golden, mine, verdict, [&](size_t done, size_t total) { bar.update(done, total); },
-                &located.notes));
+                golden, mine, pairs, request.verdict,
+                [&](size_t done, size_t total) { bar.update(done, total); }, &located.notes));
   return located;
 }
 

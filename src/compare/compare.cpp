@@ -777,7 +777,6 @@ pair::MatchOptions match_options(const CompareOptions& options, pair::Level leve
   match.level = level;
   match.msit = options.rules == MetricRules::Msit;
   match.statistics = options.statistics;
-  match.user = options.user;
   match.tables = &options.tables;
   match.jobs = options.jobs;
   match.interrupted = options.interrupted;
@@ -785,11 +784,13 @@ pair::MatchOptions match_options(const CompareOptions& options, pair::Level leve
 }
 
 Result<std::vector<PlannedSheet>> plan_sheets(const Run& golden, const Run& mine,
+                                              const pair::Correspondence& pairs,
                                               const CompareOptions& options) {
   std::vector<PlannedSheet> sheets;
   if (pair::is_torchair_pair(golden, mine)) {
-    ASSAY_TRY(std::vector<pair::GraphMatching> graphs,
-              pair::match_torchair(golden, mine, match_options(options, pair::Level::Api)));
+    ASSAY_TRY(
+        std::vector<pair::GraphMatching> graphs,
+        pair::match_torchair(golden, mine, options.user, match_options(options, pair::Level::Api)));
     for (pair::GraphMatching& graph : graphs) {
       std::string name = "graph" + std::to_string(graph.graph);
       if (graph.rank >= 0) name = "rank" + std::to_string(graph.rank) + " " + name;
@@ -799,7 +800,7 @@ Result<std::vector<PlannedSheet>> plan_sheets(const Run& golden, const Run& mine
   }
   for (const pair::Level level : options.levels) {
     ASSAY_TRY(pair::Matching matching,
-              pair::match_runs(golden, mine, match_options(options, level)));
+              pair::match_runs(golden, mine, pairs, match_options(options, level)));
     sheets.push_back({std::string(pair::level_name(level)), -1, -1, std::move(matching), level});
   }
   return sheets;
@@ -932,8 +933,10 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
 
 Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                 const CompareOptions& options) {
-  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, options));
+  ASSAY_TRY(pair::Correspondence pairs, pair::correspond(golden, mine, options.user));
+  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, pairs, options));
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
+  comparison.pairs = std::move(pairs);
   if (!comparison.msit) append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
   return comparison;
 }

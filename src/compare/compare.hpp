@@ -108,7 +108,8 @@ struct Comparison {
   std::string mine_path;
   run::Layout golden_layout = run::Layout::None;
   run::Layout mine_layout = run::Layout::None;
-  bool named_pairs = false;  // of tensors that the user named with dump_data()
+  bool named_pairs = false;    // of tensors that the user named with dump_data()
+  pair::Correspondence pairs;  // of two runs: what the rows rest on
   size_t golden_records = 0;
   size_t mine_records = 0;
   bool statistics = false;

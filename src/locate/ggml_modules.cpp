@@ -19,7 +19,7 @@
 namespace assay::locate {
 namespace {
 
-using pair::GgmlAlignment;
+using pair::EngineAlignment;
 using pair::GgmlPair;
 using pair::ModulePlace;
 using run::Role;
@@ -142,19 +142,13 @@ std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
 
 }  // namespace
 
-Result<GgmlModules> GgmlModules::make(const Run& hf, const Run& ggml,
-                                      const std::vector<std::pair<int64_t, int64_t>>& steps) {
-  ASSAY_TRY(const GgmlAlignment alignment, pair::align_ggml(hf, ggml, steps));
-  GgmlModules modules;
-  modules.run_ = std::make_unique<Run>(ggml);
-  modules.notes_ = alignment.notes;
-  modules.missing_ = alignment.missing;
-  modules.add_tensors(hf, alignment);
-  modules.add_weights(hf);
-  return modules;
+GgmlModules::GgmlModules(const Run& hf, const Run& ggml, const EngineAlignment& alignment)
+    : run_(std::make_unique<Run>(ggml)), notes_(alignment.notes), missing_(alignment.missing) {
+  add_tensors(hf, alignment);
+  add_weights(hf);
 }
 
-void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
+void GgmlModules::add_tensors(const Run& hf, const EngineAlignment& alignment) {
   uint64_t order = 0;
   for (const TensorRecord& record : run_->records) order = std::max(order, record.order + 1);
   for (const run::OperationRecord& one : run_->operations) order = std::max(order, one.order + 1);

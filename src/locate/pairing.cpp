@@ -14,25 +14,6 @@ namespace {
 
 using CallKey = std::tuple<int, int64_t, std::string_view, uint32_t>;  // rank step module call
 
-/// Runs of one process each are the same process, whatever its number.
-class RankNames {
- public:
-  RankNames(const Program& golden, const Program& mine) {
-    const std::set<int> golden_ranks = ranks_of(golden);
-    const std::set<int> mine_ranks = ranks_of(mine);
-    single_ = golden_ranks.size() == 1 && mine_ranks.size() == 1;
-  }
-  [[nodiscard]] int of(int rank) const { return single_ ? 0 : rank; }
-
- private:
-  static std::set<int> ranks_of(const Program& program) {
-    std::set<int> ranks;
-    for (const run::TensorRecord& record : program.run->records) ranks.insert(record.rank);
-    return ranks;
-  }
-  bool single_ = false;
-};
-
 struct Stream {
   std::vector<size_t> golden;  // operators, in execution order
   std::vector<size_t> mine;
@@ -50,8 +31,7 @@ class Names {
 
 class Pairer {
  public:
-  Pairer(const Program& golden, const Program& mine)
-      : golden_(golden), mine_(mine), ranks_(golden, mine) {
+  Pairer(const Program& golden, const Program& mine) : golden_(golden), mine_(mine) {
     pairing_.golden_of.assign(mine.operators.size(), kNone);
     pairing_.mine_of.assign(golden.operators.size(), kNone);
     pairing_.equal_stream.assign(mine.operators.size(), false);
@@ -67,8 +47,8 @@ class Pairer {
 
  private:
   template <typename Execution>
-  [[nodiscard]] CallKey key_of(const Execution& one, uint32_t call) const {
-    return {ranks_.of(one.rank), one.step, one.module, call};
+  [[nodiscard]] static CallKey key_of(const Execution& one, uint32_t call) {
+    return {one.rank, one.step, one.module, call};
   }
 
   void pair_operators() {
@@ -147,7 +127,6 @@ class Pairer {
 
   const Program& golden_;
   const Program& mine_;
-  RankNames ranks_;
   Pairing pairing_;
 };
 

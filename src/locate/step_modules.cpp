@@ -37,9 +37,9 @@ StepModules::RecordKey StepModules::key_of(const Run& run, const TensorRecord& r
   return {step, path_of(run, record.node), record.role, record.call, record.slot};
 }
 
-StepModules::StepModules(const Run& golden, const Run& mine, const pair::StepAlignment& alignment)
-    : run_(std::make_unique<Run>(mine)), notes_(alignment.notes), partial_(alignment.partial) {
-  const int rank = mine.records.empty() ? 0 : mine.records.front().rank;
+StepModules::StepModules(const Run& golden, const Run& mine, const pair::Correspondence& pairs)
+    : run_(std::make_unique<Run>(mine)), notes_(pairs.steps.notes), partial_(pairs.steps.partial) {
+  const int rank = pairs.ranks.first_golden();
   for (size_t i = 0; i < mine.records.size(); ++i) {
     TensorRecord& record = run_->records[i];
     order_ = std::max(order_, record.order + 1);
@@ -48,12 +48,11 @@ StepModules::StepModules(const Run& golden, const Run& mine, const pair::StepAli
     record.kind = run::RecordKind::WatchedAgain;  // no boundary of a call in golden's steps
   }
   std::map<int64_t, std::vector<const StepRows*>> steps;
-  for (const StepRows& rows : alignment.rows) steps[rows.golden_step].push_back(&rows);
-  const int golden_rank = golden.records.empty() ? 0 : golden.records.front().rank;
+  for (const StepRows& rows : pairs.steps.rows) steps[rows.golden_step].push_back(&rows);
   for (size_t i = 0; i < golden.records.size(); ++i) {
     const TensorRecord& record = golden.records[i];
     const auto found = steps.find(record.step);
-    if (record.rank == golden_rank && is_of_module(record) && found != steps.end())
+    if (record.rank == rank && is_of_module(record) && found != steps.end())
       add(golden, i, found->second);
   }
 }

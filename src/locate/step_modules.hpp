@@ -15,8 +15,9 @@ namespace assay::locate {
 
 class StepModules {
  public:
-  /// alignment  of which `by_number` is false
-  StepModules(const run::Run& golden, const run::Run& mine, const pair::StepAlignment& alignment);
+  /// mine   with golden's ranks
+  /// pairs  whose steps do not correspond by number
+  StepModules(const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs);
 
   /// Mine's records where they stand, those of modules left aside, and behind them one record for each of golden's that mine
   /// has rows of, by golden's step and shape. Rows that mine did not compute are golden's.

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
-#include "pair/match.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::pair {
 namespace {
@@ -68,6 +69,16 @@ Status parse_entry(const json& entry, ExplicitPair* pair) {
   if (pair->golden.empty() || pair->mine.empty())
     return fail(Errc::Invalid, "needs \"golden\" and \"my\"");
   return {};
+}
+
+bool is_named(const run::Run& run, const run::TensorRecord& record, std::string_view selector) {
+  if (record.bytes) {
+    const std::string& file = record.bytes->file;
+    if (file == selector || file.ends_with("/" + std::string(selector))) return true;
+  }
+  const std::string path = run::module_path(run, record.node);
+  return selector == path || selector == record.node || selector == path + ":" + record.slot ||
+         selector == record.node + ":" + record.slot;
 }
 
 }  // namespace
@@ -150,19 +161,36 @@ Result<std::vector<ExplicitPair>> parse_explicit_pairs(std::string_view text) {
   return pairs;
 }
 
-UserPairs user_pairs(const run::Run& golden, const run::Run& mine, const UserRules& rules) {
-  UserPairs pairs{.ranks = rules.ranks, .steps = rules.token_map};
-  for (const ExplicitPair& entry : rules.explicit_pairs) {
+std::vector<size_t> named_records(const run::Run& run, std::string_view selector) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    if (is_named(run, run.records[i], selector)) found.push_back(i);
+  }
+  return found;
+}
+
+std::string named_module(const run::Run& run, std::string_view selector) {
+  std::set<std::string> modules;
+  for (const size_t i : named_records(run, selector)) {
+    const std::string path = run::module_path(run, run.records[i].node);
+    modules.emplace(run::module_of_node(path));
+  }
+  return modules.size() == 1 ? *modules.begin() : std::string();
+}
+
+void name_modules(const run::Run& golden, const run::Run& mine,
+                  const std::vector<ExplicitPair>& entries,
+                  std::vector<std::pair<std::string, std::string>>* modules, size_t* of_tensors) {
+  for (const ExplicitPair& entry : entries) {
     const bool is_whole = !entry.merge && entry.golden_steps.empty() && entry.mine_steps.empty();
     std::string golden_module = named_module(golden, entry.golden);
     std::string mine_module = named_module(mine, entry.mine);
     if (is_whole && !golden_module.empty() && !mine_module.empty()) {
-      pairs.modules.emplace_back(std::move(golden_module), std::move(mine_module));
+      modules->emplace_back(std::move(golden_module), std::move(mine_module));
     } else {
-      ++pairs.of_tensors;
+      ++*of_tensors;
     }
   }
-  return pairs;
 }
 
 }  // namespace assay::pair

@@ -1,16 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `--map`: texts of slices and merges, and what the entries say of whole modules.
+// What the user says corresponds: `--ranks`, `--token-map` and the entries of `--map`.
 #pragma once
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
-#include "pair/match.hpp"
 #include "pair/operand.hpp"
-#include "pair/user_pairs.hpp"
+#include "run/run.hpp"
 
 namespace assay::pair {
+
+/// One line of --map: `golden` and `mine` are a file (a path or its last components), a node name,
+/// or "node:slot".
+struct ExplicitPair {
+  std::string golden;
+  std::string mine;
+  std::vector<Step> golden_steps = {};  // "slice": what of golden corresponds to mine
+  std::vector<Step> mine_steps = {};    // "my_slice"
+  /// How the ranks of the side that has more of them become one; nothing: found out.
+  std::optional<Merge> merge = {};
+  int axis = 0;
+};
+
+/// Reads the JSON list of {"golden": ..., "my": ..., "slice": "[:, -1]", "my_slice": ..., "reduce":
+/// "none" | "cat:1" | "sum" | "pick"} of --map.
+/// errors  Invalid (with the entry)
+[[nodiscard]] Result<std::vector<ExplicitPair>> parse_explicit_pairs(std::string_view text);
+
+/// What the user says corresponds; it wins over every rule.
+struct UserRules {
+  std::vector<std::pair<int64_t, int64_t>> token_map = {};  // (golden, mine); empty: equal ids
+  std::vector<int> ranks = {};                              // empty: all that both sides have
+  std::vector<ExplicitPair> explicit_pairs = {};
+};
 
 /// "[:, -1, 2:8]" or without brackets: an index or a range for each leading axis, as in NumPy.
 /// Negative numbers count from the end; resolve_steps() makes them positive.
@@ -22,9 +48,19 @@ namespace assay::pair {
 [[nodiscard]] Result<std::vector<Step>> resolve_steps(const std::vector<Step>& steps,
                                                       const Dims& shape);
 
-/// What the user says of ranks, steps and modules, for those that pair programs and not tensors. An entry of the map counts
-/// when it has no slice and no merge, and its selectors name records of one module each.
-[[nodiscard]] UserPairs user_pairs(const run::Run& golden, const run::Run& mine,
-                                   const UserRules& rules);
+/// Indices of the records that a selector of --map names: a file (its last components are enough), a node, or "node:slot".
+[[nodiscard]] std::vector<size_t> named_records(const run::Run& run, std::string_view selector);
+
+/// The module path that all records of a selector have; empty: there is none, or there are several.
+[[nodiscard]] std::string named_module(const run::Run& run, std::string_view selector);
+
+/// Entries of the map that speak of whole modules, for those that pair programs and not tensors: without slice and merge, and
+/// with selectors that name records of one module each.
+///
+/// modules     gets (golden, mine) of each
+/// of_tensors  gets the number of the others
+void name_modules(const run::Run& golden, const run::Run& mine,
+                  const std::vector<ExplicitPair>& entries,
+                  std::vector<std::pair<std::string, std::string>>* modules, size_t* of_tensors);
 
 }  // namespace assay::pair

@@ -191,8 +191,8 @@ struct Sides {
     mine.graph_files.push_back(
         {rank, graph, folder / "dynamo_original_graph_1_rank_0_pid_1_ts_1.txt"});
   }
-  Result<std::vector<GraphMatching>> match(const MatchOptions& options = {}) const {
-    return match_torchair(golden, mine, options);
+  Result<std::vector<GraphMatching>> match(const UserRules& user = {}) const {
+    return match_torchair(golden, mine, user, {});
   }
 };
 
@@ -234,8 +234,8 @@ TEST(MatchTorchair, NeedsACommonRank) {
   sides.golden.records = {record("Add", 3, 0, 0)};
   EXPECT_EQ(sides.match().error().message, "No common rank data in golden_path and my_path.");
   sides.golden.records.push_back(record("Add", 2, 0, 0));
-  EXPECT_EQ(sides.match({.user = {.ranks = {1}}}).error().code, Errc::Usage);
-  EXPECT_EQ(sides.match({.user = {.ranks = {2}}}).value().size(), 1u);
+  EXPECT_EQ(sides.match({.ranks = {1}}).error().code, Errc::Usage);
+  EXPECT_EQ(sides.match({.ranks = {2}}).value().size(), 1u);
 }
 
 TEST(MatchTorchair, AlignsTokensAsToldAndCountsWhatIsLeft) {
@@ -248,7 +248,7 @@ TEST(MatchTorchair, AlignsTokensAsToldAndCountsWhatIsLeft) {
   EXPECT_EQ(plain.warnings, Names{"My token_id 5 not found in golden dump data"});
   EXPECT_EQ(plain.unmatched.size(), 2u);
   EXPECT_EQ(plain.coverage_percent(), 50);
-  const Matching mapped = sides.match({.user = {.token_map = {{7, 5}}}}).value()[0].matching;
+  const Matching mapped = sides.match({.token_map = {{7, 5}}}).value()[0].matching;
   ASSERT_EQ(mapped.pairs.size(), 1u);
   EXPECT_EQ(mapped.pairs[0].golden, 1u);
   EXPECT_EQ(mapped.coverage_percent(), 100);

@@ -375,7 +375,7 @@ class Aligner {
  public:
   Aligner(const Run& hf, const Run& ggml) : hf_run_(hf), ggml_run_(ggml), hf_(hf), ggml_(ggml) {}
 
-  Result<GgmlAlignment> align(const std::vector<std::pair<int64_t, int64_t>>& steps) {
+  Result<EngineAlignment> align(const std::vector<std::pair<int64_t, int64_t>>& steps) {
     if (steps.empty() && (hold_sequences(hf_.tokens()) || hold_sequences(ggml_.tokens()))) {
       ASSAY_TRY_STATUS(find_sequences());
     } else if (steps.empty()) {
@@ -878,7 +878,7 @@ class Aligner {
   GgmlSide ggml_;
   std::map<int64_t, size_t> span_of_;  // by step of Hugging Face
   mutable std::map<int64_t, int64_t> token_counts_;
-  GgmlAlignment out_;
+  EngineAlignment out_;
 };
 
 }  // namespace
@@ -999,8 +999,8 @@ Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   return recipe;
 }
 
-Result<GgmlAlignment> align_ggml(const Run& hf, const Run& ggml,
-                                 const std::vector<std::pair<int64_t, int64_t>>& steps) {
+Result<EngineAlignment> align_ggml(const Run& hf, const Run& ggml,
+                                   const std::vector<std::pair<int64_t, int64_t>>& steps) {
   return Aligner(hf, ggml).align(steps);
 }
 

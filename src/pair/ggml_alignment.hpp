@@ -46,7 +46,7 @@ struct GgmlPair {
   std::vector<size_t> ggml = {};  // records of one node, one a graph, in order of tokens
   ModuleTensor tensor = {};
   std::string node = {};  // "Qcur-3 mul_mat"
-  size_t span = 0;        // index into GgmlAlignment::spans
+  size_t span = 0;        // index into EngineAlignment::spans
 
   /// Rows (tokens) of each side that the other holds, too; all of them in order when `all_rows`.
   bool all_rows = true;
@@ -69,7 +69,7 @@ struct GgmlPair {
   [[nodiscard]] Recipe ggml_recipe(const run::Run& hf_run, const run::Run& ggml_run) const;
 };
 
-struct GgmlAlignment {
+struct EngineAlignment {
   std::vector<TokenSpan> spans;  // in order
   std::vector<GgmlPair> pairs;   // in order of the Hugging Face run's records
   /// Tensors of modules that no node holds, with the reason.
@@ -81,7 +81,7 @@ struct GgmlAlignment {
 
 /// steps   (Hugging Face, ggml) that the user says belong together; empty: by position and id of their tokens
 /// errors  Usage: no tokens in common
-[[nodiscard]] Result<GgmlAlignment> align_ggml(
+[[nodiscard]] Result<EngineAlignment> align_ggml(
     const run::Run& hf, const run::Run& ggml,
     const std::vector<std::pair<int64_t, int64_t>>& steps = {});
 

@@ -11,6 +11,12 @@
 namespace assay::pair {
 namespace {
 
+Result<Matching> matching_of(const run::Run& golden, const run::Run& mine,
+                             const UserRules& user = {}) {
+  ASSAY_TRY(const Correspondence pairs, correspond(golden, mine, user));
+  return match_runs(golden, mine, pairs, {});
+}
+
 using run::Role;
 using run::Run;
 using run::TensorRecord;
@@ -95,10 +101,10 @@ class Runs {
     ggml.operations.push_back(operation);
   }
 
-  [[nodiscard]] GgmlAlignment align() const {
+  [[nodiscard]] EngineAlignment align() const {
     auto alignment = align_ggml(hf, ggml);
     EXPECT_TRUE(alignment) << alignment.error().message;
-    return alignment ? *alignment : GgmlAlignment{};
+    return alignment ? *alignment : EngineAlignment{};
   }
   [[nodiscard]] Values ggml_values(const GgmlPair& pair) const {
     return values_of(load_operand(ggml, pair.ggml_recipe(hf, ggml)));
@@ -120,7 +126,7 @@ class Runs {
   }
 };
 
-const GgmlPair* find(const GgmlAlignment& alignment, const std::string& node) {
+const GgmlPair* find(const EngineAlignment& alignment, const std::string& node) {
   for (const GgmlPair& pair : alignment.pairs) {
     if (pair.node == node) return &pair;
   }
@@ -135,7 +141,7 @@ TEST(AlignGgml, TakesAPromptInPiecesForOneStepAndLeavesOutTheWarmUp) {
   runs.graph(1, {1, 50, 60}, 0);
   runs.graph(2, {70, 300}, 3);
   runs.graph(3, {7}, 5);
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   ASSERT_EQ(alignment.spans.size(), 2U);
   EXPECT_EQ(alignment.spans[0].ggml_steps, (Integers{1, 2}));
   EXPECT_EQ(alignment.spans[1].ggml_steps, (Integers{3}));
@@ -151,7 +157,7 @@ TEST(AlignGgml, StopsWhereTheRunsGoOnWithOtherTokens) {
   runs.hf_step(1, {7});
   runs.graph(0, {1, 50}, 0);
   runs.graph(1, {8}, 2);
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   ASSERT_EQ(alignment.spans.size(), 1U);
   EXPECT_NE(alignment.notes.back().find("from Hugging Face's step 1 on"), std::string::npos);
 }
@@ -174,7 +180,7 @@ TEST(AlignGgml, CountsTokensWhereTheirIdsWereNotCaptured) {
   runs.hf_step(0, {1, 50, 60}, /*ids=*/false);
   runs.graph(0, {1, 2}, 0);
   runs.graph(1, {9, 9, 9}, 0);
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   ASSERT_EQ(alignment.spans.size(), 1U);
   EXPECT_EQ(alignment.spans[0].ggml_steps, (Integers{1}));
 }
@@ -188,7 +194,7 @@ TEST(AlignGgml, PairsTheRowsThatBothHave) {
   runs.leaf(0, "inp_out_ids", {0, 2});
   runs.node(0, "result_norm::ggml.mul.0", {2, 2});
   runs.node(0, "result_output::ggml.mul_mat.0", {2, 4});
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   const GgmlPair* norm = find(alignment, "result_norm mul");
   ASSERT_NE(norm, nullptr);
   EXPECT_EQ(norm->hf_rows, (Integers{0, 2}));
@@ -212,7 +218,7 @@ TEST(AlignGgml, BringsHeadsBackFromRopesOrder) {
     runs.node(0, "Qcur-3::ggml.mul_mat.0", {2, 8});
     runs.node(0, "Qcur-3::ggml.rope.0", {2, 2, 4}, 100);  // [token, head, channel]
     runs.node(0, "Kcur-3::ggml.rope.0", {2, 1, 4});
-    const GgmlAlignment alignment = runs.align();
+    const EngineAlignment alignment = runs.align();
     const GgmlPair* projected = find(alignment, "Qcur-3 mul_mat");
     const GgmlPair* rotated = find(alignment, "Qcur-3 rope");
     ASSERT_NE(projected, nullptr);
@@ -243,7 +249,7 @@ TEST(AlignGgml, CutsProjectionsThatOneEngineHasInOnePiece) {
   runs.node(0, "Qcur-1::ggml.mul_mat.0", {4}, 10);
   runs.node(0, "Kcur-1::ggml.mul_mat.0", {2}, 20);
   runs.node(0, "Vcur-1::ggml.mul_mat.0", {2}, 30);
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   std::vector<Values> mine;
   std::vector<Values> golden;
   for (const GgmlPair& pair : alignment.pairs) {
@@ -278,7 +284,7 @@ TEST(AlignGgml, TakesWhatIsMultipliedWhereAttentionIsRotated) {
   runs.node(0, "attn_out-0::ggml.mul_mat.0", {2}, 60);
   runs.ggml.records.back().role = Role::Input;
   runs.ggml.records.back().slot = "src1";
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   const GgmlPair* input = find(alignment, "attn_out-0 mul_mat");
   ASSERT_NE(input, nullptr);
   EXPECT_EQ(runs.ggml_values(*input), (Values{60, 61}));
@@ -305,7 +311,7 @@ TEST(AlignGgml, CutsTheTokensSoFarOutOfTheCache) {
     runs.ggml.records.back().role = Role::Input;
     runs.ggml.records.back().slot = "src0";
   }
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   std::vector<Values> keys;
   std::vector<Values> values;
   for (const GgmlPair& pair : alignment.pairs) {
@@ -327,7 +333,7 @@ TEST(AlignGgml, SaysWhatHasNoNodeOrAnotherShape) {
   runs.hf_output("model.layers.0.mlp.up_proj", 0, {1, 1, 4});
   runs.graph(0, {1}, 0);
   runs.node(0, "ffn_up-0::ggml.mul_mat.0", {7});
-  const GgmlAlignment alignment = runs.align();
+  const EngineAlignment alignment = runs.align();
   ASSERT_EQ(alignment.hf_alone.size(), 2U);
   EXPECT_EQ(alignment.hf_alone[0].second, "ggml has no node of its own for it");
   EXPECT_EQ(alignment.hf_alone[1].second, "ffn_up-0 mul_mat has another shape");
@@ -337,8 +343,8 @@ TEST(MatchRuns, PairsHuggingFaceAndGgmlOnEitherSide) {
   Runs runs;
   runs.hf_step(0, {1, 50});
   runs.graph(4, {1, 50}, 0);
-  const auto matching = match_runs(runs.hf, runs.ggml, {});
-  const auto turned = match_runs(runs.ggml, runs.hf, {});
+  const auto matching = matching_of(runs.hf, runs.ggml);
+  const auto turned = matching_of(runs.ggml, runs.hf);
   ASSERT_TRUE(matching);
   ASSERT_TRUE(turned);
   ASSERT_EQ(matching->pairs.size(), 1U);
@@ -356,9 +362,9 @@ TEST(MatchRuns, TakesTheUsersPairsBeforeTheTableOfGgml) {
   runs.graph(0, {1}, 0);
   runs.node(0, "result_norm::ggml.mul.0", {2});
   runs.node(0, "mine::ggml.mul.0", {2});
-  MatchOptions options;
-  options.user.explicit_pairs = {{.golden = "model.norm", .mine = "mine::ggml.mul.0"}};
-  const auto matching = match_runs(runs.hf, runs.ggml, options);
+  const auto matching =
+      matching_of(runs.hf, runs.ggml,
+                  {.explicit_pairs = {{.golden = "model.norm", .mine = "mine::ggml.mul.0"}}});
   ASSERT_TRUE(matching) << matching.error().message;
   ASSERT_EQ(matching->pairs.size(), 2U);
   EXPECT_EQ(matching->pairs[1].rule, Rule::Explicit);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pair/ggml_matcher.hpp"
-
+// Pairs of a Hugging Face run and a run of a ggml program, whichever of them is golden.
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
+#include "pair/ggml_alignment.hpp"
 #include "pair/matcher.hpp"
 
 namespace assay::pair {
@@ -17,8 +17,10 @@ using run::TensorRecord;
 
 class GgmlMatcher {
  public:
-  GgmlMatcher(const Run& golden, const Run& mine, const MatchOptions& options)
-      : options_(options),
+  GgmlMatcher(const Run& golden, const Run& mine, const Correspondence& pairs,
+              const MatchOptions& options)
+      : whole_(pairs),
+        options_(options),
         golden_(golden),
         mine_(mine),
         golden_is_ggml_(is_ggml_run(golden)),
@@ -26,12 +28,8 @@ class GgmlMatcher {
         ggml_(golden_is_ggml_ ? golden : mine) {}
 
   Result<Matching> match() {
-    std::vector<std::pair<int64_t, int64_t>> steps = options_.user.token_map;
-    if (golden_is_ggml_) {
-      for (auto& [golden, mine] : steps) std::swap(golden, mine);
-    }
     ASSAY_TRY_STATUS(take_named());
-    ASSAY_TRY(const GgmlAlignment alignment, align_ggml(hf_, ggml_, steps));
+    const EngineAlignment& alignment = *whole_.engine;
     for (const GgmlPair& pair : alignment.pairs) {
       const bool is_named = named_.contains({hf_side(), pair.hf}) ||
                             std::ranges::any_of(pair.ggml, [this](size_t record) {
@@ -55,7 +53,7 @@ class GgmlMatcher {
     return static_cast<int32_t>(out_.recipes.size() - 1);
   }
 
-  void add(const GgmlPair& pair, const GgmlAlignment& alignment) {
+  void add(const GgmlPair& pair, const EngineAlignment& alignment) {
     const int32_t hf = keep(pair.hf_recipe(hf_));
     const int32_t ggml = keep(pair.ggml_recipe(hf_, ggml_));
     RecordPair row;
@@ -72,8 +70,8 @@ class GgmlMatcher {
 
   /// What the user names wins over the table.
   Status take_named() {
-    if (options_.user.explicit_pairs.empty()) return {};
-    ASSAY_TRY(out_, Matcher(golden_, mine_, options_).match_named());
+    if (whole_.user.explicit_pairs.empty()) return {};
+    ASSAY_TRY(out_, Matcher(golden_, mine_, whole_, options_).match_named());
     for (RecordPair& pair : out_.pairs) {
       named_.emplace(Side::Golden, pair.golden);
       named_.emplace(Side::Mine, pair.mine);
@@ -84,7 +82,7 @@ class GgmlMatcher {
     return {};
   }
 
-  void list_rest(const GgmlAlignment& alignment) {
+  void list_rest(const EngineAlignment& alignment) {
     std::set<int64_t> graphs;
     std::set<int64_t> tokens;
     for (const TokenSpan& span : alignment.spans) {
@@ -127,6 +125,7 @@ class GgmlMatcher {
                      });
   }
 
+  const Correspondence& whole_;
   const MatchOptions& options_;
   const Run& golden_;
   const Run& mine_;
@@ -141,8 +140,9 @@ class GgmlMatcher {
 
 }  // namespace
 
-Result<Matching> match_ggml(const Run& golden, const Run& mine, const MatchOptions& options) {
-  return GgmlMatcher(golden, mine, options).match();
+Result<Matching> match_engines(const Run& golden, const Run& mine, const Correspondence& pairs,
+                               const MatchOptions& options) {
+  return GgmlMatcher(golden, mine, pairs, options).match();
 }
 
 }  // namespace assay::pair

@@ -46,7 +46,7 @@ Matching GraphMatcher::match(const GraphTokens& golden, const GraphTokens& mine)
         golden_is_fx_ ? "no operator of GE refers to it" : "no operator of mine refers to it");
   }
   for (const auto& [token, operators] : golden) {
-    if (!golden_seen.contains(token) && options_.user.token_map.empty())
+    if (!golden_seen.contains(token) && user_.token_map.empty())
       count_side(Side::Golden, operators, "the step is missing in mine");
   }
   sort();
@@ -54,8 +54,8 @@ Matching GraphMatcher::match(const GraphTokens& golden, const GraphTokens& mine)
 }
 
 std::optional<int64_t> GraphMatcher::token_in_golden(int64_t token) const {
-  if (options_.user.token_map.empty()) return token;
-  for (const auto& [golden, mine] : options_.user.token_map) {
+  if (user_.token_map.empty()) return token;
+  for (const auto& [golden, mine] : user_.token_map) {
     if (mine == token) return golden;
   }
   return std::nullopt;

@@ -25,10 +25,11 @@ class GraphMatcher {
  public:
   /// graph         the graph before the passes, with what is known of mine's fusion
   /// golden_graph  what is known of golden's fusion
-  GraphMatcher(const run::Run& golden, const run::Run& mine, const MatchOptions& options,
-               const GeGraph& graph, const GeGraph& golden_graph)
+  GraphMatcher(const run::Run& golden, const run::Run& mine, const UserRules& user,
+               const MatchOptions& options, const GeGraph& graph, const GeGraph& golden_graph)
       : golden_(golden),
         mine_(mine),
+        user_(user),
         options_(options),
         graph_(graph),
         golden_graph_(golden_graph),
@@ -160,6 +161,7 @@ class GraphMatcher {
 
   const run::Run& golden_;
   const run::Run& mine_;
+  const UserRules& user_;
   const MatchOptions& options_;
   const GeGraph& graph_;
   const GeGraph& golden_graph_;

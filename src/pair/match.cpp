@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "pair/ggml_matcher.hpp"
+#include "pair/ggml_alignment.hpp"
 #include "pair/matcher.hpp"
 #include "run/atb_names.hpp"
 
@@ -40,8 +40,10 @@ size_t count_operators(const Run& run) {
 
 }  // namespace
 
-Matcher::Matcher(const Run& golden, const Run& mine, const MatchOptions& options)
-    : options_(options),
+Matcher::Matcher(const Run& golden, const Run& mine, const Correspondence& pairs,
+                 const MatchOptions& options)
+    : whole_(pairs),
+      options_(options),
       tables_(options.tables != nullptr ? *options.tables : builtin_tables()),
       levels_(have_levels(golden, mine)),
       golden_(golden, levels_, !options.msit),
@@ -73,11 +75,11 @@ void Matcher::group_tensors() {
 
 Result<Matching> Matcher::match() {
   ASSAY_TRY_STATUS(match_explicit());
-  ASSAY_TRY_STATUS(align_ranks());
+  ASSAY_TRY_STATUS(use_ranks());
   group_tensors();
   ASSAY_TRY_STATUS(align_tokens());
   if (levels_) name_layer_types();
-  for (const RankGroup& group : groups_) {
+  for (const RankGroup& group : whole_.ranks.groups) {
     for (PlacePair places : tokens_) {
       places.golden.rank = group.golden.front();
       places.mine.rank = group.mine.front();
@@ -118,7 +120,7 @@ Result<Matching> Matcher::match_named() {
 void Matcher::list_leftovers() {
   std::set<Place> golden_compared;
   std::set<Place> mine_compared;
-  for (const RankGroup& group : groups_) {
+  for (const RankGroup& group : whole_.ranks.groups) {
     for (PlacePair places : tokens_) {
       for (const int rank : group.golden) {
         places.golden.rank = rank;
@@ -176,7 +178,7 @@ void Matcher::list_side_leftovers(Side name_of_side, const MatchSide& side,
 std::string Matcher::place_reason(const MatchSide& side, const Place& place,
                                   const std::string& other) const {
   const bool is_golden = &side == &golden_;
-  const bool rank_known = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+  const bool rank_known = std::ranges::any_of(whole_.ranks.groups, [&](const RankGroup& group) {
     const std::vector<int>& ranks = is_golden ? group.golden : group.mine;
     return std::find(ranks.begin(), ranks.end(), place.rank) != ranks.end();
   });
@@ -196,7 +198,7 @@ std::string Matcher::leftover_reason(const TensorRecord& record, const std::stri
 }
 
 void Matcher::finish() {
-  for (const RankGroup& group : groups_) out_.ranks.push_back(group.mine.front());
+  for (const RankGroup& group : whole_.ranks.groups) out_.ranks.push_back(group.mine.front());
   std::set<int64_t> tokens;
   for (const PlacePair& places : tokens_) tokens.insert(places.token);
   out_.tokens.assign(tokens.begin(), tokens.end());
@@ -223,13 +225,15 @@ bool is_turned_around(const Run& golden, const Run& mine, const MatchOptions& op
          !mine.has(run::Trait::AtbOperations) && have_levels(golden, mine);
 }
 
-MatchOptions turned_around(MatchOptions options) {
-  for (auto& [golden, mine] : options.user.token_map) std::swap(golden, mine);
-  for (ExplicitPair& pair : options.user.explicit_pairs) {
+Correspondence turned_around(Correspondence pairs) {
+  for (auto& [golden, mine] : pairs.user.token_map) std::swap(golden, mine);
+  for (auto& [golden, mine] : pairs.step_pairs) std::swap(golden, mine);
+  for (RankGroup& group : pairs.ranks.groups) std::swap(group.golden, group.mine);
+  for (ExplicitPair& pair : pairs.user.explicit_pairs) {
     std::swap(pair.golden, pair.mine);
     std::swap(pair.golden_steps, pair.mine_steps);
   }
-  return options;
+  return pairs;
 }
 
 void turn_around(const Run& mine_run, Matching* matching) {
@@ -279,11 +283,12 @@ bool have_levels(const run::Run& golden, const run::Run& mine) {
 }
 
 Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,
-                            const MatchOptions& options) {
-  if (is_ggml_pair(golden, mine)) return match_ggml(golden, mine, options);
-  if (!is_turned_around(golden, mine, options)) return Matcher(golden, mine, options).match();
-  const MatchOptions turned = turned_around(options);
-  Result<Matching> matching = Matcher(mine, golden, turned).match();
+                            const Correspondence& pairs, const MatchOptions& options) {
+  if (pairs.engine != nullptr) return match_engines(golden, mine, pairs, options);
+  if (!is_turned_around(golden, mine, options))
+    return Matcher(golden, mine, pairs, options).match();
+  const Correspondence turned = turned_around(pairs);
+  Result<Matching> matching = Matcher(mine, golden, turned, options).match();
   if (matching) turn_around(mine, &*matching);
   return matching;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "pair/correspondence.hpp"
 #include "pair/mapping_tables.hpp"
 #include "pair/operand.hpp"
 #include "pair/rule.hpp"
@@ -21,30 +22,6 @@ namespace assay::pair {
 enum class Level : uint8_t { Layer, Module, Api };
 [[nodiscard]] std::string_view level_name(Level level);  // "layer" ...
 
-/// One line of --map: `golden` and `mine` are a file (a path or its last components), a node name,
-/// or "node:slot".
-struct ExplicitPair {
-  std::string golden;
-  std::string mine;
-  std::vector<Step> golden_steps = {};  // "slice": what of golden corresponds to mine
-  std::vector<Step> mine_steps = {};    // "my_slice"
-  /// How the ranks of the side that has more of them become one; nothing: found out.
-  std::optional<Merge> merge = {};
-  int axis = 0;
-};
-
-/// Reads the JSON list of {"golden": ..., "my": ..., "slice": "[:, -1]", "my_slice": ..., "reduce":
-/// "none" | "cat:1" | "sum" | "pick"} of --map.
-/// errors  Invalid (with the entry)
-[[nodiscard]] Result<std::vector<ExplicitPair>> parse_explicit_pairs(std::string_view text);
-
-/// What the user says corresponds; it wins over every rule.
-struct UserRules {
-  std::vector<std::pair<int64_t, int64_t>> token_map = {};  // (golden, mine); empty: equal ids
-  std::vector<int> ranks = {};                              // empty: all that both sides have
-  std::vector<ExplicitPair> explicit_pairs = {};
-};
-
 struct MatchOptions {
   Level level = Level::Api;
   /// The original's pairs, duplicates included. Otherwise that is so only at layer and module
@@ -52,7 +29,6 @@ struct MatchOptions {
   bool msit = false;
   /// Statistics of a torch tree: the original used one row a node, its last output.
   bool statistics = false;
-  UserRules user = {};
   const MappingTables* tables = nullptr;  // nullptr: the shipped ones
   /// Look at values where names and tables say nothing. Reads tensors.
   bool by_value = true;
@@ -116,10 +92,11 @@ struct Matching {
 /// True when both runs are trees of modules or operations, so that levels mean something.
 [[nodiscard]] bool have_levels(const run::Run& golden, const run::Run& mine);
 
+/// pairs   of these runs
 /// errors  Usage (the tokens or ranks of the two sides have nothing in common, an explicit pair
 /// names
 ///         nothing)
 [[nodiscard]] Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,
-                                          const MatchOptions& options);
+                                          const Correspondence& pairs, const MatchOptions& options);
 
 }  // namespace assay::pair

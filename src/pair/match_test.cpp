@@ -18,6 +18,13 @@ using run::Role;
 using run::TensorRecord;
 using run::TopologyNode;
 
+/// What a command does: finds out what corresponds as a whole, then pairs the tensors.
+Result<Matching> match(const run::Run& golden, const run::Run& mine, const MatchOptions& options,
+                       const UserRules& user = {}) {
+  ASSAY_TRY(const Correspondence pairs, correspond(golden, mine, user));
+  return match_runs(golden, mine, pairs, options);
+}
+
 TensorRecord output(const std::string& node, const std::string& slot = "", int64_t step = 0) {
   TensorRecord record;
   record.node = node;
@@ -108,7 +115,7 @@ TEST(FindLayers, EndsTheSearchWhereManyChildrenHaveNoCommonType) {
 TEST(MatchRuns, PairsLayersInOrderAtLayerLevel) {
   const run::Run golden = llama_run(12);
   const run::Run mine = llama_run(12);
-  const auto matching = match_runs(golden, mine, {.level = Level::Layer, .msit = true});
+  const auto matching = match(golden, mine, {.level = Level::Layer, .msit = true});
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->pairs.size(), 12u);
   EXPECT_EQ(texts(*matching, golden, mine)[3], "root.model.layers.3: -> root.model.layers.3:");
@@ -119,7 +126,7 @@ TEST(MatchRuns, PairsLayersInOrderAtLayerLevel) {
 TEST(MatchRuns, PairsAttentionAndMlpAtModuleLevel) {
   const run::Run golden = llama_run(12);
   const run::Run mine = llama_run(12);
-  const auto matching = match_runs(golden, mine, {.level = Level::Module, .msit = true});
+  const auto matching = match(golden, mine, {.level = Level::Module, .msit = true});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 24u);
   EXPECT_EQ(texts(*matching, golden, mine)[1],
@@ -129,7 +136,7 @@ TEST(MatchRuns, PairsAttentionAndMlpAtModuleLevel) {
 TEST(MatchRuns, PairsEveryNodeAndTheEndOfTheModelLikeTheOriginalAtApiLevel) {
   const run::Run golden = llama_run(12);
   const run::Run mine = llama_run(12);
-  const auto matching = match_runs(golden, mine, {.level = Level::Api, .msit = true});
+  const auto matching = match(golden, mine, {.level = Level::Api, .msit = true});
   ASSERT_TRUE(matching);
   // 41 nodes with themselves, and the chain root, root.lm_head crosswise: two more.
   EXPECT_EQ(golden.records.size(), 41u);
@@ -139,7 +146,7 @@ TEST(MatchRuns, PairsEveryNodeAndTheEndOfTheModelLikeTheOriginalAtApiLevel) {
 TEST(MatchRuns, PairsEveryTensorOnceWithoutTheOriginalsDuplicates) {
   const run::Run golden = llama_run(12);
   const run::Run mine = llama_run(12);
-  const auto matching = match_runs(golden, mine, {.level = Level::Api});
+  const auto matching = match(golden, mine, {.level = Level::Api});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 41u);
   EXPECT_TRUE(matching->unmatched.empty());
@@ -152,7 +159,7 @@ TEST(MatchRuns, DropsNestedGoldenOutputsAndTriesEveryCombinationLikeTheOriginal)
   const run::Run golden = make_run({output(layer, "0"), output(layer, "1.0")}, tree);
   const run::Run mine =
       make_run({output(layer, "0"), output(layer, "1.0"), output(layer, "1.1")}, tree);
-  const auto matching = match_runs(golden, mine, {.level = Level::Layer});
+  const auto matching = match(golden, mine, {.level = Level::Layer});
   ASSERT_TRUE(matching);
   EXPECT_EQ(
       texts(*matching, golden, mine),
@@ -168,7 +175,7 @@ TEST(MatchRuns, SortsOutputNamesAsTextLikeTheOriginal) {
       make_run({output(layer, "1"), output(layer, "2"), output(layer, "10")}, tree);
   const run::Run mine =
       make_run({output(layer, "3"), output(layer, "4"), output(layer, "20")}, tree);
-  const auto matching = match_runs(golden, mine, {.level = Level::Layer, .msit = true});
+  const auto matching = match(golden, mine, {.level = Level::Layer, .msit = true});
   ASSERT_TRUE(matching);
   // As text: 1, 10, 2 and 20, 3, 4.
   EXPECT_EQ(
@@ -181,7 +188,7 @@ TEST(MatchRuns, PairsLeftoverSlotsByPosition) {
   // A module that returned a tensor on one side and a one-element tuple on the other.
   const run::Run golden = make_run({output("root.norm")});
   const run::Run mine = make_run({output("root.norm", "0")});
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->pairs.size(), 1u);
   EXPECT_EQ(matching->pairs[0].rule, Rule::EqualPosition);
@@ -191,7 +198,7 @@ TEST(MatchRuns, LetsStrictAndNativeNamesMeet) {
   const run::Run golden = make_run({output("root.model.norm"), output("root")});
   const run::Run mine =
       make_run({output("model.norm"), output("")}, std::nullopt, run::Layout::Native);
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 2u);
   EXPECT_TRUE(matching->unmatched.empty());
@@ -207,7 +214,7 @@ TEST(MatchRuns, PairsNodesOfOtherNamesByTypeAndPosition) {
   append_outputs(mine_tree, &mine_records);
   const run::Run golden = make_run(golden_records, golden_tree);
   const run::Run mine = make_run(mine_records, mine_tree);
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_TRUE(matching);
   const std::vector<std::string> pairs = texts(*matching, golden, mine);
   EXPECT_NE(std::find(pairs.begin(), pairs.end(), "root.lm_head: -> root.output_head:"),
@@ -218,7 +225,7 @@ TEST(MatchRuns, PairsNodesOfOtherNamesByTypeAndPosition) {
 TEST(MatchRuns, ListsWhatHasNoPartnerWithTheReason) {
   const run::Run golden = make_run({output("root.a"), output("root.b"), output("root.a", "", 7)});
   const run::Run mine = make_run({output("root.a")});
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->unmatched.size(), 2u);
   EXPECT_EQ(matching->unmatched[0].record, 1u);
@@ -231,7 +238,7 @@ TEST(MatchRuns, ListsWhatHasNoPartnerWithTheReason) {
 TEST(MatchRuns, SaysWhichTokensTheSidesHaveWhenTheyShareNone) {
   const run::Run golden = make_run({output("root.a", "", 0), output("root.a", "", 1)});
   const run::Run mine = make_run({output("root.a", "", 5)});
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_FALSE(matching);
   EXPECT_EQ(matching.error().message,
             "my tokens is [5] and golden tokens is [0, 1]. The two cannot be matched.");
@@ -242,7 +249,7 @@ TEST(MatchRuns, ComparesTwoNamedTokenFoldersWhateverTheirNumbers) {
   run::Run mine = make_run({output("root.a", "", 5)});
   golden.path = "/d/cpu_1/0";
   mine.path = "/d/cpu_2/5";
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 1u);
 }
@@ -250,7 +257,7 @@ TEST(MatchRuns, ComparesTwoNamedTokenFoldersWhateverTheirNumbers) {
 TEST(MatchRuns, AlignsTokensByTheMap) {
   const run::Run golden = make_run({output("root.a", "", 0), output("root.a", "", 1)});
   const run::Run mine = make_run({output("root.a", "", 1), output("root.a", "", 2)});
-  const auto matching = match_runs(golden, mine, {.user = {.token_map = {{0, 1}, {1, 2}}}});
+  const auto matching = match(golden, mine, {}, {.token_map = {{0, 1}, {1, 2}}});
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->pairs.size(), 2u);
   EXPECT_EQ(golden.records[matching->pairs[0].golden].step, 0);
@@ -260,7 +267,7 @@ TEST(MatchRuns, AlignsTokensByTheMap) {
 TEST(MatchRuns, RefusesARankThatOneSideLacks) {
   const run::Run golden = make_run({output("root.a")});
   const run::Run mine = make_run({output("root.a")});
-  const auto matching = match_runs(golden, mine, {.user = {.ranks = {1}}});
+  const auto matching = match(golden, mine, {}, {.ranks = {1}});
   ASSERT_FALSE(matching);
   EXPECT_EQ(matching.error().message, "rank 1 is not present on both sides");
 }
@@ -268,8 +275,7 @@ TEST(MatchRuns, RefusesARankThatOneSideLacks) {
 TEST(MatchRuns, LetsExplicitPairsWin) {
   const run::Run golden = make_run({output("root.a"), output("root.b")});
   const run::Run mine = make_run({output("root.a"), output("root.b")});
-  const auto matching =
-      match_runs(golden, mine, {.user = {.explicit_pairs = {{"root.a", "root.b"}}}});
+  const auto matching = match(golden, mine, {}, {.explicit_pairs = {{"root.a", "root.b"}}});
   ASSERT_TRUE(matching);
   EXPECT_EQ(texts(*matching, golden, mine), (std::vector<std::string>{"root.a: -> root.b:"}));
   EXPECT_EQ(matching->unmatched.size(), 2u);
@@ -280,7 +286,7 @@ TEST(MatchRuns, PairsInputsOfRunsThatAreNotStrictTrees) {
   input.role = Role::Input;
   const run::Run golden = make_run({input, output("norm")}, std::nullopt, run::Layout::Native);
   const run::Run mine = make_run({input, output("norm")}, std::nullopt, run::Layout::Native);
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 2u);
 }
@@ -290,14 +296,14 @@ TEST(MatchRuns, OperatorsOfOneSideOnlyAreLeftOutWithANote) {
                              run::Layout::Native);
   golden.operations.emplace_back();
   const run::Run mine = make_run({output("model.norm")}, {}, run::Layout::Native);
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   ASSERT_TRUE(matching.has_value());
   EXPECT_EQ(matching->pairs.size(), 1u);
   EXPECT_TRUE(matching->unmatched.empty());
   ASSERT_EQ(matching->notes.size(), 1u);
   EXPECT_EQ(matching->notes[0],
             "1 tensors of operators are not compared: the other side has modules only");
-  const auto both = match_runs(golden, golden, {});
+  const auto both = match(golden, golden, {});
   ASSERT_TRUE(both.has_value());
   EXPECT_EQ(both->pairs.size(), 2u);
 }
@@ -306,10 +312,10 @@ RC_GTEST_PROP(MatchRuns, GivesTheSamePairsWhateverTheOrderOfGoldensRecords, (uns
   const run::Run mine = llama_run(12);
   run::Run golden = llama_run(12);
   std::shuffle(golden.records.begin(), golden.records.end(), std::mt19937(seed));
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   RC_ASSERT(matching.has_value());
   const run::Run sorted = llama_run(12);
-  RC_ASSERT(texts(*matching, golden, mine) == texts(*match_runs(sorted, mine, {}), sorted, mine));
+  RC_ASSERT(texts(*matching, golden, mine) == texts(*match(sorted, mine, {}), sorted, mine));
 }
 
 RC_GTEST_PROP(MatchRuns, NeverUsesATensorTwice,
@@ -326,7 +332,7 @@ RC_GTEST_PROP(MatchRuns, NeverUsesATensorTwice,
   };
   const run::Run golden = make_run(records_of(golden_slots));
   const run::Run mine = make_run(records_of(mine_slots));
-  const auto matching = match_runs(golden, mine, {});
+  const auto matching = match(golden, mine, {});
   RC_PRE(matching.has_value());
   std::set<size_t> golden_seen;
   std::set<size_t> mine_seen;
@@ -345,7 +351,7 @@ TEST(MatchRuns, LeavesOutWhatACaptureOfGgmlOnlyNames) {
   records[1].bytes.reset();
   run::Run run = make_run(records, std::nullopt, run::Layout::Native);
   run.properties["host.kind"] = "ggml";
-  const auto matching = match_runs(run, run, {});
+  const auto matching = match(run, run, {});
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->pairs.size(), 1U);
   EXPECT_EQ(matching->pairs[0].golden, 0U);

@@ -27,20 +27,6 @@ inline constexpr double kPositionConfidence = 0.7;  // as many of one type, in o
 
 /// False for a leaf that never was a tensor (None, a number): it has no partner to look for.
 [[nodiscard]] bool is_tensor(const run::TensorRecord& record);
-/// "1, 2, 5"
-template <typename Range>
-[[nodiscard]] std::string words(const Range& numbers) {
-  std::string text;
-  for (const auto number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return text;
-}
-
-/// Ranks that are compared with each other; the first of each side stands for the others.
-struct RankGroup {
-  std::vector<int> golden;
-  std::vector<int> mine;
-};
-
 struct PlacePair {
   int64_t token = 0;
   Place golden;  // rank of the group's first
@@ -68,7 +54,9 @@ struct TreeState {
 
 class Matcher {
  public:
-  Matcher(const run::Run& golden, const run::Run& mine, const MatchOptions& options);
+  /// All outlive this.
+  Matcher(const run::Run& golden, const run::Run& mine, const Correspondence& pairs,
+          const MatchOptions& options);
   Result<Matching> match();
   /// The pairs that the user named, and no others.
   Result<Matching> match_named();
@@ -78,12 +66,7 @@ class Matcher {
 
   // ---- alignment of ranks and tokens ----
 
-  static std::set<int> ranks_of(const run::Run& run);
-  Status align_ranks();
-  void note_missing_ranks(const std::set<int>& ranks, const std::set<int>& common,
-                          const std::string& side);
-  // True when the path names one token folder, so that the user meant exactly that one.
-  static bool is_single_token(const run::Run& run, const std::set<int64_t>& tokens);
+  Status use_ranks();
   // Elements of the first layer's output in a place of mine; nothing when it is not there.
   std::optional<int64_t> first_layer_elements(MatchSide& side, const Place& place);
   TokenTable token_table(MatchSide& side, MatchSide& other);
@@ -251,6 +234,7 @@ class Matcher {
                                      bool node_is_paired, bool other_has_node);
   void finish();
 
+  const Correspondence& whole_;
   const MatchOptions& options_;
   const MappingTables& tables_;
   const bool levels_;
@@ -259,11 +243,8 @@ class Matcher {
   bool crosses_ = false;  // ATB against another layout
   bool outputs_only_ = false;
   bool by_policy_ = false;  // the original's pairs instead of each tensor once
-  bool may_merge_ = false;  // the sides have different numbers of ranks
   Matching out_;
-  std::vector<RankGroup> groups_;
   std::vector<PlacePair> tokens_;  // rank 0 stands for any
-  StepAlignment steps_;            // by tokens, where numbers do not tell
   std::map<std::pair<size_t, size_t>, TreeState> states_;
   std::set<std::pair<int, int>> looked_at_;  // parts whose leftovers values have seen
   std::set<std::pair<Place, std::string>> golden_paired_;
@@ -273,5 +254,10 @@ class Matcher {
   std::map<size_t, int> show_order_;  // of a pair: my node
   int64_t token_ = 0;                 // of the place that is being matched
 };
+
+/// Pairs of two engines, whichever of them is golden: those of `pairs.engine`, and what the user names.
+[[nodiscard]] Result<Matching> match_engines(const run::Run& golden, const run::Run& mine,
+                                             const Correspondence& pairs,
+                                             const MatchOptions& options);
 
 }  // namespace assay::pair

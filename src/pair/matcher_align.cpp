@@ -22,65 +22,11 @@ std::string list_tokens(const std::set<int64_t>& tokens) {
 
 }  // namespace
 
-std::set<int> Matcher::ranks_of(const Run& run) {
-  std::set<int> ranks;
-  for (const TensorRecord& record : run.records) ranks.insert(record.rank);
-  return ranks;
-}
-
-Status Matcher::align_ranks() {
-  const std::set<int> golden = ranks_of(golden_.run);
-  const std::set<int> mine = ranks_of(mine_.run);
-  std::set<int> common;
-  std::set_intersection(golden.begin(), golden.end(), mine.begin(), mine.end(),
-                        std::inserter(common, common.end()));
-  if (!options_.user.ranks.empty()) {
-    for (const int rank : options_.user.ranks) {
-      if (!common.contains(rank)) {
-        return fail(Errc::Usage, "rank " + std::to_string(rank) + " is not present on both sides");
-      }
-      groups_.push_back({{rank}, {rank}});
-    }
-    return {};
-  }
-  if (golden.empty() || mine.empty()) return {};
-  if (golden.size() == mine.size() && common.size() != golden.size() && golden.size() == 1) {
-    groups_.push_back({{*golden.begin()}, {*mine.begin()}});
-    return {};
-  }
-  // Another number of ranks: shards of the same model, when one number divides the other, or a rank
-  // that is missing. merge_ranks() decides when the shapes are known.
-  const size_t more = std::max(golden.size(), mine.size());
-  const size_t less = std::min(golden.size(), mine.size());
-  if (more != less && more % less == 0) {
-    groups_.push_back({{golden.begin(), golden.end()}, {mine.begin(), mine.end()}});
-    may_merge_ = true;
-    return {};
-  }
-  for (const int rank : common) groups_.push_back({{rank}, {rank}});
-  if (groups_.empty()) return fail(Errc::Usage, "No common rank data in golden_path and my_path.");
-  note_missing_ranks(golden, common, "golden");
-  note_missing_ranks(mine, common, "mine");
+Status Matcher::use_ranks() {
+  const RankAlignment& ranks = whole_.ranks;
+  if (!ranks.problem.empty()) return fail(Errc::Usage, ranks.problem);
+  out_.notes.insert(out_.notes.end(), ranks.notes.begin(), ranks.notes.end());
   return {};
-}
-
-void Matcher::note_missing_ranks(const std::set<int>& ranks, const std::set<int>& common,
-                                 const std::string& side) {
-  std::vector<int> missing;
-  std::set_difference(ranks.begin(), ranks.end(), common.begin(), common.end(),
-                      std::back_inserter(missing));
-  if (missing.empty()) return;
-  out_.notes.push_back((missing.size() == 1 ? "rank " : "ranks ") + words(missing) +
-                       (missing.size() == 1 ? " is in " : " are in ") + side + " only");
-}
-
-bool Matcher::is_single_token(const Run& run, const std::set<int64_t>& tokens) {
-  if (tokens.size() != 1) return false;
-  const std::string token = std::to_string(*tokens.begin());
-  for (const std::string_view part : split(run.path, '/')) {
-    if (part == token) return true;
-  }
-  return false;
 }
 
 std::optional<int64_t> Matcher::first_layer_elements(MatchSide& side, const Place& place) {
@@ -149,7 +95,7 @@ Status Matcher::align_tokens() {
   }
   std::vector<TokenPlace> golden = places_of(golden_, golden_table);
   std::vector<TokenPlace> mine = places_of(mine_, mine_table);
-  if (!options_.user.token_map.empty()) return map_tokens(golden, mine);
+  if (!whole_.user.token_map.empty()) return map_tokens(golden, mine);
   if (align_rows()) return {};
 
   const bool same_folders =
@@ -175,7 +121,7 @@ Status Matcher::align_tokens() {
   }
   const std::set<int64_t> golden_steps = steps_in(golden);
   const std::set<int64_t> mine_steps = steps_in(mine);
-  if (is_single_token(golden_.run, golden_steps) && is_single_token(mine_.run, mine_steps)) {
+  if (!whole_.step_pairs.empty() && golden_steps.size() == 1 && mine_steps.size() == 1) {
     for (const TokenPlace& g : golden) {
       for (const TokenPlace& m : mine) add_token_pair(g, m, m.token);
     }
@@ -188,12 +134,12 @@ Status Matcher::align_tokens() {
 
 bool Matcher::align_rows() {
   if (options_.msit || golden_.is_atb() || mine_.is_atb()) return false;
-  steps_ = align_steps(golden_.run, mine_.run);
-  out_.notes.insert(out_.notes.end(), steps_.notes.begin(), steps_.notes.end());
-  if (steps_.by_number) return false;
+  const StepAlignment& steps = whole_.steps;
+  out_.notes.insert(out_.notes.end(), steps.notes.begin(), steps.notes.end());
+  if (steps.by_number) return false;
   golden_.named = golden_.used;
   mine_.named = mine_.used;
-  for (const StepRows& rows : steps_.rows)
+  for (const StepRows& rows : steps.rows)
     tokens_.push_back({rows.mine_step, {0, rows.golden_step, 0}, {0, rows.mine_step, 0}, &rows});
   // Weights, and whatever else is of no step.
   const auto has = [](const MatchSide& side) {
@@ -281,14 +227,13 @@ void Matcher::note_missing_tokens(const std::vector<TokenPlace>& places,
     if (place.token != kWarmupToken && place.token != -1) missing.insert(place.token);
   }
   for (const TokenPlace& other : others) missing.erase(other.token);
-  if (missing.empty()) return;
-  out_.notes.push_back((missing.size() == 1 ? "step " : "steps ") + words(missing) +
-                       (missing.size() == 1 ? " is in " : " are in ") + side + " only");
+  std::string note = only_in(side, "step", missing);
+  if (!note.empty()) out_.notes.push_back(std::move(note));
 }
 
 Status Matcher::map_tokens(const std::vector<TokenPlace>& golden,
                            const std::vector<TokenPlace>& mine) {
-  for (const auto& [golden_token, mine_token] : options_.user.token_map) {
+  for (const auto& [golden_token, mine_token] : whole_.user.token_map) {
     const auto has = [](const std::vector<TokenPlace>& places, int64_t step) {
       return std::any_of(places.begin(), places.end(),
                          [&](const TokenPlace& p) { return p.step == step; });

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "pair/explicit_pairs.hpp"
-#include "pair/user_pairs.hpp"
 
 namespace assay::pair {
 
@@ -20,7 +19,7 @@ std::vector<size_t> Matcher::one_a_rank(const Run& run, std::vector<size_t> reco
 }
 
 Status Matcher::match_explicit() {
-  for (const ExplicitPair& wanted : options_.user.explicit_pairs) {
+  for (const ExplicitPair& wanted : whole_.user.explicit_pairs) {
     const std::vector<size_t> golden = named_records(golden_.run, wanted.golden);
     const std::vector<size_t> mine = named_records(mine_.run, wanted.mine);
     if (golden.empty() || mine.empty()) {

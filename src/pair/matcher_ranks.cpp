@@ -13,8 +13,8 @@ using run::Run;
 using run::TensorRecord;
 
 void Matcher::merge_ranks() {
-  if (!may_merge_ || groups_.empty()) return;
-  const RankGroup& group = groups_.front();
+  if (!whole_.ranks.may_be_shards) return;
+  const RankGroup& group = whole_.ranks.groups.front();
   const auto is_sharded = [&](const RecordPair& pair) {
     const auto g = golden_.element_count_of(pair.golden);
     const auto m = mine_.element_count_of(pair.mine);
@@ -30,8 +30,9 @@ void Matcher::merge_ranks() {
                          std::to_string(group.mine.front()));
     const std::set<int> golden(group.golden.begin(), group.golden.end());
     const std::set<int> mine(group.mine.begin(), group.mine.end());
-    note_missing_ranks(golden, {group.golden.front()}, "golden");
-    note_missing_ranks(mine, {group.mine.front()}, "mine");
+    out_.notes.push_back(missing_ranks(golden, {group.golden.front()}, "golden"));
+    out_.notes.push_back(missing_ranks(mine, {group.mine.front()}, "mine"));
+    std::erase(out_.notes, std::string());
     return;
   }
   out_.notes.push_back(counts + ": shards are put together");

@@ -31,10 +31,9 @@ struct Embedded {
   int64_t rows = 0;  // of the embedding's output
 };
 
-std::map<int64_t, Embedded> embedded_steps(const Run& run) {
+std::map<int64_t, Embedded> embedded_steps(const Run& run, int rank) {
   std::map<int64_t, Embedded> steps;
   std::string_view embedding;
-  const int rank = run.records.empty() ? 0 : run.records.front().rank;
   for (size_t i = 0; i < run.records.size(); ++i) {
     const TensorRecord& record = run.records[i];
     if (record.rank != rank || record.kind != run::RecordKind::Operand || !record.value.empty())
@@ -214,10 +213,11 @@ std::vector<int64_t> counted(int64_t count) {
 
 }  // namespace
 
-std::vector<StepTokens> torch_steps(const Run& run) {
+std::vector<StepTokens> torch_steps(const Run& run, std::optional<int> rank) {
   std::vector<StepTokens> out;
   int64_t next = 0;  // position
-  for (const auto& [number, record] : embedded_steps(run)) {
+  const int front = run.records.empty() ? 0 : run.records.front().rank;
+  for (const auto& [number, record] : embedded_steps(run, rank.value_or(front))) {
     StepTokens step{.step = number};
     const auto ids = record.ids ? integer_values(run.records[*record.ids]) : std::nullopt;
     step.ids = ids.has_value();
@@ -414,10 +414,11 @@ size_t drop_dry_runs(const std::vector<StepTokens>& golden, std::vector<StepToke
 
 }  // namespace
 
-StepAlignment align_steps(const Run& golden_run, const Run& mine_run) {
+StepAlignment align_steps(const Run& golden_run, const Run& mine_run,
+                          std::optional<int> golden_rank, std::optional<int> mine_rank) {
   StepAlignment out;
-  const std::vector<StepTokens> golden = torch_steps(golden_run);
-  std::vector<StepTokens> mine = torch_steps(mine_run);
+  const std::vector<StepTokens> golden = torch_steps(golden_run, golden_rank);
+  std::vector<StepTokens> mine = torch_steps(mine_run, mine_rank);
   if (!has_all_ids(golden) || !has_all_ids(mine)) {
     if (!counts_agree(golden, mine))
       out.notes.push_back(

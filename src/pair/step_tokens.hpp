@@ -3,6 +3,7 @@
 // a prompt may be cut into several steps, and a step may hold several tokens (guessed ones among them).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,9 +33,10 @@ struct StepTokens {
   }
 };
 
-/// Steps of a PyTorch run, by what its embedding was given, of its first rank. Without captured positions the tokens of a
+/// Steps of a PyTorch run, by what its embedding was given, of one rank (its first). Without captured positions the tokens of a
 /// step follow those of the step before.
-[[nodiscard]] std::vector<StepTokens> torch_steps(const run::Run& run);
+[[nodiscard]] std::vector<StepTokens> torch_steps(const run::Run& run,
+                                                  std::optional<int> rank = std::nullopt);
 
 /// One number for each token of each step: equal where the token, its position and all tokens before it in its sequence
 /// are equal. Guessed tokens that were refused are forgotten when their positions are computed again.
@@ -77,7 +79,10 @@ struct StepAlignment {
   std::vector<std::string> notes = {};
 };
 /// A token that a run computed several times (no cache) is taken where it was computed first.
-[[nodiscard]] StepAlignment align_steps(const run::Run& golden, const run::Run& mine);
+/// The ranks are those whose tokens are looked at; nothing: the first of each run.
+[[nodiscard]] StepAlignment align_steps(const run::Run& golden, const run::Run& mine,
+                                        std::optional<int> golden_rank = std::nullopt,
+                                        std::optional<int> mine_rank = std::nullopt);
 
 /// How a tensor of golden's step becomes that of its tokens, and mine's likewise.
 struct RowSelection {

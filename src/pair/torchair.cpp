@@ -14,7 +14,7 @@ namespace {
 using run::Run;
 using run::TensorRecord;
 
-std::set<int> ranks_of(const Run& run) {
+std::set<int> graph_ranks_of(const Run& run) {
   std::set<int> ranks;
   for (const TensorRecord& record : run.records) {
     if (record.kind == run::RecordKind::Operand) ranks.insert(record.rank);
@@ -38,30 +38,29 @@ bool has_rank_folders(const Run& run) {
 
 /// (golden, mine)
 Result<std::vector<std::pair<int, int>>> common_ranks(const Run& golden, const Run& mine,
-                                                      const MatchOptions& options,
+                                                      const UserRules& user,
                                                       std::vector<std::string>* warnings) {
-  const std::set<int> golden_ranks = ranks_of(golden);
-  const std::set<int> mine_ranks = ranks_of(mine);
+  const std::set<int> golden_ranks = graph_ranks_of(golden);
+  const std::set<int> mine_ranks = graph_ranks_of(mine);
   std::vector<std::pair<int, int>> ranks;
   for (const int rank : mine_ranks) {
     if (golden_ranks.contains(rank)) ranks.emplace_back(rank, rank);
   }
   if (!has_rank_folders(mine)) {
-    if (!options.user.ranks.empty())
+    if (!user.ranks.empty())
       warnings->push_back(
           "The directory structure of torchair data is old, the rank parameter will not take "
           "effect.");
     // The folder of one rank can be compared by itself with a dump without such folders.
     if (ranks.empty() && golden_ranks.size() == 1 && mine_ranks.size() == 1)
       ranks.emplace_back(*golden_ranks.begin(), *mine_ranks.begin());
-  } else if (!options.user.ranks.empty()) {
-    for (const int rank : options.user.ranks) {
+  } else if (!user.ranks.empty()) {
+    for (const int rank : user.ranks) {
       if (!golden_ranks.contains(rank) || !mine_ranks.contains(rank))
         return fail(Errc::Usage, "rank " + std::to_string(rank) + " is not present on both sides");
     }
-    std::erase_if(ranks, [&options](const auto& rank) {
-      return std::find(options.user.ranks.begin(), options.user.ranks.end(), rank.second) ==
-             options.user.ranks.end();
+    std::erase_if(ranks, [&user](const auto& rank) {
+      return std::find(user.ranks.begin(), user.ranks.end(), rank.second) == user.ranks.end();
     });
   }
   if (ranks.empty()) return fail(Errc::Usage, "No common rank data in golden_path and my_path.");
@@ -185,9 +184,10 @@ bool is_torchair_pair(const run::Run& golden, const run::Run& mine) {
 }
 
 Result<std::vector<GraphMatching>> match_torchair(const run::Run& golden, const run::Run& mine,
+                                                  const UserRules& user,
                                                   const MatchOptions& options) {
   std::vector<std::string> warnings;
-  ASSAY_TRY(const auto ranks, common_ranks(golden, mine, options, &warnings));
+  ASSAY_TRY(const auto ranks, common_ranks(golden, mine, user, &warnings));
   std::vector<GraphMatching> out;
   for (const auto& [golden_rank, mine_rank] : ranks) {
     const std::vector<uint32_t> golden_graphs = graphs_of(golden, golden_rank);
@@ -223,7 +223,7 @@ Result<std::vector<GraphMatching>> match_torchair(const run::Run& golden, const 
       const auto golden_graph = golden_graph_of(golden_graphs, mine_graphs, i);
       GeGraph golden_texts;
       if (golden_graph) golden_texts = read_metadata(golden, golden_rank, *golden_graph, &warnings);
-      GraphMatcher matcher(golden, mine, options, texts[i], golden_texts);
+      GraphMatcher matcher(golden, mine, user, options, texts[i], golden_texts);
       GraphMatching matching;
       matching.rank = has_rank_folders(mine) ? mine_rank : -1;
       matching.graph = static_cast<int>(mine_graphs[i]);

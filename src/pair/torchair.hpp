@@ -21,6 +21,7 @@ struct GraphMatching {
 /// errors  Usage ("No common rank data in golden_path and my_path.")
 [[nodiscard]] Result<std::vector<GraphMatching>> match_torchair(const run::Run& golden,
                                                                 const run::Run& mine,
+                                                                const UserRules& user,
                                                                 const MatchOptions& options);
 
 }  // namespace assay::pair

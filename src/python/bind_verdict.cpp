@@ -60,8 +60,8 @@ Result<locate::Verdict> find(const Request& request) {
   if (!request.map.empty()) {
     ASSAY_TRY(said.explicit_pairs, pair::parse_explicit_pairs(request.map));
   }
+  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, said));
   locate::LocateOptions options;
-  options.user_pairs = pair::user_pairs(golden, mine, said);
   options.own_error = request.own_error;
   options.slice = request.slice;
   options.jobs = request.jobs;
@@ -76,7 +76,7 @@ Result<locate::Verdict> find(const Request& request) {
     ASSAY_TRY(floors, locate::read_profile(request.floor));
   }
   if (floors) options.floors = &*floors;
-  return locate::locate(golden, mine, options);
+  return locate::locate(golden, mine, pairs, options);
 }
 
 // (JSON, text of a screen of 100 columns)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pair/user_pairs.hpp"
+#include "pair/paired_runs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,11 +35,11 @@ std::vector<std::string> operands(const run::Run& run) {
   return names;
 }
 
-TEST(UserPairedRuns, MineHasGoldensStepsAndTheOthersAreLeftOut) {
+TEST(PairedRuns, MineHasGoldensStepsAndTheOthersAreLeftOut) {
   const run::Run golden = run_of({record("w", -1), record("a", 0), record("a", 1)});
   const run::Run mine = run_of({record("w", -1), record("a", 4), record("a", 5)});
 
-  const auto runs = UserPairedRuns::make(golden, mine, {.steps = {{1, 5}}}).value();
+  const auto runs = PairedRuns::make(golden, mine, {.step_pairs = {{1, 5}}}).value();
 
   EXPECT_THAT(operands(runs.golden()), ElementsAre("-1 w", "1 a"));
   EXPECT_THAT(operands(runs.mine()), ElementsAre("-1 w", "1 a"));
@@ -47,22 +47,23 @@ TEST(UserPairedRuns, MineHasGoldensStepsAndTheOthersAreLeftOut) {
   EXPECT_EQ(runs.step_of_mine(1), 5);
 }
 
-TEST(UserPairedRuns, KeepsTheRanksOfTheUser) {
+TEST(PairedRuns, KeepsTheRanksOfTheUser) {
   const run::Run golden = run_of({record("a", 0, 0), record("a", 0, 1)});
 
-  const auto runs = UserPairedRuns::make(golden, golden, {.ranks = {1}}).value();
+  const auto runs =
+      PairedRuns::make(golden, golden, *correspond(golden, golden, {.ranks = {1}})).value();
 
   EXPECT_EQ(runs.mine().records[0].kind, run::RecordKind::WatchedAgain);
   EXPECT_EQ(runs.mine().records[1].kind, run::RecordKind::Operand);
 }
 
-TEST(UserPairedRuns, MineHasGoldensNamesAndGetsItsOwnBack) {
+TEST(PairedRuns, MineHasGoldensNamesAndGetsItsOwnBack) {
   run::Run mine = run_of(
       {record("h.0.w2", 0), record("h.0.w2.act::aten.relu.default.0", 0), record("h.0.w20", 0)});
   mine.records[0].leaf = "h.0.w2.weight";
 
   const auto runs =
-      UserPairedRuns::make(run_of({}), mine, {.modules = {{"layers.0.down", "h.0.w2"}}}).value();
+      PairedRuns::make(run_of({}), mine, {.modules = {{"layers.0.down", "h.0.w2"}}}).value();
 
   EXPECT_THAT(
       operands(runs.mine()),
@@ -73,31 +74,54 @@ TEST(UserPairedRuns, MineHasGoldensNamesAndGetsItsOwnBack) {
   EXPECT_EQ(runs.name_of_mine("layers.0.downwards"), "layers.0.downwards");
 }
 
-TEST(UserPairedRuns, ExchangesTwoNames) {
+TEST(PairedRuns, ExchangesTwoNames) {
   const run::Run mine = run_of({record("a", 0), record("b", 0)});
 
   const auto runs =
-      UserPairedRuns::make(run_of({}), mine, {.modules = {{"a", "b"}, {"b", "a"}}}).value();
+      PairedRuns::make(run_of({}), mine, {.modules = {{"a", "b"}, {"b", "a"}}}).value();
 
   EXPECT_THAT(operands(runs.mine()), ElementsAre("0 b", "0 a"));
 }
 
-TEST(UserPairedRuns, AModuleWhoseNameTheUserGaveAwayIsNotPaired) {
+TEST(PairedRuns, AModuleWhoseNameTheUserGaveAwayIsNotPaired) {
   const run::Run mine = run_of({record("a", 0), record("b", 0)});
 
-  const auto runs = UserPairedRuns::make(run_of({}), mine, {.modules = {{"a", "b"}}}).value();
+  const auto runs = PairedRuns::make(run_of({}), mine, {.modules = {{"a", "b"}}}).value();
 
   EXPECT_THAT(operands(runs.mine()), ElementsAre("0 a (not paired)", "0 a"));
   EXPECT_EQ(runs.name_of_mine("a"), "b");
   EXPECT_EQ(runs.name_of_mine("a (not paired)"), "a");
 }
 
-TEST(UserPairedRuns, SaysWhatIsInNoRun) {
+TEST(PairedRuns, SingleProcessesAreTheSameWhateverTheirNumber) {
+  const run::Run golden = run_of({record("a", 0, 3)});
+  const run::Run mine = run_of({record("a", 0, 1)});
+
+  const Correspondence pairs = *correspond(golden, mine, {});
+  const auto runs = PairedRuns::make(golden, mine, pairs).value();
+
+  EXPECT_TRUE(PairedRuns::are_needed(pairs));
+  EXPECT_EQ(runs.mine().records[0].rank, 3);
+  EXPECT_EQ(runs.rank_of_mine(3), 1);
+  EXPECT_FALSE(PairedRuns::are_needed(*correspond(golden, golden, {})));
+}
+
+TEST(Correspond, PairsTheOnlyStepsOfTwoFolders) {
+  run::Run golden = run_of({record("a", 0)});
+  run::Run mine = run_of({record("a", 5)});
+  EXPECT_TRUE(correspond(golden, mine, {})->step_pairs.empty());
+
+  golden.path = "golden/cpu_1/0";
+  mine.path = "mine/cpu_2/5";
+  EXPECT_THAT(correspond(golden, mine, {})->step_pairs, ElementsAre(std::pair(0, 5)));
+}
+
+TEST(PairedRuns, SaysWhatIsInNoRun) {
   const run::Run one = run_of({record("a", 0)});
 
-  EXPECT_EQ(UserPairedRuns::make(one, one, {.ranks = {7}}).error().message,
+  EXPECT_EQ(PairedRuns::make(one, one, *correspond(one, one, {.ranks = {7}})).error().message,
             "rank 7 is not present on both sides");
-  EXPECT_EQ(UserPairedRuns::make(one, one, {.steps = {{0, 3}}}).error().message,
+  EXPECT_EQ(PairedRuns::make(one, one, {.step_pairs = {{0, 3}}}).error().message,
             "step 3 of --token-map is not in mine");
 }
 

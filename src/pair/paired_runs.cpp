@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runs are copied and renamed, so that whatever pairs by rank, step and module afterwards does as the user says.
-#include "pair/user_pairs.hpp"
+#include "pair/paired_runs.hpp"
 
 #include <algorithm>
 #include <set>
@@ -15,16 +15,6 @@ using run::TensorRecord;
 
 using PathPairs = std::vector<std::pair<std::string, std::string>>;
 
-bool is_named(const Run& run, const TensorRecord& record, std::string_view selector) {
-  if (record.bytes) {
-    const std::string& file = record.bytes->file;
-    if (file == selector || file.ends_with("/" + std::string(selector))) return true;
-  }
-  const std::string path = run::module_path(run, record.node);
-  return selector == path || selector == record.node || selector == path + ":" + record.slot ||
-         selector == record.node + ":" + record.slot;
-}
-
 /// Records and operations for which `is_left_out` holds are no operands any more.
 template <typename IsLeftOut>
 void leave_out(Run* run, const IsLeftOut& is_left_out) {
@@ -32,10 +22,6 @@ void leave_out(Run* run, const IsLeftOut& is_left_out) {
     if (is_left_out(record)) record.kind = run::RecordKind::WatchedAgain;
   }
   std::erase_if(run->operations, is_left_out);
-}
-
-bool has_rank(const Run& run, int rank) {
-  return std::ranges::find(run.records, rank, &TensorRecord::rank) != run.records.end();
 }
 
 bool has_step(const Run& run, int64_t step) {
@@ -71,47 +57,51 @@ PathPairs with_taken_names_freed(PathPairs pairs) {
 
 }  // namespace
 
-std::vector<size_t> named_records(const Run& run, std::string_view selector) {
-  std::vector<size_t> found;
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    if (is_named(run, run.records[i], selector)) found.push_back(i);
-  }
-  return found;
+namespace {
+
+/// Single processes with other numbers: (golden, mine).
+std::optional<std::pair<int, int>> renamed_rank(const RankAlignment& ranks) {
+  if (ranks.groups.size() != 1 || ranks.may_be_shards) return std::nullopt;
+  const std::pair one(ranks.first_golden(), ranks.first_mine());
+  return one.first == one.second ? std::nullopt : std::optional(one);
 }
 
-std::string named_module(const Run& run, std::string_view selector) {
-  std::set<std::string> modules;
-  for (const size_t i : named_records(run, selector)) {
-    const std::string path = run::module_path(run, run.records[i].node);
-    modules.emplace(run::module_of_node(path));
-  }
-  return modules.size() == 1 ? *modules.begin() : std::string();
+}  // namespace
+
+bool PairedRuns::are_needed(const Correspondence& pairs) {
+  return !pairs.user.ranks.empty() || !pairs.step_pairs.empty() || !pairs.modules.empty() ||
+         renamed_rank(pairs.ranks);
 }
 
-Result<UserPairedRuns> UserPairedRuns::make(const Run& golden, const Run& mine,
-                                            const UserPairs& pairs) {
-  UserPairedRuns runs(golden, mine);
-  ASSAY_TRY_STATUS(runs.keep_ranks(pairs.ranks));
-  ASSAY_TRY_STATUS(runs.use_steps(pairs.steps));
+Result<PairedRuns> PairedRuns::make(const Run& golden, const Run& mine,
+                                    const Correspondence& pairs) {
+  PairedRuns runs(golden, mine);
+  if (!pairs.user.ranks.empty()) {
+    if (!pairs.ranks.problem.empty()) return fail(Errc::Usage, pairs.ranks.problem);
+    runs.keep_ranks(pairs.user.ranks);
+  }
+  runs.use_ranks(pairs.ranks);
+  ASSAY_TRY_STATUS(runs.use_steps(pairs.step_pairs));
   runs.use_modules(pairs.modules);
   return runs;
 }
 
-Status UserPairedRuns::keep_ranks(const std::vector<int>& ranks) {
-  if (ranks.empty()) return {};
-  for (const int rank : ranks) {
-    if (!has_rank(golden_, rank) || !has_rank(mine_, rank))
-      return fail(Errc::Usage, "rank " + std::to_string(rank) + " is not present on both sides");
-  }
+void PairedRuns::keep_ranks(const std::vector<int>& ranks) {
   const auto is_left_out = [&](const auto& one) {
     return std::ranges::find(ranks, one.rank) == ranks.end();
   };
   leave_out(&golden_, is_left_out);
   leave_out(&mine_, is_left_out);
-  return {};
 }
 
-Status UserPairedRuns::use_steps(const std::vector<std::pair<int64_t, int64_t>>& steps) {
+void PairedRuns::use_ranks(const RankAlignment& ranks) {
+  ranks_ = renamed_rank(ranks);
+  if (!ranks_) return;
+  for (TensorRecord& record : mine_.records) record.rank = ranks_->first;
+  for (run::OperationRecord& operation : mine_.operations) operation.rank = ranks_->first;
+}
+
+Status PairedRuns::use_steps(const std::vector<std::pair<int64_t, int64_t>>& steps) {
   if (steps.empty()) return {};
   std::map<int64_t, int64_t> golden_steps;  // by mine's
   for (const auto& [golden, mine] : steps) {
@@ -139,7 +129,7 @@ Status UserPairedRuns::use_steps(const std::vector<std::pair<int64_t, int64_t>>&
   return {};
 }
 
-void UserPairedRuns::use_modules(const PathPairs& modules) {
+void PairedRuns::use_modules(const PathPairs& modules) {
   if (modules.empty()) return;
   modules_ = with_taken_names_freed(modules);
   run::rename_modules(
@@ -150,12 +140,12 @@ void UserPairedRuns::use_modules(const PathPairs& modules) {
       &mine_);
 }
 
-int64_t UserPairedRuns::step_of_mine(int64_t golden_step) const {
+int64_t PairedRuns::step_of_mine(int64_t golden_step) const {
   const auto found = mine_steps_.find(golden_step);
   return found == mine_steps_.end() ? golden_step : found->second;
 }
 
-std::string UserPairedRuns::name_of_mine(std::string_view golden_name) const {
+std::string PairedRuns::name_of_mine(std::string_view golden_name) const {
   const std::string_view module = run::module_of_node(golden_name);
   return replaced(modules_, module, &PathPairs::value_type::first, &PathPairs::value_type::second) +
          std::string(golden_name.substr(module.size()));
