@@ -76,7 +76,6 @@ HEALTHY = (
     Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, shaped=True, decode=4),
     Setting("OLM", faults=0, healthy=HEALTHY_PAIRS, decode=32),
 )
-PORTS = ("lora", "int8", "fp8")
 IN_KERNELS = ("weight", "constant", "kernel dense", "kernel sparse", "wiring")
 IN_SAMPLE = ("qwen3", "stablelm", "olmo2", "phi3", "gptj")  # small families
 
@@ -143,10 +142,12 @@ class Verdicts(Campaign):
         of_lab, _, _ = case.name.rpartition("@")
         verdicts = {}
         reasons = []
+        sizes_of = {"size": -1.0, "rounding": -1.0}
         for result in self._laboratory_of(case, work).run(lab.case_of(of_lab)):
             if result.level == "":
                 return {"outcome": OK, "verdicts": {NOT_PLANTED: result.outcome}}
             verdicts[result.level] = judged = judge(result)
+            sizes_of = {"size": result.size, "rounding": result.rounding}
             if judged in (*MISTAKES, BELOW):
                 where = f"planted in {result.place}; " if result.place else ""
                 sizes = f"it moves the output by {result.size:.2%}; " if judged in (MISSED, BELOW) else ""
@@ -154,7 +155,7 @@ class Verdicts(Campaign):
         wrong = any(judged in MISTAKES for judged in verdicts.values())
         done = {"outcome": MISTAKE if wrong else OK, "reason": "; ".join(reasons), "verdicts": verdicts}
         listed = BELOW in verdicts.values()
-        return {**done, "listed": listed, "size": result.size, "rounding": result.rounding}
+        return {**done, "listed": listed, **sizes_of}
 
     def _laboratory_of(self, case: Case, work: Workplace) -> lab.Laboratory:
         import torch
@@ -213,7 +214,7 @@ class HealthyPairs(Verdicts):
         from bench.faults import lab
 
         seed = random.Random(SAMPLE_SEED).randrange(FIRST_MODEL_SEED, 1000 * FIRST_MODEL_SEED)
-        for case in lab.healthy_cases(("llama",), (seed,), PORTS):
+        for case in lab.healthy_cases(("llama",), (seed,), lab.PORTS):
             yield _case(case, "OLM")
 
 

@@ -242,7 +242,7 @@ FAMILIES: dict[str, Family] = {
         _row("llama4_text"),
         _row("mamba", **_LEARNED),
         _row("mamba2", **_LEARNED),
-        _row("minicpm3"),
+        _row("minicpm3", num_key_value_heads=_AS_QUERIES),  # its eager attention has no groups
         _row("ministral"),
         _row("mpt", **_LEARNED),
         _row("nanochat"),

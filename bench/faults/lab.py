@@ -18,6 +18,7 @@ import assay
 from bench.faults import captures, drive, faults, kernels, ports, program_faults, thresholds
 from bench.faults.families import FAMILIES, FAR, FIRST_TOKEN, WIDTH, build, narrowed, places_of, prompt
 
+_NO_FP64 = ("xglm",)  # fills its mask with a number that is too large for the type of the mask
 LENGTHS = (17, 8, 48, 97, 33)
 FLOOR_PAIRS = 5
 PADDING = 3
@@ -48,6 +49,7 @@ PAIRS = {
     "fp8": "mine in 16 bits, matrices as 8-bit floats with a scale a row",
 }
 CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
+PORTS = ("lora", *CODES)  # whose own healthy runs say what noise is
 EQUAL_SHAPES = tuple(pair for pair in PAIRS if pair not in ("batch", "chunked", "static"))  # clean is possible there
 
 
@@ -313,17 +315,22 @@ class Laboratory:
 
     def floor(self, case: Case, level: str) -> Path:
         """The profile of five healthy pairs of other prompts."""
-        profile = self._folder / f"floor-{case.family}-{case.seed}-{case.dtype}-{level}{'-shaped' * case.shaped}.json"
+        port = case.pair if case.pair in PORTS else "precision"
+        of = f"{case.family}-{case.seed}-{case.dtype}-{port}-{level}{'-shaped' * case.shaped}"
+        profile = self._folder / f"floor-{of}.json"
         if profile.exists():
             return profile
         prefix = places_of(case.family).layer.format("")
         model = self.model(case)
+        if port == "lora":
+            model = ports.with_low_rank(model, case.seed)
+        mine = _ported(replace(case, pair=port), self.model(case), getattr(torch, case.dtype))
         pairs = []
         for number in range(FLOOR_PAIRS):
             length = LENGTHS[(case.seed + number) % len(LENGTHS)]
             tokens = prompt(1000 + 10 * case.seed + number, length, vocabulary=FAMILIES[case.family].vocabulary)
             sides = []
-            for side, one in (("golden", model), ("mine", narrowed(model, getattr(torch, case.dtype)))):
+            for side, one in (("golden", model), ("mine", mine)):
                 whole = self._folder / f"{profile.stem}-{number}-{side}"
                 captures.capture(one, tokens, whole)
                 sides.append(captures.thinned(whole, level, whole.with_name(whole.name + "-thin"), prefix))
@@ -480,7 +487,7 @@ def healthy_cases(
         decodes = FAMILIES[family].decodes
         for seed in seeds:
             for pair in ("precision",) if coarse else pairs:
-                if pair == "fp64" and places_of(family).router:
+                if pair == "fp64" and (places_of(family).router or family in _NO_FP64):
                     continue  # grouped products have no fp64 kernel
                 if pair in ("static", "cached") and not decodes:
                     continue

@@ -453,6 +453,29 @@ TEST(JudgeByFloors, StatisticsNameAWeight) {
   EXPECT_EQ(wrong.findings[0].slot, "weight");
 }
 
+TEST(JudgeByFloors, StatisticsOfCodesAreHeldAgainstNoWeight) {
+  // Given  a weight as 8-bit floats, 448 times as large as what they stand for, and as the same numbers in 16 bits
+  const FloorProfile profile = usual().measure(true);
+  const auto with_weight = [](DType dtype, double factor) {
+    auto run = make_run({}, dtype);
+    run->weight("m.b", "weight", run->value(dtype, {2}, {factor, factor * 0.5}));
+    return run;
+  };
+  const auto golden = with_weight(DType::BFloat16, 1);
+  const auto codes = with_weight(DType::Float8E4M3FN, 448);
+  const auto wrong = with_weight(DType::BFloat16, 448);
+  // When  both are judged
+  const FloorFindings of_codes =
+      judge_by_floors(golden->run(), codes->run(), profile, {.jobs = 1}).value();
+  const FloorFindings of_wrong =
+      judge_by_floors(golden->run(), wrong->run(), profile, {.jobs = 1}).value();
+  // Then  the codes count as not compared, and only the other is named
+  EXPECT_TRUE(of_codes.findings.empty());
+  EXPECT_EQ(of_codes.weights, 1u);
+  EXPECT_EQ(of_codes.weights_compared, 0u);
+  EXPECT_EQ(of_wrong.findings.size(), 1u);
+}
+
 // ----- the file
 
 class FloorFile : public testing::Test {

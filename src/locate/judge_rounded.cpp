@@ -21,6 +21,8 @@ using reference::aten::Magnitudes;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRowInQuestion = 2;
 constexpr double kTotalInQuestion = 1.5;
+/// Fraction bits of the widest 16-bit type, Float16.
+constexpr int kHalfFractionBits = 10;
 /// What is allowed in the sentence: the error at which e reaches its limit of 2.
 constexpr double kElementLimit = 2;
 
@@ -164,6 +166,7 @@ struct Terms {
   const double* c = nullptr;
   const double* variance = nullptr;
   const double* allowed = nullptr;
+  const double* addend = nullptr;  // of a product in 16 bits
   double score_bound = 0;
   double count = 1;  // K or n
 };
@@ -236,6 +239,8 @@ class OutputJudge {
       Terms of_row;
       of_row.c = terms->c.data() + first;
       of_row.count = terms->terms;
+      if (grid_.fraction_bits <= kHalfFractionBits && terms->addend.size() == expected)
+        of_row.addend = terms->addend.data() + first;
       if (is_given) {
         of_row.variance = terms->variance.data() + first;
         of_row.allowed = terms->allowed.data() + first;
@@ -346,9 +351,20 @@ class OutputJudge {
       v_factor = a * a / 12;
     }
     scale_allowed(w_factor, v_factor, count, block);
+    if (terms->addend != nullptr) allow_rounded_product(terms->addend + in_row, count, block);
     if (!row_.attention) return;
     const double rounding = kRoundingL2 * kRoundingL2 * grid_.roundoff() * grid_.roundoff();
     for (int64_t i = 0; i < count; ++i) block->v[i] += rounding * terms->variance[in_row + i];
+  }
+
+  /// Kernels that add a bias to a product of 16 bits may round the product first: oneDNN and BLAS add it in Float32 or behind
+  /// that, by the layout of the operands. Where both nearly cancel its rounding is larger than the result's.
+  void allow_rounded_product(const double* addend, int64_t count, Block* block) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const double ulp = grid_.ulp(std::fabs(block->reference[i] - addend[i]));
+      block->w[i] += ulp / 2;
+      block->v[i] += ulp * ulp / 12;
+    }
   }
 
   void read_side(int64_t first, int64_t count, double* out) const {

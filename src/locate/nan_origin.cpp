@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.hpp"
 #include "locate/measured.hpp"
+#include "locate/sim_rounding.hpp"
 #include "reference/aten/registry.hpp"
 
 namespace assay::locate {
@@ -86,7 +87,7 @@ class NanSearch {
     for (const auto& [record, counts] : suspects) {
       const std::optional<Counts> golden = golden_counts(mine_.records[record]);
       if (!is_wrong(counts, golden)) continue;
-      if (only_moves(record, counts)) continue;
+      if (passes_on(record, counts)) continue;
       if (inherits(record, counts) || lies_around_origin(record)) {
         found_.inherited.push_back(record);
       } else {
@@ -142,11 +143,13 @@ class NanSearch {
     });
   }
 
-  /// An operator that only moves values makes none: `where` puts the infinity of a mask that it was given. Whether that
-  /// belongs there is a matter of its condition: a static cache has empty slots to hide where golden's has none.
-  bool only_moves(size_t output, const Counts& moved) const {
+  /// An operator that only moves values makes none: `where` puts the infinity of a mask that it was given, and so does a
+  /// sum with one. Whether that belongs there is a matter of its condition: a static cache has empty slots to hide where
+  /// golden's has none, and a mask is added where golden's fused attention reads it.
+  bool passes_on(size_t output, const Counts& moved) const {
     const TensorRecord& record = mine_.records[output];
-    if (reference::aten::class_of(record.op_type) != reference::aten::OperatorClass::Move)
+    if (reference::aten::class_of(record.op_type) != reference::aten::OperatorClass::Move &&
+        base_name(record.op_type) != "add")
       return false;
     Counts given;
     for (const size_t input : executions_.at(key_of(record)).inputs) {

@@ -114,6 +114,25 @@ TEST(NanOrigin, AMoveMakesNoInfinity) {
   EXPECT_EQ(found.inherited.size(), 1u);
 }
 
+TEST(NanOrigin, ASumWithAMaskPassesItsInfinityOn) {
+  // Given  scores and a mask in a module whose only sum in golden adds a number
+  const auto search_for = [](double score, double sum) {
+    TestRun golden;
+    golden.op("attn", "aten.add.Tensor", {{"self", golden.value(DType::Float32, {2}, {3, 4})}},
+              R"({"other":5})", golden.value(DType::Float32, {2}, {8, 9}));
+    TestRun mine;
+    mine.op("attn", "aten.add.Tensor",
+            {{"self", mine.value(DType::Float32, {2}, {3, score})},
+             {"other", mine.value(DType::Float32, {2}, {0, -kInfinity})}},
+            "{}", mine.value(DType::Float32, {2}, {3, sum}));
+    return search(golden, mine);
+  };
+  // Then  the infinity of the mask has no origin there
+  EXPECT_TRUE(search_for(4, -kInfinity).findings.empty());
+  // and a NaN out of two infinities is made there
+  EXPECT_EQ(search_for(kInfinity, NAN).findings.size(), 1u);
+}
+
 TEST(NanOrigin, NanOutOfAMovedInfinityIsOne) {
   const NanOrigins found = search_behind_a_mask(/*with_nan=*/true);  // 0 times infinity
   ASSERT_EQ(found.findings.size(), 1u);

@@ -119,9 +119,16 @@ class Obligations {
   }
 
   [[nodiscard]] std::string other_programs() const {
-    if (undecided_.empty()) return {};
+    if (undecided_.empty()) return other_shapes();
     return "the programs differ in " + counted(undecided_.size(), "place") +
            " that golden's program could not be replayed for, first in " + first_place(undecided_);
+  }
+
+  [[nodiscard]] std::string other_shapes() const {
+    if (stages_.walk == nullptr || stages_.walk->other_shapes.empty()) return {};
+    const std::vector<std::string>& shapes = stages_.walk->other_shapes;
+    return "no fault was found in what has golden's shapes, but " + shapes.front() +
+           (shapes.size() > 1 ? ", and " + std::to_string(shapes.size() - 1) + " more" : "");
   }
 
   [[nodiscard]] std::string too_few_judged() const {

@@ -457,6 +457,57 @@ TEST(JudgeOutput, TheSumOfOneTokenIsJudgedByItsBoundAlone) {
   EXPECT_NEAR(judge(8).z, 8 / 0.91, 0.1);
 }
 
+TEST(JudgeOutput, ABiasMayBeAddedToARoundedProduct) {
+  // Given  products of about 4 with a bias that nearly takes them back, in 16 bits: x of 1 + small, weights of 1, bias -4
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  constexpr int64_t kRows = 20, kDepth = 4, kColumns = 24;
+  for (const DType dtype : {DType::BFloat16, DType::Float16}) {
+    const Tensor x =
+        tensor_of(dtype, {kRows, kDepth}, [&](int64_t) { return 1 + 0.01 * normal(random); });
+    const Tensor weight =
+        tensor_of(dtype, {kColumns, kDepth}, [&](int64_t) { return 1 + 0.01 * normal(random); });
+    const Tensor bias = tensor_of(dtype, {kColumns}, [](int64_t) { return -4.0; });
+    const std::vector<double> left = values_of(x.view), right = values_of(weight.view);
+    // When  a kernel rounds the product, and then the sum; one of them also loses a sixteenth of the bias
+    std::vector<double> twice, wrong;
+    for (int64_t i = 0; i < kRows; ++i) {
+      for (int64_t j = 0; j < kColumns; ++j) {
+        double product = 0;
+        for (int64_t k = 0; k < kDepth; ++k)
+          product += left[static_cast<size_t>(i * kDepth + k)] *
+                     right[static_cast<size_t>(j * kDepth + k)];
+        product = reference::round_to(product, dtype);
+        twice.push_back(product - 4);
+        wrong.push_back(product - 4 * 15.0 / 16);
+      }
+    }
+    const Dims shape{kRows, kColumns};
+    const Call linear =
+        CallOf("aten.linear.default").with("input", x).with("weight", weight).with("bias", bias);
+    const Call addmm =
+        CallOf("aten.addmm.default")
+            .with("self", tensor_of(dtype, {kColumns}, [](int64_t) { return 8.0; }))
+            .with("beta", -0.5)
+            .with("mat1", x)
+            .with("mat2", tensor_of(dtype, {kDepth, kColumns}, [&](int64_t i) {
+                    return right[static_cast<size_t>(i % kColumns * kDepth + i / kColumns)];
+                  }));
+    for (const Call& call : {linear, addmm}) {
+      SCOPED_TRACE(call.name + " of " + std::string(name(dtype)));
+      const auto outputs = reference::aten::evaluate(call).value();
+      const OwnError judged =
+          *judge_output(call, outputs, 0, with_values(dtype, shape, twice).view);
+      const OwnError lost = *judge_output(call, outputs, 0, with_values(dtype, shape, wrong).view);
+      // Then  the first is within both roundings, though many ULP of its small results, and the second is not
+      EXPECT_GT(judged.worst_ulp, 4) << text(judged);
+      EXPECT_LE(judged.e, 1 + 1e-12) << text(judged);
+      EXPECT_LT(judged.z, 1.2) << text(judged);
+      EXPECT_GT(lost.z, 2.5) << text(lost);
+    }
+  }
+}
+
 TEST(JudgeOutput, CoarseProductsAreExplainedByTheirTerms) {
   // Given  products added up in 4 parts of 16 bits, as some kernels do
   std::mt19937 random(6);

@@ -435,6 +435,8 @@ class Replay::Machine {
            std::equal(mine.begin() + 1, mine.end(), golden.begin() + 1);
   }
 
+  static bool is_code(DType dtype) { return is_integer(dtype) || info(dtype).element_bits <= 8; }
+
   /// Mine has the weight as codes with scales, as a shard, or as an object without memory of its own.
   [[nodiscard]] bool is_stored_otherwise(const std::string& leaf,
                                          const run::TensorRecord& golden) const {
@@ -445,9 +447,7 @@ class Replay::Machine {
     };
     if (const run::TensorRecord* mine = record_of(leaf)) {
       const bool captured = mine->bytes || mine->stats || mine->digest;
-      const bool codes =
-          mine->dtype && (is_integer(*mine->dtype) || info(*mine->dtype).element_bits <= 8);
-      return !captured || codes ||
+      return !captured || (mine->dtype && is_code(*mine->dtype)) ||
              (mine->shape && golden.shape && *mine->shape != *golden.shape &&
               !has_more_rows(*mine->shape, *golden.shape));
     }
@@ -456,10 +456,15 @@ class Replay::Machine {
              leaf == (one.node.empty() ? one.slot : one.node + "." + one.slot);
     };
     if (std::ranges::any_of(replay_.mine_.run->records, is_wrapper)) return true;
+    // Without weights the tree of modules still says what they are stored in.
+    const auto& types = replay_.mine_.leaf_types;
+    if (const auto type = types.find(leaf); type != types.end() && is_code(type->second))
+      return true;
     if (!leaf.ends_with("weight")) return false;
     const std::string stem = leaf.substr(0, leaf.size() - std::string_view("weight").size());
-    return record_of(leaf + "_packed") != nullptr || record_of(stem + "qweight") != nullptr ||
-           record_of(stem + "CB") != nullptr;
+    return std::ranges::any_of(
+        std::array{leaf + "_packed", stem + "qweight", stem + "CB"},
+        [&](const std::string& name) { return leaves.contains(name) || types.contains(name); });
   }
 
   /// Mine's weight where it is stored in another type, which the test of weights judges; null otherwise.

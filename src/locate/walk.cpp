@@ -390,7 +390,8 @@ class Walker {
     if (!golden || !mine) return true;
     const Result<bool> same = is_same_value(golden->reference, mine->reference);
     if (same && *same) return !replay_.overwrites(*region, name);
-    const Result<Gap> gap = measure_rows(boundary, *value, *mine, region->dtype, false);
+    const Result<Gap> gap =
+        measure_rows(boundary, *value, {mine->reference, mine->simulated}, region->dtype, false);
     return !gap || excess(*gap) <= 1;
   }
 
@@ -543,41 +544,75 @@ class Walker {
     finding->time = use.time;
     finding->mine_record = use.record;
     finding->golden_record = boundary.golden_record;
-    finding->detail = value_text(other) + " has shape " +
-                      list_text(mine_.run->records[use.record].shape->span()) +
-                      " against golden's " +
-                      list_text(golden_.run->records[boundary.golden_record].shape->span());
+    finding->detail = shape_difference(boundary, other);
   }
 
-  /// So few values are no average: their error alone is beyond twice its deviation by chance, of one value in 5 cases of 100.
-  /// The limit is where chi-square of that many leaves one case in 100 000: its root over the number, over the usual 2.
-  [[nodiscard]] static double share_of_few(int64_t count) {
+  /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
+  [[nodiscard]] std::string shape_difference(const Boundary& boundary, size_t number) const {
+    const run::TensorRecord& mine = mine_.run->records[use_of(mine_, boundary).record];
+    const run::TensorRecord& golden = golden_.run->records[boundary.golden_record];
+    return value_text(number) + " has shape " + list_text(mine.shape->span()) +
+           " against golden's " + list_text(golden.shape->span());
+  }
+
+  /// Results of another shape of calls that were given values of golden's shapes; of calls whose inputs were not captured the
+  /// first of a step, which follows from no other.
+  [[nodiscard]] std::vector<std::string> other_shapes() const {
+    std::map<size_t, bool> same_inputs;  // by call, of those with inputs
+    for (const Boundary& boundary : replay_.boundaries()) {
+      if (!boundary.input || boundary.golden_record == kNone) continue;
+      const auto [found, fresh] = same_inputs.try_emplace(boundary.call, true);
+      found->second = found->second && boundary.reshaped == kNoValue;
+    }
+    std::vector<std::string> texts;
+    std::set<std::pair<int, int64_t>> steps;  // with such a result
+    for (size_t i = 0; i < replay_.boundaries().size(); ++i) {
+      const Boundary& boundary = replay_.boundaries()[i];
+      if (boundary.input || boundary.reshaped == kNoValue) continue;
+      const ModuleCall& call = mine_.calls[boundary.call];
+      const bool is_first = steps.emplace(call.rank, call.step).second;
+      const auto inputs = same_inputs.find(boundary.call);
+      if (inputs == same_inputs.end() ? is_first : inputs->second)
+        texts.push_back(shape_difference(boundary, i));
+    }
+    return texts;
+  }
+
+  /// Few values are no average, nor are many of which few have nearly all of the noise: their error alone is beyond twice its
+  /// deviation by chance, of one value in 5 cases of 100. What a healthy error may be, over the usual 2: the k noisiest at
+  /// their limit, where chi-square of k leaves one case in 100 000 (its root over k), and the others as large as they are on
+  /// average.
+  [[nodiscard]] static double excess_of_few(const NoiseDraws& draws) {
     constexpr std::array<double, 8> kLimits = {4.42, 3.39, 2.94, 2.67, 2.48, 2.35, 2.25, 2.16};
-    if (count < 1 || count > static_cast<int64_t>(kLimits.size())) return 1;
-    return kLimits[static_cast<size_t>(count - 1)] / kLimit;
+    double limit = kLimit, share = 0;
+    const std::vector<double> shares = draws.largest_shares(kLimits.size());
+    for (size_t k = 0; k < shares.size(); ++k) {
+      share += shares[k];
+      limit = std::max(limit, std::sqrt(kLimits[k] * kLimits[k] * share + (1 - share)));
+    }
+    return limit / kLimit;
   }
 
-  /// Of few values, and of a row with one scale, the simulated noise is one draw, which may be small by chance. More draws
-  /// say what it usually is.
+  /// Of few values, of a row with one scale and of a single element the simulated noise is one draw, which may be small by
+  /// chance. More draws say what it usually is.
   Status widen_lucky_floor(const Boundary& boundary, const Tensor& value, const Region& region,
                            const How& how, bool masks, Gap* gap) const {
     constexpr uint32_t kDraws = 8;
-    double squares = 0;
+    NoiseDraws draws;
+    Tensor reference;
     How drawn = how;
     while (drawn.draw < kDraws) {
       ++drawn.draw;
       ASSAY_TRY(const Replayed replayed, replay_.run(region, drawn));
-      ASSAY_TRY(const Gap other, measure_rows(boundary, value, replayed, region.dtype, masks));
-      squares += other.noise_floor * other.noise_floor;
+      ASSAY_TRY_STATUS(draws.add(replayed.reference, replayed.simulated, region.dtype));
+      reference = replayed.reference;
     }
-    const double usual = std::sqrt(squares / kDraws);
-    if (!(gap->noise_floor > 0)) return {};
-    const double floor =
-        std::max(usual, gap->noise_floor) * share_of_few(value.view.element_count());
-    const double smaller = gap->noise_floor / floor;
-    gap->r *= smaller;
-    gap->r_element *= smaller;
-    gap->noise_floor = floor;
+    ASSAY_TRY(const Gap usual, measure_rows(boundary, value, {reference, draws.usual()},
+                                            region.dtype, masks, NoiseOf::Draws));
+    const double few = excess_of_few(draws);
+    gap->r = std::min(gap->r, usual.r) / few;
+    gap->r_element = std::min(gap->r_element, usual.r_element) / few;
+    gap->noise_floor = std::max(gap->noise_floor, usual.noise_floor) * few;
     return {};
   }
 
@@ -600,9 +635,13 @@ class Walker {
     Replayed nearest;
     bool order_open = false, first = true;
     How way;
+    std::vector<How> ways;
     const auto attempt = [&](const How& how) -> Status {
       ASSAY_TRY(Replayed replayed, replay_.run(region, how));
-      ASSAY_TRY(const Gap gap, measure_rows(boundary, value, replayed, region.dtype, masks));
+      ASSAY_TRY(const Gap gap,
+                measure_rows(boundary, value, {replayed.reference, replayed.simulated},
+                             region.dtype, masks));
+      ways.push_back(how);
       order_open = order_open || replayed.order_open;
       if (first || excess(gap) < excess(best)) {
         best = gap;
@@ -636,7 +675,25 @@ class Walker {
       return fail(Errc::NotFound, "needs a value that was made before the capture began");
     if (nearest.tie_elsewhere) return fail(Errc::Unsupported, kOpenChoice);
     if (nearest.choices.empty()) return {};
-    return judge_choices(region, way, value, nearest, masks, judged);
+    ASSAY_TRY_STATUS(judge_choices(region, way, value, nearest, masks, judged));
+    if (judged->step.suspicious)
+      ASSAY_TRY_STATUS(judge_choices_otherwise(region, ways, value, masks, judged));
+    return {};
+  }
+
+  /// The nearest way by values may be another than mine's: weights of another type can hide that a choice was close.
+  Status judge_choices_otherwise(const Region& region, const std::vector<How>& ways,
+                                 const Tensor& value, bool masks, Judged* judged) {
+    for (const How& way : ways) {
+      ASSAY_TRY(const Replayed replayed, replay_.run(region, way));
+      if (replayed.choices.empty()) continue;
+      Judged other = *judged;
+      const Status status = judge_choices(region, way, value, replayed, masks, &other);
+      if (!status || other.step.suspicious) continue;
+      *judged = std::move(other);
+      return {};
+    }
+    return {};
   }
 
   static constexpr const char* kOpenChoice =
@@ -684,17 +741,18 @@ class Walker {
 
   /// Over the rows that mine computed.
   [[nodiscard]] Result<Gap> measure_rows(const Boundary& boundary, const Tensor& value,
-                                         const Replayed& replayed, DType dtype, bool masks) const {
+                                         const Replica& golden, DType dtype, bool masks,
+                                         NoiseOf noise = NoiseOf::OneDraw) const {
     const auto rows = mine_.computed_rows.find(use_of(mine_, boundary).record);
     if (rows == mine_.computed_rows.end())
-      return measure_gap(value.view, replayed.reference.view, replayed.simulated.view, dtype,
-                         masks);
+      return measure_gap(value.view, golden.reference.view, golden.simulated.view, dtype, masks,
+                         noise);
     ASSAY_TRY(const Tensor mine, some_rows(value, rows->second));
-    ASSAY_TRY(const Tensor reference, some_rows(replayed.reference, rows->second));
-    ASSAY_TRY(const Tensor simulated, some_rows(replayed.simulated, rows->second));
-    ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks));
+    ASSAY_TRY(const Tensor reference, some_rows(golden.reference, rows->second));
+    ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, rows->second));
+    ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise));
     // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually is.
-    const double usual = relative_l2(replayed.reference.view, replayed.simulated.view);
+    const double usual = relative_l2(golden.reference.view, golden.simulated.view);
     if (gap.noise_floor > 0 && std::isfinite(usual) && usual > gap.noise_floor) {
       const double smaller = gap.noise_floor / usual;
       gap.r *= smaller;
@@ -916,6 +974,7 @@ class Walker {
     Walk walk;
     walk.limit = limit_;
     walk.missing_outputs = std::move(missing_outputs_);
+    walk.other_shapes = other_shapes();
     std::set<size_t> covered;
     std::set<size_t> carried;
     for (size_t i = 0; i < judged_.size(); ++i) {

@@ -53,6 +53,9 @@ struct Walk {
   std::map<std::string, size_t> unjudged;  // reason -> count
   /// Outputs of golden's model in the steps of mine that mine has no judgeable value for: "logits, step 0".
   std::vector<std::string> missing_outputs;
+  /// "output 1 of model.layers.1.mlp.gate has shape [17, 1] against golden's [17, 2]": results of another shape although
+  /// the module was given golden's shapes; another program, however well what is made of them fits.
+  std::vector<std::string> other_shapes;
   double limit = 0;  // of Step::r
   /// Of golden's operators that make floats those without partner among mine's: judged by the values around them | not at all
   size_t seen_from_outside = 0, unseen = 0;

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "base/simd.hpp"
@@ -63,9 +66,10 @@ struct GapSums {
   std::memcpy(values, &some, static_cast<size_t>(std::min(count, kLanes)) * sizeof(double));
 }
 
-/// One row: values are clamped, what does not count becomes 0; the noise is added to that of the columns.
+/// One row: values are clamped, what does not count becomes 0; noisy values become their distance from the reference,
+/// which is added to the noise of the columns.
 ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine, double* reference,
-                             const double* noise, double* column_noise) {
+                             double* noise, double* column_noise) {
   const f64x8 zero{};
   f64x8 error2{}, reference2{}, noise2{}, steps{};
   i64x8 differs{};
@@ -95,6 +99,7 @@ ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine,
     steps += counts ? unit * unit / 12 : zero;
     store_some(mine + i, left, m);
     store_some(reference + i, left, y);
+    store_some(noise + i, left, absolute(n));
     store_some(column_noise + i, left, load_some(column_noise + i, left) + n * n);
   }
   GapSums sums;
@@ -108,10 +113,11 @@ ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine,
   return sums;
 }
 
-/// The largest |m - y| / (4 max(row, column) + U / 2 + t_d) of a row.
+/// The largest |m - y| / (4 max(row, column, own) + U / 2 + t_d) of a row.
+/// own  |noise| of each element; null: not known
 ASSAY_CLONES double largest_excess(const GapGrid& grid, int64_t columns, const double* mine,
                                    const double* reference, double row_noise,
-                                   const double* column_noise) {
+                                   const double* column_noise, const double* own) {
   f64x8 largest{};
   const f64x8 of_row = f64x8{} + row_noise;
   for (int64_t i = 0; i < columns; i += kLanes) {
@@ -119,8 +125,9 @@ ASSAY_CLONES double largest_excess(const GapGrid& grid, int64_t columns, const d
     const f64x8 m = load_some(mine + i, left);
     const f64x8 y = load_some(reference + i, left);
     const f64x8 unit = ulp_at(larger(absolute(m), absolute(y)), grid);
-    const f64x8 allowed =
-        4 * larger(of_row, load_some(column_noise + i, left)) + unit / 2 + grid.tiny;
+    f64x8 noise = larger(of_row, load_some(column_noise + i, left));
+    if (own != nullptr) noise = larger(load_some(own + i, left), noise);
+    const f64x8 allowed = 4 * noise + unit / 2 + grid.tiny;
     largest = larger(largest, absolute(m - y) / allowed);
   }
   double result = 0;
@@ -139,6 +146,11 @@ std::optional<DType> real_type(DType complex) {
     default:
       return std::nullopt;
   }
+}
+
+Result<reference::Wide> rounded_values(const TensorView& simulated, DType dtype) {
+  ASSAY_TRY(const Tensor rounded, reference::narrow(simulated, dtype));
+  return reference::widen(rounded.view);
 }
 
 bool equal_integers(const TensorView& a, const TensorView& b, Status* status) {
@@ -168,11 +180,45 @@ TensorView as_reals(TensorView view) {
   return view;
 }
 
+Status NoiseDraws::add(const Tensor& reference, const Tensor& simulated, DType dtype) {
+  ASSAY_TRY(const reference::Wide drawn,
+            rounded_values(as_reals(simulated.view), real_type(dtype).value_or(dtype)));
+  if (count_ == 0) {
+    ASSAY_TRY(reference_, reference::widen(as_reals(reference.view)));
+    squares_ = reference::Wide(reference_.shape, 0.0);
+  }
+  if (drawn.size() != squares_.size()) return fail(Errc::Invalid, "draws of different shapes");
+  for (size_t i = 0; i < drawn.values.size(); ++i) {
+    const double noise = drawn.values[i] - reference_.values[i];
+    squares_.values[i] += noise * noise;
+  }
+  ++count_;
+  return {};
+}
+
+Tensor NoiseDraws::usual() const {
+  reference::Wide values = reference_;
+  for (size_t i = 0; i < values.values.size(); ++i)
+    values.values[i] += std::sqrt(squares_.values[i] / count_);
+  return reference::to_tensor(std::move(values));
+}
+
+std::vector<double> NoiseDraws::largest_shares(size_t count) const {
+  std::vector<double> finite;
+  std::ranges::copy_if(squares_.values, std::back_inserter(finite),
+                       [](double square) { return std::isfinite(square); });
+  const double sum = std::accumulate(finite.begin(), finite.end(), 0.0);
+  std::vector<double> largest(std::min(count, finite.size()));
+  std::ranges::partial_sort_copy(finite, largest, std::greater());
+  for (double& square : largest) square = sum > 0 ? square / sum : 0;
+  return largest;
+}
+
 Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
-                        const TensorView& simulated, DType dtype, bool masks) {
-  if (is_complex(mine.dtype) && is_complex(reference.dtype) && is_complex(simulated.dtype))
+                        const TensorView& simulated, DType dtype, bool masks, NoiseOf of) {
+  if (is_complex(mine.dtype) && is_complex(reference.dtype))
     return measure_gap(as_reals(mine), as_reals(reference), as_reals(simulated),
-                       real_type(dtype).value_or(dtype), masks);
+                       real_type(dtype).value_or(dtype), masks, of);
   if (!(mine.shape == reference.shape) || !(mine.shape == simulated.shape))
     return fail(Errc::Invalid, "program differs here, cannot judge: shape " +
                                    list_text(mine.shape.span()) + " against " +
@@ -196,9 +242,9 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
 
   ASSAY_TRY(reference::Wide t, reference::widen(mine));
   ASSAY_TRY(reference::Wide ref, reference::widen(reference));
-  // Noise of the simulation, rounded to the type as the kernel's result is.
-  ASSAY_TRY(const Tensor rounded, reference::narrow(simulated, dtype));
-  ASSAY_TRY(reference::Wide noise, reference::widen(rounded.view));
+  // Of one draw as the kernel's result is, rounded to the type.
+  ASSAY_TRY(reference::Wide noise,
+            of == NoiseOf::Draws ? reference::widen(simulated) : rounded_values(simulated, dtype));
   const size_t count = t.values.size();
   const size_t columns =
       mine.shape.empty()
@@ -231,9 +277,10 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
     column = std::sqrt(column / static_cast<double>(std::max<size_t>(rows, 1)));
   for (size_t row = 0; row < rows; ++row) {
     const size_t first = row * columns;
-    gap.r_element = std::max(
-        gap.r_element, largest_excess(limits, static_cast<int64_t>(columns), t.data() + first,
-                                      ref.data() + first, row_noise[row], column_noise.data()));
+    gap.r_element = std::max(gap.r_element,
+                             largest_excess(limits, static_cast<int64_t>(columns), t.data() + first,
+                                            ref.data() + first, row_noise[row], column_noise.data(),
+                                            of == NoiseOf::Draws ? noise.data() + first : nullptr));
   }
   const double floor = std::sqrt(std::max(sums.noise, sums.steps));
   const double norm = std::sqrt(sums.reference);

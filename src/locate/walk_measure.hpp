@@ -2,8 +2,10 @@
 // How far a value of mine is from golden's function on mine's values, in units of what rounding explains.   localisation 4
 #pragma once
 #include <optional>
+#include <vector>
 
 #include "base/result.hpp"
+#include "reference/wide.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::locate {
@@ -18,10 +20,16 @@ struct Gap {
   double noise_floor = 0;  // floor / |ref|
 };
 
+/// What `simulated` tells of the noise.
+enum class NoiseOf : uint8_t {
+  OneDraw,  // of a single element it says nothing: the draw may be small there by chance
+  Draws,    // NoiseDraws::usual(): each element's own noise, too
+};
+
 /// floor = max(|round(sim) - ref|, sqrt(sum U_i^2 / 12))
 /// R     = |t - ref| / floor
 /// R_e   = max_i |t_i - ref_i| / (4 max(row_i, col_i) + U_i / 2 + t_d), row and col the rms of round(sim) - ref over
-///         the last axis and over all other axes
+///         the last axis and over all other axes; of several draws also the element's own rms over these
 /// t and ref are clamped to the largest value of the type; elements below its normal range on both sides are left out;
 /// a NaN on one side only makes both infinite. Values that are no floats are equal, or both are infinite.
 ///
@@ -31,7 +39,26 @@ struct Gap {
 /// masks     elements beyond 1e4 of the same sign on both sides count as equal: the fill of a mask is a matter of taste
 /// errors    Invalid ("program differs here, cannot judge": another shape or kind of type) | Unsupported (fp64)
 [[nodiscard]] Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
-                                      const TensorView& simulated, DType dtype, bool masks);
+                                      const TensorView& simulated, DType dtype, bool masks,
+                                      NoiseOf noise = NoiseOf::OneDraw);
+
+/// The noise of several draws: where large terms cancel, one element of a product of sums has far more of it than its row
+/// and its column.
+class NoiseDraws {
+ public:
+  /// errors  Invalid (another shape than before) | of widening
+  Status add(const Tensor& reference, const Tensor& simulated, DType dtype);
+  /// Reference plus the root mean square of all draws, for NoiseOf::Draws. Complex numbers as_reals().
+  /// Precondition: add() was called.
+  [[nodiscard]] Tensor usual() const;
+  /// Shares of the noise's energy that the noisiest elements have, largest first; at most `count` of them.
+  [[nodiscard]] std::vector<double> largest_shares(size_t count) const;
+
+ private:
+  reference::Wide reference_;
+  reference::Wide squares_;
+  uint32_t count_ = 0;
+};
 
 /// Complex numbers as pairs of reals, [..., 2]; anything else as it is.
 [[nodiscard]] TensorView as_reals(TensorView view);

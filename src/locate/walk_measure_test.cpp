@@ -109,5 +109,37 @@ TEST(MeasureGap, KnowsNaNOverflowAndMasks) {
   EXPECT_GT(gap_of(filled, other, true).r, 2);
 }
 
+TEST(NoiseDraws, GiveEachElementItsOwnNoise) {
+  // Given  8 draws of the noise of 4 rows of 16 values: 0.01 everywhere and 1 in the element [2, 5]
+  const Dims shape{4, 16};
+  constexpr size_t kNoisy = 2 * 16 + 5;
+  const Tensor reference = reference::to_tensor(normal_values(shape, 6));
+  const Wide values = reference::widen(reference.view).value();
+  NoiseDraws draws;
+  for (uint32_t draw = 0; draw < 8; ++draw) {
+    Wide simulated = values;
+    for (size_t i = 0; i < simulated.values.size(); ++i)
+      simulated.values[i] += (i == kNoisy ? 1 : 0.01) * (draw % 2 == 0 ? 1 : -1);
+    ASSERT_TRUE(draws.add(reference, reference::to_tensor(std::move(simulated)), DType::Float32));
+  }
+  // Then  that element has 1 / (1 + 63 * 1e-4) of the energy, and the next as much as any other
+  const std::vector<double> shares = draws.largest_shares(2);
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_NEAR(shares[0], 1 / 1.0063, 1e-4);
+  EXPECT_NEAR(shares[1], 1e-4 / 1.0063, 1e-6);
+  // and an error of 3 is beyond 4 of its row's noise of 1/4, but not of its own; in another element it stands out
+  const auto gap_of = [&](size_t element, NoiseOf noise) {
+    Wide mine = values;
+    mine.values[element] += 3;
+    return measure_gap(reference::to_tensor(mine).view, reference.view, draws.usual().view,
+                       DType::Float32, false, noise)
+        .value()
+        .r_element;
+  };
+  EXPECT_NEAR(gap_of(kNoisy, NoiseOf::Draws), 3 / 4.0, 1e-3);
+  EXPECT_GT(gap_of(kNoisy, NoiseOf::OneDraw), 1.4);  // of its column the rms is 1/2
+  EXPECT_GT(gap_of(0, NoiseOf::Draws), 50);
+}
+
 }  // namespace
 }  // namespace assay::locate

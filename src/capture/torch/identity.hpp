@@ -37,6 +37,8 @@ struct SeenTensor {
   Dims shape;
   Dims strides;
   uint64_t record_number = 0;
+  /// Place in the list of what is on its way from a device; -1: the bytes were read, and the number is known.
+  int64_t place = -1;
   std::optional<writer::PayloadLocation> payload;
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;

@@ -159,6 +159,7 @@ struct Session::Unfetched {
   Dims strides;
   std::shared_ptr<StepProgress> step;
   int64_t same_as_entry = -1;  // index of the entry whose bytes it shares
+  bool known = false;          // the record is whole: its bytes were fetched before
   std::optional<writer::PayloadLocation> payload;
   uint64_t number = 0;
   std::string text;  // of records that only keep their place behind others
@@ -199,7 +200,7 @@ class Session::Recorder final : public LeafVisitor {
     StoredValue* stored = nullptr;
     if (by_storage) identify(tensor, record, storage, stored);
     if (look_.readable == Readable::Device || session_.options_.force_device) {
-      record_device(tensor, std::move(record), stored);
+      record_device(tensor, std::move(record), storage, stored);
     } else {
       record_memory(tensor, record, slot, storage, stored);
     }
@@ -392,11 +393,7 @@ class Session::Recorder final : public LeafVisitor {
     const int64_t version = version_of(tensor);
     // Our own counter sees what a dispatch mode sees, also where torch has none.
     const bool trusted = (version >= 0 || stored != nullptr) && !session_.options_.verify;
-    const SeenTensor* seen = nullptr;
-    if (trusted) {
-      seen = stored != nullptr ? known_bytes(*storage, *stored, version, dense)
-                               : session_.identity_.find(tensor, look_, version, dense);
-    }
+    const SeenTensor* seen = trusted ? find_seen(tensor, storage, stored, version, dense) : nullptr;
     if (seen != nullptr && is_complete(*seen, contiguous)) {
       share(record, *seen);
       const bool made_here = made_here_;
@@ -411,7 +408,7 @@ class Session::Recorder final : public LeafVisitor {
     const TensorView view = view_of(look_);
     const uint64_t size_bytes = payload_bytes(look_);
     const stats::BlockRunner runner = host_runner(size_bytes);
-    SeenTensor fresh;
+    SeenTensor fresh = seen_now(version, contiguous, dense);
     if (session_.options_.data != DataLevel::None) {
       fresh.stats = seen != nullptr     ? statistics_of(*seen)
                     : runner != nullptr ? stats::compute_stats(view, runner)
@@ -421,16 +418,6 @@ class Session::Recorder final : public LeafVisitor {
     // Without versions only the content tells whether bytes are there already; worth a digest when they would be stored.
     if (session_.options_.digest || session_.options_.verify || (full && !trusted))
       fresh.digest = stats::digest(view);
-    fresh.data = look_.data;
-    fresh.element_count = look_.element_count;
-    fresh.version = version;
-    fresh.dtype = look_.dtype;
-    fresh.contiguous = contiguous;
-    fresh.dense = dense;
-    fresh.conjugate = look_.conjugate;
-    fresh.negative = look_.negative;
-    fresh.shape = view.shape;
-    fresh.strides = view.strides;
     std::string_view lost;
     const SeenTensor* twin = full && !trusted ? find_digest(fresh) : nullptr;
     if (twin != nullptr) {
@@ -452,10 +439,8 @@ class Session::Recorder final : public LeafVisitor {
     if (stored != nullptr && made_here_)
       stored->producer = static_cast<int64_t>(fresh.record_number);
     if (!remember) return;
-    if (stored != nullptr && trusted) {
-      session_.storages_.remember_bytes(*stored, std::move(fresh));
-    } else if (trusted) {
-      session_.identity_.insert(tensor, std::move(fresh));
+    if (trusted) {
+      remember_seen(tensor, stored, std::move(fresh));
     } else if (full) {
       session_.by_digest_[*fresh.digest].push_back(std::move(fresh));
     }
@@ -551,25 +536,27 @@ class Session::Recorder final : public LeafVisitor {
     return nullptr;
   }
 
-  void record_device(PyObject* tensor, writer::Record record, StoredValue* stored) {
-    if (stored != nullptr && made_here_) {
-      // A place in the list until the fetch gives it a number.
-      stored->producer = -2 - static_cast<int64_t>(session_.unfetched_.size());
-    }
-    const bool inference = session_.access_.is_inference(tensor);
-    const int64_t version = inference ? -1 : session_.access_.version(tensor);
+  // Its bytes come with the next fetch; until then the list keeps its place among the records.
+  void record_device(PyObject* tensor, writer::Record record, Storage* storage,
+                     StoredValue* stored) {
+    const auto place = static_cast<int64_t>(session_.unfetched_.size());
+    if (stored != nullptr && made_here_) stored->producer = -2 - place;
     const bool contiguous = is_contiguous(look_);
+    const bool dense = contiguous || is_dense(look_);
+    const int64_t version = version_of(tensor);
+    const bool trusted = (version >= 0 || stored != nullptr) && !session_.options_.verify;
+    const SeenTensor* seen = trusted ? find_seen(tensor, storage, stored, version, dense) : nullptr;
     Unfetched entry;
     entry.shape = Dims(shape());
     entry.strides = Dims(strides());
     entry.step = shared_step_;
-    const SeenTensor* seen = version >= 0 && !session_.options_.verify
-                                 ? session_.identity_.find(tensor, look_, version, contiguous)
-                                 : nullptr;
-    if (seen != nullptr && seen->same_payload(look_, contiguous) &&
-        seen->record_number < session_.unfetched_.size()) {
-      entry.same_as_entry = static_cast<int64_t>(seen->record_number);
-      ++session_.shared_;
+    if (seen != nullptr && is_complete(*seen, contiguous)) {
+      entry.known = seen->place < 0;
+      entry.same_as_entry = seen->place;
+      if (entry.known)
+        share(record, *seen);
+      else
+        ++session_.shared_;
     } else if (session_.options_.data != DataLevel::None) {
       if (session_.options_.device == nullptr || !send_to_device(tensor)) {
         record.kind = writer::RecordKind::Skipped;
@@ -578,24 +565,45 @@ class Session::Recorder final : public LeafVisitor {
         return;
       }
       in_flight_bytes() += payload_bytes(look_);
-    }
-    if (seen == nullptr && version >= 0) {
-      SeenTensor fresh;
-      fresh.data = look_.data;
-      fresh.element_count = look_.element_count;
-      fresh.version = version;
-      fresh.dtype = look_.dtype;
-      fresh.contiguous = contiguous;
-      fresh.dense = contiguous;
-      fresh.shape = entry.shape;
-      fresh.strides = entry.strides;
-      fresh.record_number = session_.unfetched_.size();  // an index until the fetch
-      session_.identity_.insert(tensor, std::move(fresh));
+      if (trusted) {
+        SeenTensor fresh = seen_now(version, contiguous, dense);
+        fresh.place = place;
+        remember_seen(tensor, stored, std::move(fresh));
+      }
     }
     entry.record = std::move(record);
     session_.unfetched_.push_back(std::move(entry));
     ++node_.tensors;
     if (in_flight_bytes() > kMaxDeviceBytesInFlight) session_.fetch_device_results();
+  }
+
+  const SeenTensor* find_seen(PyObject* tensor, const Storage* storage, const StoredValue* stored,
+                              int64_t version, bool dense) {
+    return stored != nullptr ? known_bytes(*storage, *stored, version, dense)
+                             : session_.identity_.find(tensor, look_, version, dense);
+  }
+
+  /// Of the tensor at hand, without what its bytes tell.
+  [[nodiscard]] SeenTensor seen_now(int64_t version, bool contiguous, bool dense) const {
+    SeenTensor fresh;
+    fresh.data = look_.data;
+    fresh.element_count = look_.element_count;
+    fresh.version = version;
+    fresh.dtype = look_.dtype;
+    fresh.contiguous = contiguous;
+    fresh.dense = dense;
+    fresh.conjugate = look_.conjugate;
+    fresh.negative = look_.negative;
+    fresh.shape = Dims(shape());
+    fresh.strides = Dims(strides());
+    return fresh;
+  }
+
+  void remember_seen(PyObject* tensor, StoredValue* stored, SeenTensor fresh) {
+    if (stored != nullptr)
+      session_.storages_.remember_bytes(*stored, std::move(fresh));
+    else
+      session_.identity_.insert(tensor, std::move(fresh));
   }
 
   bool send_to_device(PyObject* tensor) {
@@ -1005,7 +1013,8 @@ void Session::fetch_device_results() {
       record.payload = first.payload;
       record.stats = first.record.stats;
       record.kind = first.record.kind;
-    } else if (record.kind == writer::RecordKind::Tensor && options_.data != DataLevel::None) {
+    } else if (!entry.known && record.kind == writer::RecordKind::Tensor &&
+               options_.data != DataLevel::None) {
       PyObject* item =
           results != nullptr && PyList_Check(results) && next < PyList_GET_SIZE(results)
               ? PyList_GET_ITEM(results, next++)
@@ -1022,12 +1031,27 @@ void Session::fetch_device_results() {
   }
   storages_.each_value([&](StoredValue& value) {
     if (value.producer <= -2) value.producer = number_of_place(value.producer);
+    if (value.bytes != nullptr && value.bytes->place >= 0) settle_bytes(value);
   });
   Py_XDECREF(results);
   PyErr_Clear();
   unfetched_.clear();
   device_bytes_in_flight_ = 0;
   identity_.clear();  // its entries name places in the list that is gone
+}
+
+// What was on its way has come, or was lost.
+void Session::settle_bytes(StoredValue& value) {
+  const Unfetched& entry = unfetched_[static_cast<size_t>(value.bytes->place)];
+  if (entry.record.kind != writer::RecordKind::Tensor) {
+    value.bytes.reset();
+    return;
+  }
+  value.bytes->place = -1;
+  value.bytes->record_number = entry.number;
+  value.bytes->payload = entry.payload;
+  value.bytes->stats = entry.record.stats;
+  value.bytes->digest = entry.record.digest;
 }
 
 // item: (statistics or None, host tensor or None), the statistics as the eight numbers of a record.

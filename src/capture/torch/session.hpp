@@ -155,6 +155,7 @@ class Session {
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
   void take_device_result(PyObject* item, Unfetched& entry);
+  void settle_bytes(StoredValue& value);
   void fail_for_good(const char* what) noexcept;
 
   SessionOptions options_;

@@ -85,6 +85,11 @@ Result<Magnitudes> of_product(const Arguments& arguments, const MagnitudeOptions
   Magnitudes magnitudes;
   ASSAY_TRY(magnitudes.c, product_values(arguments, options, true));
   ASSAY_TRY(magnitudes.terms, product_length(arguments));
+  ASSAY_TRY(const std::optional<Product> product, product_of(arguments));
+  if (product && operation_of(arguments.call().name) != "_addmm_activation") {
+    ASSAY_TRY(std::optional<Wide> addend, addend_of(*product, options.rows));
+    if (addend) magnitudes.addend = *std::move(addend);
+  }
   return magnitudes;
 }
 

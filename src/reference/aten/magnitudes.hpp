@@ -28,6 +28,9 @@ struct Magnitudes {
   /// Operators of ggml, whose kernels convert operands first: w of every element, shape of c; `variance` is v then.
   /// Otherwise empty.
   Wide allowed = {};
+  /// Products with an addend (linear with a bias, addmm ...): beta times it, shape of c. Kernels of 16 bits may round the
+  /// product before they add it. Otherwise empty.
+  Wide addend = {};
 };
 
 struct MagnitudeOptions {

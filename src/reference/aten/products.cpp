@@ -410,6 +410,20 @@ int64_t product_terms(const Product& product) {
   return product.x.view.shape[product.x.view.shape.size() - 1];
 }
 
+Result<std::optional<Wide>> addend_of(const Product& product,
+                                      const std::optional<std::span<const int64_t>>& rows) {
+  if (!product.bias || product.beta == 0) return std::nullopt;
+  Wide values(product.shape);
+  if (rows) {
+    const int64_t last = product.shape.empty() ? 1 : product.shape[product.shape.size() - 1];
+    values = Wide(Dims{static_cast<int64_t>(rows->size()), last});
+  }
+  ASSAY_TRY_STATUS(
+      combine_with(values, *product.bias, product, rows, false,
+                   [&product](double, double addend) { return product.beta * addend; }));
+  return values;
+}
+
 Result<Wide> multiply(const Product& product, int jobs, bool absolute) {
   ASSAY_TRY(Wide values,
             matmul(product.x.view, product.w.view, {.jobs = jobs, .absolute = absolute}));

@@ -35,6 +35,9 @@ struct Product {
 /// Rows of x, ascending, of all batches as one: [rows, n].
 [[nodiscard]] Result<Wide> multiply_rows(const Product& product, std::span<const int64_t> rows,
                                          int jobs, bool absolute = false);
+/// beta bias of every element, or of rows as in multiply_rows(): what is added behind the product. Nothing without one.
+[[nodiscard]] Result<std::optional<Wide>> addend_of(
+    const Product& product, const std::optional<std::span<const int64_t>>& rows);
 /// The length of the sums: k.
 [[nodiscard]] int64_t product_terms(const Product& product);
 

@@ -156,6 +156,11 @@ def measures(kind: str, args: dict[str, Any], y: Any, m: Any, dtype: str) -> tup
         c, count = terms(kind, args)
         w = 2 * math.sqrt(count) * U_ACC * c
         v = w * w / 12
+        if kind == "aten.addmm.default" and bits <= 10:  # the product may be rounded before the bias is added
+            with np.errstate(divide="ignore"):
+                product = np.abs(y - args["self"].double().numpy())
+                step = 2.0 ** (np.maximum(np.floor(np.log2(product)), smallest) - bits)
+            w, v = w + step / 2, v + step**2 / 12
     largest = torch.finfo(getattr(torch, dtype)).max
     y, m = np.clip(y, -largest, largest), np.clip(m, -largest, largest)
     larger = np.maximum(np.abs(y), np.abs(m))

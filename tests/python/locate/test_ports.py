@@ -97,3 +97,12 @@ def test_a_part_that_was_not_merged_is_named(world, tmp_path, level):
     verdict = verdict_of(world, "lora", mine.to(torch.bfloat16), level, tmp_path)
     assert verdict.outcome == "first_wrong", verdict.sentence
     assert verdict.first_bad.module == LORA, verdict.sentence
+
+
+@pytest.mark.parametrize("codes", CODES)
+def test_layers_without_their_weights_do_not_accuse_codes(world, tmp_path, codes):
+    # given a port of which only the outputs of layers were captured; the tree of modules says that it holds codes
+    verdict = verdict_of(world, "golden", ports.quantised(world[0], CODES[codes], torch.bfloat16), "B", tmp_path)
+    # then what golden's weights make of its values is no measure
+    assert verdict.outcome == "cannot_judge", verdict.sentence
+    assert "weight in codes" in verdict.sentence

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases on which the laboratory of faults once found a verdict wrong, each under the name that repeats it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from bench.faults import lab
+
+HEALTHY = [
+    # a kernel of oneDNN that rounds the product before it adds the bias
+    ("recurrent_gemma-282105-bfloat16-inference", "O"),
+    # elements of a state's output whose terms nearly cancel: more noise than their row and their column
+    ("mamba-685180-float16", "OL"),
+    # weights of another type than mine's hid that a choice of experts was close
+    ("llama4_text-980058-bfloat16-int8-shaped", "OLM"),
+    # one element of a step has nearly all of the step's noise
+    pytest.param("falcon_mamba-289724-bfloat16-fp8-decode32", "OL", marks=pytest.mark.slow),
+]
+NOT_CLEAN = [
+    # one expert fewer, which moves less than rounding does; only the shape of what the router returns tells
+    ("qwen2_moe-239391-bfloat16-router-one-fewer-visible-layer1-1-shaped", "OLM"),
+]
+
+
+def verdicts_of(name: str, levels: str, folder: Path) -> dict[str, lab.Result]:
+    torch.set_num_threads(1)
+    case = lab.case_of(name)
+    laboratory = lab.Laboratory(folder, tuple(levels), width=case.width)
+    return {result.level: result for result in laboratory.run(case)}
+
+
+@pytest.mark.parametrize(("name", "levels"), HEALTHY)
+def test_a_healthy_pair_is_clean(tmp_path: Path, name: str, levels: str) -> None:
+    found = verdicts_of(name, levels, tmp_path)
+    assert set(found) == set(levels)
+    for level, result in found.items():
+        assert result.outcome == "clean", f"{level}: {result.sentence}"
+
+
+@pytest.mark.parametrize(("name", "levels"), NOT_CLEAN)
+def test_a_fault_is_not_called_clean(tmp_path: Path, name: str, levels: str) -> None:
+    found = verdicts_of(name, levels, tmp_path)
+    assert set(found) == set(levels)
+    for level, result in found.items():
+        assert result.outcome != "clean", f"{level}: {result.sentence}"
+        assert result.outcome != "first_wrong" or result.right(), f"{level}: {result.sentence}"
