@@ -21,11 +21,9 @@
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
-#include "locate/row_verdicts.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
-#include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
 
 namespace assay::cli {
@@ -170,18 +168,16 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
     ASSAY_TRY_STATUS(judge(compared, request, options, &outcome));
   }
   const bool with_verdict = request.verdict && outcome.verdict;
-  if (with_verdict) locate::judge_rows(*outcome.verdict, compared.mine, &outcome.comparison);
   if (!outcome.two_files || request.output_given) {
-    ASSAY_TRY(outcome.files, report::write_files(
-                                 outcome.comparison, compared.golden, compared.mine,
-                                 {.folder = request.output,
-                                  .timestamp = report::utc_timestamp(),
-                                  .workbook = outcome.comparison.sheets.size() > 1,
-                                  .jsonl = request.jsonl,
-                                  .unmatched = request.unmatched,
-                                  .summary = request.summary,
-                                  .first_bad = with_verdict ? report::verdict_json(*outcome.verdict)
-                                                            : std::string()}));
+    ASSAY_TRY(outcome.files,
+              report::write_files(outcome.comparison, compared.golden, compared.mine,
+                                  {.folder = request.output,
+                                   .timestamp = report::utc_timestamp(),
+                                   .workbook = outcome.comparison.sheets.size() > 1,
+                                   .jsonl = request.jsonl,
+                                   .unmatched = request.unmatched,
+                                   .summary = request.summary,
+                                   .verdict = with_verdict ? &*outcome.verdict : nullptr}));
   }
   outcome.exit_status = status_by_limits(outcome.comparison, request);
   if (with_verdict && !request.exit_zero && outcome.exit_status != kDiffers) {

@@ -12,7 +12,6 @@
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
 #include "compare/metrics.hpp"
-#include "compare/row_verdict.hpp"
 #include "pair/match.hpp"
 #include "run/manual_mapping.hpp"
 
@@ -61,7 +60,6 @@ struct Row {
   std::string quantisation;        // "int8 per channel"; weights only
   std::optional<Ait02Metrics> ait02;   // of `--compat ait-0.2`
   std::vector<AlgorithmValue> custom;  // one an algorithm, in the order of CompareOptions
-  RowVerdict verdict;                  // when Comparison::has_verdicts
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
   bool filtered = false;
@@ -115,10 +113,9 @@ struct Comparison {
   bool statistics = false;
   bool weights = false;  // rows are weights of two checkpoints
   bool msit = false;
-  bool ait02 = false;         // report of ait 0.2
-  bool judged = false;        // limits were given
-  bool order_known = true;    // rows are in the order of execution: run::Run::order_known of mine
-  bool has_verdicts = false;  // rows carry RowVerdict
+  bool ait02 = false;       // report of ait 0.2
+  bool judged = false;      // limits were given
+  bool order_known = true;  // rows are in the order of execution: run::Run::order_known of mine
   std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders

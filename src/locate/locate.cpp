@@ -71,7 +71,7 @@ class Locator {
               find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));
     Verdict verdict = compose_verdict(stages());
     for (const size_t record : nan_origins_.inherited)
-      verdict.records[record].verdict = compare::RowJudgement::NanInherited;
+      verdict.records[record].verdict = RowJudgement::NanInherited;
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
     add_hypotheses(golden_, mine_, &verdict);
     verdict.next = next_command(verdict, *golden_.run, *mine_.run);

@@ -134,8 +134,8 @@ struct Verdict {
   // Every judged output, for the columns of the table: by index into mine's records.
   struct RecordJudgement {
     double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;
-    compare::OwnSource own_source = compare::OwnSource::None;
-    compare::RowJudgement verdict = compare::RowJudgement::None;
+    OwnSource own_source = OwnSource::None;
+    RowJudgement verdict = RowJudgement::None;
     std::string confidence;
   };
   std::map<size_t, RecordJudgement> records;

@@ -162,8 +162,7 @@ void StepModules::put_back(Verdict* verdict) const {
   for (auto& [record, judgement] : verdict->records) {
     const auto [found, is_new] = records.try_emplace(captured(record), judgement);
     // Of several of golden's steps the one that is wrong.
-    if (!is_new && judgement.verdict != compare::RowJudgement::Noise)
-      found->second = std::move(judgement);
+    if (!is_new && judgement.verdict != RowJudgement::Noise) found->second = std::move(judgement);
   }
   verdict->records = std::move(records);
 }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/row_verdicts.hpp"
+#include "report/judged_rows.hpp"
 
 #include <cmath>
 #include <tuple>
 
-namespace assay::locate {
+namespace assay::report {
 namespace {
 
-using compare::Comparison;
 using compare::Row;
-using compare::RowJudgement;
-using compare::RowVerdict;
+using locate::RowJudgement;
 
 constexpr double kOutside = 4;     // k_out: times one rounding until a difference is worth a word
 constexpr double kAmplifying = 2;  // k_A: healthy operators stay below 1.6
@@ -55,28 +53,26 @@ struct Pool {
 
 class Judge {
  public:
-  Judge(const Verdict& verdict, const run::Run& mine) : verdict_(verdict), mine_(mine) {
-    for (size_t i = 0; i < mine.records.size(); ++i)
-      by_order_.emplace(std::pair(mine.records[i].rank, mine.records[i].order), i);
-  }
+  Judge(const locate::Verdict& verdict, const run::Run& mine, const compare::Sheet& sheet)
+      : verdict_(verdict), mine_(mine), sheet_(sheet) {}
 
-  void judge(compare::Sheet* sheet) {
-    pools_.clear();
-    for (const Row& row : sheet->rows) pool(row);
-    for (Row& row : sheet->rows) judge(&row);
+  std::vector<RowVerdict> judge() {
+    for (size_t i = 0; i < sheet_.rows.size(); ++i) pool(i);
+    std::vector<RowVerdict> verdicts;
+    for (size_t i = 0; i < sheet_.rows.size(); ++i) verdicts.push_back(judge(i));
+    return verdicts;
   }
 
  private:
-  size_t record_of(const Row& row) const {
-    const auto found = by_order_.find({row.rank, row.order});
-    return found == by_order_.end() ? kNone : found->second;
+  const run::TensorRecord& record_of(size_t row) const {
+    return mine_.records[sheet_.matching.pairs[row].mine];
   }
 
-  void pool(const Row& row) {
-    const size_t index = record_of(row);
-    if (index == kNone || mine_.records[index].role == run::Role::Output) return;
+  void pool(size_t i) {
+    const Row& row = sheet_.rows[i];
+    if (record_of(i).role == run::Role::Output) return;
     const Difference difference = difference_of(row);
-    Pool& pool = pools_[place_of_record(mine_.records[index])];
+    Pool& pool = pools_[place_of_record(record_of(i))];
     if (has_non_finite(row)) pool.finite = false;
     if (!std::isfinite(difference.error) || !std::isfinite(difference.golden)) return;
     pool.error += std::pow(difference.error * difference.golden, 2);
@@ -89,17 +85,17 @@ class Judge {
                               0;
   }
 
-  void judge(Row* row) const {
-    RowVerdict& out = row->verdict;
-    out.err_out = difference_of(*row).error;
-    const size_t index = record_of(*row);
-    if (index == kNone) return;
-    const run::TensorRecord& record = mine_.records[index];
+  [[nodiscard]] RowVerdict judge(size_t i) const {
+    const Row& row = sheet_.rows[i];
+    const run::TensorRecord& record = record_of(i);
+    RowVerdict out;
+    out.err_out = difference_of(row).error;
     const auto pool = pools_.find(place_of_record(record));
     const bool known_inputs = record.role == run::Role::Output && pool != pools_.end();
     if (known_inputs) out.err_in = pool->second.value();
     if (out.err_in > 0) out.amplification = out.err_out / out.err_in;
-    if (const auto own = verdict_.records.find(index); own != verdict_.records.end()) {
+    const auto own = verdict_.records.find(sheet_.matching.pairs[i].mine);
+    if (own != verdict_.records.end()) {
       out.err_own = own->second.err_own;
       out.noise_floor = own->second.noise_floor;
       out.own_source = own->second.own_source;
@@ -107,14 +103,15 @@ class Judge {
       out.verdict = own->second.verdict;
     }
     if (out.verdict == RowJudgement::None || out.verdict == RowJudgement::Noise)
-      out.verdict = seen_from_outside(*row, record, known_inputs && !pool->second.finite);
+      out.verdict = seen_from_outside(row, record, out, known_inputs && !pool->second.finite);
     if (out.confidence.empty() && out.verdict != RowJudgement::None)
-      out.confidence = confidence_name(Confidence::Low);
+      out.confidence = confidence_name(locate::Confidence::Low);
+    return out;
   }
 
   // What golden's values alone tell; the first rule that holds.   compare 8.3
-  RowJudgement seen_from_outside(const Row& row, const run::TensorRecord& record,
-                                 bool inputs_not_finite) const {
+  static RowJudgement seen_from_outside(const Row& row, const run::TensorRecord& record,
+                                        const RowVerdict& numbers, bool inputs_not_finite) {
     if (!row.comparable)
       return row.fail_reason.empty() ? RowJudgement::None : RowJudgement::Structural;
     const bool real = !record.dtype || is_float(*record.dtype);
@@ -123,7 +120,6 @@ class Judge {
       return inputs_not_finite || record.role != run::Role::Output ? RowJudgement::NanInherited
                                                                    : RowJudgement::NanOrigin;
     const double floor = one_rounding(record.dtype.value_or(DType::Float32));
-    const RowVerdict& numbers = row.verdict;
     if (!(numbers.err_out > kOutside * floor)) return RowJudgement::Noise;
     if (numbers.amplification > kAmplifying && numbers.err_in > floor)
       return RowJudgement::Amplified;
@@ -131,18 +127,17 @@ class Judge {
     return RowJudgement::Drift;
   }
 
-  const Verdict& verdict_;
+  const locate::Verdict& verdict_;
   const run::Run& mine_;
-  std::map<std::pair<int, uint64_t>, size_t> by_order_;
+  const compare::Sheet& sheet_;
   std::map<Place, Pool> pools_;
 };
 
 }  // namespace
 
-void judge_rows(const Verdict& verdict, const run::Run& mine, Comparison* comparison) {
-  Judge judge(verdict, mine);
-  for (compare::Sheet& sheet : comparison->sheets) judge.judge(&sheet);
-  comparison->has_verdicts = true;
+std::vector<RowVerdict> judge_rows(const locate::Verdict& verdict, const run::Run& mine,
+                                   const compare::Sheet& sheet) {
+  return Judge(verdict, mine, sheet).judge();
 }
 
-}  // namespace assay::locate
+}  // namespace assay::report

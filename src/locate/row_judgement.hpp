@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was found out about the operator behind a row; columns of --verdict, docs/localisation.md.
+// What is said of the operator behind a row of the table; columns of --verdict, docs/localisation.md.
 #pragma once
-#include <cmath>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
-namespace assay::compare {
+namespace assay::locate {
 
 /// How an operator's own error became known.
 enum class OwnSource : uint8_t {
@@ -41,16 +39,4 @@ enum class RowJudgement : uint8_t {
 };
 [[nodiscard]] std::string_view judgement_name(RowJudgement judgement);  // "" "own_error" ...
 
-/// Numbers that are not known are NaN.
-struct RowVerdict {
-  double err_in = NAN;         // relative L2 of all floating inputs together against golden's
-  double err_out = NAN;        // of this tensor
-  double err_own = NAN;        // of this tensor against the reference on mine's own inputs
-  double noise_floor = NAN;    // of err_own, as rounding explains it
-  double amplification = NAN;  // err_out / err_in
-  OwnSource own_source = OwnSource::None;
-  RowJudgement verdict = RowJudgement::None;
-  std::string confidence;  // "high" "medium" "low"
-};
-
-}  // namespace assay::compare
+}  // namespace assay::locate

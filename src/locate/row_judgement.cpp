@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of the judgements of a row, as the columns of --verdict have them.
-#include "compare/row_verdict.hpp"
+#include "locate/row_judgement.hpp"
 
 #include <iterator>
 
-namespace assay::compare {
+namespace assay::locate {
 
 std::string_view own_source_name(OwnSource source) {
   constexpr std::string_view kNames[] = {"", "exact", "replay", "measured"};
@@ -20,4 +20,4 @@ std::string_view judgement_name(RowJudgement judgement) {
   return kNames[static_cast<size_t>(judgement)];
 }
 
-}  // namespace assay::compare
+}  // namespace assay::locate
