@@ -9,6 +9,7 @@
 #include "locate/floors.hpp"
 #include "locate/measured.hpp"
 #include "locate/program.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -250,8 +251,9 @@ void drop_rare_sketches(Places* places, size_t fewest) {
 
 /// Role, slot and the module's path without layer numbers.
 std::string peers_of(const run::Run& run, const run::TensorRecord& record) {
-  return layer_pattern(path_of(run, record.node)) + " " + std::string(run::role_name(record.role)) +
-         " " + record.slot + " " + std::to_string(record.step);
+  return layer_pattern(run::module_path(run, record.node)) + " " +
+         std::string(run::role_name(record.role)) + " " + record.slot + " " +
+         std::to_string(record.step);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/ascii.hpp"
 #include "locate/measured.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -79,10 +80,10 @@ class RankSearch {
 
  private:
   static bool is_output(const TensorRecord& record) {
-    return is_operand(record) && record.role == run::Role::Output;
+    return pair::is_operand(record) && record.role == run::Role::Output;
   }
   static std::string place_without_rank(const run::Run& run, const TensorRecord& record) {
-    const std::string place = place_of(run, record);
+    const std::string place = pair::place_of(run, record);
     const std::string suffix = " rank " + std::to_string(record.rank);
     return record.rank > 0 ? place.substr(0, place.size() - suffix.size()) : place;
   }
@@ -119,7 +120,7 @@ class RankSearch {
 
   Finding finding_at(size_t first, size_t other) const {
     const TensorRecord& record = mine_.records[other];
-    const std::string path = path_of(mine_, record.node);
+    const std::string path = run::module_path(mine_, record.node);
     Finding finding;
     finding.kind = FindingKind::RankDivergence;
     finding.hard = true;
@@ -135,7 +136,7 @@ class RankSearch {
     finding.detail = "rank " + std::to_string(record.rank) + " holds other values than rank " +
                      std::to_string(mine_.records[first].rank) + " of a tensor that both share";
     if (const TensorRecord* last = last_communication(record)) {
-      finding.also = path_of(mine_, last->node);
+      finding.also = run::module_path(mine_, last->node);
       finding.detail +=
           "; the last communication before it is " + last->node + " (" + last->op_type + ")";
     }

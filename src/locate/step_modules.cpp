@@ -7,6 +7,7 @@
 #include "locate/made_rows.hpp"
 #include "locate/measured.hpp"
 #include "pair/slices.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -18,7 +19,7 @@ using run::Run;
 using run::TensorRecord;
 
 bool is_of_module(const TensorRecord& record) {
-  return is_operand(record) && record.step >= 0 &&
+  return pair::is_operand(record) && record.step >= 0 &&
          (record.role == Role::Input || record.role == Role::Output) && !record.is_of_operator();
 }
 
@@ -34,7 +35,7 @@ std::vector<int64_t> in_order(const std::vector<std::pair<int64_t, int64_t>>& ro
 
 StepModules::RecordKey StepModules::key_of(const Run& run, const TensorRecord& record,
                                            int64_t step) {
-  return {step, path_of(run, record.node), record.role, record.call, record.slot};
+  return {step, run::module_path(run, record.node), record.role, record.call, record.slot};
 }
 
 StepModules::StepModules(const Run& golden, const Run& mine, const pair::Correspondence& pairs)

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "locate/measured.hpp"
+#include "run/common_names.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -21,8 +22,8 @@ constexpr int64_t kMaxSequences = int64_t{1} << 16;
 
 /// How surely a record holds logits: 2 the model's output of that name, 1 the output of its head, 0 no.
 int logits_rank(const run::Run& run, const TensorRecord& record) {
-  if (!is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
-  const std::string path = path_of(run, record.node);
+  if (!pair::is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
+  const std::string path = run::module_path(run, record.node);
   if (path.empty()) return record.slot == "logits" ? 2 : 0;
   constexpr std::array<std::string_view, 4> kHeads = {"lm_head", "embed_out", "output_layer",
                                                       "lm_head_linear"};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/align.hpp"
+#include "pair/align.hpp"
 
 #include <algorithm>
 #include <unordered_map>
 
-namespace assay::locate {
+namespace assay::pair {
 namespace {
 
 using Sequence = std::span<const uint32_t>;
@@ -112,4 +112,4 @@ std::vector<MatchingBlock> matching_blocks(Sequence a, Sequence b) {
   return joined(Aligner(a, b).align());
 }
 
-}  // namespace assay::locate
+}  // namespace assay::pair

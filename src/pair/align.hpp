@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace assay::locate {
+namespace assay::pair {
 
 /// a[a .. a + size) equals b[b .. b + size).
 struct MatchingBlock {
@@ -23,4 +23,4 @@ inline constexpr uint64_t kMaxAlignedPairs = uint64_t{1} << 26;
 [[nodiscard]] std::vector<MatchingBlock> matching_blocks(std::span<const uint32_t> a,
                                                          std::span<const uint32_t> b);
 
-}  // namespace assay::locate
+}  // namespace assay::pair
