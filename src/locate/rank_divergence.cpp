@@ -8,6 +8,7 @@
 
 #include "base/ascii.hpp"
 #include "locate/measured.hpp"
+#include "pair/ranks.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::locate {
@@ -57,7 +58,7 @@ class RankSearch {
   Result<std::vector<Finding>> search(const std::atomic<bool>* interrupted) const {
     std::map<std::string, std::vector<size_t>> places;
     std::vector<const std::vector<size_t>*> in_order;
-    const int first_rank = mine_.records.empty() ? 0 : mine_.records.front().rank;
+    const int first_rank = pair::first_rank(mine_);
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
       if (!is_output(record)) continue;
@@ -159,17 +160,11 @@ class RankSearch {
   bool golden_is_whole_ = false;
 };
 
-bool has_ranks(const run::Run& run) {
-  return std::ranges::any_of(run.records, [&](const TensorRecord& record) {
-    return record.rank != run.records.front().rank;
-  });
-}
-
 }  // namespace
 
 Result<std::vector<Finding>> find_rank_divergence(const run::Run& golden, const run::Run& mine,
                                                   const std::atomic<bool>* interrupted) {
-  if (!has_ranks(mine)) return std::vector<Finding>();
+  if (pair::ranks_of(mine).size() < 2) return std::vector<Finding>();
   return RankSearch(golden, mine).search(interrupted);
 }
 

@@ -8,7 +8,8 @@
 #include <map>
 #include <tuple>
 
-#include "locate/measured.hpp"
+#include "pair/places.hpp"
+#include "pair/ranks.hpp"
 #include "run/common_names.hpp"
 #include "tensor/convert.hpp"
 
@@ -36,10 +37,10 @@ int logits_rank(const run::Run& run, const TensorRecord& record) {
 using Logits = std::map<int64_t, const TensorRecord*>;
 Logits logits_of(const run::Run& run) {
   Logits logits;
-  if (run.records.empty()) return logits;
+  const int first = pair::first_rank(run);
   for (const TensorRecord& record : run.records) {
     const int rank = logits_rank(run, record);
-    if (rank == 0 || record.rank != run.records.front().rank || record.step < 0) continue;
+    if (rank == 0 || record.rank != first || record.step < 0) continue;
     const auto [found, is_new] = logits.try_emplace(record.step, &record);
     if (!is_new && rank >= logits_rank(run, *found->second)) found->second = &record;
   }

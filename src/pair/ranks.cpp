@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "pair/places.hpp"
+
 namespace assay::pair {
 namespace {
 
@@ -47,6 +49,11 @@ std::set<int> ranks_of(const run::Run& run) {
   std::set<int> ranks;
   for (const run::TensorRecord& record : run.records) ranks.insert(record.rank);
   return ranks;
+}
+
+int first_rank(const run::Run& run) {
+  const auto first = std::ranges::find_if(run.records, is_operand);
+  return first == run.records.end() ? 0 : first->rank;
 }
 
 std::string missing_ranks(const std::set<int>& ranks, const std::set<int>& compared,

@@ -32,6 +32,8 @@ struct RankAlignment {
                                         const std::vector<int>& wanted);
 
 [[nodiscard]] std::set<int> ranks_of(const run::Run& run);
+/// The rank of the first operand: the first one that the user did not leave out. 0 when there is none.
+[[nodiscard]] int first_rank(const run::Run& run);
 /// "ranks 1, 2 are in mine only", of numbers that the other side does not have; empty: there is none, and nothing to say.
 template <typename Number>
 [[nodiscard]] std::string only_in(const std::string& side, const std::string& noun,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "pair/ranks.hpp"
 #include "pair/slices.hpp"
 
 namespace assay::pair {
@@ -216,8 +217,7 @@ std::vector<int64_t> counted(int64_t count) {
 std::vector<StepTokens> torch_steps(const Run& run, std::optional<int> rank) {
   std::vector<StepTokens> out;
   int64_t next = 0;  // position
-  const int front = run.records.empty() ? 0 : run.records.front().rank;
-  for (const auto& [number, record] : embedded_steps(run, rank.value_or(front))) {
+  for (const auto& [number, record] : embedded_steps(run, rank.value_or(first_rank(run)))) {
     StepTokens step{.step = number};
     const auto ids = record.ids ? integer_values(run.records[*record.ids]) : std::nullopt;
     step.ids = ids.has_value();
