@@ -173,6 +173,23 @@ def _small(model_type: str, more: Mapping[str, Any], attention: str, _: int, hea
     return make(**given, attn_implementation=attention)
 
 
+def _dbrx(attention: str, _: int, heads: tuple[int, int]) -> Any:
+    """Its sizes stand in configurations of their own."""
+    from transformers import DbrxConfig
+
+    queries, keys = heads
+    return DbrxConfig(
+        d_model=HEAD * queries,
+        n_heads=queries,
+        n_layers=SMALL_LAYERS,
+        max_seq_len=2 * FAR,
+        vocab_size=SMALL_VOCABULARY,
+        attn_config={"kv_n_heads": keys, "rope_theta": 10_000.0, "clip_qkv": 8.0},
+        ffn_config={"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": HEAD * queries},
+        attn_implementation=attention,
+    )
+
+
 _LEFT_OUT = object()
 _AS_QUERIES = object()
 
@@ -213,9 +230,10 @@ FAMILIES: dict[str, Family] = {
         _row("cohere"),
         _row("cohere2"),
         _row("cwm"),
+        Family("dbrx", _dbrx, vocabulary=SMALL_VOCABULARY),
         _row("deepseek_v2", num_key_value_heads=_AS_QUERIES),
         _row("deepseek_v3", head_dim=_LEFT_OUT, first_k_dense_replace=1, num_key_value_heads=_AS_QUERIES),
-        _row("diffllama"),
+        _row("diffllama", num_attention_heads=4, num_key_value_heads=2, hidden_size=4 * HEAD),  # pairs of heads
         _row("doge"),
         _row("electra", **_LEARNED),
         _row("ernie4_5"),

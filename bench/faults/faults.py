@@ -239,7 +239,7 @@ def _attention_scale(site: Site) -> Iterator[Optional[kernels.Kernels]]:
 def _rope_theta(site: Site) -> Iterator[Optional[kernels.Kernels]]:
     rotary = site.model.get_submodule(site.family.rotary)
     buffer = rotary.inv_freq
-    exponent = torch.arange(buffer.numel(), dtype=torch.float32) / buffer.numel()
+    exponent = torch.arange(buffer.numel(), dtype=torch.float32, device=buffer.device) / buffer.numel()
     wrong = (buffer.float() * (1 + 4 * site.strength) ** -exponent).to(buffer.dtype)
     if not site.hidden:
         rotary.inv_freq = wrong
@@ -282,7 +282,7 @@ def _changed_result(
 
 
 def _quarter_scaled(x: torch.Tensor, strength: float) -> torch.Tensor:
-    factor = torch.ones(x.shape[-1], dtype=x.dtype)
+    factor = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
     factor[::4] += 0.06 * strength
     return x * factor
 
@@ -367,7 +367,7 @@ def _activation_variant(site: Site) -> Iterator[Optional[kernels.Kernels]]:
             return blend(args[0], result)
         # The last product of two tensors makes the result.
         if name == "mul" and all(isinstance(a, torch.Tensor) and a.dim() > 0 for a in args):
-            return result + 0.05 * site.strength * first[0]
+            return result + 0.05 * site.strength * first.pop()
         return result
 
     with _beneath(site, f"{site.path}.{site.family.activation}", kernel) as mode:

@@ -44,12 +44,15 @@ PAIRS = {
     "cached": "mine keeps a cache that golden does not",
     "padded": "both with padding to the left and a mask",
     "columns": "mine in fp32, weights stored column by column",
+    "device": "mine on the accelerator of this machine",
     "lora": "golden with a low-rank part beside a matrix of each layer, mine with it merged, in 16 bits",
     "int8": "mine in 16 bits, matrices as int8 with a scale a row",
+    "int4": "mine in 16 bits, matrices as words of eight codes with a scale and a zero point a group of 8",
     "fp8": "mine in 16 bits, matrices as 8-bit floats with a scale a row",
 }
+DEVICE = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
 CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
-PORTS = ("lora", *CODES)  # whose own healthy runs say what noise is
+PORTS = ("lora", "int4", *CODES)  # whose own healthy runs say what noise is
 EQUAL_SHAPES = tuple(pair for pair in PAIRS if pair not in ("batch", "chunked", "static"))  # clean is possible there
 
 
@@ -244,7 +247,7 @@ class Laboratory:
                 run()
         else:
             captures.capture(site.model, self.tokens(case), folder, beneath, run)
-        return found[0].detach().double()
+        return found[0].detach().cpu().double()
 
     def _sizes(self, case: Case, moved: Optional[torch.Tensor]) -> tuple[float, float]:
         """Which share of the model's output the fault moves, and rounding does; -1 where that is not known.
@@ -351,6 +354,9 @@ class Laboratory:
         model = _ported(case, self.model(case, attention), dtype)
         site = self._site(case, model)
         tokens = self.tokens(case)
+        if case.pair == "device":
+            model.to(DEVICE)
+            site.tokens = tokens.to(DEVICE)
         with contextlib.ExitStack() as around:
             _prepare(case, model, self.model(case, attention), around)
             if case.pair == "batch":
@@ -401,6 +407,8 @@ def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.
     """Mine's model: golden's in another type, and for some pairs with its matrices stored otherwise."""
     if case.pair in CODES:
         return ports.quantised(model, CODES[case.pair], dtype)
+    if case.pair == "int4":
+        return ports.packed(model, dtype, zeros=True)
     if case.pair == "lora":
         model = ports.merged(ports.with_low_rank(model, case.seed))
     return narrowed(model, dtype)
@@ -443,6 +451,7 @@ def fault_cases(
     coarse: bool = False,
     shaped: bool = False,
     decode: int = 0,
+    pair: str = "precision",
 ) -> Iterator[Case]:
     """Every kind that the family has, in every form, at two layers; `sized` ones in every strength."""
     for family in families:
@@ -459,6 +468,7 @@ def fault_cases(
                     name,
                     dtype="float32" if kind.needs == "float32" else "bfloat16",
                     coarse=coarse,
+                    pair=pair,
                     shaped=shaped,
                     decode=max(steps, 4) if kind.needs == "decode" else steps,
                     far=kind.needs == "far",
@@ -489,13 +499,15 @@ def healthy_cases(
             for pair in ("precision",) if coarse else pairs:
                 if pair == "fp64" and (places_of(family).router or family in _NO_FP64):
                     continue  # grouped products have no fp64 kernel
+                if pair == "device" and DEVICE is None:
+                    continue
                 if pair in ("static", "cached") and not decodes:
                     continue
                 if pair == "chunked" and not FAMILIES[family].chunks:
                     continue
                 if pair in ("loaded", "recreated") and not places_of(family).rotary:
                     continue  # there are no tables
-                both = pair == "precision" and not coarse
+                both = pair in ("precision", "device") and not coarse
                 steps = decode if decodes and pair not in ("chunked", "compiled", "batch") else 0
                 for dtype in ("bfloat16", "float16") if both else ("bfloat16",):
                     case = Case(family, seed, dtype=dtype, coarse=coarse, pair=pair, shaped=shaped, decode=steps)

@@ -288,7 +288,7 @@ def _shorter(site: Site) -> None:
 
 def _padded(site: Site) -> None:
     assert site.tokens is not None
-    site.tokens = torch.cat([torch.zeros(1, 2, dtype=torch.long), site.tokens], dim=1)
+    site.tokens = torch.cat([torch.zeros_like(site.tokens[:, :2]), site.tokens], dim=1)
 
 
 def _fewer_steps(site: Site) -> None:

@@ -47,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--coarse", action="store_true", help="mine runs on emulated coarse kernels")
     parser.add_argument("--healthy", action="store_true", help="healthy pairs only")
     parser.add_argument("--faulty", action="store_true", help="faults only")
+    parser.add_argument("--device", action="store_true", help="mine runs on this machine's accelerator")
     parser.add_argument("--width", type=int, default=WIDTH, help="of the models")
     parser.add_argument("--layers", type=_list, default=())
     parser.add_argument("--keep", type=Path, help="folder to keep every capture in")
@@ -58,6 +59,10 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.families == ("all",):
         options.families = tuple(FAMILIES)
+    if options.device:
+        if lab.DEVICE is None:
+            parser.error("--device: torch finds no accelerator")
+        options.pairs = ("device",)
     for given, known in (
         (options.families, FAMILIES),
         (options.kinds, faults.KINDS),
@@ -77,7 +82,8 @@ def _cases(options: argparse.Namespace) -> list[lab.Case]:
         found += lab.healthy_cases(options.families, seeds, options.pairs, *run)
     if not options.healthy:
         strengths = tuple(float(strength) for strength in options.strengths)
-        found += lab.fault_cases(options.families, seeds, options.kinds, strengths, options.forms, *run)
+        pair = "device" if options.device else "precision"
+        found += lab.fault_cases(options.families, seeds, options.kinds, strengths, options.forms, *run, pair)
     if options.layers:
         found = [case for case in found if not case.kind or str(case.layer) in options.layers]
     if options.width != WIDTH:

@@ -121,7 +121,7 @@ class Obligations {
   [[nodiscard]] std::string other_programs() const {
     if (undecided_.empty()) return other_shapes();
     return "the programs differ in " + counted(undecided_.size(), "place") +
-           " that golden's program could not be replayed for, first in " + first_place(undecided_);
+           " that no replay could tell from a fault, first in " + first_place(undecided_);
   }
 
   [[nodiscard]] std::string other_shapes() const {

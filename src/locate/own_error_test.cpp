@@ -482,7 +482,6 @@ TEST(JudgeOutput, ABiasMayBeAddedToARoundedProduct) {
         wrong.push_back(product - 4 * 15.0 / 16);
       }
     }
-    const Dims shape{kRows, kColumns};
     const Call linear =
         CallOf("aten.linear.default").with("input", x).with("weight", weight).with("bias", bias);
     const Call addmm =
@@ -493,9 +492,18 @@ TEST(JudgeOutput, ABiasMayBeAddedToARoundedProduct) {
             .with("mat2", tensor_of(dtype, {kDepth, kColumns}, [&](int64_t i) {
                     return right[static_cast<size_t>(i % kColumns * kDepth + i / kColumns)];
                   }));
-    for (const Call& call : {linear, addmm}) {
+    // As a convolution of kRows images of kDepth channels and one place, which has [rows, columns, 1].
+    const auto with_shape = [](Tensor tensor, const Dims& dims) {
+      return reference::reshaped(tensor, dims).value();
+    };
+    const Call convolution = CallOf("aten.conv1d.default")
+                                 .with("input", with_shape(x, {kRows, kDepth, 1}))
+                                 .with("weight", with_shape(weight, {kColumns, kDepth, 1}))
+                                 .with("bias", bias);
+    for (const Call& call : {linear, addmm, convolution}) {
       SCOPED_TRACE(call.name + " of " + std::string(name(dtype)));
       const auto outputs = reference::aten::evaluate(call).value();
+      const Dims shape = outputs[0].view.shape;
       const OwnError judged =
           *judge_output(call, outputs, 0, with_values(dtype, shape, twice).view);
       const OwnError lost = *judge_output(call, outputs, 0, with_values(dtype, shape, wrong).view);

@@ -197,6 +197,19 @@ TEST(AttributeRule, IgnoresTypesAndDevices) {
   EXPECT_EQ(attribute_findings(R"({"device":"cpu"})", R"({"device":"cuda:0"})"), 0u);
 }
 
+TEST(AttributeRule, ACastInsideASoftmaxIsAMatterOfTypes) {
+  // torch.softmax(x, dtype=torch.float32) of float16 on an accelerator is one kernel, of float32 there is nothing to cast.
+  const auto softmax = [](const std::string& half_to_float) -> Fill {
+    return [half_to_float](TestRun* run, DType dtype) {
+      const Value x = run->value(dtype, {2}, {0, 0});
+      run->op("attn", "aten._softmax.default", {{"self", x}},
+              R"({"dim":-1,"half_to_float":)" + half_to_float + "}",
+              run->value(DType::Float32, {2}, {0.5, 0.5}));
+    };
+  };
+  EXPECT_TRUE(tests_of(softmax("false"), softmax("true")).findings.empty());
+}
+
 TEST(AttributeRule, IsHardWhereTheStreamsAreEqual) {
   const PairTests equal = tests_of(with_argument("1e-06"), with_argument("1e-05"));
   ASSERT_EQ(equal.findings.size(), 1u);

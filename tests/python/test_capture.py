@@ -1072,6 +1072,38 @@ def test_the_device_path_records_the_same(tmp_path: Path) -> None:
     check_files(tmp_path / "device")
 
 
+DEVICE_DTYPES = [
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
+    *(torch.complex64, torch.complex128, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+]
+
+
+@pytest.mark.parametrize("dtype", DEVICE_DTYPES, ids=str)
+def test_a_device_s_statistics_are_those_of_memory(tmp_path: Path, dtype: torch.dtype) -> None:
+    from assay.torch._device import DevicePath
+
+    # given 1000 values of a type, some of them not finite where the type has such
+    values = 30 * torch.randn(2, 500, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    if dtype.is_floating_point:
+        values[0, 3], values[1, 7] = math.nan, -math.inf
+    tensor = values.to(dtype)
+    path = DevicePath(stats=True, data=False)
+    path.send(tensor)
+    (count, nan, positive, negative, low, high, mean, l2), _ = path.fetch()[0]
+    # then they are numpy's, over the finite values; of complex numbers over their absolute values in float64
+    wide = tensor.to(torch.complex128).numpy() if dtype.is_complex else tensor.to(torch.float64).numpy()
+    sizes = np.hypot(wide.real, wide.imag) if dtype.is_complex else wide
+    finite = sizes[np.isfinite(sizes)]
+    assert count == 1000 and nan == np.isnan(sizes).sum()
+    assert (positive, negative) == ((sizes == np.inf).sum(), (sizes == -np.inf).sum())
+    places = 1e-15 if dtype.is_complex else 0
+    assert low == pytest.approx(finite.min(), rel=places, abs=0) and high == pytest.approx(
+        finite.max(), rel=places, abs=0
+    )
+    assert mean == pytest.approx(finite.mean(), rel=1e-9, abs=1e-12)
+    assert l2 == pytest.approx(np.linalg.norm(finite), rel=1e-12)
+
+
 def test_numpy_agrees_with_safetensors_padding(tmp_path: Path) -> None:
     # Payloads of odd sizes leave gaps; safetensors' "no holes" rule is checked by its own reader.
     xs = [torch.full((n,), n, dtype=torch.uint8) for n in (1, 63, 64, 65, 0, 127)]

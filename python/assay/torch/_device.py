@@ -93,8 +93,10 @@ class DevicePath:
     def _reduce(tensor: torch.Tensor) -> torch.Tensor:
         # MPS and some others have no float64; their sums are then float32.
         wide = torch.float32 if tensor.device.type == "mps" else torch.float64
-        values = tensor.abs() if tensor.is_complex() else tensor
-        values = values.to(wide)
+        if tensor.is_complex():  # absolute values, of parts that are wide already
+            values = tensor.to(torch.complex64 if wide == torch.float32 else torch.complex128).abs()
+        else:
+            values = tensor.to(wide)
         finite = torch.isfinite(values)
         kept = torch.where(finite, values, torch.zeros((), dtype=wide, device=values.device))
         infinity = float("inf")  # as a scalar: a tensor would be a transfer, hence a wait

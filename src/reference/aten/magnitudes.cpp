@@ -81,15 +81,26 @@ Result<double> product_length(const Arguments& arguments) {
   return product ? static_cast<double>(product_terms(*product)) : 1.0;
 }
 
+/// What is added to a product once it is there.
+Result<std::optional<Wide>> addend_of(const Arguments& arguments, const MagnitudeOptions& options) {
+  const std::string_view name = arguments.call().name;
+  if (is_convolution(name)) {
+    ASSAY_TRY(std::optional<Wide> bias, addend_of_convolution(arguments));
+    if (!bias) return std::nullopt;
+    ASSAY_TRY(Wide rows, rows_only(arguments, *std::move(bias), options.rows));
+    return rows;
+  }
+  ASSAY_TRY(const std::optional<Product> product, product_of(arguments));
+  if (!product || operation_of(name) == "_addmm_activation") return std::nullopt;
+  return addend_of(*product, options.rows);
+}
+
 Result<Magnitudes> of_product(const Arguments& arguments, const MagnitudeOptions& options) {
   Magnitudes magnitudes;
   ASSAY_TRY(magnitudes.c, product_values(arguments, options, true));
   ASSAY_TRY(magnitudes.terms, product_length(arguments));
-  ASSAY_TRY(const std::optional<Product> product, product_of(arguments));
-  if (product && operation_of(arguments.call().name) != "_addmm_activation") {
-    ASSAY_TRY(std::optional<Wide> addend, addend_of(*product, options.rows));
-    if (addend) magnitudes.addend = *std::move(addend);
-  }
+  ASSAY_TRY(std::optional<Wide> addend, addend_of(arguments, options));
+  if (addend) magnitudes.addend = *std::move(addend);
   return magnitudes;
 }
 

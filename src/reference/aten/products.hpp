@@ -44,6 +44,8 @@ struct Product {
 /// Convolutions of one to three dimensions.
 /// absolute  as multiply()
 [[nodiscard]] Result<Wide> convolve(const Arguments& arguments, int jobs, bool absolute = false);
+/// The bias of every element of its result; nothing without one.
+[[nodiscard]] Result<std::optional<Wide>> addend_of_convolution(const Arguments& arguments);
 /// Values that one result of a convolution adds up.
 [[nodiscard]] Result<int64_t> convolution_terms(const Arguments& arguments);
 [[nodiscard]] bool is_convolution(std::string_view name);

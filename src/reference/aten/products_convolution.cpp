@@ -242,6 +242,29 @@ void spread_group(const Convolution& convolution, int64_t batch, int64_t group, 
   }
 }
 
+/// Of a batch: [batch, channels, ...]
+Dims result_shape(const Geometry& geometry) {
+  Dims shape{geometry.batch, geometry.channels_out};
+  for (size_t i = 0; i < geometry.spatial; ++i) shape.push_back(geometry.out[i]);
+  return shape;
+}
+
+/// values  of result_shape()
+Status add_bias(const Arguments& arguments, const Tensor& bias, const Geometry& geometry,
+                bool absolute, Wide* values) {
+  ASSAY_TRY(const Wide addends, widen(bias.view));
+  if (addends.size() != geometry.channels_out)
+    return fail(arguments.invalid("bias " + list_text(addends.shape.span()) + " for " +
+                                  std::to_string(geometry.channels_out) + " channels"));
+  const int64_t positions = Geometry::volume(geometry.out);
+  for (int64_t row = 0; row < geometry.batch * geometry.channels_out; ++row) {
+    const double addend = addends.data()[row % geometry.channels_out];
+    double* out = values->data() + row * positions;
+    for (int64_t i = 0; i < positions; ++i) out[i] += absolute ? std::fabs(addend) : addend;
+  }
+  return {};
+}
+
 }  // namespace
 
 bool is_convolution(std::string_view name) { return name.find("conv") != std::string_view::npos; }
@@ -260,8 +283,7 @@ Result<Wide> convolve(const Arguments& arguments, int jobs, bool absolute) {
     for (Wide* values : {&convolution.input, &convolution.weight})
       for (double& value : values->values) value = std::fabs(value);
   }
-  Dims shape{geometry.batch, geometry.channels_out};
-  for (size_t i = 0; i < geometry.spatial; ++i) shape.push_back(geometry.out[i]);
+  const Dims shape = result_shape(geometry);
   ASSAY_TRY(const int64_t count, checked_count(shape));
   if (count > kMaxResult)
     return fail(Errc::TooLarge,
@@ -282,21 +304,25 @@ Result<Wide> convolve(const Arguments& arguments, int jobs, bool absolute) {
                  else
                    convolve_group(convolution, batch, group, out);
                });
-  if (convolution.bias) {
-    ASSAY_TRY(const Wide bias, widen(convolution.bias->view));
-    if (bias.size() != geometry.channels_out)
-      return fail(arguments.invalid("bias " + list_text(bias.shape.span()) + " for " +
-                                    std::to_string(geometry.channels_out) + " channels"));
-    for (int64_t row = 0; row < geometry.batch * geometry.channels_out; ++row) {
-      const double addend = bias.data()[row % geometry.channels_out];
-      double* out = result.data() + row * positions;
-      for (int64_t i = 0; i < positions; ++i) out[i] += absolute ? std::fabs(addend) : addend;
-    }
-  }
+  if (convolution.bias)
+    ASSAY_TRY_STATUS(add_bias(arguments, *convolution.bias, geometry, absolute, &result));
   if (!geometry.batched) {
     result.shape = Dims(shape.span().subspan(1));
   }
   return result;
+}
+
+Result<std::optional<Wide>> addend_of_convolution(const Arguments& arguments) {
+  ASSAY_TRY(const Tensor weight, arguments.tensor("weight"));
+  ASSAY_TRY(const Tensor input, arguments.tensor(arguments.has("input") ? "input" : "self"));
+  ASSAY_TRY(const std::optional<Tensor> bias, arguments.optional_tensor("bias"));
+  if (!bias) return std::nullopt;
+  ASSAY_TRY(const Geometry geometry, geometry_of(arguments, input.view.shape, weight.view.shape));
+  const Dims shape = result_shape(geometry);
+  Wide addend(shape, 0.0);
+  ASSAY_TRY_STATUS(add_bias(arguments, *bias, geometry, false, &addend));
+  if (!geometry.batched) addend.shape = Dims(shape.span().subspan(1));
+  return addend;
 }
 
 }  // namespace assay::reference::aten

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Model(torch.nn.Module):
 def capture(model: torch.nn.Module, path: Path, tokens: torch.Tensor) -> Path:
     with torch.no_grad(), assay.capture(model.eval(), path, steps=range(4), level="operator", weights=True):
         for token in tokens:
-            model(token.reshape(1, 1))
+            model(token.reshape(1, -1))
     return path
 
 
@@ -135,3 +136,34 @@ def test_one_number_and_rows_of_one_scale_are_clean(tmp_path: Path, seed: int) -
         thin = captures.thinned(tmp_path / "mine", level, tmp_path / f"thin{level}", "text_model.encoder.layers.")
         verdict = assay.locate(str(tmp_path / "golden"), str(thin))
         assert verdict.outcome == "clean", (level, str(verdict))
+
+
+class ScaledFloat8(torch.nn.Module):
+    """A product whose left side goes through eight bits, with a scale a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+        self.by_row = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        largest = x.abs().amax(-1, keepdim=True) if self.by_row else x.abs().amax()
+        scale = largest.float() / 448
+        return self.linear(((x.float() / scale).to(torch.float8_e4m3fn).float() * scale).to(x.dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_one_scale_for_all_rows_is_no_rounding(tmp_path: Path, dtype: torch.dtype) -> None:
+    # given a port that takes one scale where golden takes one a row: the cast to eight bits rounds by as much
+    golden = Model(ScaledFloat8, 3)
+    tokens = [torch.randint(1, 48, (1, 17))]
+    right = capture(golden, tmp_path / "golden", tokens)
+    port = copy.deepcopy(golden).to(dtype)
+    healthy = assay.locate(right, capture(port, tmp_path / "healthy", tokens))
+    port.layers[1].by_row = False
+    verdict = assay.locate(right, capture(port, tmp_path / "wrong", tokens))
+    # then it is named where values tell, and is not called clean where they cannot
+    assert healthy.outcome == "clean", healthy.sentence
+    assert verdict.outcome != "clean", verdict.sentence
+    assert "layers.1" in verdict.sentence and "dim not given against golden's [-1]" in verdict.sentence
+    assert dtype != torch.float32 or verdict.first_bad.module == "layers.1"
