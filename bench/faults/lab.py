@@ -283,7 +283,7 @@ class Laboratory:
         """Plants, captures and judges; one result a level."""
         mine = self._folder / case.name
         site = self._site(case, self.model(case))
-        place = faults.KINDS[case.kind].place(site) if case.kind else ""
+        place = _first_name(site.model, faults.KINDS[case.kind].place(site)) if case.kind else ""
         try:
             golden = self.golden(case)
             moved = self._capture(case, mine)
@@ -401,6 +401,12 @@ class Laboratory:
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / other.norm())
+
+
+def _first_name(model: torch.nn.Module, path: str) -> str:
+    """Of a module that stands in several places, as one activation in all layers, where it stands first."""
+    wanted = model.get_submodule(path)
+    return next(name for name, module in model.named_modules() if module is wanted)
 
 
 def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:

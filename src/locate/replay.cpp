@@ -151,13 +151,19 @@ namespace {
 
 using TypeCounts = std::map<DType, size_t>;
 
+size_t count_of(const TypeCounts& counts) {
+  size_t all = 0;
+  for (const auto& [type, count] : counts) all += count;
+  return all;
+}
+
 /// At most a share of them is in a type as narrow; nothing: it is more, or they are too few to tell.
 std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t least, size_t share) {
-  size_t all = 0, narrow = 0;
+  const size_t all = count_of(counts);
+  size_t narrow = 0;
   std::optional<DType> usual;
   size_t most = 0;
   for (const auto& [other, count] : counts) {
-    all += count;
     if (info(other).element_bits <= info(type).element_bits) {
       narrow += count;
     } else if (count > most) {
@@ -172,8 +178,9 @@ std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t lea
 
 /// A module that computes in a narrower type than its peers is a fault that its own type would explain as rounding.
 void Replay::find_types() {
-  // Of three layers one, of all places of a model without layers every tenth.
-  constexpr size_t kLeastPeers = 3, kPeers = 3, kLeastPlaces = 20, kPlaces = 10;
+  // Of three layers one, of all places of a model without layers every tenth; of layers of a kind of which there are too few
+  // (the only one with attention) a quarter of all places.
+  constexpr size_t kLeastPeers = 3, kPeers = 3, kLeastPlaces = 20, kPlaces = 10, kFewPeers = 4;
   using Place = std::tuple<std::string, std::string_view, bool>;
   std::map<Place, TypeCounts> peers;
   TypeCounts all;
@@ -200,9 +207,13 @@ void Replay::find_types() {
   find_autocast(all);
   for (size_t i = 0; i < boundaries_.size(); ++i) {
     if (!types_[i]) continue;
-    const std::optional<DType> usual =
-        peers_of[i] != nullptr ? usual_type(*peers_of[i], *types_[i], kLeastPeers, kPeers)
-                               : usual_type(all, *types_[i], kLeastPlaces, kPlaces);
+    std::optional<DType> usual;
+    if (peers_of[i] == nullptr)
+      usual = usual_type(all, *types_[i], kLeastPlaces, kPlaces);
+    else if (count_of(*peers_of[i]) < kLeastPeers)
+      usual = usual_type(all, *types_[i], kLeastPlaces, kFewPeers);
+    else
+      usual = usual_type(*peers_of[i], *types_[i], kLeastPeers, kPeers);
     if (usual && !is_deliberate(boundaries_[i], *types_[i])) types_[i] = usual;
   }
 }
