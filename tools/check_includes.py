@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "writer": _CORE | {"stats", "formats", "topology"},
     "capture": _CORE | {"stats", "formats", "writer"},
     "run": _CORE | {"stats", "formats", "topology"},
-    "pair": _CORE | {"stats", "formats", "run"},
+    "pair": _CORE | {"stats", "formats", "topology", "run"},
     "compare": _CORE | {"stats", "formats", "topology", "reference", "run", "pair"},
     "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
     "locate": _CORE | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck"},

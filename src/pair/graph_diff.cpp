@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/graph_diff.hpp"
+#include "pair/graph_diff.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,8 +7,15 @@
 
 #include "topology/atb_enums.hpp"
 
-namespace assay::topology {
+namespace assay::pair {
 namespace {
+
+using topology::Graph;
+using topology::GraphKind;
+using topology::Node;
+using topology::Parameter;
+using topology::WiredNode;
+using topology::Wiring;
 
 constexpr uint32_t kNone = UINT32_MAX;
 // A table of this many cells is filled in some ten milliseconds; longer lists are paired one by one.
@@ -294,4 +301,4 @@ std::string_view difference_name(DifferenceKind kind) {
 
 GraphDiff graph_diff(const Graph& golden, const Graph& mine) { return Differ(golden, mine).run(); }
 
-}  // namespace assay::topology
+}  // namespace assay::pair

@@ -7,7 +7,7 @@
 
 #include "topology/graph.hpp"
 
-namespace assay::topology {
+namespace assay::pair {
 
 enum class DifferenceKind : uint8_t { Added, Removed, ChangedParameters, Rewired };
 [[nodiscard]] std::string_view difference_name(
@@ -41,6 +41,6 @@ struct GraphDiff {
 /// Nodes are the same when they have the same type and stand at the same place among their siblings, as an alignment
 /// of both lists finds it; their names and ids may differ. A graph that was added or removed is one difference, its
 /// operations are not listed.
-[[nodiscard]] GraphDiff graph_diff(const Graph& golden, const Graph& mine);
+[[nodiscard]] GraphDiff graph_diff(const topology::Graph& golden, const topology::Graph& mine);
 
-}  // namespace assay::topology
+}  // namespace assay::pair
