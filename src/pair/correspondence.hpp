@@ -16,18 +16,18 @@ namespace assay::pair {
 struct EngineAlignment;
 
 struct Correspondence {
-  UserRules user;
-  RankAlignment ranks;
+  UserRules user = {};
+  RankAlignment ranks = {};
   /// Which tokens of which steps are the same; by number where `step_pairs` says it, and for operations of ATB.
-  StepAlignment steps;
+  StepAlignment steps = {};
   /// (golden, mine): the user's, or the only steps of two runs; empty: as `steps` has them.
-  std::vector<std::pair<int64_t, int64_t>> step_pairs;
+  std::vector<std::pair<int64_t, int64_t>> step_pairs = {};
   /// Paths (golden, mine) of modules that the user named; the modules below go along.
-  std::vector<std::pair<std::string, std::string>> modules;
+  std::vector<std::pair<std::string, std::string>> modules = {};
   /// Entries of the user's map that speak of single tensors, or parts of them, and so of no module.
   size_t map_of_tensors = 0;
   /// Where one side's engine has no modules and the other one does; null: both sides name the same things.
-  std::shared_ptr<const EngineAlignment> engine;
+  std::shared_ptr<const EngineAlignment> engine = {};
 };
 
 /// errors  NothingInCommon, Usage (two engines whose tokens have nothing in common). What the user says of ranks and steps

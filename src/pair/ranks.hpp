@@ -16,11 +16,11 @@ struct RankGroup {
 };
 
 struct RankAlignment {
-  std::vector<RankGroup> groups;
+  std::vector<RankGroup> groups = {};
   /// One group with different numbers of ranks: shards of the same model, or ranks that are missing. Shapes decide.
   bool may_be_shards = false;
-  std::string problem;             // why there is no group; empty when a run has no records
-  std::vector<std::string> notes;  // one sentence for each side that has ranks of its own
+  std::string problem = {};             // why there is no group; empty when a run has no records
+  std::vector<std::string> notes = {};  // one sentence for each side that has ranks of its own
 
   /// The first rank that is compared, of each side; 0 when there is none.
   [[nodiscard]] int first_golden() const { return groups.empty() ? 0 : groups[0].golden[0]; }

@@ -19,7 +19,7 @@ struct RowVerdict {
   double amplification = NAN;  // err_out / err_in
   locate::OwnSource own_source = locate::OwnSource::None;
   locate::RowJudgement verdict = locate::RowJudgement::None;
-  std::string confidence;  // "high" "medium" "low"
+  std::string confidence = {};  // "high" "medium" "low"
 };
 
 /// What is said of each row of a sheet, at the row's index. Errors against golden are those of the rows themselves, own errors
