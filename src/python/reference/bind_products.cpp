@@ -47,19 +47,12 @@ Ranks ranks_of(const nb::list& raw) {
 
 nb::object all_reduce(const nb::list& raw, const std::string& operation) {
   const Ranks ranks = ranks_of(raw);
-  auto reduction = reference::Reduction::Sum;
-  if (operation == "max") {
-    reduction = reference::Reduction::Max;
-  } else if (operation == "min") {
-    reduction = reference::Reduction::Min;
-  } else if (operation == "prod") {
-    reduction = reference::Reduction::Product;
-  } else if (operation != "sum") {
+  const auto reduction = reference::rank_reduction_from_name(operation);
+  if (!reduction)
     raise(Error{Errc::Usage, {}, std::nullopt, "\"" + operation + "\" is no reduction"});
-  }
   auto result = [&] {
     nb::gil_scoped_release released;
-    return reference::all_reduce(ranks.views, reduction);
+    return reference::all_reduce(ranks.views, *reduction);
   }();
   return owned_array(value_or_raise(std::move(result)));
 }
