@@ -113,9 +113,4 @@ Tensor borrowed_tensor(nb::handle raw) {
   return {value_or_raise(view_of(array, nb::cast<std::string>(pair[1]))), nullptr};
 }
 
-std::optional<Tensor> optional_tensor(nb::handle raw) {
-  if (raw.is_none()) return std::nullopt;
-  return borrowed_tensor(raw);
-}
-
 }  // namespace assay::python

@@ -27,13 +27,16 @@ struct MappedTensor {
 /// errors  Usage: unknown type, or one whose size is not the array's | of make_view()
 [[nodiscard]] Result<TensorView> view_of(const ReadOnlyArray& array, const std::string& dtype_name);
 
+/// Floats that are their bits or wider values in Python.
+[[nodiscard]] inline bool numpy_lacks(DType dtype) {
+  return is_float(dtype) && info(dtype).element_bits < 32 && dtype != DType::Float16;
+}
+
 /// A NumPy array that owns the tensor.
 [[nodiscard]] nanobind::object owned_array(Tensor tensor);
 
 /// A pair (array, name of the element type), as assay._run._as_raw() makes it, as a tensor that borrows the
 /// array's memory for the time of the call. Raises for a type that the array cannot hold.
 [[nodiscard]] Tensor borrowed_tensor(nanobind::handle raw);
-/// The same; nothing for None.
-[[nodiscard]] std::optional<Tensor> optional_tensor(nanobind::handle raw);
 
 }  // namespace assay::python

@@ -2,7 +2,7 @@
 // assay.reference: operators of PyTorch and ggml by name.
 #include <nanobind/stl/string.h>
 
-#include "python/reference/bind.hpp"
+#include "python/reference/operators.hpp"
 #include "reference/aten/call.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/movement/bytes.hpp"
@@ -58,12 +58,8 @@ nb::list evaluate(const std::string& name, const nb::dict& arguments, int jobs) 
   }();
   nb::list arrays;
   for (Tensor& tensor : value_or_raise(std::move(results))) {
-    if (!reference::aten::is_predictable(tensor)) {
-      arrays.append(nb::none());
-      continue;
-    }
-    const std::string dtype(assay::name(tensor.view.dtype));
-    arrays.append(nb::make_tuple(owned_array(std::move(tensor)), dtype));
+    const bool known = reference::aten::is_predictable(tensor);
+    arrays.append(known ? to_python(std::move(tensor)) : nb::none());
   }
   return arrays;
 }
@@ -95,8 +91,7 @@ nb::tuple ggml_rounding(const std::string& name, const nb::dict& arguments, int 
     return reference::ggml::rounding(call, jobs);
   }();
   reference::aten::Magnitudes made = value_or_raise(std::move(rounding));
-  return nb::make_tuple(owned_array(reference::to_tensor(std::move(made.allowed))),
-                        owned_array(reference::to_tensor(std::move(made.variance))));
+  return nb::make_tuple(to_python(std::move(made.allowed)), to_python(std::move(made.variance)));
 }
 
 }  // namespace
