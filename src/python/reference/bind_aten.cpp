@@ -4,6 +4,7 @@
 
 #include "python/reference/operators.hpp"
 #include "reference/aten/call.hpp"
+#include "reference/aten/registry.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/movement/bytes.hpp"
 
@@ -73,6 +74,15 @@ nb::list overloads() {
   return rows;
 }
 
+/// Of each variant its name, the row that it spells otherwise and the argument that it writes into.
+nb::list variants() {
+  nb::list rows;
+  for (const reference::aten::Variant& variant : reference::aten::variants())
+    rows.append(nb::make_tuple(variant.name, std::string(variant.of->name),
+                               std::string(variant.written), variant.view));
+  return rows;
+}
+
 nb::list ggml_operators() {
   nb::list names;
   for (const std::string_view name : reference::ggml::known_operators())
@@ -99,6 +109,7 @@ nb::tuple ggml_rounding(const std::string& name, const nb::dict& arguments, int 
 void bind_aten(nb::module_& m) {
   m.def("aten", &evaluate);
   m.def("aten_overloads", &overloads);
+  m.def("aten_variants", &variants);
   m.def("ggml_operators", &ggml_operators);
   m.def("ggml_rounding", &ggml_rounding);
 }
