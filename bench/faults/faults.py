@@ -367,7 +367,7 @@ def _activation_variant(site: Site) -> Iterator[Optional[kernels.Kernels]]:
             return blend(args[0], result)
         # The last product of two tensors makes the result.
         if name == "mul" and all(isinstance(a, torch.Tensor) and a.dim() > 0 for a in args):
-            return result + 0.05 * site.strength * first[0]
+            return result + 0.05 * site.strength * first.pop()
         return result
 
     with _beneath(site, f"{site.path}.{site.family.activation}", kernel) as mode:

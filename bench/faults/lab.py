@@ -47,11 +47,12 @@ PAIRS = {
     "device": "mine on the accelerator of this machine",
     "lora": "golden with a low-rank part beside a matrix of each layer, mine with it merged, in 16 bits",
     "int8": "mine in 16 bits, matrices as int8 with a scale a row",
+    "int4": "mine in 16 bits, matrices as words of eight codes with a scale and a zero point a group of 8",
     "fp8": "mine in 16 bits, matrices as 8-bit floats with a scale a row",
 }
 DEVICE = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
 CODES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
-PORTS = ("lora", *CODES)  # whose own healthy runs say what noise is
+PORTS = ("lora", "int4", *CODES)  # whose own healthy runs say what noise is
 EQUAL_SHAPES = tuple(pair for pair in PAIRS if pair not in ("batch", "chunked", "static"))  # clean is possible there
 
 
@@ -282,7 +283,7 @@ class Laboratory:
         """Plants, captures and judges; one result a level."""
         mine = self._folder / case.name
         site = self._site(case, self.model(case))
-        place = faults.KINDS[case.kind].place(site) if case.kind else ""
+        place = _first_name(site.model, faults.KINDS[case.kind].place(site)) if case.kind else ""
         try:
             golden = self.golden(case)
             moved = self._capture(case, mine)
@@ -402,10 +403,18 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / other.norm())
 
 
+def _first_name(model: torch.nn.Module, path: str) -> str:
+    """Of a module that stands in several places, as one activation in all layers, where it stands first."""
+    wanted = model.get_submodule(path)
+    return next(name for name, module in model.named_modules() if module is wanted)
+
+
 def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     """Mine's model: golden's in another type, and for some pairs with its matrices stored otherwise."""
     if case.pair in CODES:
         return ports.quantised(model, CODES[case.pair], dtype)
+    if case.pair == "int4":
+        return ports.packed(model, dtype, zeros=True)
     if case.pair == "lora":
         model = ports.merged(ports.with_low_rank(model, case.seed))
     return narrowed(model, dtype)

@@ -17,6 +17,7 @@ from bench.faults.places import of
 
 INT8_LARGEST = 127
 RANK = 4
+GROUP = 8
 PROMPT = 48  # tokens, so that every expert is asked
 
 
@@ -43,6 +44,50 @@ class Quantised(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in] to [..., out]; the matrix is restored in the type of `x`."""
         return torch.nn.functional.linear(x, self.weight.to(x.dtype) * self.weight_scale.to(x.dtype), self.bias)
+
+
+class Packed(torch.nn.Module):
+    """A linear layer of codes of four bits, eight a word, with a scale a group: compressed-tensors' packing.
+
+    Args:
+        linear: [out, in], in a multiple of GROUP.
+        scales: their type, and that of the bias.
+        zeros: groups have a zero point, too.
+    """
+
+    def __init__(self, linear: torch.nn.Linear, scales: torch.dtype, zeros: bool = False) -> None:
+        super().__init__()
+        out, into = linear.weight.shape
+        groups = linear.weight.detach().float().view(out, into // GROUP, GROUP)
+        if zeros:
+            low, high = groups.amin(-1).clamp_max(0), groups.amax(-1).clamp_min(0)
+            scale = ((high - low) / 15).clamp_min(1e-9).to(scales)
+            zero = (-low / scale.float()).round().clamp(0, 15) - 8
+        else:
+            scale = (groups.abs().amax(-1) / 7).clamp_min(1e-9).to(scales)
+            zero = torch.zeros(scale.shape)
+        codes = (groups / scale.float()[..., None] + zero[..., None]).round().clamp(-8, 7).long() + 8
+        words = sum(codes.view(out, into // 8, 8)[:, :, place] << (4 * place) for place in range(8))
+        assert isinstance(words, torch.Tensor)
+
+        def kept(values: torch.Tensor) -> torch.nn.Parameter:
+            return torch.nn.Parameter(values, requires_grad=False)
+
+        self.weight_packed = kept(torch.where(words >= 2**31, words - 2**32, words).to(torch.int32))
+        self.weight_scale = kept(scale)
+        self.weight_shape = kept(torch.tensor([out, into]))
+        self.weight_zero_point = kept(zero.to(torch.int8)) if zeros else None
+        self.bias = None if linear.bias is None else kept(linear.bias.detach().to(scales))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[..., in] to [..., out]; the matrix is restored in the type of `x`."""
+        out, groups = self.weight_scale.shape
+        shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=x.device)
+        codes = ((self.weight_packed[..., None] >> shifts) & 15).view(out, groups, GROUP).to(x.dtype) - 8
+        if self.weight_zero_point is not None:
+            codes = codes - self.weight_zero_point.to(x.dtype)[..., None]
+        matrix = (codes * self.weight_scale.to(x.dtype)[..., None]).view(out, groups * GROUP)
+        return torch.nn.functional.linear(x, matrix, self.bias)
 
 
 class LowRank(torch.nn.Module):
@@ -84,6 +129,21 @@ def quantised(model: torch.nn.Module, codes: torch.dtype, dtype: torch.dtype) ->
         linear = model.get_submodule(path)
         assert isinstance(linear, torch.nn.Linear)
         port.set_submodule(path, Quantised(linear, codes, dtype))
+    return port
+
+
+def packed(model: torch.nn.Module, dtype: torch.dtype, zeros: bool = False) -> torch.nn.Module:
+    """A copy in `dtype`, with packed codes of four bits in the place of every matrix of the decoder's layers.
+
+    Raises:
+        NoFault: as quantised().
+    """
+    port = narrowed(model, dtype)
+    for path in (path for layer in _linears(model) for path in layer):
+        linear = model.get_submodule(path)
+        assert isinstance(linear, torch.nn.Linear)
+        if linear.in_features % GROUP == 0:
+            port.set_submodule(path, Packed(linear, dtype, zeros))
     return port
 
 

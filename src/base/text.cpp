@@ -165,6 +165,13 @@ std::string counted(uint64_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + ending;
 }
 
+std::string shortened(std::string_view text) {
+  constexpr size_t kShownBytes = 40;
+  return std::string(text.substr(0, kShownBytes)) + (text.size() > kShownBytes ? "..." : "");
+}
+
+std::string quoted(std::string_view text) { return "'" + shortened(text) + "'"; }
+
 std::string human_bytes(uint64_t size_bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   double value = static_cast<double>(size_bytes);

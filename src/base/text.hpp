@@ -34,6 +34,11 @@ namespace assay {
 /// "1 weight", "3 weights", "2 processes"
 [[nodiscard]] std::string counted(uint64_t count, std::string_view noun);
 
+/// What a user typed, as an error shows it: at most its first 40 bytes, with "..." behind them.
+[[nodiscard]] std::string shortened(std::string_view text);
+/// The same between ' and '.
+[[nodiscard]] std::string quoted(std::string_view text);
+
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 
 }  // namespace assay

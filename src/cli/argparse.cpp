@@ -88,7 +88,7 @@ class Parser {
         break;
       }
       if (option.argument == nullptr) {
-        unknown_ += " " + word;
+        unknown_ += " " + (is_ours(grammar_) ? shortened(word) : word);
         if (unknown_option_.empty() && looks_like_option(word)) unknown_option_ = word;
         continue;
       }
@@ -209,10 +209,17 @@ class Parser {
     return can_tell && !check_value(argument, words_[next_]);
   }
 
-  static Status check_value(const Argument& argument, const std::string& value) {
+  /// The old names repeat all of a wrong value, as argparse does; ours its beginning.
+  [[nodiscard]] std::string shown(const std::string& value) const {
+    return is_ours(grammar_) ? shortened(value) : value;
+  }
+
+  [[nodiscard]] Status check_value(const Argument& argument, const std::string& value) const {
+    const std::string where = "argument " + display_name(argument) + ": ";
     if (argument.problem != nullptr) {
       if (const std::string problem = argument.problem(value); !problem.empty()) {
-        return fail(Errc::Usage, "argument " + display_name(argument) + ": " + problem);
+        const std::string of_shown = argument.problem(shown(value));
+        return fail(Errc::Usage, where + (of_shown.empty() ? problem : of_shown));
       }
     }
     const auto& choices = argument.choices;
@@ -222,8 +229,8 @@ class Parser {
     for (const std::string_view choice : choices) {
       names += (names.empty() ? "'" : ", '") + std::string(choice) + "'";
     }
-    return fail(Errc::Usage, "argument " + display_name(argument) + ": invalid choice: '" + value +
-                                 "' (choose from " + names + ")");
+    return fail(Errc::Usage,
+                where + "invalid choice: '" + shown(value) + "' (choose from " + names + ")");
   }
 
   [[nodiscard]] Status check_required() const {

@@ -2,8 +2,6 @@
 // `assay compare GOLDEN MINE`.   docs/commands/compare.md
 #include "cli/cmd_compare.hpp"
 
-#include <sys/stat.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "cli/checkpoint.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/list_text.hpp"
@@ -32,9 +31,6 @@ namespace assay::cli {
 namespace {
 
 constexpr uint64_t kMinMemory = uint64_t{32} << 20;
-constexpr const char* kCheckpointFiles[] = {"model.safetensors", "model.safetensors.index.json",
-                                            "pytorch_model.bin", "pytorch_model.bin.index.json"};
-
 Result<std::string> read_text(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
   return std::string(as_text(file.bytes()));
@@ -57,7 +53,7 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   options.allow_unmatched = request.allow_unmatched;
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
-      return fail(Errc::Usage, "rank id:" + request.rank + " is illegal. Please check.");
+      return fail(Errc::Usage, "rank id:" + shortened(request.rank) + " is illegal. Please check.");
     }
     ASSAY_TRY(options.ranks, parse_ranks(request.rank));
   }
@@ -123,20 +119,16 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
   return {};
 }
 
-}  // namespace
-
-namespace {
-
-bool is_file(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
-// What Hugging Face and GGUF call their files; a folder of tensors by other names may be anything.
-bool is_checkpoint(const std::string& path) {
-  if (path.ends_with(".gguf")) return is_file(path);
-  return std::any_of(std::begin(kCheckpointFiles), std::end(kCheckpointFiles),
-                     [&](const char* name) { return is_file(path + "/" + name); });
+Status compare_and_judge(const CompareRequest& request, compare::CompareOptions options,
+                         compare::ComparedPaths* compared, CompareOutcome* outcome) {
+  ProgressBar bar;
+  options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+  ASSAY_TRY(*compared, compare::compare_paths(request.golden_path, request.my_path,
+                                              {request.level, request.weight}, options));
+  outcome->notes.insert(outcome->notes.end(), compared->notes.begin(), compared->notes.end());
+  outcome->two_files = compared->two_files;
+  outcome->comparison = std::move(compared->comparison);
+  return judge(*compared, request, options, outcome);
 }
 
 }  // namespace
@@ -147,11 +139,16 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
                                     is_checkpoint(request.golden_path) &&
                                     is_checkpoint(request.my_path);
   if (weights_for_the_user) request.weight = true;
-  ASSAY_TRY(compare::CompareOptions options, comparison_options(request));
+  ASSAY_TRY(const compare::CompareOptions options, comparison_options(request));
   ASSAY_TRY_STATUS(check_floor_file(request.verdict_options));
   CompareOutcome outcome;
   if (weights_for_the_user)
     outcome.notes.emplace_back("both sides are checkpoints, so their weights are compared (-w)");
+  if (request.judge && !request.weight) {
+    if (std::string advice = checkpoint_advice(request.golden_path, request.my_path);
+        !advice.empty())
+      outcome.notes.push_back(std::move(advice));
+  }
   if (request.allow_pickle) {
     outcome.notes.emplace_back(
         "--allow-pickle has no effect: nothing from a pickle is ever executed, such a file becomes "
@@ -160,14 +157,8 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
   compare::ComparedPaths compared;
   {
     const InterruptGuard interrupt_guard;
-    ProgressBar bar;
-    options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-    ASSAY_TRY(compared, compare::compare_paths(request.golden_path, request.my_path,
-                                               {request.level, request.weight}, options));
-    outcome.notes.insert(outcome.notes.end(), compared.notes.begin(), compared.notes.end());
-    outcome.two_files = compared.two_files;
-    outcome.comparison = std::move(compared.comparison);
-    ASSAY_TRY_STATUS(judge(compared, request, options, &outcome));
+    ASSAY_TRY_STATUS(until_interrupted(
+        [&] { return compare_and_judge(request, options, &compared, &outcome); }));
   }
   const bool with_verdict = request.verdict && outcome.verdict;
   if (with_verdict) locate::judge_rows(*outcome.verdict, compared.mine, &outcome.comparison);
@@ -208,7 +199,7 @@ Result<uint64_t> parse_bytes(std::string_view text) {
     if (mul_overflows(*number, unit.bytes, &bytes)) break;
     return bytes;
   }
-  return fail(Errc::Usage, "'" + std::string(text) + "' is no size; expected for example 512MiB");
+  return fail(Errc::Usage, quoted(text) + " is no size; expected for example 512MiB");
 }
 
 namespace {
@@ -233,7 +224,11 @@ int run_command(const CompareRequest& request) {
       say("interrupted", "no report was written");
       return kInterrupted;
     }
-    return report_error(outcome.error(), hint_for(outcome.error()));
+    const Error& error = outcome.error();
+    const std::string advice = error.code == Errc::WrongKind && !request.weight
+                                   ? checkpoint_advice(request.golden_path, request.my_path)
+                                   : std::string();
+    return report_error(error, advice.empty() ? hint_for(error) : std::string_view(advice));
   }
   for (const std::string& note : outcome->notes) say("note", note);
   const report::TerminalOptions terminal{.width = std::max(60, terminal_width(STDOUT_FILENO)),

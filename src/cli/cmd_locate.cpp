@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/bisect.hpp"
+#include "cli/checkpoint.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
@@ -31,9 +32,8 @@ struct LocateRequest {
   bool exit_zero = false;
 };
 
-Result<Bisected> locate_runs(const std::string& golden_path, const std::string& my_path,
-                             const LocateRequest& request) {
-  const InterruptGuard interrupt_guard;
+Result<Bisected> judge_runs(const std::string& golden_path, const std::string& my_path,
+                            const LocateRequest& request) {
   ProgressBar bar;
   ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path));
   const auto& [golden, mine, notes] = pair;
@@ -53,10 +53,21 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
   return located;
 }
 
+Result<Bisected> locate_runs(const std::string& golden_path, const std::string& my_path,
+                             const LocateRequest& request) {
+  const InterruptGuard interrupt_guard;
+  return until_interrupted([&] { return judge_runs(golden_path, my_path, request); });
+}
+
 int run_command(const LocateRequest& request) {
   const auto judge = [&](const std::string& golden, const std::string& mine) {
     return locate_runs(golden, mine, request);
   };
+  for (const std::string& path : {request.golden_path, request.my_path}) {
+    if (is_checkpoint(path))
+      return report_error(path + ": is a checkpoint, and no run",
+                          checkpoint_advice(request.golden_path, request.my_path));
+  }
   const Result<Bisected> located = request.bisect.golden.empty()
                                        ? judge(request.golden_path, request.my_path)
                                        : bisect(request.bisect, judge);

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <csignal>
 
+#include "base/interruption.hpp"
+#include "base/result.hpp"
 #include "base/temporary_files.hpp"
 
 namespace assay::cli {
@@ -33,5 +35,16 @@ class InterruptGuard {
   }
   void (*previous_)(int);
 };
+
+/// Under an InterruptGuard: what `work` gives; after Ctrl-C Errc::Interrupted, within a block of whatever is being read.
+template <typename Work>
+auto until_interrupted(Work&& work) -> decltype(work()) {
+  try {
+    const InterruptScope scope(&interrupted());
+    return work();
+  } catch (const Interrupted&) {
+    return fail(Errc::Interrupted, "interrupted");
+  }
+}
 
 }  // namespace assay::cli

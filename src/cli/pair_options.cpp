@@ -14,7 +14,7 @@ namespace {
 Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
   const std::optional<int64_t> value = parse_number<int64_t>(text);
   if (!value || *value < 0) {
-    return fail(Errc::Usage, "'" + std::string(text) + "' is no " + std::string(what));
+    return fail(Errc::Usage, quoted(text) + " is no " + std::string(what));
   }
   return *value;
 }
@@ -26,7 +26,7 @@ Result<std::vector<int>> parse_ranks(std::string_view text) {
   std::vector<int> ranks;
   const std::string list = with_ascii_commas(text);
   for (const std::string_view part : split(list, ',')) {
-    const size_t dash = part.find('-');
+    const size_t dash = part.find('-', 1);  // a dash in front is a negative number, not a range
     ASSAY_TRY(const int64_t first,
               parse_integer(part.substr(0, dash), "rank; expected a list such as 0,3-5"));
     int64_t last = first;
@@ -34,7 +34,7 @@ Result<std::vector<int>> parse_ranks(std::string_view text) {
       ASSAY_TRY(last, parse_integer(part.substr(dash + 1), "rank; expected a list such as 0,3-5"));
     }
     if (last < first || last > kMaxRank) {
-      return fail(Errc::Usage, "'" + std::string(part) + "' is no range of ranks");
+      return fail(Errc::Usage, quoted(part) + " is no range of ranks");
     }
     for (int64_t rank = first; rank <= last; ++rank) ranks.push_back(static_cast<int>(rank));
   }
@@ -47,8 +47,8 @@ Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_vie
   for (const std::string_view part : split(list, ',')) {
     const size_t colon = part.find(':');
     if (colon == std::string_view::npos) {
-      return fail(Errc::Usage, "'" + std::string(part) +
-                                   "' is no pair of steps; expected GOLDEN:MINE, for example 0:1");
+      return fail(Errc::Usage,
+                  quoted(part) + " is no pair of steps; expected GOLDEN:MINE, for example 0:1");
     }
     ASSAY_TRY(const int64_t golden, parse_integer(part.substr(0, colon), "step"));
     ASSAY_TRY(const int64_t mine, parse_integer(part.substr(colon + 1), "step"));

@@ -5,11 +5,10 @@
 #include <cstdio>
 
 #include "base/numbers.hpp"
+#include "base/text.hpp"
 
 namespace assay::cli {
 namespace {
-
-constexpr size_t kShownBytes = 40;  // of what was typed
 
 std::string text_of(double bound) {
   char text[32];
@@ -18,9 +17,7 @@ std::string text_of(double bound) {
 }
 
 std::string expected(const std::string& what, std::string_view text) {
-  const bool is_long = text.size() > kShownBytes;
-  return "expected " + what + ", not '" + std::string(text.substr(0, kShownBytes)) +
-         (is_long ? "...'" : "'");
+  return "expected " + what + ", not " + quoted(text);
 }
 
 }  // namespace

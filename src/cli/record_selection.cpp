@@ -61,8 +61,7 @@ Result<NumberSet> parse_number_set(const std::string& text) {
     }
     if (parsed.ec != std::errc() || parsed.ptr != end || range.first < 0 ||
         range.second < range.first) {
-      return fail(Errc::Usage,
-                  "expected numbers from 0 up, such as 0,2-4, not '" + std::string(part) + "'");
+      return fail(Errc::Usage, "expected numbers from 0 up, such as 0,2-4, not " + quoted(part));
     }
     set.ranges.push_back(range);
   }

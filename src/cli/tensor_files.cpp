@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/atomic_file.hpp"
+#include "base/interruption.hpp"
 #include "base/temporary_files.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/tensor_text.hpp"
@@ -21,6 +22,7 @@
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"
 #include "formats/safetensors.hpp"
+#include "run/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::cli {
@@ -362,10 +364,13 @@ Result<Tensor> convert_dtype(const TensorView& view, DType dtype) {
   const int64_t total = view.element_count();
   const auto size = storage_bytes(dtype, static_cast<uint64_t>(total));
   if (!size) return fail(Errc::TooLarge, "the converted tensor is too large");
-  auto bytes = std::make_shared<std::vector<std::byte>>(*size);
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  bytes->reserve(*size);  // and cleared block by block: Ctrl-C must not wait for gigabytes
   std::vector<double> values;
   for (int64_t first = 0; first < total; first += kBlockElements) {
+    if (interrupted()) return fail(Errc::Interrupted, "interrupted");
     const int64_t count = std::min(kBlockElements, total - first);
+    bytes->resize(*storage_bytes(dtype, static_cast<uint64_t>(first + count)));
     values.resize(static_cast<size_t>(count));
     read_values(view, first, count, values);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -374,6 +379,15 @@ Result<Tensor> convert_dtype(const TensorView& view, DType dtype) {
   }
   ASSAY_TRY(const TensorView converted, make_view(dtype, view.shape, *bytes));
   return Tensor{converted, bytes};
+}
+
+stats::TensorStats statistics_until_interrupted(const TensorView& view) {
+  try {
+    const InterruptScope scope(&interrupted());
+    return run::statistics_of(view);
+  } catch (const Interrupted&) {
+    return {};
+  }
 }
 
 }  // namespace assay::cli

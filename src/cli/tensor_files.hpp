@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "stats/tensor_stats.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::cli {
@@ -48,5 +49,8 @@ enum class TensorFileFormat : uint8_t { Npy, Pth, Safetensors, Txt, Csv, Bin };
 /// elements cannot be converted.
 /// errors    Unsupported | TooLarge
 [[nodiscard]] Result<Tensor> convert_dtype(const TensorView& view, DType dtype);
+
+/// Statistics under an InterruptGuard; after Ctrl-C none, and soon: the caller asks interrupted() and throws them away.
+[[nodiscard]] stats::TensorStats statistics_until_interrupted(const TensorView& view);
 
 }  // namespace assay::cli

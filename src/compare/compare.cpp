@@ -24,6 +24,7 @@
 #include "compare/resident.hpp"
 #include "compare/resident_files.hpp"
 #include "run/payload_check.hpp"
+#include "run/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -522,7 +523,7 @@ class PairComparer {
     const auto watch = resident_.watch(tensor->view.storage);
     describe_view(tensor->view, summary);
     compared_bytes_ += bytes_of(tensor->view);
-    return stats::compute_stats(tensor->view);
+    return run::statistics_of(tensor->view);
   }
 
   void compare_statistics(const Source& golden_source, const Source& mine_source, Row* row) {

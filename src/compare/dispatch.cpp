@@ -52,11 +52,16 @@ std::vector<Level> wanted_levels(LevelChoice level, bool statistics) {
 // Without the text of its graph an operator dump has names and values, and nobody knows which value of another
 // dump is which.
 void note_missing_graph_texts(const Run& golden, const Run& mine, std::vector<std::string>* notes) {
+  if (golden.has(run::Trait::GeOperators) && mine.has(run::Trait::FxNodes)) {
+    notes->push_back(
+        "golden's operators are paired with nodes by their values; with the nodes as golden and "
+        "the operators as the other path, the text of the graph pairs them");
+  }
   if (!mine.has(run::Trait::GeOperators) || !mine.graph_files.empty()) return;
   if (!golden.has(run::Trait::GeOperators) && !golden.has(run::Trait::FxNodes)) return;
   notes->push_back(mine.path +
-                   ": no text of a graph (dynamo_original_graph_*.txt) is there or in the folders "
-                   "above it, so tensors are paired by the names of operators and by their values");
+                   ": no text of a graph (dynamo_original_graph_*.txt) belongs to it, so tensors "
+                   "are paired by the names of operators and by their values");
 }
 
 Result<ComparedPaths> compare_checkpoints(const std::string& golden_path,

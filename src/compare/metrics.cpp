@@ -7,6 +7,7 @@
 
 #include "base/interruption.hpp"
 #include "compare/pair_chunks.hpp"
+#include "run/whole_tensor.hpp"
 
 namespace assay::compare {
 namespace {
@@ -186,10 +187,10 @@ void set_side_stats(const PairSource& source, const PairAccumulator& total, Pair
   // the pair's sums.
   if (is_measured_apart(source, source.golden->dtype) ||
       needs_scaling(out.golden.min, out.golden.max)) {
-    out.golden = stats::compute_stats(*source.golden);
+    out.golden = run::statistics_of(*source.golden);
   }
   if (is_measured_apart(source, source.mine->dtype) || needs_scaling(out.mine.min, out.mine.max)) {
-    out.mine = stats::compute_stats(*source.mine);
+    out.mine = run::statistics_of(*source.mine);
   }
 }
 
@@ -217,8 +218,8 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
   out.value_count = golden_count;
   if (golden_count != mine_count) {
     out.state = PairState::CountMismatch;
-    out.golden = stats::compute_stats(golden);
-    out.mine = stats::compute_stats(mine);
+    out.golden = run::statistics_of(golden);
+    out.mine = run::statistics_of(mine);
     return out;
   }
   if (golden_count == 0) return out;

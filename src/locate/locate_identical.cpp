@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/locate_identical.hpp"
+#include "run/whole_tensor.hpp"
 
 #include <map>
 #include <set>
@@ -24,7 +25,7 @@ std::optional<stats::Digest> digest_of(const TensorRecord& record) {
   if (record.digest) return record.digest;
   const Result<Tensor> tensor = run::load_tensor(record);
   if (!tensor) return std::nullopt;
-  return stats::digest(tensor->view);
+  return run::digest_of(tensor->view);
 }
 
 bool is_equal(const TensorRecord& golden, const TensorRecord& mine) {

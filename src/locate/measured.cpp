@@ -10,6 +10,7 @@
 #include "locate/error_model.hpp"
 #include "locate/expert_choices.hpp"
 #include "run/common_names.hpp"
+#include "run/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -365,7 +366,7 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
 Result<stats::TensorStats> statistics_of(const TensorRecord& record) {
   if (record.stats) return *record.stats;
   ASSAY_TRY(const Tensor tensor, run::load_tensor(record));
-  return stats::compute_stats(tensor.view);
+  return run::statistics_of(tensor.view);
 }
 
 Result<std::vector<Measured>> measure_records(const run::Run& golden, const run::Run& mine,

@@ -18,6 +18,11 @@ namespace {
 constexpr int64_t kLargeElements = int64_t{1} << 22;
 constexpr size_t kNamesInNote = 5;
 
+constexpr std::string_view kCalibrated =
+    "further than a step of their codes, as calibration may move them";
+/// Weights of one scheme within their step for each that is not, so that calibration does not explain that one.
+constexpr size_t kCalibrationPeers = 4;
+
 struct WeightPair {
   std::string_view name;
   size_t golden = kNone;  // records
@@ -70,6 +75,7 @@ class WeightTest {
     tests_->weights_lonely = lonely.size();
     find_missing(pairs);
     compare_all(&pairs);
+    tell_faults_from_calibration(&pairs);
     for (const WeightPair& one : pairs) report(one);
     note("weights without a partner in golden: ", lonely);
     note("weights that could not be compared: ", unreadable_);
@@ -212,8 +218,22 @@ class WeightTest {
                                        .worst = steps->worst,
                                        .golden_value = steps->golden_value,
                                        .mine_value = steps->mine_value};
-    if (steps->may_be_calibrated && steps->half_steps > kWeightLimit)
-      one->unjudged = "further than a step of their codes, as calibration may move them";
+    if (steps->may_be_calibrated && steps->half_steps > kWeightLimit) one->unjudged = kCalibrated;
+  }
+
+  /// Calibration moves all weights of a scheme: one that is further than a step among peers that are not is wrong.
+  static void tell_faults_from_calibration(std::vector<WeightPair>* pairs) {
+    std::map<std::string_view, std::pair<size_t, size_t>> schemes;  // within a step, further
+    for (const WeightPair& one : *pairs) {
+      if (one.scheme.empty()) continue;
+      auto& [within, further] = schemes[one.scheme];
+      ++(one.unjudged == kCalibrated ? further : within);
+    }
+    for (WeightPair& one : *pairs) {
+      if (one.unjudged != kCalibrated) continue;
+      const auto& [within, further] = schemes.at(one.scheme);
+      if (within >= kCalibrationPeers * further) one.unjudged.clear();
+    }
   }
 
   /// Fewer values than golden's, or as many in a flat list: what one rank holds of a weight.
@@ -342,7 +362,8 @@ class WeightTest {
     return text + ")";
   }
 
-  /// Below the level of operators a weight takes part when its module, or the one around it, is first called.
+  /// Below the level of operators a weight takes part when its module, or the one around it, is first called, or something
+  /// inside: a mixer multiplies with the matrix of a module that is never called.
   void place_at_call(Finding* finding, const WeightPair& one) const {
     const run::TensorRecord& record = pair_.mine.run->records[one.mine];
     finding->rank = record.rank;
@@ -352,7 +373,8 @@ class WeightTest {
     for (std::string_view module = finding->module;;) {
       const ModuleCall* first = nullptr;
       for (const ModuleCall& call : pair_.mine.calls) {
-        if (call.module == module && (first == nullptr || call.begin < first->begin)) first = &call;
+        if (is_inside(call.module, module) && (first == nullptr || call.begin < first->begin))
+          first = &call;
       }
       if (first != nullptr) {
         finding->time = first->begin;

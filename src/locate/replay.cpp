@@ -151,13 +151,19 @@ namespace {
 
 using TypeCounts = std::map<DType, size_t>;
 
+size_t count_of(const TypeCounts& counts) {
+  size_t all = 0;
+  for (const auto& [type, count] : counts) all += count;
+  return all;
+}
+
 /// At most a share of them is in a type as narrow; nothing: it is more, or they are too few to tell.
 std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t least, size_t share) {
-  size_t all = 0, narrow = 0;
+  const size_t all = count_of(counts);
+  size_t narrow = 0;
   std::optional<DType> usual;
   size_t most = 0;
   for (const auto& [other, count] : counts) {
-    all += count;
     if (info(other).element_bits <= info(type).element_bits) {
       narrow += count;
     } else if (count > most) {
@@ -172,8 +178,9 @@ std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t lea
 
 /// A module that computes in a narrower type than its peers is a fault that its own type would explain as rounding.
 void Replay::find_types() {
-  // Of three layers one, of all places of a model without layers every tenth.
-  constexpr size_t kLeastPeers = 3, kPeers = 3, kLeastPlaces = 20, kPlaces = 10;
+  // Of three layers one, of all places of a model without layers every tenth; of layers of a kind of which there are too few
+  // (the only one with attention) a quarter of all places.
+  constexpr size_t kLeastPeers = 3, kPeers = 3, kLeastPlaces = 20, kPlaces = 10, kFewPeers = 4;
   using Place = std::tuple<std::string, std::string_view, bool>;
   std::map<Place, TypeCounts> peers;
   TypeCounts all;
@@ -200,9 +207,13 @@ void Replay::find_types() {
   find_autocast(all);
   for (size_t i = 0; i < boundaries_.size(); ++i) {
     if (!types_[i]) continue;
-    const std::optional<DType> usual =
-        peers_of[i] != nullptr ? usual_type(*peers_of[i], *types_[i], kLeastPeers, kPeers)
-                               : usual_type(all, *types_[i], kLeastPlaces, kPlaces);
+    std::optional<DType> usual;
+    if (peers_of[i] == nullptr)
+      usual = usual_type(all, *types_[i], kLeastPlaces, kPlaces);
+    else if (count_of(*peers_of[i]) < kLeastPeers)
+      usual = usual_type(all, *types_[i], kLeastPlaces, kFewPeers);
+    else
+      usual = usual_type(*peers_of[i], *types_[i], kLeastPeers, kPeers);
     if (usual && !is_deliberate(boundaries_[i], *types_[i])) types_[i] = usual;
   }
 }
@@ -326,7 +337,8 @@ class Replay::Machine {
   Result<Replayed> run() {
     ASSAY_TRY(const CarriedValue result, evaluate());
     Replayed replayed{result.pair.reference, result.pair.simulated, std::move(choices_),
-                      tie_elsewhere_,        order_open_,           other_path_};
+                      tie_elsewhere_,        order_open_,           other_path_,
+                      other_choice_};
     if (region_.data_dependent && !other_path_) {
       ASSAY_TRY(replayed.other_path, takes_other_path());
     }
@@ -589,12 +601,33 @@ class Replay::Machine {
       if (call.constant && how_.draw == 0) remember(call.op, one, results);
     }
     // A loop over what was found, such as the experts that are hit, has golden's number of rounds.
-    if (base_name(one.name) == "unbind" && results.size() != one.outputs.size()) other_path_ = true;
+    if (base_name(one.name) == "unbind" && has_other_rounds(one, results)) other_path_ = true;
     for (size_t k = 0; k < std::min(results.size(), call.results.size()); ++k) {
       const size_t at = call.results[k];
       if (at != kNone && uses_[at] > 0) values_[at] = results[k];
     }
     return {};
+  }
+
+  /// Another number of them, or integers of which one is not golden's: it was a number in the program then, which takes the
+  /// same expert's matrices whatever mine found.
+  [[nodiscard]] bool has_other_rounds(const Operator& one, const std::vector<Pair>& results) const {
+    if (results.size() != one.outputs.size()) return true;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (has_other_integers(one.outputs[i], results[i].reference)) return true;
+    }
+    return false;
+  }
+
+  /// Integers of another value than golden's record of the same result.
+  [[nodiscard]] bool has_other_integers(const Use& golden, const Tensor& result) const {
+    const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
+    if (!is_integer(result.view.dtype) || golden.record >= records.size()) return false;
+    const Result<Tensor> captured = run::load_tensor(records[golden.record]);
+    if (!captured) return false;
+    const Result<reference::Whole> theirs = reference::whole(captured->view);
+    const Result<reference::Whole> found = reference::whole(result.view);
+    return theirs && found && theirs->values != found->values;
   }
 
   /// Made of positions, constants and buffers alone, such as the cosines of rotary positions.
@@ -700,6 +733,8 @@ class Replay::Machine {
       if (!sorts_in_open_order(exact_call))
         ASSAY_TRY_STATUS(settle_choice(call, exact_call, exact_call, &references, &noisy));
     }
+    if (reference::aten::has_open_order(one.name) && !references.empty() && !one.outputs.empty())
+      other_choice_ = other_choice_ || has_other_integers(one.outputs.back(), references.back());
     if (mixes_tokens(one, call)) tie_elsewhere_ = tie_elsewhere_ || !choices_.empty();
     ASSAY_TRY_STATUS(add_conversions(one, call, exact_call, &noisy));
     if (replay_.mine_.multiplies_angles && !noisy.empty() &&
@@ -877,6 +912,7 @@ class Replay::Machine {
   bool tie_elsewhere_ = false;
   bool order_open_ = false;
   bool other_path_ = false;
+  bool other_choice_ = false;
 };
 
 bool Replay::reads(const Region& region, std::string_view leaf) const {

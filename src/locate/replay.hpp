@@ -120,6 +120,8 @@ struct Replayed {
   bool order_open = false;
   /// Integers that shapes depend on are not golden's: its operators may not be what mine had to run.
   bool other_path = false;
+  /// A choice (top-k, sort) took other places than golden's.
+  bool other_choice = false;
 };
 
 /// Immutable after construction but for caches, which never change a result; threads may share it.

@@ -158,6 +158,13 @@ double jitter_of_few(uint64_t seed, size_t index, size_t count) {
   return count > kFew ? drawn : std::copysign(0.5, drawn);
 }
 
+/// Sums of integers are exact as far as the accumulator counts, such as positions out of the sums of a mask: then the sum of
+/// their sizes is an integer, too.
+bool is_sum_of_integers(double sum, double sizes) {
+  constexpr double kCounts = 0x1p24;
+  return sizes <= kCounts && sizes == std::floor(sizes) && sum == std::floor(sum);
+}
+
 /// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its class may err, so that
 /// the variance is v_i of the own error.   localisation 2, table
 /// Only a storage type as fine as the accumulator shows it.
@@ -208,6 +215,7 @@ Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tenso
       const int64_t columns = values.shape.empty() ? 1 : values.shape[values.shape.size() - 1];
       const double factor =
           kind == OperatorClass::Norm ? 16 * kUnit : std::sqrt(std::max(1.0, sums->terms)) * kUnit;
+      const bool is_sum = base_name(call.name) == "sum" || base_name(call.name) == "cumsum";
       for (size_t i = 0; i < values.values.size(); ++i) {
         double bound = factor * sums->c.values[i];
         if (kind == OperatorClass::Attention && columns > 0) {
@@ -216,6 +224,7 @@ Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tenso
               row < sums->score_bound.values.size() ? sums->score_bound.values[row] : 0;
           bound = 4 * kUnit * (1 + scores) * sums->c.values[i];
         }
+        if (is_sum && is_sum_of_integers(values.values[i], sums->c.values[i])) continue;
         if (std::isfinite(bound)) values.values[i] += bound * jitter_of_few(seed, i, count);
       }
     }

@@ -100,5 +100,22 @@ TEST(Simulate, CountsAreNotRounded) {
   }
 }
 
+TEST(Simulate, SumsOfIntegersAreExactInFloat32) {
+  // Given  the mask of 40 tokens as float32, and the same with halves
+  for (const double step : {1.0, 0.1}) {
+    Call cumsum{"aten.cumsum.default", {}};
+    cumsum.arguments["self"].value = reference::to_tensor(reference::Wide(Dims{1, 40}, step));
+    cumsum.arguments["dim"].value = int64_t{1};
+    // When  it is added up
+    const std::vector<Tensor> made = simulate(cumsum, nullptr, DType::Float32).value();
+    const reference::Wide found = reference::widen(made.front().view).value();
+    // Then  the positions that are made of them are whole, where other sums have the noise of an accumulator
+    size_t whole = 0;
+    for (size_t i = 0; i < 40; ++i)
+      whole += found.values[i] == step * static_cast<double>(i + 1) ? 1 : 0;
+    EXPECT_EQ(whole == 40, step == 1.0) << whole;
+  }
+}
+
 }  // namespace
 }  // namespace assay::locate

@@ -440,6 +440,45 @@ class Walker {
     return judge_handed_over(i, before, judged);
   }
 
+  /// A module around it was called with other integers than golden's, such as the experts of each token: what golden did inside,
+  /// one call an expert, is another story.
+  [[nodiscard]] bool follows_other_integers(const Boundary& boundary) const {
+    const ModuleCall& inside = mine_.calls[boundary.call];
+    for (size_t i = 0; i < mine_.calls.size(); ++i) {
+      const ModuleCall& around = mine_.calls[i];
+      const size_t partner =
+          i < pairing_.golden_call_of.size() ? pairing_.golden_call_of[i] : kNone;
+      if (partner == kNone || around.rank != inside.rank || around.step != inside.step ||
+          around.begin > inside.begin || inside.end > around.end || i == boundary.call ||
+          !is_inside(inside.module, around.module))
+        continue;
+      const std::vector<Use>& theirs = golden_.calls[partner].inputs;
+      for (const Use& use : around.inputs) {
+        const auto golden = std::ranges::find(theirs, use.slot, &Use::slot);
+        if (golden != theirs.end() && has_other_integers(use, *golden)) return true;
+      }
+    }
+    return false;
+  }
+
+  /// Several times in a step: of a loop over experts golden's record has the rounds of its own choice, in numbers.
+  [[nodiscard]] bool is_called_in_a_loop(size_t call) const {
+    const ModuleCall& one = mine_.calls[call];
+    return std::ranges::count_if(mine_.calls, [&](const ModuleCall& other) {
+             return other.module == one.module && other.rank == one.rank && other.step == one.step;
+           }) > 1;
+  }
+
+  [[nodiscard]] bool has_other_integers(const Use& mine, const Use& golden) const {
+    const std::optional<DType>& type = mine_.run->records[mine.record].dtype;
+    if (!type || !is_integer(*type)) return false;
+    const Result<Tensor> ours = load_use(mine_, mine);
+    const Result<Tensor> theirs = load_use(golden_, golden);
+    if (!ours || !theirs || !(ours->view.shape == theirs->view.shape)) return false;
+    const Result<bool> same = is_same_value(*ours, *theirs);
+    return same && !*same;
+  }
+
   [[nodiscard]] bool is_padded(size_t golden, size_t mine) const {
     const std::optional<Dims>& theirs = golden_.run->records[golden].shape;
     const std::optional<Dims>& ours = mine_.run->records[mine].shape;
@@ -475,6 +514,7 @@ class Walker {
     // An input must be what was handed over; an output may be rounded once more on its way out.
     judged->step.suspicious = boundary.input || is_beyond(gap);
     if (!judged->step.suspicious) return {};
+    if (follows_other_integers(boundary)) return fail(Errc::Unsupported, kOtherIndices);
     const std::string& from = mine_.calls[replay_.boundaries()[before].call].module;
     const std::string& module = mine_.calls[boundary.call].module;
     Finding finding = make_finding(i, *judged, {module, common_module({module, from})});
@@ -676,8 +716,8 @@ class Walker {
         return fail(Errc::Unsupported, "depends on the order of equal values in a sort");
     }
     // Healthy reasons to be this far away, none of which golden's program can rule out.
-    if (nearest.other_path)
-      return fail(Errc::Unsupported, "golden's operators follow other indices than mine's");
+    if (nearest.other_path || (nearest.other_choice && is_called_in_a_loop(boundary.call)))
+      return fail(Errc::Unsupported, kOtherIndices);
     if (region.from_before)
       return fail(Errc::NotFound, "needs a value that was made before the capture began");
     if (nearest.tie_elsewhere) return fail(Errc::Unsupported, kOpenChoice);
@@ -703,6 +743,8 @@ class Walker {
     return {};
   }
 
+  static constexpr const char* kOtherIndices =
+      "golden's operators follow other indices than mine's";
   static constexpr const char* kOpenChoice =
       "rounding decides a selection in it (top-k or arg max)";
 

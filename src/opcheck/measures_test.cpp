@@ -38,6 +38,19 @@ TEST(Measure, SmallExampleByHand) {
   EXPECT_DOUBLE_EQ(m.mare, 1 / (1 + 1e-7));
 }
 
+// 0.1 * n: squares and norms round, and the quotient of the sums without care is 1 - 2^-53 for some lengths.
+TEST(Measure, EqualAndOppositeValuesHaveCosineOneInEveryLength) {
+  std::vector<double> values;
+  for (int n = 1; n <= 300; ++n) {
+    values.push_back(0.1 * n);
+    const Tensor golden = wide(values);
+    std::vector<double> opposite(values);
+    for (double& value : opposite) value = -value;
+    EXPECT_EQ(measure(golden.view, golden.view, {}).value().cosine, 1) << n;
+    EXPECT_EQ(measure(golden.view, wide(opposite).view, {}).value().cosine, -1) << n;
+  }
+}
+
 TEST(Measure, DivergenceOfTwoDistributions) {
   // softmax of 0 and log 3 is 1/4, 3/4; of 0 and 0 it is 1/2, 1/2: 1/4 log(1/2) + 3/4 log(3/2)
   const Measures m =

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "run/whole_tensor.hpp"
 
 namespace assay::run {
 namespace {
@@ -166,8 +167,7 @@ class Unwrapping {
         return left.shape == right.shape;
       const Result<Tensor> a = load_tensor(left);
       const Result<Tensor> b = load_tensor(right);
-      return a && b && a->view.dtype == b->view.dtype &&
-             stats::digest(a->view) == stats::digest(b->view);
+      return a && b && a->view.dtype == b->view.dtype && digest_of(a->view) == digest_of(b->view);
     }
     return left.stats && right.stats && left.stats->count == right.stats->count &&
            left.stats->l2_norm == right.stats->l2_norm && left.stats->mean == right.stats->mean;

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 
 
@@ -119,3 +120,17 @@ def write_small_hook_dump(folder: Path) -> None:
             torch.save(torch.full((2, 3), float(step)), place / "output.pth")
     (rank / "weights").mkdir()
     torch.save(torch.nn.Parameter(torch.ones(3)), rank / "weights" / "root.norm.weight.pth")
+
+
+def write_sparse_npy(path: Path, element_count: int, descr: str = "<f4") -> None:
+    """Zeros that take no room on the disk."""
+    path.parent.mkdir(exist_ok=True)
+    with open(path, "wb") as file:
+        header = {"descr": descr, "fortran_order": False, "shape": (element_count,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + np.dtype(descr).itemsize * element_count)
+
+
+def has_mapped(pid: int, folder: Path) -> bool:
+    """Whether the command reads a file of the folder; from then on Ctrl-C is its own."""
+    return str(folder) in Path(f"/proc/{pid}/maps").read_text()

@@ -16,7 +16,7 @@ import numpy as np
 import openpyxl
 import pytest
 import torch
-from assay_command import binary, read_csv, run, the_report, write_torch_tree
+from assay_command import binary, has_mapped, read_csv, run, the_report, write_sparse_npy, write_torch_tree
 
 C5_COLUMNS = [
     "token_id",
@@ -510,11 +510,6 @@ def test_a_full_disk_leaves_no_half_report(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def has_mapped_a_file(pid):
-    """The command reads its input; from then on Ctrl-C is its own."""
-    return ".npy" in Path(f"/proc/{pid}/maps").read_text()
-
-
 def test_ctrl_c_leaves_no_half_report(tmp_path):
     size = 400_000_000
     for side in ("g", "m"):
@@ -524,7 +519,7 @@ def test_ctrl_c_leaves_no_half_report(tmp_path):
     process = subprocess.Popen(
         [binary(), "compare", "g", "m", "-o", "out"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    while not has_mapped_a_file(process.pid):
+    while not has_mapped(process.pid, tmp_path):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
@@ -532,27 +527,6 @@ def test_ctrl_c_leaves_no_half_report(tmp_path):
     assert process.returncode == 130
     assert b"interrupted" in stderr
     assert not list(tmp_path.glob("out/*"))
-
-
-def test_ctrl_c_inside_one_pair_ends_within_a_second(tmp_path):
-    size = 1 << 32  # two sparse files of 16 GiB: a pair of several seconds
-    for name in ("g.npy", "m.npy"):
-        write_sparse_npy(tmp_path / name, size)
-    process = subprocess.Popen(
-        [binary(), "compare", "g.npy", "m.npy", "-o", "out"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    while not has_mapped_a_file(process.pid):
-        assert process.poll() is None
-        time.sleep(0.001)
-    time.sleep(0.2)
-    sent = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert (process.returncode, time.monotonic() - sent < 2) == (130, True)
-    assert not (tmp_path / "out").exists()
 
 
 def test_two_files_of_many_tensors_have_a_line_each_the_worst_first(tmp_path):
@@ -570,13 +544,6 @@ def test_two_files_of_many_tensors_have_a_line_each_the_worst_first(tmp_path):
 
 
 # ---- memory ----
-
-
-def write_sparse_npy(path, element_count):
-    """Zeros that take no room on the disk."""
-    with open(path, "wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (element_count,)})
-        file.truncate(file.tell() + 4 * element_count)
 
 
 def test_files_larger_than_the_limit_are_compared_in_bounded_memory(tmp_path):

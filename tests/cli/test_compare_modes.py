@@ -173,7 +173,8 @@ def test_a_wrong_mapping_file_is_named(tmp_path, strange_types, text):
     file = tmp_path / "m.json"
     file.write_text(text)
     done = compare(strange_types.golden, strange_types.mine, tmp_path / "out", "-mf", file, status=2)
-    assert f"Invalid op_mapping file: {file}" in done.stderr
+    assert f"error: Invalid op_mapping file: {file} (" in done.stderr
+    assert done.stderr.count(str(file)) == 1
     assert len(done.stderr.splitlines()) <= 2
     assert "json.exception" not in done.stderr
     assert "expected" in done.stderr or "is no " in done.stderr or "known are" in done.stderr

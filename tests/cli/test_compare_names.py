@@ -72,13 +72,24 @@ WRAPPINGS = {
 }
 
 
-def layers_wrapped(model):
-    for index, layer in enumerate(model.layers):
-        model.layers[index] = Wrapper(_checkpoint_wrapped_module=layer)
-    return model
+def layers_wrapped_in(name):
+    """Each layer by itself, so that no prefix of the whole model explains its names."""
+
+    def wrapped(model):
+        for index, layer in enumerate(model.layers):
+            model.layers[index] = Wrapper(**{name: layer})
+        return model
+
+    return wrapped
 
 
-WRAPPINGS["checkpointed layers"] = layers_wrapped
+WRAPPINGS |= {
+    "checkpointed layers": layers_wrapped_in("_checkpoint_wrapped_module"),
+    "compiled layers": layers_wrapped_in("_orig_mod"),
+    "FSDP of layers": layers_wrapped_in("_fsdp_wrapped_module"),
+    "DeepSpeed of layers": layers_wrapped_in("_forward_module"),
+    "adapters of layers": layers_wrapped_in("base_layer"),
+}
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)

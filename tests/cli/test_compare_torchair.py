@@ -127,6 +127,27 @@ def test_a_time_folder_finds_the_text_above_it(tmp_path):
     assert f"the texts of the graphs are from the folder above: {root}" in said
 
 
+@pytest.mark.parametrize("inside", ["0", "0/graph", "0/graph/1", "0/graph/1/1"])
+def test_a_folder_inside_a_time_folder_says_which_one_to_open(tmp_path, inside):
+    # Two graphs: inside of the time folder nothing tells which of the texts belongs to the numbers of one model
+    root, time = tmp_path / "dump", tmp_path / "dump" / "20240302101112"
+    for number in (1, 2):
+        write_text(root, graph(), graph=number)
+        write_ge_token(time / "0" / "graph" / f"{number}" / "1", graph(5 * number))
+    write_fx_token(tmp_path / "fx" / "gm_20240101000000_dump" / "1", graph(5))
+    said = compare(tmp_path / "fx", time / inside, tmp_path / "out")
+    assert f"the texts of its graphs are in {root}, and which of them is its own is known in {time}: open that" in said
+    assert "no text of a graph (dynamo_original_graph_*.txt) belongs to it" in said
+    # and following it pairs by the text
+    assert "no text of a graph" not in compare(tmp_path / "fx", time, tmp_path / "followed")
+
+
+def test_operators_as_golden_against_nodes_say_what_they_are_paired_by(tmp_path):
+    ge, fx = write_current(tmp_path)
+    assert "golden's operators are paired with nodes by their values" in compare(ge, fx, tmp_path / "exchanged")
+    assert "paired with nodes by their values" not in compare(fx, ge, tmp_path / "out")
+
+
 def test_an_operator_dump_without_text_says_what_it_is_paired_by(tmp_path):
     write_ge_token(tmp_path / "ge" / "20240302101112" / "0" / "graph" / "1" / "1", graph(5))
     write_fx_token(tmp_path / "fx" / "gm_20240101000000_dump" / "1", graph(5))

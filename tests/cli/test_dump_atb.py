@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -121,6 +122,73 @@ def test_the_statistics_become_a_table_in_place_of_the_text(hosts, tmp_path):
         rows = list(csv.DictReader(file))
     assert {"opname", "execute_totalTime", "setup_totalTime", "setup_opsInitLuanchBufferTime"} <= set(rows[0])
     assert len({row["opname"] for row in rows}) == len(rows) > 3
+
+
+ALL_ZERO = "every number is 0"  # of our probe, for one process
+
+
+def test_one_report_of_zeros_among_others_is_no_sign_of_a_library_that_resets_them(scripted_host, tmp_path):
+    # "stale" reports one operation with zeros; "nested" reports others with 535 and 188 us
+    for words, is_said in ((["nested=1", "stale"], False), (["stale"], True)):
+        done = dump(tmp_path / f"{len(words)}", "--type", "cpu_profiling", "--", scripted_host, *words)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count(ALL_ZERO) == is_said, done.stderr
+
+
+# Leaves two reports as a probe of the vendor does, the second one as it is told.
+OTHER_PROBE = """
+folder=$ATB_OUTPUT_DIR/msit_dump_$ATB_TIMESTAMP/cpu_profiling/$$
+mkdir -p "$folder"
+echo "[A_1]:totalTime:0, runnerSetupTime:0" > "$folder/operation_statistic_1.txt"
+echo "$1" > "$folder/operation_statistic_2.txt"
+"""
+
+
+@pytest.mark.parametrize("name", ["assay", "msit"])
+@pytest.mark.parametrize(
+    ("second", "is_said"),
+    [
+        ("[B_2]:totalTime:0, runnerSetupTime:0", True),
+        ("[B_2]:totalTime:17, runnerSetupTime:0", False),
+        ("no report", False),
+    ],
+)
+def test_reports_of_another_probe_are_all_zero_only_together(tmp_path, name, second, is_said):
+    program = tmp_path / "program.sh"
+    program.write_text(OTHER_PROBE)
+    words = ["--", "sh", program, second] if name == "assay" else ["--exec", f"sh {program} '{second}'"]
+    done = dump(tmp_path / "out", "--type", "cpu_profiling", *words, name=name)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout + done.stderr).count("every number of cpu_profiling is 0") == is_said, done.stderr
+
+
+def test_what_another_probe_left_is_not_denied(atb_homes, hosts, tmp_path):
+    # Given the naive probe, which writes the library's tree and no summary
+    probe = atb_homes[1].parent / "naive_probe_abi1.so"
+    start = f'NAIVE_PROBE_DIR="$ATB_OUTPUT_DIR/msit_dump_$ATB_TIMESTAMP/tensors" exec {hosts[1]}'
+    words = ("--type", "tensor", "--require", "--probe-library", probe, "--")
+    done = dump(tmp_path / "out", *words, "sh", "-c", start)
+    assert done.returncode == 0, done.stderr
+    root = root_of(tmp_path / "out")
+    files = sum(path.is_file() for path in root.rglob("*")) - 1  # the manifest is ours
+    assert files > 100
+    # Then its files are counted, and nothing is claimed of what may be missing
+    assert "nothing was captured" not in done.stderr
+    assert f"{files} files in {root}; the probe that wrote them does not say whether that is all" in done.stderr
+    assert f"next: assay show {root}" in done.stderr
+
+
+def test_what_another_probe_left_in_an_earlier_run_is_not_of_this_one(tmp_path):
+    # Given ait's folder, which every run uses again, with a report of ten seconds ago
+    program = tmp_path / "program.sh"
+    program.write_text(OTHER_PROBE.replace("msit_dump_$ATB_TIMESTAMP", "ait_dump"))
+    words = ("--type", "cpu_profiling", "--exec")
+    first = dump(tmp_path / "out", *words, f"sh {program} none", name="ait")
+    assert "nothing was captured" not in first.stdout + first.stderr
+    for path in (tmp_path / "out").rglob("operation_statistic_*"):
+        os.utime(path, (path.stat().st_mtime - 10,) * 2)
+    second = dump(tmp_path / "out", *words, "true", name="ait")
+    assert "nothing was captured" in second.stdout + second.stderr
 
 
 def test_ait_leaves_the_text_form_below_ait_dump(hosts, tmp_path):

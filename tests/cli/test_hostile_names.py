@@ -103,13 +103,40 @@ def test_no_control_reaches_the_terminal(tmp_path, make):
     commands = [("show", path), ("show", path, "--list"), ("show", path, "--json"), ("show", path, HOSTILE)]
     commands += [("compare", other, path), ("locate", other, path), ("opcheck", path), ("graph", path)]
     commands += [("convert", path, tmp_path / "out", "--format", "npy")]
+    commands += [("compare", other, path, "--jsonl", "--unmatched", "-o", tmp_path / "reports")]
+    commands += [("opcheck", path, "-o", tmp_path, "--format", "xlsx", "csv", "jsonl", "html")]
     for command in commands:
         result = run(*command, cwd=tmp_path)
         found = OBEYED.search(result.stdout + result.stderr)
         assert not found, (command, found, result.stdout, result.stderr)
-    # When a report was written, that can be shown, too.
-    for report in tmp_path.rglob("*.csv"):
-        assert not OBEYED.search(report.read_text()), report
+    # When a report was written, that can be shown, too, and opened by a spreadsheet or a browser.
+    for report in reports_below(tmp_path):
+        for text in texts_of(report):
+            found = OBEYED.search(text)
+            assert not found, (report, found, text[max(0, found.start() - 40) :][:90])
+
+
+def reports_below(folder):
+    names = ("*_cmp_report_*", "*unmatched*", "opcheck_result_*", "*.html")
+    return sorted({path for name in names for path in folder.rglob(name) if path.is_file()})
+
+
+def texts_of(report):
+    """The text of a file, of a workbook that of all its parts."""
+    if report.suffix != ".xlsx":
+        return [report.read_text()]
+    with zipfile.ZipFile(report) as book:
+        return [book.read(name).decode() for name in book.namelist()]
+
+
+def test_every_kind_of_report_is_among_those_that_are_looked_at(tmp_path):
+    """Of the operation with a hostile name: or the test above would look at nothing."""
+    path = hostile_folder_name(tmp_path)
+    kinds = ("xlsx", "csv", "jsonl", "html")
+    run("opcheck", path, "-o", tmp_path, "--format", *kinds)
+    found = {report.suffix[1:]: "".join(texts_of(report)) for report in reports_below(tmp_path)}
+    assert set(found) == set(kinds)
+    assert all("owned" in text for text in found.values())
 
 
 def test_an_unsupported_dtype_is_named_as_such_with_file_and_tensor(tmp_path):

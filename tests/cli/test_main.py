@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from assay_command import run, write_torch_tree
 
@@ -118,6 +120,37 @@ def test_the_old_names_say_what_the_original_said(assay):
     assert "error: unrecognized arguments: --ouptut x" in done.stderr
 
 
+# ---- words ----
+
+
+OTHER_TOKENS = re.compile(r"--?token-(map|range)|TOKEN_RANGE|embed_tokens")  # old options, and a module
+# Tokens of a text, not steps of a run.
+OF_TEXTS = ("logitsdump", "analyze")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_calls_a_forward_call_a_step(assay, command):
+    said = OTHER_TOKENS.sub("", assay(command, "--help").stdout)
+    assert command in OF_TEXTS or "token" not in said.lower()
+
+
+def test_what_commands_print_calls_a_forward_call_a_step(assay, tmp_path):
+    for side in ("golden", "mine"):
+        write_torch_tree(tmp_path / side, layer_count=2, tokens=(0, 1), change=lambda name, t: t + (name == "root"))
+    for words in (
+        ["show"],
+        ["show", "--list"],
+        ["compare", "-o", "out"],
+        ["compare", "-o", "out", "--rel-l2", "0"],
+        ["locate"],
+    ):
+        paths = ["golden"] if words[0] == "show" else ["golden", "mine"]
+        done = assay(*words, *paths, cwd=tmp_path)
+        said = done.stdout + done.stderr
+        assert "step" in said or words[0] == "locate", said
+        assert "token" not in OTHER_TOKENS.sub("", said).lower(), said
+
+
 # ---- ranges ----
 
 
@@ -159,6 +192,64 @@ def test_so_is_one_of_the_commands_with_the_old_grammar(assay, words):
     assert len(done.stderr) < 300
 
 
+# Every option that is a number or a list of numbers, with the words that its command needs beside it.
+NUMBERS = {
+    "dump": (["--", "true"], ["-er", "-time", "-stp", "-device", "-seed", "--queue", "--steps"]),
+    "compare": (
+        ["a", "b"],
+        ["--token-map", "--ranks", "--rank", "--atol", "--rtol", "--cos", "--rel-l2", "--jobs", "--max-memory"],
+    ),
+    "locate": (["a", "b"], ["--jobs", "--max-memory"]),
+    "show": (["{file}"], ["--step", "--rank", "--width"]),
+    "verify": (["a"], ["--jobs"]),
+    "convert": (["{file}", "b.npy"], ["--step", "--rank"]),
+    "overflow": (["-d", "a", "-out", "b"], ["-n"]),
+    "doctor": ([], ["--timeout"]),
+    "graph": (["a"], ["--level"]),
+    "opcheck": (["a"], ["-ids", "-device", "--jobs", "--max-memory"]),
+    "logitscmp": (["-gp", "a", "-mp", "b"], ["-cs", "-kl", "-l1"]),
+    "logitsdump": (["-e", "torchrun", "-bcr", "a.csv"], ["-tr"]),
+}
+NO_NUMBERS = ["nan", "inf", "-inf", "-3", "1e400", "0x10", "-" + "9" * 400, "9" * 400]
+# No limit at all; words behind -seed are the program; identifiers are texts of digits.
+MEANT = {(name, "inf") for name in ("--atol", "--rtol", "--rel-l2", "-kl", "-l1")} | {
+    *(("-seed", word) for word in ("nan", "inf")),
+    ("-ids", "9" * 400),
+}
+
+
+@pytest.mark.parametrize(("command", "option"), [(c, option) for c, (_, names) in NUMBERS.items() for option in names])
+def test_what_no_number_can_be_is_refused_by_every_option(assay, tmp_path, command, option):
+    np.save(tmp_path / "x.npy", np.zeros(2))
+    beside = [word.format(file=tmp_path / "x.npy") for word in NUMBERS[command][0]]
+    for value in NO_NUMBERS:
+        words = [f"{option}={value}"] if option.startswith("--") else [option, value]
+        done = assay(command, *words, *beside, cwd=tmp_path)
+        if (option, value) in MEANT:
+            continue
+        # Then it is refused before anything is opened, in one sentence that does not repeat 400 digits
+        assert done.returncode == 2, (value, done.stderr)
+        (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert len(error) < 200, error
+        assert "cannot open" not in error, (value, error)
+        # A word with one dash that is no number is another option.
+        assert value[:9] in error or (value == "-inf" and "expected one argument" in error), (value, error)
+    assert not (tmp_path / "b.npy").exists()
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_no_option_with_a_number_is_left_out_of_these_tests(assay, command):
+    numbers = {"N", "MIB", "SIZE", "BYTES", "STEPS", "RANGE", "LIST", "TOKEN_RANGE", "COSINE_SIMILARITY", "L1_NORM"}
+    shown = assay(command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+    named = re.findall(r"^  (-[\w-]+)(?:, (-[\w-]+))? \[?([A-Z0-9_]+)", shown, re.M)
+    options = {(long, short) for long, short, metavar in named if metavar in numbers}
+    tried = set(NUMBERS.get(command, ([], []))[1])
+    # The lists of locate are read with its runs: tests/cli/test_user_pairs.py
+    elsewhere = {"--token-map", "--ranks"} if command == "locate" else set()
+    assert {names for names in options if not (set(names) & (tried | elsewhere))} == set()
+    assert (command not in NUMBERS) == (not options and command not in ("show", "convert", "overflow"))
+
+
 # ---- ways to call it ----
 
 
@@ -188,20 +279,57 @@ def test_words_behind_two_dashes_are_no_assignments(assay, tmp_path):
     assert "A=1" in done.stderr
 
 
-def test_two_checkpoints_are_compared_by_their_weights_without_being_told(assay, tmp_path):
+def write_checkpoints(folder):
     import torch
     from safetensors.torch import save_file
 
     for side, value in (("golden", 1.0), ("mine", 2.0)):
-        (tmp_path / side).mkdir()
-        save_file({"model.a.weight": torch.full((4,), value)}, tmp_path / side / "model.safetensors")
+        (folder / side).mkdir()
+        save_file({"model.a.weight": torch.full((4,), value)}, folder / side / "model.safetensors")
+
+
+def test_two_checkpoints_are_compared_by_their_weights_without_being_told(assay, tmp_path):
+    write_checkpoints(tmp_path)
     done = assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path)
     asked = assay("compare", "-w", "golden", "mine", "-o", "report", cwd=tmp_path)
     assert "their weights are compared (-w)" in done.stderr
     assert done.stdout.split("report:")[0] == asked.stdout.split("report:")[0]
 
 
+TWO = "two checkpoints are compared by their weights; add -w: assay compare -w golden mine"
+ONE = "golden is a checkpoint, whose weights are compared with those of another one; for that add -w"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["compare", "golden/model.safetensors", "mine/model.safetensors"], 1, f"note: {TWO}"),
+        (["compare", "golden", "mine/model.safetensors"], 2, f"hint: {TWO}"),
+        (["compare", "golden", "run"], 1, f"note: {ONE}"),
+        (["locate", "golden", "mine"], 2, f"error: golden: is a checkpoint, and no run\nhint: {TWO}"),
+        (["locate", "golden", "run"], 2, f"error: golden: is a checkpoint, and no run\nhint: {ONE}"),
+    ],
+)
+def test_checkpoints_where_runs_are_meant_say_which_option_is_missing(assay, tmp_path, words, status, said):
+    write_checkpoints(tmp_path)
+    write_torch_tree(tmp_path / "run", layer_count=1)
+    # A limit, so that a difference is a status
+    limit = ["--atol", "0.5"] if status == 1 else []
+    done = assay(*words, *limit, cwd=tmp_path)
+    assert said in done.stderr
+    assert done.returncode in ((1, 125) if status == 1 else (2,)), done.stderr
+
+
+def test_the_advice_works_as_it_is_printed(assay, tmp_path):
+    write_checkpoints(tmp_path)
+    advice = assay("locate", "golden", "mine", cwd=tmp_path).stderr.split("add -w: assay ")[1]
+    done = assay(*advice.split(), cwd=tmp_path)
+    assert "model.a.weight" in done.stdout
+    assert "add -w" not in done.stderr
+
+
 def test_runs_are_no_checkpoints(assay, tmp_path):
     for side in ("golden", "mine"):
         write_torch_tree(tmp_path / side, layer_count=1)
-    assert "(-w)" not in assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path).stderr
+    said = assay("compare", "golden", "mine", "-o", "report", cwd=tmp_path).stderr
+    assert "(-w)" not in said and "add -w" not in said

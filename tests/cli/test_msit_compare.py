@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 
 import numpy as np
 import openpyxl
 import pytest
+import torch
 from assay_command import read_csv, run, the_report, write_torch_tree
+from safetensors.torch import save_file
 
 LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - \d+ - msit_llm_logger - (\w+) - (.*)")
 
@@ -217,3 +220,40 @@ def test_a_tensor_has_cosine_1_with_itself_and_minus_1_with_its_opposite(tmp_pat
             done = run("compare", "x.npy", other, "--jobs", jobs, cwd=tmp_path)
             (line,) = [line for line in done.stdout.splitlines() if line.startswith("cosine_similarity")]
             assert line.split() == ["cosine_similarity", cosine]
+
+
+# Prime and odd lengths have rests behind the blocks and vectors of the kernels; norms of random values round.
+EQUAL_DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+EQUAL_SIZES = [1, 3, 7, 1001, 1024, 4099, 70001]
+
+
+@pytest.mark.parametrize(
+    ("rules", "report", "one"),
+    [
+        ([], "msit_cmp_report_*.csv", "1.0"),
+        (["--compat", "msit"], "msit_cmp_report_*.csv", "1.0"),
+        (["--compat", "ait-0.2"], "*/cmp_report.csv", "1.000000"),  # six decimals are its own
+    ],
+)
+def test_equal_tensors_have_cosine_1_in_every_type_length_and_mode(tmp_path, rules, report, one):
+    tensors = {}
+    for dtype, size, seed in itertools.product(EQUAL_DTYPES, EQUAL_SIZES, range(4)):
+        values = torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        tensors[f"{dtype}.{size}.{seed}"] = (values * (1, 0.01, 300, 7)[seed]).to(dtype)
+    save_file(tensors, tmp_path / "golden.safetensors")
+    save_file({name: -tensor for name, tensor in tensors.items()}, tmp_path / "opposite.safetensors")
+    for mine, cosine in (("golden.safetensors", one), ("opposite.safetensors", f"-{one}")):
+        done = run("compare", "golden.safetensors", mine, *rules, "-o", f"out-{mine}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        rows = read_csv(the_report(tmp_path / f"out-{mine}", report))
+        assert len(rows) == len(tensors)
+        assert {row["cosine_similarity"] for row in rows} == {cosine}
+
+
+@pytest.mark.parametrize("name", ["msit", "ait"])
+def test_the_old_commands_print_cosine_1_for_equal_files(tmp_path, name):
+    for seed in range(8):
+        np.save(tmp_path / "x.npy", np.random.default_rng(seed).standard_normal(1001))
+        done = run("llm", "compare", "-gp", "x.npy", "-mp", "x.npy", name=name, cwd=tmp_path)
+        ((_, message),) = log_of(done)
+        assert message.startswith("Compared results: {'cosine_similarity': 1.0, ")

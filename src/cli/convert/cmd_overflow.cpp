@@ -20,6 +20,7 @@
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
+#include "cli/tensor_files.hpp"
 #include "cli/tensor_text.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/overflow_report.hpp"
@@ -114,7 +115,7 @@ std::string status_text(const OverflowEntry& entry) {
 std::string summary_of(const formats::CannTensor& tensor) {
   const Result<Tensor> values = formats::cann_tensor(tensor);
   if (!values) return "[" + values.error().message + "]";
-  const stats::TensorStats finite = stats::compute_stats(values->view);
+  const stats::TensorStats finite = statistics_until_interrupted(values->view);
   const stats::TensorStats all = finite.with_non_finite();
   std::string text = "[Shape: " + tuple_text(values->view.shape.span()) +
                      "] [Dtype: " + std::string(name(values->view.dtype)) +
@@ -265,7 +266,7 @@ struct RangeFinding {
 
 /// NaN and infinities, and float16 values at the end of their range.
 std::string range_problem(const Tensor& tensor) {
-  const stats::TensorStats stats = stats::compute_stats(tensor.view);
+  const stats::TensorStats stats = statistics_until_interrupted(tensor.view);
   std::string text;
   const auto add = [&text](int64_t count, std::string_view what) {
     if (count > 0)

@@ -201,7 +201,7 @@ class Writer {
       }
       record.dtype = tensor->view.dtype;
       record.shape = tensor->view.shape;
-      stats = stats::compute_stats(tensor->view);
+      stats = statistics_until_interrupted(tensor->view);
       data_name = file_name(name, &ranks_[key]);
       const std::string folder = run::join_path(folder_of(key), "dump_tensor_data");
       ASSAY_TRY_STATUS(make_directories(folder));

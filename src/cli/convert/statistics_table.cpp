@@ -14,6 +14,7 @@
 #include "cli/convert/byte_budget.hpp"
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/tensor_files.hpp"
 #include "formats/cann_dump_write.hpp"
 #include "formats/cann_statistics.hpp"
 #include "formats/csv.hpp"
@@ -97,7 +98,7 @@ FileRows compute_rows(const std::string& path, ByteBudget* budget) {
       CannStatisticsRow row;
       if (tensor) {
         row = formats::cann_statistics_row(is_input, index, tensor->view.dtype, tensor->view.shape,
-                                           stats::compute_stats(tensor->view));
+                                           statistics_until_interrupted(tensor->view));
       } else {
         out.problems.push_back(in_file(path, Status(fail(tensor.error()))).error().describe());
         row.is_input = is_input;

@@ -118,6 +118,7 @@ void merge_statistics(bool as_text, const DumpRun& run, DumpResults* results) {
     const Result<std::string> text = read_text(path);
     if (!text) {
       results->warnings.push_back(sentence(text.error()));
+      only_zeros = false;
       continue;
     }
     only_zeros = only_zeros && formats::all_zero(formats::read_cpu_statistics(*text));
@@ -141,6 +142,18 @@ void merge_statistics(bool as_text, const DumpRun& run, DumpResults* results) {
     results->warnings.push_back(
         "every number of cpu_profiling is 0: ATB of CANN 8.2 and later resets its statistics "
         "before it reports them");
+  }
+}
+
+/// What a probe other than ours (--probe-library) left: no summary tells of it, its files do. They lie in folders of the
+/// root; beside these are our own.
+void count_files_without_summary(const DumpRun& run, DumpResults* results) {
+  if (!results->processes.empty()) return;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(results->root, error), end; entry != end;
+       entry.increment(error)) {
+    const bool is_of_probe = entry.depth() > 0 && entry->is_regular_file(error);
+    if (is_of_probe && run.wrote(entry->path().string())) ++results->files_without_summary;
   }
 }
 
@@ -416,7 +429,7 @@ void explain_nothing(const DumpRequest& request, const DumpRun& run, DumpResults
     } else if (request.has_type("tensor") && !tensors_were_stored(*results)) {
       results->warnings.push_back("no tensor was captured: " + why_no_tensor(request, *results));
     }
-  } else if (results->torch.empty() && results->ggml.empty()) {
+  } else if (results->torch.empty() && results->ggml.empty() && !results->captured_anything()) {
     results->warnings.push_back("nothing was captured: " + why_no_process(request, run));
   }
   explain_processes(request, results);
@@ -500,7 +513,8 @@ void add_idle_processes(const DumpResults& results, std::vector<std::string>* li
 
 /// The folder that `assay show` opens: of all ranks together where there are several.
 std::string run_to_show(const DumpResults& results) {
-  if (!results.processes.empty() && exists(results.root)) return results.root;
+  const bool is_of_atb = !results.processes.empty() || results.files_without_summary > 0;
+  if (is_of_atb && exists(results.root)) return results.root;
   const auto whole = [](const std::string& folder) {
     const size_t slash = folder.rfind('/');
     return folder.substr(slash + 1).starts_with("rank") ? folder.substr(0, slash) : folder;
@@ -517,6 +531,7 @@ std::string run_to_show(const DumpResults& results) {
 }  // namespace
 
 bool DumpResults::captured_anything() const {
+  if (files_without_summary > 0) return true;
   for (const TorchReport& report : torch) {
     if (report.captured()) return true;
   }
@@ -545,6 +560,7 @@ DumpResults finish_dump(const DumpRequest& request, const DumpPlaces& places, co
   if (request.has_type("cpu_profiling"))
     merge_statistics(request.name == DumpName::Ait, run, &results);
   if (request.has_type("onnx")) convert_topologies(places.scratch, &results);
+  count_files_without_summary(run, &results);
   std::error_code error;
   fs::remove_all(places.scratch, error);
   if (error) results.warnings.push_back(places.scratch + ": " + error.message());
@@ -585,6 +601,9 @@ std::vector<std::string> summary_lines(const DumpRequest& request, const DumpRes
       }
     }
   }
+  if (results.files_without_summary > 0)
+    lines.push_back(counted(results.files_without_summary, "file") + " in " + results.root +
+                    "; the probe that wrote them does not say whether that is all");
   for (const TorchReport& report : results.torch) {
     if (!report.captured()) continue;
     const bool only_first = request.range == "0,0" && report.ended && report.steps > 1;

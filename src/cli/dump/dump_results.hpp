@@ -19,6 +19,7 @@ struct DumpResults {
   std::vector<GgmlReport> ggml;                  // by file name
   std::vector<std::string> profiling_tables;     // files made of the host statistics
   std::vector<std::string> graphs;               // .onnx files
+  uint64_t files_without_summary = 0;            // of a probe that does not say what it did
   std::vector<std::string> warnings;             // one sentence each: what is missing, and why
 
   /// Anything at all.

@@ -133,6 +133,10 @@ int64_t written_at(const std::string& path) {
   return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
+bool written_since(int64_t started, const std::string& path) {
+  return written_at(path) >= started * 1'000'000'000;
+}
+
 void add_unreported_runs(const DumpPlaces& places, int64_t started, ProcessReports* reports) {
   std::set<std::string> reported;
   for (const TorchReport& report : reports->torch) reported.insert(report.output);
@@ -140,7 +144,7 @@ void add_unreported_runs(const DumpPlaces& places, int64_t started, ProcessRepor
   for (const std::string& name : names_in(places.output)) {
     const std::string folder = places.output + "/" + name;
     if (!name.starts_with("rank") || reported.contains(folder) ||
-        written_at(folder + "/records.jsonl") < started * 1'000'000'000)
+        !written_since(started, folder + "/records.jsonl"))
       continue;
     TorchReport report;
     report.pid = writer_of(places.output, name);
@@ -219,6 +223,8 @@ bool DumpRun::is_earlier(const std::string& path) const {
   const auto found = earlier.find(path);
   return found != earlier.end() && found->second == written_at(path);
 }
+
+bool DumpRun::wrote(const std::string& path) const { return written_since(started, path); }
 
 std::map<std::string, int64_t> files_of_earlier_runs(const std::string& root) {
   std::map<std::string, int64_t> files;

@@ -24,6 +24,8 @@ struct DumpRun {
 
   /// Whether a file is as an earlier run left it.
   [[nodiscard]] bool is_earlier(const std::string& path) const;
+  /// Whether a file was written after the program started; in whole seconds.
+  [[nodiscard]] bool wrote(const std::string& path) const;
 };
 
 /// The files of probes in a dump root that is used again: summaries and host statistics.

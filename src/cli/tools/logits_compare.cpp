@@ -3,12 +3,14 @@
 // Source: Ascend/msit: msit/components/llm/msit_llm/logits_compare/logits_cmp.py
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <tuple>
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/command.hpp"
+#include "cli/ranges.hpp"
 #include "cli/tools/logits_metrics.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "formats/csv.hpp"
@@ -48,8 +50,20 @@ std::string l1_problem(std::string_view value) {
   return limit_problem(value, "L1_Norm", "L1_Norm", -1, HUGE_VAL);
 }
 
+/// The old names take NaN, with which no file passes; ours have ranges as everywhere.
+void use_our_ranges(Grammar* grammar) {
+  for (Argument& argument : grammar->arguments) {
+    if (argument.problem == cosine_problem)
+      argument.problem = [](std::string_view text) { return number_problem(text, -1, 1); };
+    if (argument.problem == kl_problem)
+      argument.problem = [](std::string_view text) { return number_problem(text, 0, HUGE_VAL); };
+    if (argument.problem == l1_problem)
+      argument.problem = [](std::string_view text) { return number_problem(text, -1, HUGE_VAL); };
+  }
+}
+
 Grammar grammar(const std::string& program) {
-  return {
+  Grammar grammar{
       program,
       "Compare the logits files of two folders, name by name.",
       {
@@ -93,6 +107,8 @@ Grammar grammar(const std::string& program) {
           log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
       },
       "-gp gpu/logits -mp npu/logits -o result"};
+  if (program.starts_with("assay")) use_our_ranges(&grammar);
+  return grammar;
 }
 
 struct Limits {

@@ -178,8 +178,9 @@ std::string place_of(std::string_view text, size_t byte) {
          std::to_string(before.size() - line_start + 1);
 }
 
+/// The original's sentence has the path; the error has no other, or it would be said twice.
 Error invalid_file(const std::string& path, const std::string& why) {
-  return {Errc::Invalid, path, std::nullopt, "Invalid op_mapping file: " + path + " (" + why + ")"};
+  return {Errc::Invalid, "", std::nullopt, "Invalid op_mapping file: " + path + " (" + why + ")"};
 }
 
 Status apply_user_table(const json& table, const std::string& path, MappingTables* tables) {

@@ -250,8 +250,8 @@ Dims result_shape(const Geometry& geometry) {
 }
 
 /// values  of result_shape()
-Status add_bias(const Arguments& arguments, const Tensor& bias, const Geometry& geometry,
-                bool absolute, Wide* values) {
+Status add_channel_bias(const Arguments& arguments, const Tensor& bias, const Geometry& geometry,
+                        bool absolute, Wide* values) {
   ASSAY_TRY(const Wide addends, widen(bias.view));
   if (addends.size() != geometry.channels_out)
     return fail(arguments.invalid("bias " + list_text(addends.shape.span()) + " for " +
@@ -305,7 +305,7 @@ Result<Wide> convolve(const Arguments& arguments, int jobs, bool absolute) {
                    convolve_group(convolution, batch, group, out);
                });
   if (convolution.bias)
-    ASSAY_TRY_STATUS(add_bias(arguments, *convolution.bias, geometry, absolute, &result));
+    ASSAY_TRY_STATUS(add_channel_bias(arguments, *convolution.bias, geometry, absolute, &result));
   if (!geometry.batched) {
     result.shape = Dims(shape.span().subspan(1));
   }
@@ -320,7 +320,7 @@ Result<std::optional<Wide>> addend_of_convolution(const Arguments& arguments) {
   ASSAY_TRY(const Geometry geometry, geometry_of(arguments, input.view.shape, weight.view.shape));
   const Dims shape = result_shape(geometry);
   Wide addend(shape, 0.0);
-  ASSAY_TRY_STATUS(add_bias(arguments, *bias, geometry, false, &addend));
+  ASSAY_TRY_STATUS(add_channel_bias(arguments, *bias, geometry, false, &addend));
   if (!geometry.batched) addend.shape = Dims(shape.span().subspan(1));
   return addend;
 }

@@ -126,28 +126,52 @@ class GeTree {
     return {};
   }
 
-  /// The texts stand beside the folders of ranks and times: whoever opens one of these has them above.
-  void look_for_texts_above() {
-    std::string folder = boundary_;
-    const auto is_inside_dump = [](const std::string& place) {
-      const std::vector<std::string_view> parts = components_of(place);
-      if (parts.empty()) return false;
-      const std::string_view name = parts.back();
-      const bool is_time = name.size() == 14 && is_digits(name);
-      return is_time || name.starts_with("worldsize");
-    };
-    while (texts_.empty() && is_inside_dump(folder)) {
-      folder = folder.substr(0, folder.rfind('/'));
+  /// A folder of a time or a rank: the texts stand beside these.
+  static bool is_of_time_or_rank(const std::string& place) {
+    const std::vector<std::string_view> parts = components_of(place);
+    if (parts.empty()) return false;
+    const std::string_view name = parts.back();
+    const bool is_time = name.size() == 14 && is_digits(name);
+    return is_time || name.starts_with("worldsize");
+  }
+
+  static std::string folder_above(const std::string& folder) {
+    return folder.substr(0, folder.rfind('/'));
+  }
+
+  /// The texts above the folder of a time or a rank, and where they lie; a folder that cannot be listed has none.
+  static std::pair<std::vector<GraphTextFile>, std::string> texts_above(std::string folder) {
+    std::vector<GraphTextFile> texts;
+    while (texts.empty() && is_of_time_or_rank(folder)) {
+      folder = folder_above(folder);
       const Result<std::vector<FolderEntry>> entries = list_folder(folder, folder);
-      if (!entries) return;
+      if (!entries) return {};
       for (const FolderEntry& entry : *entries) {
         const auto kind = graph_text_kind(entry.name);
         if (kind && entry.kind == FolderEntry::Kind::File)
-          texts_.push_back({*kind, entry.name, entry.path});
+          texts.push_back({*kind, entry.name, entry.path});
       }
     }
-    if (!texts_.empty())
-      run_.warnings.push_back("the texts of the graphs are from the folder above: " + folder);
+    return {std::move(texts), folder};
+  }
+
+  /// Whoever opens the folder of a time or a rank has the texts above. Inside of one (device, model, number of the model,
+  /// token) nobody knows which of the graphs it is, so the folder to open is said instead.
+  void look_for_texts_above() {
+    std::string folder = boundary_;
+    constexpr int kLevelsBelowTime = 4;
+    for (int level = 0; level < kLevelsBelowTime && !is_of_time_or_rank(folder); ++level)
+      folder = folder_above(folder);
+    auto [texts, place] = texts_above(folder);
+    if (texts.empty()) return;
+    if (folder != boundary_) {
+      run_.warnings.push_back("the texts of its graphs are in " + place +
+                              ", and which of them is its own is known in " + folder +
+                              ": open that one");
+      return;
+    }
+    texts_ = std::move(texts);
+    run_.warnings.push_back("the texts of the graphs are from the folder above: " + place);
   }
 
   /// A run makes one time folder for a device of a rank; an older one is of an earlier run.

@@ -106,3 +106,41 @@ def test_layers_without_their_weights_do_not_accuse_codes(world, tmp_path, codes
     # then what golden's weights make of its values is no measure
     assert verdict.outcome == "cannot_judge", verdict.sentence
     assert "weight in codes" in verdict.sentence
+
+
+def scaled(port: torch.nn.Module) -> None:
+    port.get_submodule(WHERE).weight_scale[5, 1] *= 1.3
+
+
+def moved(port: torch.nn.Module) -> None:
+    port.get_submodule(WHERE).weight_zero_point[3] += 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("change", [None, scaled, moved], ids=["healthy", "one scale", "zero points of a row"])
+def test_packed_codes_in_groups_are_judged_by_their_peers(world, tmp_path, change, level):
+    # given a port with 42 matrices as words of eight codes, a scale and a zero point a group; one of them may be wrong
+    port = ports.packed(world[0], torch.bfloat16, zeros=True)
+    if change is not None:
+        with torch.no_grad():
+            change(port)
+    verdict = verdict_of(world, "golden", port, level, tmp_path)
+    # then calibration, which moves all of them, is no excuse for one
+    if change is None:
+        assert verdict.outcome == "clean", verdict.sentence
+        assert "42 int4 per group of 8, asymmetric" in verdict.sentence
+    else:
+        assert verdict.outcome == "first_wrong", verdict.sentence
+        assert verdict.first_bad.module == WHERE, verdict.sentence
+
+
+def test_calibrated_codes_are_not_accused(world, tmp_path):
+    # given a port all of whose scales are a third larger than rounding would have them
+    port = ports.packed(world[0], torch.bfloat16)
+    with torch.no_grad():
+        for module in port.modules():
+            if isinstance(module, ports.Packed):
+                module.weight_scale *= 1.3
+    verdict = verdict_of(world, "golden", port, "O", tmp_path)
+    assert verdict.outcome == "cannot_judge", verdict.sentence
+    assert any("as calibration may move them" in note for note in verdict.notes)

@@ -154,7 +154,7 @@ class ScaledFloat8(torch.nn.Module):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_one_scale_for_all_rows_is_no_rounding(tmp_path: Path, dtype: torch.dtype) -> None:
-    # given a port that takes one scale where golden takes one a row: the cast to eight bits rounds by as much as that moves
+    # given a port that takes one scale where golden takes one a row: the cast to eight bits rounds by as much
     golden = Model(ScaledFloat8, 3)
     tokens = [torch.randint(1, 48, (1, 17))]
     right = capture(golden, tmp_path / "golden", tokens)
