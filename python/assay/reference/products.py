@@ -112,7 +112,7 @@ def quantized_linear(
         bias: [n], integers.
         row_scale: one value for each row of the result.
     """
-    return _opcheck.quantized_linear(x, weight, scale, bias, row_scale, transpose_weight, jobs)
+    return _opcheck.quantized_linear(x, weight, bias, scale, row_scale, transpose_weight, jobs)
 
 
 def weight_quantized_linear(
@@ -134,7 +134,7 @@ def weight_quantized_linear(
         offset: as scale.
         group_size: values along k that share a scale; 0: no groups.
     """
-    return _opcheck.weight_quantized_linear(x, weight, scale, offset, group_size, transpose_weight, jobs)
+    return _opcheck.weight_quantized_linear(x, weight, offset, scale, group_size, transpose_weight, jobs)
 
 
 def dynamic_quantized_linear(

@@ -44,34 +44,24 @@ Result<Wide> paged_attention_of(const Tensor& q, const Tensor& k_cache, const Te
   return computed(call, dtype, jobs);
 }
 
-Result<AttentionWithStatistics> with_statistics_of(const TensorView& q, const TensorView& k,
-                                                   const TensorView& v, double scale,
-                                                   const OptionalView& mask, double mask_value,
-                                                   int64_t pre_tokens) {
-  return attention_with_statistics(q, k, v, {scale, mask, mask_value, pre_tokens});
-}
-
-Result<AttentionGradients> gradients_of(const TensorView& q, const TensorView& k,
-                                        const TensorView& v, const TensorView& output_gradient,
-                                        const TensorView& maximum, const TensorView& sum,
-                                        const TensorView& output, double scale,
-                                        const OptionalView& mask, double mask_value,
-                                        int64_t pre_tokens) {
-  return attention_gradients(q, k, v, output_gradient, maximum, sum, output,
-                             {scale, mask, mask_value, pre_tokens});
-}
-
 }  // namespace
 
 void add_attention(Operators& operators) {
+  using Options = TrainingAttention;
   using Statistics = AttentionWithStatistics;
   using Gradients = AttentionGradients;
   operators.add("attention", attention_of);
   operators.add("paged_attention", paged_attention_of);
-  operators.add("attention_with_statistics", with_statistics_of,
-                kFields<&Statistics::output, &Statistics::maximum, &Statistics::sum>);
-  operators.add("attention_gradients", gradients_of,
-                kFields<&Gradients::query, &Gradients::key, &Gradients::value>);
+  operators.add(
+      "attention_with_statistics",
+      with_options<&Options::scale, &Options::mask, &Options::mask_value, &Options::pre_tokens>(
+          attention_with_statistics),
+      kFields<&Statistics::output, &Statistics::maximum, &Statistics::sum>);
+  operators.add(
+      "attention_gradients",
+      with_options<&Options::scale, &Options::mask, &Options::mask_value, &Options::pre_tokens>(
+          attention_gradients),
+      kFields<&Gradients::query, &Gradients::key, &Gradients::value>);
   operators.add("combine_attention", combine_attention);
   operators.add("alibi_slopes", alibi_slopes);
 }

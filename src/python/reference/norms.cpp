@@ -30,11 +30,6 @@ Result<Wide> layer_norm_of(const TensorView& x, const OptionalView& gamma, const
   return layer_norm(terms, gamma, beta, {.eps = eps, .dims = dims});
 }
 
-Result<Wide> rope_of(const TensorView& x, const TensorView& cos, const TensorView& sin,
-                     int64_t groups, bool interleaved) {
-  return rope(x, cos, sin, {.groups = groups, .interleaved = interleaved});
-}
-
 }  // namespace
 
 void add_norms(Operators& operators) {
@@ -43,7 +38,7 @@ void add_norms(Operators& operators) {
   operators.add("rms_norm_backward", rms_norm_gradient,
                 kFields<&RmsNormGradient::dx, &RmsNormGradient::dgamma>);
   operators.add("layer_norm", layer_norm_of);
-  operators.add("rope", rope_of);
+  operators.add("rope", with_options<&RopeOptions::groups, &RopeOptions::interleaved>(rope));
   operators.add("rope_gradient", rope_gradient);
   operators.add("rope_concat", rope_concat);
   operators.add("rotary_tables", rotary_tables, kFields<&RotaryTables::cos, &RotaryTables::sin>);

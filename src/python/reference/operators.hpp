@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binds reference operators: a row is a name and a C++ function, whose parameter and result types say how Python's
-// arguments become its own and how its result goes back. Nobody converts by hand; python/assay/reference has the
-// signatures and documents that users see.
+// arguments become its own and how its result goes back. Nobody converts by hand. A new operator is a row in the file of
+// its family, and its signature and document, which users see, in python/assay/reference.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -157,6 +157,30 @@ nanobind::object to_python(std::tuple<T...> values) {
 template <auto... Members>
 inline constexpr auto kFields =
     [](auto result) { return std::tuple(std::move(result.*Members)...); };
+
+template <typename>
+struct MemberOf;
+template <typename Structure, typename Value>
+struct MemberOf<Value Structure::*> {
+  using Type = Value;
+};
+
+template <auto... Members, typename R, typename... A, size_t... I>
+auto spread_options(R (*function)(A...), std::index_sequence<I...>) {
+  using All = std::tuple<A...>;
+  using Options = std::remove_cvref_t<std::tuple_element_t<sizeof...(I), All>>;
+  return [function](std::tuple_element_t<I, All>... operands,
+                    typename MemberOf<decltype(Members)>::Type... values) {
+    Options options;
+    ((options.*Members = std::move(values)), ...);
+    return function(operands..., options);
+  };
+}
+/// A function whose last parameter is a structure of options, with these members as parameters instead.
+template <auto... Members, typename R, typename... A>
+auto with_options(R (*function)(A...)) {
+  return spread_options<Members...>(function, std::make_index_sequence<sizeof...(A) - 1>());
+}
 
 /// The operators of one module.
 class Operators {

@@ -13,34 +13,6 @@ namespace {
 using namespace reference;
 using Sizes = std::vector<int64_t>;
 
-Result<Wide> matmul_of(const TensorView& x, const TensorView& w, bool transpose_x, bool transpose_w,
-                       int jobs) {
-  return matmul(x, w, {.transpose_x = transpose_x, .transpose_w = transpose_w, .jobs = jobs});
-}
-
-Result<Wide> linear_of(const TensorView& x, const TensorView& w, const TensorView* bias,
-                       bool transpose_x, bool transpose_w, int jobs) {
-  return linear(x, w, bias, {.transpose_x = transpose_x, .transpose_w = transpose_w, .jobs = jobs});
-}
-
-Result<Wide> linear_per_batch_of(const TensorView& x, const TensorView& w, const TensorView* bias,
-                                 bool transpose_w, int jobs) {
-  return linear_per_batch(x, w, bias, {.transpose_w = transpose_w, .jobs = jobs});
-}
-
-Result<Wide> quantised_linear_of(const TensorView& x, const TensorView& w, const TensorView& scale,
-                                 const TensorView* bias, const TensorView* row_scale,
-                                 bool transpose_w, int jobs) {
-  return quantised_linear(x, w, bias, scale, row_scale, {.transpose_w = transpose_w, .jobs = jobs});
-}
-
-Result<Wide> weight_quantised_linear_of(const TensorView& x, const TensorView& w,
-                                        const TensorView& scale, const TensorView* offset,
-                                        int64_t group_size, bool transpose_w, int jobs) {
-  return weight_quantised_linear(x, w, offset, scale, group_size,
-                                 {.transpose_w = transpose_w, .jobs = jobs});
-}
-
 Result<Wide> dynamic_quantised_linear_of(const TensorView& x, const TensorView& w,
                                          const TensorView& scale, const TensorView* bias,
                                          bool float32_scales, bool transpose_w, int jobs) {
@@ -77,11 +49,18 @@ Result<Wide> grouped_matmul_with_routing_of(const TensorView& x, const TensorVie
 }  // namespace
 
 void add_products(Operators& operators) {
-  operators.add("matmul", matmul_of);
-  operators.add("linear", linear_of);
-  operators.add("linear_per_batch", linear_per_batch_of);
-  operators.add("quantized_linear", quantised_linear_of);
-  operators.add("weight_quantized_linear", weight_quantised_linear_of);
+  using Matmul = MatmulOptions;
+  using Linear = LinearOptions;
+  operators.add("matmul",
+                with_options<&Matmul::transpose_x, &Matmul::transpose_w, &Matmul::jobs>(matmul));
+  operators.add("linear",
+                with_options<&Linear::transpose_x, &Linear::transpose_w, &Linear::jobs>(linear));
+  operators.add("linear_per_batch",
+                with_options<&Linear::transpose_w, &Linear::jobs>(linear_per_batch));
+  operators.add("quantized_linear",
+                with_options<&Linear::transpose_w, &Linear::jobs>(quantised_linear));
+  operators.add("weight_quantized_linear",
+                with_options<&Linear::transpose_w, &Linear::jobs>(weight_quantised_linear));
   operators.add("dynamic_quantized_linear", dynamic_quantised_linear_of);
   operators.add("strided_batch_matmul", strided_batch_matmul_of);
   operators.add("grouped_matmul_with_routing", grouped_matmul_with_routing_of);

@@ -18,12 +18,6 @@ auto reduction_of(Reduction reduction) {
       [reduction](const TensorView& x, const Integers& axes) { return reduce(x, reduction, axes); };
 }
 
-Result<Gating> gating_of(const TensorView& experts, const TensorView& indices,
-                         int64_t topk_expert_num, int64_t expert_count,
-                         const Integers& device_experts) {
-  return gating(experts, indices, {topk_expert_num, expert_count, device_experts});
-}
-
 Wide glibc_random(uint32_t seed, size_t count) {
   GlibcRandom random(seed);
   Wide values(Dims{static_cast<int64_t>(count)});
@@ -89,16 +83,12 @@ Result<Wide> group_top_k_of(const Tensor& x, int64_t groups, int64_t keep, int64
   return widen(y.view);
 }
 
-Result<Routing> route_to_experts_of(const TensorView& x, const TensorView& bias, int64_t top_k,
-                                    int64_t groups, int64_t group_top_k, int64_t largest,
-                                    bool normalise, double scale) {
-  return route_to_experts(x, bias, {groups, group_top_k, largest, top_k, normalise, scale});
-}
-
 }  // namespace
 
 void add_selection(Operators& operators) {
   constexpr auto kSample = kFields<&TopK::indices, &TopK::values>;
+  using Gated = GatingParameters;
+  using Routed = RoutingParameters;
   operators.add("cumsum", cumsum);
   operators.add("amax", reduction_of(Reduction::Max));
   operators.add("amin", reduction_of(Reduction::Min));
@@ -109,15 +99,19 @@ void add_selection(Operators& operators) {
   operators.add("one_hot", one_hot);
   operators.add("index_add", index_add);
   operators.add(
-      "gating", gating_of,
+      "gating",
+      with_options<&Gated::topk_expert_num, &Gated::expert_count, &Gated::device_experts>(gating),
       kFields<&Gating::token_index, &Gating::cumulative, &Gating::original_index, &Gating::valid>);
   operators.add("glibc_random", glibc_random);
   operators.add("multinomial", multinomial_of);
   operators.add("top_p_sample", top_p_sample, kSample);
   operators.add("top_p_sample_exponential", top_p_sample_exponential, kSample);
   operators.add("group_top_k", group_top_k_of);
-  operators.add("route_to_experts", route_to_experts_of,
-                kFields<&Routing::weights, &Routing::experts>);
+  operators.add(
+      "route_to_experts",
+      with_options<&Routed::top_k, &Routed::groups, &Routed::group_top_k, &Routed::largest,
+                   &Routed::normalise, &Routed::scale>(route_to_experts),
+      kFields<&Routing::weights, &Routing::experts>);
 }
 
 }  // namespace assay::python
