@@ -7,7 +7,8 @@ namespace nb = nanobind;
 namespace assay::python {
 namespace {
 
-// Functions of assay._run, never released: they live as long as the interpreter.
+// Never released: they live as long as the interpreter. Functions are of assay._run.
+PyObject* g_ndarray = nullptr;  // the class of NumPy
 PyObject* g_as_raw = nullptr;
 PyObject* g_ml_dtype = nullptr;
 
@@ -16,16 +17,33 @@ Result<Tensor> copy_of_view(const Tensor& tensor) {
   return copied.tensor();
 }
 
+/// NumPy's own arrays of types and strides that need no help of Python, which takes longer than a small operator.
+std::optional<Tensor> plain_tensor(nb::handle array) {
+  ReadOnlyArray view;
+  if (array.type().ptr() != g_ndarray || !nb::try_cast(array, view)) return std::nullopt;
+  const std::optional<DType> dtype = type_of_numpy(view.dtype());
+  if (!dtype) return std::nullopt;
+  return Tensor{value_or_raise(view_of(view, *dtype)), nullptr};
+}
+
 }  // namespace
 
 void prepare_operands() {
+  g_ndarray = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
   const nb::module_ run = nb::module_::import_("assay._run");
   g_as_raw = nb::object(run.attr("_as_raw")).release().ptr();
   g_ml_dtype = nb::object(run.attr("_ml_dtype")).release().ptr();
 }
 
-Operand::Operand(nb::handle array)
-    : raw(nb::handle(g_as_raw)(array)), tensor(borrowed_tensor(raw)) {}
+Operand::Operand(nb::handle array) {
+  if (std::optional<Tensor> plain = plain_tensor(array)) {
+    raw = nb::borrow(array);
+    tensor = *std::move(plain);
+    return;
+  }
+  raw = nb::handle(g_as_raw)(array);
+  tensor = borrowed_tensor(raw);
+}
 
 DType Parameter<DType>::keep(const std::string& name) {
   const std::optional<DType> dtype = dtype_from_name(name);
