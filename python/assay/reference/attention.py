@@ -13,6 +13,7 @@ from typing import Any, Optional
 import numpy as np
 
 from assay import _opcheck
+from assay.reference._arguments import Array
 
 __all__ = [
     "alibi_slopes",
@@ -22,8 +23,6 @@ __all__ = [
     "combine_attention",
     "paged_attention",
 ]
-
-Array = Any  # NumPy arrays, torch tensors, objects with __dlpack__
 
 
 def _list(values: Any) -> list[Any]:

@@ -7,11 +7,12 @@ element types without real values.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Optional
+from typing import Literal, Optional
 
 import numpy as np
 
 from assay import _opcheck
+from assay.reference._arguments import Array
 
 __all__ = [
     "add",
@@ -43,8 +44,6 @@ __all__ = [
     "swish",
     "tanh",
 ]
-
-Array = Any  # NumPy arrays, torch tensors, objects with __dlpack__
 
 
 def relu(x: Array) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Optional, Union
 import numpy as np
 
 from assay import _opcheck
+from assay.reference._arguments import Array
 
 __all__ = [
     "all_gather",
@@ -44,8 +45,6 @@ __all__ = [
     "unpad_sequences",
     "where",
 ]
-
-Array = Any  # NumPy arrays, torch tensors, objects with __dlpack__
 
 
 def _integers(values: Any) -> list[int]:

@@ -8,11 +8,12 @@ raise :class:`assay.FormatError` for shapes that do not fit and for element type
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from assay import _opcheck
+from assay.reference._arguments import Array
 
 __all__ = [
     "block_softmax",
@@ -26,8 +27,6 @@ __all__ = [
     "rope_gradient",
     "rotary_tables",
 ]
-
-Array = Any  # NumPy arrays, torch tensors, objects with __dlpack__
 
 
 def rms_norm(

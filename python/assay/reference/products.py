@@ -9,11 +9,12 @@ All functions raise :class:`assay.FormatError` for shapes that do not fit and fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Optional
+from typing import Literal, Optional
 
 import numpy as np
 
 from assay import _opcheck
+from assay.reference._arguments import Array
 
 __all__ = [
     "all_reduce",
@@ -28,8 +29,6 @@ __all__ = [
     "strided_batch_matmul",
     "weight_quantized_linear",
 ]
-
-Array = Any  # NumPy arrays, torch tensors, objects with __dlpack__
 
 
 def matmul(x: Array, w: Array, *, transpose_x: bool = False, transpose_w: bool = False, jobs: int = 1) -> np.ndarray:

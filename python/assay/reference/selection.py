@@ -8,11 +8,12 @@ indices out of range.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import numpy as np
 
 from assay import _opcheck
+from assay.reference._arguments import Array
 
 __all__ = [
     "amax",
@@ -33,7 +34,6 @@ __all__ = [
     "top_p_sample_exponential",
 ]
 
-Array = Any  # NumPy arrays, torch tensors, objects with __dlpack__
 Axes = Union[int, Sequence[int], None]
 
 
