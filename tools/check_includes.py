@@ -24,11 +24,11 @@ ALLOWED: dict[str, set[str]] = {
     "writer": _CORE | {"stats", "formats", "topology"},
     "capture": _CORE | {"stats", "formats", "writer"},
     "run": _CORE | {"stats", "formats", "topology"},
-    "pair": _CORE | {"stats", "run"},
+    "pair": _CORE | {"stats", "formats", "topology", "run"},
     "compare": _CORE | {"stats", "formats", "topology", "reference", "run", "pair"},
     "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
     "locate": _CORE | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck"},
-    "report": _CORE | {"stats", "formats", "topology", "run", "compare", "opcheck", "locate"},
+    "report": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
     "cli": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "report"},
     "python": _CORE
     | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate", "report"},

@@ -64,7 +64,7 @@ def _messages(root: Path) -> list[str]:
 
 def _rules(root: Path) -> list[str]:
     """What is done depends on the name of the rule that made a pair."""
-    return _lines(root, r"\b(?:reason|matched_by|rule|policy) *[!=]= *(?:\"|k[A-Z])", ("python/",))
+    return _lines(root, r"\b(?:reason|matched_by|rule|policy) *[!=]= *(?:\"|(?:\w+::)?k[A-Z])", ("python/",))
 
 
 def _operator_marks(root: Path) -> list[str]:

@@ -20,11 +20,9 @@
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
-#include "compare/match/explicit_pairs.hpp"
-#include "locate/row_verdicts.hpp"
+#include "pair/explicit_pairs.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
-#include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
 
 namespace assay::cli {
@@ -49,16 +47,16 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
     ASSAY_TRY(options.limits.rules,
               in_file(request.thresholds_file, compare::parse_limit_rules(text)));
   }
-  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &options));
+  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &options.user));
   options.allow_unmatched = request.allow_unmatched;
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
       return fail(Errc::Usage, "rank id:" + shortened(request.rank) + " is illegal. Please check.");
     }
-    ASSAY_TRY(options.ranks, parse_ranks(request.rank));
+    ASSAY_TRY(options.user.ranks, parse_ranks(request.rank));
   }
   if (!request.op_mapping_file.empty()) {
-    ASSAY_TRY(options.tables, compare::tables_with_user_file(request.op_mapping_file));
+    ASSAY_TRY(options.tables, pair::tables_with_user_file(request.op_mapping_file));
   }
   if (!request.custom_algorithms.empty()) {
     ASSAY_TRY(options.algorithms, compare::load_algorithms(request.custom_algorithms));
@@ -101,9 +99,9 @@ Status judge(const compare::ComparedPaths& compared, const CompareRequest& reque
   }
   VerdictRequest options = request.verdict_options;
   options.jobs = request.jobs;
-  options.user_pairs = compare::user_pairs(compared.golden, compared.mine, comparison);
   Result<locate::Verdict> verdict =
-      find_verdict(compared.golden, compared.mine, options, comparison.progress, &outcome->notes);
+      find_verdict(compared.golden, compared.mine, outcome->comparison.pairs, options,
+                   comparison.progress, &outcome->notes);
   if (!verdict) {
     const Errc code = verdict.error().code;
     if (request.verdict || code == Errc::Usage || code == Errc::Interrupted)
@@ -161,18 +159,16 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
         [&] { return compare_and_judge(request, options, &compared, &outcome); }));
   }
   const bool with_verdict = request.verdict && outcome.verdict;
-  if (with_verdict) locate::judge_rows(*outcome.verdict, compared.mine, &outcome.comparison);
   if (!outcome.two_files || request.output_given) {
-    ASSAY_TRY(outcome.files, report::write_files(
-                                 outcome.comparison, compared.golden, compared.mine,
-                                 {.folder = request.output,
-                                  .timestamp = report::utc_timestamp(),
-                                  .workbook = outcome.comparison.sheets.size() > 1,
-                                  .jsonl = request.jsonl,
-                                  .unmatched = request.unmatched,
-                                  .summary = request.summary,
-                                  .first_bad = with_verdict ? report::verdict_json(*outcome.verdict)
-                                                            : std::string()}));
+    ASSAY_TRY(outcome.files,
+              report::write_files(outcome.comparison, compared.golden, compared.mine,
+                                  {.folder = request.output,
+                                   .timestamp = report::utc_timestamp(),
+                                   .workbook = outcome.comparison.sheets.size() > 1,
+                                   .jsonl = request.jsonl,
+                                   .unmatched = request.unmatched,
+                                   .summary = request.summary,
+                                   .verdict = with_verdict ? &*outcome.verdict : nullptr}));
   }
   outcome.exit_status = status_by_limits(outcome.comparison, request);
   if (with_verdict && !request.exit_zero && outcome.exit_status != kDiffers) {

@@ -13,9 +13,9 @@
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
 #include "cli/topology_files.hpp"
+#include "pair/graph_diff.hpp"
 #include "run/folder.hpp"
 #include "topology/ge_graph.hpp"
-#include "topology/graph_diff.hpp"
 #include "topology/model_explorer.hpp"
 #include "topology/onnx_export.hpp"
 
@@ -261,8 +261,8 @@ class Converter {
 
 // ---- difference ---------------------------------------------------------------------------------------------------
 
-std::string sentence(const topology::Difference& difference) {
-  using topology::DifferenceKind;
+std::string sentence(const pair::Difference& difference) {
+  using pair::DifferenceKind;
   const std::string type = difference.type.empty() ? "" : " (" + difference.type + ")";
   std::string text;
   switch (difference.kind) {
@@ -276,7 +276,7 @@ std::string sentence(const topology::Difference& difference) {
       text = "~ " + difference.golden + type + ":";
   }
   for (size_t i = 0; i < difference.parameters.size(); ++i) {
-    const topology::ParameterChange& change = difference.parameters[i];
+    const pair::ParameterChange& change = difference.parameters[i];
     text += (i > 0 ? ", " : " ") + change.name + " ";
     text += (change.in_golden ? change.golden : "absent") + " -> " +
             (change.in_mine ? change.mine : "absent");
@@ -284,14 +284,14 @@ std::string sentence(const topology::Difference& difference) {
   return text;
 }
 
-std::string json_of(const topology::Difference& difference) {
-  std::string text = "{\"kind\": " + json_quote(topology::difference_name(difference.kind)) +
+std::string json_of(const pair::Difference& difference) {
+  std::string text = "{\"kind\": " + json_quote(pair::difference_name(difference.kind)) +
                      ", \"golden\": " + json_quote(difference.golden) +
                      ", \"mine\": " + json_quote(difference.mine) +
                      ", \"type\": " + json_quote(difference.type) +
                      ", \"inside\": " + json_quote(difference.inside) + ", \"parameters\": {";
   for (size_t i = 0; i < difference.parameters.size(); ++i) {
-    const topology::ParameterChange& change = difference.parameters[i];
+    const pair::ParameterChange& change = difference.parameters[i];
     text += (i > 0 ? ", " : "") + json_quote(change.name) + ": [" +
             (change.in_golden ? json_quote(change.golden) : "null") + ", " +
             (change.in_mine ? json_quote(change.mine) : "null") + "]";
@@ -304,7 +304,7 @@ int run_diff(const GraphOptions& options) {
   if (!golden) return report_error(golden.error());
   const Result<topology::Graph> mine = read_graph_file(options.other);
   if (!mine) return report_error(mine.error());
-  const topology::GraphDiff diff = topology::graph_diff(*golden, *mine);
+  const pair::GraphDiff diff = pair::graph_diff(*golden, *mine);
   Output out;
   if (options.json) {
     out.add("{\"golden\": " + json_quote(options.in) + ", \"mine\": " + json_quote(options.other) +
@@ -313,7 +313,7 @@ int run_diff(const GraphOptions& options) {
       out.add((i > 0 ? ",\n " : "\n ") + json_of(diff.differences[i]));
     out.line("]}");
   } else {
-    for (const topology::Difference& difference : diff.differences)
+    for (const pair::Difference& difference : diff.differences)
       out.line(printable(sentence(difference)));
     out.line(diff.differences.empty()
                  ? "same structure, " + counted(diff.same_nodes.size(), "node")

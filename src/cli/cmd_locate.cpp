@@ -13,7 +13,7 @@
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "cli/verdict_options.hpp"
-#include "compare/match/explicit_pairs.hpp"
+#include "pair/explicit_pairs.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
 #include "run/pair.hpp"
@@ -37,10 +37,9 @@ Result<Bisected> judge_runs(const std::string& golden_path, const std::string& m
   ProgressBar bar;
   ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path));
   const auto& [golden, mine, notes] = pair;
-  compare::CompareOptions said;
+  pair::UserRules said;
   ASSAY_TRY_STATUS(read_pair_options(request.pairs, &said));
-  VerdictRequest verdict = request.verdict;
-  verdict.user_pairs = compare::user_pairs(golden, mine, said);
+  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, said));
   Bisected located;
   located.notes = notes;
   for (const run::Run* side : {&golden, &mine}) {
@@ -48,8 +47,8 @@ Result<Bisected> judge_runs(const std::string& golden_path, const std::string& m
   }
   ASSAY_TRY(located.verdict,
             find_verdict(
-                golden, mine, verdict, [&](size_t done, size_t total) { bar.update(done, total); },
-                &located.notes));
+                golden, mine, pairs, request.verdict,
+                [&](size_t done, size_t total) { bar.update(done, total); }, &located.notes));
   return located;
 }
 

@@ -139,11 +139,11 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
     return;
   }
   const auto type_text = [](const std::string& type) { return type.empty() ? "None" : type; };
-  const compare::Matching& matching = comparison.sheets.back().matching;
+  const pair::Matching& matching = comparison.sheets.back().matching;
   const bool has_layers =
       comparison.sheets.front().graph < 0 && !comparison.weights && !comparison.named_pairs;
   if (has_layers) log.info("golden_layer_type: " + type_text(matching.golden_layer_type));
-  if (has_layers && comparison.sheets.back().level == compare::Level::Api)
+  if (has_layers && comparison.sheets.back().level == pair::Level::Api)
     log.info("my_layer_type: " + type_text(matching.mine_layer_type));
   for (const std::string& note : comparison.notes) log.info(note);
   if (const size_t filtered = comparison.counts().filtered; filtered > 0) {

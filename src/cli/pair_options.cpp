@@ -71,17 +71,17 @@ void add_pair_options(CLI::App& app, PairRequest& request) {
       ->group("Selection");
 }
 
-Status read_pair_options(const PairRequest& request, compare::CompareOptions* options) {
+Status read_pair_options(const PairRequest& request, pair::UserRules* rules) {
   if (!request.map_file.empty()) {
     ASSAY_TRY(const MappedFile file, MappedFile::open(request.map_file));
-    ASSAY_TRY(options->explicit_pairs,
-              in_file(request.map_file, compare::parse_explicit_pairs(as_text(file.bytes()))));
+    ASSAY_TRY(rules->explicit_pairs,
+              in_file(request.map_file, pair::parse_explicit_pairs(as_text(file.bytes()))));
   }
   if (!request.token_map.empty()) {
-    ASSAY_TRY(options->token_map, parse_token_map(request.token_map));
+    ASSAY_TRY(rules->token_map, parse_token_map(request.token_map));
   }
   if (!request.ranks.empty()) {
-    ASSAY_TRY(options->ranks, parse_ranks(request.ranks));
+    ASSAY_TRY(rules->ranks, parse_ranks(request.ranks));
   }
   return {};
 }

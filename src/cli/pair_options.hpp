@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compare/compare.hpp"
+#include "pair/match.hpp"
 
 namespace CLI {
 class App;
@@ -26,8 +26,7 @@ void add_pair_options(CLI::App& app, PairRequest& request);
 
 /// Fills token_map, ranks and explicit_pairs.
 /// errors  Usage (an option that says nothing) | of reading and parsing the map, with its path
-[[nodiscard]] Status read_pair_options(const PairRequest& request,
-                                       compare::CompareOptions* options);
+[[nodiscard]] Status read_pair_options(const PairRequest& request, pair::UserRules* rules);
 
 /// "0,3-5" -> 0 3 4 5. errors  Usage
 [[nodiscard]] Result<std::vector<int>> parse_ranks(std::string_view text);

@@ -93,6 +93,7 @@ void add_verdict_options(CLI::App& app, VerdictRequest& request) {
 }
 
 Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& mine,
+                                     const pair::Correspondence& pairs,
                                      const VerdictRequest& request,
                                      const std::function<void(size_t, size_t)>& progress,
                                      std::vector<std::string>* notes) {
@@ -104,14 +105,13 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
         "--own-error inferred: an inferred own error is no ground for a verdict, so none is used "
         "(docs/localisation.md)");
   }
-  if (request.user_pairs.of_tensors > 0) {
+  if (pairs.map_of_tensors > 0) {
     notes->push_back(
-        "--map: " + std::to_string(request.user_pairs.of_tensors) +
+        "--map: " + std::to_string(pairs.map_of_tensors) +
         " of its entries name a slice, a merge or no module of both sides; the verdict uses "
         "the others only, the table all");
   }
   options.slice = request.slice;
-  options.user_pairs = request.user_pairs;
   options.jobs = request.jobs;
   if (request.max_memory > 0) options.max_memory = request.max_memory;
   options.interrupted = &interrupted();
@@ -129,7 +129,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
   if (!request.save_floor.empty())
     ASSAY_TRY_STATUS(locate::write_profile(request.save_floor, *floors));
   if (floors) options.floors = &*floors;
-  return locate::locate(golden, mine, options);
+  return locate::locate(golden, mine, pairs, options);
 }
 
 int exit_status_of(const locate::Verdict& verdict) {

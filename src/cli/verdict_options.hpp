@@ -26,8 +26,6 @@ struct VerdictRequest {
   bool why = false;                     // list what the verdict stands on
   int jobs = 0;
   uint64_t max_memory = 0;  // 0: the library's own
-  /// What the user says corresponds, in terms of the two runs.
-  pair::UserPairs user_pairs = {};
 };
 
 void add_verdict_options(CLI::App& app, VerdictRequest& request);
@@ -41,8 +39,8 @@ void add_verdict_options(CLI::App& app, VerdictRequest& request);
 /// notes         gets a sentence for everything that was decided for the user
 /// errors        Usage (options that exclude each other, an unknown slice) | Interrupted | of reading and writing
 [[nodiscard]] Result<locate::Verdict> find_verdict(
-    const run::Run& golden, const run::Run& mine, const VerdictRequest& request,
-    const std::function<void(size_t done, size_t total)>& progress,
+    const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs,
+    const VerdictRequest& request, const std::function<void(size_t done, size_t total)>& progress,
     std::vector<std::string>* notes);
 
 /// "G:M" -> (G, M): the colon is the one that leaves two names that exist; a path without partner goes with golden.

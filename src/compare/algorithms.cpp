@@ -13,7 +13,7 @@
 #include <span>
 
 #include "compare/python_algorithms.hpp"
-#include "compare/scratch_tensor.hpp"
+#include "pair/scratch_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -37,7 +37,7 @@ Result<Tensor> as_floats(const TensorView& view) {
   }
   const int64_t per_element = values_per_element(view.dtype);
   const int64_t elements = view.element_count();
-  ASSAY_TRY(ScratchTensor out, ScratchTensor::create({elements * per_element}));
+  ASSAY_TRY(pair::ScratchTensor out, pair::ScratchTensor::create({elements * per_element}));
   std::vector<double> values;
   std::vector<float> floats;
   const int64_t step = std::max<int64_t>(1, kBlockValues / std::max<int64_t>(1, per_element));

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "compare/match/tree.hpp"
+#include "pair/tree.hpp"
 
 namespace assay::compare {
 namespace {
@@ -28,13 +28,15 @@ class Gaps {
       : golden_(golden), mine_(mine), options_(options) {}
 
   void look_at(const Sheet& sheet) {
-    for (const UnmatchedRecord& one : sheet.matching.unmatched) {
-      if (one.side != Side::Golden) continue;
+    for (const pair::UnmatchedRecord& one : sheet.matching.unmatched) {
+      if (one.side != pair::Side::Golden) continue;
       const TensorRecord& record = golden_.records[one.record];
       if (is_wanted(record) && !is_allowed(record)) add(record, &alone_, &first_alone_);
     }
-    for (const RecordPair& pair : sheet.matching.pairs) {
-      if (pair.golden_in_mine || (pair.reason != kByValues && pair.reason != kByPlace)) continue;
+    for (const pair::RecordPair& pair : sheet.matching.pairs) {
+      if (pair.golden_in_mine ||
+          (pair.rule != pair::Rule::Values && pair.rule != pair::Rule::Place))
+        continue;
       const TensorRecord& record = golden_.records[pair.golden];
       if (!is_allowed(record)) add(record, &by_value_, &first_by_value_);
     }
@@ -65,7 +67,7 @@ class Gaps {
       *first = record.slot;
       return;
     }
-    *first = shared_node_name(golden_, record.node);
+    *first = pair::shared_node_name(golden_, record.node);
     if (first->empty()) *first = "the model";
     *first += " " + std::string(run::role_name(record.role));
     if (!record.slot.empty()) *first += " " + record.slot;
@@ -73,16 +75,17 @@ class Gaps {
 
   /// Neither of the ranks nor of the tokens that the user left out.
   [[nodiscard]] bool is_wanted(const TensorRecord& record) const {
-    if (!options_.ranks.empty() &&
-        std::ranges::find(options_.ranks, static_cast<int>(record.rank)) == options_.ranks.end())
+    if (!options_.user.ranks.empty() &&
+        std::ranges::find(options_.user.ranks, static_cast<int>(record.rank)) ==
+            options_.user.ranks.end())
       return false;
-    return options_.token_map.empty() ||
-           std::ranges::any_of(options_.token_map,
+    return options_.user.token_map.empty() ||
+           std::ranges::any_of(options_.user.token_map,
                                [&](const auto& pair) { return pair.first == record.step; });
   }
 
   [[nodiscard]] bool is_allowed(const TensorRecord& record) const {
-    const std::string name = shared_node_name(golden_, record.node);
+    const std::string name = pair::shared_node_name(golden_, record.node);
     return std::ranges::any_of(options_.allow_unmatched, [&](const std::string& pattern) {
       return std::ranges::any_of(
           std::vector<std::string>{name, "/" + name, record.slot, record_path(record)},

@@ -17,12 +17,12 @@
 #include "base/thread_pool.hpp"
 #include "compare/comparability.hpp"
 #include "compare/contradiction.hpp"
-#include "compare/match/permutation.hpp"
-#include "compare/match/torchair.hpp"
-#include "compare/match/tree.hpp"
-#include "compare/operand.hpp"
 #include "compare/resident.hpp"
 #include "compare/resident_files.hpp"
+#include "pair/operand.hpp"
+#include "pair/permutation.hpp"
+#include "pair/torchair.hpp"
+#include "pair/tree.hpp"
 #include "run/payload_check.hpp"
 #include "run/whole_tensor.hpp"
 #include "tensor/convert.hpp"
@@ -43,7 +43,7 @@ constexpr int64_t kMaxReorderedElements = int64_t{1} << 28;
 std::string record_label(const Run& run, const TensorRecord& record) {
   if (run.has(run::Trait::OneFile) && !record.slot.empty())
     return record.slot;  // a key of the file
-  std::string text = shared_node_name(run, record.node);
+  std::string text = pair::shared_node_name(run, record.node);
   if (text.empty()) text = "(model)";
   text += " " + std::string(run::role_name(record.role));
   if (!record.slot.empty()) text += " " + record.slot;
@@ -296,7 +296,8 @@ bool fill_from_digests(const TensorRecord& golden, const TensorRecord& mine, Row
 
 // ---- one pair of records ----
 
-const TensorRecord& golden_record(const Run& golden, const Run& mine, const RecordPair& pair) {
+const TensorRecord& golden_record(const Run& golden, const Run& mine,
+                                  const pair::RecordPair& pair) {
   return (pair.golden_in_mine ? mine : golden).records[pair.golden];
 }
 
@@ -312,7 +313,7 @@ class PairComparer {
     files_.add(mine);
   }
 
-  Row compare(const Matching& matching, const RecordPair& pair, int jobs) {
+  Row compare(const pair::Matching& matching, const pair::RecordPair& pair, int jobs) {
     const TensorRecord& golden = golden_record(golden_, mine_, pair);
     const TensorRecord& mine = mine_.records[pair.mine];
     Row row;
@@ -320,15 +321,15 @@ class PairComparer {
     row.rank = mine.rank;
     row.order = mine.order;
     row.label = record_label(mine_, mine);
-    row.matched_by = pair.reason;
+    row.matched_by = pair.rule;
     row.confidence = pair.confidence;
     row.golden = describe_record(golden);
     row.mine = describe_record(mine);
     if (!pair.golden_label.empty()) row.golden.path = pair.golden_label;
     if (!pair.mine_label.empty()) row.mine.path = pair.mine_label;
-    const std::string node = shared_node_name(mine_, mine.node);
-    const Recipe* golden_recipe = recipe_of(matching, pair.golden_recipe, &row);
-    const Recipe* mine_recipe = recipe_of(matching, pair.mine_recipe, &row);
+    const std::string node = pair::shared_node_name(mine_, mine.node);
+    const pair::Recipe* golden_recipe = recipe_of(matching, pair.golden_recipe, &row);
+    const pair::Recipe* mine_recipe = recipe_of(matching, pair.mine_recipe, &row);
     const bool is_plain = golden_recipe == nullptr && mine_recipe == nullptr;
     const bool may_skip =
         is_plain && options_.rules != MetricRules::Msit && options_.algorithms.empty();
@@ -359,7 +360,7 @@ class PairComparer {
   static void doubt(Row* row, std::string_view why) {
     add_note(why, &row->note);
     row->confidence = std::min(row->confidence, kContradictedConfidence);
-    if (row->matched_by == kByValues) row->matched_by = kByPattern;
+    if (row->matched_by == pair::Rule::Values) row->matched_by = pair::Rule::Pattern;
   }
 
   const Limit& limit_of(const Row& row, const std::string& node) const {
@@ -371,12 +372,12 @@ class PairComparer {
   struct Source {
     const Run& run;
     const TensorRecord& record;
-    const Recipe* recipe = nullptr;  // nullptr: the record as it stands
+    const pair::Recipe* recipe = nullptr;  // nullptr: the record as it stands
   };
 
-  static const Recipe* recipe_of(const Matching& matching, int32_t index, Row* row) {
+  static const pair::Recipe* recipe_of(const pair::Matching& matching, int32_t index, Row* row) {
     if (index < 0) return nullptr;
-    const Recipe* recipe = &matching.recipes[static_cast<size_t>(index)];
+    const pair::Recipe* recipe = &matching.recipes[static_cast<size_t>(index)];
     if (!recipe->note.empty()) add_note(recipe->note, &row->note);
     return recipe;
   }
@@ -407,13 +408,13 @@ class PairComparer {
         if (&source.run.records[i] != &source.record && !has_file(source.run.records[i], side, row))
           return std::nullopt;
       }
-      Result<Tensor> tensor = load_operand(source.run, *source.recipe);
+      Result<Tensor> tensor = pair::load_operand(source.run, *source.recipe);
       if (tensor) return *std::move(tensor);
       add_sentence(tensor.error().describe(), &row->fail_reason);
       return std::nullopt;
     }
     // Its values are held against the record with the sums that the comparison makes: hold_against_record().
-    Result<PlainTensor> plain = load_plain_unchecked(source.record, other);
+    Result<pair::PlainTensor> plain = pair::load_plain_unchecked(source.record, other);
     if (!plain) {
       add_sentence(plain.error().describe(), &row->fail_reason);
       return std::nullopt;
@@ -492,17 +493,18 @@ class PairComparer {
     TensorView as_golden = mine_tensor.view;
     as_golden.shape = golden.view.shape;
     as_golden.strides = contiguous_strides(golden.view.shape);
-    std::optional<std::vector<int64_t>> order = find_permutation(golden.view, as_golden);
+    std::optional<std::vector<int64_t>> order = pair::find_permutation(golden.view, as_golden);
     if (!order) return std::nullopt;
-    Recipe recipe;
+    pair::Recipe recipe;
     if (mine.recipe != nullptr) {
       recipe = *mine.recipe;
     } else {
       recipe.records = {static_cast<size_t>(&mine.record - mine.run.records.data())};
     }
     const int axis = static_cast<int>(mine_tensor.view.shape.size()) - 1;
-    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = *std::move(order)});
-    Result<Tensor> tensor = load_operand(mine.run, recipe);
+    recipe.steps.push_back(
+        {.kind = pair::Step::Kind::Permute, .axis = axis, .order = *std::move(order)});
+    Result<Tensor> tensor = pair::load_operand(mine.run, recipe);
     return tensor ? std::optional<Tensor>(*std::move(tensor)) : std::nullopt;
   }
 
@@ -742,7 +744,7 @@ const Row* Comparison::first_failed_row() const {
 
 Row compare_pair(const TensorView& golden, const TensorView& mine, const CompareOptions& options) {
   Row row;
-  row.matched_by = "explicit";
+  row.matched_by = pair::Rule::Explicit;
   const std::string dtype = torch_name(mine.dtype);
   compare_pair_into(golden, mine, options, options.jobs, {"", "", "", "", dtype}, &row);
   return row;
@@ -767,18 +769,15 @@ struct PlannedSheet {
   std::string name;
   int rank = -1;
   int graph = -1;
-  Matching matching;
-  std::optional<Level> level = {};
+  pair::Matching matching;
+  std::optional<pair::Level> level = {};
 };
 
-MatchOptions match_options(const CompareOptions& options, Level level) {
-  MatchOptions match;
+pair::MatchOptions match_options(const CompareOptions& options, pair::Level level) {
+  pair::MatchOptions match;
   match.level = level;
   match.msit = options.rules == MetricRules::Msit;
   match.statistics = options.statistics;
-  match.token_map = options.token_map;
-  match.ranks = options.ranks;
-  match.explicit_pairs = options.explicit_pairs;
   match.tables = &options.tables;
   match.jobs = options.jobs;
   match.interrupted = options.interrupted;
@@ -786,21 +785,24 @@ MatchOptions match_options(const CompareOptions& options, Level level) {
 }
 
 Result<std::vector<PlannedSheet>> plan_sheets(const Run& golden, const Run& mine,
+                                              const pair::Correspondence& pairs,
                                               const CompareOptions& options) {
   std::vector<PlannedSheet> sheets;
-  if (is_torchair_pair(golden, mine)) {
-    ASSAY_TRY(std::vector<GraphMatching> graphs,
-              match_torchair(golden, mine, match_options(options, Level::Api)));
-    for (GraphMatching& graph : graphs) {
+  if (pair::is_torchair_pair(golden, mine)) {
+    ASSAY_TRY(
+        std::vector<pair::GraphMatching> graphs,
+        pair::match_torchair(golden, mine, options.user, match_options(options, pair::Level::Api)));
+    for (pair::GraphMatching& graph : graphs) {
       std::string name = "graph" + std::to_string(graph.graph);
       if (graph.rank >= 0) name = "rank" + std::to_string(graph.rank) + " " + name;
       sheets.push_back({name, graph.rank, graph.graph, std::move(graph.matching)});
     }
     return sheets;
   }
-  for (const Level level : options.levels) {
-    ASSAY_TRY(Matching matching, match_runs(golden, mine, match_options(options, level)));
-    sheets.push_back({std::string(level_name(level)), -1, -1, std::move(matching), level});
+  for (const pair::Level level : options.levels) {
+    ASSAY_TRY(pair::Matching matching,
+              pair::match_runs(golden, mine, pairs, match_options(options, level)));
+    sheets.push_back({std::string(pair::level_name(level)), -1, -1, std::move(matching), level});
   }
   return sheets;
 }
@@ -848,7 +850,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     append_new(plan.matching.warnings, &out.warnings);
     append_new(plan.matching.notes, &out.notes);
     for (size_t i = 0; i < plan.matching.pairs.size(); ++i) {
-      const RecordPair& pair = plan.matching.pairs[i];
+      const pair::RecordPair& pair = plan.matching.pairs[i];
       const RowPlace place{out.sheets.size(), i};
       const bool is_plain = pair.golden_recipe < 0 && pair.mine_recipe < 0;
       if (is_plain && planned.size() > 1) {
@@ -904,9 +906,9 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];
     row = out.sheets[done_place.sheet].rows[done_place.row];
-    const RecordPair& pair = out.sheets[copy.sheet].matching.pairs[copy.row];
+    const pair::RecordPair& pair = out.sheets[copy.sheet].matching.pairs[copy.row];
     const bool doubted = row.confidence == kContradictedConfidence;
-    row.matched_by = pair.reason;
+    row.matched_by = pair.rule;
     row.confidence = doubted ? std::min(pair.confidence, kContradictedConfidence) : pair.confidence;
   }
   int64_t data_id = 0;
@@ -932,8 +934,10 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
 
 Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                 const CompareOptions& options) {
-  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, options));
+  ASSAY_TRY(pair::Correspondence pairs, pair::correspond(golden, mine, options.user));
+  ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, pairs, options));
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
+  comparison.pairs = std::move(pairs);
   if (!comparison.msit) append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
   return comparison;
 }
@@ -943,15 +947,15 @@ Result<Comparison> compare_manual(const run::ManualMapping& mapping,
   PlannedSheet sheet;
   sheet.name = "manual";
   for (const run::ManualMapping::Pair& manual : mapping.pairs) {
-    RecordPair pair;
+    pair::RecordPair pair;
     pair.golden = manual.golden;
     pair.mine = manual.mine;
-    pair.reason = "dump_data";
+    pair.rule = pair::Rule::DumpData;
     pair.token = mapping.golden.records[manual.golden].step;
     pair.data_id = manual.data_id;
     sheet.matching.pairs.push_back(std::move(pair));
   }
-  Matching& matching = sheet.matching;
+  pair::Matching& matching = sheet.matching;
   matching.golden_candidates = matching.golden_matched = matching.pairs.size();
   matching.mine_candidates = matching.mine_matched = matching.pairs.size();
   std::vector<PlannedSheet> sheets;

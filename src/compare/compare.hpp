@@ -11,9 +11,8 @@
 #include "compare/ait02.hpp"
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
-#include "compare/match.hpp"
 #include "compare/metrics.hpp"
-#include "compare/row_verdict.hpp"
+#include "pair/match.hpp"
 #include "run/manual_mapping.hpp"
 
 namespace assay::compare {
@@ -41,10 +40,10 @@ struct Row {
   int64_t token_id = 0;
   int64_t data_id = 0;  // unique over all sheets of a comparison
   int rank = 0;
-  uint64_t order = 0;           // execution order within mine
-  std::string label;            // "model.layers.0.mlp output 0": for people
-  std::string_view matched_by;  // rule that made the pair
-  double confidence = 1;        // of that rule, (0, 1]
+  uint64_t order = 0;  // execution order within mine
+  std::string label;   // "model.layers.0.mlp output 0": for people
+  pair::Rule matched_by = pair::Rule::None;
+  double confidence = 1;  // of that rule, (0, 1]
   SideSummary golden;
   SideSummary mine;
   std::optional<PairMetrics> metrics;           // of tensors
@@ -61,7 +60,6 @@ struct Row {
   std::string quantisation;        // "int8 per channel"; weights only
   std::optional<Ait02Metrics> ait02;   // of `--compat ait-0.2`
   std::vector<AlgorithmValue> custom;  // one an algorithm, in the order of CompareOptions
-  RowVerdict verdict;                  // when Comparison::has_verdicts
 
   // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
   bool filtered = false;
@@ -76,24 +74,22 @@ struct Row {
 
 struct Sheet {
   std::string name;  // "layer", "module", "api", "weights", "manual"; of graph mode "rank0 graph1"
-  std::optional<Level> level = {};  // of a sheet of one level
-  int rank = -1;                    // graph mode: of this report; -1: the dump has no ranks
-  int graph = -1;                   // graph mode: place among the graphs; -1 in other modes
-  Matching matching;
+  std::optional<pair::Level> level = {};  // of a sheet of one level
+  int rank = -1;                          // graph mode: of this report; -1: the dump has no ranks
+  int graph = -1;                         // graph mode: place among the graphs; -1 in other modes
+  pair::Matching matching;
   std::vector<Row> rows;  // in execution order of mine
 };
 
 struct CompareOptions {
-  std::vector<Level> levels = {Level::Api};  // one sheet each
-  bool statistics = false;                   // compare statistics instead of tensors
+  std::vector<pair::Level> levels = {pair::Level::Api};  // one sheet each
+  bool statistics = false;                               // compare statistics instead of tensors
   MetricRules rules = MetricRules::Corrected;
   bool ait02 = false;  // also the metrics of ait 0.2; goes with MetricRules::Msit
-  std::vector<std::pair<int64_t, int64_t>> token_map;
-  std::vector<int> ranks;
-  std::vector<ExplicitPair> explicit_pairs;
+  pair::UserRules user;
   /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.
   std::vector<std::string> allow_unmatched = {};
-  MappingTables tables = builtin_tables();
+  pair::MappingTables tables = pair::builtin_tables();
   Limits limits;
   std::vector<std::shared_ptr<Algorithm>> algorithms;  // of the user; one column each
   int jobs = 0;                                        // <= 0: one per core
@@ -110,16 +106,16 @@ struct Comparison {
   std::string mine_path;
   run::Layout golden_layout = run::Layout::None;
   run::Layout mine_layout = run::Layout::None;
-  bool named_pairs = false;  // of tensors that the user named with dump_data()
+  bool named_pairs = false;    // of tensors that the user named with dump_data()
+  pair::Correspondence pairs;  // of two runs: what the rows rest on
   size_t golden_records = 0;
   size_t mine_records = 0;
   bool statistics = false;
   bool weights = false;  // rows are weights of two checkpoints
   bool msit = false;
-  bool ait02 = false;         // report of ait 0.2
-  bool judged = false;        // limits were given
-  bool order_known = true;    // rows are in the order of execution: run::Run::order_known of mine
-  bool has_verdicts = false;  // rows carry RowVerdict
+  bool ait02 = false;       // report of ait 0.2
+  bool judged = false;      // limits were given
+  bool order_known = true;  // rows are in the order of execution: run::Run::order_known of mine
   std::vector<std::string> algorithms;  // names of the custom columns
   std::vector<Sheet> sheets;
   std::vector<std::string> warnings;  // of the runs: truncated lines, unreadable folders

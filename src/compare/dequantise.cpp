@@ -17,7 +17,7 @@
 
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "compare/scratch_tensor.hpp"
+#include "pair/scratch_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -325,7 +325,7 @@ class GridRow {
 /// Rows [first, last) of the weight.
 class RowWorker {
  public:
-  RowWorker(const Plan& plan, const Arithmetic& arithmetic, ScratchTensor* out)
+  RowWorker(const Plan& plan, const Arithmetic& arithmetic, pair::ScratchTensor* out)
       : plan_(plan),
         arithmetic_(arithmetic),
         out_(out),
@@ -359,7 +359,7 @@ class RowWorker {
 
   const Plan& plan_;
   const Arithmetic& arithmetic_;
-  ScratchTensor* out_;
+  pair::ScratchTensor* out_;
   GridRow scale_;
   GridRow zero_;
   std::vector<double> words_;
@@ -368,7 +368,7 @@ class RowWorker {
 };
 
 Result<Tensor> carry_out(const Plan& plan, const Arithmetic& arithmetic, int jobs) {
-  ASSAY_TRY(ScratchTensor out, ScratchTensor::create(plan.shape));
+  ASSAY_TRY(pair::ScratchTensor out, pair::ScratchTensor::create(plan.shape));
   const int64_t count = element_count(plan.shape).value_or(0);
   if (count > 0) {
     const int64_t rows = count / plan.codes.columns;
@@ -568,8 +568,8 @@ Result<Dequantised> dequantise(const QuantisedParts& parts, const Dims& wanted, 
   ASSAY_TRY_STATUS(check_numbers(parts.codes, "the weight"));
   ASSAY_TRY_STATUS(check_numbers(parts.scale, "the scale"));
   if (parts.zero) ASSAY_TRY_STATUS(check_numbers(*parts.zero, "the offset"));
-  Result<Plan> plan = parts.coding == Coding::QWeight ? plan_qweight(parts, wanted)
-                      : parts.coding == Coding::CompressedTensors
+  Result<Plan> plan = parts.coding == pair::Coding::QWeight ? plan_qweight(parts, wanted)
+                      : parts.coding == pair::Coding::CompressedTensors
                           ? plan_compressed_tensors(parts, wanted)
                           : plan_codes(parts, wanted, like_torch);
   if (!plan) return fail(plan.error());

@@ -6,20 +6,14 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "pair/weight_names.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::compare {
 
-enum class Coding : uint8_t {
-  Plain,              // numbers as they stand
-  Codes,              // one integer or 8-bit float an element, or int4 pairs in bytes
-  CompressedTensors,  // `weight_packed`: int32 words of offset-binary codes along the last axis
-  QWeight,            // `qweight` of GPTQ ([in / codes a word, out]) or AWQ ([in, out / 8])
-};
-
 /// One quantised weight as its file has it.
 struct QuantisedParts {
-  Coding coding = Coding::Codes;
+  pair::Coding coding = pair::Coding::Codes;
   TensorView codes;
   TensorView scale;
   std::optional<TensorView> zero;         // offset or zero point; packed where the codes are

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <iterator>
 
-#include "compare/match/torchair.hpp"
 #include "compare/weights.hpp"
+#include "pair/torchair.hpp"
 #include "run/pair.hpp"
 
 namespace assay::compare {
@@ -35,17 +35,17 @@ bool has_statistics_only(const Run& run) {
 
 constexpr std::string_view kLevelChoices[] = {"", "layer", "module", "api", "logits", "all"};
 
-std::vector<Level> wanted_levels(LevelChoice level, bool statistics) {
+std::vector<pair::Level> wanted_levels(LevelChoice level, bool statistics) {
   if (level == LevelChoice::Default) level = statistics ? LevelChoice::Api : LevelChoice::All;
   switch (level) {
     case LevelChoice::Layer:
-      return {Level::Layer};
+      return {pair::Level::Layer};
     case LevelChoice::Module:
-      return {Level::Module};
+      return {pair::Level::Module};
     case LevelChoice::All:
-      return {Level::Layer, Level::Module, Level::Api};
+      return {pair::Level::Layer, pair::Level::Module, pair::Level::Api};
     default:
-      return {Level::Api};
+      return {pair::Level::Api};
   }
 }
 
@@ -121,12 +121,13 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
     options.statistics = true;
     out.notes.emplace_back("a side holds statistics only, so statistics are compared (--stats)");
   }
-  const bool levels = have_levels(out.golden, out.mine) && !is_torchair_pair(out.golden, out.mine);
+  const bool levels =
+      pair::have_levels(out.golden, out.mine) && !pair::is_torchair_pair(out.golden, out.mine);
   // ait 0.2 knew no levels: without one named, each pair is in its report once.
   const LevelChoice level =
       options.ait02 && wanted.level == LevelChoice::Default ? LevelChoice::Api : wanted.level;
-  options.levels =
-      levels ? wanted_levels(level, options.statistics) : std::vector<Level>{Level::Api};
+  options.levels = levels ? wanted_levels(level, options.statistics)
+                          : std::vector<pair::Level>{pair::Level::Api};
   const bool needs_levels = wanted.level == LevelChoice::Layer ||
                             wanted.level == LevelChoice::Module ||
                             wanted.level == LevelChoice::Logits;

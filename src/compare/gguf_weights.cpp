@@ -13,7 +13,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "compare/match/ggml_names.hpp"
+#include "pair/ggml_names.hpp"
 #include "run/container.hpp"
 #include "tensor/block_types.hpp"
 #include "tensor/convert.hpp"
@@ -81,7 +81,7 @@ int64_t checkpoint_layer(std::string_view name) {
 std::optional<std::string> checkpoint_name(const std::string& name,
                                            const std::set<std::string, std::less<>>& known) {
   constexpr std::string_view kModel = "model.";
-  const std::vector<std::string> candidates = parameters_of(name);
+  const std::vector<std::string> candidates = pair::parameters_of(name);
   if (candidates.empty()) return std::nullopt;
   const auto is_known = [&](std::string_view candidate) {
     return known.contains(candidate) ||
@@ -196,7 +196,7 @@ int64_t file_row(const GgufWeight& weight, int64_t rows, int64_t row) {
     const int64_t part = row / size % 3;
     return (part * weight.fused_heads + head) * size + row % size;
   }
-  return weight.rope_heads > 0 ? ggml_channel(row, rows / weight.rope_heads) : row;
+  return weight.rope_heads > 0 ? pair::ggml_channel(row, rows / weight.rope_heads) : row;
 }
 
 /// Of a vector each value is a row; rows of stacked matrices are counted through.
@@ -444,13 +444,14 @@ GgufSide as_checkpoint(const run::Run& gguf, const run::Run& other) {
     if (!parameter) continue;
     GgufWeight weight;
     weight.name = record.node;
-    const auto table = ggml_weight_of(*parameter);
-    if (table && table->heads != Heads::None) {
+    const auto table = pair::ggml_weight_of(*parameter);
+    if (table && table->heads != pair::Heads::None) {
       const int64_t layer = layer_of(record.node).value_or(-1);
       const std::string key = architecture + ".attention.head_count";
       const int64_t query_heads = layer_number(gguf, key, layer);
       const int64_t key_heads = layer_number(gguf, key + "_kv", layer);
-      weight.heads = table->heads == Heads::Queries || key_heads == 0 ? query_heads : key_heads;
+      weight.heads =
+          table->heads == pair::Heads::Queries || key_heads == 0 ? query_heads : key_heads;
       if (reorders_heads(architecture)) weight.rope_heads = weight.heads;
     }
     // GPT-NeoX has Q, K and V of a head beside each other, the file all of Q first.

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "compare/match.hpp"
-#include "compare/match/explicit_pairs.hpp"
+#include "pair/explicit_pairs.hpp"
+#include "pair/match.hpp"
 
 namespace assay::compare {
 namespace {
@@ -69,19 +69,19 @@ TEST(LimitFor, TakesTheFirstRuleThatMatchesAndElseTheFallback) {
 }
 
 TEST(ParseExplicitPairs, ReadsSlicesAndMerges) {
-  const auto pairs = parse_explicit_pairs(
+  const auto pairs = pair::parse_explicit_pairs(
       R"([{"golden":"a","my":"b","slice":"[:, -1, 2:8]","reduce":"cat:1"}, {"golden":"c","my":"d"}])");
   ASSERT_TRUE(pairs);
   ASSERT_EQ(pairs->size(), 2u);
-  const ExplicitPair& first = pairs->front();
-  EXPECT_EQ(first.merge, Merge::Concat);
+  const pair::ExplicitPair& first = pairs->front();
+  EXPECT_EQ(first.merge, pair::Merge::Concat);
   EXPECT_EQ(first.axis, 1);
   ASSERT_EQ(first.golden_steps.size(), 2u);
-  EXPECT_EQ(first.golden_steps[0].kind, Step::Kind::Select);
+  EXPECT_EQ(first.golden_steps[0].kind, pair::Step::Kind::Select);
   EXPECT_EQ(first.golden_steps[0].axis, 1);
   // The index took its axis away, so the third axis of the text is the second of what is left.
   EXPECT_EQ(first.golden_steps[1].axis, 1);
-  const auto steps = resolve_steps(first.golden_steps, Dims{3, 5, 7});
+  const auto steps = pair::resolve_steps(first.golden_steps, Dims{3, 5, 7});
   ASSERT_TRUE(steps);
   EXPECT_EQ((*steps)[0].first, 4);
   EXPECT_EQ((*steps)[1].first, 2);
@@ -93,7 +93,7 @@ TEST(ParseExplicitPairs, NamesTheEntryThatIsWrong) {
                            R"([{"golden":"a","my":"b"},{"golden":"a","my":"b","slice":"x"}])",
                            R"([{"golden":"a","my":"b"},{"golden":"a","my":"b","reduce":"cat"}])",
                            R"([{"golden":"a","my":"b"},{"golden":"a","my":"b","other":"1"}])"}) {
-    const auto pairs = parse_explicit_pairs(text);
+    const auto pairs = pair::parse_explicit_pairs(text);
     ASSERT_FALSE(pairs) << text;
     EXPECT_EQ(pairs.error().code, Errc::Invalid);
     EXPECT_TRUE(pairs.error().message.starts_with("entry 1: ")) << pairs.error().message;

@@ -40,18 +40,6 @@ enum class PairState : uint8_t {
   NonFinite,      // Corrected: no position is finite on both sides. Msit: any NaN or infinity.
 };
 
-/// How the shapes of two tensors of equal value count relate. A metric is meaningful for all but
-/// Different, but a report names everything below Merged.
-enum class ShapeRelation : uint8_t {
-  Same,
-  Squeezed,  // equal after dropping axes of size 1
-  Merged,    // equal after joining neighbouring leading axes: [batch, seq, hidden] and [tokens,
-             // hidden]
-  Reshaped,  // equal number of elements only
-  Different,
-};
-[[nodiscard]] ShapeRelation shape_relation(const Dims& golden, const Dims& mine);
-
 /// Metrics of one pair. NaN means: not defined for this pair (see `state`), or undefined by its
 /// formula. "Values" are elements, except: complex elements give two (real, imaginary), packed ones
 /// each of their numbers. Flat indices count values in C order; -1 when there is none.

@@ -10,8 +10,8 @@
 #include "compare/comparability.hpp"
 #include "compare/dequantise.hpp"
 #include "compare/gguf_weights.hpp"
-#include "compare/match/weight_names.hpp"
 #include "compare/resident.hpp"
+#include "pair/weight_names.hpp"
 #include "run/checkpoint.hpp"
 #include "run/natural_sort.hpp"
 #include "tensor/convert.hpp"
@@ -36,7 +36,7 @@ struct Operand {
 class WeightComparer {
  public:
   /// golden_gguf, my_gguf   of a side that is a GGUF file and was renamed; otherwise null
-  WeightComparer(const CheckpointSide& golden, const CheckpointSide& mine,
+  WeightComparer(const pair::CheckpointSide& golden, const pair::CheckpointSide& mine,
                  const GgufSide* golden_gguf, const GgufSide* my_gguf,
                  const CompareOptions& options)
       : golden_(golden),
@@ -46,15 +46,15 @@ class WeightComparer {
         options_(options),
         resident_(options.max_memory) {}
 
-  Row compare(const WeightPair& pair, int jobs) {
-    const Weight& golden = golden_.weights()[pair.golden];
-    const Weight& mine = mine_.weights()[pair.mine];
+  Row compare(const pair::WeightPair& pair, int jobs) {
+    const pair::Weight& golden = golden_.weights()[pair.golden];
+    const pair::Weight& mine = mine_.weights()[pair.mine];
     Row row;
     // A tied head is named by the side that has one.
-    row.label = pair.reason == kTiedEmbedding && mine.name.ends_with("lm_head.weight")
+    row.label = pair.rule == pair::Rule::TiedEmbedding && mine.name.ends_with("lm_head.weight")
                     ? mine.name
                     : golden.name;
-    row.matched_by = pair.reason;
+    row.matched_by = pair.rule;
     row.note = pair.note;
     row.golden = describe(golden_, golden);
     row.mine = describe(mine_, mine);
@@ -80,7 +80,7 @@ class WeightComparer {
     std::string label;
   };
 
-  static SideSummary describe(const CheckpointSide& side, const Weight& weight) {
+  static SideSummary describe(const pair::CheckpointSide& side, const pair::Weight& weight) {
     const TensorRecord& record = side.record_of(weight);
     SideSummary out;
     out.path = record_path(record);
@@ -90,7 +90,7 @@ class WeightComparer {
   }
 
   /// What the converter did to a weight; nullptr when its side is no renamed GGUF file.
-  [[nodiscard]] const GgufWeight* gguf_weight(const CheckpointSide& side,
+  [[nodiscard]] const GgufWeight* gguf_weight(const pair::CheckpointSide& side,
                                               size_t record_index) const {
     const GgufSide* gguf = &side == &golden_ ? golden_gguf_ : my_gguf_;
     if (gguf == nullptr) return nullptr;
@@ -98,23 +98,23 @@ class WeightComparer {
     return found == gguf->weights.end() ? nullptr : &found->second;
   }
 
-  void note_gguf(const Weight& golden, const Weight& mine, Row* row) const {
+  void note_gguf(const pair::Weight& golden, const pair::Weight& mine, Row* row) const {
     const auto add = [&](std::string_view side, const GgufWeight* weight) {
       if (weight == nullptr) return;
-      if (row->matched_by != kTiedEmbedding) row->matched_by = kGgufNames;
+      if (row->matched_by != pair::Rule::TiedEmbedding) row->matched_by = pair::Rule::GgufNames;
       row->note += (row->note.empty() ? "" : "; ") + std::string(side) + ": " + weight->note();
     };
     const GgufWeight* of_golden = gguf_weight(golden_, golden.record);
     const GgufWeight* of_mine = gguf_weight(mine_, mine.record);
     // A note about a prefix speaks of names that no file has.
-    if ((of_golden || of_mine) && row->matched_by == kPrefixedNames) row->note.clear();
+    if ((of_golden || of_mine) && row->matched_by == pair::Rule::PrefixedNames) row->note.clear();
     add("golden", of_golden);
     add("my", of_mine);
   }
 
   /// Says of the side that is rounded to blocks whether that explains how far it is from the other.
-  void add_rounding(const CheckpointSide& side, const Weight& weight, const Operand& other,
-                    int jobs, Row* row) {
+  void add_rounding(const pair::CheckpointSide& side, const pair::Weight& weight,
+                    const Operand& other, int jobs, Row* row) {
     const GgufWeight* known = gguf_weight(side, weight.record);
     const GgufWeight as_stored{.name = weight.name};
     const auto check =
@@ -132,7 +132,7 @@ class WeightComparer {
                      " values beyond rounding";
   }
 
-  Result<Tensor> load(const CheckpointSide& side, size_t record_index) {
+  Result<Tensor> load(const pair::CheckpointSide& side, size_t record_index) {
     const TensorRecord& record = side.record(record_index);
     if (!record.problem.empty()) return fail(Errc::NotFound, record.problem);
     ASSAY_TRY(Tensor tensor, run::load_tensor(record));
@@ -145,14 +145,14 @@ class WeightComparer {
   }
 
   // The shape of the float weight, where the side tells it.
-  std::optional<Dims> unpacked_shape(const CheckpointSide& side, const Weight& weight) {
+  std::optional<Dims> unpacked_shape(const pair::CheckpointSide& side, const pair::Weight& weight) {
     const auto shape_of = [&](size_t record) { return side.record(record).shape; };
     const std::optional<Dims> stored = shape_of(weight.record);
     switch (weight.coding) {
-      case Coding::Plain:
-      case Coding::Codes:
+      case pair::Coding::Plain:
+      case pair::Coding::Codes:
         return stored;
-      case Coding::CompressedTensors: {
+      case pair::Coding::CompressedTensors: {
         if (!weight.unpacked_shape) return std::nullopt;
         const Result<Tensor> tensor = load(side, *weight.unpacked_shape);
         if (!tensor || tensor->view.element_count() != 2) return std::nullopt;
@@ -165,7 +165,7 @@ class WeightComparer {
         }
         return Dims{static_cast<int64_t>(sizes[0]), static_cast<int64_t>(sizes[1])};
       }
-      case Coding::QWeight: {
+      case pair::Coding::QWeight: {
         const std::optional<Dims> scale = shape_of(*weight.scale);
         if (!stored || !scale || stored->size() != 2 || scale->size() != 2) return std::nullopt;
         // 4 bits a code, as all AWQ and nearly all GPTQ files have.
@@ -176,15 +176,15 @@ class WeightComparer {
     return std::nullopt;
   }
 
-  Result<Operand> stored(const CheckpointSide& side, const Weight& weight) {
+  Result<Operand> stored(const pair::CheckpointSide& side, const pair::Weight& weight) {
     Operand out;
     ASSAY_TRY(out.tensor, load(side, weight.record));
     return out;
   }
 
-  Result<Operand> unpacked(const CheckpointSide& side, const Weight& weight, const Dims& wanted,
-                           int jobs) {
-    if (weight.coding == Coding::Plain) return stored(side, weight);
+  Result<Operand> unpacked(const pair::CheckpointSide& side, const pair::Weight& weight,
+                           const Dims& wanted, int jobs) {
+    if (weight.coding == pair::Coding::Plain) return stored(side, weight);
     QuantisedParts parts;
     parts.coding = weight.coding;
     parts.scale_factor = weight.scale_factor;
@@ -209,19 +209,20 @@ class WeightComparer {
     return Operand{std::move(made.tensor), std::move(made.scheme), std::move(made.dtype)};
   }
 
-  void compare_into(const Weight& golden, const Weight& mine, int jobs, Row* row) {
-    const bool alike = are_stored_alike(golden_, golden, mine_, mine);
+  void compare_into(const pair::Weight& golden, const pair::Weight& mine, int jobs, Row* row) {
+    const bool alike = pair::are_stored_alike(golden_, golden, mine_, mine);
     std::optional<Dims> wanted;
     if (!alike) {
       // A plain weight has the true shape; codes may be two to a byte.
-      const bool golden_first = golden.coding == Coding::Plain || mine.coding != Coding::Plain;
+      const bool golden_first =
+          golden.coding == pair::Coding::Plain || mine.coding != pair::Coding::Plain;
       wanted = golden_first ? unpacked_shape(golden_, golden) : unpacked_shape(mine_, mine);
       if (!wanted) {
         wanted = golden_first ? unpacked_shape(mine_, mine) : unpacked_shape(golden_, golden);
       }
       if (!wanted) wanted = Dims{};
     }
-    const auto operand = [&](const CheckpointSide& side, const Weight& weight) {
+    const auto operand = [&](const pair::CheckpointSide& side, const pair::Weight& weight) {
       return alike ? stored(side, weight) : unpacked(side, weight, *wanted, jobs);
     };
     const Result<Operand> golden_side = operand(golden_, golden);
@@ -245,7 +246,7 @@ class WeightComparer {
     describe_operands(*golden_side, *mine_side, row);
     if (!note.empty()) row->note += (row->note.empty() ? "" : "; ") + note;
     explain_missing_scale(golden, mine, row);
-    const auto stored_type = [](const CheckpointSide& side, const Weight& weight) {
+    const auto stored_type = [](const pair::CheckpointSide& side, const pair::Weight& weight) {
       return side.record_of(weight).memory_format;
     };
     // Two sides of one block type are equal or not by their values.
@@ -260,8 +261,8 @@ class WeightComparer {
     note_order(golden_, golden, *mine_side, row);
   }
 
-  void note_order(const CheckpointSide& side, const Weight& weight, const Operand& other,
-                  Row* row) const {
+  void note_order(const pair::CheckpointSide& side, const pair::Weight& weight,
+                  const Operand& other, Row* row) const {
     constexpr double kFar = 0.9;  // cosine
     const GgufWeight* known = gguf_weight(side, weight.record);
     if (known == nullptr || !row->metrics || !(row->metrics->cosine_similarity < kFar)) return;
@@ -271,7 +272,7 @@ class WeightComparer {
     if (sentence && *sentence) row->note += "; " + **sentence;
   }
 
-  static bool is_gguf(const CheckpointSide& side, const Weight& weight) {
+  static bool is_gguf(const pair::CheckpointSide& side, const pair::Weight& weight) {
     const TensorRecord& record = side.record_of(weight);
     return record.bytes && record.bytes->file.ends_with(".gguf");
   }
@@ -285,10 +286,10 @@ class WeightComparer {
     if (!mine.scheme.empty()) row->quantisation += "; my " + mine.scheme;
   }
 
-  void explain_missing_scale(const Weight& golden, const Weight& mine, Row* row) const {
+  void explain_missing_scale(const pair::Weight& golden, const pair::Weight& mine, Row* row) const {
     if (row->comparable || row->metrics) return;
     const bool golden_has_codes = golden_.record_of(golden).dtype == DType::Int8;
-    const Weight& codes = golden_has_codes ? golden : mine;
+    const pair::Weight& codes = golden_has_codes ? golden : mine;
     row->fail_reason = std::string(golden_has_codes ? "golden" : "my") +
                        " weight is torch.int8 and '" + codes.name + "_scale' is missing.";
   }
@@ -300,8 +301,8 @@ class WeightComparer {
     if (!both_zero) row->sqnr_db = -20 * std::log10(distance);
   }
 
-  const CheckpointSide& golden_;
-  const CheckpointSide& mine_;
+  const pair::CheckpointSide& golden_;
+  const pair::CheckpointSide& mine_;
   const GgufSide* golden_gguf_;
   const GgufSide* my_gguf_;
   const CompareOptions& options_;
@@ -320,8 +321,9 @@ std::string replace_all(std::string text, std::string_view what, std::string_vie
 }
 
 /// My int8 weights that have what C5 looked for beside them.
-std::vector<WeightPair> msit_pairs(const CheckpointSide& golden, CheckpointSide* mine) {
-  std::vector<WeightPair> out;
+std::vector<pair::WeightPair> msit_pairs(const pair::CheckpointSide& golden,
+                                         pair::CheckpointSide* mine) {
+  std::vector<pair::WeightPair> out;
   for (size_t i = 0; i < golden.weights().size(); ++i) {
     const std::string& name = golden.weights()[i].name;
     if (!name.ends_with("weight")) continue;
@@ -331,7 +333,7 @@ std::vector<WeightPair> msit_pairs(const CheckpointSide& golden, CheckpointSide*
     const auto scale = mine->find(replace_all(name, "weight", "weight_scale"));
     if (!offset || !scale) continue;
     mine->set_parts(*found, *scale, *offset);
-    out.push_back({i, *found, kEqualNames, {}});
+    out.push_back({i, *found, pair::Rule::EqualNames, {}});
   }
   return out;
 }
@@ -339,7 +341,7 @@ std::vector<WeightPair> msit_pairs(const CheckpointSide& golden, CheckpointSide*
 // What C5 ended with an exception, and therefore never had as a row.
 void drop_failed_rows(Comparison* comparison) {
   std::vector<Row>& rows = comparison->sheets[0].rows;
-  std::vector<RecordPair>& pairs = comparison->sheets[0].matching.pairs;
+  std::vector<pair::RecordPair>& pairs = comparison->sheets[0].matching.pairs;
   size_t kept = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].metrics) {
@@ -358,21 +360,21 @@ void drop_failed_rows(Comparison* comparison) {
 
 // ---- all of them ----
 
-void list_unmatched(const CheckpointSide& golden, const CheckpointSide& mine,
-                    const WeightPairing& pairing, Matching* matching) {
+void list_unmatched(const pair::CheckpointSide& golden, const pair::CheckpointSide& mine,
+                    const pair::WeightPairing& pairing, pair::Matching* matching) {
   const auto reason = [](const TensorRecord& record, const char* otherwise) {
     return record.problem.empty() ? std::string(otherwise) : record.problem;
   };
   for (size_t i = 0; i < golden.weights().size(); ++i) {
     if (pairing.is_matched_golden(i) || pairing.is_used_up_golden(i)) continue;
     matching->unmatched.push_back(
-        {Side::Golden, i, reason(golden.record(i), "weight exists only in golden")});
+        {pair::Side::Golden, i, reason(golden.record(i), "weight exists only in golden")});
   }
   const size_t golden_count = matching->unmatched.size();
   for (size_t i = 0; i < mine.weights().size(); ++i) {
     if (pairing.is_matched_mine(i) || pairing.is_used_up_mine(i)) continue;
     matching->unmatched.push_back(
-        {Side::Mine, i, reason(mine.record(i), "weight exists only in mine")});
+        {pair::Side::Mine, i, reason(mine.record(i), "weight exists only in mine")});
   }
   matching->golden_matched = matching->mine_matched = matching->pairs.size();
   matching->golden_candidates = matching->golden_matched + golden_count;
@@ -395,9 +397,10 @@ uint64_t float_bytes(const TensorRecord& record) {
 }
 
 /// False when the user interrupted it.
-bool compare_pairs(const CompareOptions& options, const CheckpointSide& golden,
-                   const CheckpointSide& mine, const GgufSide* golden_gguf, const GgufSide* my_gguf,
-                   const std::vector<WeightPair>& pairs, Comparison* out) {
+bool compare_pairs(const CompareOptions& options, const pair::CheckpointSide& golden,
+                   const pair::CheckpointSide& mine, const GgufSide* golden_gguf,
+                   const GgufSide* my_gguf, const std::vector<pair::WeightPair>& pairs,
+                   Comparison* out) {
   WeightComparer comparer(golden, mine, golden_gguf, my_gguf, options);
   std::vector<Row>& rows = out->sheets[0].rows;
   rows.resize(pairs.size());
@@ -478,13 +481,12 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
     golden_gguf = as_checkpoint(golden_run, mine_run);
   if (is_gguf_run(mine_run) && !is_gguf_run(golden_run))
     my_gguf = as_checkpoint(mine_run, golden_run);
-  const CheckpointSide golden(golden_gguf ? golden_gguf->run : golden_run, msit);
-  CheckpointSide mine(my_gguf ? my_gguf->run : mine_run, msit);
-  const WeightPairing pairing(golden, mine);
-  const std::vector<WeightPair> pairs = msit ? msit_pairs(golden, &mine) : pairing.pairs();
-  for (const WeightPair& pair : pairs) {
-    sheet.matching.pairs.push_back(
-        {.golden = pair.golden, .mine = pair.mine, .reason = pair.reason});
+  const pair::CheckpointSide golden(golden_gguf ? golden_gguf->run : golden_run, msit);
+  pair::CheckpointSide mine(my_gguf ? my_gguf->run : mine_run, msit);
+  const pair::WeightPairing pairing(golden, mine);
+  const std::vector<pair::WeightPair> pairs = msit ? msit_pairs(golden, &mine) : pairing.pairs();
+  for (const pair::WeightPair& pair : pairs) {
+    sheet.matching.pairs.push_back({.golden = pair.golden, .mine = pair.mine, .rule = pair.rule});
   }
   if (!msit) list_unmatched(golden, mine, pairing, &sheet.matching);
   if (!compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,

@@ -10,8 +10,8 @@
 #include <cmath>
 
 #include "compare/dequantise.hpp"
-#include "compare/scratch_tensor.hpp"
 #include "formats/safetensors.hpp"
+#include "pair/scratch_tensor.hpp"
 #include "run/checkpoint.hpp"
 #include "run/test_folder.hpp"
 #include "tensor/convert.hpp"
@@ -52,7 +52,7 @@ std::vector<double> values_of(const Tensor& tensor) {
 }
 
 Result<Dequantised> unpack(const Stored& codes, const Stored& scale, const Dims& wanted,
-                           const Stored* zero = nullptr, Coding coding = Coding::Codes,
+                           const Stored* zero = nullptr, pair::Coding coding = pair::Coding::Codes,
                            bool like_torch = false) {
   QuantisedParts parts;
   parts.coding = coding;
@@ -120,7 +120,7 @@ TEST(Dequantise, ReadsWordsOfCompressedTensors) {
   // Row of codes -8 -7 ... -1 as offset-binary nibbles 0 1 ... 7, the first one lowest.
   const Stored zero = words({1, 1}, {0x00000009});  // row 0: 9 - 8 = 1
   const auto out = unpack(words({1, 1}, {0x76543210}), floats({1, 1}, {2}), {1, 8}, &zero,
-                          Coding::CompressedTensors);
+                          pair::Coding::CompressedTensors);
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_THAT(values_of(out->tensor), ElementsAre(-18, -16, -14, -12, -10, -8, -6, -4));
 }
@@ -135,7 +135,7 @@ TEST(Dequantise, ReadsGptqColumnsWithOrder) {
       stored<int32_t>(DType::Int32, {8}, std::vector<int32_t>{0, 1, 0, 1, 0, 1, 0, 1});
   QuantisedParts parts;
   const Stored qweight = words({1, 8}, codes);
-  parts.coding = Coding::QWeight;
+  parts.coding = pair::Coding::QWeight;
   parts.codes = qweight.view;
   parts.scale = scale.view;
   parts.zero = zero.view;
@@ -153,7 +153,7 @@ TEST(Dequantise, ReadsAwqRowsInItsOrder) {
   // [in 1, out 8 / 8]: nibble p of 0x76543210 is p; output channels read places 0 4 1 5 2 6 3 7.
   const Stored zero = words({1, 1}, {0});
   const auto out = unpack(words({1, 1}, {0x76543210}), floats({1, 8}, std::vector<float>(8, 1)),
-                          {8, 1}, &zero, Coding::QWeight);
+                          {8, 1}, &zero, pair::Coding::QWeight);
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_THAT(values_of(out->tensor), ElementsAre(0, 4, 1, 5, 2, 6, 3, 7));
 }
@@ -168,7 +168,7 @@ TEST(Dequantise, RefusesScalesThatFitNothing) {
   QuantisedParts parts;
   const Stored codes = words({1, 1}, {0});
   const Stored scale = floats({1, 1}, {1});
-  parts.coding = Coding::CompressedTensors;
+  parts.coding = pair::Coding::CompressedTensors;
   parts.codes = codes.view;
   parts.scale = scale.view;
   parts.group_index = index.view;
@@ -181,7 +181,7 @@ TEST(Dequantise, RoundsLikeTorchWhenAsked) {
   // bf16 has 8 digits: (100 - 0) * 1.0078125 = 100.78125 rounds to 101.
   const Stored scale = stored<uint16_t>(DType::BFloat16, {1}, std::vector<uint16_t>{0x3F81});
   const Stored offset = stored<uint16_t>(DType::BFloat16, {1}, std::vector<uint16_t>{0});
-  const auto like_torch = unpack(int8s({1}, {100}), scale, {1}, &offset, Coding::Codes, true);
+  const auto like_torch = unpack(int8s({1}, {100}), scale, {1}, &offset, pair::Coding::Codes, true);
   ASSERT_TRUE(like_torch);
   EXPECT_THAT(values_of(like_torch->tensor), ElementsAre(101));
   EXPECT_EQ(like_torch->dtype, "torch.bfloat16");
@@ -236,8 +236,8 @@ RC_GTEST_PROP(Dequantise, AnswersWhateverTheShapesAre, ()) {
   const auto below = [](int limit) {
     return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, limit));
   };
-  parts.coding = static_cast<Coding>(1 + below(3));
-  const Stored codes = parts.coding == Coding::Codes
+  parts.coding = static_cast<pair::Coding>(1 + below(3));
+  const Stored codes = parts.coding == pair::Coding::Codes
                            ? any_tensor({Int8, UInt8, Float8E4M3FN, Float8E5M2})
                            : any_tensor({Int32});
   const Stored scale = any_tensor({Float32, Float16, BFloat16, Float8E8M0FNU, Int8, Complex64});
@@ -256,7 +256,7 @@ RC_GTEST_PROP(Dequantise, AnswersWhateverTheShapesAre, ()) {
 
 TEST(ScratchTensor, HoldsTheSameInMemoryAndInAFile) {
   for (const uint64_t max_memory : {uint64_t{1} << 20, uint64_t{0}}) {
-    auto scratch = ScratchTensor::create({2, 3}, max_memory);
+    auto scratch = pair::ScratchTensor::create({2, 3}, max_memory);
     ASSERT_TRUE(scratch) << scratch.error().message;
     ASSERT_TRUE(scratch->write(3, std::vector<float>{4, 5, 6}));
     ASSERT_TRUE(scratch->write(0, std::vector<float>{1, 2, 3}));
@@ -351,7 +351,7 @@ TEST(CompareWeights, ListsNamesThatOnlyOneSideHas) {
   put_shard(golden, "m.safetensors", {{"a", floats({1}, {1})}, {"b", floats({1}, {1})}});
   put_shard(mine, "m.safetensors", {{"a", floats({1}, {1})}, {"c", floats({1}, {1})}});
   const Comparison comparison = compared(golden, mine);
-  const Matching& matching = comparison.sheets[0].matching;
+  const pair::Matching& matching = comparison.sheets[0].matching;
   ASSERT_EQ(matching.unmatched.size(), 2u);
   EXPECT_EQ(matching.unmatched[0].reason, "weight exists only in golden");
   EXPECT_EQ(matching.unmatched[1].reason, "weight exists only in mine");
@@ -373,7 +373,7 @@ TEST(CompareWeights, FindsAPrefixThatAllNamesOfASideHave) {
   EXPECT_EQ(comparison.sheets[0].rows.size(), 3u);
   const Row* row = find_row(comparison, "layers.1.weight");
   EXPECT_TRUE(row->identical);
-  EXPECT_EQ(row->matched_by, "names equal up to a prefix");
+  EXPECT_EQ(row->matched_by, pair::Rule::PrefixedNames);
   EXPECT_EQ(row->note, "my name: model.layers.1.weight");
 }
 
@@ -392,8 +392,10 @@ TEST(CompareWeights, TakesAMissingHeadForTied) {
       golden, "m.safetensors",
       {{"model.embed_tokens.weight", floats({1}, {1})}, {"lm_head.weight", floats({1}, {1})}});
   put_shard(mine, "m.safetensors", {{"model.embed_tokens.weight", floats({1}, {1})}});
-  EXPECT_EQ(find_row(compared(golden, mine), "lm_head.weight")->matched_by, "tied embedding");
-  EXPECT_EQ(find_row(compared(mine, golden), "lm_head.weight")->matched_by, "tied embedding");
+  EXPECT_EQ(find_row(compared(golden, mine), "lm_head.weight")->matched_by,
+            pair::Rule::TiedEmbedding);
+  EXPECT_EQ(find_row(compared(mine, golden), "lm_head.weight")->matched_by,
+            pair::Rule::TiedEmbedding);
   mine.put("config.json", R"({"tie_word_embeddings": false})");
   EXPECT_EQ(compared(golden, mine).sheets[0].matching.unmatched.size(), 1u);
 }

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <span>
 
-#include "compare/match/ggml_names.hpp"
+#include "pair/ggml_names.hpp"
 #include "reference/wide.hpp"
 
 namespace assay::locate {
@@ -29,7 +29,7 @@ std::optional<double> number_of(const Operator& one, std::string_view name) {
   return std::nullopt;
 }
 
-std::string op_type_of(const compare::CapturedNode& node) {
+std::string op_type_of(const pair::CapturedNode& node) {
   return "ggml " + std::string(node.op) + " " + std::string(node.name);
 }
 
@@ -42,7 +42,7 @@ std::string layer_of(std::string_view name) {
 }
 
 /// The module in which Hugging Face does what a node does that is no module's output.
-std::string inner_module(const compare::CapturedNode& node) {
+std::string inner_module(const pair::CapturedNode& node) {
   const std::string layer = layer_of(node.name);
   if (layer.empty()) return node.name == "norm" ? "model.norm" : "";
   const std::string path = "model.layers." + layer;
@@ -76,7 +76,7 @@ const Operator* AcrossEngines::find_operator(int64_t step, std::string_view op,
                                              std::string_view name, int64_t number) const {
   for (const Operator& one : mine_.operators) {
     if (one.step != step) continue;
-    const auto node = compare::parse_ggml_node(one.node);
+    const auto node = pair::parse_ggml_node(one.node);
     if (node && node->op == op && node->name == name && node->number == number) return &one;
   }
   return nullptr;
@@ -92,8 +92,7 @@ void AcrossEngines::complete(Finding* finding) const {
   const TensorRecord& captured = mine_.run->records[record];
   finding->golden_node = finding->node;
   finding->node = captured.node;
-  if (const auto node = compare::parse_ggml_node(captured.node))
-    finding->op_type = op_type_of(*node);
+  if (const auto node = pair::parse_ggml_node(captured.node)) finding->op_type = op_type_of(*node);
   finding->step = captured.step;
   finding->time = captured.order;
   if (finding->module.ends_with("_rope"))
@@ -102,7 +101,7 @@ void AcrossEngines::complete(Finding* finding) const {
   for (const auto& difference :
        {epsilon(*finding), rotary_base(*finding), scale(*finding), used_experts(*finding)}) {
     if (!difference) continue;
-    if (const auto node = compare::parse_ggml_node(difference->mine->node))
+    if (const auto node = pair::parse_ggml_node(difference->mine->node))
       finding->op_type = op_type_of(*node);
     finding->node = difference->mine->node;
     finding->hypothesis = difference->text;
@@ -111,9 +110,9 @@ void AcrossEngines::complete(Finding* finding) const {
 }
 
 void AcrossEngines::complete_own_error(Finding* finding) const {
-  const auto node = compare::parse_ggml_node(finding->node);
+  const auto node = pair::parse_ggml_node(finding->node);
   if (!node) return;
-  const auto modules = compare::module_tensors_of(node->name, node->op);
+  const auto modules = pair::module_tensors_of(node->name, node->op);
   finding->module = modules.empty() ? inner_module(*node) : modules.front().module;
   finding->op_type = op_type_of(*node);
 }
@@ -129,7 +128,7 @@ std::optional<AcrossEngines::Difference> AcrossEngines::differ(const Operator& o
 
 /// The scalar that golden's norm adds to the mean of squares, or its argument.
 std::optional<AcrossEngines::Difference> AcrossEngines::epsilon(const Finding& finding) const {
-  const auto node = compare::parse_ggml_node(finding.node);
+  const auto node = pair::parse_ggml_node(finding.node);
   if (!node || !finding.module.ends_with("norm")) return std::nullopt;
   const std::string layer = layer_of(node->name);
   const Operator* norm = layer.empty()
@@ -149,7 +148,7 @@ std::optional<AcrossEngines::Difference> AcrossEngines::epsilon(const Finding& f
 
 /// base = inv_freq[1] ^ (-d / 2), d the channels that are turned.
 std::optional<AcrossEngines::Difference> AcrossEngines::rotary_base(const Finding& finding) const {
-  const auto node = compare::parse_ggml_node(finding.node);
+  const auto node = pair::parse_ggml_node(finding.node);
   if (!node || node->op != "rope") return std::nullopt;
   const Operator* rope = find_operator(finding.step, "rope", node->name, node->number);
   if (rope == nullptr) return std::nullopt;
@@ -182,7 +181,7 @@ std::optional<AcrossEngines::Difference> AcrossEngines::rotary_base(const Findin
 }
 
 std::optional<AcrossEngines::Difference> AcrossEngines::scale(const Finding& finding) const {
-  const auto node = compare::parse_ggml_node(finding.node);
+  const auto node = pair::parse_ggml_node(finding.node);
   if (!node || !finding.module.ends_with("self_attn")) return std::nullopt;
   const std::string layer = layer_of(node->name);
   const Operator* attention = find_operator(finding.step, "soft_max", "kq_soft_max-" + layer, 0);
@@ -205,7 +204,7 @@ int64_t AcrossEngines::result_count(const Operator* one) const {
 }
 
 std::optional<AcrossEngines::Difference> AcrossEngines::used_experts(const Finding& finding) const {
-  const auto node = compare::parse_ggml_node(finding.node);
+  const auto node = pair::parse_ggml_node(finding.node);
   if (!node || !node->name.starts_with("ffn_moe_")) return std::nullopt;
   const std::string layer = layer_of(node->name);
   // A row of logits for each token, and a weight for each expert that it uses.

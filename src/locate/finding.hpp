@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "compare/row_verdict.hpp"
 #include "locate/program.hpp"
+#include "locate/row_judgement.hpp"
 
 namespace assay::locate {
 
@@ -23,7 +23,7 @@ enum class FindingKind : uint8_t {
   Structure,       // shape or integer values differ
   RankDivergence,  // a replicated tensor differs between ranks
 };
-[[nodiscard]] compare::RowJudgement judgement_of(FindingKind kind);
+[[nodiscard]] RowJudgement judgement_of(FindingKind kind);
 [[nodiscard]] std::string_view kind_name(FindingKind kind);  // "own_error" "weight" ...
 
 enum class Confidence : uint8_t { High, Medium, Low };

@@ -9,6 +9,8 @@
 #include "locate/floors.hpp"
 #include "locate/measured.hpp"
 #include "locate/program.hpp"
+#include "pair/paired_runs.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -250,8 +252,20 @@ void drop_rare_sketches(Places* places, size_t fewest) {
 
 /// Role, slot and the module's path without layer numbers.
 std::string peers_of(const run::Run& run, const run::TensorRecord& record) {
-  return layer_pattern(path_of(run, record.node)) + " " + std::string(run::role_name(record.role)) +
-         " " + record.slot + " " + std::to_string(record.step);
+  return layer_pattern(run::module_path(run, record.node)) + " " +
+         std::string(run::role_name(record.role)) + " " + record.slot + " " +
+         std::to_string(record.step);
+}
+
+/// The places are those of golden's ranks and steps, as in the runs that are judged by the profile.
+Result<std::vector<Measured>> measure_paired(const run::Run& golden, const run::Run& mine,
+                                             bool statistics, int jobs,
+                                             const std::atomic<bool>* interrupted) {
+  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, {}));
+  if (!pair::PairedRuns::are_needed(pairs))
+    return measure_records(golden, mine, statistics, jobs, interrupted);
+  ASSAY_TRY(const pair::PairedRuns runs, pair::PairedRuns::make(golden, mine, pairs));
+  return measure_records(runs.golden(), runs.mine(), statistics, jobs, interrupted);
 }
 
 }  // namespace
@@ -283,7 +297,7 @@ Result<FloorProfile> measure_floors(
   for (size_t pair = 0; pair < healthy.size(); ++pair) {
     const auto& [golden, mine] = healthy[pair];
     ASSAY_TRY(const std::vector<Measured> measured,
-              measure_records(*golden, *mine, statistics, jobs, interrupted));
+              measure_paired(*golden, *mine, statistics, jobs, interrupted));
     bool any = false;
     for (const Measured& one : measured) {
       // A place that has NaN in a healthy run has no floor.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "locate/measured.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -54,9 +55,9 @@ Beyond beyond_of(const std::vector<double>& components, const std::vector<double
 class FloorJudge {
  public:
   FloorJudge(const run::Run& golden, const run::Run& mine, const FloorProfile& profile)
-      : golden_(golden), mine_(mine), profile_(profile) {
+      : golden_(golden), mine_(mine), places_(golden), profile_(profile) {
     for (const TensorRecord& record : mine.records) {
-      if (record.role == run::Role::Output) called_.insert(path_of(mine, record.node));
+      if (record.role == run::Role::Output) called_.insert(run::module_path(mine, record.node));
     }
     other_inputs_ = have_other_inputs();
   }
@@ -104,18 +105,16 @@ class FloorJudge {
 
   /// Token ids, positions and masks are given, not computed: another batch, or a part of the prompt.
   bool have_other_inputs() const {
-    std::map<std::string, const TensorRecord*> given;
-    for (const TensorRecord& record : golden_.records)
-      if (is_given(record)) given.emplace(place_of(golden_, record), &record);
     return std::ranges::any_of(mine_.records, [&](const TensorRecord& record) {
       if (!is_given(record)) return false;
-      const auto partner = given.find(place_of(mine_, record));
-      return partner != given.end() && partner->second->shape != record.shape;
+      const size_t partner = places_.golden_of(mine_, record);
+      return partner != kNone && is_given(golden_.records[partner]) &&
+             golden_.records[partner].shape != record.shape;
     });
   }
   static bool is_given(const TensorRecord& record) {
-    return is_operand(record) && record.role == run::Role::Input && record.shape && record.dtype &&
-           is_integer(*record.dtype);
+    return pair::is_operand(record) && record.role == run::Role::Input && record.shape &&
+           record.dtype && is_integer(*record.dtype);
   }
 
   void judge_components(const Measured& one) {
@@ -221,7 +220,8 @@ class FloorJudge {
     finding.module = owner_of(record);
     finding.node = record.node;
     finding.golden_node = golden_.records[one.golden_record].node;
-    if (finding.module == path_of(mine_, record.node)) finding.module_type = record.op_type;
+    if (finding.module == run::module_path(mine_, record.node))
+      finding.module_type = record.op_type;
     finding.slot = record.slot;
     finding.time = record.order;
     finding.mine_record = one.mine_record;
@@ -231,7 +231,7 @@ class FloorJudge {
 
   /// What made an input lies between modules: in the one around it. Operations of other layouts follow each other.
   std::string owner_of(const TensorRecord& record) const {
-    std::string path = path_of(mine_, record.node);
+    std::string path = run::module_path(mine_, record.node);
     if (mine_.has(run::Trait::AtbOperations))
       return path.substr(0, std::min(path.rfind('/'), path.size()));
     if (record.role == run::Role::Output) return path;
@@ -244,20 +244,19 @@ class FloorJudge {
   }
 
   void judge_weights() {
-    std::map<std::string, const TensorRecord*> partners;
-    for (const TensorRecord& record : golden_.records)
-      if (is_weight(record)) partners.emplace(weight_name(golden_, record), &record);
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
       if (!is_weight(record)) continue;
       ++found_.weights;
-      const auto partner = partners.find(weight_name(mine_, record));
-      if (partner == partners.end() || holds_codes(*partner->second, record)) continue;
-      const Result<stats::TensorStats> g = statistics_of(*partner->second);
+      const size_t partner = places_.golden_of(mine_, record);
+      if (partner == kNone || !is_weight(golden_.records[partner])) continue;
+      const TensorRecord& golden = golden_.records[partner];
+      if (holds_codes(golden, record)) continue;
+      const Result<stats::TensorStats> g = statistics_of(golden);
       const Result<stats::TensorStats> m = statistics_of(record);
       if (!g || !m) continue;
       ++found_.weights_compared;
-      const double ratio = weight_statistics_ratio(*g, *m, partner->second->dtype, record.dtype);
+      const double ratio = weight_statistics_ratio(*g, *m, golden.dtype, record.dtype);
       if (ratio > 1) add_weight(i, ratio);
     }
   }
@@ -269,19 +268,16 @@ class FloorJudge {
   }
 
   static bool is_weight(const TensorRecord& record) {
-    return is_operand(record) &&
+    return pair::is_operand(record) &&
            (record.role == run::Role::Weight || record.role == run::Role::Buffer) &&
            (!record.dtype || is_float(*record.dtype));
-  }
-  static std::string weight_name(const run::Run& run, const TensorRecord& record) {
-    return path_of(run, record.node) + "." + record.slot + " " + std::to_string(record.rank);
   }
 
   void add_weight(size_t index, double ratio) {
     const TensorRecord& record = mine_.records[index];
     // A weight counts from its module's first call on.
     const auto consumer = std::ranges::find_if(mine_.records, [&](const TensorRecord& one) {
-      return is_operand(one) && one.node == record.node && one.rank == record.rank &&
+      return pair::is_operand(one) && one.node == record.node && one.rank == record.rank &&
              (one.role == run::Role::Input || one.role == run::Role::Output);
     });
     const bool is_called = consumer != mine_.records.end();
@@ -291,7 +287,7 @@ class FloorJudge {
     finding.rank = record.rank;
     finding.step = is_called ? consumer->step : 0;
     finding.time = is_called ? consumer->order : 0;
-    finding.module = path_of(mine_, record.node);
+    finding.module = run::module_path(mine_, record.node);
     finding.node = record.node;
     finding.module_type = is_called ? consumer->op_type : record.op_type;
     finding.slot = record.slot;
@@ -304,6 +300,7 @@ class FloorJudge {
 
   const run::Run& golden_;
   const run::Run& mine_;
+  pair::Places places_;
   const FloorProfile& profile_;
   FloorFindings found_;
   std::vector<Judged> judged_;
@@ -318,7 +315,7 @@ class FloorJudge {
 bool has_only_statistics(const run::Run& golden, const run::Run& mine) {
   const auto has_bytes = [](const run::Run& run) {
     return std::ranges::any_of(run.records, [](const TensorRecord& record) {
-      return record.bytes && is_operand(record) &&
+      return record.bytes && pair::is_operand(record) &&
              (record.role == run::Role::Input || record.role == run::Role::Output);
     });
   };

@@ -64,6 +64,14 @@ FloorFindings judge(const Errors& errors, const FloorProfile& profile,
   return judge_by_floors(golden->run(), mine->run(), profile, options).value();
 }
 
+TEST(MeasureFloors, SingleProcessesAreTheSameWhateverTheirNumber) {
+  const Healthy healthy = usual();
+  for (size_t i = 1; i < healthy.runs.size(); i += 2) {
+    for (run::TensorRecord& record : healthy.runs[i]->run().records) record.rank = 3;
+  }
+  EXPECT_EQ(healthy.measure().floors, usual().measure().floors);
+}
+
 TEST(MeasureFloors, TakesTheLargestHealthyDifferenceOfEachPlace) {
   // Given an error of 0.5 in a vector of norm 5, and smaller ones in four other pairs
   const FloorProfile profile = usual().measure();

@@ -19,9 +19,9 @@
 namespace assay::locate {
 namespace {
 
-using compare::GgmlAlignment;
-using compare::GgmlPair;
-using compare::ModulePlace;
+using pair::EngineAlignment;
+using pair::GgmlPair;
+using pair::ModulePlace;
 using run::Role;
 using run::Run;
 using run::TensorRecord;
@@ -103,7 +103,7 @@ std::string stored_type(const TensorRecord& record) {
 /// and up one after the other. Nothing for axes in another order, which some families have.
 std::optional<StoredWeight> stacked_experts(const Run& file, const TensorRecord& golden) {
   if (!golden.shape || golden.shape->size() != 3) return std::nullopt;
-  for (const std::vector<std::string>& names : compare::ggml_experts_of(golden.node)) {
+  for (const std::vector<std::string>& names : pair::ggml_experts_of(golden.node)) {
     StoredWeight weight;
     int64_t rows = 0;
     for (const std::string& name : names) {
@@ -132,7 +132,7 @@ constexpr std::string_view kFusedProjection = ".qkv_proj";
 
 std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
   if (pair.tensor.place == ModulePlace::RotatedQuery) return AttentionInput::Query;
-  if (compare::is_rotated(pair.tensor.place)) return AttentionInput::Key;
+  if (pair::is_rotated(pair.tensor.place)) return AttentionInput::Key;
   const std::string& module = pair.tensor.module;
   const bool fused = pair.node.starts_with("wqkv-") &&
                      (module.ends_with(kFusedProjection) || module.ends_with("v_proj"));
@@ -142,19 +142,13 @@ std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
 
 }  // namespace
 
-Result<GgmlModules> GgmlModules::make(const Run& hf, const Run& ggml,
-                                      const std::vector<std::pair<int64_t, int64_t>>& steps) {
-  ASSAY_TRY(const GgmlAlignment alignment, compare::align_ggml(hf, ggml, steps));
-  GgmlModules modules;
-  modules.run_ = std::make_unique<Run>(ggml);
-  modules.notes_ = alignment.notes;
-  modules.missing_ = alignment.missing;
-  modules.add_tensors(hf, alignment);
-  modules.add_weights(hf);
-  return modules;
+GgmlModules::GgmlModules(const Run& hf, const Run& ggml, const EngineAlignment& alignment)
+    : run_(std::make_unique<Run>(ggml)), notes_(alignment.notes), missing_(alignment.missing) {
+  add_tensors(hf, alignment);
+  add_weights(hf);
 }
 
-void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
+void GgmlModules::add_tensors(const Run& hf, const EngineAlignment& alignment) {
   uint64_t order = 0;
   for (const TensorRecord& record : run_->records) order = std::max(order, record.order + 1);
   for (const run::OperationRecord& one : run_->operations) order = std::max(order, one.order + 1);
@@ -164,8 +158,7 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
     if (pair.hf_last > 0) continue;     // a part of golden's tensor
     if (!pair.cells.empty()) continue;  // attention is judged by what comes out of it
     // Experts, and the few weights of each token, are judged by what comes out of all experts.
-    if (pair.tensor.place == ModulePlace::RouterWeights ||
-        compare::is_of_experts(pair.tensor.place))
+    if (pair.tensor.place == ModulePlace::RouterWeights || pair::is_of_experts(pair.tensor.place))
       continue;
     const bool captured = std::ranges::all_of(pair.ggml, [&](size_t record) {
       return ggml_records.records[record].bytes && ggml_records.records[record].shape;
@@ -173,7 +166,7 @@ void GgmlModules::add_tensors(const Run& hf, const GgmlAlignment& alignment) {
     if (!captured) continue;
     const TensorRecord& golden = hf.records[pair.hf];
     const TensorRecord& first = ggml_records.records[pair.ggml.front()];
-    const bool rotated = compare::is_rotated(pair.tensor.place);
+    const bool rotated = pair::is_rotated(pair.tensor.place);
     TensorRecord record;
     record.rank = golden.rank;
     record.step = golden.step;

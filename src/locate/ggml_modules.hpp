@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "compare/gguf_weights.hpp"
-#include "compare/match/ggml_alignment.hpp"
 #include "locate/program.hpp"
+#include "pair/ggml_alignment.hpp"
 
 namespace assay::locate {
 
@@ -26,11 +26,7 @@ enum class AttentionInput : uint8_t { Query, Key, Value };
 class GgmlModules {
  public:
   /// hf     captured with operators
-  /// steps  (Hugging Face, ggml) that the user says belong together; empty: by their tokens
-  /// errors of compare::align_ggml()
-  [[nodiscard]] static Result<GgmlModules> make(
-      const run::Run& hf, const run::Run& ggml,
-      const std::vector<std::pair<int64_t, int64_t>>& steps = {});
+  GgmlModules(const run::Run& hf, const run::Run& ggml, const pair::EngineAlignment& alignment);
 
   /// The ggml run's records and operators as they are, and behind them the tensors of modules and the weights of the
   /// model's file, by Hugging Face's names, shapes, steps and orders of rows and channels.
@@ -60,7 +56,7 @@ class GgmlModules {
   [[nodiscard]] int64_t first_value_channel(size_t record) const;
   /// The most tokens that one query sees.
   [[nodiscard]] int64_t key_count() const;
-  void add_tensors(const run::Run& hf, const compare::GgmlAlignment& alignment);
+  void add_tensors(const run::Run& hf, const pair::EngineAlignment& alignment);
   void add_weights(const run::Run& hf);
   /// name   golden's
   void add_weight(const std::string& name, const Dims& shape, const StoredWeight& stored);

@@ -19,6 +19,7 @@
 #include "locate/step_modules.hpp"
 #include "locate/token_divergence.hpp"
 #include "locate/verdict.hpp"
+#include "pair/paired_runs.hpp"
 
 namespace assay::locate {
 namespace {
@@ -70,7 +71,7 @@ class Locator {
               find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));
     Verdict verdict = compose_verdict(stages());
     for (const size_t record : nan_origins_.inherited)
-      verdict.records[record].verdict = compare::RowJudgement::NanInherited;
+      verdict.records[record].verdict = RowJudgement::NanInherited;
     add_errors_against_golden(golden_, mine_, pairing_, &verdict);
     add_hypotheses(golden_, mine_, &verdict);
     verdict.next = next_command(verdict, *golden_.run, *mine_.run);
@@ -243,20 +244,19 @@ class Locator {
 
 /// The verdict on two runs of one engine.
 Result<Verdict> locate_by_steps(const run::Run& golden, const run::Run& mine,
-                                const LocateOptions& options) {
-  if (!options.user_pairs.steps.empty()) return Locator(golden, mine, options).locate();
-  const compare::StepAlignment steps = compare::align_steps(golden, mine);
-  if (steps.by_number) return Locator(golden, mine, options).locate();
-  const StepModules modules(golden, mine, steps);
+                                const pair::Correspondence& pairs, const LocateOptions& options) {
+  if (pairs.steps.by_number) return Locator(golden, mine, options).locate();
+  const StepModules modules(golden, mine, pairs);
   ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
   modules.put_back(&verdict);
   return verdict;
 }
 
-/// Steps and modules are called as mine calls them.
-void use_names_of_mine(const pair::UserPairedRuns& runs, Verdict* verdict) {
+/// Ranks, steps and modules are called as mine calls them.
+void use_names_of_mine(const pair::PairedRuns& runs, Verdict* verdict) {
   for (std::vector<Finding>* list : {&verdict->candidates, &verdict->suspicions}) {
     for (Finding& finding : *list) {
+      finding.rank = runs.rank_of_mine(finding.rank);
       finding.step = runs.step_of_mine(finding.step);
       for (std::string* name : {&finding.module, &finding.also, &finding.node})
         *name = runs.name_of_mine(*name);
@@ -273,14 +273,10 @@ void use_names_of_mine(const pair::UserPairedRuns& runs, Verdict* verdict) {
 
 /// One of the two is of a ggml program. The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
 Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
+                                      const pair::EngineAlignment& alignment,
                                       const LocateOptions& options) {
-  const bool turned = compare::is_ggml_run(golden);
-  std::vector<std::pair<int64_t, int64_t>> steps = options.user_pairs.steps;
-  if (turned) {
-    for (auto& [golden_step, mine_step] : steps) std::swap(golden_step, mine_step);
-  }
-  ASSAY_TRY(const GgmlModules modules,
-            GgmlModules::make(turned ? mine : golden, turned ? golden : mine, steps));
+  const bool turned = pair::is_ggml_run(golden);
+  const GgmlModules modules(turned ? mine : golden, turned ? golden : mine, alignment);
   ASSAY_TRY(Verdict verdict,
             Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
   put_on_sides(modules, turned, &verdict);
@@ -288,15 +284,14 @@ Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mi
 }
 
 Result<Verdict> locate_whole(const run::Run& golden, const run::Run& mine,
-                             const LocateOptions& options) {
+                             const pair::Correspondence& pairs, const LocateOptions& options) {
   compare::ResidentFiles files(options.max_memory / kShareOfFiles);
   files.add(golden);
   files.add(mine);
-  if (compare::is_ggml_pair(golden, mine)) return locate_across_engines(golden, mine, options);
-  if (options.user_pairs.empty()) return locate_by_steps(golden, mine, options);
-  ASSAY_TRY(const pair::UserPairedRuns runs,
-            pair::UserPairedRuns::make(golden, mine, options.user_pairs));
-  ASSAY_TRY(Verdict verdict, locate_by_steps(runs.golden(), runs.mine(), options));
+  if (pairs.engine != nullptr) return locate_across_engines(golden, mine, *pairs.engine, options);
+  if (!pair::PairedRuns::are_needed(pairs)) return locate_by_steps(golden, mine, pairs, options);
+  ASSAY_TRY(const pair::PairedRuns runs, pair::PairedRuns::make(golden, mine, pairs));
+  ASSAY_TRY(Verdict verdict, locate_by_steps(runs.golden(), runs.mine(), pairs, options));
   use_names_of_mine(runs, &verdict);
   return verdict;
 }
@@ -318,9 +313,10 @@ std::optional<Verdict> refuse_damaged(const run::Run& golden, const run::Run& mi
 
 }  // namespace
 
-Result<Verdict> locate(const run::Run& golden, const run::Run& mine, const LocateOptions& options) {
+Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
+                       const pair::Correspondence& pairs, const LocateOptions& options) {
   if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
-  ASSAY_TRY(Verdict verdict, locate_whole(golden, mine, options));
+  ASSAY_TRY(Verdict verdict, locate_whole(golden, mine, pairs, options));
   // Payloads were held against their records while they were read.
   if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
   return verdict;

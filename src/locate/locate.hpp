@@ -7,7 +7,7 @@
 #include "locate/floors.hpp"
 #include "locate/own_error.hpp"
 #include "locate/walk.hpp"
-#include "pair/user_pairs.hpp"
+#include "pair/correspondence.hpp"
 
 namespace assay::locate {
 
@@ -17,8 +17,6 @@ struct LocateOptions {
   const FloorProfile* floors = nullptr;
   /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty: everything.
   std::string slice;
-  /// What the user says of ranks, steps and modules, before any other rule.
-  pair::UserPairs user_pairs = {};
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
   std::function<void(std::string_view stage, size_t done, size_t total)> progress;
@@ -136,15 +134,17 @@ struct Verdict {
   // Every judged output, for the columns of the table: by index into mine's records.
   struct RecordJudgement {
     double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;
-    compare::OwnSource own_source = compare::OwnSource::None;
-    compare::RowJudgement verdict = compare::RowJudgement::None;
+    OwnSource own_source = OwnSource::None;
+    RowJudgement verdict = RowJudgement::None;
     std::string confidence;
   };
   std::map<size_t, RecordJudgement> records;
 };
 
+/// pairs   of these runs
 /// errors  Interrupted | Usage (the slice names nothing; a rank or step of the user is in no run)
 [[nodiscard]] Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
+                                     const pair::Correspondence& pairs,
                                      const LocateOptions& options);
 
 }  // namespace assay::locate

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "locate/hypotheses.hpp"
+#include "pair/ranks.hpp"
 
 namespace assay::locate {
 namespace {
@@ -22,12 +22,6 @@ std::vector<int64_t> possible_heads(const TensorView& view) {
   for (int64_t count = 2; count <= 128 && count * 2 <= width; ++count)
     if (width % count == 0) heads.push_back(count);
   return heads;
-}
-
-int rank_count(const run::Run& run) {
-  std::set<int> ranks;
-  for (const run::TensorRecord& record : run.records) ranks.insert(record.rank);
-  return static_cast<int>(ranks.size());
 }
 
 std::optional<Tensor> tensor_of(const run::Run& run, size_t record) {
@@ -75,7 +69,7 @@ double floor_of(const Finding& finding) {
 }  // namespace
 
 void add_hypotheses(const Program& golden, const Program& mine, Verdict* verdict) {
-  const int ranks = rank_count(*mine.run);
+  const auto ranks = static_cast<int>(pair::ranks_of(*mine.run).size());
   for (size_t i = 0; i < std::min(kCandidates, verdict->candidates.size()); ++i) {
     Finding& finding = verdict->candidates[i];
     if (!finding.hypothesis.empty()) continue;

@@ -2,23 +2,17 @@
 #include "locate/locate_identical.hpp"
 #include "run/whole_tensor.hpp"
 
-#include <map>
 #include <set>
-#include <tuple>
+
+#include "pair/places.hpp"
 
 namespace assay::locate {
 namespace {
 
 using run::TensorRecord;
-using Place = std::tuple<int, int64_t, std::string_view, uint32_t, uint32_t, std::string_view>;
 
 bool is_output(const TensorRecord& record) {
-  return record.role == run::Role::Output && record.kind == run::RecordKind::Operand &&
-         record.value.empty();
-}
-
-Place place_key_of(const TensorRecord& record) {
-  return {record.rank, record.step, record.node, record.call, record.graph, record.slot};
+  return record.role == run::Role::Output && pair::is_operand(record);
 }
 
 std::optional<stats::Digest> digest_of(const TensorRecord& record) {
@@ -40,16 +34,14 @@ bool is_equal(const TensorRecord& golden, const TensorRecord& mine) {
 }  // namespace
 
 IdenticalValues find_identical_values(const run::Run& golden, const run::Run& mine) {
-  std::map<Place, const TensorRecord*> partners;
-  for (const TensorRecord& record : golden.records)
-    if (is_output(record)) partners.emplace(place_key_of(record), &record);
+  const pair::Places places(golden);
   IdenticalValues result;
   std::set<const TensorRecord*> covered;
   for (const TensorRecord& record : mine.records) {
     if (!is_output(record)) continue;
-    const auto partner = partners.find(place_key_of(record));
-    if (partner == partners.end() || !is_equal(*partner->second, record)) return {};
-    covered.insert(partner->second);
+    const size_t found = places.golden_of(mine, record);
+    if (found == pair::kNoPartner || !is_equal(golden.records[found], record)) return {};
+    covered.insert(&golden.records[found]);
     ++result.values;
   }
   for (const TensorRecord& record : golden.records) {

@@ -7,7 +7,7 @@
 
 namespace assay::locate {
 
-MadeRows::MadeRows(const run::Run& run, compare::Recipe recipe) : recipe_(std::move(recipe)) {
+MadeRows::MadeRows(const run::Run& run, pair::Recipe recipe) : recipe_(std::move(recipe)) {
   for (size_t& record : recipe_.records) {
     parts_.records.push_back(run.records[record]);
     record = parts_.records.size() - 1;
@@ -22,7 +22,7 @@ void MadeRows::fill_from(const run::TensorRecord& golden, std::vector<int64_t> r
 }
 
 Result<Tensor> MadeRows::make() const {
-  ASSAY_TRY(Tensor tensor, compare::load_operand(parts_, recipe_));
+  ASSAY_TRY(Tensor tensor, pair::load_operand(parts_, recipe_));
   if (!golden_) return tensor;
   ASSAY_TRY(const Tensor whole, run::load_tensor(*golden_));
   ASSAY_TRY(reference::Wide values, reference::widen(whole.view));

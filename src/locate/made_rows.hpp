@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "compare/operand.hpp"
+#include "pair/operand.hpp"
 
 namespace assay::locate {
 
@@ -12,7 +12,7 @@ namespace assay::locate {
 class MadeRows final : public run::MadeTensor {
  public:
   /// recipe  of records of `run`, which are copied
-  MadeRows(const run::Run& run, compare::Recipe recipe);
+  MadeRows(const run::Run& run, pair::Recipe recipe);
   /// rows       of golden's tensor that the recipe makes, in its order
   /// row_count  of golden's tensor
   void fill_from(const run::TensorRecord& golden, std::vector<int64_t> rows, int64_t row_count);
@@ -21,7 +21,7 @@ class MadeRows final : public run::MadeTensor {
 
  private:
   run::Run parts_;
-  compare::Recipe recipe_;
+  pair::Recipe recipe_;
   std::optional<run::TensorRecord> golden_;
   std::vector<int64_t> rows_;
   int64_t row_count_ = 0;

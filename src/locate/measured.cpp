@@ -51,7 +51,7 @@ FloatGrid coarser_grid(const std::optional<DType>& golden, const std::optional<D
 }
 
 bool has_values_of_interest(const TensorRecord& record, bool statistics) {
-  if (!is_operand(record)) return false;
+  if (!pair::is_operand(record)) return false;
   if (record.role != run::Role::Input && record.role != run::Role::Output) return false;
   if (record.dtype && !is_float(*record.dtype)) return false;
   return record.bytes || (statistics && record.stats);
@@ -99,21 +99,16 @@ double sketch_distance(const stats::Sketch& golden, const stats::Sketch& mine) {
 class Measurer {
  public:
   Measurer(const run::Run& golden, const run::Run& mine, bool statistics)
-      : golden_(golden), mine_(mine), statistics_(statistics) {
-    for (size_t i = 0; i < golden.records.size(); ++i) {
-      if (is_operand(golden.records[i])) partners_.emplace(place_of(golden, golden.records[i]), i);
-    }
-  }
+      : golden_(golden), mine_(mine), statistics_(statistics), places_(golden) {}
 
   [[nodiscard]] std::vector<Measured> list() const {
     std::vector<Measured> places;
     ExpertChoices choices;
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
-      std::string place = place_of(mine_, record);
-      const auto found = partners_.find(place);
-      const TensorRecord* partner =
-          found == partners_.end() ? nullptr : &golden_.records[found->second];
+      std::string place = pair::place_of(mine_, record);
+      const size_t found = places_.golden_at(place);
+      const TensorRecord* partner = found == kNone ? nullptr : &golden_.records[found];
       see_choices(i, &choices);
       if (partner != nullptr) choices.see(*partner, record);
       if (!has_values_of_interest(record, statistics_)) continue;
@@ -123,7 +118,7 @@ class Measurer {
       if (partner == nullptr) {
         one.reason = "golden has no such value";
       } else {
-        one.golden_record = found->second;
+        one.golden_record = found;
         one.elements = choices.comparable_elements(record);
         one.partial = one.elements != std::numeric_limits<int64_t>::max();
         // Statistics are of all tokens: healthy pairs that went elsewhere, too, tell how far apart they may be.
@@ -146,9 +141,8 @@ class Measurer {
     if (!is_result_of_call(first) || (first > 0 && is_result_of_call(first - 1))) return;
     for (size_t i = first; i < mine_.records.size() && is_result_of_call(i); ++i) {
       if (!ExpertChoices::is_choice(mine_.records[i])) continue;
-      const auto golden = partners_.find(place_of(mine_, mine_.records[i]));
-      if (golden != partners_.end())
-        choices->see_ahead(golden_.records[golden->second], mine_.records[i]);
+      const size_t golden = places_.golden_of(mine_, mine_.records[i]);
+      if (golden != kNone) choices->see_ahead(golden_.records[golden], mine_.records[i]);
     }
   }
 
@@ -216,30 +210,10 @@ class Measurer {
   const run::Run& golden_;
   const run::Run& mine_;
   const bool statistics_;
-  std::unordered_map<std::string, size_t> partners_;
+  const pair::Places places_;
 };
 
 }  // namespace
-
-std::string path_of(const run::Run& run, const std::string& node) {
-  return run::module_path(run, node);
-}
-
-std::string place_of(const run::Run& run, const TensorRecord& record) {
-  const std::string path = path_of(run, record.node);
-  std::string place = path.empty() ? "(root)" : path;
-  if (record.graph > 0) place += " graph " + std::to_string(record.graph);
-  place += " call " + std::to_string(record.call) + " step " +
-           (record.step >= 0 ? std::to_string(record.step) : record.step_name) + " " +
-           std::string(run::role_name(record.role));
-  if (!record.slot.empty()) place += " " + record.slot;
-  if (record.rank > 0) place += " rank " + std::to_string(record.rank);
-  return place;
-}
-
-bool is_operand(const TensorRecord& record) {
-  return record.kind == run::RecordKind::Operand && record.value.empty();
-}
 
 double rounding_of(const std::optional<DType>& golden, const std::optional<DType>& mine) {
   return kRoundingL2 * coarser_grid(golden, mine).roundoff();

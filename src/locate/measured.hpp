@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "locate/program.hpp"
+#include "pair/places.hpp"
 
 namespace assay::locate {
 
@@ -27,13 +28,6 @@ struct Measured {
   bool shape_differs = false;
   std::string reason;  // why there are no components
 };
-
-/// The name of a place in both runs and in profiles: path, call, step, role and slot.
-[[nodiscard]] std::string place_of(const run::Run& run, const run::TensorRecord& record);
-/// The path as modules have it: the strict torch dump puts `root` in front.
-[[nodiscard]] std::string path_of(const run::Run& run, const std::string& node);
-/// A captured input or output whose values count.
-[[nodiscard]] bool is_operand(const run::TensorRecord& record);
 
 /// Every floating input and output of mine, in its order (rank, execution). `reason` says what has no partner.
 ///

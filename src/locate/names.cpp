@@ -50,13 +50,13 @@ std::string_view floor_name(Floor floor) {
   return kNames[static_cast<size_t>(floor)];
 }
 
-compare::RowJudgement judgement_of(FindingKind kind) {
+RowJudgement judgement_of(FindingKind kind) {
   // Findings are the first judgements behind None, in the same order.
-  static_assert(static_cast<int>(compare::RowJudgement::OwnError) ==
+  static_assert(static_cast<int>(RowJudgement::OwnError) ==
                 static_cast<int>(FindingKind::OwnError) + 1);
-  static_assert(static_cast<int>(compare::RowJudgement::RankDivergence) ==
+  static_assert(static_cast<int>(RowJudgement::RankDivergence) ==
                 static_cast<int>(FindingKind::RankDivergence) + 1);
-  return static_cast<compare::RowJudgement>(static_cast<uint8_t>(kind) + 1);
+  return static_cast<RowJudgement>(static_cast<uint8_t>(kind) + 1);
 }
 
 std::string_view kind_name(FindingKind kind) { return judgement_name(judgement_of(kind)); }

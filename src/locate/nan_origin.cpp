@@ -10,6 +10,7 @@
 #include "locate/measured.hpp"
 #include "locate/sim_rounding.hpp"
 #include "reference/aten/registry.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -66,7 +67,7 @@ class NanSearch {
     std::vector<size_t> outputs;
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
-      if (is_operand(record) && record.role == Role::Output && !is_allocation(record))
+      if (pair::is_operand(record) && record.role == Role::Output && !is_allocation(record))
         outputs.push_back(i);
     }
     std::vector<std::optional<Counts>> counts(outputs.size());
@@ -97,9 +98,10 @@ class NanSearch {
   }
 
   void index_runs() {
+    places_.emplace(golden_);
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
-      if (!is_operand(record) || (record.role != Role::Input && record.role != Role::Output))
+      if (!pair::is_operand(record) || (record.role != Role::Input && record.role != Role::Output))
         continue;
       const auto [found, is_new] = executions_.try_emplace(key_of(record));
       Execution& one = found->second;
@@ -108,8 +110,6 @@ class NanSearch {
       one.end = std::max(one.end, record.order);
       (record.role == Role::Input ? one.inputs : one.outputs).push_back(i);
     }
-    for (const TensorRecord& record : golden_.records)
-      if (is_operand(record)) partners_.emplace(place_of(golden_, record), &record);
   }
 
   static ExecutionKey key_of(const TensorRecord& record) {
@@ -117,8 +117,8 @@ class NanSearch {
   }
 
   std::optional<Counts> golden_counts(const TensorRecord& record) const {
-    const auto partner = partners_.find(place_of(mine_, record));
-    return partner == partners_.end() ? std::nullopt : counts_of(*partner->second);
+    const size_t partner = places_->golden_of(mine_, record);
+    return partner == kNone ? std::nullopt : counts_of(golden_.records[partner]);
   }
 
   /// An input with NaN, or with infinities that golden's does not have. An infinity that belongs there is no excuse.
@@ -177,7 +177,7 @@ class NanSearch {
   void add(size_t index, const Counts& counts, const std::optional<Counts>& golden) {
     const TensorRecord& record = mine_.records[index];
     const Execution& one = executions_.at(key_of(record));
-    const std::string path = path_of(mine_, record.node);
+    const std::string path = run::module_path(mine_, record.node);
     const size_t mark = path.find(run::kOperatorMark);
     const bool is_atb = mine_.has(run::Trait::AtbOperations);
     const bool is_operation = mark != std::string::npos || is_atb;
@@ -220,7 +220,8 @@ class NanSearch {
   std::string weights_with_nan(const TensorRecord& output) const {
     for (const TensorRecord& record : mine_.records) {
       if (record.role != Role::Weight && record.role != Role::Buffer) continue;
-      if (record.node != output.node || record.rank != output.rank || !is_operand(record)) continue;
+      if (record.node != output.node || record.rank != output.rank || !pair::is_operand(record))
+        continue;
       const std::optional<Counts> counts = counts_of(record);
       if (counts && counts->any()) return "; " + record.slot + " holds " + what(*counts);
     }
@@ -230,7 +231,7 @@ class NanSearch {
   const run::Run& golden_;
   const run::Run& mine_;
   std::map<ExecutionKey, Execution> executions_;
-  std::unordered_map<std::string, const TensorRecord*> partners_;
+  std::optional<pair::Places> places_;  // of golden
   NanOrigins found_;
 };
 

@@ -2,20 +2,15 @@
 // Which operator of mine is which of golden's, and the tests on pairs.   localisation 3
 #pragma once
 #include "locate/finding.hpp"
+#include "pair/programs.hpp"
 
 namespace assay::locate {
 
-struct Pairing {
-  std::vector<size_t> golden_of;       // by operator of mine; kNone: no partner, or transparent
-  std::vector<size_t> mine_of;         // by operator of golden
+struct Pairing : pair::OperatorPairs {
   std::vector<size_t> golden_call_of;  // by module call of mine; kNone: golden has no such call
   std::vector<size_t> mine_call_of;    // by module call of golden
-  /// By operator of mine: both streams of its module call have equal names.
-  std::vector<bool> equal_stream;
   bool same_shapes =
       true;  // every paired module call has inputs and outputs of equal shapes: replay is possible
-  size_t paired = 0;    // operators of mine with partner, transparent ones not counted
-  size_t unpaired = 0;  // without
 };
 
 /// By (rank, step, module, call number); sequences of names that differ are aligned by longest matching blocks.

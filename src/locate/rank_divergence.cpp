@@ -8,6 +8,8 @@
 
 #include "base/ascii.hpp"
 #include "locate/measured.hpp"
+#include "pair/ranks.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -56,7 +58,7 @@ class RankSearch {
   Result<std::vector<Finding>> search(const std::atomic<bool>* interrupted) const {
     std::map<std::string, std::vector<size_t>> places;
     std::vector<const std::vector<size_t>*> in_order;
-    const int first_rank = mine_.records.empty() ? 0 : mine_.records.front().rank;
+    const int first_rank = pair::first_rank(mine_);
     for (size_t i = 0; i < mine_.records.size(); ++i) {
       const TensorRecord& record = mine_.records[i];
       if (!is_output(record)) continue;
@@ -79,10 +81,10 @@ class RankSearch {
 
  private:
   static bool is_output(const TensorRecord& record) {
-    return is_operand(record) && record.role == run::Role::Output;
+    return pair::is_operand(record) && record.role == run::Role::Output;
   }
   static std::string place_without_rank(const run::Run& run, const TensorRecord& record) {
-    const std::string place = place_of(run, record);
+    const std::string place = pair::place_of(run, record);
     const std::string suffix = " rank " + std::to_string(record.rank);
     return record.rank > 0 ? place.substr(0, place.size() - suffix.size()) : place;
   }
@@ -119,7 +121,7 @@ class RankSearch {
 
   Finding finding_at(size_t first, size_t other) const {
     const TensorRecord& record = mine_.records[other];
-    const std::string path = path_of(mine_, record.node);
+    const std::string path = run::module_path(mine_, record.node);
     Finding finding;
     finding.kind = FindingKind::RankDivergence;
     finding.hard = true;
@@ -135,7 +137,7 @@ class RankSearch {
     finding.detail = "rank " + std::to_string(record.rank) + " holds other values than rank " +
                      std::to_string(mine_.records[first].rank) + " of a tensor that both share";
     if (const TensorRecord* last = last_communication(record)) {
-      finding.also = path_of(mine_, last->node);
+      finding.also = run::module_path(mine_, last->node);
       finding.detail +=
           "; the last communication before it is " + last->node + " (" + last->op_type + ")";
     }
@@ -158,17 +160,11 @@ class RankSearch {
   bool golden_is_whole_ = false;
 };
 
-bool has_ranks(const run::Run& run) {
-  return std::ranges::any_of(run.records, [&](const TensorRecord& record) {
-    return record.rank != run.records.front().rank;
-  });
-}
-
 }  // namespace
 
 Result<std::vector<Finding>> find_rank_divergence(const run::Run& golden, const run::Run& mine,
                                                   const std::atomic<bool>* interrupted) {
-  if (!has_ranks(mine)) return std::vector<Finding>();
+  if (pair::ranks_of(mine).size() < 2) return std::vector<Finding>();
   return RankSearch(golden, mine).search(interrupted);
 }
 

@@ -39,6 +39,20 @@ TEST(RankDivergence, AReplicatedTensorThatDiffersIsNamedWithTheLastCommunication
   EXPECT_NE(found[0].detail.find("AllReduceOperation"), std::string::npos);
 }
 
+TEST(RankDivergence, IsFoundAmongTheRanksThatTheUserDidNotLeaveOut) {
+  TestRun golden;
+  fill(golden, {3, 3, 3}, 1);
+  TestRun mine;
+  fill(mine, {3, 3, 3.5}, 1);
+  for (TestRun* run : {&golden, &mine}) {
+    for (run::TensorRecord& record : run->run().records)
+      if (record.rank == 0) record.kind = run::RecordKind::WatchedAgain;
+  }
+  const std::vector<Finding> found = search(golden, mine);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].rank, 2);
+}
+
 TEST(RankDivergence, PartsOfASumMayDiffer) {
   TestRun golden;
   fill(golden, {3, 3}, 1);

@@ -601,22 +601,12 @@ class Replay::Machine {
       if (call.constant && how_.draw == 0) remember(call.op, one, results);
     }
     // A loop over what was found, such as the experts that are hit, has golden's number of rounds.
-    if (base_name(one.name) == "unbind" && has_other_rounds(one, results)) other_path_ = true;
+    if (base_name(one.name) == "unbind" && results.size() != one.outputs.size()) other_path_ = true;
     for (size_t k = 0; k < std::min(results.size(), call.results.size()); ++k) {
       const size_t at = call.results[k];
       if (at != kNone && uses_[at] > 0) values_[at] = results[k];
     }
     return {};
-  }
-
-  /// Another number of them, or integers of which one is not golden's: it was a number in the program then, which takes the
-  /// same expert's matrices whatever mine found.
-  [[nodiscard]] bool has_other_rounds(const Operator& one, const std::vector<Pair>& results) const {
-    if (results.size() != one.outputs.size()) return true;
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (has_other_integers(one.outputs[i], results[i].reference)) return true;
-    }
-    return false;
   }
 
   /// Integers of another value than golden's record of the same result.

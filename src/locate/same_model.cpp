@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "compare/metrics.hpp"
+#include "pair/ranks.hpp"
 
 namespace assay::locate {
 namespace {
@@ -95,13 +96,6 @@ struct WeightPair {
   const TensorRecord* golden = nullptr;
   const TensorRecord* mine = nullptr;
 };
-
-bool has_one_rank(const Program& program) {
-  const auto is_other = [&](const TensorRecord& record) {
-    return record.rank != program.run->records.front().rank;
-  };
-  return std::ranges::none_of(program.run->records, is_other);
-}
 
 std::vector<WeightPair> common_weights(const Program& golden, const Program& mine) {
   std::vector<WeightPair> pairs;
@@ -312,8 +306,7 @@ Result<std::optional<ModelDifference>> find_model_difference(const Program& gold
   if (const auto text = other_modules(golden, mine)) return Found(ModelDifference{*text});
   if (const auto text = other_layers(*golden.run, *mine.run)) return Found(ModelDifference{*text});
   // Shards of several ranks are put together elsewhere.
-  if (!golden.run->records.empty() && !mine.run->records.empty() && has_one_rank(golden) &&
-      has_one_rank(mine)) {
+  if (pair::ranks_of(*golden.run).size() == 1 && pair::ranks_of(*mine.run).size() == 1) {
     const std::vector<WeightPair> weights = common_weights(golden, mine);
     if (const auto text = other_sizes(weights)) return Found(ModelDifference{*text});
     ASSAY_TRY(const auto exchanged, exchanged_sides(weights));

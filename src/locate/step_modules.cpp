@@ -4,21 +4,22 @@
 #include <algorithm>
 #include <set>
 
-#include "compare/match/slices.hpp"
 #include "locate/made_rows.hpp"
 #include "locate/measured.hpp"
+#include "pair/slices.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
 
-using compare::RowSelection;
-using compare::StepRows;
+using pair::RowSelection;
+using pair::StepRows;
 using run::Role;
 using run::Run;
 using run::TensorRecord;
 
 bool is_of_module(const TensorRecord& record) {
-  return is_operand(record) && record.step >= 0 &&
+  return pair::is_operand(record) && record.step >= 0 &&
          (record.role == Role::Input || record.role == Role::Output) && !record.is_of_operator();
 }
 
@@ -34,13 +35,12 @@ std::vector<int64_t> in_order(const std::vector<std::pair<int64_t, int64_t>>& ro
 
 StepModules::RecordKey StepModules::key_of(const Run& run, const TensorRecord& record,
                                            int64_t step) {
-  return {step, path_of(run, record.node), record.role, record.call, record.slot};
+  return {step, run::module_path(run, record.node), record.role, record.call, record.slot};
 }
 
-StepModules::StepModules(const Run& golden, const Run& mine,
-                         const compare::StepAlignment& alignment)
-    : run_(std::make_unique<Run>(mine)), notes_(alignment.notes), partial_(alignment.partial) {
-  const int rank = mine.records.empty() ? 0 : mine.records.front().rank;
+StepModules::StepModules(const Run& golden, const Run& mine, const pair::Correspondence& pairs)
+    : run_(std::make_unique<Run>(mine)), notes_(pairs.steps.notes), partial_(pairs.steps.partial) {
+  const int rank = pairs.ranks.first_golden();
   for (size_t i = 0; i < mine.records.size(); ++i) {
     TensorRecord& record = run_->records[i];
     order_ = std::max(order_, record.order + 1);
@@ -49,12 +49,11 @@ StepModules::StepModules(const Run& golden, const Run& mine,
     record.kind = run::RecordKind::WatchedAgain;  // no boundary of a call in golden's steps
   }
   std::map<int64_t, std::vector<const StepRows*>> steps;
-  for (const StepRows& rows : alignment.rows) steps[rows.golden_step].push_back(&rows);
-  const int golden_rank = golden.records.empty() ? 0 : golden.records.front().rank;
+  for (const StepRows& rows : pairs.steps.rows) steps[rows.golden_step].push_back(&rows);
   for (size_t i = 0; i < golden.records.size(); ++i) {
     const TensorRecord& record = golden.records[i];
     const auto found = steps.find(record.step);
-    if (record.rank == golden_rank && is_of_module(record) && found != steps.end())
+    if (record.rank == rank && is_of_module(record) && found != steps.end())
       add(golden, i, found->second);
   }
 }
@@ -69,9 +68,9 @@ std::optional<StepModules::Rows> StepModules::rows_of(
     const auto found = records_.find(key_of(golden, record, step->mine_step));
     if (found == records_.end()) continue;
     const TensorRecord& mine = run_->records[found->second];
-    const std::optional<Dims> mine_shape = compare::shape_of_record(mine);
+    const std::optional<Dims> mine_shape = pair::shape_of_record(mine);
     if (!mine.bytes || !mine_shape) continue;
-    const RowSelection chosen = compare::select_rows(*step, shape, *mine_shape);
+    const RowSelection chosen = pair::select_rows(*step, shape, *mine_shape);
     if (!chosen.known || chosen.keys) return std::nullopt;
     if (chosen.none) continue;
     if (chosen.whole) {
@@ -89,17 +88,17 @@ std::optional<StepModules::Rows> StepModules::rows_of(
   for (const auto& [row, in_mine] : rows) out.golden.push_back(row);
   const auto axis = static_cast<int>(out.axis);
   if (out.recipe.records.size() > 1) {
-    out.recipe.merge = compare::Merge::Concat;
+    out.recipe.merge = pair::Merge::Concat;
     out.recipe.axis = axis;
   }
   out.recipe.steps.push_back(
-      {.kind = compare::Step::Kind::Permute, .axis = axis, .order = in_order(rows)});
+      {.kind = pair::Step::Kind::Permute, .axis = axis, .order = in_order(rows)});
   return out;
 }
 
 void StepModules::add(const Run& golden, size_t index, const std::vector<const StepRows*>& steps) {
   const TensorRecord& record = golden.records[index];
-  const std::optional<Dims> shape = compare::shape_of_record(record);
+  const std::optional<Dims> shape = pair::shape_of_record(record);
   if (!shape) return;
   std::optional<Rows> rows = rows_of(golden, record, *shape, steps);
   if (!rows) return;
@@ -164,8 +163,7 @@ void StepModules::put_back(Verdict* verdict) const {
   for (auto& [record, judgement] : verdict->records) {
     const auto [found, is_new] = records.try_emplace(captured(record), judgement);
     // Of several of golden's steps the one that is wrong.
-    if (!is_new && judgement.verdict != compare::RowJudgement::Noise)
-      found->second = std::move(judgement);
+    if (!is_new && judgement.verdict != RowJudgement::Noise) found->second = std::move(judgement);
   }
   verdict->records = std::move(records);
 }

@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "compare/match/step_tokens.hpp"
 #include "locate/locate.hpp"
+#include "pair/step_tokens.hpp"
 
 namespace assay::locate {
 
 class StepModules {
  public:
-  /// alignment  of which `by_number` is false
-  StepModules(const run::Run& golden, const run::Run& mine,
-              const compare::StepAlignment& alignment);
+  /// mine   with golden's ranks
+  /// pairs  whose steps do not correspond by number
+  StepModules(const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs);
 
   /// Mine's records where they stand, those of modules left aside, and behind them one record for each of golden's that mine
   /// has rows of, by golden's step and shape. Rows that mine did not compute are golden's.
@@ -37,18 +37,17 @@ class StepModules {
   };
   /// The rows of one record of golden.
   struct Rows {
-    compare::Recipe recipe = {};
+    pair::Recipe recipe = {};
     std::vector<int64_t> golden = {};  // ascending
     size_t axis = 0;
     int64_t first = 0;  // of the next record, among all rows of the records so far
   };
   using RecordKey = std::tuple<int64_t, std::string, run::Role, uint32_t, std::string>;
   static RecordKey key_of(const run::Run& run, const run::TensorRecord& record, int64_t step);
-  void add(const run::Run& golden, size_t index,
-           const std::vector<const compare::StepRows*>& steps);
-  [[nodiscard]] std::optional<Rows> rows_of(
-      const run::Run& golden, const run::TensorRecord& record, const Dims& shape,
-      const std::vector<const compare::StepRows*>& steps) const;
+  void add(const run::Run& golden, size_t index, const std::vector<const pair::StepRows*>& steps);
+  [[nodiscard]] std::optional<Rows> rows_of(const run::Run& golden, const run::TensorRecord& record,
+                                            const Dims& shape,
+                                            const std::vector<const pair::StepRows*>& steps) const;
 
   std::unique_ptr<run::Run> run_;
   std::map<RecordKey, size_t> records_;  // of mine's modules

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "compare/dequantise.hpp"
-#include "compare/operand.hpp"
 #include "locate/float_grid.hpp"
+#include "pair/operand.hpp"
 #include "reference/movement/bytes.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
@@ -14,7 +14,7 @@
 namespace assay::locate {
 namespace {
 
-using compare::Coding;
+using pair::Coding;
 using run::TensorRecord;
 
 bool is_float8(DType dtype) { return is_float(dtype) && info(dtype).element_bits == 8; }
@@ -80,7 +80,7 @@ StoredParts::StoredParts(const Program& mine) : mine_(mine) {
   }
   side_.emplace(names_, /*as_stored=*/false);
   for (size_t i = 0; i < side_->weights().size(); ++i) {
-    const compare::Weight& weight = side_->weights()[i];
+    const pair::Weight& weight = side_->weights()[i];
     if (weight.coding != Coding::Plain) {
       coded_.emplace(names_.records[weight.record].node, i);
       by_name_.emplace(weight.name, i);
@@ -95,7 +95,7 @@ std::optional<std::string> StoredParts::coded_weight(const std::string& leaf) co
   return side_->weights()[found->second].name;
 }
 
-Result<StoredParts::Loaded> StoredParts::load(const compare::Weight& weight) const {
+Result<StoredParts::Loaded> StoredParts::load(const pair::Weight& weight) const {
   ASSAY_TRY(Tensor codes, run::load_tensor(side_->record_of(weight)));
   ASSAY_TRY(Tensor scale, run::load_tensor(side_->record(*weight.scale)));
   Loaded loaded{weight.coding, std::move(codes), std::move(scale), {}, {}, weight.scale_factor};
@@ -110,7 +110,7 @@ Result<StoredParts::Loaded> StoredParts::load(const compare::Weight& weight) con
 
 Result<StepDifference> StoredParts::difference(const std::string& leaf,
                                                const TensorRecord& golden_record) const {
-  const compare::Weight& weight = side_->weights()[coded_.at(leaf)];
+  const pair::Weight& weight = side_->weights()[coded_.at(leaf)];
   if (weight.coding == Coding::QWeight)
     return fail(Errc::Unsupported, "GPTQ and AWQ move weights further than their step");
   ASSAY_TRY(const Tensor golden, run::load_tensor(golden_record));
@@ -167,12 +167,12 @@ Result<Tensor> StoredParts::put_together(const TensorRecord& shard, const Dims& 
   }
   if (shards.empty()) return fail(Errc::Unsupported, "its bytes were not captured");
   run::Run parts;
-  compare::Recipe recipe{.merge = compare::Merge::Concat};
+  pair::Recipe recipe{.merge = pair::Merge::Concat};
   for (const auto& [rank, record] : shards) {
     recipe.records.push_back(parts.records.size());
     parts.records.push_back(*record);
   }
-  if (shards.size() == 1) recipe.merge = compare::Merge::None;
+  if (shards.size() == 1) recipe.merge = pair::Merge::None;
   const Dims& first = *parts.records.front().shape;
   const int64_t wanted = element_count(golden).value_or(0);
   int64_t count = 0;
@@ -187,15 +187,15 @@ Result<Tensor> StoredParts::put_together(const TensorRecord& shard, const Dims& 
   if (first.size() == 1 && golden.size() != 1) {  // flat, padded behind the last
     recipe.axis = 0;
     if (count > wanted)
-      recipe.steps.push_back({.kind = compare::Step::Kind::Range, .axis = 0, .last = wanted});
-    recipe.steps.push_back({.kind = compare::Step::Kind::Reshape, .shape = shape});
-    return compare::load_operand(parts, recipe);
+      recipe.steps.push_back({.kind = pair::Step::Kind::Range, .axis = 0, .last = wanted});
+    recipe.steps.push_back({.kind = pair::Step::Kind::Reshape, .shape = shape});
+    return pair::load_operand(parts, recipe);
   }
   if (count != wanted || first.size() != golden.size()) return fail(Errc::Unsupported, what);
   for (size_t axis = 0; axis < golden.size(); ++axis) {
     if (first[axis] == golden[axis]) continue;
     recipe.axis = static_cast<int>(axis);
-    ASSAY_TRY(Tensor whole, compare::load_operand(parts, recipe));
+    ASSAY_TRY(Tensor whole, pair::load_operand(parts, recipe));
     if (!(whole.view.shape == golden)) break;
     return whole;
   }

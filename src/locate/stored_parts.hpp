@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include "compare/match/weight_names.hpp"
 #include "locate/program.hpp"
+#include "pair/weight_names.hpp"
 
 namespace assay::locate {
 
@@ -29,7 +29,7 @@ class StoredParts {
 
   /// A weight in codes, read.
   struct Loaded {
-    compare::Coding coding;
+    pair::Coding coding;
     Tensor codes;
     Tensor scale;
     std::optional<Tensor> zero;
@@ -54,11 +54,11 @@ class StoredParts {
                                             const Dims& golden) const;
 
  private:
-  [[nodiscard]] Result<Loaded> load(const compare::Weight& weight) const;
+  [[nodiscard]] Result<Loaded> load(const pair::Weight& weight) const;
 
   const Program& mine_;
   run::Run names_;  // mine's leaves as a checkpoint lists them
-  std::optional<compare::CheckpointSide> side_;
+  std::optional<pair::CheckpointSide> side_;
   std::map<std::string, size_t> coded_;    // leaf -> index of the weight
   std::map<std::string, size_t> by_name_;  // the same by the weight's name
   std::set<std::string> parts_;

@@ -8,7 +8,9 @@
 #include <map>
 #include <tuple>
 
-#include "locate/measured.hpp"
+#include "pair/places.hpp"
+#include "pair/ranks.hpp"
+#include "run/common_names.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -21,8 +23,8 @@ constexpr int64_t kMaxSequences = int64_t{1} << 16;
 
 /// How surely a record holds logits: 2 the model's output of that name, 1 the output of its head, 0 no.
 int logits_rank(const run::Run& run, const TensorRecord& record) {
-  if (!is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
-  const std::string path = path_of(run, record.node);
+  if (!pair::is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
+  const std::string path = run::module_path(run, record.node);
   if (path.empty()) return record.slot == "logits" ? 2 : 0;
   constexpr std::array<std::string_view, 4> kHeads = {"lm_head", "embed_out", "output_layer",
                                                       "lm_head_linear"};
@@ -35,10 +37,10 @@ int logits_rank(const run::Run& run, const TensorRecord& record) {
 using Logits = std::map<int64_t, const TensorRecord*>;
 Logits logits_of(const run::Run& run) {
   Logits logits;
-  if (run.records.empty()) return logits;
+  const int first = pair::first_rank(run);
   for (const TensorRecord& record : run.records) {
     const int rank = logits_rank(run, record);
-    if (rank == 0 || record.rank != run.records.front().rank || record.step < 0) continue;
+    if (rank == 0 || record.rank != first || record.step < 0) continue;
     const auto [found, is_new] = logits.try_emplace(record.step, &record);
     if (!is_new && rank >= logits_rank(run, *found->second)) found->second = &record;
   }

@@ -48,6 +48,23 @@ TEST(TokenDivergence, OneLogitFarOffIsNoTie) {
   EXPECT_FALSE(found.near_tie);
 }
 
+TEST(TokenDivergence, IsOfTheFirstRankThatTheUserDidNotLeaveOut) {
+  TestRun golden;
+  TestRun mine;
+  for (TestRun* run : {&golden, &mine}) {
+    run->rank = 0;
+    add_step(*run, 0, {1, 5, 2});
+    run->rank = 1;
+  }
+  add_step(golden, 0, {1, 5, 2});
+  add_step(mine, 0, {1, 3, 4});
+  for (TestRun* run : {&golden, &mine}) {
+    for (run::TensorRecord& record : run->run().records)
+      if (record.rank == 0) record.kind = run::RecordKind::WatchedAgain;
+  }
+  EXPECT_EQ(find_token_divergence(golden.run(), mine.run()).step, 0);
+}
+
 TEST(TokenDivergence, EqualChoicesAreNone) {
   TestRun golden;
   add_step(golden, 0, {1, 5, 2});

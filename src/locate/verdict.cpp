@@ -14,9 +14,6 @@
 namespace assay::locate {
 namespace {
 
-using compare::OwnSource;
-using compare::RowJudgement;
-
 bool comes_before(const Finding& a, const Finding& b) {
   return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
 }

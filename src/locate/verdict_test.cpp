@@ -357,10 +357,10 @@ TEST(Verdict, JudgedOutputsAreListedByRecord) {
   run.own.findings = {wrong};
   const Verdict verdict = compose_verdict(run.stages());
   ASSERT_THAT(verdict.records, SizeIs(3));
-  EXPECT_EQ(verdict.records.at(1).verdict, compare::RowJudgement::Noise);
-  EXPECT_EQ(verdict.records.at(11).verdict, compare::RowJudgement::OwnError);
+  EXPECT_EQ(verdict.records.at(1).verdict, RowJudgement::Noise);
+  EXPECT_EQ(verdict.records.at(11).verdict, RowJudgement::OwnError);
   EXPECT_DOUBLE_EQ(verdict.records.at(11).noise_floor, 2e-3);
-  EXPECT_EQ(verdict.records.at(11).own_source, compare::OwnSource::Exact);
+  EXPECT_EQ(verdict.records.at(11).own_source, OwnSource::Exact);
 }
 
 }  // namespace

@@ -461,12 +461,24 @@ class Walker {
     return false;
   }
 
-  /// Several times in a step: of a loop over experts golden's record has the rounds of its own choice, in numbers.
-  [[nodiscard]] bool is_called_in_a_loop(size_t call) const {
-    const ModuleCall& one = mine_.calls[call];
-    return std::ranges::count_if(mine_.calls, [&](const ModuleCall& other) {
-             return other.module == one.module && other.rank == one.rank && other.step == one.step;
-           }) > 1;
+  /// Is made by or of a module that is called several times in a step: of a loop over experts golden's record has the rounds of
+  /// its own choice, in numbers.
+  [[nodiscard]] bool has_loop(const Region& region) const {
+    const auto is_called_again = [](const Program& program, std::string_view module, int rank,
+                                    int64_t step) {
+      return std::ranges::count_if(program.calls, [&](const ModuleCall& call) {
+               return call.module == module && call.rank == rank && call.step == step;
+             }) > 1;
+    };
+    const bool makes = std::ranges::any_of(region.operators, [&](const Region::Call& call) {
+      const Operator& one = golden_.operators[call.op];
+      return is_called_again(golden_, one.module, one.rank, one.step);
+    });
+    return makes || std::ranges::any_of(region.values, [&](const Region::Value& value) {
+             if (value.source != Region::Value::Source::Recorded) return false;
+             const ModuleCall& call = mine_.calls[replay_.boundaries()[value.boundary].call];
+             return is_called_again(mine_, call.module, call.rank, call.step);
+           });
   }
 
   [[nodiscard]] bool has_other_integers(const Use& mine, const Use& golden) const {
@@ -716,7 +728,8 @@ class Walker {
         return fail(Errc::Unsupported, "depends on the order of equal values in a sort");
     }
     // Healthy reasons to be this far away, none of which golden's program can rule out.
-    if (nearest.other_path || (nearest.other_choice && is_called_in_a_loop(boundary.call)))
+    if (nearest.other_path ||
+        ((nearest.other_choice || !nearest.choices.empty()) && has_loop(region)))
       return fail(Errc::Unsupported, kOtherIndices);
     if (region.from_before)
       return fail(Errc::NotFound, "needs a value that was made before the capture began");

@@ -196,16 +196,16 @@ compare::CompareOptions native_options(const PythonOptions& options) {
     native.limits.rules = value_or_raise(compare::parse_limit_rules(options.thresholds));
   }
   if (!options.map.empty()) {
-    native.explicit_pairs = value_or_raise(compare::parse_explicit_pairs(options.map));
+    native.user.explicit_pairs = value_or_raise(pair::parse_explicit_pairs(options.map));
   }
   if (!options.mapping_file.empty())
-    native.tables = value_or_raise(compare::tables_with_user_file(options.mapping_file));
+    native.tables = value_or_raise(pair::tables_with_user_file(options.mapping_file));
   if (!options.algorithm_files.empty())
     native.algorithms = value_or_raise(compare::load_algorithms(options.algorithm_files));
   for (const auto& [name, function] : options.algorithms)
     native.algorithms.push_back(std::make_shared<CallableAlgorithm>(name, function));
-  native.token_map = options.token_map;
-  native.ranks = options.ranks;
+  native.user.token_map = options.token_map;
+  native.user.ranks = options.ranks;
   native.allow_unmatched = options.allow_unmatched;
   native.jobs = options.jobs;
   if (options.max_memory > 0) native.max_memory = options.max_memory;

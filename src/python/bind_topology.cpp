@@ -5,9 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "pair/graph_diff.hpp"
 #include "python/module.hpp"
 #include "topology/graph.hpp"
-#include "topology/graph_diff.hpp"
 #include "topology/model_explorer.hpp"
 #include "topology/onnx_export.hpp"
 #include "topology/shapes.hpp"
@@ -63,15 +63,15 @@ nb::dict node_dict(const Graph& graph, uint32_t index) {
   return dict;
 }
 
-nb::dict difference_dict(const topology::Difference& difference) {
+nb::dict difference_dict(const pair::Difference& difference) {
   nb::dict parameters;
-  for (const topology::ParameterChange& change : difference.parameters) {
+  for (const pair::ParameterChange& change : difference.parameters) {
     parameters[to_str(change.name)] = nb::make_tuple(
         change.in_golden ? nb::object(to_str(change.golden)) : nb::object(nb::none()),
         change.in_mine ? nb::object(to_str(change.mine)) : nb::object(nb::none()));
   }
   nb::dict dict;
-  dict["kind"] = to_str(topology::difference_name(difference.kind));
+  dict["kind"] = to_str(pair::difference_name(difference.kind));
   dict["golden"] = to_str(difference.golden);
   dict["mine"] = to_str(difference.mine);
   dict["type"] = to_str(difference.type);
@@ -179,13 +179,13 @@ void bind_topology(nb::module_& m) {
   m.def(
       "graph_diff",
       [](const Graph& golden, const Graph& mine) {
-        topology::GraphDiff diff;
+        pair::GraphDiff diff;
         {
           const nb::gil_scoped_release released;
-          diff = topology::graph_diff(golden, mine);
+          diff = pair::graph_diff(golden, mine);
         }
         nb::list differences;
-        for (const topology::Difference& difference : diff.differences)
+        for (const pair::Difference& difference : diff.differences)
           differences.append(difference_dict(difference));
         nb::list same;
         for (const auto& [a, b] : diff.same_nodes)

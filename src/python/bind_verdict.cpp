@@ -8,8 +8,8 @@
 #include <deque>
 #include <optional>
 
-#include "compare/match/explicit_pairs.hpp"
 #include "locate/locate.hpp"
+#include "pair/explicit_pairs.hpp"
 #include "python/module.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
@@ -54,14 +54,14 @@ Result<locate::Verdict> find(const Request& request) {
   ASSAY_TRY(const run::RunPair pair, run::open_pair(request.golden, request.mine));
   const run::Run& golden = pair.golden;
   const run::Run& mine = pair.mine;
-  compare::CompareOptions said;
+  pair::UserRules said;
   said.token_map = request.token_map;
   said.ranks = request.ranks;
   if (!request.map.empty()) {
-    ASSAY_TRY(said.explicit_pairs, compare::parse_explicit_pairs(request.map));
+    ASSAY_TRY(said.explicit_pairs, pair::parse_explicit_pairs(request.map));
   }
+  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, said));
   locate::LocateOptions options;
-  options.user_pairs = compare::user_pairs(golden, mine, said);
   options.own_error = request.own_error;
   options.slice = request.slice;
   options.jobs = request.jobs;
@@ -76,7 +76,7 @@ Result<locate::Verdict> find(const Request& request) {
     ASSAY_TRY(floors, locate::read_profile(request.floor));
   }
   if (floors) options.floors = &*floors;
-  return locate::locate(golden, mine, options);
+  return locate::locate(golden, mine, pairs, options);
 }
 
 // (JSON, text of a screen of 100 columns)

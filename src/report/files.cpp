@@ -8,33 +8,47 @@
 
 #include "base/atomic_file.hpp"
 #include "base/paths.hpp"
+#include "report/judged_rows.hpp"
 #include "report/summary.hpp"
 #include "report/table.hpp"
+#include "report/verdict_json.hpp"
 #include "report/xlsx.hpp"
 
 namespace assay::report {
 namespace {
 
-// The workbook of the original keeps the rows that its csv leaves out.
-Result<std::string> workbook(const compare::Comparison& comparison, bool summary) {
-  std::vector<Table> tables;
-  for (const compare::Sheet& sheet : comparison.sheets) {
-    tables.push_back(build_table(comparison, sheet, comparison.msit));
+/// What the tables of a report are made of.
+struct Content {
+  const compare::Comparison& comparison;
+  const run::Run* mine = nullptr;            // with `verdict`
+  const locate::Verdict* verdict = nullptr;  // null: tables without its columns
+
+  [[nodiscard]] Table table_of(const compare::Sheet& sheet, bool keep_filtered = false) const {
+    if (verdict == nullptr) return build_table(comparison, sheet, keep_filtered);
+    const std::vector<RowVerdict> verdicts = judge_rows(*verdict, *mine, sheet);
+    return build_table(comparison, sheet, keep_filtered, &verdicts);
   }
+};
+
+// The workbook of the original keeps the rows that its csv leaves out.
+Result<std::string> workbook(const Content& content, bool summary) {
+  const compare::Comparison& comparison = content.comparison;
+  std::vector<Table> tables;
+  for (const compare::Sheet& sheet : comparison.sheets)
+    tables.push_back(content.table_of(sheet, comparison.msit));
   if (summary && !comparison.msit) tables.push_back(build_summary_table(comparison));
   return xlsx_bytes(tables);
 }
 
-std::string json_lines(const compare::Comparison& comparison) {
+std::string json_lines(const Content& content) {
   std::string out;
-  for (const compare::Sheet& sheet : comparison.sheets) {
-    out += jsonl_text(build_table(comparison, sheet, false));
-  }
+  for (const compare::Sheet& sheet : content.comparison.sheets)
+    out += jsonl_text(content.table_of(sheet));
   return out;
 }
 
-std::string csv_of_sheet(const compare::Comparison& comparison, const compare::Sheet& sheet) {
-  return csv_text(build_table(comparison, sheet, false), !comparison.msit);
+std::string csv_of_sheet(const Content& content, const compare::Sheet& sheet) {
+  return csv_text(content.table_of(sheet), !content.comparison.msit);
 }
 
 // Graph mode has a report for each graph of each rank; ranks and graphs are named where there are any.
@@ -52,10 +66,11 @@ GraphReport graph_report(const compare::Comparison& comparison, const compare::S
   return report;
 }
 
-std::string csv_of_all_sheets(const compare::Comparison& comparison) {
+std::string csv_of_all_sheets(const Content& content) {
+  const compare::Comparison& comparison = content.comparison;
   Table all;
   for (const compare::Sheet& sheet : comparison.sheets) {
-    Table table = build_table(comparison, sheet, false);
+    Table table = content.table_of(sheet);
     if (comparison.sheets.size() > 1 && !comparison.ait02) {  // ait 0.2 knew no levels
       table.columns.insert(table.columns.begin(), "level");
       for (std::vector<Cell>& row : table.rows) row.insert(row.begin(), Cell::of(sheet.name));
@@ -89,12 +104,13 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
                                              const run::Run& golden, const run::Run& mine,
                                              const FileOptions& options) {
   ASSAY_TRY_STATUS(make_directories(options.folder, 0750));
+  const Content content{comparison, &mine, options.verdict};
   std::vector<std::string> written;
   const auto write = [&](const std::string& stem, const std::string& ending,
-                         const std::string& content, const std::string& name_end = "") -> Status {
+                         const std::string& text, const std::string& name_end = "") -> Status {
     const std::string path =
         free_path(options.folder, stem + "_" + options.timestamp + name_end, ending);
-    ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kReportMode));
+    ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(text), kReportMode));
     written.push_back(path);
     return {};
   };
@@ -106,25 +122,25 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
     ASSAY_TRY_STATUS(make_directories(folder, 0750));
     const std::string path = folder + "/cmp_report.csv";
     ASSAY_TRY_STATUS(
-        write_file_atomically(path, as_bytes(csv_of_all_sheets(comparison)), kReportMode));
+        write_file_atomically(path, as_bytes(csv_of_all_sheets(content)), kReportMode));
     written.push_back(path);
   } else if (by_graph) {
     for (const compare::Sheet& sheet : comparison.sheets) {
       const GraphReport report = graph_report(comparison, sheet);
       ASSAY_TRY_STATUS(
-          write(stem + report.stem_end, ".csv", csv_of_sheet(comparison, sheet), report.name_end));
+          write(stem + report.stem_end, ".csv", csv_of_sheet(content, sheet), report.name_end));
     }
   } else if (options.workbook) {
-    ASSAY_TRY(const std::string bytes, workbook(comparison, options.summary));
+    ASSAY_TRY(const std::string bytes, workbook(content, options.summary));
     ASSAY_TRY_STATUS(write(stem, ".xlsx", bytes));
   } else {
-    const std::string text = csv_of_all_sheets(comparison);
+    const std::string text = csv_of_all_sheets(content);
     ASSAY_TRY_STATUS(write(stem, ".csv", text));
     if (comparison.statistics && !comparison.msit) {
       ASSAY_TRY_STATUS(write("statistics_cmp_report", ".csv", text));
     }
   }
-  if (options.jsonl) ASSAY_TRY_STATUS(write(stem, ".jsonl", json_lines(comparison)));
+  if (options.jsonl) ASSAY_TRY_STATUS(write(stem, ".jsonl", json_lines(content)));
   if (options.unmatched && !comparison.sheets.empty()) {
     Table table = build_unmatched_table(comparison.sheets.back(), golden, mine);
     for (size_t i = 0; by_graph && i + 1 < comparison.sheets.size(); ++i) {
@@ -133,23 +149,24 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
     }
     ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", csv_text(table, !comparison.msit)));
   }
-  if (!options.first_bad.empty())
-    ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", options.first_bad));
+  if (options.verdict != nullptr)
+    ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", verdict_json(*options.verdict)));
   return written;
 }
 
 Status write_report(const compare::Comparison& comparison, const std::string& path) {
-  std::string content;
+  const Content content{comparison};
+  std::string text;
   if (path.ends_with(".xlsx")) {
-    ASSAY_TRY(content, workbook(comparison, true));
+    ASSAY_TRY(text, workbook(content, true));
   } else if (path.ends_with(".jsonl")) {
-    content = json_lines(comparison);
+    text = json_lines(content);
   } else if (path.ends_with(".csv")) {
-    content = csv_of_all_sheets(comparison);
+    text = csv_of_all_sheets(content);
   } else {
     return fail(Error{Errc::Usage, path, std::nullopt, "a report ends with .csv, .xlsx or .jsonl"});
   }
-  return write_file_atomically(path, as_bytes(content), kReportMode);
+  return write_file_atomically(path, as_bytes(text), kReportMode);
 }
 
 }  // namespace assay::report

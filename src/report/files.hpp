@@ -6,6 +6,7 @@
 
 #include "base/result.hpp"
 #include "compare/compare.hpp"
+#include "locate/locate.hpp"
 
 namespace assay::report {
 
@@ -15,8 +16,9 @@ struct FileOptions {
   bool workbook = false;      // one xlsx with a sheet a level; otherwise one csv (first sheet)
   bool jsonl = false;
   bool unmatched = false;
-  bool summary = true;         // a last sheet of the workbook with coverage and the worst rows
-  std::string first_bad = {};  // content of msit_cmp_first_bad_{ts}.json; empty: none
+  bool summary = true;  // a last sheet of the workbook with coverage and the worst rows
+  /// Gives rows their columns of --verdict and is written to msit_cmp_first_bad_{ts}.json; null: neither.
+  const locate::Verdict* verdict = nullptr;
 };
 
 /// Permission bits of report files.

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/text.hpp"
-#include "compare/match/tree.hpp"
 #include "formats/csv.hpp"
+#include "pair/tree.hpp"
 #include "report/cells.hpp"
 #include "report/weights_table.hpp"
 
@@ -98,8 +98,8 @@ const std::vector<std::string> kAit02Columns = {"token_id",
                                                 "cmp_fail_reason"};
 
 void append_identity(const Row& row, Cells* cells) {
-  cells->push_back(row.token_id == compare::kWarmupToken ? Cell::of(std::string("warmup"))
-                                                         : Cell::of(row.token_id));
+  cells->push_back(row.token_id == pair::kWarmupToken ? Cell::of(std::string("warmup"))
+                                                      : Cell::of(row.token_id));
   cells->push_back(Cell::of(row.data_id));
 }
 
@@ -130,21 +130,20 @@ void append_our_tensor_columns(const Row& row, Cells* cells) {
 void append_our_last_columns(const Row& row, Cells* cells) {
   cells->push_back(Cell::of(row.label));
   cells->push_back(Cell::of(int64_t{row.rank}));
-  cells->push_back(Cell::of(std::string(row.matched_by)));
+  cells->push_back(Cell::of(std::string(pair::rule_name(row.matched_by))));
   cells->push_back(Cell::of(row.confidence));
   cells->push_back(Cell::of(row.note));
   cells->push_back(Cell::of(std::string(compare::outcome_name(row.outcome))));
   cells->push_back(Cell::of(row.exceeded));
 }
 
-void append_verdict_columns(const Row& row, Cells* cells) {
-  const compare::RowVerdict& verdict = row.verdict;
+void append_verdict_columns(const RowVerdict& verdict, Cells* cells) {
   for (const double value : {verdict.err_in, verdict.err_out, verdict.err_own})
     cells->push_back(Cell::of(value));
-  cells->push_back(Cell::of(std::string(own_source_name(verdict.own_source))));
+  cells->push_back(Cell::of(std::string(locate::own_source_name(verdict.own_source))));
   cells->push_back(Cell::of(verdict.noise_floor));
   cells->push_back(Cell::of(verdict.amplification));
-  cells->push_back(Cell::of(std::string(judgement_name(verdict.verdict))));
+  cells->push_back(Cell::of(std::string(locate::judgement_name(verdict.verdict))));
   cells->push_back(Cell::of(verdict.confidence));
 }
 
@@ -203,7 +202,7 @@ Cells statistics_cells(const Row& row, bool ours) {
   return cells;
 }
 
-std::vector<std::string> columns_of(const Comparison& comparison) {
+std::vector<std::string> columns_of(const Comparison& comparison, bool with_verdicts) {
   const bool statistics = comparison.statistics;
   if (comparison.ait02) return kAit02Columns;
   std::vector<std::string> columns = statistics ? kStatisticsColumns : kTensorColumns;
@@ -217,7 +216,7 @@ std::vector<std::string> columns_of(const Comparison& comparison) {
   if (statistics) columns.emplace_back("cmp_fail_reason");
   append(statistics ? kOurStatisticsColumns : kOurTensorColumns);
   append(kOurLastColumns);
-  if (comparison.has_verdicts) append(kVerdictColumns);
+  if (with_verdicts) append(kVerdictColumns);
   return columns;
 }
 
@@ -258,21 +257,23 @@ std::string Cell::csv_text() const {
   return {};
 }
 
-Table build_table(const Comparison& comparison, const compare::Sheet& sheet, bool keep_filtered) {
+Table build_table(const Comparison& comparison, const compare::Sheet& sheet, bool keep_filtered,
+                  const std::vector<RowVerdict>* verdicts) {
   if (comparison.weights) return build_weights_table(comparison, sheet);
   Table table;
   table.name = sheet.name;
-  table.columns = columns_of(comparison);
+  table.columns = columns_of(comparison, verdicts != nullptr);
   const bool ours = !comparison.msit;
-  for (const Row& row : sheet.rows) {
+  for (size_t i = 0; i < sheet.rows.size(); ++i) {
+    const Row& row = sheet.rows[i];
     if (row.filtered && !keep_filtered) continue;
     // The original drops statistics rows that have a reason.
     if (comparison.statistics && comparison.msit && !row.fail_reason.empty()) continue;
     table.rows.push_back(comparison.ait02        ? ait02_cells(row)
                          : comparison.statistics ? statistics_cells(row, ours)
                                                  : tensor_cells(comparison, row, ours));
-    if (ours && comparison.has_verdicts && !comparison.ait02)
-      append_verdict_columns(row, &table.rows.back());
+    if (ours && verdicts != nullptr && !comparison.ait02)
+      append_verdict_columns((*verdicts)[i], &table.rows.back());
   }
   return table;
 }
@@ -282,8 +283,8 @@ Table build_unmatched_table(const compare::Sheet& sheet, const run::Run& golden,
   Table table;
   table.name = "unmatched";
   table.columns = {"side", "token_id", "path", "op_type", "reason"};
-  for (const compare::UnmatchedRecord& entry : sheet.matching.unmatched) {
-    const bool is_golden = entry.side == compare::Side::Golden;
+  for (const pair::UnmatchedRecord& entry : sheet.matching.unmatched) {
+    const bool is_golden = entry.side == pair::Side::Golden;
     const run::TensorRecord& record = (is_golden ? golden : mine).records[entry.record];
     table.rows.push_back({Cell::of(std::string(is_golden ? "golden" : "my")), Cell::of(record.step),
                           Cell::of(compare::record_path(record)), Cell::of(record.op_type),

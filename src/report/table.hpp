@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/compare.hpp"
+#include "report/judged_rows.hpp"
 
 namespace assay::report {
 
@@ -34,8 +35,10 @@ struct Table {
 /// One row a compared pair, in execution order.
 ///
 /// keep_filtered    also the rows the original's csv leaves out (its workbook kept them)
+/// verdicts         of the sheet's rows, for the columns of --verdict; null: without them
 [[nodiscard]] Table build_table(const compare::Comparison& comparison, const compare::Sheet& sheet,
-                                bool keep_filtered);
+                                bool keep_filtered,
+                                const std::vector<RowVerdict>* verdicts = nullptr);
 
 /// side, token_id, path, op_type, reason of every tensor that has no partner.
 [[nodiscard]] Table build_unmatched_table(const compare::Sheet& sheet, const run::Run& golden,

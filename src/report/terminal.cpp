@@ -47,7 +47,7 @@ void append_side(std::string_view name, const std::string& path, run::Layout lay
 
 std::string coverage_line(const Comparison& comparison) {
   if (comparison.sheets.empty()) return {};
-  const compare::Matching& matching = comparison.sheets.back().matching;
+  const pair::Matching& matching = comparison.sheets.back().matching;
   char percent[32];
   std::snprintf(percent, sizeof(percent), "%.1f %%", matching.coverage_percent());
   std::string text = "matched " + std::string(percent) + " of the tensors";

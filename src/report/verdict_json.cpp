@@ -48,7 +48,7 @@ Json finding_json(const Finding& finding,
   json["e_out"] = number(finding.err_out);
   json["e_own"] = number(finding.err_own);
   json["own_source"] = text_or_null(std::string(
-      record == records.end() ? "" : compare::own_source_name(record->second.own_source)));
+      record == records.end() ? "" : locate::own_source_name(record->second.own_source)));
   json["floor"] = number(finding.noise_floor);
   json["amplification"] =
       number(finding.err_in > 0 ? finding.err_out / finding.err_in : std::nan(""));

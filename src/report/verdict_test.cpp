@@ -34,7 +34,7 @@ locate::Verdict wrong_weight() {
   finding.mine_record = 7;
   verdict.candidates = {finding};
   verdict.coverage.judged = verdict.coverage.judgeable = 512;
-  verdict.records[7].own_source = compare::OwnSource::Exact;
+  verdict.records[7].own_source = locate::OwnSource::Exact;
   return verdict;
 }
 
@@ -89,13 +89,12 @@ TEST(VerdictText, ControlCharactersOfNamesDoNotReachTheTerminal) {
 TEST(VerdictColumns, StandAtTheRightEndAndOnlyOnRequest) {
   compare::Comparison comparison;
   compare::Row row;
-  row.verdict.err_own = 0.25;
-  row.verdict.verdict = compare::RowJudgement::OwnError;
   compare::Sheet sheet;
   sheet.rows = {row};
+  const std::vector<RowVerdict> verdicts = {
+      {.err_own = 0.25, .verdict = locate::RowJudgement::OwnError}};
   EXPECT_EQ(build_table(comparison, sheet, false).columns.back(), "exceeded");
-  comparison.has_verdicts = true;
-  const Table table = build_table(comparison, sheet, false);
+  const Table table = build_table(comparison, sheet, false, &verdicts);
   ASSERT_EQ(table.columns.size(), table.rows[0].size());
   EXPECT_EQ(table.columns.back(), "verdict_confidence");
   EXPECT_EQ(table.columns[table.columns.size() - 2], "verdict");

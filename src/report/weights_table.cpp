@@ -70,7 +70,7 @@ void append_ours(const Comparison& comparison, const Row& row, Cells* cells) {
   append_counts(row, cells);
   cells->push_back(Cell::of(row.golden.path));
   cells->push_back(Cell::of(row.mine.path));
-  cells->push_back(Cell::of(std::string(row.matched_by)));
+  cells->push_back(Cell::of(std::string(pair::rule_name(row.matched_by))));
   cells->push_back(Cell::of(row.note));
   cells->push_back(Cell::of(std::string(compare::outcome_name(row.outcome))));
   cells->push_back(Cell::of(row.exceeded));

@@ -21,7 +21,7 @@ struct RecordsFacts {
   uint64_t lines = 0;
   std::optional<MappedFile> file;
   std::map<int64_t, Manifest::Step> steps;  // steps of weights left out
-  /// Lines whose payload is a part of another one's and was not stored again, as views of a ggml graph are: the bytes of
+  /// Lines whose payload is a part of another one's and was not stored again, as views in a graph are: the bytes of
   /// a step are not the sum of its lines then.
   bool has_views = false;
 };

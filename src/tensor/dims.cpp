@@ -48,4 +48,30 @@ std::string tuple_text(std::span<const int64_t> dims) {
   return "(" + join(dims) + (dims.size() == 1 ? ",)" : ")");
 }
 
+ShapeRelation shape_relation(const Dims& golden, const Dims& mine) {
+  if (golden == mine) return ShapeRelation::Same;
+  const auto golden_count = element_count(golden);
+  if (!golden_count || golden_count != element_count(mine)) return ShapeRelation::Different;
+  const auto squeezed = [](const Dims& shape) {
+    Dims out;
+    for (const int64_t size : shape) {
+      if (size != 1) out.push_back(size);
+    }
+    return out;
+  };
+  const Dims left = squeezed(golden);
+  const Dims right = squeezed(mine);
+  if (left == right) return ShapeRelation::Squeezed;
+  // The shorter shape keeps its trailing axes; its first one is the product of what the longer has
+  // in front.
+  const Dims& shorter = left.size() < right.size() ? left : right;
+  const Dims& longer = left.size() < right.size() ? right : left;
+  if (shorter.empty() || shorter.size() == longer.size()) return ShapeRelation::Reshaped;
+  const size_t extra = longer.size() - shorter.size();
+  for (size_t i = 1; i < shorter.size(); ++i) {
+    if (shorter[i] != longer[i + extra]) return ShapeRelation::Reshaped;
+  }
+  return ShapeRelation::Merged;
+}
+
 }  // namespace assay

@@ -75,4 +75,16 @@ class Dims {
 /// Python's tuple: "()", "(5,)", "(1, 5)".
 [[nodiscard]] std::string tuple_text(std::span<const int64_t> dims);
 
+/// How the shapes of two tensors of equal value count relate. A metric is meaningful for all but
+/// Different, but a report names everything below Merged.
+enum class ShapeRelation : uint8_t {
+  Same,
+  Squeezed,  // equal after dropping axes of size 1
+  Merged,    // equal after joining neighbouring leading axes: [batch, seq, hidden] and [tokens,
+             // hidden]
+  Reshaped,  // equal number of elements only
+  Different,
+};
+[[nodiscard]] ShapeRelation shape_relation(const Dims& golden, const Dims& mine);
+
 }  // namespace assay

@@ -14,7 +14,7 @@ namespace assay::topology {
 [[nodiscard]] bool is_graph_text(std::string_view text);
 
 /// The operators of a text, wired by their edges, as a Graph of kind Engine. onnx_model(), model_explorer_json() and
-/// graph_diff() take it as any other.
+/// pair::graph_diff() take it as any other.
 ///
 /// A text with one graph is that graph; one with several is a root with a graph for each, whose tensors have its name
 /// and a slash in front. Data and NetOutput are operators as they are in the text; tensors are called as edges are,

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "topology/graph_diff.hpp"
+#include "pair/graph_diff.hpp"
 #include "topology/model_explorer.hpp"
 
 namespace assay::topology {
@@ -219,7 +219,7 @@ TEST(GraphDiff, TellsTextsApart) {
   const Graph golden = read(kGraph);
   std::string other(kGraph);
   other.replace(other.find("1e-05"), 5, "1e-06");
-  const GraphDiff diff = graph_diff(golden, read(other));
+  const pair::GraphDiff diff = pair::graph_diff(golden, read(other));
   ASSERT_EQ(diff.differences.size(), 1u);
   EXPECT_EQ(diff.differences[0].golden, "Mul");
   EXPECT_EQ(diff.differences[0].parameters[0].name, "alpha");

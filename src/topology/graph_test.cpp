@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "pair/graph_diff.hpp"
 #include "topology/atb_enums.hpp"
-#include "topology/graph_diff.hpp"
 #include "topology/onnx_export.hpp"
 #include "topology/shapes.hpp"
 
@@ -181,13 +181,13 @@ TEST(OnnxModel, IsTheWorkedExampleByteForByte) {
 
 TEST(GraphDiff, FindsNothingBetweenEqualStructuresAndAlignsByTypeOtherwise) {
   const Graph golden = graph_of(kNested);
-  EXPECT_THAT(graph_diff(golden, golden).differences, IsEmpty());
+  EXPECT_THAT(pair::graph_diff(golden, golden).differences, IsEmpty());
   std::string text(kNested);
   text.replace(text.find(R"("opType":"A")"), 12, R"("opType":"C")");
-  const GraphDiff diff = graph_diff(golden, graph_of(text));
+  const pair::GraphDiff diff = pair::graph_diff(golden, graph_of(text));
   ASSERT_EQ(diff.differences.size(), 2u);
-  EXPECT_EQ(diff.differences[0].kind, DifferenceKind::Removed);
-  EXPECT_EQ(diff.differences[1].kind, DifferenceKind::Added);
+  EXPECT_EQ(diff.differences[0].kind, pair::DifferenceKind::Removed);
+  EXPECT_EQ(diff.differences[1].kind, pair::DifferenceKind::Added);
   EXPECT_EQ(diff.same_nodes.size(), 4u);
 }
 

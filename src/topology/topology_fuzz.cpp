@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "base/text.hpp"
+#include "pair/graph_diff.hpp"
 #include "topology/atb_json.hpp"
 #include "topology/ge_graph.hpp"
 #include "topology/graph.hpp"
-#include "topology/graph_diff.hpp"
 #include "topology/json_document.hpp"
 #include "topology/model_explorer.hpp"
 #include "topology/onnx_export.hpp"
@@ -76,7 +76,7 @@ void convert(const Graph& graph) {
   }
   (void)onnx_model(graph, {.hierarchical = true});
   (void)onnx_model(graph, {.hierarchical = true, .share_functions = true});
-  if (!graph_diff(graph, graph).differences.empty()) std::abort();
+  if (!assay::pair::graph_diff(graph, graph).differences.empty()) std::abort();
 }
 
 void convert_text(std::string_view text) {

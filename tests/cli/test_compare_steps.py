@@ -186,3 +186,24 @@ def test_a_row_says_which_tokens_it_is_of(runs, tmp_path):
     notes = [str(row) for row in rows if f"{FAULTY} output" in str(row) or FAULTY in str(row)]
     assert any("8 tokens of golden's step 0" in note for note in notes), notes[:2]
     assert any("4 tokens of golden's step 0" in note for note in notes)
+
+
+def two_ranks(folder: Path, monkeypatch, *ways: str, level="module") -> Path:
+    """A run of two processes, of which the first computes its prompt one way and the second another."""
+    for rank, way in enumerate(ways):
+        monkeypatch.setenv("RANK", str(rank))
+        model = llama()
+        with torch.no_grad(), assay.capture(model, str(folder), level=level, weights=True):
+            WAYS[way](model)
+    return folder
+
+
+@pytest.mark.parametrize(("first", "second", "by_tokens"), [("chunks", "whole", False), ("whole", "chunks", True)])
+def test_the_users_rank_is_the_one_whose_tokens_count(monkeypatch, tmp_path, first, second, by_tokens):
+    # One rank of mine cut its prompt: the table took rank 0's tokens for rank 1's, the verdict went by number.
+    golden = two_ranks(tmp_path / "golden", monkeypatch, "whole", "whole", level="operator")
+    mine = two_ranks(tmp_path / "mine", monkeypatch, first, second)
+    done = compare(golden, mine, tmp_path, "--ranks", "1", "--verdict", "--allow-unmatched", "*")
+    assert ("paired by the tokens' ids and positions" in done.stdout) == by_tokens, done.stdout
+    assert "\nclean: " in done.stdout
+    assert done.returncode == 0, done.stdout

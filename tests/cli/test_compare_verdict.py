@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import openpyxl
 import pytest
 import torch
-from assay_command import read_csv, run, the_report
+from assay_command import read_csv, run, the_report, write_torch_tree
 from operator_runs import write_run
+
+import assay
 
 COLUMNS = [
     "err_in",
@@ -110,3 +113,24 @@ def test_a_slice_that_names_nothing_is_an_error(golden, tmp_path):
     assert done.returncode == 2
     assert "--slice nothing" in done.stderr
     assert not (tmp_path / "r").exists()
+
+
+def equal_values(compared) -> tuple[bool, bool]:
+    """What the table says, and what the verdict."""
+    return "equal in every value" in compared.stdout, "golden's, bit for bit" in " ".join(compared.stdout.split())
+
+
+def test_folders_of_one_step_each_are_the_same_step_for_table_and_verdict(tmp_path):
+    golden = write_torch_tree(tmp_path / "golden", layer_count=2, tokens=(0,)) / "0"
+    mine = write_torch_tree(tmp_path / "mine", layer_count=2, tokens=(5,)) / "5"
+    assert equal_values(run("compare", golden, mine, "--verdict", "-o", tmp_path / "out")) == (True, True)
+
+
+def test_single_processes_are_the_same_for_table_and_verdict_whatever_their_number(tmp_path):
+    golden, mine = tmp_path / "golden", tmp_path / "mine"
+    model = torch.nn.Linear(3, 2)
+    with assay.capture(model, str(golden), level="module"):
+        model(torch.ones(1, 3))
+    shutil.copytree(golden, mine)
+    (mine / "rank0").rename(mine / "rank3")
+    assert equal_values(run("compare", golden, mine, "--verdict", "-o", tmp_path / "out")) == (True, True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the nodes of llama.cpp hold, by their names, is what the modules of Hugging Face compute: the facts that pairing
-stands on (src/compare/match/ggml_names.cpp). The nodes come from a naive probe, not from ours."""
+stands on (src/pair/ggml_names.cpp). The nodes come from a naive probe, not from ours."""
 
 from __future__ import annotations
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pair/correspondence.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "pair/ggml_alignment.hpp"
+
+namespace assay::pair {
+namespace {
+
+using run::Run;
+
+using StepPairs = std::vector<std::pair<int64_t, int64_t>>;
+
+/// The only step of a run whose path names it: the user gave one step's folder.
+std::optional<int64_t> named_step(const Run& run) {
+  std::set<int64_t> steps;
+  for (const run::TensorRecord& record : run.records) {
+    if (record.step >= 0) steps.insert(record.step);
+  }
+  if (steps.size() != 1) return std::nullopt;
+  const std::string step = std::to_string(*steps.begin());
+  const auto parts = split(run.path, '/');
+  if (std::ranges::find(parts, step) == parts.end()) return std::nullopt;
+  return *steps.begin();
+}
+
+StepPairs only_steps(const Run& golden, const Run& mine) {
+  const std::optional<int64_t> golden_step = named_step(golden);
+  const std::optional<int64_t> mine_step = named_step(mine);
+  if (!golden_step || !mine_step || golden_step == mine_step) return {};
+  return {{*golden_step, *mine_step}};
+}
+
+Result<std::shared_ptr<const EngineAlignment>> align_engines(const Run& golden, const Run& mine,
+                                                             StepPairs steps) {
+  const bool turned = is_ggml_run(golden);
+  if (turned) {
+    for (auto& [golden_step, mine_step] : steps) std::swap(golden_step, mine_step);
+  }
+  ASSAY_TRY(EngineAlignment alignment,
+            align_ggml(turned ? mine : golden, turned ? golden : mine, steps));
+  return std::make_shared<const EngineAlignment>(std::move(alignment));
+}
+
+}  // namespace
+
+Result<Correspondence> correspond(const Run& golden, const Run& mine, const UserRules& user) {
+  Correspondence out{.user = user, .ranks = align_ranks(golden, mine, user.ranks)};
+  out.step_pairs = user.token_map;
+  name_modules(golden, mine, user.explicit_pairs, &out.modules, &out.map_of_tensors);
+  if (is_ggml_pair(golden, mine)) {
+    ASSAY_TRY(out.engine, align_engines(golden, mine, user.token_map));
+    return out;
+  }
+  const bool has_operations =
+      golden.has(run::Trait::AtbOperations) || mine.has(run::Trait::AtbOperations);
+  if (user.token_map.empty() && !has_operations)
+    out.steps = align_steps(golden, mine, out.ranks.first_golden(), out.ranks.first_mine());
+  if (user.token_map.empty() && out.steps.by_number) out.step_pairs = only_steps(golden, mine);
+  return out;
+}
+
+}  // namespace assay::pair

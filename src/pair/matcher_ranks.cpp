@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shards of several ranks put together.
+#include "pair/matcher.hpp"
+
+#include <algorithm>
+
+#include "pair/merge_ranks.hpp"
+
+namespace assay::pair {
+
+using run::Role;
+using run::Run;
+using run::TensorRecord;
+
+void Matcher::merge_ranks() {
+  if (!whole_.ranks.may_be_shards) return;
+  const RankGroup& group = whole_.ranks.groups.front();
+  const auto is_sharded = [&](const RecordPair& pair) {
+    const auto g = golden_.element_count_of(pair.golden);
+    const auto m = mine_.element_count_of(pair.mine);
+    return g && m && *g != *m;
+  };
+  // Each level decides for itself: its note names it, so that two levels do not contradict each other.
+  const std::string counts = std::to_string(group.golden.size()) + " against " +
+                             std::to_string(group.mine.size()) + " ranks, level " +
+                             std::string(level_name(options_.level));
+  if (std::none_of(out_.pairs.begin(), out_.pairs.end(), is_sharded)) {
+    out_.notes.push_back(counts + ": no tensor is sharded, golden's rank " +
+                         std::to_string(group.golden.front()) + " is compared with mine's rank " +
+                         std::to_string(group.mine.front()));
+    const std::set<int> golden(group.golden.begin(), group.golden.end());
+    const std::set<int> mine(group.mine.begin(), group.mine.end());
+    out_.notes.push_back(missing_ranks(golden, {group.golden.front()}, "golden"));
+    out_.notes.push_back(missing_ranks(mine, {group.mine.front()}, "mine"));
+    std::erase(out_.notes, std::string());
+    return;
+  }
+  out_.notes.push_back(counts + ": shards are put together");
+  const ShardIndex golden_shards = shard_index(golden_.run, group.golden);
+  const ShardIndex mine_shards = shard_index(mine_.run, group.mine);
+  size_t doubtful = 0;
+  std::string first_problem;
+  for (RecordPair& pair : out_.pairs) {
+    if (pair.golden_recipe >= 0 || pair.mine_recipe >= 0) continue;  // the user's own
+    const std::vector<size_t> golden = shards_of(golden_.run, golden_shards, pair.golden);
+    const std::vector<size_t> mine = shards_of(mine_.run, mine_shards, pair.mine);
+    if (golden.size() < 2 && mine.size() < 2) continue;
+    MergedPair merged = merge_shards(golden_.run, golden, mine_.run, mine);
+    for (const size_t i : golden) golden_.used[i] = true;
+    for (const size_t i : mine) mine_.used[i] = true;
+    if (!merged.problem.empty()) {
+      if (doubtful++ == 0) first_problem = merged.problem;
+      merged.mine.note += (merged.mine.note.empty() ? "" : "; ") + merged.problem;
+    }
+    set_recipes(&pair, std::move(merged.golden), std::move(merged.mine));
+  }
+  if (doubtful > 0) {
+    out_.warnings.push_back(
+        std::to_string(doubtful) +
+        " tensors of several ranks do not fit together, the first: " + first_problem);
+  }
+}
+
+Matcher::ShardKey Matcher::shard_key(const TensorRecord& record) {
+  return {record.step, record.node, record.role, record.slot, record.call};
+}
+
+Matcher::ShardIndex Matcher::shard_index(const Run& run, const std::vector<int>& ranks) {
+  const std::set<int> wanted(ranks.begin(), ranks.end());
+  ShardIndex index;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    const TensorRecord& record = run.records[i];
+    if (wanted.contains(record.rank) && is_tensor(record))
+      index[shard_key(record)].emplace(record.rank, i);
+  }
+  return index;
+}
+
+std::vector<size_t> Matcher::shards_of(const Run& run, const ShardIndex& index, size_t record) {
+  std::vector<size_t> shards;
+  const auto found = index.find(shard_key(run.records[record]));
+  if (found == index.end()) return {record};
+  for (const auto& [rank, i] : found->second) shards.push_back(i);
+  return shards;
+}
+
+}  // namespace assay::pair

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor that is made here and compared once: in memory while it is small, else in a temporary file
+// without a name, whose pages can leave memory again.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/file_descriptor.hpp"
+#include "base/result.hpp"
+#include "tensor/tensor_view.hpp"
+
+namespace assay::pair {
+
+/// Larger tensors go to a file in $TMPDIR, or /tmp.
+inline constexpr uint64_t kMaxScratchMemory = uint64_t{64} << 20;
+
+/// An open file of $TMPDIR or /tmp that no folder lists: it is gone with its last descriptor.
+/// errors  NoSpace | Permission | Io
+[[nodiscard]] Result<int> open_unlinked_file();
+
+/// float32 values of a C-contiguous tensor, written piece by piece from any thread.
+class ScratchTensor {
+ public:
+  /// errors  TooLarge | of open_unlinked_file()
+  [[nodiscard]] static Result<ScratchTensor> create(const Dims& shape,
+                                                    uint64_t max_memory = kMaxScratchMemory);
+  /// Pieces must not overlap. errors  NoSpace | Io
+  [[nodiscard]] Status write(int64_t first_element, std::span<const float> values);
+  /// The finished tensor; a file is mapped read-only.
+  [[nodiscard]] Result<Tensor> finish() &&;
+
+ private:
+  Dims shape_;
+  uint64_t size_bytes_ = 0;
+  std::shared_ptr<float[]> memory_;       // when small
+  std::shared_ptr<FileDescriptor> file_;  // otherwise
+};
+
+}  // namespace assay::pair
