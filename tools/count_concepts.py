@@ -84,9 +84,14 @@ def _ggml(root: Path) -> list[str]:
 
 
 def _binders(root: Path) -> list[str]:
-    """Bindings of reference operators that are written by hand; bind_aten binds any operator by its table."""
-    paths = (root / "src/python/reference").glob("bind_*.cpp")
-    return sorted(path.relative_to(root).as_posix() for path in paths if path.stem != "bind_aten")
+    """Files that convert arguments of reference operators by hand, beside the generic binder and that of aten."""
+    rows = (root / "src/python/reference").glob("*.cpp")
+    by_hand = (
+        path
+        for path in rows
+        if path.stem not in ("operators", "bind_aten") and re.search(r"\b(?:nb|nanobind)::", path.read_text("utf-8"))
+    )
+    return sorted(path.relative_to(root).as_posix() for path in by_hand)
 
 
 def _helper(name: str) -> Callable[[Path], list[str]]:

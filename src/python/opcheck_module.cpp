@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/module.hpp"
-#include "python/reference/bind.hpp"
+#include "python/reference/operators.hpp"
 
 namespace nb = nanobind;
 
@@ -11,11 +11,13 @@ NB_MODULE(_opcheck, m) {
   assay::python::bind_opcheck(m);
   assay::python::bind_locate(m);
   assay::python::bind_verdict(m);
-  assay::python::bind_movement(m);
-  assay::python::bind_elementwise(m);
-  assay::python::bind_norms(m);
-  assay::python::bind_selection(m);
-  assay::python::bind_products(m);
-  assay::python::bind_attention(m);
+  assay::python::prepare_operands();
+  assay::python::Operators operators(m);
+  assay::python::add_movement(operators);
+  assay::python::add_elementwise(operators);
+  assay::python::add_norms(operators);
+  assay::python::add_selection(operators);
+  assay::python::add_products(operators);
+  assay::python::add_attention(operators);
   assay::python::bind_aten(m);
 }

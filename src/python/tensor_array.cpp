@@ -69,13 +69,26 @@ nb::object to_numpy(const Tensor& tensor, nb::handle owner) {
   return nb::cast(array);
 }
 
+std::optional<DType> type_of_numpy(nb::dlpack::dtype type) {
+  using enum DType;
+  for (const DType dtype : {Float32, Float64, Int64, Float16, Int32, Bool, Int16, Int8, UInt8,
+                            UInt16, UInt32, UInt64, Complex64, Complex128}) {
+    if (numpy_type(dtype) == type) return dtype;
+  }
+  return std::nullopt;
+}
+
 Result<TensorView> view_of(const ReadOnlyArray& array, const std::string& dtype_name) {
   const std::optional<DType> dtype = dtype_from_name(dtype_name);
   if (!dtype) return fail(Errc::Usage, "unknown dtype '" + dtype_name + "'");
+  return view_of(array, *dtype);
+}
+
+Result<TensorView> view_of(const ReadOnlyArray& array, DType dtype) {
   const size_t item_bytes = array.itemsize();
-  if (info(*dtype).element_bits != item_bytes * 8) {
-    return fail(Errc::Usage,
-                dtype_name + " does not have elements of " + std::to_string(item_bytes) + " bytes");
+  if (info(dtype).element_bits != item_bytes * 8) {
+    return fail(Errc::Usage, std::string(name(dtype)) + " does not have elements of " +
+                                 std::to_string(item_bytes) + " bytes");
   }
   Dims shape;
   Dims strides;
@@ -92,11 +105,11 @@ Result<TensorView> view_of(const ReadOnlyArray& array, const std::string& dtype_
     const int64_t reach = length > 0 ? (length - 1) * stride : 0;
     (reach < 0 ? lowest : highest) += reach;
   }
-  if (empty) return make_view(*dtype, shape, ByteSpan{});
+  if (empty) return make_view(dtype, shape, ByteSpan{});
   const auto* first =
       static_cast<const std::byte*>(array.data()) + lowest * static_cast<int64_t>(item_bytes);
   const ByteSpan storage(first, static_cast<size_t>(highest - lowest + 1) * item_bytes);
-  return make_view(*dtype, shape, strides, storage, -lowest);
+  return make_view(dtype, shape, strides, storage, -lowest);
 }
 
 nb::object owned_array(Tensor tensor) {
@@ -111,11 +124,6 @@ Tensor borrowed_tensor(nb::handle raw) {
   const auto pair = nb::cast<nb::tuple>(raw);
   const auto array = nb::cast<ReadOnlyArray>(pair[0]);
   return {value_or_raise(view_of(array, nb::cast<std::string>(pair[1]))), nullptr};
-}
-
-std::optional<Tensor> optional_tensor(nb::handle raw) {
-  if (raw.is_none()) return std::nullopt;
-  return borrowed_tensor(raw);
 }
 
 }  // namespace assay::python

@@ -23,9 +23,18 @@ struct MappedTensor {
 /// integers of the same size, packed 4-bit values as a 1-d array of bytes. Lazy conj and neg bits are not applied.
 [[nodiscard]] nanobind::object to_numpy(const Tensor& tensor, nanobind::handle owner);
 
-/// The array as a view of elements of the named type; both borrow the array's memory.
+/// The type of elements that NumPy knows by that code and size.
+[[nodiscard]] std::optional<DType> type_of_numpy(nanobind::dlpack::dtype type);
+
+/// The array as a view of elements of a type, or of the named one; all borrow the array's memory.
 /// errors  Usage: unknown type, or one whose size is not the array's | of make_view()
+[[nodiscard]] Result<TensorView> view_of(const ReadOnlyArray& array, DType dtype);
 [[nodiscard]] Result<TensorView> view_of(const ReadOnlyArray& array, const std::string& dtype_name);
+
+/// Floats that are their bits or wider values in Python.
+[[nodiscard]] inline bool numpy_lacks(DType dtype) {
+  return is_float(dtype) && info(dtype).element_bits < 32 && dtype != DType::Float16;
+}
 
 /// A NumPy array that owns the tensor.
 [[nodiscard]] nanobind::object owned_array(Tensor tensor);
@@ -33,7 +42,5 @@ struct MappedTensor {
 /// A pair (array, name of the element type), as assay._run._as_raw() makes it, as a tensor that borrows the
 /// array's memory for the time of the call. Raises for a type that the array cannot hold.
 [[nodiscard]] Tensor borrowed_tensor(nanobind::handle raw);
-/// The same; nothing for None.
-[[nodiscard]] std::optional<Tensor> optional_tensor(nanobind::handle raw);
 
 }  // namespace assay::python

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from assay import _opcheck
-from assay._run import _as_raw, _ml_dtype
+from assay._run import _as_raw
 
 __all__ = ["AtenOverload", "aten", "aten_overloads"]
 
@@ -62,15 +62,7 @@ def aten(name: str, /, *, jobs: int = 1, **arguments: Any) -> list[Any]:
         [3.0, 6.0]
     """
     given = {key: _argument(value) for key, value in arguments.items()}
-    results: list[np.ndarray | None] = []
-    for result in _opcheck.aten(name, given, jobs):
-        if result is None:
-            results.append(None)
-            continue
-        array, dtype = result
-        special = _ml_dtype(dtype)
-        results.append(array if special is None else array.view(special))
-    return results
+    return _opcheck.aten(name, given, jobs)
 
 
 def aten_overloads() -> list[AtenOverload]:

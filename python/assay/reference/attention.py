@@ -13,7 +13,7 @@ from typing import Any, Optional
 import numpy as np
 
 from assay import _opcheck
-from assay._run import _as_raw
+from assay.reference._arguments import Array
 
 __all__ = [
     "alibi_slopes",
@@ -23,12 +23,6 @@ __all__ = [
     "combine_attention",
     "paged_attention",
 ]
-
-Array = Any  # anything that _as_raw() takes: NumPy arrays, torch tensors, objects with __dlpack__
-
-
-def _optional(array: Optional[Array]) -> Optional[tuple[np.ndarray, str]]:
-    return None if array is None else _as_raw(array)
 
 
 def _list(values: Any) -> list[Any]:
@@ -84,19 +78,7 @@ def attention(
         [1.0, 2.0]
     """
     return _opcheck.attention(
-        _as_raw(q),
-        _as_raw(k),
-        _as_raw(v),
-        _list(q_lens),
-        _list(kv_lens),
-        scale,
-        _optional(mask),
-        causal,
-        window,
-        _list(slopes),
-        clamp,
-        as_dtype,
-        jobs,
+        q, k, v, _list(q_lens), _list(kv_lens), scale, mask, causal, window, _list(slopes), clamp, as_dtype, jobs
     )
 
 
@@ -134,14 +116,14 @@ def paged_attention(
         assay.FormatError: shapes, blocks or lengths that do not fit.
     """
     return _opcheck.paged_attention(
-        _as_raw(q),
-        _as_raw(k_cache),
-        _as_raw(v_cache),
-        _as_raw(block_tables),
+        q,
+        k_cache,
+        v_cache,
+        block_tables,
         _list(context_lens),
         _list(q_lens),
         scale,
-        _optional(mask),
+        mask,
         causal,
         _list(slopes),
         as_dtype,
@@ -174,9 +156,7 @@ def attention_with_statistics(
     Raises:
         assay.FormatError: shapes that do not fit.
     """
-    return _opcheck.attention_with_statistics(
-        _as_raw(q), _as_raw(k), _as_raw(v), scale, _optional(mask), mask_value, pre_tokens
-    )
+    return _opcheck.attention_with_statistics(q, k, v, scale, mask, mask_value, pre_tokens)
 
 
 def attention_gradients(
@@ -202,7 +182,7 @@ def attention_gradients(
         assay.FormatError: shapes that do not fit.
     """
     return _opcheck.attention_gradients(
-        *map(_as_raw, (q, k, v, output_gradient, maximum, sum, output)), scale, _optional(mask), mask_value, pre_tokens
+        q, k, v, output_gradient, maximum, sum, output, scale, mask, mask_value, pre_tokens
     )
 
 
@@ -216,7 +196,7 @@ def combine_attention(lse: Array, outputs: Array) -> np.ndarray:
     Returns:
         [rows, d].
     """
-    return _opcheck.combine_attention(_as_raw(lse), _as_raw(outputs))
+    return _opcheck.combine_attention(lse, outputs)
 
 
 def alibi_slopes(heads: int) -> np.ndarray:

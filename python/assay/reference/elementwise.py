@@ -7,12 +7,12 @@ element types without real values.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Optional
+from typing import Literal, Optional
 
 import numpy as np
 
 from assay import _opcheck
-from assay._run import _as_raw
+from assay.reference._arguments import Array
 
 __all__ = [
     "add",
@@ -45,12 +45,10 @@ __all__ = [
     "tanh",
 ]
 
-Array = Any  # anything that _as_raw() takes: NumPy arrays, torch tensors, objects with __dlpack__
-
 
 def relu(x: Array) -> np.ndarray:
     """max(x, 0); NaN stays NaN. Any shape, returns float64 of that shape."""
-    return _opcheck.relu(_as_raw(x))
+    return _opcheck.relu(x)
 
 
 def gelu(x: Array, approximate: Literal["none", "tanh"] = "none") -> np.ndarray:
@@ -64,32 +62,32 @@ def gelu(x: Array, approximate: Literal["none", "tanh"] = "none") -> np.ndarray:
     """
     if approximate not in ("none", "tanh"):
         raise ValueError(f'approximate must be "none" or "tanh", not {approximate!r}')
-    return _opcheck.gelu(_as_raw(x), approximate == "tanh")
+    return _opcheck.gelu(x, approximate == "tanh")
 
 
 def fast_gelu(x: Array) -> np.ndarray:
     """x sigmoid(1.702 x)."""
-    return _opcheck.fast_gelu(_as_raw(x))
+    return _opcheck.fast_gelu(x)
 
 
 def swish(x: Array, scale: float = 1.0) -> np.ndarray:
     """x sigmoid(scale x)."""
-    return _opcheck.swish(_as_raw(x), scale)
+    return _opcheck.swish(x, scale)
 
 
 def silu(x: Array) -> np.ndarray:
     """x sigmoid(x)."""
-    return _opcheck.swish(_as_raw(x), 1.0)
+    return _opcheck.swish(x, 1.0)
 
 
 def sigmoid(x: Array) -> np.ndarray:
     """1 / (1 + e^-x) without overflow."""
-    return _opcheck.sigmoid(_as_raw(x))
+    return _opcheck.sigmoid(x)
 
 
 def log(x: Array) -> np.ndarray:
     """Natural logarithm: -inf of 0, NaN of negative numbers."""
-    return _opcheck.log(_as_raw(x))
+    return _opcheck.log(x)
 
 
 def swiglu(x: Array, axis: int = -1) -> np.ndarray:
@@ -103,87 +101,87 @@ def swiglu(x: Array, axis: int = -1) -> np.ndarray:
         >>> reference.swiglu([[0.0, 1.0, 5.0, 2.0]]).round(6).tolist()
         [[0.0, 1.462117]]
     """
-    return _opcheck.swiglu(_as_raw(x), axis)
+    return _opcheck.swiglu(x, axis)
 
 
 def swiglu_backward(dy: Array, x: Array, axis: int = -1) -> np.ndarray:
     """The gradient of :func:`swiglu` with respect to ``x``, of its shape; ``dy`` has the shape of ``swiglu(x)``."""
-    return _opcheck.swiglu_backward(_as_raw(dy), _as_raw(x), axis)
+    return _opcheck.swiglu_backward(dy, x, axis)
 
 
 def cos(x: Array) -> np.ndarray:
     """Cosine."""
-    return _opcheck.cos(_as_raw(x))
+    return _opcheck.cos(x)
 
 
 def sin(x: Array) -> np.ndarray:
     """Sine."""
-    return _opcheck.sin(_as_raw(x))
+    return _opcheck.sin(x)
 
 
 def tanh(x: Array) -> np.ndarray:
     """Hyperbolic tangent."""
-    return _opcheck.tanh(_as_raw(x))
+    return _opcheck.tanh(x)
 
 
 def negative(x: Array) -> np.ndarray:
     """-x: int64 for integers (wrapped to their type), float64 otherwise."""
-    return _opcheck.negative(_as_raw(x))
+    return _opcheck.negative(x)
 
 
 def scale(x: Array, factor: float) -> np.ndarray:
     """x times a number."""
-    return _opcheck.scaled(_as_raw(x), factor)
+    return _opcheck.scale(x, factor)
 
 
 def logical_not(x: Array) -> np.ndarray:
     """1 where x is 0, otherwise 0; int64."""
-    return _opcheck.logical_not(_as_raw(x))
+    return _opcheck.logical_not(x)
 
 
 def add(a: Array, b: Array) -> np.ndarray:
     """a + b, broadcast; exact int64 for two integer arrays (wrapped to their type when both have the same)."""
-    return _opcheck.arithmetic("add", _as_raw(a), _as_raw(b))
+    return _opcheck.add(a, b)
 
 
 def subtract(a: Array, b: Array) -> np.ndarray:
     """a - b; as :func:`add`."""
-    return _opcheck.arithmetic("subtract", _as_raw(a), _as_raw(b))
+    return _opcheck.subtract(a, b)
 
 
 def multiply(a: Array, b: Array) -> np.ndarray:
     """a b; as :func:`add`."""
-    return _opcheck.arithmetic("multiply", _as_raw(a), _as_raw(b))
+    return _opcheck.multiply(a, b)
 
 
 def divide(a: Array, b: Array) -> np.ndarray:
     """a / b, broadcast; always float64."""
-    return _opcheck.arithmetic("divide", _as_raw(a), _as_raw(b))
+    return _opcheck.divide(a, b)
 
 
 def less(a: Array, b: Array) -> np.ndarray:
     """1 where a < b, otherwise 0; int64, broadcast. Integers are compared exactly."""
-    return _opcheck.compare("less", _as_raw(a), _as_raw(b))
+    return _opcheck.less(a, b)
 
 
 def greater(a: Array, b: Array) -> np.ndarray:
     """1 where a > b; as :func:`less`."""
-    return _opcheck.compare("greater", _as_raw(a), _as_raw(b))
+    return _opcheck.greater(a, b)
 
 
 def equal(a: Array, b: Array) -> np.ndarray:
     """1 where a == b; as :func:`less`."""
-    return _opcheck.compare("equal", _as_raw(a), _as_raw(b))
+    return _opcheck.equal(a, b)
 
 
 def logical_and(a: Array, b: Array) -> np.ndarray:
     """1 where neither is 0, otherwise 0; int64, broadcast."""
-    return _opcheck.logical("and", _as_raw(a), _as_raw(b))
+    return _opcheck.logical_and(a, b)
 
 
 def logical_or(a: Array, b: Array) -> np.ndarray:
     """1 where one is not 0, otherwise 0; int64, broadcast."""
-    return _opcheck.logical("or", _as_raw(a), _as_raw(b))
+    return _opcheck.logical_or(a, b)
 
 
 def cast(x: Array, dtype: str) -> np.ndarray:
@@ -195,7 +193,7 @@ def cast(x: Array, dtype: str) -> np.ndarray:
     Returns:
         An array of that type; float64 with the rounded values for types that NumPy lacks.
     """
-    return _opcheck.cast(_as_raw(x), dtype)
+    return _opcheck.cast(x, dtype)
 
 
 def quantize_per_channel(x: Array, scale: Array, offset: Optional[Array] = None) -> np.ndarray:
@@ -206,13 +204,12 @@ def quantize_per_channel(x: Array, scale: Array, offset: Optional[Array] = None)
         scale: broadcasts to x.
         offset: the same; None or an empty array: 0.
     """
-    values = _opcheck.quantise_per_channel(_as_raw(x), _as_raw(scale), None if offset is None else _as_raw(offset))
-    return _opcheck.rounded_to_int8(_as_raw(values))
+    return _opcheck.quantize_per_channel(x, scale, offset)
 
 
 def dequantize_per_channel(y: Array, scale: Array, offset: Optional[Array] = None) -> np.ndarray:
     """clamp((y - offset) scale, -65504, 65504); arguments as :func:`quantize_per_channel`."""
-    return _opcheck.dequantise_per_channel(_as_raw(y), _as_raw(scale), None if offset is None else _as_raw(offset))
+    return _opcheck.dequantize_per_channel(y, scale, offset)
 
 
 def dynamic_quantize(
@@ -227,9 +224,5 @@ def dynamic_quantize(
     Returns:
         q as float64 of x's shape, s without the last dimension, o likewise or None. Rows with s = 0 are 0.
     """
-    values, scales, offsets = _opcheck.dynamic_quantise(_as_raw(x), asymmetric, dtype)
-    if dtype == "int8":
-        values = _opcheck.rounded_to_int8(_as_raw(values))
-    else:
-        values = _opcheck.rounded_to_float8(_as_raw(values), dtype)
+    values, scales, offsets = _opcheck.dynamic_quantize(x, asymmetric, dtype)
     return values, scales, offsets if asymmetric else None

@@ -14,8 +14,7 @@ from typing import Any, Literal, Optional, Union
 import numpy as np
 
 from assay import _opcheck
-from assay._run import _as_raw, _ml_dtype
-from assay.errors import FormatError
+from assay.reference._arguments import Array
 
 __all__ = [
     "all_gather",
@@ -47,14 +46,6 @@ __all__ = [
     "where",
 ]
 
-Array = Any  # anything that _as_raw() takes: NumPy arrays, torch tensors, objects with __dlpack__
-
-
-def _typed(result: np.ndarray, like: tuple[np.ndarray, str]) -> np.ndarray:
-    special = _ml_dtype(like[1])
-    typed: np.ndarray = result if special is None else result.view(special)
-    return typed
-
 
 def _integers(values: Any) -> list[int]:
     return [int(value) for value in np.asarray(values).reshape(-1)]
@@ -62,20 +53,17 @@ def _integers(values: Any) -> list[int]:
 
 def as_strided(x: Array, size: Sequence[int], stride: Sequence[int], offset: int = 0) -> np.ndarray:
     """y[i0, i1, ...] = x.flat[offset + sum ik * stride[k]], strides in elements of a contiguous x."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.as_strided(raw, _integers(size), _integers(stride), offset), raw)
+    return _opcheck.as_strided(x, _integers(size), _integers(stride), offset)
 
 
 def permute(x: Array, perm: Sequence[int]) -> np.ndarray:
     """Dimension i of the result is dimension perm[i] of x; negative numbers count from the end."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.permute(raw, _integers(perm)), raw)
+    return _opcheck.permute(x, _integers(perm))
 
 
 def take_slice(x: Array, offsets: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
     """x[offsets[0] : offsets[0] + sizes[0], ...]; negative offsets count from the end, size -1 is up to the end."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.take_slice(raw, _integers(offsets), _integers(sizes)), raw)
+    return _opcheck.take_slice(x, _integers(offsets), _integers(sizes))
 
 
 def split(x: Array, parts: Union[int, Sequence[int]], axis: int = 0) -> list[np.ndarray]:
@@ -91,42 +79,34 @@ def split(x: Array, parts: Union[int, Sequence[int]], axis: int = 0) -> list[np.
         >>> [part.tolist() for part in reference.split(numpy.arange(5), 2)]
         [[0, 1, 2], [3, 4]]
     """
-    raw = _as_raw(x)
     if isinstance(parts, (int, np.integer)):
-        found = _opcheck.split_evenly(raw, axis, int(parts))
-    else:
-        found = _opcheck.split(raw, axis, _integers(parts))
-    return [_typed(part, raw) for part in found]
+        return _opcheck.split_evenly(x, axis, int(parts))
+    return _opcheck.split(x, axis, _integers(parts))
 
 
 def concat(parts: Sequence[Array], axis: int = 0) -> np.ndarray:
     """Arrays of one type one after the other along an axis."""
-    raws = [_as_raw(part) for part in parts]
-    return _typed(_opcheck.concat(raws, axis), raws[0]) if raws else _opcheck.concat(raws, axis)
+    return _opcheck.concat(parts, axis)
 
 
 def stack(parts: Sequence[Array]) -> np.ndarray:
     """[count of parts, ...]: arrays of one shape and type under a new first dimension."""
-    raws = [_as_raw(part) for part in parts]
-    return _typed(_opcheck.stack(raws), raws[0]) if raws else _opcheck.stack(raws)
+    return _opcheck.stack(parts)
 
 
 def tile(x: Array, multiples: Sequence[int]) -> np.ndarray:
     """x multiples[i] times along dimension i; missing leading dimensions of x count as 1."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.tile(raw, _integers(multiples)), raw)
+    return _opcheck.tile(x, _integers(multiples))
 
 
 def where(cond: Array, a: Array, b: Array) -> np.ndarray:
     """cond != 0 ? a : b, broadcast; a and b of one type."""
-    raw = _as_raw(a)
-    return _typed(_opcheck.where(_as_raw(cond), raw, _as_raw(b)), raw)
+    return _opcheck.where(cond, a, b)
 
 
 def masked_fill(x: Array, mask: Array, value: float) -> np.ndarray:
     """mask != 0 ? value : x; the mask broadcasts to x, the value is rounded to the type of x."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.masked_fill(raw, _as_raw(mask), value), raw)
+    return _opcheck.masked_fill(x, mask, value)
 
 
 def set_value(
@@ -137,9 +117,8 @@ def set_value(
     strides: Optional[Sequence[int]] = None,
 ) -> np.ndarray:
     """A copy of x with x[starts[0] : ends[0] : strides[0], ...] = source, one entry a dimension."""
-    raw = _as_raw(x)
     steps = [1] * len(starts) if strides is None else _integers(strides)
-    return _typed(_opcheck.set_value(raw, _as_raw(source), _integers(starts), _integers(ends), steps), raw)
+    return _opcheck.set_value(x, source, _integers(starts), _integers(ends), steps)
 
 
 def gather(x: Array, indices: Array, axis: int = 0, batch_dims: int = 0) -> np.ndarray:
@@ -151,8 +130,7 @@ def gather(x: Array, indices: Array, axis: int = 0, batch_dims: int = 0) -> np.n
         axis: of x; not before the batch dims.
         batch_dims: leading dimensions that x and indices share.
     """
-    raw = _as_raw(x)
-    return _typed(_opcheck.gather(raw, _as_raw(indices), axis, batch_dims), raw)
+    return _opcheck.gather(x, indices, axis, batch_dims)
 
 
 def scatter_elements(x: Array, indices: Array, updates: Array, axis: int = -1, *, add: bool = False) -> np.ndarray:
@@ -161,9 +139,7 @@ def scatter_elements(x: Array, indices: Array, updates: Array, axis: int = -1, *
     Returns:
         x's type; with `add` float64, or int64 for integers.
     """
-    raw = _as_raw(x)
-    result = _opcheck.scatter_elements(raw, _as_raw(indices), _as_raw(updates), axis, add)
-    return result if add else _typed(result, raw)
+    return _opcheck.scatter_elements(x, indices, updates, axis, add)
 
 
 def nz_to_nd(x: Array, rows: int = -1, columns: int = -1) -> np.ndarray:
@@ -172,32 +148,27 @@ def nz_to_nd(x: Array, rows: int = -1, columns: int = -1) -> np.ndarray:
     Args:
         rows, columns: of the matrix, the rest is padding; -1: all that are stored.
     """
-    raw = _as_raw(x)
-    return _typed(_opcheck.nz_to_nd(raw, rows, columns), raw)
+    return _opcheck.nz_to_nd(x, rows, columns)
 
 
 def nd_to_nz(x: Array) -> np.ndarray:
     """The other way: [..., ceil(columns / c0), rows rounded up to 16, c0], c0 = 32 for types of one byte, else 16."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.nd_to_nz(raw), raw)
+    return _opcheck.nd_to_nz(x)
 
 
 def last_tokens(hidden: Array, lengths: Array) -> np.ndarray:
     """[sequences, ...]: the last token of every sequence in [tokens, ...]; lengths are at least 1."""
-    raw = _as_raw(hidden)
-    return _typed(_opcheck.last_tokens(raw, _integers(lengths)), raw)
+    return _opcheck.last_tokens(hidden, _integers(lengths))
 
 
 def unpad_sequences(x: Array, lengths: Array) -> np.ndarray:
     """[sum of lengths, ...]: the first lengths[b] rows of each x[b], x [batch, padded length, ...]."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.unpad_sequences(raw, _integers(lengths)), raw)
+    return _opcheck.unpad_sequences(x, _integers(lengths))
 
 
 def pad_sequences(x: Array, lengths: Array, padded: int) -> np.ndarray:
     """[sequences, padded, ...] from x [tokens, ...], filled up with zeros."""
-    raw = _as_raw(x)
-    return _typed(_opcheck.pad_sequences(raw, _integers(lengths), padded), raw)
+    return _opcheck.pad_sequences(x, _integers(lengths), padded)
 
 
 def unpad_ids(input_ids: Array, cum_offsets: Array, lengths: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -210,15 +181,12 @@ def unpad_ids(input_ids: Array, cum_offsets: Array, lengths: Array) -> tuple[np.
         ids [1, batch * s], valid ones first, then zeros; int64 [batch, 1], padding before each sequence; int64
         [1, batch * s], the same for every valid token.
     """
-    raw = _as_raw(input_ids)
-    ids, offsets, padding = _opcheck.unpad_ids(raw, _integers(cum_offsets), _integers(lengths))
-    return _typed(ids, raw), offsets, padding
+    return _opcheck.unpad_ids(input_ids, _integers(cum_offsets), _integers(lengths))
 
 
 def ragged_masks(mask: Array, heads: int, lengths: Array) -> np.ndarray:
     """For each sequence `heads` times mask[b, ..., :n, :n] flattened, n = lengths[b], all one after the other."""
-    raw = _as_raw(mask)
-    return _typed(_opcheck.ragged_masks(raw, heads, _integers(lengths)), raw)
+    return _opcheck.ragged_masks(mask, heads, _integers(lengths))
 
 
 def reshape_and_cache(tokens: Array, cache: Array, slots: Array, *, nz: bool = False) -> np.ndarray:
@@ -228,8 +196,7 @@ def reshape_and_cache(tokens: Array, cache: Array, slots: Array, *, nz: bool = F
         tokens: [tokens, heads, size].
         cache: [blocks, block size, heads, size]; with `nz` [blocks, heads * size / c0, block size, c0].
     """
-    raw = _as_raw(cache)
-    return _typed(_opcheck.write_cache(raw, _as_raw(tokens), _integers(slots), nz), raw)
+    return _opcheck.reshape_and_cache(tokens, cache, _integers(slots), nz)
 
 
 def reshape_and_cache_windows(
@@ -250,13 +217,9 @@ def reshape_and_cache_windows(
         cache: [blocks, block size, 1, size].
         lengths: tokens of each sequence.
     """
-    raw = _as_raw(cache)
     offsets = None if offset_index is None else _integers(offset_index)
-    return _typed(
-        _opcheck.write_cache_windows(
-            raw, _as_raw(tokens), _integers(slots), _integers(wins), _integers(lengths), offsets
-        ),
-        raw,
+    return _opcheck.reshape_and_cache_windows(
+        tokens, cache, _integers(slots), _integers(wins), _integers(lengths), offsets
     )
 
 
@@ -270,9 +233,8 @@ def paged_cache_load(
         block_tables: integers, [sequences, blocks]; negative blocks are left out.
         starts: first token of each sequence, a multiple of the block size.
     """
-    raw = _as_raw(cache)
     first = [] if starts is None else _integers(starts)
-    return _typed(_opcheck.read_cache(raw, _as_raw(block_tables), _integers(lengths), first, nz), raw)
+    return _opcheck.paged_cache_load(cache, block_tables, _integers(lengths), first, nz)
 
 
 def kv_cache(tokens: Array, past: Array, layer: int, token_offset: Array, lengths: Array) -> np.ndarray:
@@ -280,15 +242,12 @@ def kv_cache(tokens: Array, past: Array, layer: int, token_offset: Array, length
 
     Token j of sequence b goes to position token_offset[b] - lengths[b] + j of the layer.
     """
-    raw = _as_raw(past)
-    written = _opcheck.write_layer_cache(raw, _as_raw(tokens), layer, _integers(token_offset), _integers(lengths))
-    return _typed(written, raw)
+    return _opcheck.kv_cache(tokens, past, layer, _integers(token_offset), _integers(lengths))
 
 
 def copy_blocks(cache: Array, sources: Array, targets: Array, cum_sum: Array) -> np.ndarray:
     """A copy of the cache [blocks, ...] with block sources[i] copied to targets[cum_sum[i - 1] : cum_sum[i]]."""
-    raw = _as_raw(cache)
-    return _typed(_opcheck.copy_blocks(raw, _integers(sources), _integers(targets), _integers(cum_sum)), raw)
+    return _opcheck.copy_blocks(cache, _integers(sources), _integers(targets), _integers(cum_sum))
 
 
 def all_gather(ranks: Sequence[Array]) -> np.ndarray:
@@ -302,12 +261,7 @@ def all_to_all(ranks: Sequence[Array], rank: int, *, transposed: bool = False) -
     Returns:
         x's shape; with `transposed` [h * ranks, w / ranks] for x [h, w].
     """
-    raws = [_as_raw(x) for x in ranks]
-    result = _opcheck.all_to_all(raws, rank, transposed)
-    return _typed(result, raws[0])
-
-
-_REDUCTIONS = {"sum": 0, "max": 1, "min": 2, "prod": 3}
+    return _opcheck.all_to_all(ranks, rank, transposed)
 
 
 def reduce_scatter(
@@ -321,11 +275,4 @@ def reduce_scatter(
         >>> reference.reduce_scatter([numpy.array([1, 2]), numpy.array([10, 20])], rank=1).tolist()
         [22.0]
     """
-    raws = [_as_raw(x) for x in ranks]
-    shape = raws[0][0].shape if raws else ()
-    if not shape or shape[0] % len(raws) != 0:
-        raise FormatError("Invalid", f"{len(raws)} ranks do not divide x of shape {list(shape)}")
-    part = raws[0][0].size // len(raws)
-    flat = _opcheck.reduce_part(raws, _REDUCTIONS[reduction], rank * part, part)
-    reduced: np.ndarray = flat.reshape((shape[0] // len(raws), *shape[1:]))
-    return reduced
+    return _opcheck.reduce_scatter(ranks, rank, reduction)

@@ -8,12 +8,12 @@ raise :class:`assay.FormatError` for shapes that do not fit and for element type
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from assay import _opcheck
-from assay._run import _as_raw
+from assay.reference._arguments import Array
 
 __all__ = [
     "block_softmax",
@@ -27,12 +27,6 @@ __all__ = [
     "rope_gradient",
     "rotary_tables",
 ]
-
-Array = Any  # anything that _as_raw() takes: NumPy arrays, torch tensors, objects with __dlpack__
-
-
-def _optional(array: Optional[Array]) -> Optional[tuple[np.ndarray, str]]:
-    return None if array is None else _as_raw(array)
 
 
 def rms_norm(
@@ -66,14 +60,12 @@ def rms_norm(
         >>> reference.rms_norm(numpy.array([1.0, 2.0, -3.0, 4.0]), eps=0.0).round(3).tolist()
         [0.365, 0.73, -1.095, 1.461]
     """
-    return _opcheck.rms_norm(
-        _as_raw(x), _optional(gamma), eps, _optional(residual), _optional(bias), unit_offset, round_to_float16
-    )
+    return _opcheck.rms_norm(x, gamma, eps, residual, bias, unit_offset, round_to_float16)
 
 
 def reciprocal_rms(x: Array, dims: int = 1, eps: float = 1e-5) -> np.ndarray:
     """1 / sqrt(mean(x^2) + eps) over the last `dims` dimensions, which stay as ones."""
-    return _opcheck.reciprocal_rms(_as_raw(x), dims, eps)
+    return _opcheck.reciprocal_rms(x, dims, eps)
 
 
 def rms_norm_backward(dy: Array, x: Array, rstd: Array, gamma: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -88,10 +80,7 @@ def rms_norm_backward(dy: Array, x: Array, rstd: Array, gamma: Array) -> tuple[n
     Returns:
         dx = dy * gamma * rstd - x * mean(dy * gamma * rstd^3 * x), and dgamma = the sum over rows of dy * x * rstd.
     """
-    result: tuple[np.ndarray, np.ndarray] = _opcheck.rms_norm_backward(
-        _as_raw(dy), _as_raw(x), _as_raw(rstd), _as_raw(gamma)
-    )
-    return result
+    return _opcheck.rms_norm_backward(dy, x, rstd, gamma)
 
 
 def layer_norm(
@@ -124,9 +113,7 @@ def layer_norm(
         >>> reference.layer_norm(numpy.array([[1.0, 3.0], [0.0, 4.0]]), eps=0.0).tolist()
         [[-1.0, 1.0], [-1.0, 1.0]]
     """
-    return _opcheck.layer_norm(
-        _as_raw(x), _optional(gamma), _optional(beta), eps, dims, _optional(residual), residual_scale
-    )
+    return _opcheck.layer_norm(x, gamma, beta, eps, dims, residual, residual_scale)
 
 
 def rope(x: Array, cos: Array, sin: Array, *, groups: int = 1, interleaved: bool = False) -> np.ndarray:
@@ -150,7 +137,7 @@ def rope(x: Array, cos: Array, sin: Array, *, groups: int = 1, interleaved: bool
         >>> reference.rope(numpy.array([[1.0, 2.0]]), numpy.array([[0.0, 0.0]]), numpy.array([[1.0, 1.0]])).tolist()
         [[-2.0, 1.0]]
     """
-    return _opcheck.rope(_as_raw(x), _as_raw(cos), _as_raw(sin), groups, interleaved)
+    return _opcheck.rope(x, cos, sin, groups, interleaved)
 
 
 def rope_gradient(gradient: Array, cos: Array, sin: Array, seq_lens: Sequence[int]) -> np.ndarray:
@@ -164,7 +151,7 @@ def rope_gradient(gradient: Array, cos: Array, sin: Array, seq_lens: Sequence[in
         sin: the same.
         seq_lens: tokens of each sequence; their sum is `tokens`.
     """
-    return _opcheck.rope_gradient(_as_raw(gradient), _as_raw(cos), _as_raw(sin), list(seq_lens))
+    return _opcheck.rope_gradient(gradient, cos, sin, list(seq_lens))
 
 
 def rope_concat(q: Array, cos: Array, sin: Array, other: Array) -> np.ndarray:
@@ -179,7 +166,7 @@ def rope_concat(q: Array, cos: Array, sin: Array, other: Array) -> np.ndarray:
     Returns:
         [tokens, heads, d + e].
     """
-    return _opcheck.rope_concat(_as_raw(q), _as_raw(cos), _as_raw(sin), _as_raw(other))
+    return _opcheck.rope_concat(q, cos, sin, other)
 
 
 def rotary_tables(positions: Array, inv_freq: Array, seq_lens: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -193,10 +180,7 @@ def rotary_tables(positions: Array, inv_freq: Array, seq_lens: Array) -> tuple[n
     Returns:
         cos and sin, [tokens, d]. The angle is one float32 product, as models compute it.
     """
-    result: tuple[np.ndarray, np.ndarray] = _opcheck.rotary_tables(
-        _as_raw(positions), _as_raw(inv_freq), _as_raw(seq_lens)
-    )
-    return result
+    return _opcheck.rotary_tables(positions, inv_freq, seq_lens)
 
 
 def block_softmax(x: Array, heads: int, seq_lens: Sequence[int]) -> np.ndarray:
@@ -210,9 +194,9 @@ def block_softmax(x: Array, heads: int, seq_lens: Sequence[int]) -> np.ndarray:
     Returns:
         float64 of the shape of x; every row of s sums to 1.
     """
-    return _opcheck.block_softmax(_as_raw(x), heads, list(seq_lens))
+    return _opcheck.block_softmax(x, heads, list(seq_lens))
 
 
 def block_softmax_backward(y: Array, dy: Array, heads: int, seq_lens: Sequence[int]) -> np.ndarray:
     """y * (dy - the row's sum of y * dy), where y is the result of :func:`block_softmax`."""
-    return _opcheck.block_softmax_backward(_as_raw(y), _as_raw(dy), heads, list(seq_lens))
+    return _opcheck.block_softmax_backward(y, dy, heads, list(seq_lens))

@@ -9,12 +9,12 @@ All functions raise :class:`assay.FormatError` for shapes that do not fit and fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Optional
+from typing import Literal, Optional
 
 import numpy as np
 
 from assay import _opcheck
-from assay._run import _as_raw
+from assay.reference._arguments import Array
 
 __all__ = [
     "all_reduce",
@@ -29,12 +29,6 @@ __all__ = [
     "strided_batch_matmul",
     "weight_quantized_linear",
 ]
-
-Array = Any  # anything that _as_raw() takes: NumPy arrays, torch tensors, objects with __dlpack__
-
-
-def _optional(array: Optional[Array]) -> Any:
-    return None if array is None else _as_raw(array)
 
 
 def matmul(x: Array, w: Array, *, transpose_x: bool = False, transpose_w: bool = False, jobs: int = 1) -> np.ndarray:
@@ -54,7 +48,7 @@ def matmul(x: Array, w: Array, *, transpose_x: bool = False, transpose_w: bool =
         >>> reference.matmul(numpy.array([[1, 2], [3, 4]]), numpy.array([[5, 6], [7, 8]])).tolist()
         [[19.0, 22.0], [43.0, 50.0]]
     """
-    return _opcheck.matmul(_as_raw(x), _as_raw(w), transpose_x, transpose_w, jobs)
+    return _opcheck.matmul(x, w, transpose_x, transpose_w, jobs)
 
 
 def linear(
@@ -82,7 +76,7 @@ def linear(
         >>> reference.linear(numpy.array([[1.0, 2.0]]), numpy.array([[3.0, 4.0]]), numpy.array([0.5])).tolist()
         [[11.5]]
     """
-    return _opcheck.linear(_as_raw(x), _as_raw(weight), _optional(bias), transpose_x, transpose_weight, False, jobs)
+    return _opcheck.linear(x, weight, bias, transpose_x, transpose_weight, jobs)
 
 
 def linear_per_batch(
@@ -95,7 +89,7 @@ def linear_per_batch(
         weight: [b, k, n] or [k, n]; [b, n, k] or [n, k] with transpose_weight.
         bias: broadcasts to [m, b, n].
     """
-    return _opcheck.linear(_as_raw(x), _as_raw(weight), _optional(bias), False, transpose_weight, True, jobs)
+    return _opcheck.linear_per_batch(x, weight, bias, transpose_weight, jobs)
 
 
 def quantized_linear(
@@ -117,9 +111,7 @@ def quantized_linear(
         bias: [n], integers.
         row_scale: one value for each row of the result.
     """
-    return _opcheck.quantized_linear(
-        _as_raw(x), _as_raw(weight), _as_raw(scale), _optional(bias), _optional(row_scale), transpose_weight, jobs
-    )
+    return _opcheck.quantized_linear(x, weight, bias, scale, row_scale, transpose_weight, jobs)
 
 
 def weight_quantized_linear(
@@ -141,9 +133,7 @@ def weight_quantized_linear(
         offset: as scale.
         group_size: values along k that share a scale; 0: no groups.
     """
-    return _opcheck.weight_quantized_linear(
-        _as_raw(x), _as_raw(weight), _as_raw(scale), _optional(offset), group_size, transpose_weight, jobs
-    )
+    return _opcheck.weight_quantized_linear(x, weight, offset, scale, group_size, transpose_weight, jobs)
 
 
 def dynamic_quantized_linear(
@@ -166,9 +156,7 @@ def dynamic_quantized_linear(
         float32_scales: s and x / s are computed in float32, as kernels do. It decides what becomes of x = max / 2,
             which is 63.5 s exactly.
     """
-    return _opcheck.dynamic_quantized_linear(
-        _as_raw(x), _as_raw(weight), _as_raw(scale), _optional(bias), float32_scales, transpose_weight, jobs
-    )
+    return _opcheck.dynamic_quantized_linear(x, weight, scale, bias, float32_scales, transpose_weight, jobs)
 
 
 def strided_batch_matmul(
@@ -204,7 +192,7 @@ def strided_batch_matmul(
     if size is None:
         size = sum(rows * columns for rows, columns in zip(m, n)) * heads
     lists = [list(values) for values in (m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c)]
-    return _opcheck.strided_batch_matmul(_as_raw(a), _as_raw(b), size, heads, *lists, transpose_a, transpose_b)
+    return _opcheck.strided_batch_matmul(a, b, size, heads, *lists, transpose_a, transpose_b)
 
 
 def grouped_matmul_with_routing(
@@ -235,16 +223,7 @@ def grouped_matmul_with_routing(
         [rows, n]; with down [token_count, n].
     """
     return _opcheck.grouped_matmul_with_routing(
-        _as_raw(x),
-        _as_raw(weight),
-        _as_raw(group_ends),
-        _as_raw(tokens),
-        _optional(column_scale),
-        _optional(row_scale),
-        down,
-        token_count,
-        transpose_weight,
-        jobs,
+        x, weight, group_ends, tokens, down, token_count, column_scale, row_scale, transpose_weight, jobs
     )
 
 
@@ -262,9 +241,7 @@ def grouped_matmul_add(
     Returns:
         The shape of accum.
     """
-    return _opcheck.grouped_matmul_add(
-        _as_raw(x), _as_raw(weight), _as_raw(group_ends), _as_raw(accum), transpose_x, jobs
-    )
+    return _opcheck.grouped_matmul_add(x, weight, group_ends, accum, transpose_x, jobs)
 
 
 def all_reduce(tensors: Sequence[Array], operation: Literal["sum", "max", "min", "prod"] = "sum") -> np.ndarray:
@@ -282,7 +259,7 @@ def all_reduce(tensors: Sequence[Array], operation: Literal["sum", "max", "min",
         >>> reference.all_reduce([numpy.array([1.0, 2.0]), numpy.array([10.0, 20.0])]).tolist()
         [11.0, 22.0]
     """
-    return _opcheck.all_reduce([_as_raw(tensor) for tensor in tensors], operation)
+    return _opcheck.all_reduce(tensors, operation)
 
 
 def quantized_all_reduce(tensors: Sequence[Array], scale: Array, offset: Array) -> np.ndarray:
@@ -292,4 +269,4 @@ def quantized_all_reduce(tensors: Sequence[Array], scale: Array, offset: Array) 
         tensors: one a rank.
         scale: [1], or one value a channel (last dimension); offset the same.
     """
-    return _opcheck.quantized_all_reduce([_as_raw(tensor) for tensor in tensors], _as_raw(scale), _as_raw(offset))
+    return _opcheck.quantized_all_reduce(tensors, scale, offset)

@@ -8,12 +8,12 @@ indices out of range.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import numpy as np
 
 from assay import _opcheck
-from assay._run import _as_raw
+from assay.reference._arguments import Array
 
 __all__ = [
     "amax",
@@ -34,7 +34,6 @@ __all__ = [
     "top_p_sample_exponential",
 ]
 
-Array = Any  # anything that _as_raw() takes: NumPy arrays, torch tensors, objects with __dlpack__
 Axes = Union[int, Sequence[int], None]
 
 
@@ -49,22 +48,22 @@ def cumsum(x: Array, axis: int = -1, exclusive: bool = False, reverse: bool = Fa
         exclusive: each element is the sum of those before it.
         reverse: from the end of the axis.
     """
-    return _opcheck.cumsum(_as_raw(x), axis, exclusive, reverse)
+    return _opcheck.cumsum(x, axis, exclusive, reverse)
 
 
 def amax(x: Array, axis: Axes = None) -> np.ndarray:
     """The largest values; the axes disappear. NaN wins. float64, or int64 of integers."""
-    return _opcheck.reduce("max", _as_raw(x), _axes(axis))
+    return _opcheck.amax(x, _axes(axis))
 
 
 def amin(x: Array, axis: Axes = None) -> np.ndarray:
     """The smallest values; as :func:`amax`."""
-    return _opcheck.reduce("min", _as_raw(x), _axes(axis))
+    return _opcheck.amin(x, _axes(axis))
 
 
 def sum(x: Array, axis: Axes = None) -> np.ndarray:
     """Sums in float64, or exact in int64 of integers; the axes disappear."""
-    return _opcheck.reduce("sum", _as_raw(x), _axes(axis))
+    return _opcheck.sum(x, _axes(axis))
 
 
 def softmax(x: Array, axis: Union[int, Sequence[int]] = -1) -> np.ndarray:
@@ -75,7 +74,7 @@ def softmax(x: Array, axis: Union[int, Sequence[int]] = -1) -> np.ndarray:
         >>> reference.softmax([[0.0, 0.0]]).tolist()
         [[0.5, 0.5]]
     """
-    return _opcheck.softmax(_as_raw(x), _axes(axis))
+    return _opcheck.softmax(x, _axes(axis))
 
 
 def top_k(x: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,17 +82,17 @@ def top_k(x: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
 
     Of equal values the first comes first; NaN counts as larger than everything.
     """
-    return _opcheck.top_k(_as_raw(x), k)
+    return _opcheck.top_k(x, k)
 
 
 def nonzero(x: Array) -> tuple[np.ndarray, int]:
     """Coordinates of the elements that are not 0, ``[rank, elements]`` padded with 0, and how many they are."""
-    return _opcheck.nonzero(_as_raw(x))
+    return _opcheck.nonzero(x)
 
 
 def one_hot(x: Array, depth: int, one: int = 1, zero: int = 0, axis: int = -1) -> np.ndarray:
     """``one`` where x equals the place along a new axis of size ``depth``, otherwise ``zero``; int64."""
-    return _opcheck.one_hot(_as_raw(x), depth, one, zero, axis)
+    return _opcheck.one_hot(x, depth, one, zero, axis)
 
 
 def index_add(
@@ -106,9 +105,7 @@ def index_add(
         updates: x's shape with n at the axis.
         count: only that many of them count; None: all.
     """
-    return _opcheck.index_add(
-        _as_raw(x), axis, _as_raw(indices), _as_raw(updates), alpha, -1 if count is None else count
-    )
+    return _opcheck.index_add(x, axis, indices, updates, alpha, -1 if count is None else count)
 
 
 def gating(
@@ -126,12 +123,12 @@ def gating(
     Returns:
         Token of each entry ``[n]``, entries up to each expert, number of each entry ``[n]``, entries that are kept.
     """
-    return _opcheck.gating(_as_raw(experts), _as_raw(indices), topk_expert_num, expert_count, list(device_experts))
+    return _opcheck.gating(experts, indices, topk_expert_num, expert_count, list(device_experts))
 
 
 def glibc_random(seed: int, count: int) -> np.ndarray:
     """What ``srand(seed)`` and ``count`` calls of glibc's ``rand()`` give, over 2^31 - 1."""
-    return _opcheck.glibc_fractions(seed & 0xFFFFFFFF, count)
+    return _opcheck.glibc_random(seed & 0xFFFFFFFF, count)
 
 
 def multinomial(probs: Array, fractions: Array) -> np.ndarray:
@@ -144,7 +141,7 @@ def multinomial(probs: Array, fractions: Array) -> np.ndarray:
     Returns:
         int64 ``[batch, samples]``.
     """
-    return _opcheck.multinomial(_as_raw(probs), _as_raw(fractions))
+    return _opcheck.multinomial(probs, fractions)
 
 
 def top_p_sample(
@@ -170,10 +167,7 @@ def top_p_sample(
         Indices into the rows and their probabilities, each ``[batch]``.
     """
     places = [] if top_k is None else [int(place) for place in top_k]
-    indices, values, _ = _opcheck.sample_nucleus(
-        _as_raw(probs), -1 if kept is None else kept, places, _as_raw(top_p), _as_raw(fractions), None, inclusive
-    )
-    return indices, values
+    return _opcheck.top_p_sample(probs, top_p, fractions, places, -1 if kept is None else kept, inclusive)
 
 
 def top_p_sample_exponential(
@@ -188,16 +182,13 @@ def top_p_sample_exponential(
         As :func:`top_p_sample`.
     """
     places = [] if top_k is None else [int(place) for place in top_k]
-    indices, values, _ = _opcheck.sample_nucleus(
-        _as_raw(probs), -1, places, _as_raw(top_p), None, _as_raw(noise), False
-    )
-    return indices, values
+    return _opcheck.top_p_sample_exponential(probs, top_p, noise, places)
 
 
 def group_top_k(x: Array, groups: int, keep: int, largest: int = 1) -> np.ndarray:
     """``[tokens, experts]`` with all but the ``keep`` best groups at 0; a group's score is the sum of its ``largest``
     largest values."""
-    return _opcheck.group_top_k(_as_raw(x), groups, keep, largest)
+    return _opcheck.group_top_k(x, groups, keep, largest)
 
 
 def route_to_experts(
@@ -220,4 +211,4 @@ def route_to_experts(
     Returns:
         Weights float64 ``[tokens, top_k]``, experts int64 ``[tokens, top_k]``, best first.
     """
-    return _opcheck.route_to_experts(_as_raw(x), _as_raw(bias), groups, group_top_k, largest, top_k, normalize, scale)
+    return _opcheck.route_to_experts(x, bias, top_k, groups, group_top_k, largest, normalize, scale)

@@ -2,8 +2,9 @@
 // assay.reference: operators of PyTorch and ggml by name.
 #include <nanobind/stl/string.h>
 
-#include "python/reference/bind.hpp"
+#include "python/reference/operators.hpp"
 #include "reference/aten/call.hpp"
+#include "reference/aten/registry.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/movement/bytes.hpp"
 
@@ -58,12 +59,8 @@ nb::list evaluate(const std::string& name, const nb::dict& arguments, int jobs) 
   }();
   nb::list arrays;
   for (Tensor& tensor : value_or_raise(std::move(results))) {
-    if (!reference::aten::is_predictable(tensor)) {
-      arrays.append(nb::none());
-      continue;
-    }
-    const std::string dtype(assay::name(tensor.view.dtype));
-    arrays.append(nb::make_tuple(owned_array(std::move(tensor)), dtype));
+    const bool known = reference::aten::is_predictable(tensor);
+    arrays.append(known ? to_python(std::move(tensor)) : nb::none());
   }
   return arrays;
 }
@@ -74,6 +71,15 @@ nb::list overloads() {
     rows.append(nb::make_tuple(std::string(name),
                                std::string(class_name(reference::aten::class_of(name))),
                                reference::aten::is_view(name)));
+  return rows;
+}
+
+/// Of each variant its name, the row that it spells otherwise and the argument that it writes into.
+nb::list variants() {
+  nb::list rows;
+  for (const reference::aten::Variant& variant : reference::aten::variants())
+    rows.append(nb::make_tuple(variant.name, std::string(variant.of->name),
+                               std::string(variant.written), variant.view));
   return rows;
 }
 
@@ -95,8 +101,7 @@ nb::tuple ggml_rounding(const std::string& name, const nb::dict& arguments, int 
     return reference::ggml::rounding(call, jobs);
   }();
   reference::aten::Magnitudes made = value_or_raise(std::move(rounding));
-  return nb::make_tuple(owned_array(reference::to_tensor(std::move(made.allowed))),
-                        owned_array(reference::to_tensor(std::move(made.variance))));
+  return nb::make_tuple(to_python(std::move(made.allowed)), to_python(std::move(made.variance)));
 }
 
 }  // namespace
@@ -104,6 +109,7 @@ nb::tuple ggml_rounding(const std::string& name, const nb::dict& arguments, int 
 void bind_aten(nb::module_& m) {
   m.def("aten", &evaluate);
   m.def("aten_overloads", &overloads);
+  m.def("aten_variants", &variants);
   m.def("ggml_operators", &ggml_operators);
   m.def("ggml_rounding", &ggml_rounding);
 }

@@ -18,30 +18,31 @@ struct Entry {
   bool view = false;
 };
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> joined = [] {
-    std::vector<Entry> rows;
+const std::vector<const Overload*>& overloads() {
+  static const std::vector<const Overload*> joined = [] {
+    std::vector<const Overload*> rows;
     for (const auto family :
          {view_overloads(), cast_overloads(), creation_overloads(), movement_overloads(),
           indexing_overloads(), elementwise_overloads(), function_overloads(),
           activation_overloads(), complex_overloads(), comparison_overloads(),
           reduction_overloads(), selection_overloads(), product_overloads(), softmax_overloads(),
           norm_overloads(), attention_overloads(), ggml::overloads()}) {
-      for (const Overload& overload : family)
-        rows.push_back({overload.name, &overload, {}, overload.view});
+      for (const Overload& overload : family) rows.push_back(&overload);
     }
-    const auto by_name = [](const Entry& a, const Entry& b) { return a.name < b.name; };
-    std::sort(rows.begin(), rows.end(), by_name);
-    const size_t own = rows.size();
-    for (const Variant& variant : variants()) {
-      // Variants are appended behind the sorted rows of the families.
-      const auto end = rows.begin() + static_cast<std::ptrdiff_t>(own);
-      const Entry key{variant.of, nullptr};
-      const auto found = std::lower_bound(rows.begin(), end, key, by_name);
-      ASSAY_CHECK(found != end && found->name == variant.of, "a variant of no row");
-      rows.push_back({variant.name, found->overload, variant.written, variant.view});
-    }
-    std::sort(rows.begin(), rows.end(), by_name);
+    return rows;
+  }();
+  return joined;
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> joined = [] {
+    std::vector<Entry> rows;
+    for (const Overload* overload : overloads())
+      rows.push_back({overload->name, overload, {}, overload->view});
+    for (const Variant& variant : variants())
+      rows.push_back({variant.name, variant.of, variant.written, variant.view});
+    std::sort(rows.begin(), rows.end(),
+              [](const Entry& a, const Entry& b) { return a.name < b.name; });
     return rows;
   }();
   return joined;
@@ -66,6 +67,11 @@ Status convert_to_written(const Arguments& arguments, std::string_view written,
 }
 
 }  // namespace
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all = variants_of(overloads());
+  return all;
+}
 
 Result<std::vector<Tensor>> evaluate(const Call& call, const EvaluateOptions& options) {
   const Entry* entry = lookup(call.name);

@@ -56,14 +56,17 @@ struct Overload {
 
 /// Another spelling of an overload: `multiply`, or one that writes into an argument.
 struct Variant {
-  std::string_view name;  // "aten.add_.Tensor"
-  std::string_view of;    // "aten.add.Tensor", a row of a family: same arguments
+  std::string name;    // "aten.add_.Tensor"
+  const Overload* of;  // "aten.add.Tensor", a row of a family: same arguments
   /// The argument that takes the results, whose element types become its own as far as floats, integers and truth
   /// values differ: "self", "out"; "" for a mere synonym.
   std::string_view written;
   bool view = false;  // as Overload::view
 };
-[[nodiscard]] std::span<const Variant> variants();
+/// All of them, by name, for the rows of all families.
+[[nodiscard]] std::vector<Variant> variants_of(std::span<const Overload* const> overloads);
+/// The same for the rows there are.
+[[nodiscard]] const std::vector<Variant>& variants();
 
 // One function a family; registry.cpp joins them.
 [[nodiscard]] std::span<const Overload> view_overloads();

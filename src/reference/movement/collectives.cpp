@@ -46,6 +46,14 @@ double reduced(RankReduction reduction, double a, double b) {
 
 }  // namespace
 
+std::optional<RankReduction> rank_reduction_from_name(std::string_view name) {
+  if (name == "sum") return RankReduction::Sum;
+  if (name == "max") return RankReduction::Max;
+  if (name == "min") return RankReduction::Min;
+  if (name == "prod") return RankReduction::Product;
+  return std::nullopt;
+}
+
 Result<Tensor> flat_part(const Tensor& x, int64_t first, int64_t count) {
   ASSAY_TRY_STATUS(check_range(x.view, first, count));
   ASSAY_TRY(Tensor flat, reshaped(x, {x.view.element_count()}));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What several ranks exchange: pieces of flat tensors, and sums over ranks of such pieces.
 #pragma once
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tensor/tensor_view.hpp"
@@ -23,6 +25,9 @@ namespace assay::reference {
                                         bool transposed);
 
 enum class RankReduction : uint8_t { Sum, Max, Min, Product };
+/// The reduction called "sum", "max", "min" or "prod".
+[[nodiscard]] std::optional<RankReduction> rank_reduction_from_name(std::string_view name);
+
 /// Elements [first, first + count) of all ranks reduced element by element in the order of the ranks, in double;
 /// exact for integers up to 2^53 (a product rounds beyond). NaN in any rank gives NaN.
 ///

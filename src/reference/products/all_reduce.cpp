@@ -25,32 +25,32 @@ Status check_alike(std::span<const TensorView> ranks) {
 double largest(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 double smallest(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 
-double combined(Reduction reduction, double a, double b) {
+double combined(RankReduction reduction, double a, double b) {
   switch (reduction) {
-    case Reduction::Sum:
+    case RankReduction::Sum:
       return a + b;
-    case Reduction::Max:
+    case RankReduction::Max:
       return largest(a, b);
-    case Reduction::Min:
+    case RankReduction::Min:
       return smallest(a, b);
-    case Reduction::Product:
+    case RankReduction::Product:
       break;
   }
   return a * b;
 }
 
 /// Sums and products modulo 2^64; the low bits are those of any narrower type.
-int64_t combined(Reduction reduction, int64_t a, int64_t b) {
+int64_t combined(RankReduction reduction, int64_t a, int64_t b) {
   const auto left = static_cast<uint64_t>(a);
   const auto right = static_cast<uint64_t>(b);
   switch (reduction) {
-    case Reduction::Sum:
+    case RankReduction::Sum:
       return static_cast<int64_t>(left + right);
-    case Reduction::Max:
+    case RankReduction::Max:
       return std::max(a, b);
-    case Reduction::Min:
+    case RankReduction::Min:
       return std::min(a, b);
-    case Reduction::Product:
+    case RankReduction::Product:
       break;
   }
   return static_cast<int64_t>(left * right);
@@ -65,7 +65,7 @@ int64_t wrapped(int64_t value, const DTypeInfo& type) {
 }
 
 template <typename T, typename Read>
-Result<Array<T>> reduced(std::span<const TensorView> ranks, Reduction reduction, Read read) {
+Result<Array<T>> reduced(std::span<const TensorView> ranks, RankReduction reduction, Read read) {
   ASSAY_TRY(Array<T> result, read(ranks[0]));
   for (const TensorView& rank : ranks.subspan(1)) {
     ASSAY_TRY(const Array<T> values, read(rank));
@@ -78,7 +78,7 @@ Result<Array<T>> reduced(std::span<const TensorView> ranks, Reduction reduction,
 
 }  // namespace
 
-Result<Tensor> all_reduce(std::span<const TensorView> ranks, Reduction reduction) {
+Result<Tensor> all_reduce(std::span<const TensorView> ranks, RankReduction reduction) {
   ASSAY_TRY_STATUS(check_alike(ranks));
   const DTypeInfo& type = info(ranks[0].dtype);
   if (is_integer(ranks[0].dtype) || type.kind == DTypeKind::Bool) {
@@ -93,7 +93,7 @@ Result<Tensor> all_reduce(std::span<const TensorView> ranks, Reduction reduction
 Result<Wide> quantised_all_reduce(std::span<const TensorView> ranks, const TensorView& scale,
                                   const TensorView& offset) {
   ASSAY_TRY_STATUS(check_alike(ranks));
-  ASSAY_TRY(Wide sum, reduced<double>(ranks, Reduction::Sum, widen));
+  ASSAY_TRY(Wide sum, reduced<double>(ranks, RankReduction::Sum, widen));
   ASSAY_TRY(const BroadcastValues scales, BroadcastValues::make(scale, sum.shape));
   ASSAY_TRY(const BroadcastValues offsets, BroadcastValues::make(offset, sum.shape));
   const auto rank_count = static_cast<double>(ranks.size());

@@ -3,18 +3,17 @@
 #pragma once
 #include <span>
 
+#include "reference/movement/collectives.hpp"
 #include "reference/wide.hpp"
 
 namespace assay::reference {
-
-enum class Reduction : uint8_t { Sum, Max, Min, Product };
 
 /// Element by element over the ranks, in their order. NaN is passed on by all four.
 ///
 /// ranks     at least one tensor, of equal shapes and types
 /// returns   Float64; Int64 of integers, wrapped to their type as hardware does
 /// errors    Invalid (no ranks; shapes or types differ, with the rank) | Unsupported (complex, packed types)
-[[nodiscard]] Result<Tensor> all_reduce(std::span<const TensorView> ranks, Reduction reduction);
+[[nodiscard]] Result<Tensor> all_reduce(std::span<const TensorView> ranks, RankReduction reduction);
 
 /// (sum of the ranks + offset ranks) scale, of int8.
 ///

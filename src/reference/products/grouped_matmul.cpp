@@ -32,7 +32,7 @@ TensorView matrix_of(TensorView view, int64_t index) {
 }  // namespace
 
 Result<Wide> grouped_matmul_with_routing(const TensorView& x, const TensorView& w,
-                                         const Routing& routing, const TensorView* column_scale,
+                                         const ExpertRows& routing, const TensorView* column_scale,
                                          const TensorView* row_scale) {
   if (x.shape.size() != 2 || w.shape.size() != 3)
     return fail(Errc::Invalid, "x " + list_text(x.shape.span()) + " and w " +

@@ -5,7 +5,8 @@
 
 namespace assay::reference {
 
-struct Routing {
+/// Which rows of x each expert takes.
+struct ExpertRows {
   const TensorView* group_ends = nullptr;  // [experts]: rows of expert 0, of experts 0 and 1, ...
   const TensorView* tokens = nullptr;      // [rows]: the token of each row, sorted by expert
   /// false: rows are gathered, out[r] = x[tokens[r]] . w[expert of r].
@@ -24,7 +25,7 @@ struct Routing {
 /// errors        Invalid (shapes; ends that descend or exceed the rows; tokens that are not there) | of matmul()
 /// source        hicann/ascend-transformer-boost: data_generation.py, GroupedMatmulWithRoutingOperation
 [[nodiscard]] Result<Wide> grouped_matmul_with_routing(const TensorView& x, const TensorView& w,
-                                                       const Routing& routing,
+                                                       const ExpertRows& routing,
                                                        const TensorView* column_scale,
                                                        const TensorView* row_scale);
 

@@ -19,13 +19,13 @@ TEST(AllReduce, WrapsIntegersToTheirType) {
   const std::vector<int8_t> b = {100, -100, 5};
   const std::vector<TensorView> ranks = {view_of(a, DType::Int8, {3}),
                                          view_of(b, DType::Int8, {3})};
-  const auto values = [&](Reduction reduction) {
+  const auto values = [&](RankReduction reduction) {
     const Whole result = whole(all_reduce(ranks, reduction).value().view).value();
     return std::vector<int64_t>(result.values.begin(), result.values.end());
   };
-  EXPECT_EQ(values(Reduction::Sum), (std::vector<int64_t>{200 - 256, -200 + 256, 8}));
-  EXPECT_EQ(values(Reduction::Max), (std::vector<int64_t>{100, -100, 5}));
-  EXPECT_EQ(values(Reduction::Product),
+  EXPECT_EQ(values(RankReduction::Sum), (std::vector<int64_t>{200 - 256, -200 + 256, 8}));
+  EXPECT_EQ(values(RankReduction::Max), (std::vector<int64_t>{100, -100, 5}));
+  EXPECT_EQ(values(RankReduction::Product),
             (std::vector<int64_t>{16, 16, 15}));  // 10000 = 39 * 256 + 16
 }
 
@@ -33,9 +33,9 @@ TEST(AllReduce, NamesTheRankThatDiffers) {
   const std::vector<float> a = {1, 2};
   const std::vector<TensorView> ranks = {view_of(a, DType::Float32, {2}),
                                          view_of(a, DType::Float32, {2, 1})};
-  EXPECT_EQ(all_reduce(ranks, Reduction::Sum).error().message,
+  EXPECT_EQ(all_reduce(ranks, RankReduction::Sum).error().message,
             "rank 1 has float32 [2, 1], rank 0 float32 [2]");
-  EXPECT_EQ(all_reduce({}, Reduction::Sum).error().code, Errc::Invalid);
+  EXPECT_EQ(all_reduce({}, RankReduction::Sum).error().code, Errc::Invalid);
 }
 
 TEST(AllReduce, QuantisedAddsTheOffsetOfEveryRank) {
@@ -99,7 +99,7 @@ TEST(GroupedMatmul, SendsRowsToTheirExperts) {
   const std::vector<int32_t> tokens = {2, 0, 1};
   const TensorView group_ends = view_of(ends, DType::Int32, {2});
   const TensorView order = view_of(tokens, DType::Int32, {3});
-  Routing routing{.group_ends = &group_ends, .tokens = &order};
+  ExpertRows routing{.group_ends = &group_ends, .tokens = &order};
   const TensorView rows = view_of(x, DType::Float32, {3, 1});
   const TensorView experts = view_of(w, DType::Float32, {2, 1, 1});
   EXPECT_EQ(list(grouped_matmul_with_routing(rows, experts, routing, nullptr, nullptr).value()),

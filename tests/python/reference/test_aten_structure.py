@@ -18,7 +18,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import assay
-from assay import reference
+from assay import _opcheck, reference
 
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "reference" / "aten"
 FAMILIES = [
@@ -28,7 +28,7 @@ FAMILIES = [
 ROWS = {
     name for family in FAMILIES for name in re.findall(r'\{"(aten\.[\w.]+)",', (SOURCES / f"{family}.cpp").read_text())
 }
-VARIANTS = dict(re.findall(r'\{"(aten\.[\w.]+)", "(aten\.[\w.]+)"', (SOURCES / "variants.cpp").read_text()))
+VARIANTS = {name: of for name, of, _, _ in _opcheck.aten_variants()}
 KINDS = {overload.name: overload.kind for overload in reference.aten_overloads()}
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]

@@ -236,3 +236,32 @@ def test_a_large_broadcast_is_refused_before_it_is_allocated():
     wide = np.broadcast_to(np.float32(0), (1 << 20, 1))
     with pytest.raises(assay.FormatError, match="too large"):
         reference.add(wide, np.broadcast_to(np.float32(0), (1 << 20,)))
+
+
+def field_of_structures() -> np.ndarray:
+    """Elements at strides that are no multiple of their size."""
+    rows = np.zeros(4, dtype=[("code", "i1"), ("value", "f4")])
+    rows["value"] = np.arange(4)
+    return rows["value"]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.arange(4, dtype=">f4"),
+        np.arange(4, dtype=">i8"),
+        field_of_structures(),
+        np.arange(6.0)[::-2],
+        np.arange(6.0).reshape(2, 3).T,
+        np.broadcast_to(np.float32(2), (2, 3)),
+        np.array(3.5),
+        np.zeros((0, 4), np.float16),
+        np.arange(3, dtype=np.longlong),
+    ],
+)
+def test_arrays_of_any_order_are_read_as_their_plain_copies(x: np.ndarray) -> None:
+    plain = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("=")).reshape(x.shape)
+    plain.setflags(write=False)
+    wide = -plain.astype(np.int64 if plain.dtype.kind == "i" else np.float64)
+    np.testing.assert_array_equal(reference.negative(x), wide, strict=True)
+    np.testing.assert_array_equal(reference.negative(plain), wide, strict=True)

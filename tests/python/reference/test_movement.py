@@ -495,6 +495,11 @@ class TestRanks:
             for xs in ([nan, np.ones(2)], [np.ones(2), nan]):
                 assert np.isnan(reference.reduce_scatter(xs, 0, reduction)).all()
 
+    def test_unknown_reductions_raise_as_all_reduce_does(self):
+        for reduce in (reference.all_reduce, lambda xs, how: reference.reduce_scatter(xs, 0, how)):
+            with pytest.raises(assay.Error, match='"mean" is no reduction'):
+                reduce([np.ones(2), np.ones(2)], "mean")
+
     def test_ranks_that_do_not_fit_raise(self):
         x = np.zeros((4, 2))
         for call in [

@@ -148,10 +148,9 @@ struct Reduction {
 
 Result<Reduction> read_reduction(const Case& one, bool with_product) {
   ASSAY_TRY(std::string name, one.parameters.text("reduceType", "sum"));
-  if (name == "sum") return Reduction{std::move(name), RankReduction::Sum};
-  if (name == "max") return Reduction{std::move(name), RankReduction::Max};
-  if (name == "min") return Reduction{std::move(name), RankReduction::Min};
-  if (name == "prod" && with_product) return Reduction{std::move(name), RankReduction::Product};
+  const auto kind = reference::rank_reduction_from_name(name);
+  if (kind && (with_product || kind != RankReduction::Product))
+    return Reduction{std::move(name), *kind};
   return fail(Errc::Unsupported, "reduceType \"" + name + "\" is not known");
 }
 

@@ -272,12 +272,9 @@ Result<Evaluation> alone(const Case& one, const Layer& layer) {
   return evaluation;
 }
 
-Result<reference::Reduction> reduction_of(const Parameters& parameters) {
+Result<reference::RankReduction> reduction_of(const Parameters& parameters) {
   ASSAY_TRY(const std::string type, parameters.text("allReduceType", "sum"));
-  if (type == "sum") return reference::Reduction::Sum;
-  if (type == "max") return reference::Reduction::Max;
-  if (type == "min") return reference::Reduction::Min;
-  if (type == "prod") return reference::Reduction::Product;
+  if (const auto reduction = reference::rank_reduction_from_name(type)) return *reduction;
   return fail(not_supported("allReduceType \"" + type + "\" is none of sum, max, min, prod"));
 }
 
@@ -299,12 +296,12 @@ Result<Evaluation> evaluate_linear_parallel(const Case& one) {
 }
 
 Result<Evaluation> evaluate_all_reduce(const Case& one) {
-  ASSAY_TRY(const reference::Reduction reduction, reduction_of(one.parameters));
+  ASSAY_TRY(const reference::RankReduction reduction, reduction_of(one.parameters));
   ASSAY_TRY(const int64_t quantisation, one.parameters.integer("quantType", 0));
   if (quantisation < 0 || quantisation > 2)
     return fail(
         unknown_value("quantType", quantisation, "0 (none), 1 (per tensor), 2 (per channel)"));
-  if (quantisation != 0 && reduction != reference::Reduction::Sum)
+  if (quantisation != 0 && reduction != reference::RankReduction::Sum)
     return fail(not_supported("only sums are quantised"));
   std::vector<std::string_view> names = {"x"};
   if (quantisation != 0) names = {"x", "scale", "offset"};
