@@ -145,7 +145,7 @@ template <typename T>
 nanobind::object to_python(std::vector<T> values) {
   nanobind::list list;
   for (T& value : values) list.append(to_python(std::move(value)));
-  return std::move(list);
+  return list;
 }
 template <typename... T>
 nanobind::object to_python(std::tuple<T...> values) {
