@@ -212,7 +212,9 @@ class OutputJudge {
         wanted.push_back(static_cast<int64_t>(row));
     }
     if (wanted.empty()) return {};
-    reference::aten::MagnitudeOptions options{.jobs = static_cast<int>(jobs_), .rows = {}};
+    reference::aten::MagnitudeOptions options{.jobs = static_cast<int>(jobs_),
+                                              .rows = {},
+                                              .addend = grid_.fraction_bits <= kHalfFractionBits};
     std::vector<int64_t> numbers = wanted;
     if (!what_.parts.empty()) {
       for (int64_t& number : numbers) number = what_.parts[static_cast<size_t>(number)];
@@ -239,8 +241,7 @@ class OutputJudge {
       Terms of_row;
       of_row.c = terms->c.data() + first;
       of_row.count = terms->terms;
-      if (grid_.fraction_bits <= kHalfFractionBits && terms->addend.size() == expected)
-        of_row.addend = terms->addend.data() + first;
+      if (terms->addend.size() == expected) of_row.addend = terms->addend.data() + first;
       if (is_given) {
         of_row.variance = terms->variance.data() + first;
         of_row.allowed = terms->allowed.data() + first;

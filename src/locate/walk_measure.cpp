@@ -153,17 +153,13 @@ Result<reference::Wide> rounded_values(const TensorView& simulated, DType dtype)
   return reference::widen(rounded.view);
 }
 
-bool equal_integers(const TensorView& a, const TensorView& b, Status* status) {
-  const Result<reference::Whole> first = reference::whole(a);
-  const Result<reference::Whole> second = reference::whole(b);
-  if (!first || !second) {
-    *status = fail(!first ? first.error() : second.error());
-    return false;
-  }
-  return first->values == second->values;
-}
-
 }  // namespace
+
+Result<bool> equal_integers(const TensorView& a, const TensorView& b) {
+  ASSAY_TRY(const reference::Whole first, reference::whole(a));
+  ASSAY_TRY(const reference::Whole second, reference::whole(b));
+  return first.values == second.values;
+}
 
 bool is_judged_type(DType dtype) {
   return is_float(dtype) && dtype != DType::Float64 && float_grid(dtype).has_value();
@@ -229,9 +225,7 @@ Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                 "program differs here, cannot judge: " + std::string(name(mine.dtype)) +
                     " against " + std::string(name(reference.dtype)));
   if (!is_float(mine.dtype)) {
-    Status status;
-    const bool equal = equal_integers(mine, reference, &status);
-    if (!status) return fail(status.error());
+    ASSAY_TRY(const bool equal, equal_integers(mine, reference));
     if (!equal) gap.r = gap.r_element = gap.err_own = kInfinity;
     return gap;
   }

@@ -13,6 +13,10 @@ namespace assay::locate {
 /// False for fp64, which has no wider reference, and for types that are no floats.
 [[nodiscard]] bool is_judged_type(DType dtype);
 
+/// The same integers in C order, whatever their types.
+/// errors  Unsupported (no integers or truth values)
+[[nodiscard]] Result<bool> equal_integers(const TensorView& a, const TensorView& b);
+
 struct Gap {
   double r = 0;            // |t - ref| / floor
   double r_element = 0;    // largest element over its own limit

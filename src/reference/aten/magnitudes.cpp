@@ -99,6 +99,7 @@ Result<Magnitudes> of_product(const Arguments& arguments, const MagnitudeOptions
   Magnitudes magnitudes;
   ASSAY_TRY(magnitudes.c, product_values(arguments, options, true));
   ASSAY_TRY(magnitudes.terms, product_length(arguments));
+  if (!options.addend) return magnitudes;
   ASSAY_TRY(std::optional<Wide> addend, addend_of(arguments, options));
   if (addend) magnitudes.addend = *std::move(addend);
   return magnitudes;

@@ -28,7 +28,7 @@ struct Magnitudes {
   /// Operators of ggml, whose kernels convert operands first: w of every element, shape of c; `variance` is v then.
   /// Otherwise empty.
   Wide allowed = {};
-  /// Products with an addend (linear with a bias, addmm ...): beta times it, shape of c. Kernels of 16 bits may round the
+  /// Products with an addend (linear with a bias, addmm ...): beta times it, shape of c, where it was asked for. Kernels of 16 bits may round the
   /// product before they add it. Otherwise empty.
   Wide addend = {};
 };
@@ -37,6 +37,8 @@ struct MagnitudeOptions {
   int jobs = 1;
   /// Rows of the output (all axes but the last as one), ascending; nothing: all of them.
   std::optional<std::span<const int64_t>> rows = {};
+  /// Fill Magnitudes::addend.
+  bool addend = false;
 };
 
 /// C for one output of a call, computed in fp64 from its operands.
