@@ -109,18 +109,4 @@ std::string operator_text(const Operator& one) {
   return one.module.empty() ? text : text + " in " + one.module;
 }
 
-std::string layer_pattern(std::string_view module) {
-  std::string pattern;
-  for (size_t begin = 0; begin <= module.size();) {
-    const size_t end = std::min(module.find('.', begin), module.size());
-    const std::string_view part = module.substr(begin, end - begin);
-    if (begin > 0) pattern += '.';
-    const bool number =
-        !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    pattern += number ? std::string_view("*") : part;
-    begin = end + 1;
-  }
-  return pattern;
-}
-
 }  // namespace assay::locate

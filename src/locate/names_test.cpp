@@ -6,12 +6,6 @@
 namespace assay::locate {
 namespace {
 
-TEST(Names, LayerNumbersBecomeStars) {
-  EXPECT_EQ(layer_pattern("model.layers.12.mlp.experts.3.up"), "model.layers.*.mlp.experts.*.up");
-  EXPECT_EQ(layer_pattern(""), "");
-  EXPECT_EQ(layer_pattern("model.layer1.norm"), "model.layer1.norm");
-}
-
 TEST(Names, CastsAndClonesAreTransparentButNotCopies) {
   EXPECT_TRUE(is_transparent("aten._to_copy.default"));
   EXPECT_TRUE(is_transparent("aten.empty.memory_format"));

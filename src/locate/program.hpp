@@ -143,7 +143,5 @@ struct Program {
 [[nodiscard]] bool is_transparent(std::string_view name);
 /// "aten.mul.Tensor in model.norm", of several there with its number from 1: "aten.mul.Tensor (2) in model.norm".
 [[nodiscard]] std::string operator_text(const Operator& one);
-/// The module path with every number replaced by "*": "model.layers.*.mlp".
-[[nodiscard]] std::string layer_pattern(std::string_view module);
 
 }  // namespace assay::locate

@@ -15,6 +15,7 @@
 #include "locate/walk_measure.hpp"
 #include "reference/aten/selection.hpp"
 #include "reference/wide.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -149,8 +150,6 @@ bool Replay::is_buffer(const std::string& leaf) const {
 
 namespace {
 
-using TypeCounts = std::map<DType, size_t>;
-
 size_t count_of(const TypeCounts& counts) {
   size_t all = 0;
   for (const auto& [type, count] : counts) all += count;
@@ -172,6 +171,16 @@ std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t lea
     }
   }
   return all >= least && share * narrow <= all ? usual : std::nullopt;
+}
+
+/// Of the types that one value in `share` has, or more.
+std::optional<DType> narrowest_common(const TypeCounts& counts, size_t share) {
+  const size_t all = count_of(counts);
+  std::optional<DType> narrowest;
+  for (const auto& [type, count] : counts) {
+    if (share * count >= all && (!narrowest || is_narrower(type, *narrowest))) narrowest = type;
+  }
+  return narrowest;
 }
 
 }  // namespace
@@ -197,14 +206,14 @@ void Replay::find_types() {
     types_[i] = type;
     ++all[*type];
     const std::string& module = mine_.calls[boundaries_[i].call].module;
-    std::string pattern = layer_pattern(module);
+    std::string pattern = run::layer_pattern(module);
     if (pattern == module) continue;
     TypeCounts& counts = peers[{std::move(pattern), use.slot, boundaries_[i].input}];
     ++counts[*type];
     peers_of[i] = &counts;
   }
-  if (all.size() < 2) return;
   find_autocast(all);
+  if (all.size() < 2) return;
   for (size_t i = 0; i < boundaries_.size(); ++i) {
     if (!types_[i]) continue;
     std::optional<DType> usual;
@@ -219,14 +228,11 @@ void Replay::find_types() {
 }
 
 /// Under autocast products are computed in a narrower type than all weights, between values that may both be wide again.
-void Replay::find_autocast(const std::map<DType, size_t>& types) {
-  constexpr size_t kShare = 4;  // of all values
-  size_t all = 0;
-  for (const auto& [type, count] : types) all += count;
-  std::optional<DType> narrowest;
-  for (const auto& [type, count] : types) {
-    if (kShare * count >= all && (!narrowest || is_narrower(type, *narrowest))) narrowest = type;
-  }
+void Replay::find_autocast(const TypeCounts& types) {
+  constexpr size_t kShareOfValues = 4, kShareOfProducts = 2;
+  const std::optional<DType> narrowest =
+      mine_.operators.empty() ? narrowest_common(types, kShareOfValues)
+                              : narrowest_common(types_of_products(), kShareOfProducts);
   if (!narrowest) return;
   bool any = false;
   for (const auto& [name, record] : mine_.leaves) {
@@ -236,6 +242,20 @@ void Replay::find_autocast(const std::map<DType, size_t>& types) {
     any = true;
   }
   if (any) autocast_ = narrowest;
+}
+
+/// What products of the run under test result in.
+TypeCounts Replay::types_of_products() const {
+  TypeCounts types;
+  for (const Operator& one : mine_.operators) {
+    if (reference::aten::class_of(one.name) != reference::aten::OperatorClass::Product) continue;
+    for (const Use& output : one.outputs) {
+      if (output.record >= mine_.run->records.size()) continue;
+      const std::optional<DType>& type = mine_.run->records[output.record].dtype;
+      if (type && is_float(*type)) ++types[*type];
+    }
+  }
+  return types;
 }
 
 /// Golden has as narrow a value there, or mine's module has weights of that type.

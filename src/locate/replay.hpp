@@ -124,6 +124,8 @@ struct Replayed {
   bool other_choice = false;
 };
 
+using TypeCounts = std::map<DType, size_t>;  // how many values are of a type
+
 /// Immutable after construction but for caches, which never change a result; threads may share it.
 class Replay {
  public:
@@ -198,7 +200,8 @@ class Replay {
   void find_constant_operators();
   [[nodiscard]] bool is_buffer(const std::string& leaf) const;
   void find_types();
-  void find_autocast(const std::map<DType, size_t>& types);
+  void find_autocast(const TypeCounts& types);
+  [[nodiscard]] TypeCounts types_of_products() const;
   [[nodiscard]] bool is_deliberate(const Boundary& boundary, DType type) const;
   [[nodiscard]] size_t recorded_by(ValueId golden, int64_t step) const;
   [[nodiscard]] Result<std::unique_ptr<Planner>> walk_carried(size_t number) const;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/text.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -127,7 +128,7 @@ std::string layers_of(const Systematic& group) {
 const Systematic* systematic_of(const Verdict& verdict) {
   if (verdict.candidates.empty()) return nullptr;
   const Finding& first = verdict.candidates.front();
-  const std::string pattern = layer_pattern(first.module);
+  const std::string pattern = run::layer_pattern(first.module);
   for (const Systematic& group : verdict.systematic) {
     if (group.kind == first.kind &&
         (group.pattern == pattern || group.pattern.starts_with(pattern + " ")))

@@ -53,7 +53,8 @@ StepModules::StepModules(const Run& golden, const Run& mine, const pair::Corresp
   for (size_t i = 0; i < golden.records.size(); ++i) {
     const TensorRecord& record = golden.records[i];
     const auto found = steps.find(record.step);
-    if (record.rank == rank && is_of_module(record) && found != steps.end())
+    if (record.rank == rank && is_of_module(record) && found != steps.end() &&
+        pairs.steps.is_by_tokens(run::module_path(golden, record.node)))
       add(golden, i, found->second);
   }
 }

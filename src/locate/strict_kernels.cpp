@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/strict_kernels.hpp"
+#include "run/common_names.hpp"
 
 #include <algorithm>
 #include <array>
@@ -101,7 +102,7 @@ class Peers {
       const OwnError& error = outputs[i];
       if (!was_judged(error) || !is_float(error.dtype)) continue;
       const Operator& one = program.operators[error.op];
-      keys_[i] = {layer_pattern(one.module),
+      keys_[i] = {run::layer_pattern(one.module),
                   one.name,
                   positions[error.op],
                   one.module_call,

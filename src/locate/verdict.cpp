@@ -10,6 +10,7 @@
 #include "locate/obligations.hpp"
 #include "locate/owner.hpp"
 #include "locate/strict_kernels.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::locate {
 namespace {
@@ -349,7 +350,7 @@ class Composer {
     constexpr double kOutlier = 4;  // times the median of its peers
     std::map<std::string, std::vector<double>> ratios;
     const auto peers_of = [](const Finding& one) {
-      return layer_pattern(one.module) + ' ' + one.slot;
+      return run::layer_pattern(one.module) + ' ' + one.slot;
     };
     for (const Finding& one : verdict_.candidates) {
       if (one.by_steps && std::isfinite(one.ratio)) ratios[peers_of(one)].push_back(one.ratio);
@@ -384,15 +385,15 @@ class Composer {
   void find_systematic() {
     std::map<std::string, std::set<std::string_view>> layers;  // pattern -> modules that are called
     for (const ModuleCall& call : stages_.mine->calls)
-      layers[layer_pattern(call.module)].insert(call.module);
+      layers[run::layer_pattern(call.module)].insert(call.module);
     for (const Operator& one : stages_.mine->operators)
-      layers[layer_pattern(one.module)].insert(one.module);
+      layers[run::layer_pattern(one.module)].insert(one.module);
     std::map<std::tuple<std::string, std::string, FindingKind>, std::set<std::string_view>> groups;
     for (const Finding& finding : verdict_.candidates) {
-      const std::string pattern = layer_pattern(finding.module);
+      const std::string pattern = run::layer_pattern(finding.module);
       if (pattern == finding.module) continue;  // no layer number in it
       const std::string what = finding.kind == FindingKind::Weight ? finding.slot : finding.op_type;
-      groups[{pattern, layer_pattern(what), finding.kind}].insert(finding.module);
+      groups[{pattern, run::layer_pattern(what), finding.kind}].insert(finding.module);
     }
     for (const auto& [key, modules] : groups) {
       if (modules.size() < kSystematicLayers) continue;

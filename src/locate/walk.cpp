@@ -10,11 +10,13 @@
 #include <set>
 
 #include "base/thread_pool.hpp"
+#include "locate/other_integers.hpp"
 #include "locate/owner.hpp"
 #include "locate/replay.hpp"
 #include "locate/walk_measure.hpp"
 #include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
+#include "run/common_names.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -36,7 +38,7 @@ const Use& use_of(const Program& program, const Boundary& boundary) {
 /// "model.layers.3", the outermost numbered modules, and the root.
 bool is_layer(std::string_view module) {
   if (module.empty()) return true;
-  const std::string pattern = layer_pattern(module);
+  const std::string pattern = run::layer_pattern(module);
   return (pattern == "*" || pattern.ends_with(".*")) && std::ranges::count(pattern, '*') == 1;
 }
 
@@ -440,25 +442,11 @@ class Walker {
     return judge_handed_over(i, before, judged);
   }
 
-  /// A module around it was called with other integers than golden's, such as the experts of each token: what golden did inside,
-  /// one call an expert, is another story.
   [[nodiscard]] bool follows_other_integers(const Boundary& boundary) const {
-    const ModuleCall& inside = mine_.calls[boundary.call];
-    for (size_t i = 0; i < mine_.calls.size(); ++i) {
-      const ModuleCall& around = mine_.calls[i];
-      const size_t partner =
-          i < pairing_.golden_call_of.size() ? pairing_.golden_call_of[i] : kNone;
-      if (partner == kNone || around.rank != inside.rank || around.step != inside.step ||
-          around.begin > inside.begin || inside.end > around.end || i == boundary.call ||
-          !is_inside(inside.module, around.module))
-        continue;
-      const std::vector<Use>& theirs = golden_.calls[partner].inputs;
-      for (const Use& use : around.inputs) {
-        const auto golden = std::ranges::find(theirs, use.slot, &Use::slot);
-        if (golden != theirs.end() && has_other_integers(use, *golden)) return true;
-      }
-    }
-    return false;
+    const ModuleCall& call = mine_.calls[boundary.call];
+    return locate::follows_other_integers(golden_, mine_, pairing_,
+                                          {call.module, call.rank, call.step, call.begin, call.end},
+                                          boundary.call);
   }
 
   /// Is made by or of a module that is called several times in a step: of a loop over experts golden's record has the rounds of
@@ -479,16 +467,6 @@ class Walker {
              const ModuleCall& call = mine_.calls[replay_.boundaries()[value.boundary].call];
              return is_called_again(mine_, call.module, call.rank, call.step);
            });
-  }
-
-  [[nodiscard]] bool has_other_integers(const Use& mine, const Use& golden) const {
-    const std::optional<DType>& type = mine_.run->records[mine.record].dtype;
-    if (!type || !is_integer(*type)) return false;
-    const Result<Tensor> ours = load_use(mine_, mine);
-    const Result<Tensor> theirs = load_use(golden_, golden);
-    if (!ours || !theirs || !(ours->view.shape == theirs->view.shape)) return false;
-    const Result<bool> same = equal_integers(ours->view, theirs->view);
-    return same && !*same;
   }
 
   [[nodiscard]] bool is_padded(size_t golden, size_t mine) const {

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "pair/slices.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::pair {
 
@@ -184,7 +185,10 @@ void Matcher::keep_common_rows(const StepRows& rows, size_t first) {
     const std::optional<Dims>& golden = golden_.shape_of(pair.golden);
     const std::optional<Dims>& mine = mine_.shape_of(pair.mine);
     RowSelection chosen;
-    if (golden && mine && !is_index(pair)) chosen = select_rows(rows, *golden, *mine);
+    const std::string_view node = golden_.run.records[pair.golden].node;
+    const std::string module = run::module_path(golden_.run, run::module_of_node(node));
+    if (golden && mine && !is_index(pair) && whole_.steps.is_by_tokens(module))
+      chosen = select_rows(rows, *golden, *mine);
     if (!chosen.known || chosen.none) {
       const std::string_view reason =
           chosen.none ? "none of its rows is a token that both steps computed"

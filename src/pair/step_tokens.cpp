@@ -7,8 +7,11 @@
 #include <optional>
 #include <set>
 
+#include "pair/operand.hpp"
+#include "pair/places.hpp"
 #include "pair/ranks.hpp"
 #include "pair/slices.hpp"
+#include "run/common_names.hpp"
 
 namespace assay::pair {
 namespace {
@@ -412,6 +415,23 @@ size_t drop_dry_runs(const std::vector<StepTokens>& golden, std::vector<StepToke
   return first;
 }
 
+/// Modules that have other numbers of rows from call to call of one step.
+void add_gathered(const Run& run, std::set<std::string, std::less<>>* gathered) {
+  std::map<std::tuple<int, int64_t, std::string, Role, std::string_view>, int64_t> rows;
+  for (const TensorRecord& record : run.records) {
+    if (!is_operand(record) || record.is_of_operator() || record.step < 0 ||
+        (record.role != Role::Input && record.role != Role::Output) || !record.dtype ||
+        !is_float(*record.dtype))
+      continue;
+    const std::optional<Dims> shape = shape_of_record(record);
+    if (!shape || shape->size() != 2) continue;
+    std::string kind = run::layer_pattern(run::module_path(run, record.node));
+    const auto [first, fresh] =
+        rows.try_emplace({record.rank, record.step, kind, record.role, record.slot}, (*shape)[0]);
+    if (first->second != (*shape)[0]) gathered->insert(std::move(kind));
+  }
+}
+
 }  // namespace
 
 StepAlignment align_steps(const Run& golden_run, const Run& mine_run,
@@ -461,7 +481,13 @@ StepAlignment align_steps(const Run& golden_run, const Run& mine_run,
                         (left == 1 ? "is" : "are") + " not compared");
   }
   out.rows = std::move(rows);
+  add_gathered(golden_run, &out.gathered);
+  add_gathered(mine_run, &out.gathered);
   return out;
+}
+
+bool StepAlignment::is_by_tokens(std::string_view module) const {
+  return gathered.empty() || !gathered.contains(run::layer_pattern(module));
 }
 
 namespace {

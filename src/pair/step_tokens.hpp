@@ -76,7 +76,12 @@ struct StepAlignment {
   bool by_number = true;
   std::vector<StepRows> rows = {};  // by golden's step, then mine's; empty when `by_number`
   bool partial = false;             // golden has tokens that mine did not compute
+  /// Kinds of modules, as run::layer_pattern() has them, that get rows chosen by values, such as the tokens of one expert.
+  std::set<std::string, std::less<>> gathered = {};
   std::vector<std::string> notes = {};
+
+  /// Its rows may be the step's tokens.
+  [[nodiscard]] bool is_by_tokens(std::string_view module) const;
 };
 /// A token that a run computed several times (no cache) is taken where it was computed first.
 /// The ranks are those whose tokens are looked at; nothing: the first of each run.

@@ -438,6 +438,20 @@ std::string module_path(const Run& run, std::string_view node) {
   return std::string(node);
 }
 
+std::string layer_pattern(std::string_view module) {
+  std::string pattern;
+  for (size_t begin = 0; begin <= module.size();) {
+    const size_t end = std::min(module.find('.', begin), module.size());
+    const std::string_view part = module.substr(begin, end - begin);
+    if (begin > 0) pattern += '.';
+    const bool number =
+        !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    pattern += number ? std::string_view("*") : part;
+    begin = end + 1;
+  }
+  return pattern;
+}
+
 std::string without_wrappers(std::string_view path) {
   const size_t start = model_prefix(path);
   std::vector<std::string_view> segments;

@@ -13,6 +13,9 @@ namespace assay::run {
 /// The path of a node as modules have it: the strict torch dump puts `root` in front.
 [[nodiscard]] std::string module_path(const Run& run, std::string_view node);
 
+/// The module path with every number replaced by "*": "model.layers.*.mlp".
+[[nodiscard]] std::string layer_pattern(std::string_view module);
+
 /// A path without the segments that wrappers add: `_orig_mod` (torch.compile), `_fsdp_wrapped_module`,
 /// `_checkpoint_wrapped_module`, `_forward_module` and `base_layer` (PEFT) wherever they stand, `module` (DDP,
 /// DeepSpeed) and `base_model.model` (PEFT) in front.
