@@ -41,6 +41,28 @@ Result<Tensor> as_float64(const Tensor& tensor) {
   return reference::to_tensor(std::move(wide));
 }
 
+/// A factor, an epsilon ... that is no float32, in which kernels of float32 compute with it.
+bool is_inexact_scalar(const Argument& argument) {
+  const auto* real = std::get_if<double>(&argument.value);
+  constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
+  return real != nullptr && std::abs(*real) <= kLargest &&
+         static_cast<double>(static_cast<float>(*real)) != *real;
+}
+
+/// Tables of constants are made in float64.
+bool has_inexact_scalar(const Operator& one) {
+  return !one.inputs.empty() && std::ranges::any_of(one.attributes, [](const auto& argument) {
+    return is_inexact_scalar(argument.second);
+  });
+}
+
+void round_scalars(Call* call) {
+  for (auto& [name, argument] : call->arguments) {
+    if (is_inexact_scalar(argument))
+      argument.value = static_cast<double>(static_cast<float>(std::get<double>(argument.value)));
+  }
+}
+
 bool shares_bytes(const Tensor& a, const Tensor& b) {
   return a.view.storage.data() == b.view.storage.data() && a.view.shape == b.view.shape &&
          a.view.strides == b.view.strides && a.view.offset_elements == b.view.offset_elements &&
@@ -732,9 +754,11 @@ class Replay::Machine {
     // What is the same for all values is rounded as mine's was, in all draws.
     const uint64_t draw =
         how_.draw == 0 || call.constant ? 0 : (uint64_t{how_.draw} << 40U) + call.op + 1;
-    if (!same) {
-      ASSAY_TRY(const Call simulated_call, make_call(one, simulated));
+    const bool rounds_scalars = type_of(one, call) == DType::Float32 && has_inexact_scalar(one);
+    if (!same || rounds_scalars) {
+      ASSAY_TRY(Call simulated_call, make_call(one, simulated));
       simulated.clear();
+      if (rounds_scalars) round_scalars(&simulated_call);
       ASSAY_TRY(noisy, simulate(simulated_call, nullptr, type_of(one, call), how_.kernel, draw));
       ASSAY_TRY_STATUS(settle_choice(call, exact_call, simulated_call, &references, &noisy));
     } else {

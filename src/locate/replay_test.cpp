@@ -114,6 +114,27 @@ TEST(Replay, SeesWhatWasWrittenThroughAView) {
   EXPECT_EQ(region.dtype, DType::BFloat16);
 }
 
+TEST(Replay, RoundsAFactorAsKernelsDo) {
+  // Given  y = 0.1 x, whose factor a kernel of float32 has as 0.1f
+  TestRun golden_run, mine_run;
+  for (TestRun* run : {&golden_run, &mine_run}) {
+    const Value x = run->value(DType::Float32, {3}, {9, 13, 8});
+    run->module_input("m", "0", x);
+    run->module_output("m", run->op("m", "aten.mul.Tensor", {{"self", x}},
+                                    R"({"self":{"tensor":"self"},"other":0.1})",
+                                    run->value(DType::Float32, {3}, {0.9, 1.3, 0.8})));
+  }
+  const Program golden = golden_run.program();
+  const Program mine = mine_run.program();
+  const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
+
+  // Then  9 and 13 times 0.1f are one float32 above what rounding 0.9 and 1.3 once would give
+  const Replayed replayed = replay.run(replay.plan(1).value(), {LeafRounding::OwnType}).value();
+  EXPECT_THAT(values_of(replayed.reference),
+              Pointwise(testing::DoubleEq(), {9 * 0.1, 13 * 0.1, 8 * 0.1}));
+  EXPECT_THAT(values_of(replayed.simulated), ElementsAre(9 * 0.1f, 13 * 0.1f, 8 * 0.1f));
+}
+
 /// y = (x a) b with the weights a and b in `weights` and x and y in float32; x a, too, where it is recorded.
 DType type_of_two_products(DType weights, bool between) {
   TestRun golden_run, mine_run;
