@@ -149,13 +149,11 @@ Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel
   return reference::flash_attention_model(attention, dtype);
 }
 
-constexpr size_t kFew = 8;
-
 /// jitter() among `count` results. Of few, such as one scale a row, a small number would make all of the noise small: there
 /// it is +-0.5.
-double jitter_of_few(uint64_t seed, size_t index, size_t count) {
+double jitter_of_few(uint64_t seed, size_t index, int64_t count) {
   const double drawn = jitter(seed, index);
-  return count > kFew ? drawn : std::copysign(0.5, drawn);
+  return count > kFewToAverage ? drawn : std::copysign(0.5, drawn);
 }
 
 /// Sums of integers are exact as far as the accumulator counts, such as positions out of the sums of a mask: then the sum of
@@ -196,7 +194,7 @@ Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tenso
       continue;
     ASSAY_TRY(reference::Wide values, reference::widen(as_reals(result.view)));
     const uint64_t seed = static_cast<uint64_t>(values.size()) * 31 + output + draw;
-    const size_t count = values.values.size();
+    const auto count = static_cast<int64_t>(values.values.size());
     if (relative > 0) {
       const double least = kind == OperatorClass::Trigonometric ? relative : 0;
       // One value is moved the same way by each operator: what turns it round must not take that back.
@@ -388,8 +386,7 @@ bool computes(const Call& call) {
 /// of the one scale of a row it is a good part of the noise.
 Status round_few(DType dtype, uint64_t draw, std::vector<Tensor>* results) {
   for (Tensor& result : *results) {
-    if (!reference::aten::is_predictable(result) ||
-        result.view.element_count() > static_cast<int64_t>(kFew))
+    if (!reference::aten::is_predictable(result) || result.view.element_count() > kFewToAverage)
       continue;
     ASSAY_TRY(result, moved_at_random(result, dtype, draw));
   }

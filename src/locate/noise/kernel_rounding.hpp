@@ -21,6 +21,9 @@ namespace assay::locate {
 /// errors  Unsupported (not a float type, packed types)
 [[nodiscard]] Result<Tensor> round_within(const Tensor& wide, DType dtype);
 
+/// Of so few values the noise is no average.
+inline constexpr int64_t kFewToAverage = 8;
+
 /// A number in [-1/2, 1/2) that looks random and depends on its arguments only.
 [[nodiscard]] double jitter(uint64_t seed, size_t index);
 
