@@ -228,6 +228,11 @@ Result<Whole> whole(const TensorView& view) {
   return result;
 }
 
+TensorView view_of(const Wide& array) {
+  return {DType::Float64, array.shape, contiguous_strides(array.shape),
+          std::as_bytes(std::span(array.values))};
+}
+
 Tensor to_tensor(Wide array) { return owning_tensor(std::move(array), DType::Float64); }
 Tensor to_tensor(Whole array) { return owning_tensor(std::move(array), DType::Int64); }
 
@@ -259,6 +264,27 @@ Result<Tensor> reshaped(const Tensor& tensor, const Dims& shape) {
   result.view.shape = shape;
   result.view.strides = contiguous_strides(shape);
   return result;
+}
+
+int64_t wrap_to(int64_t value, DType dtype) {
+  switch (dtype) {
+    case DType::Int32:
+      return static_cast<int32_t>(static_cast<uint32_t>(value));
+    case DType::Int16:
+      return static_cast<int16_t>(static_cast<uint16_t>(value));
+    case DType::Int8:
+      return static_cast<int8_t>(static_cast<uint8_t>(value));
+    case DType::UInt32:
+      return static_cast<int64_t>(static_cast<uint32_t>(value));
+    case DType::UInt16:
+      return static_cast<uint16_t>(value);
+    case DType::UInt8:
+      return static_cast<uint8_t>(value);
+    case DType::Bool:
+      return value != 0;
+    default:
+      return value;
+  }
 }
 
 double scale_from_bits(int64_t bits) {

@@ -68,6 +68,9 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
 [[nodiscard]] Tensor to_tensor(Wide array);
 [[nodiscard]] Tensor to_tensor(Whole array);
 
+/// The array as it lies. Precondition: it outlives the view.
+[[nodiscard]] TensorView view_of(const Wide& array);
+
 /// The same bytes under another shape of equal element count; a view that is not contiguous is
 /// copied first.
 /// errors  Invalid (other element count) | Unsupported (packed types that are not contiguous)
@@ -93,6 +96,19 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
   if (x >= 0) return 1.0 / (1.0 + std::exp(-x));
   const double e = std::exp(x);
   return e / (1.0 + e);
+}
+
+/// The low bits of a value, as an integer type holds them; Bool: 0 or 1.
+[[nodiscard]] int64_t wrap_to(int64_t value, DType dtype);
+/// Sums, differences and products of 64-bit integers wrap as the machine's do.
+[[nodiscard]] inline int64_t wrapping_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+[[nodiscard]] inline int64_t wrapping_subtract(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+[[nodiscard]] inline int64_t wrapping_multiply(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
 /// Rounds to the nearest float16 / bfloat16 / float32 value, halves to even, and comes back as double.

@@ -5,6 +5,7 @@
 
 #include "reference/aten/elementwise_map.hpp"
 #include "reference/aten/shapes.hpp"
+#include "reference/elementwise/activation.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -19,7 +20,6 @@ Result<Values> activated(const Arguments& arguments, F f) {
 /// max(x, 0); NaN stays NaN.
 double relu_of(double x) { return x < 0 ? 0 : x; }
 double relu6_of(double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
-double silu_of(double x) { return x * sigmoid(x); }
 double softplus_of(double x) {
   return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
 }
@@ -32,11 +32,6 @@ double selu_of(double x) {
   constexpr double kScale = 1.0507009873554804934193349852946;
   return kScale * (x > 0 ? x : kAlpha * std::expm1(x));
 }
-double gelu_of(double x) { return 0.5 * x * (1 + std::erf(x * M_SQRT1_2)); }
-double gelu_tanh_of(double x) {
-  return 0.5 * x * (1 + std::tanh(M_SQRT2 * M_2_SQRTPI * 0.5 * (x + 0.044715 * x * x * x)));
-}
-
 template <double (*f)(double)>
 Result<Values> activation(const Arguments& arguments, const EvaluateOptions&) {
   return activated(arguments, f);
@@ -48,13 +43,19 @@ Result<Values> relu(const Arguments& arguments, const EvaluateOptions&) {
              [](int64_t x) { return std::max<int64_t>(x, 0); });
 }
 
+Result<Values> silu(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Operand self, operand(arguments, "self"));
+  return single(arguments, swish(self.tensor.view));
+}
+
 Result<Values> gelu(const Arguments& arguments, const EvaluateOptions&) {
   // Not moved out of the result: g++ 12 would take the comparison for one of undefined bytes.
   const Result<std::string> form = arguments.text("approximate", "none");
   if (!form) return fail(form.error());
-  if (*form == "none") return activated(arguments, gelu_of);
-  if (*form == "tanh") return activated(arguments, gelu_tanh_of);
-  return fail(arguments.unsupported("form " + *form));
+  if (*form != "none" && *form != "tanh") return fail(arguments.unsupported("form " + *form));
+  ASSAY_TRY(const Operand self, operand(arguments, "self"));
+  return single(arguments, reference::gelu(self.tensor.view,
+                                           *form == "none" ? GeluForm::Erf : GeluForm::Tanh));
 }
 
 Result<Values> elu(const Arguments& arguments, const EvaluateOptions&) {
@@ -185,7 +186,7 @@ constexpr Overload kActivations[] = {
     {"aten.relu.default", OperatorClass::Move, relu},
     {"aten.relu6.default", OperatorClass::Move, activation<relu6_of>},
     {"aten.selu.default", OperatorClass::Activation, activation<selu_of>},
-    {"aten.silu.default", OperatorClass::Activation, activation<silu_of>},
+    {"aten.silu.default", OperatorClass::Activation, silu},
     {"aten.softplus.default", OperatorClass::Activation, softplus},
     {"aten.softshrink.default", OperatorClass::Arithmetic, softshrink},
     {"aten.threshold.default", OperatorClass::Move, threshold},

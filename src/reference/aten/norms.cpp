@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/norms/rows.hpp"
-
 namespace assay::reference::aten {
 namespace {
 
@@ -211,10 +209,7 @@ Result<Norm> norm_of(const Arguments& arguments) {
 RowStatistics row_statistics(const Norm& norm, int64_t row, std::span<const double> values) {
   if (!norm.mean.empty())
     return {norm.mean[static_cast<size_t>(row)], norm.rstd[static_cast<size_t>(row)]};
-  const auto length = static_cast<double>(norm.length);
-  const double mean = norm.centred ? row_sum(values.data(), norm.length) / length : 0.0;
-  const double variance = row_sum_of_squares(values.data(), norm.length, mean) / length;
-  return {mean, 1.0 / std::sqrt(variance + norm.eps)};
+  return reference::row_statistics(values.data(), norm.length, norm.centred, norm.eps);
 }
 
 Tensor norm_result(const Norm& norm, Wide rows) {

@@ -14,11 +14,6 @@
 namespace assay::reference::aten {
 namespace {
 
-TensorView view_of(const Wide& values) {
-  return {DType::Float64, values.shape, contiguous_strides(values.shape),
-          std::as_bytes(std::span(values.values))};
-}
-
 /// beta bias, added to the sums of its rows.
 Status add_bias(const Product& product, ProductSums* result) {
   if (!product.bias) return {};

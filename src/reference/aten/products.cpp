@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/aten/values.hpp"
+#include "reference/elementwise/activation.hpp"
 #include "reference/elementwise/broadcast.hpp"
 #include "reference/products/matmul.hpp"
 #include "tensor/convert.hpp"
@@ -13,11 +14,6 @@ namespace assay::reference::aten {
 namespace {
 
 constexpr double kExactIntegers = 0x1p53;  // doubles hold all integers below
-
-TensorView view_of(const Wide& values) {
-  return {DType::Float64, values.shape, contiguous_strides(values.shape),
-          std::as_bytes(std::span(values.values))};
-}
 
 /// [k] as [1, k] or [k, 1].
 Tensor as_row(Tensor vector) {
@@ -370,15 +366,10 @@ Result<Values> evaluate_activation(const Arguments& arguments, const EvaluateOpt
   ASSAY_TRY(const bool gelu, arguments.truth("use_gelu", false));
   ASSAY_TRY(const std::optional<Product> product, product_of(arguments));
   if (!product) return fail(arguments.unsupported("no product"));
-  Result<Wide> values = multiply(*product, options.jobs);
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  for (double& x : values->values) {
-    if (gelu)
-      x *= 0.5 * std::erfc(-x * M_SQRT1_2);
-    else
-      x = x < 0 ? 0 : x;  // NaN stays
-  }
-  return single(to_tensor(*std::move(values)));
+  const Result<Wide> values = multiply(*product, options.jobs);
+  if (!values) return fail(named(arguments, values.error()));
+  const TensorView x = view_of(*values);
+  return single(arguments, gelu ? reference::gelu(x, GeluForm::Erf) : relu(x));
 }
 
 Result<Values> evaluate_convolution(const Arguments& arguments, const EvaluateOptions& options) {

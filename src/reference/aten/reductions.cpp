@@ -28,13 +28,6 @@ double mean_of_row(Row values) {
   return sum_of_row(values) / static_cast<double>(values.size());  // of nothing: NaN, as torch
 }
 
-int64_t plus(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t times(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
 /// self in the type that torch adds in: that of the dtype argument; of integers int64.
 struct Addends {
   Tensor tensor;
@@ -71,11 +64,11 @@ Result<Values> fold(const Arguments& arguments, int64_t start, Whole1 of_integer
 }
 
 Result<Values> evaluate_sum(const Arguments& arguments, const EvaluateOptions&) {
-  return fold(arguments, 0, plus, sum_of_row);
+  return fold(arguments, 0, wrapping_add, sum_of_row);
 }
 
 Result<Values> evaluate_prod(const Arguments& arguments, const EvaluateOptions&) {
-  return fold(arguments, 1, times, [](Row values) {
+  return fold(arguments, 1, wrapping_multiply, [](Row values) {
     double product = 1;
     for (const double value : values) product *= value;
     return product;
@@ -95,7 +88,7 @@ size_t drop_nan(std::span<double> values) {
 }
 
 Result<Values> evaluate_nansum(const Arguments& arguments, const EvaluateOptions&) {
-  return fold(arguments, 0, plus,
+  return fold(arguments, 0, wrapping_add,
               [](std::span<double> values) { return sum_of_row(values.first(drop_nan(values))); });
 }
 
@@ -241,10 +234,10 @@ Result<Values> scan(const Arguments& arguments, WholeStep whole_step, RealStep r
 }
 
 Result<Values> evaluate_cumsum(const Arguments& arguments, const EvaluateOptions&) {
-  return scan(arguments, plus, [](double a, double b) { return a + b; });
+  return scan(arguments, wrapping_add, [](double a, double b) { return a + b; });
 }
 Result<Values> evaluate_cumprod(const Arguments& arguments, const EvaluateOptions&) {
-  return scan(arguments, times, [](double a, double b) { return a * b; });
+  return scan(arguments, wrapping_multiply, [](double a, double b) { return a * b; });
 }
 
 Result<Values> evaluate_trace(const Arguments& arguments, const EvaluateOptions&) {
@@ -256,7 +249,7 @@ Result<Values> evaluate_trace(const Arguments& arguments, const EvaluateOptions&
   if (!is_whole(self.view.dtype)) return single(arguments, reals_of(rows, sum_of_row));
   int64_t total = 0;
   ASSAY_TRY_STATUS(for_each_row<int64_t>(rows, [&](int64_t, std::span<int64_t> values) {
-    for (const int64_t value : values) total = plus(total, value);
+    for (const int64_t value : values) total = wrapping_add(total, value);
   }));
   return single(scalar_tensor(total));
 }
@@ -302,9 +295,7 @@ Result<Values> evaluate_diff(const Arguments& arguments, const EvaluateOptions&)
       for (int64_t round = 0; round < std::min(times_taken, length); ++round) {
         for (int64_t i = 0; i + 1 < length - round; ++i) {
           if constexpr (std::is_same_v<T, int64_t>)
-            values[i] = wrap_to(static_cast<int64_t>(static_cast<uint64_t>(values[i + 1]) -
-                                                     static_cast<uint64_t>(values[i])),
-                                dtype);
+            values[i] = wrap_to(wrapping_subtract(values[i + 1], values[i]), dtype);
           else
             values[i] = values[i + 1] - values[i];
         }

@@ -28,23 +28,18 @@ Result<Values> along(const Arguments& arguments, F f) {
 
 int64_t length_of(std::span<const double> values) { return static_cast<int64_t>(values.size()); }
 
-/// Rows without a number above -inf are NaN, as 0 / 0 is; `safe`: 0.
-void softmax_of(std::span<double> values, bool safe) {
-  const double largest = row_maximum(values.data(), length_of(values));
-  if (safe &&
-      std::all_of(values.begin(), values.end(), [](double value) { return value == -kInfinity; })) {
-    std::fill(values.begin(), values.end(), 0.0);
-    return;
-  }
-  const double sum = exponentials(values.data(), length_of(values), largest);
-  for (double& value : values) value /= sum;
-}
-
 Result<Values> evaluate_softmax(const Arguments& arguments, const EvaluateOptions&) {
-  return along(arguments, [](std::span<double> values) { softmax_of(values, false); });
+  return along(arguments,
+               [](std::span<double> values) { softmax_row(values.data(), length_of(values)); });
 }
 Result<Values> evaluate_safe_softmax(const Arguments& arguments, const EvaluateOptions&) {
-  return along(arguments, [](std::span<double> values) { softmax_of(values, true); });
+  // Rows without a number above -inf are 0 instead of NaN.
+  return along(arguments, [](std::span<double> values) {
+    if (std::ranges::all_of(values, [](double value) { return value == -kInfinity; }))
+      std::ranges::fill(values, 0.0);
+    else
+      softmax_row(values.data(), length_of(values));
+  });
 }
 
 Result<Values> evaluate_log_softmax(const Arguments& arguments, const EvaluateOptions&) {

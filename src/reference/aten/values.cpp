@@ -221,27 +221,6 @@ Result<Tensor> cast_to(const Tensor& tensor, DType dtype) {
   return to_tensor(std::move(values));
 }
 
-int64_t wrap_to(int64_t value, DType dtype) {
-  switch (dtype) {
-    case DType::Int32:
-      return static_cast<int32_t>(static_cast<uint32_t>(value));
-    case DType::Int16:
-      return static_cast<int16_t>(static_cast<uint16_t>(value));
-    case DType::Int8:
-      return static_cast<int8_t>(static_cast<uint8_t>(value));
-    case DType::UInt32:
-      return static_cast<int64_t>(static_cast<uint32_t>(value));
-    case DType::UInt16:
-      return static_cast<uint16_t>(value);
-    case DType::UInt8:
-      return static_cast<uint8_t>(value);
-    case DType::Bool:
-      return value != 0;
-    default:
-      return value;
-  }
-}
-
 Result<Dims> broadcast_shape(std::span<const Operand> operands) {
   Dims shape;
   for (const Operand& one : operands) {

@@ -73,9 +73,6 @@ struct Operand {
 /// errors  Unsupported (complex and packed types)
 [[nodiscard]] Result<Tensor> cast_to(const Tensor& tensor, DType dtype);
 
-/// The low bits of a value, as an integer type holds them; Bool: 0 or 1.
-[[nodiscard]] int64_t wrap_to(int64_t value, DType dtype);
-
 /// The shape that all operands broadcast to.
 [[nodiscard]] Result<Dims> broadcast_shape(std::span<const Operand> operands);
 

@@ -132,6 +132,9 @@ void finish_scores(const Attention& attention, const AttentionSequence& one, int
   } else {
     scale_row(scores.data(), columns, first * second);
     clamp();
+    if (attention.soft_cap != 0)
+      for (double& score : scores)
+        score = attention.soft_cap * std::tanh(score / attention.soft_cap);
     add_bias(one.bias, head, row, scores, scratch);
   }
 }
@@ -141,7 +144,9 @@ void finish_scores(const Attention& attention, const AttentionSequence& one, int
 double make_weights(const Attention& attention, int64_t head, std::span<double> scores,
                     double& largest) {
   const auto columns = static_cast<int64_t>(scores.size());
-  largest = row_maximum(scores.data(), columns);
+  const double sink =
+      attention.sinks.empty() ? -INFINITY : attention.sinks[static_cast<size_t>(head)];
+  largest = std::max(row_maximum(scores.data(), columns), sink);
   if (std::isinf(largest) && largest < 0) {
     const bool broken =
         std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); });
@@ -149,7 +154,8 @@ double make_weights(const Attention& attention, int64_t head, std::span<double> 
     return broken ? NAN : 0.0;
   }
   if (attention.rounding == WeightRounding::None)
-    return exponentials(scores.data(), columns, largest);
+    return exponentials(scores.data(), columns, largest) +
+           (attention.sinks.empty() ? 0 : std::exp(sink - largest));
   if (attention.rounding_block <= 0) {
     const double sum = exponentials(scores.data(), columns, largest);
     round_weights(attention, head, scores);
@@ -364,6 +370,7 @@ Status check_attention(const Attention& attention) {
       check_sizes(attention.score_scale.size(), attention.heads, "the scale of the scores"));
   ASSAY_TRY_STATUS(
       check_sizes(attention.value_scale.size(), attention.heads, "the scale of the values"));
+  ASSAY_TRY_STATUS(check_sizes(attention.sinks.size(), attention.heads, "the sinks"));
   ASSAY_TRY_STATUS(check_sizes(attention.weight_scale.size(), attention.heads, "pScale"));
   const bool offline = attention.rounding == WeightRounding::OfflineDivide ||
                        attention.rounding == WeightRounding::OfflineMultiply;

@@ -186,6 +186,8 @@ Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, in
   if (dtype != DType::Float16 && dtype != DType::BFloat16 && dtype != DType::Float32)
     return fail(Errc::Unsupported,
                 "no kernel of type " + std::string(name(dtype)) + " is modelled");
+  if (attention.soft_cap != 0 || !attention.sinks.empty())
+    return fail(Errc::Unsupported, "no kernel with a soft cap or sinks is modelled");
   ASSAY_TRY_STATUS(check_attention(attention));
   prepare_blas();
   Wide out(attention.output_shape, 0.0);
@@ -215,11 +217,7 @@ Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, in
     }
   };
   parallel_for(attention.sequences.size() * kv_heads, jobs == 1 ? 1 : resolve_job_count(jobs), run);
-  ASSAY_TRY(const TensorView view,
-            make_view(DType::Float64, out.shape,
-                      ByteSpan(reinterpret_cast<const std::byte*>(out.data()),
-                               out.values.size() * sizeof(double))));
-  return narrow(view, dtype);
+  return narrow(view_of(out), dtype);
 }
 
 }  // namespace assay::reference

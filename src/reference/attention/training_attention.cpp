@@ -52,12 +52,9 @@ TensorView plane_of(const TensorView& view, int64_t batch, int64_t head) {
 }
 
 TensorView matrix_of(const Wide& wide, int64_t offset, int64_t rows, int64_t columns) {
-  TensorView view;
-  view.dtype = DType::Float64;
+  TensorView view = view_of(wide);
   view.shape = Dims{rows, columns};
   view.strides = Dims{columns, 1};
-  view.storage = ByteSpan(reinterpret_cast<const std::byte*>(wide.data()),
-                          wide.values.size() * sizeof(double));
   view.offset_elements = offset;
   return view;
 }
@@ -123,10 +120,7 @@ Result<AttentionWithStatistics> attention_with_statistics(const TensorView& q, c
       const int64_t count = std::min(kBlockRows, sizes.rows - first);
       Wide weights = scores_of(query, key, mask, first, count, options);
       for (int64_t i = 0; i < count; ++i) {
-        double* row = weights.data() + i * sizes.rows;
-        const double largest = row_maximum(row, sizes.rows);
-        const double sum = exponentials(row, sizes.rows, largest);
-        scale_row(row, sizes.rows, 1.0 / sum);
+        const auto [largest, sum] = softmax_row(weights.data() + i * sizes.rows, sizes.rows);
         const auto place = static_cast<size_t>(head * sizes.rows + first + i);
         result.maximum.values[place] = largest;
         result.sum.values[place] = sum;
@@ -226,10 +220,10 @@ Result<Wide> combine_attention(const TensorView& lse, const TensorView& outputs)
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t part = 0; part < parts; ++part)
       weights[static_cast<size_t>(part)] = exponents.values[static_cast<size_t>(part * rows + row)];
-    const double sum = exponentials(weights.data(), parts, row_maximum(weights.data(), parts));
+    softmax_row(weights.data(), parts);
     for (int64_t part = 0; part < parts; ++part)
       add_row(result.data() + row * size, values.data() + (part * rows + row) * size, size,
-              weights[static_cast<size_t>(part)] / sum);
+              weights[static_cast<size_t>(part)]);
   }
   return result;
 }

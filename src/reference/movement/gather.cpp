@@ -129,8 +129,7 @@ Result<Tensor> scatter_elements(const Tensor& x, const Tensor& indices, const Te
     ASSAY_TRY(const Whole values, whole(updates.view));
     ASSAY_TRY_STATUS(scatter([&](int64_t update, int64_t place) {
       // Modulo 2^64, as integers of every device wrap.
-      sums.data()[place] = static_cast<int64_t>(static_cast<uint64_t>(sums.data()[place]) +
-                                                static_cast<uint64_t>(values.data()[update]));
+      sums.data()[place] = wrapping_add(sums.data()[place], values.data()[update]);
     }));
     return to_tensor(std::move(sums));
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/norms/block_softmax.hpp"
 
-#include <algorithm>
 #include <string>
 
+#include "reference/attention/softmax_row.hpp"
 #include "reference/norms/rows.hpp"
 
 namespace assay::reference {
@@ -40,13 +40,9 @@ Status for_each_block_row(int64_t elements, int64_t heads, std::span<const int64
 
 Result<Wide> block_softmax(const TensorView& x, int64_t heads, std::span<const int64_t> seq_lens) {
   ASSAY_TRY(Wide result, widen(x));
-  ASSAY_TRY_STATUS(
-      for_each_block_row(result.size(), heads, seq_lens, [&](int64_t first, int64_t length) {
-        double* values = result.data() + first;
-        const double largest = *std::max_element(values, values + length);
-        for (int64_t i = 0; i < length; ++i) values[i] = std::exp(values[i] - largest);
-        normalise_row(values, length, 0.0, 1.0 / row_sum(values, length), nullptr, nullptr);
-      }));
+  ASSAY_TRY_STATUS(for_each_block_row(
+      result.size(), heads, seq_lens,
+      [&](int64_t first, int64_t length) { softmax_row(result.data() + first, length); }));
   return result;
 }
 

@@ -201,6 +201,12 @@ ASSAY_CLONES double row_dot(const double* a, const double* b, int64_t count) {
   return sum;
 }
 
+RowStatistics row_statistics(const double* values, int64_t count, bool centred, double eps) {
+  const auto length = static_cast<double>(count);
+  const double mean = centred ? row_sum(values, count) / length : 0.0;
+  return {mean, 1.0 / std::sqrt(row_sum_of_squares(values, count, mean) / length + eps)};
+}
+
 ASSAY_CLONES void normalise_row(double* values, int64_t count, double mean, double factor,
                                 const double* gamma, const double* beta) {
   if (gamma == nullptr) {
@@ -217,6 +223,33 @@ ASSAY_CLONES void normalise_row(double* values, int64_t count, double mean, doub
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) store(values + i, load<f64x8>(values + i) + load<f64x8>(beta + i));
   for (; i < count; ++i) values[i] += beta[i];
+}
+
+Result<Wide> normalised(std::span<const Term> terms, const std::optional<TensorView>& gamma,
+                        const std::optional<TensorView>& beta, const NormOptions& options) {
+  ASSAY_TRY(Summed x, Summed::of(terms));
+  ASSAY_TRY(const RowShape rows, rows_of(x.shape(), options.dims));
+  std::optional<Repeated> weights, shifts;
+  if (gamma) {
+    ASSAY_TRY(weights, Repeated::over(x.shape(), rows.length, *gamma, "gamma"));
+    if (options.unit_offset) weights->add(1.0);
+  }
+  if (beta) {
+    ASSAY_TRY(shifts, Repeated::over(x.shape(), rows.length, *beta, "beta"));
+  }
+  Wide result(x.shape());
+  for_each_row(x, rows, result, [&](int64_t row) {
+    double* values = result.data() + row * rows.length;
+    const double* gamma_row = weights ? weights->row(row) : nullptr;
+    const double* beta_row = shifts ? shifts->row(row) : nullptr;
+    const auto [mean, rstd] = row_statistics(values, rows.length, options.centred, options.eps);
+    if (!options.round_to_float16)
+      return normalise_row(values, rows.length, mean, rstd, gamma_row, beta_row);
+    normalise_row(values, rows.length, mean, rstd, nullptr, nullptr);
+    round_row_to_float16(values, rows.length);
+    normalise_row(values, rows.length, 0.0, 1.0, gamma_row, beta_row);
+  });
+  return result;
 }
 
 void round_row_to_float16(double* values, int64_t count) {

@@ -41,11 +41,9 @@ double combined(RankReduction reduction, double a, double b) {
 
 /// Sums and products modulo 2^64; the low bits are those of any narrower type.
 int64_t combined(RankReduction reduction, int64_t a, int64_t b) {
-  const auto left = static_cast<uint64_t>(a);
-  const auto right = static_cast<uint64_t>(b);
   switch (reduction) {
     case RankReduction::Sum:
-      return static_cast<int64_t>(left + right);
+      return wrapping_add(a, b);
     case RankReduction::Max:
       return std::max(a, b);
     case RankReduction::Min:
@@ -53,15 +51,7 @@ int64_t combined(RankReduction reduction, int64_t a, int64_t b) {
     case RankReduction::Product:
       break;
   }
-  return static_cast<int64_t>(left * right);
-}
-
-int64_t wrapped(int64_t value, const DTypeInfo& type) {
-  if (type.kind == DTypeKind::Bool) return value != 0 ? 1 : 0;
-  const int unused = 64 - type.element_bits;
-  const uint64_t bits = static_cast<uint64_t>(value) << unused;
-  return type.kind == DTypeKind::SignedInt ? static_cast<int64_t>(bits) >> unused
-                                           : static_cast<int64_t>(bits >> unused);
+  return wrapping_multiply(a, b);
 }
 
 template <typename T, typename Read>
@@ -80,10 +70,9 @@ Result<Array<T>> reduced(std::span<const TensorView> ranks, RankReduction reduct
 
 Result<Tensor> all_reduce(std::span<const TensorView> ranks, RankReduction reduction) {
   ASSAY_TRY_STATUS(check_alike(ranks));
-  const DTypeInfo& type = info(ranks[0].dtype);
-  if (is_integer(ranks[0].dtype) || type.kind == DTypeKind::Bool) {
+  if (is_integer(ranks[0].dtype) || ranks[0].dtype == DType::Bool) {
     ASSAY_TRY(Whole result, reduced<int64_t>(ranks, reduction, whole));
-    for (int64_t& value : result.values) value = wrapped(value, type);
+    for (int64_t& value : result.values) value = wrap_to(value, ranks[0].dtype);
     return to_tensor(std::move(result));
   }
   ASSAY_TRY(Wide result, reduced<double>(ranks, reduction, widen));

@@ -69,11 +69,6 @@ void round_all(Wide& values, DType dtype) {
   for (double& value : values.values) value = round_to(value, dtype);
 }
 
-TensorView view_of(const Wide& wide) {
-  return {DType::Float64, wide.shape, contiguous_strides(wide.shape),
-          std::as_bytes(std::span(wide.values))};
-}
-
 bool both_have_batches(const TensorView& x, const TensorView& w) {
   return x.shape.size() == 3 && w.shape.size() == 3;
 }

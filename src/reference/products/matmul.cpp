@@ -345,9 +345,7 @@ void multiply_rows(const TensorView& x, const TensorView& w, double* out, int64_
                 std::span(rows.values)
                     .subspan(static_cast<size_t>(first * k), static_cast<size_t>(count * k)));
   });
-  TensorView widened{DType::Float64, rows.shape, contiguous_strides(rows.shape), {}};
-  widened.storage = std::as_bytes(std::span(rows.values));
-  multiply_blocks(widened, w, out, row_stride, jobs, absolute);
+  multiply_blocks(view_of(rows), w, out, row_stride, jobs, absolute);
 }
 
 std::string shapes(const TensorView& x, const TensorView& w, const MatmulOptions& options) {

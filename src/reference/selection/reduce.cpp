@@ -16,7 +16,7 @@ namespace {
 template <typename T>
 T plus(T a, T b) {
   if constexpr (std::is_integral_v<T>)  // wraps; signed overflow would be undefined
-    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    return wrapping_add(a, b);
   else
     return a + b;
 }
@@ -172,13 +172,7 @@ Tensor reduced_values(Stream values, Reduction reduction, const Merged& merged, 
   return to_tensor(std::move(out));
 }
 
-// A NaN spoils the sum, and so its whole row; so does a row of -inf, by -inf - -inf.
-void softmax_row(double* x, int64_t count) {
-  const double sum = exponentials(x, count, row_maximum(x, count));
-  for (int64_t i = 0; i < count; ++i) x[i] /= sum;
-}
-
-/// The same down the columns of a [count, inner] matrix.
+/// softmax_row() down the columns of a [count, inner] matrix.
 void softmax_columns(double* x, int64_t count, int64_t inner) {
   const auto width = static_cast<size_t>(inner);
   std::vector<double> most(width, -std::numeric_limits<double>::infinity());

@@ -153,10 +153,8 @@ Result<Tensor> gathered(const std::vector<Tensor>& parts) {
 
 /// Rows [rank * size, (rank + 1) * size) of dimension `axis`.
 Wide chunk_of(const Wide& sum, size_t axis, int64_t rank, int64_t size) {
-  TensorView view{DType::Float64, sum.shape, contiguous_strides(sum.shape),
-                  std::as_bytes(std::span(sum.values))};
   // The whole is float64 already: widening its part cannot fail.
-  return reference::widen(reference::section(view, axis, rank * size, size)).value();
+  return reference::widen(reference::section(view_of(sum), axis, rank * size, size)).value();
 }
 
 struct Scatter {
