@@ -9,6 +9,7 @@
 #include "base/simd.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/half.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -186,11 +187,11 @@ void convert_blocks(const TensorView& view, std::byte* out, Convert convert) {
 
 Result<int64_t> checked_count(const Dims& shape) {
   for (const int64_t size : shape) {
-    if (size < 0) return fail(Errc::Invalid, "a result of shape " + list_text(shape.span()));
+    if (size < 0) return fail(Errc::Invalid, "a result of shape ", shape);
   }
   const std::optional<int64_t> count = element_count(shape);
   if (!count || *count > kMaxElements)
-    return fail(Errc::TooLarge, "a result of shape " + list_text(shape.span()) + " is too large");
+    return fail(Errc::TooLarge, "a result of shape ", shape, " is too large");
   return *count;
 }
 
@@ -204,7 +205,7 @@ Result<Wide> widen(const TensorView& view) {
 
 Result<Whole> whole(const TensorView& view) {
   if (!is_integer(view.dtype) && view.dtype != DType::Bool)
-    return fail(Errc::Unsupported, std::string(name(view.dtype)) + " values are no integers");
+    return fail(Errc::Unsupported, view.dtype, " values are no integers");
   ASSAY_TRY(const int64_t count, checked_count(view.shape));
   Whole result(view.shape);
   switch (view.dtype) {
@@ -239,8 +240,8 @@ Tensor to_tensor(Whole array) { return owning_tensor(std::move(array), DType::In
 Result<Tensor> contiguous(const Tensor& tensor) {
   if (tensor.view.is_contiguous() && !tensor.view.conjugate && !tensor.view.negative) return tensor;
   if (is_packed(tensor.view.dtype))
-    return fail(Errc::Unsupported, "packed values of type " + std::string(name(tensor.view.dtype)) +
-                                       " cannot be put in another order");
+    return fail(Errc::Unsupported, "packed values of type ", tensor.view.dtype,
+                " cannot be put in another order");
   ASSAY_TRY(const int64_t count, checked_count(tensor.view.shape));
   const size_t element_bytes = info(tensor.view.dtype).element_bits / 8;
   auto bytes =
@@ -255,8 +256,7 @@ Result<Tensor> contiguous(const Tensor& tensor) {
 
 Result<Tensor> reshaped(const Tensor& tensor, const Dims& shape) {
   if (element_count(shape) != tensor.view.element_count())
-    return fail(Errc::Invalid, list_text(tensor.view.shape.span()) +
-                                   " does not have the elements of " + list_text(shape.span()));
+    return fail(Errc::Invalid, tensor.view.shape, " does not have the elements of ", shape);
   Tensor result = tensor;
   if (!tensor.view.is_contiguous()) {
     ASSAY_TRY(result, contiguous(tensor));
@@ -372,7 +372,7 @@ Result<Tensor> narrow(const TensorView& wide, DType dtype) {
                               [](double value) { return static_cast<uint8_t>(value != 0); });
       break;
     default:
-      return fail(Errc::Unsupported, "cannot round to " + std::string(name(dtype)));
+      return fail(Errc::Unsupported, "cannot round to ", dtype);
   }
   ASSAY_TRY(const TensorView view,
             make_view(dtype, wide.shape, ByteSpan(bytes->data(), bytes->values.size())));
@@ -382,8 +382,7 @@ Result<Tensor> narrow(const TensorView& wide, DType dtype) {
 Result<size_t> axis_of(int64_t axis, size_t rank) {
   const auto dims = static_cast<int64_t>(rank);
   if (axis < -dims || axis >= dims)
-    return fail(Errc::Invalid, "axis " + std::to_string(axis) + " of a tensor with " +
-                                   std::to_string(rank) + " dimensions");
+    return fail(Errc::Invalid, "axis ", axis, " of a tensor with ", rank, " dimensions");
   return static_cast<size_t>(axis < 0 ? axis + dims : axis);
 }
 

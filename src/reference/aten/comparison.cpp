@@ -21,23 +21,20 @@ Result<Two> both(const Arguments& arguments) {
 /// Bool of a comparison that real values and integers share.
 template <typename Compare>
 Result<Values> compared(const Arguments& arguments, const Two& given, Compare compare) {
-  const Result<DType> type = result_type(given);
-  if (!type) return fail(named(arguments, type.error()));
-  const Result<std::vector<Operand>> common = in_common_type(given);
-  if (!common) return fail(named(arguments, common.error()));
-  const Two operands{(*common)[0], (*common)[1]};
-  if (!is_real(*type)) {
+  ASSAY_TRY(const DType type, result_type(given));
+  ASSAY_TRY(const std::vector<Operand> common, in_common_type(given));
+  const Two operands{(common)[0], (common)[1]};
+  if (!is_real(type)) {
     // In the common type, which may be too narrow for a number.
-    const DType common_integer = *type == DType::Bool ? DType::Int64 : *type;
-    const Result<Whole> values = zip_integers(views_of(operands), [&](int64_t a, int64_t b) {
-      return static_cast<int64_t>(compare(wrap_to(a, common_integer), wrap_to(b, common_integer)));
-    });
-    if (!values) return fail(named(arguments, values.error()));
-    return single(truth_result(*values));
+    const DType common_integer = type == DType::Bool ? DType::Int64 : type;
+    ASSAY_TRY(const Whole values, zip_integers(views_of(operands), [&](int64_t a, int64_t b) {
+                return static_cast<int64_t>(
+                    compare(wrap_to(a, common_integer), wrap_to(b, common_integer)));
+              }));
+    return single(truth_result(values));
   }
-  Result<Array<uint8_t>> result = zip_values<uint8_t>(views_of(operands), compare);
-  if (!result) return fail(named(arguments, std::move(result).error()));
-  return single(truth_tensor(*std::move(result)));
+  ASSAY_TRY(Array<uint8_t> result, zip_values<uint8_t>(views_of(operands), compare));
+  return single(truth_tensor(std::move(result)));
 }
 
 // Everything but 0 is true, NaN too.
@@ -55,11 +52,10 @@ Result<Values> compare(const Arguments& arguments, const EvaluateOptions&) {
 template <typename Test>
 Result<Values> tested(const Arguments& arguments, Test test) {
   ASSAY_TRY(const Operand self, operand(arguments, "self"));
-  const Result<Wide> values =
-      map_values(self.tensor.view, [&](double x) { return static_cast<double>(test(x)); });
-  if (!values) return fail(named(arguments, values.error()));
-  Array<uint8_t> result(values->shape);
-  std::transform(values->values.begin(), values->values.end(), result.values.begin(),
+  ASSAY_TRY(const Wide values,
+            map_values(self.tensor.view, [&](double x) { return static_cast<double>(test(x)); }));
+  Array<uint8_t> result(values.shape);
+  std::transform(values.values.begin(), values.values.end(), result.values.begin(),
                  [](double x) { return static_cast<uint8_t>(x); });
   return single(truth_tensor(std::move(result)));
 }
@@ -73,13 +69,12 @@ Result<Values> test(const Arguments& arguments, const EvaluateOptions&) {
 template <typename Bits>
 Result<Values> combined_bits(const Arguments& arguments, Bits bits) {
   ASSAY_TRY(const Two operands, both(arguments));
-  const Result<DType> type = result_type(operands);
-  if (!type) return fail(named(arguments, type.error()));
-  if (is_real(*type)) return fail(arguments.invalid("operands that are no integers"));
-  const int64_t width = info(*type).element_bits;
-  const int64_t last = info(*type).kind == DTypeKind::SignedInt ? width - 1 : width;
+  ASSAY_TRY(const DType type, result_type(operands));
+  if (is_real(type)) return fail(arguments.invalid("operands that are no integers"));
+  const int64_t width = info(type).element_bits;
+  const int64_t last = info(type).kind == DTypeKind::SignedInt ? width - 1 : width;
   return zip(
-      arguments, operands, [](double, double) { return 0.0; },
+      operands, [](double, double) { return 0.0; },
       [=](int64_t a, int64_t b) { return bits(a, b, last); });
 }
 
@@ -102,11 +97,10 @@ Result<Values> bitwise_not(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Operand self, operand(arguments, "self"));
   const DType type = self.tensor.view.dtype;
   if (!is_whole(type)) return fail(arguments.invalid("an operand that is no integer"));
-  Result<Whole> values = zip_integers(Views<1>{self.tensor.view}, [&](int64_t x) {
-    return type == DType::Bool ? static_cast<int64_t>(x == 0) : ~x;
-  });
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  return single(whole_result(*std::move(values), type));
+  ASSAY_TRY(Whole values, zip_integers(Views<1>{self.tensor.view}, [&](int64_t x) {
+              return type == DType::Bool ? static_cast<int64_t>(x == 0) : ~x;
+            }));
+  return single(whole_result(std::move(values), type));
 }
 
 /// |self - other| <= atol + rtol |other|
@@ -146,10 +140,9 @@ Result<Values> isin(const Arguments& arguments, const EvaluateOptions&) {
     return single(found_in(values, std::move(list)));
   }
   const Operand given[] = {elements, wanted};
-  const Result<std::vector<Operand>> common = in_common_type(given);
-  if (!common) return fail(named(arguments, common.error()));
-  ASSAY_TRY(const Wide values, widen((*common)[0].tensor.view));
-  ASSAY_TRY(Wide list, widen((*common)[1].tensor.view));
+  ASSAY_TRY(const std::vector<Operand> common, in_common_type(given));
+  ASSAY_TRY(const Wide values, widen(common[0].tensor.view));
+  ASSAY_TRY(Wide list, widen(common[1].tensor.view));
   // NaN equals nothing, and would spoil the order.
   std::erase_if(list.values, [](double x) { return std::isnan(x); });
   Tensor found = found_in(values, std::move(list));
@@ -158,55 +151,39 @@ Result<Values> isin(const Arguments& arguments, const EvaluateOptions&) {
 
 }  // namespace
 
-std::span<const Overload> comparison_overloads() {
+std::span<const Overloads> comparison_overloads() {
   using enum OperatorClass;
-  static constexpr Overload kTable[] = {
-      {"aten.bitwise_and.Scalar", Integer, bitwise<kAndBits>},
-      {"aten.bitwise_and.Scalar_Tensor", Integer, bitwise<kAndBits>},
-      {"aten.bitwise_and.Tensor", Integer, bitwise<kAndBits>},
-      {"aten.bitwise_left_shift.Scalar_Tensor", Integer, bitwise<shift_left>},
-      {"aten.bitwise_left_shift.Tensor", Integer, bitwise<shift_left>},
-      {"aten.bitwise_left_shift.Tensor_Scalar", Integer, bitwise<shift_left>},
-      {"aten.__lshift__.Scalar", Integer, bitwise<shift_left>},
-      {"aten.__lshift__.Tensor", Integer, bitwise<shift_left>},
-      {"aten.__rshift__.Scalar", Integer, bitwise<shift_right>},
-      {"aten.__rshift__.Tensor", Integer, bitwise<shift_right>},
-      {"aten.bitwise_not.default", Integer, bitwise_not},
-      {"aten.bitwise_or.Scalar", Integer, bitwise<kOrBits>},
-      {"aten.bitwise_or.Scalar_Tensor", Integer, bitwise<kOrBits>},
-      {"aten.bitwise_or.Tensor", Integer, bitwise<kOrBits>},
-      {"aten.bitwise_right_shift.Scalar_Tensor", Integer, bitwise<shift_right>},
-      {"aten.bitwise_right_shift.Tensor", Integer, bitwise<shift_right>},
-      {"aten.bitwise_right_shift.Tensor_Scalar", Integer, bitwise<shift_right>},
-      {"aten.bitwise_xor.Scalar", Integer, bitwise<kXorBits>},
-      {"aten.bitwise_xor.Scalar_Tensor", Integer, bitwise<kXorBits>},
-      {"aten.bitwise_xor.Tensor", Integer, bitwise<kXorBits>},
-      {"aten.eq.Scalar", Integer, compare<std::equal_to<>{}>},
-      {"aten.eq.Tensor", Integer, compare<std::equal_to<>{}>},
-      {"aten.ge.Scalar", Integer, compare<std::greater_equal<>{}>},
-      {"aten.ge.Tensor", Integer, compare<std::greater_equal<>{}>},
-      {"aten.gt.Scalar", Integer, compare<std::greater<>{}>},
-      {"aten.gt.Tensor", Integer, compare<std::greater<>{}>},
-      {"aten.isclose.default", Integer, isclose},
-      {"aten.isfinite.default", Integer, test<[](double x) { return std::isfinite(x); }>},
-      {"aten.isin.Scalar_Tensor", Integer, isin},
-      {"aten.isin.Tensor_Scalar", Integer, isin},
-      {"aten.isin.Tensor_Tensor", Integer, isin},
-      {"aten.isinf.default", Integer, test<[](double x) { return std::isinf(x); }>},
-      {"aten.isnan.default", Integer, test<[](double x) { return std::isnan(x); }>},
-      {"aten.isneginf.default", Integer, test<[](double x) { return std::isinf(x) && (x < 0); }>},
-      {"aten.isposinf.default", Integer, test<[](double x) { return std::isinf(x) && (x > 0); }>},
-      {"aten.le.Scalar", Integer, compare<std::less_equal<>{}>},
-      {"aten.le.Tensor", Integer, compare<std::less_equal<>{}>},
-      {"aten.logical_and.default", Integer, compare<kAnd>},
-      {"aten.logical_not.default", Integer, test<[](double x) { return x == 0; }>},
-      {"aten.logical_or.default", Integer, compare<kOr>},
-      {"aten.logical_xor.default", Integer, compare<kXor>},
-      {"aten.lt.Scalar", Integer, compare<std::less<>{}>},
-      {"aten.lt.Tensor", Integer, compare<std::less<>{}>},
-      {"aten.ne.Scalar", Integer, compare<std::not_equal_to<>{}>},
-      {"aten.ne.Tensor", Integer, compare<std::not_equal_to<>{}>},
-      {"aten.signbit.default", Integer, test<[](double x) { return std::signbit(x); }>},
+  static constexpr Overloads kTable[] = {
+      {"bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor", Integer,
+       bitwise<kAndBits>},
+      {"bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Tensor "
+       "bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor",
+       Integer, bitwise<shift_left>},
+      {"__rshift__.Scalar __rshift__.Tensor bitwise_right_shift.Scalar_Tensor "
+       "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar",
+       Integer, bitwise<shift_right>},
+      {"bitwise_not.default", Integer, bitwise_not},
+      {"bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Tensor", Integer, bitwise<kOrBits>},
+      {"bitwise_xor.Scalar bitwise_xor.Scalar_Tensor bitwise_xor.Tensor", Integer,
+       bitwise<kXorBits>},
+      {"eq.Scalar eq.Tensor", Integer, compare<std::equal_to<>{}>},
+      {"ge.Scalar ge.Tensor", Integer, compare<std::greater_equal<>{}>},
+      {"gt.Scalar gt.Tensor", Integer, compare<std::greater<>{}>},
+      {"isclose.default", Integer, isclose},
+      {"isfinite.default", Integer, test<[](double x) { return std::isfinite(x); }>},
+      {"isin.Scalar_Tensor isin.Tensor_Scalar isin.Tensor_Tensor", Integer, isin},
+      {"isinf.default", Integer, test<[](double x) { return std::isinf(x); }>},
+      {"isnan.default", Integer, test<[](double x) { return std::isnan(x); }>},
+      {"isneginf.default", Integer, test<[](double x) { return std::isinf(x) && (x < 0); }>},
+      {"isposinf.default", Integer, test<[](double x) { return std::isinf(x) && (x > 0); }>},
+      {"le.Scalar le.Tensor", Integer, compare<std::less_equal<>{}>},
+      {"logical_and.default", Integer, compare<kAnd>},
+      {"logical_not.default", Integer, test<[](double x) { return x == 0; }>},
+      {"logical_or.default", Integer, compare<kOr>},
+      {"logical_xor.default", Integer, compare<kXor>},
+      {"lt.Scalar lt.Tensor", Integer, compare<std::less<>{}>},
+      {"ne.Scalar ne.Tensor", Integer, compare<std::not_equal_to<>{}>},
+      {"signbit.default", Integer, test<[](double x) { return std::signbit(x); }>},
   };
   return kTable;
 }

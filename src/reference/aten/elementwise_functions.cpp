@@ -15,14 +15,14 @@ Result<Operand> self_of(const Arguments& arguments) { return operand(arguments, 
 template <auto f>
 Result<Values> real(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Operand self, self_of(arguments));
-  return single(arguments, map_values(self.tensor.view, f));
+  return single(map_values(self.tensor.view, f));
 }
 
 /// Integers stay integers.
 template <auto f, auto g>
 Result<Values> either(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Operand self, self_of(arguments));
-  return zip(arguments, std::array<Operand, 1>{std::move(self)}, f, g);
+  return zip(std::array<Operand, 1>{std::move(self)}, f, g);
 }
 
 double entropy(double x) {
@@ -39,7 +39,7 @@ Result<Values> round_decimals(const Arguments& arguments, const EvaluateOptions&
   const double power = std::pow(10.0, std::fabs(static_cast<double>(decimals)));
   const bool negative = decimals < 0;
   return zip(
-      arguments, std::array<Operand, 1>{std::move(self)},
+      std::array<Operand, 1>{std::move(self)},
       [=](double x) {
         return negative ? round_half_even(x / power) * power : round_half_even(x * power) / power;
       },
@@ -70,7 +70,7 @@ Result<Values> nan_to_num(const Arguments& arguments, const EvaluateOptions&) {
   const double replaced[] = {number_in(nan, dtype), number_in(above, dtype),
                              number_in(below, dtype)};
   return zip(
-      arguments, std::array<Operand, 1>{std::move(self)},
+      std::array<Operand, 1>{std::move(self)},
       [&](double x) {
         if (std::isnan(x)) return replaced[0];
         return std::isinf(x) ? replaced[x > 0 ? 1 : 2] : x;
@@ -82,59 +82,59 @@ Result<Values> nan_to_num(const Arguments& arguments, const EvaluateOptions&) {
 Result<Values> logit(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Operand self, self_of(arguments));
   ASSAY_TRY(const double eps, arguments.real("eps", -1.0));
-  return single(arguments, map_values(self.tensor.view, [=](double x) {
-                  if (eps >= 0 && !std::isnan(x)) x = x < eps ? eps : x > 1 - eps ? 1 - eps : x;
-                  return std::log(x / (1 - x));
-                }));
+  return single(map_values(self.tensor.view, [=](double x) {
+    if (eps >= 0 && !std::isnan(x)) x = x < eps ? eps : x > 1 - eps ? 1 - eps : x;
+    return std::log(x / (1 - x));
+  }));
 }
 
 }  // namespace
 
-std::span<const Overload> function_overloads() {
+std::span<const Overloads> function_overloads() {
   using enum OperatorClass;
-  static constexpr Overload kTable[] = {
-      {"aten.abs.default", Move,
+  static constexpr Overloads kTable[] = {
+      {"abs.default", Move,
        either<[](double x) { return std::fabs(x); },
               [](int64_t x) { return x < 0 ? wrapping_multiply(x, -1) : x; }>},
-      {"aten.acos.default", Function, real<[](double x) { return std::acos(x); }>},
-      {"aten.asin.default", Function, real<[](double x) { return std::asin(x); }>},
-      {"aten.atan.default", Function, real<[](double x) { return std::atan(x); }>},
-      {"aten.ceil.default", Move, either<[](double x) { return std::ceil(x); }, kSame>},
-      {"aten.cos.default", Trigonometric, real<[](double x) { return std::cos(x); }>},
-      {"aten.cosh.default", Function, real<[](double x) { return std::cosh(x); }>},
-      {"aten.deg2rad.default", Arithmetic, real<[](double x) { return x * (M_PI / 180); }>},
-      {"aten.erf.default", Function, real<[](double x) { return std::erf(x); }>},
-      {"aten.erfc.default", Function, real<[](double x) { return std::erfc(x); }>},
-      {"aten.exp.default", Function, real<[](double x) { return std::exp(x); }>},
-      {"aten.exp2.default", Function, real<[](double x) { return std::exp2(x); }>},
-      {"aten.expm1.default", Function, real<[](double x) { return std::expm1(x); }>},
-      {"aten.floor.default", Move, either<[](double x) { return std::floor(x); }, kSame>},
-      {"aten.frac.default", Move, real<[](double x) { return x - std::trunc(x); }>},
-      {"aten.log.default", Function, real<[](double x) { return std::log(x); }>},
-      {"aten.log10.default", Function, real<[](double x) { return std::log10(x); }>},
-      {"aten.log1p.default", Function, real<[](double x) { return std::log1p(x); }>},
-      {"aten.log2.default", Function, real<[](double x) { return std::log2(x); }>},
-      {"aten.logit.default", Activation, logit},
-      {"aten.nan_to_num.default", Move, nan_to_num},
-      {"aten.neg.default", Move,
+      {"acos.default", Function, real<[](double x) { return std::acos(x); }>},
+      {"asin.default", Function, real<[](double x) { return std::asin(x); }>},
+      {"atan.default", Function, real<[](double x) { return std::atan(x); }>},
+      {"ceil.default", Move, either<[](double x) { return std::ceil(x); }, kSame>},
+      {"cos.default", Trigonometric, real<[](double x) { return std::cos(x); }>},
+      {"cosh.default", Function, real<[](double x) { return std::cosh(x); }>},
+      {"deg2rad.default", Arithmetic, real<[](double x) { return x * (M_PI / 180); }>},
+      {"erf.default", Function, real<[](double x) { return std::erf(x); }>},
+      {"erfc.default", Function, real<[](double x) { return std::erfc(x); }>},
+      {"exp.default", Function, real<[](double x) { return std::exp(x); }>},
+      {"exp2.default", Function, real<[](double x) { return std::exp2(x); }>},
+      {"expm1.default", Function, real<[](double x) { return std::expm1(x); }>},
+      {"floor.default", Move, either<[](double x) { return std::floor(x); }, kSame>},
+      {"frac.default", Move, real<[](double x) { return x - std::trunc(x); }>},
+      {"log.default", Function, real<[](double x) { return std::log(x); }>},
+      {"log10.default", Function, real<[](double x) { return std::log10(x); }>},
+      {"log1p.default", Function, real<[](double x) { return std::log1p(x); }>},
+      {"log2.default", Function, real<[](double x) { return std::log2(x); }>},
+      {"logit.default", Activation, logit},
+      {"nan_to_num.default", Move, nan_to_num},
+      {"neg.default", Move,
        either<[](double x) { return -x; }, [](int64_t x) { return wrapping_multiply(x, -1); }>},
-      {"aten.reciprocal.default", Function, real<[](double x) { return 1 / x; }>},
-      {"aten.round.decimals", Arithmetic, round_decimals},
-      {"aten.round.default", Move, either<[](double x) { return round_half_even(x); }, kSame>},
-      {"aten.rsqrt.default", Function, real<[](double x) { return 1 / std::sqrt(x); }>},
-      {"aten.sigmoid.default", Function, real<[](double x) { return sigmoid(x); }>},
-      {"aten.sign.default", Move,
+      {"reciprocal.default", Function, real<[](double x) { return 1 / x; }>},
+      {"round.decimals", Arithmetic, round_decimals},
+      {"round.default", Move, either<[](double x) { return round_half_even(x); }, kSame>},
+      {"rsqrt.default", Function, real<[](double x) { return 1 / std::sqrt(x); }>},
+      {"sigmoid.default", Function, real<[](double x) { return sigmoid(x); }>},
+      {"sign.default", Move,
        either<[](double x) { return std::isnan(x) ? 0 : static_cast<double>((x > 0) - (x < 0)); },
               [](int64_t x) { return (x > 0) - (x < 0); }>},
-      {"aten.sin.default", Trigonometric, real<[](double x) { return std::sin(x); }>},
-      {"aten.sinh.default", Function, real<[](double x) { return std::sinh(x); }>},
-      {"aten.special_entr.default", Activation, real<entropy>},
-      {"aten.sqrt.default", Function, real<[](double x) { return std::sqrt(x); }>},
-      {"aten.square.default", Arithmetic,
+      {"sin.default", Trigonometric, real<[](double x) { return std::sin(x); }>},
+      {"sinh.default", Function, real<[](double x) { return std::sinh(x); }>},
+      {"special_entr.default", Activation, real<entropy>},
+      {"sqrt.default", Function, real<[](double x) { return std::sqrt(x); }>},
+      {"square.default", Arithmetic,
        either<[](double x) { return x * x; }, [](int64_t x) { return wrapping_multiply(x, x); }>},
-      {"aten.tan.default", Softmax, real<[](double x) { return std::tan(x); }>},
-      {"aten.tanh.default", Softmax, real<[](double x) { return std::tanh(x); }>},
-      {"aten.trunc.default", Move, either<[](double x) { return std::trunc(x); }, kSame>},
+      {"tan.default", Softmax, real<[](double x) { return std::tan(x); }>},
+      {"tanh.default", Softmax, real<[](double x) { return std::tanh(x); }>},
+      {"trunc.default", Move, either<[](double x) { return std::trunc(x); }, kSame>},
   };
   return kTable;
 }

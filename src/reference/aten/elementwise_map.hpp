@@ -34,19 +34,17 @@ template <typename F, size_t N>
 
 /// One result: `real` where an operand is a float, else `integer`, wrapped to the type that promotion gives.
 template <typename Real, typename Integer, size_t N>
-[[nodiscard]] Result<Values> zip(const Arguments& arguments, const std::array<Operand, N>& operands,
-                                 Real real, Integer integer) {
-  const Result<DType> type = result_type(operands);
-  if (!type) return fail(named(arguments, type.error()));
-  if (is_real(*type)) return single(arguments, zip_reals(operands, real));
+[[nodiscard]] Result<Values> zip(const std::array<Operand, N>& operands, Real real,
+                                 Integer integer) {
+  ASSAY_TRY(const DType type, result_type(operands));
+  if (is_real(type)) return single(zip_reals(operands, real));
   // Numbers are first put into the type of the result, which may be narrower.
-  const bool narrower = *type != DType::Bool && info(*type).element_bits < 64;
-  Result<Whole> values =
-      narrower ? zip_integers(views_of(operands),
-                              [&](auto... x) { return integer(wrap_to(x, *type)...); })
-               : zip_integers(views_of(operands), integer);
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  return single(whole_result(*std::move(values), *type));
+  const bool narrower = type != DType::Bool && info(type).element_bits < 64;
+  ASSAY_TRY(Whole values,
+            narrower ? zip_integers(views_of(operands),
+                                    [&](auto... x) { return integer(wrap_to(x, type)...); })
+                     : zip_integers(views_of(operands), integer));
+  return single(whole_result(std::move(values), type));
 }
 
 }  // namespace assay::reference::aten

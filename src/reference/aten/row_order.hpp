@@ -32,11 +32,9 @@ auto with_values(DType dtype, F f) {
 }
 
 /// A result in the kind of the operand: truth values stay that.
-[[nodiscard]] inline Result<Tensor> like(const Arguments& arguments, Tensor values, DType dtype) {
+[[nodiscard]] inline Result<Tensor> like(Tensor values, DType dtype) {
   if (dtype != DType::Bool) return values;
-  Result<Tensor> truth = cast_to(values, DType::Bool);
-  if (!truth) return fail(named(arguments, std::move(truth).error()));
-  return *std::move(truth);
+  return cast_to(values, DType::Bool);
 }
 
 }  // namespace assay::reference::aten

@@ -94,19 +94,15 @@ double log_sum_exp(std::span<const double> values) {
   return has_nan ? std::nan("") : sum.largest;
 }
 
-std::span<const Overload> softmax_overloads() {
+std::span<const Overloads> softmax_overloads() {
   constexpr auto kSoftmax = OperatorClass::Softmax;
-  static constexpr Overload kTable[] = {
-      {"aten._log_softmax.default", kSoftmax, evaluate_log_softmax},
-      {"aten._safe_softmax.default", kSoftmax, evaluate_safe_softmax},
-      {"aten._softmax.default", kSoftmax, evaluate_softmax},
-      {"aten.log_softmax.int", kSoftmax, evaluate_log_softmax},
-      {"aten.logcumsumexp.default", kSoftmax, evaluate_logcumsumexp},
-      {"aten.logsumexp.default", kSoftmax, evaluate_logsumexp},
-      {"aten.softmax.int", kSoftmax, evaluate_softmax},
-      {"aten.special_log_softmax.default", kSoftmax, evaluate_log_softmax},
-      {"aten.special_logsumexp.default", kSoftmax, evaluate_logsumexp},
-      {"aten.special_softmax.default", kSoftmax, evaluate_softmax},
+  static constexpr Overloads kTable[] = {
+      {"_log_softmax.default log_softmax.int special_log_softmax.default", kSoftmax,
+       evaluate_log_softmax},
+      {"_safe_softmax.default", kSoftmax, evaluate_safe_softmax},
+      {"_softmax.default softmax.int special_softmax.default", kSoftmax, evaluate_softmax},
+      {"logcumsumexp.default", kSoftmax, evaluate_logcumsumexp},
+      {"logsumexp.default special_logsumexp.default", kSoftmax, evaluate_logsumexp},
   };
   return kTable;
 }

@@ -16,11 +16,9 @@ using Values = std::vector<Tensor>;
   values.push_back(std::move(tensor));
   return values;
 }
-/// The same of a step that may have failed; errors of other modules get the name of the call.
-[[nodiscard]] Result<Values> single(const Arguments& arguments, Result<Tensor> tensor);
-[[nodiscard]] Result<Values> single(const Arguments& arguments, Result<Wide> values);
-/// An error of a module that does not know the call, with its name in front.
-[[nodiscard]] Error named(const Arguments& arguments, Error error);
+/// The same of a step that may have failed.
+[[nodiscard]] Result<Values> single(Result<Tensor> tensor);
+[[nodiscard]] Result<Values> single(Result<Wide> values);
 
 /// Bytes 0 and 1 as a Bool tensor.
 [[nodiscard]] Tensor truth_tensor(Array<uint8_t> values);

@@ -12,6 +12,7 @@
 #include "reference/attention/operand_rows.hpp"
 #include "reference/blas.hpp"
 #include "tensor/half.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -184,8 +185,7 @@ struct Model {
 
 Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, int jobs) {
   if (dtype != DType::Float16 && dtype != DType::BFloat16 && dtype != DType::Float32)
-    return fail(Errc::Unsupported,
-                "no kernel of type " + std::string(name(dtype)) + " is modelled");
+    return fail(Errc::Unsupported, "no kernel of type ", dtype, " is modelled");
   if (attention.soft_cap != 0 || !attention.sinks.empty())
     return fail(Errc::Unsupported, "no kernel with a soft cap or sinks is modelled");
   ASSAY_TRY_STATUS(check_attention(attention));

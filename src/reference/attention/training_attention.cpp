@@ -6,6 +6,7 @@
 
 #include "reference/attention/softmax_row.hpp"
 #include "reference/products/matmul.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -25,7 +26,7 @@ Result<Sizes> sizes_of(const TensorView& q, const TensorView& k, const TensorVie
   const std::string shapes = named_shape("query", q) + ", " + named_shape("key", k) + ", " +
                              named_shape("value", v) + " do not fit";
   if (q.shape.size() != 4 || k.shape.size() != 4 || v.shape.size() != 4)
-    return fail(Errc::Invalid, shapes + ": [batch, heads, rows, size] is expected");
+    return fail(Errc::Invalid, shapes, ": [batch, heads, rows, size] is expected");
   const Sizes sizes{q.shape[0], q.shape[1], k.shape[1], q.shape[2], q.shape[3], v.shape[3]};
   const bool fits = k.shape[0] == sizes.batch && v.shape[0] == sizes.batch &&
                     v.shape[1] == sizes.kv_heads && k.shape[2] == sizes.rows &&
@@ -35,9 +36,8 @@ Result<Sizes> sizes_of(const TensorView& q, const TensorView& k, const TensorVie
   if (options.mask) {
     const Dims& shape = options.mask->shape;
     if (shape.size() != 2 || shape[0] != sizes.rows || shape[1] != sizes.rows)
-      return fail(Errc::Invalid, named_shape("the mask has shape", *options.mask) + ", needs [" +
-                                     std::to_string(sizes.rows) + ", " +
-                                     std::to_string(sizes.rows) + "]");
+      return fail(Errc::Invalid, named_shape("the mask has shape", *options.mask), ", needs [",
+                  sizes.rows, ", ", sizes.rows, "]");
   }
   return sizes;
 }
@@ -87,8 +87,7 @@ Status check_real(std::initializer_list<const TensorView*> views) {
   for (const TensorView* view : views) {
     if (is_complex(view->dtype) || info(view->dtype).kind == DTypeKind::Bits ||
         info(view->dtype).element_values != 1)
-      return fail(Errc::Unsupported,
-                  std::string(name(view->dtype)) + " has no real values to compute with");
+      return fail(Errc::Unsupported, view->dtype, " has no real values to compute with");
   }
   return {};
 }
@@ -143,12 +142,11 @@ Result<AttentionGradients> attention_gradients(const TensorView& q, const Tensor
   const Dims out_shape{sizes.batch, sizes.heads, sizes.rows, sizes.dv};
   const int64_t rows = sizes.batch * sizes.heads * sizes.rows;
   if (!(output_gradient.shape == out_shape) || !(output.shape == out_shape))
-    return fail(Errc::Invalid, named_shape("the gradient of the output", output_gradient) + ", " +
-                                   named_shape("the output", output) + " need " +
-                                   list_text(out_shape.span()));
+    return fail(Errc::Invalid, named_shape("the gradient of the output", output_gradient), ", ",
+                named_shape("the output", output), " need ", out_shape);
   if (maximum.element_count() != rows || sum.element_count() != rows)
-    return fail(Errc::Invalid, named_shape("maxima", maximum) + ", " + named_shape("sums", sum) +
-                                   " need one value for each of " + std::to_string(rows) + " rows");
+    return fail(Errc::Invalid, named_shape("maxima", maximum), ", ", named_shape("sums", sum),
+                " need one value for each of ", rows, " rows");
   ASSAY_TRY_STATUS(checked_count(k.shape));
   ASSAY_TRY_STATUS(checked_count(Dims{kBlockRows, sizes.rows}));
   ASSAY_TRY(const std::optional<Wide> mask, mask_values(options));
@@ -208,8 +206,8 @@ Result<Wide> combine_attention(const TensorView& lse, const TensorView& outputs)
   ASSAY_TRY_STATUS(check_real({&lse, &outputs}));
   if (outputs.shape.size() != 3 || lse.shape.size() != 2 || lse.shape[0] != outputs.shape[0] ||
       lse.shape[1] != outputs.shape[1])
-    return fail(Errc::Invalid, named_shape("lse", lse) + " and " + named_shape("outputs", outputs) +
-                                   " do not fit: [parts, rows] and [parts, rows, size]");
+    return fail(Errc::Invalid, named_shape("lse", lse), " and ", named_shape("outputs", outputs),
+                " do not fit: [parts, rows] and [parts, rows, size]");
   const int64_t parts = lse.shape[0];
   const int64_t rows = lse.shape[1];
   const int64_t size = outputs.shape[2];

@@ -6,6 +6,7 @@
 
 #include "reference/attention/softmax_row.hpp"
 #include "reference/elementwise/map.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -19,12 +20,11 @@ struct Halves {
 
 Result<Halves> halves(const TensorView& x, int64_t axis) {
   if (values_per_element(x.dtype) != 1)
-    return fail(Errc::Unsupported, std::string(name(x.dtype)) + " has no real values");
+    return fail(Errc::Unsupported, x.dtype, " has no real values");
   ASSAY_TRY_STATUS(checked_count(x.shape));
   ASSAY_TRY(const size_t at, axis_of(axis, x.shape.size()));
   if (x.shape[at] % 2 != 0)
-    return fail(Errc::Invalid, "dimension " + std::to_string(at) + " of " +
-                                   list_text(x.shape.span()) + " has no halves");
+    return fail(Errc::Invalid, "dimension ", at, " of ", x.shape, " has no halves");
   Halves result{.shape = x.shape};
   result.shape[at] /= 2;
   if (x.element_count() == 0) {
@@ -115,10 +115,10 @@ Result<Wide> swiglu(const TensorView& x, int64_t axis) {
 Result<Wide> swiglu_backward(const TensorView& dy, const TensorView& x, int64_t axis) {
   ASSAY_TRY(const Halves cut, halves(x, axis));
   if (dy.shape != cut.shape)
-    return fail(Errc::Invalid, "the gradient has shape " + list_text(dy.shape.span()) +
-                                   ", halves of x have " + list_text(cut.shape.span()));
+    return fail(Errc::Invalid, "the gradient has shape ", dy.shape, ", halves of x have ",
+                cut.shape);
   if (values_per_element(dy.dtype) != 1)
-    return fail(Errc::Unsupported, std::string(name(dy.dtype)) + " has no real values");
+    return fail(Errc::Unsupported, dy.dtype, " has no real values");
   Wide dx(x.shape);
   std::array<double, kBlock> gradient{};
   std::array<double, kBlock> gates{};

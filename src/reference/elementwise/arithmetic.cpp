@@ -6,6 +6,7 @@
 
 #include "reference/elementwise/map.hpp"
 #include "reference/elementwise/zip.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -135,7 +136,7 @@ Result<Whole> logical(Logic logic, const TensorView& a, const TensorView& b) {
 Result<Tensor> cast(const TensorView& x, DType dtype) {
   if (is_complex(dtype) || info(dtype).kind == DTypeKind::Bits || info(dtype).element_bits < 8 ||
       info(dtype).element_values != 1)
-    return fail(Errc::Unsupported, "cannot cast to " + std::string(name(dtype)));
+    return fail(Errc::Unsupported, "cannot cast to ", dtype);
   if (is_integer(x.dtype) || x.dtype == DType::Bool) return cast_integers(x, dtype);
   if (is_integer(dtype)) {
     ASSAY_TRY(Wide values, map_values(x, truncated));

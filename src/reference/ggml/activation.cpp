@@ -80,7 +80,7 @@ Result<const Function*> function_named(const Arguments& arguments, std::string_v
   for (const Function& function : kFunctions) {
     if (function.name == name) return &function;
   }
-  return fail(arguments.unsupported("no reference for '" + std::string(name) + "'"));
+  return fail(arguments.unsupported("no reference for '", name, "'"));
 }
 
 struct Allowed {
@@ -146,7 +146,7 @@ Result<Halves> halves_of(const Arguments& arguments) {
   if (arguments.has("src1")) {
     ASSAY_TRY(const Source second, source(arguments, "src1"));
     if (first.ne != second.ne)
-      return fail(arguments.invalid("gate " + text_of(first.ne) + " and up " + text_of(second.ne)));
+      return fail(arguments.invalid("gate ", text_of(first.ne), " and up ", text_of(second.ne)));
     return Halves{first.tensor, second.tensor};
   }
   ASSAY_TRY(const bool swapped, truth(arguments, "swapped", 1, false));
@@ -184,7 +184,7 @@ Result<const Function*> gate_function(const Arguments& arguments, std::string_vi
   for (const auto& [unit, function] : kGates) {
     if (unit == name) return function_named(arguments, function);
   }
-  return fail(arguments.unsupported("no reference for '" + std::string(name) + "'"));
+  return fail(arguments.unsupported("no reference for '", name, "'"));
 }
 
 Result<Values> glu(const Arguments& arguments, const EvaluateOptions&) {

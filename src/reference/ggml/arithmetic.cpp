@@ -18,7 +18,7 @@ Status pair(const Arguments& arguments, Call* same) {
   bool broadcasts = true;
   for (size_t i = 4; i-- > 0;) {
     if (b.ne[i] == 0 ? a.ne[i] != 0 : a.ne[i] % b.ne[i] != 0)
-      return fail(arguments.invalid(text_of(b.ne) + " does not repeat to " + text_of(a.ne)));
+      return fail(arguments.invalid(text_of(b.ne), " does not repeat to ", text_of(a.ne)));
     times.push_back(b.ne[i] == 0 ? 1 : a.ne[i] / b.ne[i]);
     broadcasts &= b.ne[i] == 1 || b.ne[i] == a.ne[i];
   }
@@ -36,13 +36,12 @@ Status chosen_rows(const Arguments& arguments, Call* same) {
   ASSAY_TRY(const Source b, source(arguments, "src1"));
   ASSAY_TRY(Source ids, source(arguments, "src2"));
   if (ids.ne[0] != a.ne[1] || ids.ne[1] != a.ne[2] || b.ne[0] != a.ne[0] || a.ne[3] != 1)
-    return fail(arguments.invalid("ids " + text_of(ids.ne) + " for " + text_of(a.ne)));
+    return fail(arguments.invalid("ids ", text_of(ids.ne), " for ", text_of(a.ne)));
   ASSAY_TRY(const Tensor table, reshaped(b.tensor, {b.ne[1], b.ne[0]}));
   ASSAY_TRY(ids.tensor, reshaped(ids.tensor, {ids.ne[1], ids.ne[0]}));
-  Result<Tensor> rows = gather(table, ids.tensor, 0, 0);
-  if (!rows) return fail(aten::named(arguments, std::move(rows).error()));
+  ASSAY_TRY(Tensor rows, gather(table, ids.tensor, 0, 0));
   set(same, "self", a.tensor);
-  set(same, "other", *std::move(rows));
+  set(same, "other", std::move(rows));
   return {};
 }
 

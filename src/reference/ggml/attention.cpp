@@ -51,8 +51,7 @@ Result<Bias> bias_of(const Arguments& arguments, std::string_view mask, std::str
   if (bias.mask) {
     const Sizes& ne = bias.mask->ne;
     if (ne[0] != columns || ne[1] < queries || ne[2] == 0 || ne[3] == 0 || heads % ne[2] != 0)
-      return fail(arguments.invalid("mask " + text_of(ne) + " for " + std::to_string(queries) +
-                                    " rows of " + std::to_string(columns)));
+      return fail(arguments.invalid("mask ", text_of(ne), " for ", queries, " rows of ", columns));
     TensorView& view = bias.mask->tensor.view;
     const int64_t times[] = {1, heads / ne[2], 1, 1};
     if (ne[2] == 1) {
@@ -65,8 +64,7 @@ Result<Bias> bias_of(const Arguments& arguments, std::string_view mask, std::str
   if (!sink) return bias;
   ASSAY_TRY(const Wide values, widen(sink->view()));
   if (values.size() != heads)
-    return fail(arguments.invalid("sinks " + text_of(sink->ne) + " for " + std::to_string(heads) +
-                                  " heads"));
+    return fail(arguments.invalid("sinks ", text_of(sink->ne), " for ", heads, " heads"));
   bias.sinks.assign(values.values.begin(), values.values.end());
   return bias;
 }
@@ -180,8 +178,8 @@ Result<Attention> attention_of(const Arguments& arguments) {
   const Sizes &q = query.ne, &k = key.ne, &v = value.ne;
   if (q[0] != k[0] || k[1] != v[1] || k[2] != v[2] || k[3] != v[3] || k[2] <= 0 || k[3] <= 0 ||
       q[2] % k[2] != 0 || q[3] % k[3] != 0)
-    return fail(arguments.invalid("queries " + text_of(q) + ", keys " + text_of(k) + ", values " +
-                                  text_of(v)));
+    return fail(
+        arguments.invalid("queries ", text_of(q), ", keys ", text_of(k), ", values ", text_of(v)));
   Attention attention;
   attention.heads = q[2];
   attention.kv_heads = k[2];

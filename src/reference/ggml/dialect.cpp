@@ -41,8 +41,7 @@ Result<std::optional<Source>> optional_source(const Arguments& arguments, std::s
 
 Result<Wide> values_of(const Arguments& arguments, std::string_view name) {
   ASSAY_TRY(const Source found, source(arguments, name));
-  Result<Wide> values = widen(found.view());
-  if (!values) return fail(aten::named(arguments, std::move(values).error()));
+  ASSAY_TRY(Wide values, widen(found.view()));
   return values;
 }
 
@@ -107,9 +106,7 @@ Result<int64_t> listed(const Arguments& arguments, std::string_view name, size_t
                        std::optional<int64_t> fallback) {
   if (!arguments.has(name)) return integer(arguments, name, word, fallback);
   ASSAY_TRY(const std::vector<int64_t> list, arguments.integers(name));
-  if (index >= list.size())
-    return fail(
-        arguments.invalid(std::string(name) + " has " + std::to_string(list.size()) + " numbers"));
+  if (index >= list.size()) return fail(arguments.invalid(name, " has ", list.size(), " numbers"));
   return list[index];
 }
 

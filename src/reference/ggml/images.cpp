@@ -59,8 +59,7 @@ Status im2col(const Arguments& arguments, Call* same) {
   if (two_dimensions) h = {kernel.ne[1], given[1], given[3], given[5]};
   const int64_t channels = x.ne[two_dimensions ? 2 : 1];
   if (kernel.ne[two_dimensions ? 2 : 1] != channels)
-    return fail(
-        arguments.invalid("kernel " + text_of(kernel.ne) + " for an image " + text_of(x.ne)));
+    return fail(arguments.invalid("kernel ", text_of(kernel.ne), " for an image ", text_of(x.ne)));
   if (!two_dimensions) {
     ASSAY_TRY(x.tensor, reshaped(x.tensor, {x.ne[2], channels, 1, x.ne[0]}));
   }
@@ -122,7 +121,7 @@ Result<Wide> enlarged(const Arguments& arguments, bool absolute) {
   const bool aligned = (mode & kAlignCorners) != 0;
   const int64_t how = mode & 0xFF;
   if (how > kBilinear || (mode & ~(kAlignCorners | 0xFF)) != 0)
-    return fail(arguments.unsupported("no reference for mode " + std::to_string(mode)));
+    return fail(arguments.unsupported("no reference for mode ", mode));
   double factor[4];
   for (size_t i = 0; i < 4; ++i) {
     factor[i] = static_cast<double>(ne[i]) / static_cast<double>(from.ne[i]);

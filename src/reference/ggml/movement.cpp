@@ -14,7 +14,7 @@ namespace {
 Status under_sizes(const Arguments& arguments, const Sizes& ne, Call* same) {
   ASSAY_TRY(const Source x, source(arguments, "src0"));
   if (x.view().element_count() != element_count(dims_of(ne)))
-    return fail(arguments.invalid(text_of(x.ne) + " does not fit " + text_of(ne)));
+    return fail(arguments.invalid(text_of(x.ne), " does not fit ", text_of(ne)));
   set(same, "self", x.tensor);
   set_list(same, "shape", dims_of(ne).span());
   return {};
@@ -65,7 +65,7 @@ Status permute(const Arguments& arguments, Call* same) {
       dims[3 - static_cast<size_t>(axes[i])] = 3 - static_cast<int64_t>(i);
   }
   if (std::ranges::find(dims, -1) != dims.end())
-    return fail(arguments.invalid("axes " + text_of(axes)));
+    return fail(arguments.invalid("axes ", text_of(axes)));
   set_list(same, "dims", dims);
   return set_self(arguments, same);
 }
@@ -80,15 +80,14 @@ Result<Values> get_rows(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Source rows, source(arguments, "src1"));
   if (rows.ne[3] != 1 || rows.ne[1] != table.ne[2] || rows.ne[2] != table.ne[3])
     return fail(
-        arguments.invalid("row numbers " + text_of(rows.ne) + " for a table " + text_of(table.ne)));
+        arguments.invalid("row numbers ", text_of(rows.ne), " for a table ", text_of(table.ne)));
   ASSAY_TRY(const Tensor numbers, reshaped(rows.tensor, {rows.ne[2], rows.ne[1], rows.ne[0]}));
-  const Result<Tensor> picked = gather(table.tensor, numbers, 2, 2);
-  if (!picked) return fail(aten::named(arguments, picked.error()));
-  if (is_integer(picked->view.dtype)) {
-    ASSAY_TRY(Whole integers, whole(picked->view));
+  ASSAY_TRY(const Tensor picked, gather(table.tensor, numbers, 2, 2));
+  if (is_integer(picked.view.dtype)) {
+    ASSAY_TRY(Whole integers, whole(picked.view));
     return result_of(to_tensor(std::move(integers)));
   }
-  ASSAY_TRY(Wide values, widen(picked->view));
+  ASSAY_TRY(Wide values, widen(picked.view));
   return result_of(std::move(values));
 }
 
@@ -102,15 +101,13 @@ Result<Values> set_rows(const Arguments& arguments, const EvaluateOptions&) {
   const Dims& to = result.shape;
   if (from[3] != to[3] || from[2] != places.ne[0] || from[1] != to[1] || from[0] != to[0] ||
       places.ne[1] == 0 || places.ne[2] == 0)
-    return fail(
-        arguments.invalid("rows " + list_text(from.span()) + " into " + list_text(to.span())));
+    return fail(arguments.invalid("rows ", from, " into ", to));
   for (int64_t i = 0; i < from[0] * from[1] * from[2]; ++i) {
     const int64_t table = i / from[2];
     const int64_t line =
         table % from[1] % places.ne[1] + places.ne[1] * (table / from[1] % places.ne[2]);
     const int64_t row = numbers.values[static_cast<size_t>(i % from[2] + from[2] * line)];
-    if (row < 0 || row >= to[2])
-      return fail(arguments.invalid("row " + std::to_string(row) + " of " + std::to_string(to[2])));
+    if (row < 0 || row >= to[2]) return fail(arguments.invalid("row ", row, " of ", to[2]));
     std::copy_n(rows.data() + i * from[3], from[3], result.data() + (table * to[2] + row) * to[3]);
   }
   return result_of(std::move(result));
@@ -120,7 +117,7 @@ Status concat(const Arguments& arguments, Call* same) {
   ASSAY_TRY(const Source a, source(arguments, "src0"));
   ASSAY_TRY(const Source b, source(arguments, "src1"));
   ASSAY_TRY(const int64_t dim, integer(arguments, "dim", 0));
-  if (dim < 0 || dim > 3) return fail(arguments.invalid("dimension " + std::to_string(dim)));
+  if (dim < 0 || dim > 3) return fail(arguments.invalid("dimension ", dim));
   aten::ArgumentList both;
   both.emplace_back().value = a.tensor;
   both.emplace_back().value = b.tensor;
@@ -135,7 +132,7 @@ Status repeat(const Arguments& arguments, Call* same) {
   Dims times;
   for (size_t i = 4; i-- > 0;) {
     if (x.ne[i] == 0 || ne[i] % x.ne[i] != 0)
-      return fail(arguments.invalid(text_of(x.ne) + " does not repeat to " + text_of(ne)));
+      return fail(arguments.invalid(text_of(x.ne), " does not repeat to ", text_of(ne)));
     times.push_back(ne[i] / x.ne[i]);
   }
   set(same, "self", x.tensor);

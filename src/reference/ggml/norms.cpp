@@ -42,7 +42,7 @@ Result<Wide> of_groups(const Arguments& arguments, Kind, bool magnitude) {
   ASSAY_TRY(const int64_t wanted, integer(arguments, "groups", 0));
   ASSAY_TRY(const double eps, real(arguments, "eps", 1));
   ASSAY_TRY(Wide x, values_of(arguments, "src0"));
-  if (wanted <= 0) return fail(arguments.invalid(std::to_string(wanted) + " groups"));
+  if (wanted <= 0) return fail(arguments.invalid(wanted, " groups"));
   const int64_t channels = x.shape[1];
   const int64_t area = x.shape[2] * x.shape[3];
   const int64_t of_group = (channels + wanted - 1) / wanted;

@@ -39,12 +39,12 @@ Result<Product> product_of(const Arguments& arguments) {
   ASSAY_TRY(product.x, source(arguments, "src1"));
   for (const TensorView* view : {&product.w.view(), &product.x.view()}) {
     if (!is_float(view->dtype) || values_per_element(view->dtype) != 1)
-      return fail(arguments.unsupported(std::string(name(view->dtype)) + " values"));
+      return fail(arguments.unsupported(view->dtype, " values"));
   }
   const Sizes& w = product.w.ne;
   const Sizes& x = product.x.ne;
   const auto mismatch = [&] {
-    return fail(arguments.invalid("weight " + text_of(w) + " and activation " + text_of(x)));
+    return fail(arguments.invalid("weight ", text_of(w), " and activation ", text_of(x)));
   };
   if (w[0] != x[0]) return mismatch();
   product.by_ids = arguments.call().name == "ggml.mul_mat_id";
@@ -55,9 +55,7 @@ Result<Product> product_of(const Arguments& arguments) {
     if (w[3] != 1 || x[3] != 1 || ids.ne[1] != x[2] || x[1] == 0 || ids.ne[0] % x[1] != 0)
       return mismatch();
     for (const int64_t id : product.ids.values) {
-      if (id < 0 || id >= w[2])
-        return fail(
-            arguments.invalid("matrix " + std::to_string(id) + " of " + std::to_string(w[2])));
+      if (id < 0 || id >= w[2]) return fail(arguments.invalid("matrix ", id, " of ", w[2]));
     }
     product.shape[2] = ids.ne[0];
   } else if (w[2] == 0 || w[3] == 0 || x[2] % w[2] != 0 || x[3] % w[3] != 0) {

@@ -69,8 +69,8 @@ std::span<const aten::Overload> overloads() {
   static const std::vector<aten::Overload> rows = [] {
     std::vector<aten::Overload> made;
     for (const Operator& one : table())
-      made.push_back(
-          {one.name, one.kind, one.translate != nullptr ? evaluate_same : one.evaluate, one.view});
+      made.push_back({std::string(one.name), one.kind,
+                      one.translate != nullptr ? evaluate_same : one.evaluate, one.view});
     return made;
   }();
   return rows;

@@ -42,16 +42,13 @@ struct Rope {
 Status check(const Arguments& arguments, const Rope& rope, const Sizes& ne) {
   const bool is_known = rope.mode == 0 || rope.mode == kNeox || rope.mode == kMrope ||
                         rope.mode == kVision || rope.mode == kImrope;
-  if (!is_known)
-    return fail(arguments.unsupported("no reference for mode " + std::to_string(rope.mode)));
+  if (!is_known) return fail(arguments.unsupported("no reference for mode ", rope.mode));
   if (rope.n_dims <= 0 || rope.n_dims % 2 != 0 ||
       rope.n_dims * (rope.mode == kVision ? 2 : 1) > ne[0] ||
       (rope.mode == kVision && rope.n_dims * 2 != ne[0]))
-    return fail(arguments.invalid(std::to_string(rope.n_dims) + " rotated of " +
-                                  std::to_string(ne[0]) + " channels"));
+    return fail(arguments.invalid(rope.n_dims, " rotated of ", ne[0], " channels"));
   if (rope.positions.size() < ne[2] * (rope.by_sections ? kPositions : 1))
-    return fail(arguments.invalid(std::to_string(rope.positions.size()) + " positions for " +
-                                  std::to_string(ne[2]) + " tokens"));
+    return fail(arguments.invalid(rope.positions.size(), " positions for ", ne[2], " tokens"));
   if (rope.factors && rope.factors->size() < rope.n_dims / 2)
     return fail(arguments.invalid("too few frequency factors"));
   if (rope.by_sections) {

@@ -7,6 +7,7 @@
 #include "reference/movement/bytes.hpp"
 #include "reference/movement/views.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -15,10 +16,8 @@ Status check_equal_shapes(std::span<const Tensor> ranks) {
   if (ranks.empty()) return fail(Errc::Invalid, "no rank has data");
   for (size_t i = 1; i < ranks.size(); ++i) {
     if (ranks[i].view.shape != ranks[0].view.shape || ranks[i].view.dtype != ranks[0].view.dtype)
-      return fail(Errc::Invalid, "rank 0 has " + std::string(name(ranks[0].view.dtype)) + " " +
-                                     shape_text(ranks[0].view) + ", rank " + std::to_string(i) +
-                                     " has " + std::string(name(ranks[i].view.dtype)) + " " +
-                                     shape_text(ranks[i].view));
+      return fail(Errc::Invalid, "rank 0 has ", ranks[0].view.dtype, " ", ranks[0].view.shape,
+                  ", rank ", i, " has ", ranks[i].view.dtype, " ", ranks[i].view.shape);
   }
   return {};
 }
@@ -26,8 +25,8 @@ Status check_equal_shapes(std::span<const Tensor> ranks) {
 Status check_range(const TensorView& x, int64_t first, int64_t count) {
   const int64_t elements = x.element_count();
   if (first >= 0 && count >= 0 && first <= elements && count <= elements - first) return {};
-  return fail(Errc::Invalid, std::to_string(count) + " elements from " + std::to_string(first) +
-                                 " on exceed a tensor of shape " + shape_text(x));
+  return fail(Errc::Invalid, count, " elements from ", first, " on exceed a tensor of shape ",
+              x.shape);
 }
 
 double reduced(RankReduction reduction, double a, double b) {
@@ -68,9 +67,8 @@ Result<Tensor> all_to_all(std::span<const Tensor> ranks, int64_t rank, bool tran
   const TensorView& x = ranks[0].view;
   const int64_t divided = transposed && x.shape.size() == 2 ? x.shape[1] : x.element_count();
   if (rank < 0 || rank >= count || divided % count != 0 || (transposed && x.shape.size() != 2))
-    return fail(Errc::Invalid, "a tensor of shape " + shape_text(x) + " cannot be cut for rank " +
-                                   std::to_string(rank) + " of " + std::to_string(count) +
-                                   (transposed ? " by columns" : ""));
+    return fail(Errc::Invalid, "a tensor of shape ", x.shape, " cannot be cut for rank ", rank,
+                " of ", count, (transposed ? " by columns" : ""));
   const int64_t part = divided / count;
   std::vector<Tensor> parts;
   for (const Tensor& one : ranks) {
@@ -95,7 +93,7 @@ Result<Tensor> reduce_part(std::span<const Tensor> ranks, RankReduction reductio
   const TensorView part{ranks[0].view.dtype, {count}, {1}, {}, 0, false, false};
   ASSAY_TRY_STATUS(checked_count(part.shape));
   if (values_per_element(part.dtype) != 1)
-    return fail(Errc::Unsupported, std::string(name(part.dtype)) + " values cannot be reduced");
+    return fail(Errc::Unsupported, part.dtype, " values cannot be reduced");
   Wide result(Dims{count});
   if (count == 0) return to_tensor(std::move(result));
   constexpr int64_t kBlock = 8192;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/norms/rms_norm.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 
@@ -15,8 +16,7 @@ Result<Wide> rms_norm(std::span<const Term> terms, const std::optional<TensorVie
 
 Result<Wide> reciprocal_rms(const TensorView& x, size_t dims, double eps) {
   ASSAY_TRY(const RowShape rows, rows_of(x.shape, dims));
-  if (rows.length == 0)
-    return fail(Errc::Invalid, "x of shape " + list_text(x.shape.span()) + " has empty rows");
+  if (rows.length == 0) return fail(Errc::Invalid, "x of shape ", x.shape, " has empty rows");
   ASSAY_TRY(const Wide wide, widen(x));
   Wide result(reduced_shape(x.shape, dims));
   for (int64_t row = 0; row < rows.count; ++row) {
@@ -29,15 +29,13 @@ Result<Wide> reciprocal_rms(const TensorView& x, size_t dims, double eps) {
 Result<RmsNormGradient> rms_norm_gradient(const TensorView& dy, const TensorView& x,
                                           const TensorView& rstd, const TensorView& gamma) {
   if (dy.shape != x.shape)
-    return fail(Errc::Invalid, "dy has shape " + list_text(dy.shape.span()) + ", x has shape " +
-                                   list_text(x.shape.span()));
+    return fail(Errc::Invalid, "dy has shape ", dy.shape, ", x has shape ", x.shape);
   if (gamma.shape.empty()) return fail(Errc::Invalid, "gamma has no dimensions");
   ASSAY_TRY(const RowShape rows, rows_of(x.shape, without_leading_ones(gamma.shape).size()));
   ASSAY_TRY(const Repeated weights, Repeated::over(x.shape, rows.length, gamma, "gamma"));
   ASSAY_TRY(const Wide factors, widen(rstd));
   if (factors.size() != rows.count)
-    return fail(Errc::Invalid, "rstd has shape " + list_text(rstd.shape.span()) + ", x has " +
-                                   std::to_string(rows.count) + " rows");
+    return fail(Errc::Invalid, "rstd has shape ", rstd.shape, ", x has ", rows.count, " rows");
   ASSAY_TRY(const Wide values, widen(x));
   ASSAY_TRY(Wide gradient, widen(dy));
   RmsNormGradient result{Wide(x.shape), Wide(gamma.shape, 0.0)};

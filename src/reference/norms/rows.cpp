@@ -7,6 +7,7 @@
 
 #include "base/simd.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -140,8 +141,8 @@ void Repeated::add(double summand) {
 
 Result<RowShape> rows_of(const Dims& shape, size_t dims) {
   if (dims == 0 || dims > shape.size())
-    return fail(Errc::Invalid, "x has shape " + list_text(shape.span()) + ", the last " +
-                                   std::to_string(dims) + " dimensions are to be normalised");
+    return fail(Errc::Invalid, "x has shape ", shape, ", the last ", dims,
+                " dimensions are to be normalised");
   const size_t outer = shape.size() - dims;
   ASSAY_TRY_STATUS(checked_count(shape));
   ASSAY_TRY(const int64_t count, checked_count(Dims(shape.span().first(outer))));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reference/elementwise/broadcast.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -13,10 +14,8 @@ Status check_alike(std::span<const TensorView> ranks) {
   if (ranks.empty()) return fail(Errc::Invalid, "there is no rank to reduce");
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     if (ranks[rank].shape != ranks[0].shape || ranks[rank].dtype != ranks[0].dtype)
-      return fail(Errc::Invalid,
-                  "rank " + std::to_string(rank) + " has " + std::string(name(ranks[rank].dtype)) +
-                      " " + list_text(ranks[rank].shape.span()) + ", rank 0 " +
-                      std::string(name(ranks[0].dtype)) + " " + list_text(ranks[0].shape.span()));
+      return fail(Errc::Invalid, "rank ", rank, " has ", ranks[rank].dtype, " ", ranks[rank].shape,
+                  ", rank 0 ", ranks[0].dtype, " ", ranks[0].shape);
   }
   return {};
 }

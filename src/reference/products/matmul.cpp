@@ -13,6 +13,7 @@
 #include "base/thread_pool.hpp"
 #include "reference/blas.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 #include "tensor/widen.hpp"
 
 namespace assay::reference {
@@ -419,13 +420,12 @@ Result<Plan> plan_of(const TensorView& x_given, const TensorView& w_given,
                      const MatmulOptions& options) {
   for (const TensorView* view : {&x_given, &w_given}) {
     if (!is_real(view->dtype))
-      return fail(Errc::Unsupported,
-                  std::string(name(view->dtype)) + " has no real values to multiply");
+      return fail(Errc::Unsupported, view->dtype, " has no real values to multiply");
     ASSAY_TRY_STATUS(checked_count(view->shape));
   }
   if (x_given.shape.empty() || w_given.shape.size() < 2 ||
       (options.transpose_x && x_given.shape.size() < 2))
-    return fail(Errc::Invalid, shapes(x_given, w_given, options) + ": both need two dimensions");
+    return fail(Errc::Invalid, shapes(x_given, w_given, options), ": both need two dimensions");
   TensorView x = options.transpose_x ? transposed(x_given) : x_given;
   TensorView w = options.transpose_w ? transposed(w_given) : w_given;
   const bool is_vector = x.shape.size() == 1;
@@ -443,8 +443,8 @@ Result<Plan> plan_of(const TensorView& x_given, const TensorView& w_given,
   shape.push_back(n);
   ASSAY_TRY_STATUS(checked_count(shape));
   if (n > std::numeric_limits<blasint>::max())
-    return fail(Errc::TooLarge,
-                shapes(x_given, w_given, options) + ": rows of the result are too long");
+    return fail(Errc::TooLarge, shapes(x_given, w_given, options),
+                ": rows of the result are too long");
   return Plan{std::move(x), std::move(w), *batches, std::move(shape)};
 }
 

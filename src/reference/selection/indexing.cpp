@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/selection/indexing.hpp"
+#include "tensor/sentence.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -31,8 +32,7 @@ std::string out_of(const char* what, int64_t value, int64_t size) {
 /// Integers of one dimension.
 Result<Whole> integer_list(const TensorView& view, const char* what) {
   if (view.shape.size() != 1)
-    return fail(Errc::Invalid, std::string(what) + " have shape " + list_text(view.shape.span()) +
-                                   ", one dimension expected");
+    return fail(Errc::Invalid, what, " have shape ", view.shape, ", one dimension expected");
   return whole(view);
 }
 
@@ -43,8 +43,7 @@ Result<TopK> top_k(const TensorView& x, int64_t k) {
     return fail(Errc::Invalid, "a tensor without dimensions has no rows to sort");
   const int64_t columns = x.shape[x.shape.size() - 1];
   if (k < 0 || k > columns)
-    return fail(Errc::Invalid,
-                "the " + std::to_string(k) + " largest of " + std::to_string(columns) + " values");
+    return fail(Errc::Invalid, "the ", k, " largest of ", columns, " values");
   ASSAY_TRY(const Wide values, widen(x));
   Dims shape = x.shape;
   shape[shape.size() - 1] = k;
@@ -88,7 +87,7 @@ Result<Nonzero> nonzero(const TensorView& x) {
 }
 
 Result<Whole> one_hot(const TensorView& x, int64_t depth, int64_t one, int64_t zero, int64_t axis) {
-  if (depth < 0) return fail(Errc::Invalid, "depth " + std::to_string(depth) + " is negative");
+  if (depth < 0) return fail(Errc::Invalid, "depth ", depth, " is negative");
   ASSAY_TRY(const size_t at, axis_of(axis, x.shape.size() + 1));
   ASSAY_TRY(const Whole values, whole(x));
   Dims shape;
@@ -114,10 +113,9 @@ Result<Wide> index_add(const TensorView& var, int64_t axis, const TensorView& in
   Dims expected = var.shape;
   expected[at] = places.size();
   if (updates.shape != expected)
-    return fail(Errc::Invalid, "updates have shape " + list_text(updates.shape.span()) + ", " +
-                                   list_text(expected.span()) + " expected");
+    return fail(Errc::Invalid, "updates have shape ", updates.shape, ", ", expected, " expected");
   if (count < -1 || count > places.size())
-    return fail(Errc::Invalid, out_of("the first", count, places.size()) + " entries");
+    return fail(Errc::Invalid, out_of("the first", count, places.size()), " entries");
   const int64_t used = count == -1 ? places.size() : count;
   const int64_t size = var.shape[at];
   for (int64_t j = 0; j < used; ++j) {
@@ -149,20 +147,18 @@ Result<Gating> gating(const TensorView& experts, const TensorView& indices,
   ASSAY_TRY(const Whole number, integer_list(indices, "indices"));
   const int64_t count = expert.size();
   if (number.size() != count)
-    return fail(Errc::Invalid, std::to_string(count) + " experts and " +
-                                   std::to_string(number.size()) + " indices");
+    return fail(Errc::Invalid, count, " experts and ", number.size(), " indices");
   const bool counted = parameters.expert_count > 0;
   if (parameters.expert_count < 0 || parameters.expert_count > kMostExperts)
-    return fail(Errc::Invalid, std::to_string(parameters.expert_count) + " experts");
+    return fail(Errc::Invalid, parameters.expert_count, " experts");
   if (counted && parameters.topk_expert_num <= 0)
-    return fail(Errc::Invalid,
-                "topkExpertNum " + std::to_string(parameters.topk_expert_num) + " is not positive");
+    return fail(Errc::Invalid, "topkExpertNum ", parameters.topk_expert_num, " is not positive");
   std::vector<int64_t> mine = parameters.device_experts;
   std::sort(mine.begin(), mine.end());
   for (size_t i = 0; i < mine.size(); ++i) {
     if (mine[i] < 0 || mine[i] >= parameters.expert_count || (i > 0 && mine[i] == mine[i - 1]))
-      return fail(Errc::Invalid, out_of("deviceExpert", mine[i], parameters.expert_count) +
-                                     " is no expert, or listed twice");
+      return fail(Errc::Invalid, out_of("deviceExpert", mine[i], parameters.expert_count),
+                  " is no expert, or listed twice");
   }
   for (const int64_t one : expert.values) {
     if (counted && (one < 0 || one >= parameters.expert_count))

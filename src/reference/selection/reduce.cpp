@@ -9,6 +9,7 @@
 
 #include "reference/attention/softmax_row.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -212,8 +213,7 @@ Result<Tensor> reduce(const TensorView& x, Reduction reduction, std::span<const 
   std::vector<bool> reduced(x.shape.size(), axes.empty());
   for (const int64_t axis : axes) {
     ASSAY_TRY(const size_t at, axis_of(axis, x.shape.size()));
-    if (reduced[at])
-      return fail(Errc::Invalid, "axis " + std::to_string(axis) + " is listed twice");
+    if (reduced[at]) return fail(Errc::Invalid, "axis ", axis, " is listed twice");
     reduced[at] = true;
   }
   Dims shape;
@@ -221,8 +221,7 @@ Result<Tensor> reduce(const TensorView& x, Reduction reduction, std::span<const 
     if (!reduced[i]) shape.push_back(x.shape[i]);
   ASSAY_TRY(const int64_t count, checked_count(shape));
   if (reduction != Reduction::Sum && count != 0 && x.element_count() == 0)
-    return fail(Errc::Invalid, "a tensor of shape " + list_text(x.shape.span()) +
-                                   " has no largest or smallest value");
+    return fail(Errc::Invalid, "a tensor of shape ", x.shape, " has no largest or smallest value");
   if (x.element_count() == 0) {  // sums of nothing
     if (is_integer(x.dtype) || x.dtype == DType::Bool) return to_tensor(Whole(shape, 0));
     return to_tensor(Wide(shape, 0.0));
@@ -233,7 +232,7 @@ Result<Tensor> reduce(const TensorView& x, Reduction reduction, std::span<const 
     return reduced_values<int64_t>(IntegerStream(values), reduction, merged, shape);
   }
   if (values_per_element(x.dtype) != 1 || info(x.dtype).kind == DTypeKind::Bits)
-    return fail(Errc::Unsupported, std::string(name(x.dtype)) + " has no real values");
+    return fail(Errc::Unsupported, x.dtype, " has no real values");
   return reduced_values<double>(ValueStream(x), reduction, merged, shape);
 }
 
@@ -247,7 +246,7 @@ Result<Wide> softmax(const TensorView& x, std::span<const int64_t> axes) {
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 1; i < sorted.size(); ++i) {
     if (sorted[i] != sorted[i - 1] + 1)
-      return fail(Errc::Invalid, "axes " + list_text(axes) + " do not follow each other");
+      return fail(Errc::Invalid, "axes ", axes, " do not follow each other");
   }
   ASSAY_TRY(Wide y, widen(x));
   if (y.size() == 0) return y;

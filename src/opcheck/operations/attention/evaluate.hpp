@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "opcheck/operation.hpp"
+#include "opcheck/operations/expectations.hpp"
 #include "reference/attention/attention.hpp"
 
 namespace assay::opcheck {

@@ -3,6 +3,7 @@
 
 #include "opcheck/operations/elementwise/expect.hpp"
 #include "reference/elementwise/quantise.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -23,7 +24,7 @@ Result<Expectation> expect_gelu(const Case& one, const Tensor& x) {
   ASSAY_TRY(const int64_t mode, one.parameters.integer("geluMode", -1));
   const bool given = one.parameters.has("geluMode");
   if (given && mode != 0 && mode != 1)
-    return fail(Errc::Unsupported, "geluMode " + std::to_string(mode) + " is unknown");
+    return fail(Errc::Unsupported, "geluMode ", mode, " is unknown");
   Expectation result{.index = 0, .accuracy = {.precision = Precision::Float}};
   if (!given || mode == 0)
     result.candidates.push_back(candidate(given ? "" : "geluMode tanh", [x] {
@@ -42,7 +43,7 @@ Result<Expectation> expect_gelu(const Case& one, const Tensor& x) {
 Result<Evaluation> evaluate_activation(const Case& one) {
   ASSAY_TRY(const int64_t type, one.parameters.integer("activationType", 0));
   if (type < kRelu || type > kFasterGelu)
-    return fail(Errc::Unsupported, "activationType " + std::to_string(type) + " is unknown");
+    return fail(Errc::Unsupported, "activationType ", type, " is unknown");
   const size_t inputs = type == kSwigluBackward ? 2 : 1;
   ASSAY_TRY_STATUS(expect_counts(one, {.least_inputs = inputs, .most_inputs = inputs}));
   // FRACTAL_NZ tensors are padded with zeros, of which these do not make zeros; and halves lie elsewhere.
@@ -104,18 +105,14 @@ Result<Evaluation> evaluate_activation(const Case& one) {
 
 Result<Evaluation> evaluate_swiglu_quant(const Case& one) {
   ASSAY_TRY(const int64_t type, one.parameters.integer("quantType", 0));
-  if (type != 0)
-    return fail(Errc::Unsupported, "quantType " + std::to_string(type) + " is unknown");
+  if (type != 0) return fail(Errc::Unsupported, "quantType ", type, " is unknown");
   ASSAY_TRY_STATUS(expect_counts(one, {.least_outputs = 2, .most_outputs = 2}));
   ASSAY_TRY_STATUS(refuse_nz(one));
   ASSAY_TRY(const Tensor x, one.operands->input(0));
   ASSAY_TRY_STATUS(refuse_empty(x, 0));
   ASSAY_TRY(reference::Wide y, reference::swiglu(x.view, -1));
   ASSAY_TRY(QuantisedRows rows, expect_dynamic_quantised(one, std::move(y), false, DType::Int8, 0));
-  Evaluation result{.variant = "per token", .outputs = {}};
-  result.outputs.push_back(std::move(rows.values));
-  result.outputs.push_back(std::move(rows.scales));
-  return result;
+  return evaluation("per token", std::move(rows.values), std::move(rows.scales));
 }
 
 }  // namespace assay::opcheck

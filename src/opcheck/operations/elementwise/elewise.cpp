@@ -7,6 +7,7 @@
 #include "reference/elementwise/arithmetic.hpp"
 #include "reference/elementwise/quantise.hpp"
 #include "reference/movement/views.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -79,8 +80,7 @@ Result<std::optional<DType>> declared_type(const Case& one) {
             one.parameters.integer("outTensorType|OutTensorType", formats::kAtbUndefined));
   if (number == formats::kAtbUndefined) return std::optional<DType>();
   const std::optional<DType> type = formats::dtype_from_atb(number);
-  if (!type)
-    return fail(Errc::Unsupported, "outTensorType " + std::to_string(number) + " is unknown");
+  if (!type) return fail(Errc::Unsupported, "outTensorType ", number, " is unknown");
   return type;
 }
 
@@ -256,8 +256,7 @@ Status expect_broadcast(const Case& one, const Tensor& a, const Tensor& b) {
   ASSAY_TRY(const Dims shape, reference::broadcast_shape(a.view.shape, b.view.shape));
   ASSAY_TRY(const Tensor mine, one.operands->output(0));
   if (element_count(shape) == mine.view.element_count()) return {};
-  return fail(Errc::Invalid, "outtensor0 has shape " + list_text(mine.view.shape.span()) +
-                                 ", the inputs give " + list_text(shape.span()));
+  return fail(Errc::Invalid, "outtensor0 has shape ", mine.view.shape, ", the inputs give ", shape);
 }
 
 /// FRACTAL_NZ tensors are padded with zeros: what makes zero of zeros can be computed on the stored shape.
@@ -288,7 +287,7 @@ bool has_two_inputs(int64_t type) { return type >= kAdd && type <= kEqual; }
 Result<Evaluation> evaluate_elewise(const Case& one) {
   ASSAY_TRY(const int64_t type, one.parameters.integer("elewiseType", 0));
   if (type < kCast || type > kTanh)
-    return fail(Errc::Unsupported, "elewiseType " + std::to_string(type) + " is unknown");
+    return fail(Errc::Unsupported, "elewiseType ", type, " is unknown");
   const bool per_channel = type == kQuantPerChannel || type == kDequantPerChannel;
   if (!keeps_padding(type)) {
     ASSAY_TRY_STATUS(refuse_nz(one));
