@@ -24,13 +24,6 @@ bool is_real(DType dtype) {
          type.element_values == 1;
 }
 
-Error no_real_numbers(DType dtype) {
-  return {Errc::Unsupported,
-          {},
-          std::nullopt,
-          std::string(name(dtype)) + " has no real values to compute with"};
-}
-
 template <typename T>
 Tensor owning_tensor(Array<T> array, DType dtype) {
   auto held = std::make_shared<Array<T>>(std::move(array));
@@ -195,9 +188,14 @@ Result<int64_t> checked_count(const Dims& shape) {
   return *count;
 }
 
+Status check_real(const TensorView& view) {
+  if (!is_real(view.dtype))
+    return fail(Errc::Unsupported, view.dtype, " has no real values to compute with");
+  return checked_count(view.shape).transform([](int64_t) {});
+}
+
 Result<Wide> widen(const TensorView& view) {
-  if (!is_real(view.dtype)) return fail(no_real_numbers(view.dtype));
-  ASSAY_TRY_STATUS(checked_count(view.shape));
+  ASSAY_TRY_STATUS(check_real(view));
   Wide wide(view.shape);
   read_values(view, 0, wide.size(), std::span(wide.data(), wide.values.size()));
   return wide;
@@ -315,9 +313,10 @@ double round_to(double value, DType dtype) {
 }
 
 Result<Tensor> narrow(const TensorView& wide, DType dtype) {
-  if (!is_real(wide.dtype)) return fail(no_real_numbers(wide.dtype));
-  if (!is_real(dtype) || is_packed(dtype)) return fail(no_real_numbers(dtype));
-  ASSAY_TRY(const int64_t count, checked_count(wide.shape));
+  ASSAY_TRY_STATUS(check_real(wide));
+  if (!is_real(dtype) || is_packed(dtype))
+    return fail(Errc::Unsupported, dtype, " has no real values to compute with");
+  const int64_t count = wide.element_count();
   const size_t element_bytes = info(dtype).element_bits / 8;
   auto bytes =
       std::make_shared<Array<std::byte>>(Dims{count * static_cast<int64_t>(element_bytes)});

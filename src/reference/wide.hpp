@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/sentence.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::reference {
@@ -55,6 +56,10 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
 /// Elements of a result; 8 bytes each.
 /// errors  Invalid (a negative size) | TooLarge (more than 2^36 elements, or overflow)
 [[nodiscard]] Result<int64_t> checked_count(const Dims& shape);
+
+/// What widen() refuses, before anything is read.
+/// errors  Unsupported (types without real values) | TooLarge
+[[nodiscard]] Status check_real(const TensorView& view);
 
 /// All values of a view. Any strides; lazy bits are applied.
 /// errors  Unsupported (complex, Bits, types with several values in an element other than Int4 and

@@ -159,8 +159,7 @@ Result<Operands> operands_of(const Arguments& arguments) {
 // ---- Masks ------------------------------------------------------------------------------------
 
 /// A mask as numbers to add: what a truth mask leaves out becomes -inf.
-Result<Tensor> additive_mask(const Arguments& arguments, const Operands& operands,
-                             const Tensor& mask) {
+Result<Tensor> additive_mask(const Operands& operands, const Tensor& mask) {
   // The undecorated formula of torch adds truth values as numbers; its callers convert them.
   if (mask.view.dtype != DType::Bool || operands.kind.second == Second::Weights) return mask;
   ASSAY_TRY(Wide values, widen(mask.view));
@@ -286,7 +285,7 @@ Result<AttentionCall> attention_of(const Arguments& arguments) {
     ASSAY_TRY(mask, arguments.optional_tensor(kind.mask));
   }
   if (mask) {
-    ASSAY_TRY(mask, additive_mask(arguments, operands, *mask));
+    ASSAY_TRY(mask, additive_mask(operands, *mask));
     ASSAY_TRY(mask, expanded_mask(arguments, operands, *mask));
     attention.owners.push_back(*mask);
   }

@@ -20,10 +20,10 @@ Result<Two> both(const Arguments& arguments) {
 
 /// Bool of a comparison that real values and integers share.
 template <typename Compare>
-Result<Values> compared(const Arguments& arguments, const Two& given, Compare compare) {
+Result<Values> compared(const Two& given, Compare compare) {
   ASSAY_TRY(const DType type, result_type(given));
   ASSAY_TRY(const std::vector<Operand> common, in_common_type(given));
-  const Two operands{(common)[0], (common)[1]};
+  const Two operands{common[0], common[1]};
   if (!is_real(type)) {
     // In the common type, which may be too narrow for a number.
     const DType common_integer = type == DType::Bool ? DType::Int64 : type;
@@ -45,7 +45,7 @@ constexpr auto kXor = [](auto a, auto b) { return (a != 0) != (b != 0); };
 template <auto kCompare>
 Result<Values> compare(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two operands, both(arguments));
-  return compared(arguments, operands, kCompare);
+  return compared(operands, kCompare);
 }
 
 /// Bool of every value. Test: bool(double).
@@ -116,7 +116,7 @@ Result<Values> isclose(const Arguments& arguments, const EvaluateOptions&) {
     return std::isfinite(b) && std::fabs(a - b) <= absolute + std::fabs(relative * b) &&
            std::isfinite(a);
   };
-  return compared(arguments, operands, close);
+  return compared(operands, close);
 }
 
 /// Which elements stand among the others.

@@ -117,7 +117,7 @@ Result<Values> linspace(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const double end, arguments.real("end"));
   ASSAY_TRY(const int64_t steps, arguments.integer("steps"));
   ASSAY_TRY(const DType dtype, wanted_type(arguments, DType::Float64));
-  ASSAY_TRY(const int64_t count, checked_count({steps}));
+  ASSAY_TRY_STATUS(checked_count({steps}));
   Wide values({steps});
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
   for (int64_t i = 0; i < steps; ++i)
@@ -133,7 +133,7 @@ Result<Values> eye(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const int64_t rows, arguments.integer("n"));
   ASSAY_TRY(const int64_t columns, arguments.integer("m", rows));
   ASSAY_TRY(const DType dtype, wanted_type(arguments, DType::Float64));
-  ASSAY_TRY(const int64_t count, checked_count({rows, columns}));
+  ASSAY_TRY_STATUS(checked_count({rows, columns}));
   Wide values({rows, columns}, 0.0);
   for (int64_t i = 0; i < std::min(rows, columns); ++i) values.data()[i * columns + i] = 1;
   return single(cast_to(to_tensor(std::move(values)), dtype));
@@ -145,7 +145,7 @@ Result<Values> triangle_indices(const Arguments& arguments, const EvaluateOption
   ASSAY_TRY(const int64_t rows, arguments.integer("row"));
   ASSAY_TRY(const int64_t columns, arguments.integer("col"));
   ASSAY_TRY(const int64_t offset, arguments.integer("offset", 0));
-  ASSAY_TRY(const int64_t places, checked_count({rows, columns}));
+  ASSAY_TRY_STATUS(checked_count({rows, columns}));
   if (std::abs(offset) > int64_t{1} << 40) return fail(arguments.invalid("offset"));
   std::vector<int64_t> at[2];
   for (int64_t i = 0; i < rows; ++i) {

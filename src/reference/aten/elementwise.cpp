@@ -133,7 +133,7 @@ Result<Values> quotient(const Arguments& arguments, const EvaluateOptions&) {
   return divided(arguments, operands, real, integer);
 }
 
-Result<Values> true_quotient(const Arguments& arguments, const Two& operands) {
+Result<Values> true_quotient(const Two& operands) {
   return single(zip_reals(operands, [](double a, double b) { return a / b; }));
 }
 
@@ -146,7 +146,7 @@ Result<Values> div(const Arguments& arguments, const EvaluateOptions&) {
         arguments, operands, [](double a, double b) { return std::trunc(a / b); },
         integer_quotient);
   if (!mode.empty()) return fail(arguments.unsupported("rounding mode ", mode));
-  return true_quotient(arguments, operands);
+  return true_quotient(operands);
 }
 
 // ---- Powers -------------------------------------------------------------------------------------
@@ -203,8 +203,7 @@ int64_t smaller_integer(int64_t a, int64_t b) { return std::min(a, b); }
 int64_t larger_integer(int64_t a, int64_t b) { return std::max(a, b); }
 
 template <size_t N>
-Result<std::array<Operand, N>> exact(const Arguments& arguments,
-                                     const std::array<Operand, N>& operands) {
+Result<std::array<Operand, N>> exact(const std::array<Operand, N>& operands) {
   ASSAY_TRY(const std::vector<Operand> rounded, in_common_type(operands));
   std::array<Operand, N> result;
   std::copy(rounded.begin(), rounded.end(), result.begin());
@@ -214,7 +213,7 @@ Result<std::array<Operand, N>> exact(const Arguments& arguments,
 template <double (*real)(double, double), int64_t (*integer)(int64_t, int64_t)>
 Result<Values> chosen(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two given, self_and_other(arguments));
-  ASSAY_TRY(const Two operands, exact(arguments, given));
+  ASSAY_TRY(const Two operands, exact(given));
   return zip(operands, real, integer);
 }
 
@@ -232,13 +231,13 @@ Result<Values> clamped(const Arguments& arguments, bool lower_bound, bool upper_
     ASSAY_TRY(Operand low, operand(arguments, lower));
     ASSAY_TRY(Operand high, operand(arguments, upper));
     const std::array<Operand, 3> given{std::move(self), std::move(low), std::move(high)};
-    ASSAY_TRY(const auto operands, exact(arguments, given));
+    ASSAY_TRY(const auto operands, exact(given));
     return zip(
         operands, [](double x, double a, double b) { return smaller(larger(x, a), b); },
         [](int64_t x, int64_t a, int64_t b) { return std::min(std::max(x, a), b); });
   }
   ASSAY_TRY(Operand bound, operand(arguments, has_lower ? lower : upper));
-  ASSAY_TRY(const Two operands, exact(arguments, Two{std::move(self), std::move(bound)}));
+  ASSAY_TRY(const Two operands, exact(Two{std::move(self), std::move(bound)}));
   if (has_lower) return zip(operands, larger, larger_integer);
   return zip(operands, smaller, smaller_integer);
 }

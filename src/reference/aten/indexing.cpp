@@ -13,6 +13,7 @@
 #include "reference/movement/bytes.hpp"
 #include "reference/movement/gather.hpp"
 #include "reference/movement/views.hpp"
+#include "reference/selection/indexing.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -400,20 +401,11 @@ Result<Values> index_add(const Arguments& arguments, const EvaluateOptions&) {
 
 /// Places of the values that are not 0, one tensor an axis.
 Result<Values> places_of_true(const Tensor& mask) {
-  ASSAY_TRY(const Wide truth, widen(mask.view));
-  const int64_t count = std::count_if(truth.values.begin(), truth.values.end(),
-                                      [](double value) { return value != 0; });
-  const Dims& shape = mask.view.shape;
-  const Dims strides = contiguous_strides(shape);
+  ASSAY_TRY(const Tensor places, coordinates(mask.view).transform(
+                                     [](Whole found) { return to_tensor(std::move(found)); }));
   Values axes;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    Whole places({count});
-    int64_t found = 0;
-    for (int64_t i = 0; i < truth.size(); ++i) {
-      if (truth.data()[i] != 0) places.data()[found++] = i / strides[d] % shape[d];
-    }
-    axes.push_back(to_tensor(std::move(places)));
-  }
+  for (size_t d = 0; d < mask.view.shape.size(); ++d)
+    axes.push_back(selected(places, 1, static_cast<int64_t>(d)));
   return axes;
 }
 
@@ -473,7 +465,7 @@ Result<Picks> picks_of(const Arguments& arguments) {
   }
   picks.indexed = picks.order.size();
   picks.first = picks.together && picks.indexed != 0 ? static_cast<size_t>(picks.order[0]) : 0;
-  ASSAY_TRY(const int64_t count, checked_count(picks.shape));
+  ASSAY_TRY_STATUS(checked_count(picks.shape));
   picks.rows = Whole(picks.shape, 0);
   for (size_t k = 0; k < picks.indexed; ++k) {
     const auto axis = static_cast<size_t>(picks.order[k]);
@@ -684,17 +676,12 @@ Result<Values> one_hot(const Arguments& arguments, const EvaluateOptions&) {
     for (const int64_t value : classes.values)
       count = std::max(count, value == std::numeric_limits<int64_t>::max() ? value : value + 1);
   }
-  Dims shape = self.view.shape;
-  shape.push_back(count);
-  const Result<int64_t> total = checked_count(shape);
-  if (!total || count == 0) return fail(arguments.invalid("no classes, or too many"));
-  Whole result(shape, 0);
-  for (int64_t i = 0; i < classes.size(); ++i) {
-    const int64_t value = classes.data()[i];
+  for (const int64_t value : classes.values)
     if (value < 0 || value >= count) return fail(outside(arguments, value, count));
-    result.data()[i * count + value] = 1;
-  }
-  return single(to_tensor(std::move(result)));
+  if (count <= 0) return fail(arguments.invalid("no classes, or too many"));
+  return single(reference::one_hot(self.view, count).transform([](Whole made) {
+    return to_tensor(std::move(made));
+  }));
 }
 
 constexpr Overloads kIndexing[] = {

@@ -31,7 +31,7 @@ Status in_one_type(Values& tensors) {
   return {};
 }
 
-Result<Values> joined(const Arguments& arguments, Values tensors, int64_t dim) {
+Result<Values> joined(Values tensors, int64_t dim) {
   ASSAY_TRY_STATUS(in_one_type(tensors));
   // Old torch allowed [0] beside tensors of any shape, and caches still start as one.
   const auto is_nothing = [](const Tensor& tensor) { return tensor.view.shape == Dims{0}; };
@@ -43,7 +43,7 @@ Result<Values> joined(const Arguments& arguments, Values tensors, int64_t dim) {
 Result<Values> cat(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Values tensors, arguments.tensors("tensors"));
   ASSAY_TRY(const int64_t dim, arguments.integer("dim", 0));
-  return joined(arguments, std::move(tensors), dim);
+  return joined(std::move(tensors), dim);
 }
 
 Result<Values> stack(const Arguments& arguments, const EvaluateOptions&) {
@@ -71,7 +71,7 @@ Result<Values> stack_along(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Values tensors, arguments.tensors("tensors"));
   for (Tensor& tensor : tensors) tensor = raised(tensor, rank);
   const bool lines = !tensors.empty() && tensors[0].view.shape.size() == 1;
-  return joined(arguments, std::move(tensors), lines ? 0 : dim);
+  return joined(std::move(tensors), lines ? 0 : dim);
 }
 
 /// Lines as columns, side by side.
@@ -80,7 +80,7 @@ Result<Values> column_stack(const Arguments& arguments, const EvaluateOptions&) 
   for (Tensor& tensor : tensors) {
     while (tensor.view.shape.size() < 2) insert_axis(tensor.view, tensor.view.shape.size());
   }
-  return joined(arguments, std::move(tensors), 1);
+  return joined(std::move(tensors), 1);
 }
 
 // ---- Repeating ----------------------------------------------------------------------------------
@@ -337,8 +337,7 @@ Result<Values> diag_embed(const Arguments& arguments, const EvaluateOptions&) {
 // ---- Choosing -----------------------------------------------------------------------------------
 
 /// condition ? first : second, both rounded to the type that torch gives the result.
-Result<Values> choice(const Arguments& arguments, const Tensor& condition, const Operand& first,
-                      const Operand& second) {
+Result<Values> choice(const Tensor& condition, const Operand& first, const Operand& second) {
   const Operand given[] = {first, second};
   ASSAY_TRY(const DType type, result_type(given));
   ASSAY_TRY(std::vector<Operand> operands, in_common_type(given));
@@ -361,7 +360,7 @@ Result<Values> where(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor condition, arguments.tensor("condition"));
   ASSAY_TRY(const Operand self, operand(arguments, "self"));
   ASSAY_TRY(const Operand other, operand(arguments, "other"));
-  return choice(arguments, condition, self, other);
+  return choice(condition, self, other);
 }
 
 /// The value in self's type, whatever its own is.

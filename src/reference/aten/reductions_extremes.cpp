@@ -36,10 +36,10 @@ size_t place_of_smallest(std::span<T> values) {
 /// Places of a row in torch's order.
 template <typename T>
 std::vector<size_t> sorted_places(std::span<T> values) {
-  std::vector<size_t> places(values.size());
-  std::iota(places.begin(), places.end(), size_t{0});
-  std::stable_sort(places.begin(), places.end(),
-                   [&](size_t a, size_t b) { return is_less(values[a], values[b]); });
+  std::vector<Placed<T>> room;
+  std::vector<size_t> places;
+  for (const auto& one : first_in_order<T>(values, values.size(), false, &room))
+    places.push_back(static_cast<size_t>(one.place));
   return places;
 }
 

@@ -8,6 +8,7 @@
 #include "reference/aten/reductions_rows.hpp"
 #include "reference/aten/row_order.hpp"
 #include "reference/ggml/operators.hpp"
+#include "reference/selection/indexing.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -29,25 +30,13 @@ Result<Values> sorted_rows(const Arguments& arguments, const Tensor& self, int64
   Whole indices(shape);
   ASSAY_TRY(const Tensor values, with_values(self.view.dtype, [&]<typename T>(T) -> Result<Tensor> {
               Array<T> sorted(shape);
-              std::vector<int64_t> places(static_cast<size_t>(rows.length));
+              std::vector<Placed<T>> room;
               ASSAY_TRY_STATUS(for_each_row<T>(rows, [&](int64_t row, std::span<T> from) {
-                std::iota(places.begin(), places.end(), int64_t{0});
-                const auto comes_first = [&](int64_t a, int64_t b) {
-                  const T x = from[static_cast<size_t>(a)];
-                  const T y = from[static_cast<size_t>(b)];
-                  const bool first = descending ? is_less(y, x) : is_less(x, y);
-                  const bool second = descending ? is_less(x, y) : is_less(y, x);
-                  return first || (!second && a < b);
-                };
-                const auto end = places.begin() + static_cast<std::ptrdiff_t>(k);
-                if (k == rows.length)
-                  std::sort(places.begin(), places.end(), comes_first);
-                else
-                  std::partial_sort(places.begin(), end, places.end(), comes_first);
-                for (int64_t i = 0; i < k; ++i) {
-                  indices.data()[row * k + i] = places[static_cast<size_t>(i)];
-                  sorted.data()[row * k + i] =
-                      from[static_cast<size_t>(places[static_cast<size_t>(i)])];
+                int64_t next = row * k;
+                for (const auto& [value, place] :
+                     first_in_order<T>(from, static_cast<size_t>(k), descending, &room)) {
+                  sorted.data()[next] = value;
+                  indices.data()[next++] = place;
                 }
               }));
               return to_tensor(std::move(sorted));
@@ -82,37 +71,16 @@ Result<Values> evaluate_topk(const Arguments& arguments, const EvaluateOptions&)
 
 // ---- Places of what is not zero ----------------------------------------------------------------
 
-/// Coordinates [count, rank] in C order.
-Result<Whole> coordinates(const Arguments& arguments) {
-  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  ASSAY_TRY(Wide values, widen(self.view));
-  const size_t rank = self.view.shape.size();
-  const auto count = static_cast<int64_t>(std::count_if(values.values.begin(), values.values.end(),
-                                                        [](double value) { return value != 0; }));
-  const Dims shape{count, static_cast<int64_t>(rank)};
-  ASSAY_TRY_STATUS(checked_count(shape));
-  Whole result(shape);
-  int64_t* out = result.data();
-  for (int64_t flat = 0; flat < values.size(); ++flat) {
-    if (values.data()[flat] == 0) continue;
-    int64_t rest = flat;
-    for (size_t i = rank; i-- > 0;) {
-      out[i] = rest % self.view.shape[i];
-      rest /= self.view.shape[i];
-    }
-    out += rank;
-  }
-  return result;
-}
-
 Result<Values> evaluate_nonzero(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(Whole places, coordinates(arguments));
+  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
+  ASSAY_TRY(Whole places, coordinates(self.view));
   return single(to_tensor(std::move(places)));
 }
 
 /// The same cut or filled to a number of rows.
 Result<Values> evaluate_nonzero_static(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(const Whole places, coordinates(arguments));
+  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
+  ASSAY_TRY(const Whole places, coordinates(self.view));
   ASSAY_TRY(const int64_t size, arguments.integer("size"));
   ASSAY_TRY(const int64_t fill, arguments.integer("fill_value", -1));
   const int64_t rank = places.shape[1];

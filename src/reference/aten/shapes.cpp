@@ -160,7 +160,7 @@ Result<Tensor> strided(const Arguments& arguments, const Tensor& self) {
     return fail(arguments.unsupported("an operand that is itself strided"));
   ASSAY_TRY(Tensor view, reference::as_strided(self, Dims(std::span<const int64_t>(size)),
                                                Dims(std::span<const int64_t>(stride)), offset));
-  return std::move(view);
+  return view;
 }
 
 }  // namespace assay::reference::aten

@@ -27,10 +27,7 @@ Status check_rows(const TensorView& view, int64_t heads, int64_t size, const cha
   if (view.shape.size() < 3 || view.shape[1] != heads || columns != size)
     return fail(Errc::Invalid, what, " rows have shape ", view.shape, ", not [rows, ", heads, ", ",
                 size, "]");
-  const DTypeInfo& type = info(view.dtype);
-  if (type.kind == DTypeKind::Complex || type.kind == DTypeKind::Bits || type.element_values != 1)
-    return fail(Errc::Unsupported, what, " of type ", view.dtype, " have no real values");
-  return {};
+  return check_real(view);
 }
 
 Status check_sizes(size_t found, int64_t expected, const char* what) {

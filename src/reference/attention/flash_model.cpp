@@ -46,9 +46,9 @@ struct Model {
   const AttentionSequence& one;
   DType dtype;
   int64_t kv_head;
-  std::vector<double> wide;
-  std::vector<float> keys, values, query, scores, block_result;
-  std::vector<double> terms, scratch;
+  std::vector<double> wide = {};
+  std::vector<float> keys = {}, values = {}, query = {}, scores = {}, block_result = {};
+  std::vector<double> terms = {}, scratch = {};
 
   void load_operands() {
     const int64_t n = row_count(one.keys);
@@ -195,18 +195,7 @@ Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, in
   const int64_t group = attention.heads / attention.kv_heads;
   const auto run = [&](size_t unit) {
     const AttentionSequence& one = attention.sequences[unit / kv_heads];
-    Model model{.attention = attention,
-                .one = one,
-                .dtype = dtype,
-                .kv_head = static_cast<int64_t>(unit % kv_heads),
-                .wide = {},
-                .keys = {},
-                .values = {},
-                .query = {},
-                .scores = {},
-                .block_result = {},
-                .terms = {},
-                .scratch = {}};
+    Model model{attention, one, dtype, static_cast<int64_t>(unit % kv_heads)};
     if (row_count(one.keys) == 0 || attention.value_size == 0) return;
     model.load_operands();
     const int64_t m = one.query.shape[0];

@@ -84,11 +84,7 @@ Result<std::optional<Wide>> mask_values(const TrainingAttention& options) {
 }
 
 Status check_real(std::initializer_list<const TensorView*> views) {
-  for (const TensorView* view : views) {
-    if (is_complex(view->dtype) || info(view->dtype).kind == DTypeKind::Bits ||
-        info(view->dtype).element_values != 1)
-      return fail(Errc::Unsupported, view->dtype, " has no real values to compute with");
-  }
+  for (const TensorView* view : views) ASSAY_TRY_STATUS(reference::check_real(*view));
   return {};
 }
 

@@ -171,8 +171,10 @@ Wide rounded_to_int8(Wide values) {
   return values;
 }
 
-Result<Wide> rounded_to_float8(Wide values, DType target) {
+Result<Wide> rounded_to(Wide values, DType target) {
   switch (target) {
+    case DType::Int8:
+      return rounded_to_int8(std::move(values));
     case DType::HiFloat8:
       for (double& value : values.values) value = round_to_hifloat8(value);
       return values;

@@ -238,11 +238,8 @@ Result<Magnitudes> rounding_of_glu(const Arguments& arguments, int) {
 std::span<const Operator> activation_operators() {
   static constexpr auto kActivations = OperatorClass::Activation;
   static constexpr Operator kTable[] = {
-      {.name = "ggml.glu", .kind = kActivations, .evaluate = glu, .rounding = rounding_of_glu},
-      {.name = "ggml.unary",
-       .kind = kActivations,
-       .evaluate = unary,
-       .rounding = rounding_of_unary},
+      own("ggml.glu", kActivations, glu, rounding_of_glu),
+      own("ggml.unary", kActivations, unary, rounding_of_unary),
   };
   return kTable;
 }

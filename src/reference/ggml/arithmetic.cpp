@@ -103,7 +103,7 @@ std::span<const Operator> arithmetic_operators() {
       {"ggml.log", Function, "aten.log.default", set_self, kFunction},
       {"ggml.mean", Reduction, "aten.mean.dim", rows, kSum},
       {"ggml.mul", Arithmetic, "aten.mul.Tensor", pair},
-      {.name = "ggml.scale", .kind = Arithmetic, .evaluate = scale, .rounding = rounding_of_scale},
+      own("ggml.scale", Arithmetic, scale, rounding_of_scale),
       {"ggml.sin", Trigonometric, "aten.sin.default", set_self, kAngle},
       {"ggml.sqr", Arithmetic, "aten.square.default", set_self},
       {"ggml.sqrt", Function, "aten.sqrt.default", set_self, kFunction},

@@ -294,14 +294,9 @@ Result<Magnitudes> rounding_of_flash_attention(const Arguments& arguments, int j
 
 std::span<const Operator> attention_operators() {
   static constexpr Operator kTable[] = {
-      {.name = "ggml.flash_attn_ext",
-       .kind = OperatorClass::Attention,
-       .evaluate = flash_attention,
-       .rounding = rounding_of_flash_attention},
-      {.name = "ggml.soft_max",
-       .kind = OperatorClass::Softmax,
-       .evaluate = soft_max,
-       .rounding = rounding_of_soft_max},
+      own("ggml.flash_attn_ext", OperatorClass::Attention, flash_attention,
+          rounding_of_flash_attention),
+      own("ggml.soft_max", OperatorClass::Softmax, soft_max, rounding_of_soft_max),
   };
   return kTable;
 }

@@ -58,6 +58,12 @@ struct Operator {
   RoundingOf rounding = nullptr;
 };
 
+/// A row of functions of our own.
+constexpr Operator own(std::string_view name, OperatorClass kind, aten::Evaluator evaluate,
+                       RoundingOf rounding = nullptr) {
+  return {.name = name, .kind = kind, .evaluate = evaluate, .rounding = rounding};
+}
+
 // One function a family; registry.cpp joins them.
 [[nodiscard]] std::span<const Operator> arithmetic_operators();
 [[nodiscard]] std::span<const Operator> activation_operators();

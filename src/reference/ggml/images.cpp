@@ -177,10 +177,7 @@ std::span<const Operator> image_operators() {
   static constexpr Operator kTable[] = {
       {"ggml.im2col", Cast, "aten.reshape.default", im2col},
       {"ggml.pool_2d", Reduction, {}, pool, {Size::Terms, 2}},
-      {.name = "ggml.upscale",
-       .kind = Activation,
-       .evaluate = upscale,
-       .rounding = rounding_of_upscale},
+      own("ggml.upscale", Activation, upscale, rounding_of_upscale),
   };
   return kTable;
 }

@@ -67,10 +67,7 @@ Result<Magnitudes> rounding_of_norm(const Arguments& arguments, int) {
 }
 template <Norm kNorm, Kind kKind>
 constexpr Operator row_of(std::string_view name) {
-  return {.name = name,
-          .kind = OperatorClass::Norm,
-          .evaluate = norm<kNorm, kKind>,
-          .rounding = rounding_of_norm<kNorm, kKind>};
+  return own(name, OperatorClass::Norm, norm<kNorm, kKind>, rounding_of_norm<kNorm, kKind>);
 }
 
 }  // namespace

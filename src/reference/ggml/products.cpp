@@ -230,14 +230,8 @@ Result<Magnitudes> rounding_of_product(const Arguments& arguments, int jobs) {
 std::span<const Operator> product_operators() {
   static constexpr auto kProduct = OperatorClass::Product;
   static constexpr Operator kTable[] = {
-      {.name = "ggml.mul_mat",
-       .kind = kProduct,
-       .evaluate = multiply,
-       .rounding = rounding_of_product},
-      {.name = "ggml.mul_mat_id",
-       .kind = kProduct,
-       .evaluate = multiply,
-       .rounding = rounding_of_product},
+      own("ggml.mul_mat", kProduct, multiply, rounding_of_product),
+      own("ggml.mul_mat_id", kProduct, multiply, rounding_of_product),
   };
   return kTable;
 }

@@ -235,10 +235,7 @@ Result<Magnitudes> rounding_of_rope(const Arguments& arguments, int) {
 
 std::span<const Operator> rope_operators() {
   static constexpr Operator kTable[] = {
-      {.name = "ggml.rope",
-       .kind = OperatorClass::Trigonometric,
-       .evaluate = rope,
-       .rounding = rounding_of_rope},
+      own("ggml.rope", OperatorClass::Trigonometric, rope, rounding_of_rope),
   };
   return kTable;
 }

@@ -53,8 +53,8 @@ std::span<const Operator> selection_operators() {
   static constexpr auto kInteger = OperatorClass::Integer;
   static constexpr Operator kTable[] = {
       {"ggml.argmax", kInteger, "aten.argmax.default", last_axis},
-      {.name = "ggml.argsort", .kind = kInteger, .evaluate = ordered},
-      {.name = "ggml.top_k", .kind = kInteger, .evaluate = ordered},
+      own("ggml.argsort", kInteger, ordered),
+      own("ggml.top_k", kInteger, ordered),
   };
   return kTable;
 }

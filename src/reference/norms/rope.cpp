@@ -6,20 +6,12 @@
 #include <vector>
 
 #include "base/simd.hpp"
+#include "reference/norms/rows.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
-
-Error shapes_differ(std::string_view name, const Dims& shape, std::string_view other,
-                    const Dims& other_shape) {
-  return {Errc::Invalid,
-          {},
-          std::nullopt,
-          std::string(name) + " has shape " + list_text(shape.span()) + ", " + std::string(other) +
-              " has shape " + list_text(other_shape.span())};
-}
 
 /// u and v are `width` values each; tables likewise.
 ASSAY_CLONES void rotate_halves(double* u, double* v, const double* cos_u, const double* cos_v,

@@ -27,25 +27,6 @@ bool ends_with(const Dims& shape, const Dims& tail) {
                     shape.begin() + static_cast<std::ptrdiff_t>(shape.size() - tail.size()));
 }
 
-Error does_not_fit(std::string_view name, const Dims& shape, std::string_view whole,
-                   const Dims& whole_shape) {
-  return {Errc::Invalid,
-          {},
-          std::nullopt,
-          std::string(name) + " has shape " + list_text(shape.span()) + ", " + std::string(whole) +
-              " has shape " + list_text(whole_shape.span())};
-}
-
-/// What widen() refuses, before anything is read.
-Status checked_real(const TensorView& view) {
-  ASSAY_TRY_STATUS(checked_count(view.shape));
-  TensorView none = view;
-  none.shape = Dims{0};
-  none.strides = Dims{1};
-  ASSAY_TRY_STATUS(widen(none));
-  return {};
-}
-
 ASSAY_CLONES void add_scaled(double* out, const double* values, double factor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] += factor * values[i];
 }
@@ -55,6 +36,14 @@ ASSAY_CLONES void scale(double* out, double factor, int64_t count) {
 }
 
 }  // namespace
+
+Error shapes_differ(std::string_view name, const Dims& shape, std::string_view other,
+                    const Dims& other_shape) {
+  return {Errc::Invalid,
+          {},
+          {},
+          sentence(name, " has shape ", shape, ", ", other, " has shape ", other_shape)};
+}
 
 Dims without_leading_ones(const Dims& shape) {
   size_t first = 0;
@@ -67,12 +56,12 @@ Result<Summed> Summed::of(std::span<const Term> terms) {
   Summed result;
   result.first_ = terms[0];
   const Dims& shape = result.shape();
-  ASSAY_TRY_STATUS(checked_real(terms[0].view));
+  ASSAY_TRY_STATUS(check_real(terms[0].view));
   for (const Term& term : terms.subspan(1)) {
     const Dims tail = without_leading_ones(term.view.shape);
     if (!ends_with(shape, tail) && without_leading_ones(shape) != tail)
-      return fail(does_not_fit("an addend", term.view.shape, "x", shape));
-    ASSAY_TRY_STATUS(checked_real(term.view));
+      return fail(shapes_differ("an addend", term.view.shape, "x", shape));
+    ASSAY_TRY_STATUS(check_real(term.view));
     if (term.view.element_count() == terms[0].view.element_count()) {
       result.whole_.push_back(term);
     } else {
@@ -116,7 +105,7 @@ Result<Wide> sum_of(std::span<const Term> terms) {
 Result<Repeated> Repeated::over(const Dims& shape, int64_t row_length, const TensorView& value,
                                 std::string_view name, std::string_view whole) {
   const Dims tail = without_leading_ones(value.shape);
-  if (!ends_with(shape, tail)) return fail(does_not_fit(name, value.shape, whole, shape));
+  if (!ends_with(shape, tail)) return fail(shapes_differ(name, value.shape, whole, shape));
   ASSAY_TRY(const Wide wide, widen(value));
   Repeated result;
   result.row_length_ = row_length;

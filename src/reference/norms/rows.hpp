@@ -45,6 +45,10 @@ class Summed {
 /// errors    of Summed::of()
 [[nodiscard]] Result<Wide> sum_of(std::span<const Term> terms);
 
+/// Invalid: "gamma has shape [3], x has shape [2, 4]"
+[[nodiscard]] Error shapes_differ(std::string_view name, const Dims& shape, std::string_view other,
+                                  const Dims& other_shape);
+
 /// A shape without its leading ones; at least one dimension stays.
 [[nodiscard]] Dims without_leading_ones(const Dims& shape);
 

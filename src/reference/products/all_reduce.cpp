@@ -2,23 +2,12 @@
 #include "reference/products/all_reduce.hpp"
 
 #include <algorithm>
-#include <string>
+#include <vector>
 
 #include "reference/elementwise/broadcast.hpp"
-#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
-
-Status check_alike(std::span<const TensorView> ranks) {
-  if (ranks.empty()) return fail(Errc::Invalid, "there is no rank to reduce");
-  for (size_t rank = 1; rank < ranks.size(); ++rank) {
-    if (ranks[rank].shape != ranks[0].shape || ranks[rank].dtype != ranks[0].dtype)
-      return fail(Errc::Invalid, "rank ", rank, " has ", ranks[rank].dtype, " ", ranks[rank].shape,
-                  ", rank 0 ", ranks[0].dtype, " ", ranks[0].shape);
-  }
-  return {};
-}
 
 // std::fmax and std::max drop NaN; a reduction that meets one has no value.
 double largest(double a, double b) { return std::isnan(a) || a > b ? a : b; }
@@ -68,7 +57,7 @@ Result<Array<T>> reduced(std::span<const TensorView> ranks, RankReduction reduct
 }  // namespace
 
 Result<Tensor> all_reduce(std::span<const TensorView> ranks, RankReduction reduction) {
-  ASSAY_TRY_STATUS(check_alike(ranks));
+  ASSAY_TRY_STATUS(check_ranks(ranks));
   if (is_integer(ranks[0].dtype) || ranks[0].dtype == DType::Bool) {
     ASSAY_TRY(Whole result, reduced<int64_t>(ranks, reduction, whole));
     for (int64_t& value : result.values) value = wrap_to(value, ranks[0].dtype);
@@ -78,9 +67,19 @@ Result<Tensor> all_reduce(std::span<const TensorView> ranks, RankReduction reduc
   return to_tensor(std::move(result));
 }
 
+Result<Wide> reduce_part(std::span<const Tensor> ranks, RankReduction reduction, int64_t first,
+                         int64_t count) {
+  ASSAY_TRY_STATUS(check_ranks(views_of(ranks)));
+  std::vector<Tensor> parts(ranks.begin(), ranks.end());
+  for (Tensor& part : parts) {
+    ASSAY_TRY(part, flat_part(part, first, count));
+  }
+  return reduced<double>(views_of(parts), reduction, widen);
+}
+
 Result<Wide> quantised_all_reduce(std::span<const TensorView> ranks, const TensorView& scale,
                                   const TensorView& offset) {
-  ASSAY_TRY_STATUS(check_alike(ranks));
+  ASSAY_TRY_STATUS(check_ranks(ranks));
   ASSAY_TRY(Wide sum, reduced<double>(ranks, RankReduction::Sum, widen));
   ASSAY_TRY(const BroadcastValues scales, BroadcastValues::make(scale, sum.shape));
   ASSAY_TRY(const BroadcastValues offsets, BroadcastValues::make(offset, sum.shape));

@@ -39,12 +39,6 @@ constexpr int64_t kBlockDepth = 512;       // 512 * 512 doubles: 2 MB
 constexpr int64_t kMaxWidenedX = int64_t{4} << 20;  // values of x widened at a time: 32 MB
 constexpr int64_t kMinBlockRows = 64;
 
-bool is_real(DType dtype) {
-  const DTypeInfo& type = info(dtype);
-  return type.kind != DTypeKind::Complex && type.kind != DTypeKind::Bits &&
-         type.element_values == 1;
-}
-
 // ---- Few rows of x: w streams through the registers once --------------------------------------
 
 /// Sixteen consecutive values as two vectors of doubles.
@@ -419,9 +413,7 @@ struct Plan {
 Result<Plan> plan_of(const TensorView& x_given, const TensorView& w_given,
                      const MatmulOptions& options) {
   for (const TensorView* view : {&x_given, &w_given}) {
-    if (!is_real(view->dtype))
-      return fail(Errc::Unsupported, view->dtype, " has no real values to multiply");
-    ASSAY_TRY_STATUS(checked_count(view->shape));
+    ASSAY_TRY_STATUS(check_real(*view));
   }
   if (x_given.shape.empty() || w_given.shape.size() < 2 ||
       (options.transpose_x && x_given.shape.size() < 2))

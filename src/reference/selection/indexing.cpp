@@ -7,23 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "reference/selection/row_order.hpp"
+
 namespace assay::reference {
 namespace {
 
 constexpr int64_t kMostExperts = int64_t{1} << 24;
-
-/// A value and where it came from; the order that top_k() gives.
-struct Place {
-  double value;
-  int64_t index;
-};
-bool comes_first(const Place& a, const Place& b) {
-  const bool a_nan = a.value != a.value;
-  const bool b_nan = b.value != b.value;
-  if (a_nan != b_nan) return a_nan;
-  if (!a_nan && a.value != b.value) return a.value > b.value;
-  return a.index < b.index;
-}
 
 std::string out_of(const char* what, int64_t value, int64_t size) {
   return std::string(what) + " " + std::to_string(value) + " of " + std::to_string(size);
@@ -49,40 +38,48 @@ Result<TopK> top_k(const TensorView& x, int64_t k) {
   shape[shape.size() - 1] = k;
   TopK result{Wide(shape), Whole(shape)};
   if (result.values.size() == 0) return result;
-  std::vector<Place> places(static_cast<size_t>(columns));
+  std::vector<Placed<double>> room;
   const int64_t rows = result.values.size() / k;
   for (int64_t row = 0; row < rows; ++row) {
-    const double* from = values.data() + row * columns;
-    for (int64_t i = 0; i < columns; ++i) places[static_cast<size_t>(i)] = {from[i], i};
-    const auto middle = places.begin() + k;
-    if (k < columns / 8) {
-      std::partial_sort(places.begin(), middle, places.end(), comes_first);
-    } else {
-      std::sort(places.begin(), places.end(), comes_first);
-    }
-    for (int64_t i = 0; i < k; ++i) {
-      result.values.data()[row * k + i] = places[static_cast<size_t>(i)].value;
-      result.indices.data()[row * k + i] = places[static_cast<size_t>(i)].index;
+    const std::span<const double> from(values.data() + row * columns, static_cast<size_t>(columns));
+    int64_t at = row * k;
+    for (const auto& [value, place] : first_in_order(from, static_cast<size_t>(k), true, &room)) {
+      result.values.data()[at] = value;
+      result.indices.data()[at++] = place;
     }
   }
   return result;
 }
 
-Result<Nonzero> nonzero(const TensorView& x) {
+Result<Whole> coordinates(const TensorView& x) {
   ASSAY_TRY(const Wide values, widen(x));
-  const auto rank = static_cast<int64_t>(x.shape.size());
-  ASSAY_TRY_STATUS(checked_count(Dims{rank, values.size()}));
-  Nonzero result{Whole(Dims{rank, values.size()}, 0), 0};
+  const size_t rank = x.shape.size();
+  const int64_t count = std::ranges::count_if(values.values, [](double v) { return v != 0; });
+  const Dims shape{count, static_cast<int64_t>(rank)};
+  ASSAY_TRY_STATUS(checked_count(shape));
+  Whole result(shape);
+  int64_t* out = result.data();
   for (int64_t flat = 0; flat < values.size(); ++flat) {
-    if (values.values[static_cast<size_t>(flat)] == 0) continue;
+    if (values.data()[flat] == 0) continue;
     int64_t rest = flat;
-    for (size_t i = x.shape.size(); i-- > 0;) {
-      const auto row = static_cast<int64_t>(i);
-      result.indices.data()[row * values.size() + result.count] = rest % x.shape[i];
+    for (size_t i = rank; i-- > 0;) {
+      out[i] = rest % x.shape[i];
       rest /= x.shape[i];
     }
-    ++result.count;
+    out += rank;
   }
+  return result;
+}
+
+Result<Nonzero> nonzero(const TensorView& x) {
+  ASSAY_TRY(const Whole places, coordinates(x));
+  const int64_t count = places.shape[0];
+  const int64_t rank = places.shape[1];
+  const int64_t size = x.element_count();
+  ASSAY_TRY_STATUS(checked_count(Dims{rank, size}));
+  Nonzero result{Whole(Dims{rank, size}, 0), count};
+  for (int64_t i = 0; i < count * rank; ++i)
+    result.indices.data()[i % rank * size + i / rank] = places.data()[i];
   return result;
 }
 

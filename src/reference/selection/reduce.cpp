@@ -231,8 +231,7 @@ Result<Tensor> reduce(const TensorView& x, Reduction reduction, std::span<const 
     ASSAY_TRY(const Whole values, whole(x));
     return reduced_values<int64_t>(IntegerStream(values), reduction, merged, shape);
   }
-  if (values_per_element(x.dtype) != 1 || info(x.dtype).kind == DTypeKind::Bits)
-    return fail(Errc::Unsupported, x.dtype, " has no real values");
+  ASSAY_TRY_STATUS(check_real(x));
   return reduced_values<double>(ValueStream(x), reduction, merged, shape);
 }
 

@@ -66,6 +66,13 @@ Result<std::vector<double>> scales_of(const Tensor& tensor, std::string_view nam
   return std::vector<double>(wide->values.begin(), wide->values.end());
 }
 
+Result<int64_t> read_choice(const Parameters& parameters, std::string_view key, int64_t last) {
+  ASSAY_TRY(const int64_t value, parameters.integer(key, 0));
+  if (value < 0 || value > last)
+    return fail(Errc::Unsupported, key.substr(0, key.find('|')), " ", value, " is not known");
+  return value;
+}
+
 Result<Heads> read_heads(const Parameters& parameters) {
   Heads heads;
   ASSAY_TRY(heads.query, parameters.integer("headNum", 0));

@@ -10,6 +10,7 @@ namespace assay::opcheck {
 namespace {
 
 using attention::InputList;
+using attention::read_choice;
 using reference::Attention;
 using reference::AttentionSequence;
 using reference::Whole;
@@ -28,12 +29,6 @@ struct Settings {
   int64_t mask_type = 0, quant_type = 0, compress_type = 0, calc_type = 0, value_size = 0;
   bool batch_status = false, quant_offset = false, logn = false;
 };
-
-Result<int64_t> read_choice(const Parameters& parameters, std::string_view key, int64_t last) {
-  ASSAY_TRY(const int64_t value, parameters.integer(key, 0));
-  if (value < 0 || value > last) return fail(Errc::Unsupported, key, " ", value, " is not known");
-  return value;
-}
 
 Result<Settings> read_settings(const Parameters& parameters) {
   Settings settings;

@@ -15,6 +15,7 @@ using attention::BlockCache;
 using attention::InputList;
 using attention::Mask;
 using attention::Prepared;
+using attention::read_choice;
 using reference::Attention;
 using reference::AttentionSequence;
 using reference::ScoreBias;
@@ -65,13 +66,6 @@ struct Settings {
     return mask_type >= kAlibiCompress && mask_type <= kAlibiCompressLeft;
   }
 };
-
-Result<int64_t> read_choice(const Parameters& parameters, std::string_view key, int64_t last) {
-  ASSAY_TRY(const int64_t value, parameters.integer(key, 0));
-  if (value < 0 || value > last)
-    return fail(Errc::Unsupported, key.substr(0, key.find('|')), " ", value, " is not known");
-  return value;
-}
 
 Status read_modes(const Parameters& parameters, Settings* settings) {
   ASSAY_TRY(int64_t calc_type, read_choice(parameters, "calcType|coderType", 4));

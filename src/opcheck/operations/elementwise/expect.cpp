@@ -125,8 +125,7 @@ Result<QuantisedRows> expect_dynamic_quantised(const Case& one, reference::Wide 
   rows.values.candidates.push_back(
       candidate({}, [values = *rows.values.before_rounding, target]() -> Result<reference::Wide> {
         ASSAY_TRY(reference::Wide wide, reference::widen(values.view));
-        if (target == DType::Int8) return reference::rounded_to_int8(std::move(wide));
-        return reference::rounded_to_float8(std::move(wide), target);
+        return reference::rounded_to(std::move(wide), target);
       }));
   // Rounding is no question of halves in a type with a fraction.
   if (target != DType::Int8) rows.values.before_rounding.reset();

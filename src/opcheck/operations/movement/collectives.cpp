@@ -5,7 +5,7 @@
 
 #include "opcheck/operations/movement/evaluate.hpp"
 #include "reference/movement/assemble.hpp"
-#include "reference/movement/collectives.hpp"
+#include "reference/products/all_reduce.hpp"
 #include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
