@@ -9,6 +9,7 @@
 #include "base/simd.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/half.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -21,13 +22,6 @@ bool is_real(DType dtype) {
   const DTypeInfo& type = info(dtype);
   return type.kind != DTypeKind::Complex && type.kind != DTypeKind::Bits &&
          type.element_values == 1;
-}
-
-Error no_real_numbers(DType dtype) {
-  return {Errc::Unsupported,
-          {},
-          std::nullopt,
-          std::string(name(dtype)) + " has no real values to compute with"};
 }
 
 template <typename T>
@@ -186,17 +180,22 @@ void convert_blocks(const TensorView& view, std::byte* out, Convert convert) {
 
 Result<int64_t> checked_count(const Dims& shape) {
   for (const int64_t size : shape) {
-    if (size < 0) return fail(Errc::Invalid, "a result of shape " + list_text(shape.span()));
+    if (size < 0) return fail(Errc::Invalid, "a result of shape ", shape);
   }
   const std::optional<int64_t> count = element_count(shape);
   if (!count || *count > kMaxElements)
-    return fail(Errc::TooLarge, "a result of shape " + list_text(shape.span()) + " is too large");
+    return fail(Errc::TooLarge, "a result of shape ", shape, " is too large");
   return *count;
 }
 
+Status check_real(const TensorView& view) {
+  if (!is_real(view.dtype))
+    return fail(Errc::Unsupported, view.dtype, " has no real values to compute with");
+  return checked_count(view.shape).transform([](int64_t) {});
+}
+
 Result<Wide> widen(const TensorView& view) {
-  if (!is_real(view.dtype)) return fail(no_real_numbers(view.dtype));
-  ASSAY_TRY_STATUS(checked_count(view.shape));
+  ASSAY_TRY_STATUS(check_real(view));
   Wide wide(view.shape);
   read_values(view, 0, wide.size(), std::span(wide.data(), wide.values.size()));
   return wide;
@@ -204,7 +203,7 @@ Result<Wide> widen(const TensorView& view) {
 
 Result<Whole> whole(const TensorView& view) {
   if (!is_integer(view.dtype) && view.dtype != DType::Bool)
-    return fail(Errc::Unsupported, std::string(name(view.dtype)) + " values are no integers");
+    return fail(Errc::Unsupported, view.dtype, " values are no integers");
   ASSAY_TRY(const int64_t count, checked_count(view.shape));
   Whole result(view.shape);
   switch (view.dtype) {
@@ -228,14 +227,19 @@ Result<Whole> whole(const TensorView& view) {
   return result;
 }
 
+TensorView view_of(const Wide& array) {
+  return {DType::Float64, array.shape, contiguous_strides(array.shape),
+          std::as_bytes(std::span(array.values))};
+}
+
 Tensor to_tensor(Wide array) { return owning_tensor(std::move(array), DType::Float64); }
 Tensor to_tensor(Whole array) { return owning_tensor(std::move(array), DType::Int64); }
 
 Result<Tensor> contiguous(const Tensor& tensor) {
   if (tensor.view.is_contiguous() && !tensor.view.conjugate && !tensor.view.negative) return tensor;
   if (is_packed(tensor.view.dtype))
-    return fail(Errc::Unsupported, "packed values of type " + std::string(name(tensor.view.dtype)) +
-                                       " cannot be put in another order");
+    return fail(Errc::Unsupported, "packed values of type ", tensor.view.dtype,
+                " cannot be put in another order");
   ASSAY_TRY(const int64_t count, checked_count(tensor.view.shape));
   const size_t element_bytes = info(tensor.view.dtype).element_bits / 8;
   auto bytes =
@@ -250,8 +254,7 @@ Result<Tensor> contiguous(const Tensor& tensor) {
 
 Result<Tensor> reshaped(const Tensor& tensor, const Dims& shape) {
   if (element_count(shape) != tensor.view.element_count())
-    return fail(Errc::Invalid, list_text(tensor.view.shape.span()) +
-                                   " does not have the elements of " + list_text(shape.span()));
+    return fail(Errc::Invalid, tensor.view.shape, " does not have the elements of ", shape);
   Tensor result = tensor;
   if (!tensor.view.is_contiguous()) {
     ASSAY_TRY(result, contiguous(tensor));
@@ -259,6 +262,27 @@ Result<Tensor> reshaped(const Tensor& tensor, const Dims& shape) {
   result.view.shape = shape;
   result.view.strides = contiguous_strides(shape);
   return result;
+}
+
+int64_t wrap_to(int64_t value, DType dtype) {
+  switch (dtype) {
+    case DType::Int32:
+      return static_cast<int32_t>(static_cast<uint32_t>(value));
+    case DType::Int16:
+      return static_cast<int16_t>(static_cast<uint16_t>(value));
+    case DType::Int8:
+      return static_cast<int8_t>(static_cast<uint8_t>(value));
+    case DType::UInt32:
+      return static_cast<int64_t>(static_cast<uint32_t>(value));
+    case DType::UInt16:
+      return static_cast<uint16_t>(value);
+    case DType::UInt8:
+      return static_cast<uint8_t>(value);
+    case DType::Bool:
+      return value != 0;
+    default:
+      return value;
+  }
 }
 
 double scale_from_bits(int64_t bits) {
@@ -289,9 +313,10 @@ double round_to(double value, DType dtype) {
 }
 
 Result<Tensor> narrow(const TensorView& wide, DType dtype) {
-  if (!is_real(wide.dtype)) return fail(no_real_numbers(wide.dtype));
-  if (!is_real(dtype) || is_packed(dtype)) return fail(no_real_numbers(dtype));
-  ASSAY_TRY(const int64_t count, checked_count(wide.shape));
+  ASSAY_TRY_STATUS(check_real(wide));
+  if (!is_real(dtype) || is_packed(dtype))
+    return fail(Errc::Unsupported, dtype, " has no real values to compute with");
+  const int64_t count = wide.element_count();
   const size_t element_bytes = info(dtype).element_bits / 8;
   auto bytes =
       std::make_shared<Array<std::byte>>(Dims{count * static_cast<int64_t>(element_bytes)});
@@ -346,7 +371,7 @@ Result<Tensor> narrow(const TensorView& wide, DType dtype) {
                               [](double value) { return static_cast<uint8_t>(value != 0); });
       break;
     default:
-      return fail(Errc::Unsupported, "cannot round to " + std::string(name(dtype)));
+      return fail(Errc::Unsupported, "cannot round to ", dtype);
   }
   ASSAY_TRY(const TensorView view,
             make_view(dtype, wide.shape, ByteSpan(bytes->data(), bytes->values.size())));
@@ -356,8 +381,7 @@ Result<Tensor> narrow(const TensorView& wide, DType dtype) {
 Result<size_t> axis_of(int64_t axis, size_t rank) {
   const auto dims = static_cast<int64_t>(rank);
   if (axis < -dims || axis >= dims)
-    return fail(Errc::Invalid, "axis " + std::to_string(axis) + " of a tensor with " +
-                                   std::to_string(rank) + " dimensions");
+    return fail(Errc::Invalid, "axis ", axis, " of a tensor with ", rank, " dimensions");
   return static_cast<size_t>(axis < 0 ? axis + dims : axis);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/sentence.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::reference {
@@ -56,6 +57,10 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
 /// errors  Invalid (a negative size) | TooLarge (more than 2^36 elements, or overflow)
 [[nodiscard]] Result<int64_t> checked_count(const Dims& shape);
 
+/// What widen() refuses, before anything is read.
+/// errors  Unsupported (types without real values) | TooLarge
+[[nodiscard]] Status check_real(const TensorView& view);
+
 /// All values of a view. Any strides; lazy bits are applied.
 /// errors  Unsupported (complex, Bits, types with several values in an element other than Int4 and
 ///         UInt4) | TooLarge
@@ -67,6 +72,9 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
 /// The array as a Float64 or Int64 tensor that owns it; nothing is copied.
 [[nodiscard]] Tensor to_tensor(Wide array);
 [[nodiscard]] Tensor to_tensor(Whole array);
+
+/// The array as it lies. Precondition: it outlives the view.
+[[nodiscard]] TensorView view_of(const Wide& array);
 
 /// The same bytes under another shape of equal element count; a view that is not contiguous is
 /// copied first.
@@ -93,6 +101,19 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
   if (x >= 0) return 1.0 / (1.0 + std::exp(-x));
   const double e = std::exp(x);
   return e / (1.0 + e);
+}
+
+/// The low bits of a value, as an integer type holds them; Bool: 0 or 1.
+[[nodiscard]] int64_t wrap_to(int64_t value, DType dtype);
+/// Sums, differences and products of 64-bit integers wrap as the machine's do.
+[[nodiscard]] inline int64_t wrapping_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+[[nodiscard]] inline int64_t wrapping_subtract(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+[[nodiscard]] inline int64_t wrapping_multiply(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
 /// Rounds to the nearest float16 / bfloat16 / float32 value, halves to even, and comes back as double.

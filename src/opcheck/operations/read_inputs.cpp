@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opcheck/operations/read_inputs.hpp"
+#include "tensor/sentence.hpp"
 
 #include <string>
 
 namespace assay::opcheck {
 
 Result<std::vector<Tensor>> read_inputs(const Case& one,
-                                        std::initializer_list<std::string_view> names) {
+                                        const std::vector<std::string_view>& names) {
   const size_t count = one.operands->input_count();
   if (count != names.size()) {
     std::string list;
     for (const std::string_view name : names) list.append(list.empty() ? "" : ", ").append(name);
-    return fail(Errc::Invalid, std::string(one.op_type) + " takes " + list + "; the dump has " +
-                                   std::to_string(count) + (count == 1 ? " input" : " inputs"));
+    return fail(Errc::Invalid, one.op_type, " takes ", list, "; the dump has ", count,
+                (count == 1 ? " input" : " inputs"));
   }
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < count; ++i) {

@@ -11,7 +11,7 @@ namespace assay::opcheck {
 
 /// All inputs, which must be exactly those named, in this order.
 /// errors  Invalid "RopeOperation takes q, k; the dump has 1 input" | of Operands::input()
-[[nodiscard]] Result<std::vector<Tensor>> read_inputs(
-    const Case& one, std::initializer_list<std::string_view> names);
+[[nodiscard]] Result<std::vector<Tensor>> read_inputs(const Case& one,
+                                                      const std::vector<std::string_view>& names);
 
 }  // namespace assay::opcheck

@@ -63,7 +63,7 @@ void add_attention(Operators& operators) {
           attention_gradients),
       kFields<&Gradients::query, &Gradients::key, &Gradients::value>);
   operators.add("combine_attention", combine_attention);
-  operators.add("alibi_slopes", alibi_slopes);
+  operators.add("alibi_slopes", [](int64_t heads) { return alibi_slopes(heads); });
 }
 
 }  // namespace assay::python

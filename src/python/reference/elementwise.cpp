@@ -48,11 +48,7 @@ Result<Wide> dequantised(const TensorView& y, const TensorView& scale, const Ten
 Result<DynamicQuantised> quantised_by_row(const TensorView& x, bool asymmetric, DType target) {
   ASSAY_TRY(Wide values, widen(x));
   ASSAY_TRY(DynamicQuantised done, dynamic_quantise(std::move(values), asymmetric, target));
-  if (target == DType::Int8) {
-    done.values = rounded_to_int8(std::move(done.values));
-  } else {
-    ASSAY_TRY(done.values, rounded_to_float8(std::move(done.values), target));
-  }
+  ASSAY_TRY(done.values, rounded_to(std::move(done.values), target));
   return done;
 }
 

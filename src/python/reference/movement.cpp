@@ -7,6 +7,7 @@
 #include "reference/movement/sequences.hpp"
 #include "reference/movement/transdata.hpp"
 #include "reference/movement/views.hpp"
+#include "reference/products/all_reduce.hpp"
 
 namespace assay::python {
 namespace {
@@ -64,9 +65,9 @@ Result<Tensor> reduce_scatter(std::span<const Tensor> ranks, int64_t rank,
     return fail(Errc::Invalid, std::to_string(count) + " ranks do not divide x of shape " +
                                    list_text(shape.span()));
   const int64_t part = ranks[0].view.element_count() / count;
-  ASSAY_TRY(const Tensor flat, reduce_part(ranks, reduction, rank * part, part));
+  ASSAY_TRY(Wide flat, reduce_part(ranks, reduction, rank * part, part));
   shape[0] /= count;
-  return reshaped(flat, shape);
+  return reshaped(to_tensor(std::move(flat)), shape);
 }
 
 }  // namespace

@@ -47,22 +47,7 @@ Result<Tensor> resolved(const Tensor& tensor) {
   return copy.tensor();
 }
 
-std::string missing(std::string_view name) {
-  return "argument " + std::string(name) + " is missing";
-}
-std::string not_a(std::string_view name, std::string_view what) {
-  return "argument " + std::string(name) + " is no " + std::string(what);
-}
-
 }  // namespace
-
-Error Arguments::invalid(std::string_view sentence) const {
-  return {Errc::Invalid, {}, std::nullopt, call_.name + ": " + std::string(sentence), true};
-}
-
-Error Arguments::unsupported(std::string_view sentence) const {
-  return {Errc::Unsupported, {}, std::nullopt, call_.name + ": " + std::string(sentence), true};
-}
 
 bool Arguments::has(std::string_view name) const { return find(call_, name) != nullptr; }
 
@@ -83,7 +68,7 @@ bool Arguments::is_truth(std::string_view name) const {
 
 Result<Tensor> Arguments::tensor(std::string_view name) const {
   ASSAY_TRY(std::optional<Tensor> found, optional_tensor(name));
-  if (!found) return fail(invalid(missing(name)));
+  if (!found) return fail(invalid("argument ", name, " is missing"));
   return *std::move(found);
 }
 
@@ -91,7 +76,7 @@ Result<std::optional<Tensor>> Arguments::optional_tensor(std::string_view name) 
   const Argument* argument = find(call_, name);
   if (argument == nullptr) return std::optional<Tensor>();
   const auto* tensor = std::get_if<Tensor>(&argument->value);
-  if (tensor == nullptr) return fail(invalid(not_a(name, "tensor")));
+  if (tensor == nullptr) return fail(invalid("argument ", name, " is no ", "tensor"));
   ASSAY_TRY(Tensor values, resolved(*tensor));
   return std::optional<Tensor>(std::move(values));
 }
@@ -109,7 +94,7 @@ Result<std::vector<Tensor>> Arguments::tensors(std::string_view name) const {
 Result<std::vector<std::optional<Tensor>>> Arguments::optional_tensors(
     std::string_view name) const {
   const Argument* argument = find(call_, name);
-  if (argument == nullptr) return fail(invalid(missing(name)));
+  if (argument == nullptr) return fail(invalid("argument ", name, " is missing"));
   std::vector<std::optional<Tensor>> tensors;
   if (const auto* single = std::get_if<Tensor>(&argument->value)) {
     ASSAY_TRY(Tensor values, resolved(*single));
@@ -117,14 +102,14 @@ Result<std::vector<std::optional<Tensor>>> Arguments::optional_tensors(
     return tensors;
   }
   const auto* list = std::get_if<ArgumentList>(&argument->value);
-  if (list == nullptr) return fail(invalid(not_a(name, "list of tensors")));
+  if (list == nullptr) return fail(invalid("argument ", name, " is no ", "list of tensors"));
   for (const Argument& entry : *list) {
     if (std::holds_alternative<std::monostate>(entry.value)) {
       tensors.emplace_back();
       continue;
     }
     const auto* tensor = std::get_if<Tensor>(&entry.value);
-    if (tensor == nullptr) return fail(invalid(not_a(name, "list of tensors")));
+    if (tensor == nullptr) return fail(invalid("argument ", name, " is no ", "list of tensors"));
     ASSAY_TRY(Tensor values, resolved(*tensor));
     tensors.emplace_back(std::move(values));
   }
@@ -135,10 +120,10 @@ Result<int64_t> Arguments::integer(std::string_view name, std::optional<int64_t>
   const Argument* argument = find(call_, name);
   if (argument == nullptr) {
     if (fallback) return *fallback;
-    return fail(invalid(missing(name)));
+    return fail(invalid("argument ", name, " is missing"));
   }
   const std::optional<int64_t> value = as_integer(*argument);
-  if (!value) return fail(invalid(not_a(name, "integer")));
+  if (!value) return fail(invalid("argument ", name, " is no ", "integer"));
   return *value;
 }
 
@@ -146,10 +131,10 @@ Result<double> Arguments::real(std::string_view name, std::optional<double> fall
   const Argument* argument = find(call_, name);
   if (argument == nullptr) {
     if (fallback) return *fallback;
-    return fail(invalid(missing(name)));
+    return fail(invalid("argument ", name, " is missing"));
   }
   const std::optional<double> value = as_real(*argument);
-  if (!value) return fail(invalid(not_a(name, "number")));
+  if (!value) return fail(invalid("argument ", name, " is no ", "number"));
   return *value;
 }
 
@@ -163,13 +148,13 @@ Result<std::string> Arguments::text(std::string_view name, std::string_view fall
   const Argument* argument = find(call_, name);
   if (argument == nullptr) return std::string(fallback);
   const auto* text = std::get_if<std::string>(&argument->value);
-  if (text == nullptr) return fail(invalid(not_a(name, "text")));
+  if (text == nullptr) return fail(invalid("argument ", name, " is no ", "text"));
   return *text;
 }
 
 Result<std::vector<int64_t>> Arguments::integers(std::string_view name) const {
   ASSAY_TRY(std::optional<std::vector<int64_t>> found, optional_integers(name));
-  if (!found) return fail(invalid(missing(name)));
+  if (!found) return fail(invalid("argument ", name, " is missing"));
   return *std::move(found);
 }
 
@@ -181,13 +166,13 @@ Result<std::optional<std::vector<int64_t>>> Arguments::optional_integers(
   if (const auto* list = std::get_if<ArgumentList>(&argument->value)) {
     for (const Argument& entry : *list) {
       const std::optional<int64_t> value = as_integer(entry);
-      if (!value) return fail(invalid(not_a(name, "list of integers")));
+      if (!value) return fail(invalid("argument ", name, " is no ", "list of integers"));
       integers.push_back(*value);
     }
     return std::optional(std::move(integers));
   }
   const std::optional<int64_t> value = as_integer(*argument);
-  if (!value) return fail(invalid(not_a(name, "list of integers")));
+  if (!value) return fail(invalid("argument ", name, " is no ", "list of integers"));
   integers.push_back(*value);
   return std::optional(std::move(integers));
 }
@@ -196,7 +181,7 @@ Result<std::optional<DType>> Arguments::dtype(std::string_view name) const {
   const Argument* argument = find(call_, name);
   if (argument == nullptr) return std::optional<DType>();
   const auto* dtype = std::get_if<DTypeArgument>(&argument->value);
-  if (dtype == nullptr) return fail(invalid(not_a(name, "dtype")));
+  if (dtype == nullptr) return fail(invalid("argument ", name, " is no ", "dtype"));
   if (!dtype->dtype) return fail(unsupported("dtype " + dtype->name));
   return std::optional<DType>(*dtype->dtype);
 }

@@ -23,7 +23,9 @@ std::vector<Overload> all_rows() {
   std::vector<Overload> rows;
   for (const auto family : {reduction_overloads(), selection_overloads(), product_overloads(),
                             softmax_overloads(), norm_overloads(), attention_overloads()})
-    rows.insert(rows.end(), family.begin(), family.end());
+    for (const Overloads& row : family)
+      for (const std::string_view name : words_of(row.names))
+        rows.push_back({"aten." + std::string(name), row.kind, row.evaluate, row.view});
   return rows;
 }
 

@@ -63,8 +63,7 @@ Result<Kind> kind_of(const Arguments& arguments) {
 
 Error misfit(const Arguments& arguments, const TensorView& q, const TensorView& k,
              const TensorView& v) {
-  return arguments.invalid("query " + list_text(q.shape.span()) + ", key " +
-                           list_text(k.shape.span()) + " and value " + list_text(v.shape.span()) +
+  return arguments.invalid("query ", q.shape, ", key ", k.shape, " and value ", v.shape,
                            " do not fit");
 }
 
@@ -160,14 +159,12 @@ Result<Operands> operands_of(const Arguments& arguments) {
 // ---- Masks ------------------------------------------------------------------------------------
 
 /// A mask as numbers to add: what a truth mask leaves out becomes -inf.
-Result<Tensor> additive_mask(const Arguments& arguments, const Operands& operands,
-                             const Tensor& mask) {
+Result<Tensor> additive_mask(const Operands& operands, const Tensor& mask) {
   // The undecorated formula of torch adds truth values as numbers; its callers convert them.
   if (mask.view.dtype != DType::Bool || operands.kind.second == Second::Weights) return mask;
-  Result<Wide> values = widen(mask.view);
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  for (double& value : values->values) value = value != 0 ? 0.0 : -kInfinity;
-  return to_tensor(*std::move(values));
+  ASSAY_TRY(Wide values, widen(mask.view));
+  for (double& value : values.values) value = value != 0 ? 0.0 : -kInfinity;
+  return to_tensor(std::move(values));
 }
 
 /// [batches..., heads, m, n] of a mask that broadcasts to it.
@@ -176,8 +173,7 @@ Result<Tensor> expanded_mask(const Arguments& arguments, const Operands& operand
   for (const int64_t size : {operands.heads, operands.m, operands.n}) shape.push_back(size);
   Result<Tensor> expanded = broadcast_to(mask, shape);
   if (!expanded)
-    return fail(arguments.invalid("mask " + list_text(mask.view.shape.span()) +
-                                  " does not fit scores " + list_text(shape.span())));
+    return fail(arguments.invalid("mask ", mask.view.shape, " does not fit scores ", shape));
   return *std::move(expanded);
 }
 
@@ -209,7 +205,7 @@ Status check_supported(const Arguments& arguments) {
        {"dropout_mask", "alibi_slopes", "block_table", "seqused_k", "seqlen_k", "q_descale",
         "k_descale", "v_descale", "window_size", "cum_seq_q", "cum_seq_k", "cu_seqlens_q",
         "cu_seqlens_k"}) {
-    if (arguments.has(name)) return fail(arguments.unsupported("with " + std::string(name)));
+    if (arguments.has(name)) return fail(arguments.unsupported("with ", name));
   }
   return {};
 }
@@ -224,9 +220,8 @@ Result<Values> evaluate_attention(const Arguments& arguments, const EvaluateOpti
   ASSAY_TRY(const AttentionCall call, attention_of(arguments));
   AttentionTerms terms;
   terms.with_weights = kind.second == Second::Weights;
-  Result<Wide> result = attention(call.attention, options.jobs, &terms);
-  if (!result) return fail(named(arguments, std::move(result).error()));
-  Values values = single(to_tensor(*std::move(result)));
+  ASSAY_TRY(Wide result, attention(call.attention, options.jobs, &terms));
+  Values values = single(to_tensor(std::move(result)));
   if (kind.second == Second::LogSums) {
     // Rows that see nothing: the CPU leaves 0, flash attention +inf.
     const bool cpu = kind.operation.ends_with("_for_cpu");
@@ -290,7 +285,7 @@ Result<AttentionCall> attention_of(const Arguments& arguments) {
     ASSAY_TRY(mask, arguments.optional_tensor(kind.mask));
   }
   if (mask) {
-    ASSAY_TRY(mask, additive_mask(arguments, operands, *mask));
+    ASSAY_TRY(mask, additive_mask(operands, *mask));
     ASSAY_TRY(mask, expanded_mask(arguments, operands, *mask));
     attention.owners.push_back(*mask);
   }
@@ -309,20 +304,19 @@ Result<AttentionCall> attention_of(const Arguments& arguments) {
   return call;
 }
 
-std::span<const Overload> attention_overloads() {
+std::span<const Overloads> attention_overloads() {
   constexpr auto kAttention = OperatorClass::Attention;
-  static constexpr Overload kTable[] = {
-      {"aten._efficient_attention_forward.default", kAttention, evaluate_attention},
-      {"aten._flash_attention_forward.default", kAttention, evaluate_attention},
-      {"aten._scaled_dot_product_attention_math.default", kAttention, evaluate_attention},
-      {"aten._scaled_dot_product_attention_math_for_mps.default", kAttention, evaluate_attention},
-      {"aten._scaled_dot_product_cudnn_attention.default", kAttention, evaluate_attention},
-      {"aten._scaled_dot_product_efficient_attention.default", kAttention, evaluate_attention},
-      {"aten._scaled_dot_product_flash_attention.default", kAttention, evaluate_attention},
-      {"aten._scaled_dot_product_flash_attention_for_cpu.default", kAttention, evaluate_attention},
-      {"aten._scaled_dot_product_fused_attention_overrideable.default", kAttention,
-       evaluate_attention},
-      {"aten.scaled_dot_product_attention.default", kAttention, evaluate_attention},
+  static constexpr Overloads kTable[] = {
+      {"_efficient_attention_forward.default _flash_attention_forward.default "
+       "_scaled_dot_product_attention_math.default "
+       "_scaled_dot_product_attention_math_for_mps.default "
+       "_scaled_dot_product_cudnn_attention.default "
+       "_scaled_dot_product_efficient_attention.default "
+       "_scaled_dot_product_flash_attention.default "
+       "_scaled_dot_product_flash_attention_for_cpu.default "
+       "_scaled_dot_product_fused_attention_overrideable.default "
+       "scaled_dot_product_attention.default",
+       kAttention, evaluate_attention},
   };
   return kTable;
 }

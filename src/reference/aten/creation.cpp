@@ -34,9 +34,8 @@ Result<Dims> wanted_shape(const Arguments& arguments) {
 Result<Values> filled(const Arguments& arguments, const Tensor& value, DType fallback) {
   ASSAY_TRY(const DType dtype, wanted_type(arguments, fallback));
   ASSAY_TRY(const Dims shape, wanted_shape(arguments));
-  const Result<Tensor> cast = cast_to(value, dtype);
-  if (!cast) return fail(named(arguments, cast.error()));
-  return single(arguments, constant(*cast, shape));
+  ASSAY_TRY(const Tensor cast, cast_to(value, dtype));
+  return single(constant(cast, shape));
 }
 
 template <int64_t value>
@@ -68,7 +67,7 @@ Result<Values> scalar(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Operand value, operand(arguments, "s"));
   // Without a dtype numbers of all kinds become the default float type.
   ASSAY_TRY(const DType dtype, wanted_type(arguments, DType::Float64));
-  return single(arguments, cast_to(value.tensor, dtype));
+  return single(cast_to(value.tensor, dtype));
 }
 
 // ---- Sequences ----------------------------------------------------------------------------------
@@ -88,8 +87,7 @@ Result<Values> integer_sequence(const Arguments& arguments, DType dtype) {
   int64_t distance = 0;
   if (step == 0 || __builtin_sub_overflow(end, start, &distance) ||
       (distance != 0 && (distance < 0) != (step < 0)))
-    return fail(arguments.invalid("from " + std::to_string(start) + " to " + std::to_string(end) +
-                                  " by " + std::to_string(step)));
+    return fail(arguments.invalid("from ", start, " to ", end, " by ", step));
   const int64_t count =
       distance == 0 ? 0 : (step > 0 ? (distance - 1) / step : (distance + 1) / step) + 1;
   ASSAY_TRY_STATUS(checked_count({count}));
@@ -110,7 +108,7 @@ Result<Values> arange(const Arguments& arguments, const EvaluateOptions&) {
   const double count = std::ceil((end - start) / step);
   if (!(count >= 0 && count < 0x1p40)) return fail(arguments.invalid("a range that does not end"));
   ASSAY_TRY(Values values, sequence(start, step, static_cast<int64_t>(count)));
-  return single(arguments, cast_to(values[0], dtype));
+  return single(cast_to(values[0], dtype));
 }
 
 /// `steps` values from start to end, both among them, counted from the nearer one.
@@ -119,15 +117,14 @@ Result<Values> linspace(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const double end, arguments.real("end"));
   ASSAY_TRY(const int64_t steps, arguments.integer("steps"));
   ASSAY_TRY(const DType dtype, wanted_type(arguments, DType::Float64));
-  const Result<int64_t> count = checked_count({steps});
-  if (!count) return fail(named(arguments, count.error()));
+  ASSAY_TRY_STATUS(checked_count({steps}));
   Wide values({steps});
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
   for (int64_t i = 0; i < steps; ++i)
     values.data()[i] = i < steps / 2 || steps == 1
                            ? start + step * static_cast<double>(i)
                            : end - step * static_cast<double>(steps - 1 - i);
-  return single(arguments, cast_to(to_tensor(std::move(values)), dtype));
+  return single(cast_to(to_tensor(std::move(values)), dtype));
 }
 
 // ---- Matrices -----------------------------------------------------------------------------------
@@ -136,11 +133,10 @@ Result<Values> eye(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const int64_t rows, arguments.integer("n"));
   ASSAY_TRY(const int64_t columns, arguments.integer("m", rows));
   ASSAY_TRY(const DType dtype, wanted_type(arguments, DType::Float64));
-  const Result<int64_t> count = checked_count({rows, columns});
-  if (!count) return fail(named(arguments, count.error()));
+  ASSAY_TRY_STATUS(checked_count({rows, columns}));
   Wide values({rows, columns}, 0.0);
   for (int64_t i = 0; i < std::min(rows, columns); ++i) values.data()[i * columns + i] = 1;
-  return single(arguments, cast_to(to_tensor(std::move(values)), dtype));
+  return single(cast_to(to_tensor(std::move(values)), dtype));
 }
 
 /// [2, count]: rows and columns of the places below the diagonal (or above it), it included.
@@ -149,8 +145,7 @@ Result<Values> triangle_indices(const Arguments& arguments, const EvaluateOption
   ASSAY_TRY(const int64_t rows, arguments.integer("row"));
   ASSAY_TRY(const int64_t columns, arguments.integer("col"));
   ASSAY_TRY(const int64_t offset, arguments.integer("offset", 0));
-  const Result<int64_t> places = checked_count({rows, columns});
-  if (!places) return fail(named(arguments, places.error()));
+  ASSAY_TRY_STATUS(checked_count({rows, columns}));
   if (std::abs(offset) > int64_t{1} << 40) return fail(arguments.invalid("offset"));
   std::vector<int64_t> at[2];
   for (int64_t i = 0; i < rows; ++i) {
@@ -196,77 +191,36 @@ Result<Values> native_dropout(const Arguments& arguments, const EvaluateOptions&
   return values;
 }
 
-constexpr Overload kCreations[] = {
-    {"aten.arange.default", OperatorClass::Arithmetic, arange},
-    {"aten.arange.start", OperatorClass::Arithmetic, arange},
-    {"aten.arange.start_step", OperatorClass::Arithmetic, arange},
-    {"aten.dropout.default", OperatorClass::Move, dropout},
-    {"aten.dropout_.default", OperatorClass::Move, dropout},
-    {"aten.empty.memory_format", OperatorClass::Allocation, allocated},
-    {"aten.empty_like.default", OperatorClass::Allocation, allocated},
-    {"aten.empty_permuted.default", OperatorClass::Allocation, allocated},
-    {"aten.empty_strided.default", OperatorClass::Allocation, allocated},
-    {"aten.eye.default", OperatorClass::Move, eye},
-    {"aten.eye.m", OperatorClass::Move, eye},
-    {"aten.fill.Scalar", OperatorClass::Cast, fill},
-    {"aten.fill.Tensor", OperatorClass::Cast, fill},
-    {"aten.full.default", OperatorClass::Cast, full},
-    {"aten.full_like.default", OperatorClass::Cast, full},
-    {"aten.linspace.Scalar_Tensor", OperatorClass::Function, linspace},
-    {"aten.linspace.Tensor_Scalar", OperatorClass::Function, linspace},
-    {"aten.linspace.Tensor_Tensor", OperatorClass::Function, linspace},
-    {"aten.linspace.default", OperatorClass::Function, linspace},
-    {"aten.native_dropout.default", OperatorClass::Move, native_dropout},
-    {"aten.new_empty.default", OperatorClass::Allocation, allocated},
-    {"aten.new_empty_strided.default", OperatorClass::Allocation, allocated},
-    {"aten.new_full.default", OperatorClass::Cast, full},
-    {"aten.new_ones.default", OperatorClass::Move, constants<1>},
-    {"aten.new_zeros.default", OperatorClass::Move, constants<0>},
-    {"aten.ones.default", OperatorClass::Move, constants<1>},
-    {"aten.ones_like.default", OperatorClass::Move, constants<1>},
-    {"aten.scalar_tensor.default", OperatorClass::Cast, scalar},
-    {"aten.tril_indices.default", OperatorClass::Integer, triangle_indices<true>},
-    {"aten.triu_indices.default", OperatorClass::Integer, triangle_indices<false>},
-    {"aten.zero.default", OperatorClass::Move, constants<0>},
-    {"aten.zeros.default", OperatorClass::Move, constants<0>},
-    {"aten.zeros_like.default", OperatorClass::Move, constants<0>},
-
-    {"aten._fused_dropout.default", OperatorClass::Random, random},
-    {"aten.alpha_dropout.default", OperatorClass::Random, random},
-    {"aten.bernoulli.Tensor", OperatorClass::Random, random},
-    {"aten.bernoulli.default", OperatorClass::Random, random},
-    {"aten.bernoulli.p", OperatorClass::Random, random},
-    {"aten.bernoulli_.Tensor", OperatorClass::Random, random},
-    {"aten.bernoulli_.float", OperatorClass::Random, random},
-    {"aten.cauchy_.default", OperatorClass::Random, random},
-    {"aten.exponential_.default", OperatorClass::Random, random},
-    {"aten.geometric_.default", OperatorClass::Random, random},
-    {"aten.log_normal_.default", OperatorClass::Random, random},
-    {"aten.multinomial.default", OperatorClass::Random, random},
-    {"aten.normal.Tensor_Tensor", OperatorClass::Random, random},
-    {"aten.normal.Tensor_float", OperatorClass::Random, random},
-    {"aten.normal.float_Tensor", OperatorClass::Random, random},
-    {"aten.normal.float_float", OperatorClass::Random, random},
-    {"aten.normal_.default", OperatorClass::Random, random},
-    {"aten.rand.default", OperatorClass::Random, random},
-    {"aten.rand.generator", OperatorClass::Random, random},
-    {"aten.rand_like.default", OperatorClass::Random, random},
-    {"aten.randint.default", OperatorClass::Random, random},
-    {"aten.randint.low", OperatorClass::Random, random},
-    {"aten.randint_like.default", OperatorClass::Random, random},
-    {"aten.randint_like.low_dtype", OperatorClass::Random, random},
-    {"aten.randn.default", OperatorClass::Random, random},
-    {"aten.randn.generator", OperatorClass::Random, random},
-    {"aten.randn_like.default", OperatorClass::Random, random},
-    {"aten.random_.default", OperatorClass::Random, random},
-    {"aten.random_.from", OperatorClass::Random, random},
-    {"aten.random_.to", OperatorClass::Random, random},
-    {"aten.randperm.default", OperatorClass::Random, random},
-    {"aten.uniform.default", OperatorClass::Random, random},
+constexpr Overloads kCreations[] = {
+    {"arange.default arange.start arange.start_step", OperatorClass::Arithmetic, arange},
+    {"dropout.default dropout_.default", OperatorClass::Move, dropout},
+    {"empty.memory_format empty_like.default empty_permuted.default empty_strided.default "
+     "new_empty.default new_empty_strided.default",
+     OperatorClass::Allocation, allocated},
+    {"eye.default eye.m", OperatorClass::Move, eye},
+    {"fill.Scalar fill.Tensor", OperatorClass::Cast, fill},
+    {"full.default full_like.default new_full.default", OperatorClass::Cast, full},
+    {"linspace.Scalar_Tensor linspace.Tensor_Scalar linspace.Tensor_Tensor linspace.default",
+     OperatorClass::Function, linspace},
+    {"native_dropout.default", OperatorClass::Move, native_dropout},
+    {"new_ones.default ones.default ones_like.default", OperatorClass::Move, constants<1>},
+    {"new_zeros.default zero.default zeros.default zeros_like.default", OperatorClass::Move,
+     constants<0>},
+    {"scalar_tensor.default", OperatorClass::Cast, scalar},
+    {"tril_indices.default", OperatorClass::Integer, triangle_indices<true>},
+    {"triu_indices.default", OperatorClass::Integer, triangle_indices<false>},
+    {"_fused_dropout.default alpha_dropout.default bernoulli.Tensor bernoulli.default bernoulli.p "
+     "bernoulli_.Tensor bernoulli_.float cauchy_.default exponential_.default geometric_.default "
+     "log_normal_.default multinomial.default normal.Tensor_Tensor normal.Tensor_float "
+     "normal.float_Tensor normal.float_float normal_.default rand.default rand.generator "
+     "rand_like.default randint.default randint.low randint_like.default randint_like.low_dtype "
+     "randn.default randn.generator randn_like.default random_.default random_.from random_.to "
+     "randperm.default uniform.default",
+     OperatorClass::Random, random},
 };
 
 }  // namespace
 
-std::span<const Overload> creation_overloads() { return kCreations; }
+std::span<const Overloads> creation_overloads() { return kCreations; }
 
 }  // namespace assay::reference::aten

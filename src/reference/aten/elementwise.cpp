@@ -25,20 +25,16 @@ Result<Values> scaled_sum(const Arguments& arguments, const Two& operands, doubl
   ASSAY_TRY(const double alpha, arguments.real("alpha", 1.0));
   const double factor = sign * alpha;
   const auto whole_factor = static_cast<int64_t>(factor);
-  if (factor == 1)
-    return zip(arguments, operands, [](double a, double b) { return a + b; }, wrapping_add);
+  if (factor == 1) return zip(operands, [](double a, double b) { return a + b; }, wrapping_add);
   return zip(
-      arguments, operands, [=](double a, double b) { return a + factor * b; },
+      operands, [=](double a, double b) { return a + factor * b; },
       [=](int64_t a, int64_t b) { return wrapping_add(a, wrapping_multiply(whole_factor, b)); });
 }
 
+template <int sign>
 Result<Values> add(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two operands, self_and_other(arguments));
-  return scaled_sum(arguments, operands, 1);
-}
-Result<Values> sub(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(const Two operands, self_and_other(arguments));
-  return scaled_sum(arguments, operands, -1);
+  return scaled_sum(arguments, operands, sign);
 }
 Result<Values> rsub(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two operands, self_and_other(arguments, "other", "self"));
@@ -51,8 +47,8 @@ Result<Values> mul(const Arguments& arguments, const EvaluateOptions&) {
     return is_complex(one.tensor.view.dtype);
   };
   if (std::any_of(operands.begin(), operands.end(), is_complex_operand))
-    return single(arguments, complex_product(operands[0].tensor, operands[1].tensor));
-  return zip(arguments, operands, [](double a, double b) { return a * b; }, wrapping_multiply);
+    return single(complex_product(operands[0].tensor, operands[1].tensor));
+  return zip(operands, [](double a, double b) { return a * b; }, wrapping_multiply);
 }
 
 /// self + value tensor1 tensor2, or tensor1 / tensor2.
@@ -64,12 +60,11 @@ Result<Values> add_scaled_pair(const Arguments& arguments, const EvaluateOptions
   ASSAY_TRY(const double value, arguments.real("value", 1.0));
   const std::array<Operand, 3> operands{std::move(self), std::move(first), std::move(second)};
   if (divide)
-    return single(arguments, zip_reals(operands, [=](double x, double a, double b) {
-                    return x + value * a / b;
-                  }));
+    return single(
+        zip_reals(operands, [=](double x, double a, double b) { return x + value * a / b; }));
   const auto factor = static_cast<int64_t>(value);
   return zip(
-      arguments, operands, [=](double x, double a, double b) { return x + value * a * b; },
+      operands, [=](double x, double a, double b) { return x + value * a * b; },
       [=](int64_t x, int64_t a, int64_t b) {
         return wrapping_add(x, wrapping_multiply(factor, wrapping_multiply(a, b)));
       });
@@ -81,9 +76,9 @@ Result<Values> lerp(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Operand end, operand(arguments, "end"));
   ASSAY_TRY(Operand weight, operand(arguments, "weight"));
   const std::array<Operand, 3> operands{std::move(self), std::move(end), std::move(weight)};
-  return single(arguments, zip_reals(operands, [](double a, double b, double w) {
-                  return std::fabs(w) < 0.5 ? a + w * (b - a) : b - (b - a) * (1 - w);
-                }));
+  return single(zip_reals(operands, [](double a, double b, double w) {
+    return std::fabs(w) < 0.5 ? a + w * (b - a) : b - (b - a) * (1 - w);
+  }));
 }
 
 // ---- Quotients and remainders -------------------------------------------------------------------
@@ -124,7 +119,7 @@ template <typename Real, typename Integer>
 Result<Values> divided(const Arguments& arguments, const Two& operands, Real real,
                        Integer integer) {
   bool by_zero = false;
-  ASSAY_TRY(Values values, zip(arguments, operands, real, [&](int64_t a, int64_t b) {
+  ASSAY_TRY(Values values, zip(operands, real, [&](int64_t a, int64_t b) {
               by_zero |= b == 0;
               return b == 0 ? 0 : integer(a, b);
             }));
@@ -132,8 +127,14 @@ Result<Values> divided(const Arguments& arguments, const Two& operands, Real rea
   return values;
 }
 
-Result<Values> true_quotient(const Arguments& arguments, const Two& operands) {
-  return single(arguments, zip_reals(operands, [](double a, double b) { return a / b; }));
+template <auto real, auto integer>
+Result<Values> quotient(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Two operands, self_and_other(arguments));
+  return divided(arguments, operands, real, integer);
+}
+
+Result<Values> true_quotient(const Two& operands) {
+  return single(zip_reals(operands, [](double a, double b) { return a / b; }));
 }
 
 Result<Values> div(const Arguments& arguments, const EvaluateOptions&) {
@@ -144,24 +145,8 @@ Result<Values> div(const Arguments& arguments, const EvaluateOptions&) {
     return divided(
         arguments, operands, [](double a, double b) { return std::trunc(a / b); },
         integer_quotient);
-  if (!mode.empty()) return fail(arguments.unsupported("rounding mode " + mode));
-  return true_quotient(arguments, operands);
-}
-
-Result<Values> floor_divide(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(const Two operands, self_and_other(arguments));
-  return divided(arguments, operands, floor_quotient, integer_floor_quotient);
-}
-
-Result<Values> remainder(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(const Two operands, self_and_other(arguments));
-  return divided(arguments, operands, real_remainder, integer_remainder);
-}
-
-Result<Values> fmod(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(const Two operands, self_and_other(arguments));
-  return divided(
-      arguments, operands, [](double a, double b) { return std::fmod(a, b); }, integer_rest);
+  if (!mode.empty()) return fail(arguments.unsupported("rounding mode ", mode));
+  return true_quotient(operands);
 }
 
 // ---- Powers -------------------------------------------------------------------------------------
@@ -192,22 +177,21 @@ Result<Wide> fixed_power(const TensorView& base, double exponent) {
 
 Result<Values> pow(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two operands, self_and_other(arguments, "self", "exponent"));
-  const Result<DType> type = result_type(operands);
-  if (!type) return fail(named(arguments, type.error()));
-  if (is_real(*type) && operands[1].number) {
+  ASSAY_TRY(const DType type, result_type(operands));
+  if (is_real(type) && operands[1].number) {
     ASSAY_TRY(const double exponent, arguments.real("exponent"));
-    return single(arguments, fixed_power(operands[0].tensor.view, exponent));
+    return single(fixed_power(operands[0].tensor.view, exponent));
   }
-  return zip(arguments, operands, real_power, integer_power);
+  return zip(operands, real_power, integer_power);
 }
 
 Result<Values> float_power(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two operands, self_and_other(arguments, "self", "exponent"));
   if (operands[1].number) {
     ASSAY_TRY(const double exponent, arguments.real("exponent"));
-    return single(arguments, fixed_power(operands[0].tensor.view, exponent));
+    return single(fixed_power(operands[0].tensor.view, exponent));
   }
-  return single(arguments, zip_reals(operands, real_power));
+  return single(zip_reals(operands, real_power));
 }
 
 // ---- The smaller and the larger -----------------------------------------------------------------
@@ -219,58 +203,50 @@ int64_t smaller_integer(int64_t a, int64_t b) { return std::min(a, b); }
 int64_t larger_integer(int64_t a, int64_t b) { return std::max(a, b); }
 
 template <size_t N>
-Result<std::array<Operand, N>> exact(const Arguments& arguments,
-                                     const std::array<Operand, N>& operands) {
-  const Result<std::vector<Operand>> rounded = in_common_type(operands);
-  if (!rounded) return fail(named(arguments, rounded.error()));
+Result<std::array<Operand, N>> exact(const std::array<Operand, N>& operands) {
+  ASSAY_TRY(const std::vector<Operand> rounded, in_common_type(operands));
   std::array<Operand, N> result;
-  std::copy(rounded->begin(), rounded->end(), result.begin());
+  std::copy(rounded.begin(), rounded.end(), result.begin());
   return result;
 }
 
 template <double (*real)(double, double), int64_t (*integer)(int64_t, int64_t)>
 Result<Values> chosen(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Two given, self_and_other(arguments));
-  ASSAY_TRY(const Two operands, exact(arguments, given));
-  return zip(arguments, operands, real, integer);
+  ASSAY_TRY(const Two operands, exact(given));
+  return zip(operands, real, integer);
 }
 
 double smaller_number(double a, double b) { return std::fmin(a, b); }
 double larger_number(double a, double b) { return std::fmax(a, b); }
 
 /// Bounds that are absent do nothing.
-Result<Values> clamped(const Arguments& arguments, std::string_view lower, std::string_view upper) {
+Result<Values> clamped(const Arguments& arguments, bool lower_bound, bool upper_bound) {
+  constexpr std::string_view lower = "min", upper = "max";
   ASSAY_TRY(Operand self, operand(arguments, "self"));
-  const bool has_lower = !lower.empty() && arguments.has(lower);
-  const bool has_upper = !upper.empty() && arguments.has(upper);
+  const bool has_lower = lower_bound && arguments.has(lower);
+  const bool has_upper = upper_bound && arguments.has(upper);
   if (!has_lower && !has_upper) return single(self.tensor);
   if (has_lower && has_upper) {
     ASSAY_TRY(Operand low, operand(arguments, lower));
     ASSAY_TRY(Operand high, operand(arguments, upper));
     const std::array<Operand, 3> given{std::move(self), std::move(low), std::move(high)};
-    ASSAY_TRY(const auto operands, exact(arguments, given));
+    ASSAY_TRY(const auto operands, exact(given));
     return zip(
-        arguments, operands, [](double x, double a, double b) { return smaller(larger(x, a), b); },
+        operands, [](double x, double a, double b) { return smaller(larger(x, a), b); },
         [](int64_t x, int64_t a, int64_t b) { return std::min(std::max(x, a), b); });
   }
   ASSAY_TRY(Operand bound, operand(arguments, has_lower ? lower : upper));
-  ASSAY_TRY(const Two operands, exact(arguments, Two{std::move(self), std::move(bound)}));
-  if (has_lower) return zip(arguments, operands, larger, larger_integer);
-  return zip(arguments, operands, smaller, smaller_integer);
+  ASSAY_TRY(const Two operands, exact(Two{std::move(self), std::move(bound)}));
+  if (has_lower) return zip(operands, larger, larger_integer);
+  return zip(operands, smaller, smaller_integer);
 }
 
 Result<Values> clamp(const Arguments& arguments, const EvaluateOptions&) {
   if (!arguments.has("min") && !arguments.has("max"))
     return fail(arguments.invalid("neither min nor max"));
-  return clamped(arguments, "min", "max");
+  return clamped(arguments, true, true);
 }
-Result<Values> clamp_min(const Arguments& arguments, const EvaluateOptions&) {
-  return clamped(arguments, "min", "");
-}
-Result<Values> clamp_max(const Arguments& arguments, const EvaluateOptions&) {
-  return clamped(arguments, "", "max");
-}
-
 // ---- Functions of two values --------------------------------------------------------------------
 
 double log_of_sum(double a, double b) {
@@ -287,70 +263,55 @@ double x_log_y(double x, double y) {
   if (std::isnan(y)) return y;
   return x == 0 ? 0 : x * std::log(y);
 }
-double angle(double y, double x) { return std::atan2(y, x); }
-double with_sign(double a, double b) { return std::copysign(a, b); }
-double length(double a, double b) { return std::hypot(a, b); }
-double step(double x, double at_zero) { return x == 0 ? at_zero : x > 0 ? 1 : 0; }
 
-template <double (*f)(double, double)>
+constexpr auto kWithSign = [](double a, double b) { return std::copysign(a, b); };
+
+template <auto f>
 Result<Values> function(const Arguments& arguments, const EvaluateOptions&) {
   const std::string_view second = arguments.has("other") ? "other" : "values";
   ASSAY_TRY(const Two operands, self_and_other(arguments, "self", second));
-  return single(arguments, zip_reals(operands, f));
+  return single(zip_reals(operands, f));
 }
 
-constexpr Overload kElementwise[] = {
-    {"aten.add.Scalar", OperatorClass::Arithmetic, add},
-    {"aten.add.Tensor", OperatorClass::Arithmetic, add},
-    {"aten.addcdiv.default", OperatorClass::Fused, add_scaled_pair<true>},
-    {"aten.addcmul.default", OperatorClass::Fused, add_scaled_pair<false>},
-    {"aten.atan2.default", OperatorClass::Function, function<angle>},
-    {"aten.clamp.Tensor", OperatorClass::Move, clamp},
-    {"aten.clamp.default", OperatorClass::Move, clamp},
-    {"aten.clamp_max.Tensor", OperatorClass::Move, clamp_max},
-    {"aten.clamp_max.default", OperatorClass::Move, clamp_max},
-    {"aten.clamp_min.Tensor", OperatorClass::Move, clamp_min},
-    {"aten.clamp_min.default", OperatorClass::Move, clamp_min},
-    {"aten.copysign.Scalar", OperatorClass::Move, function<with_sign>},
-    {"aten.copysign.Tensor", OperatorClass::Move, function<with_sign>},
-    {"aten.div.Scalar", OperatorClass::Arithmetic, div},
-    {"aten.div.Scalar_mode", OperatorClass::Arithmetic, div},
-    {"aten.div.Tensor", OperatorClass::Arithmetic, div},
-    {"aten.div.Tensor_mode", OperatorClass::Arithmetic, div},
-    {"aten.float_power.Scalar", OperatorClass::Softmax, float_power},
-    {"aten.float_power.Tensor_Scalar", OperatorClass::Softmax, float_power},
-    {"aten.float_power.Tensor_Tensor", OperatorClass::Softmax, float_power},
-    {"aten.floor_divide.Scalar", OperatorClass::Arithmetic, floor_divide},
-    {"aten.floor_divide.default", OperatorClass::Arithmetic, floor_divide},
-    {"aten.fmax.default", OperatorClass::Move, chosen<larger_number, larger_integer>},
-    {"aten.fmin.default", OperatorClass::Move, chosen<smaller_number, smaller_integer>},
-    {"aten.fmod.Scalar", OperatorClass::Arithmetic, fmod},
-    {"aten.fmod.Tensor", OperatorClass::Arithmetic, fmod},
-    {"aten.heaviside.default", OperatorClass::Move, function<step>},
-    {"aten.hypot.default", OperatorClass::Function, function<length>},
-    {"aten.lerp.Scalar", OperatorClass::Fused, lerp},
-    {"aten.lerp.Tensor", OperatorClass::Fused, lerp},
-    {"aten.logaddexp.default", OperatorClass::Activation, function<log_of_sum>},
-    {"aten.logaddexp2.default", OperatorClass::Activation, function<log2_of_sum>},
-    {"aten.maximum.default", OperatorClass::Move, chosen<larger, larger_integer>},
-    {"aten.minimum.default", OperatorClass::Move, chosen<smaller, smaller_integer>},
-    {"aten.mul.Scalar", OperatorClass::Arithmetic, mul},
-    {"aten.mul.Tensor", OperatorClass::Arithmetic, mul},
-    {"aten.pow.Scalar", OperatorClass::Softmax, pow},
-    {"aten.pow.Tensor_Scalar", OperatorClass::Softmax, pow},
-    {"aten.pow.Tensor_Tensor", OperatorClass::Softmax, pow},
-    {"aten.remainder.Scalar", OperatorClass::Arithmetic, remainder},
-    {"aten.remainder.Scalar_Tensor", OperatorClass::Arithmetic, remainder},
-    {"aten.remainder.Tensor", OperatorClass::Arithmetic, remainder},
-    {"aten.rsub.Scalar", OperatorClass::Arithmetic, rsub},
-    {"aten.rsub.Tensor", OperatorClass::Arithmetic, rsub},
-    {"aten.sub.Scalar", OperatorClass::Arithmetic, sub},
-    {"aten.sub.Tensor", OperatorClass::Arithmetic, sub},
-    {"aten.true_divide.Scalar", OperatorClass::Arithmetic, div},
-    {"aten.true_divide.Tensor", OperatorClass::Arithmetic, div},
-    {"aten.xlogy.Scalar_Other", OperatorClass::Function, function<x_log_y>},
-    {"aten.xlogy.Scalar_Self", OperatorClass::Function, function<x_log_y>},
-    {"aten.xlogy.Tensor", OperatorClass::Function, function<x_log_y>},
+constexpr Overloads kElementwise[] = {
+    {"add.Scalar add.Tensor", OperatorClass::Arithmetic, add<1>},
+    {"addcdiv.default", OperatorClass::Fused, add_scaled_pair<true>},
+    {"addcmul.default", OperatorClass::Fused, add_scaled_pair<false>},
+    {"atan2.default", OperatorClass::Function,
+     function<[](double y, double x) { return std::atan2(y, x); }>},
+    {"clamp.Tensor clamp.default", OperatorClass::Move, clamp},
+    {"clamp_max.Tensor clamp_max.default", OperatorClass::Move, fixed<clamped, false, true>},
+    {"clamp_min.Tensor clamp_min.default", OperatorClass::Move, fixed<clamped, true, false>},
+    {"copysign.Scalar copysign.Tensor", OperatorClass::Move, function<kWithSign>},
+    {"div.Scalar div.Scalar_mode div.Tensor div.Tensor_mode true_divide.Scalar true_divide.Tensor",
+     OperatorClass::Arithmetic, div},
+    {"float_power.Scalar float_power.Tensor_Scalar float_power.Tensor_Tensor",
+     OperatorClass::Softmax, float_power},
+    {"floor_divide.Scalar floor_divide.default", OperatorClass::Arithmetic,
+     quotient<floor_quotient, integer_floor_quotient>},
+    {"fmax.default", OperatorClass::Move, chosen<larger_number, larger_integer>},
+    {"fmin.default", OperatorClass::Move, chosen<smaller_number, smaller_integer>},
+    {"fmod.Scalar fmod.Tensor", OperatorClass::Arithmetic,
+     quotient<[](double a, double b) { return std::fmod(a, b); }, integer_rest>},
+    {"heaviside.default", OperatorClass::Move,
+     function<[](double x, double at_zero) { return (x == 0  ? at_zero
+                                                     : x > 0 ? 1
+                                                             : 0); }>},
+    {"hypot.default", OperatorClass::Function,
+     function<[](double a, double b) { return std::hypot(a, b); }>},
+    {"lerp.Scalar lerp.Tensor", OperatorClass::Fused, lerp},
+    {"logaddexp.default", OperatorClass::Activation, function<log_of_sum>},
+    {"logaddexp2.default", OperatorClass::Activation, function<log2_of_sum>},
+    {"maximum.default", OperatorClass::Move, chosen<larger, larger_integer>},
+    {"minimum.default", OperatorClass::Move, chosen<smaller, smaller_integer>},
+    {"mul.Scalar mul.Tensor", OperatorClass::Arithmetic, mul},
+    {"pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor", OperatorClass::Softmax, pow},
+    {"remainder.Scalar remainder.Scalar_Tensor remainder.Tensor", OperatorClass::Arithmetic,
+     quotient<real_remainder, integer_remainder>},
+    {"rsub.Scalar rsub.Tensor", OperatorClass::Arithmetic, rsub},
+    {"sub.Scalar sub.Tensor", OperatorClass::Arithmetic, add<-1>},
+    {"xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor", OperatorClass::Function,
+     function<x_log_y>},
 };
 
 }  // namespace
@@ -370,6 +331,6 @@ Tensor whole_result(Whole values, DType dtype) {
   return to_tensor(std::move(values));
 }
 
-std::span<const Overload> elementwise_overloads() { return kElementwise; }
+std::span<const Overloads> elementwise_overloads() { return kElementwise; }
 
 }  // namespace assay::reference::aten

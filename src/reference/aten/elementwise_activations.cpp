@@ -5,6 +5,7 @@
 
 #include "reference/aten/elementwise_map.hpp"
 #include "reference/aten/shapes.hpp"
+#include "reference/elementwise/activation.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -13,13 +14,12 @@ namespace {
 template <typename F>
 Result<Values> activated(const Arguments& arguments, F f) {
   ASSAY_TRY(const Operand self, operand(arguments, "self"));
-  return single(arguments, map_values(self.tensor.view, f));
+  return single(map_values(self.tensor.view, f));
 }
 
 /// max(x, 0); NaN stays NaN.
 double relu_of(double x) { return x < 0 ? 0 : x; }
 double relu6_of(double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
-double silu_of(double x) { return x * sigmoid(x); }
 double softplus_of(double x) {
   return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
 }
@@ -32,11 +32,6 @@ double selu_of(double x) {
   constexpr double kScale = 1.0507009873554804934193349852946;
   return kScale * (x > 0 ? x : kAlpha * std::expm1(x));
 }
-double gelu_of(double x) { return 0.5 * x * (1 + std::erf(x * M_SQRT1_2)); }
-double gelu_tanh_of(double x) {
-  return 0.5 * x * (1 + std::tanh(M_SQRT2 * M_2_SQRTPI * 0.5 * (x + 0.044715 * x * x * x)));
-}
-
 template <double (*f)(double)>
 Result<Values> activation(const Arguments& arguments, const EvaluateOptions&) {
   return activated(arguments, f);
@@ -44,17 +39,23 @@ Result<Values> activation(const Arguments& arguments, const EvaluateOptions&) {
 
 Result<Values> relu(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Operand self, operand(arguments, "self"));
-  return zip(arguments, std::array<Operand, 1>{std::move(self)}, relu_of,
+  return zip(std::array<Operand, 1>{std::move(self)}, relu_of,
              [](int64_t x) { return std::max<int64_t>(x, 0); });
+}
+
+Result<Values> silu(const Arguments& arguments, const EvaluateOptions&) {
+  ASSAY_TRY(const Operand self, operand(arguments, "self"));
+  return single(swish(self.tensor.view));
 }
 
 Result<Values> gelu(const Arguments& arguments, const EvaluateOptions&) {
   // Not moved out of the result: g++ 12 would take the comparison for one of undefined bytes.
   const Result<std::string> form = arguments.text("approximate", "none");
   if (!form) return fail(form.error());
-  if (*form == "none") return activated(arguments, gelu_of);
-  if (*form == "tanh") return activated(arguments, gelu_tanh_of);
-  return fail(arguments.unsupported("form " + *form));
+  if (*form != "none" && *form != "tanh") return fail(arguments.unsupported("form ", *form));
+  ASSAY_TRY(const Operand self, operand(arguments, "self"));
+  return single(
+      reference::gelu(self.tensor.view, *form == "none" ? GeluForm::Erf : GeluForm::Tanh));
 }
 
 Result<Values> elu(const Arguments& arguments, const EvaluateOptions&) {
@@ -94,7 +95,7 @@ Result<Values> hardtanh(const Arguments& arguments, const EvaluateOptions&) {
   const double low = number_in(lower, dtype);
   const double high = number_in(upper, dtype);
   return zip(
-      arguments, std::array<Operand, 1>{std::move(self)},
+      std::array<Operand, 1>{std::move(self)},
       [=](double x) { return x < low    ? low
                              : x > high ? high
                                         : x; },
@@ -112,8 +113,7 @@ Result<Values> threshold(const Arguments& arguments, const EvaluateOptions&) {
   const double edge = number_in(limit, dtype);
   const double below = number_in(value, dtype);
   return zip(
-      arguments, std::array<Operand, 1>{std::move(self)},
-      [=](double x) { return x <= edge ? below : x; },
+      std::array<Operand, 1>{std::move(self)}, [=](double x) { return x <= edge ? below : x; },
       [=](int64_t x) { return static_cast<double>(x) <= edge ? static_cast<int64_t>(below) : x; });
 }
 
@@ -143,8 +143,7 @@ Result<Values> prelu(const Arguments& arguments, const EvaluateOptions&) {
     ASSAY_TRY(weight.tensor, viewed(weight.tensor, shape));
   }
   const std::array<Operand, 2> operands{std::move(self), std::move(weight)};
-  return single(arguments,
-                zip_reals(operands, [](double x, double w) { return x > 0 ? x : w * x; }));
+  return single(zip_reals(operands, [](double x, double w) { return x > 0 ? x : w * x; }));
 }
 
 /// The first half times the sigmoid of the second.
@@ -153,11 +152,11 @@ Result<Values> glu(const Arguments& arguments, const EvaluateOptions&) {
   const Dims& shape = self.view.shape;
   ASSAY_TRY(const size_t at, axis_argument(arguments, "dim", shape.size(), -1));
   if (shape.empty() || shape[at] % 2 != 0)
-    return fail(arguments.invalid("an axis of odd size in " + list_text(shape.span())));
+    return fail(arguments.invalid("an axis of odd size in ", shape));
   const int64_t half = shape[at] / 2;
   const std::array<Operand, 2> operands{Operand{ranged(self, at, {0, half, 1})},
                                         Operand{ranged(self, at, {half, half, 1})}};
-  return single(arguments, zip_reals(operands, [](double a, double b) { return a * sigmoid(b); }));
+  return single(zip_reals(operands, [](double a, double b) { return a * sigmoid(b); }));
 }
 
 /// The second output is a buffer of the gradient, empty on devices other than the CPU.
@@ -167,32 +166,31 @@ Result<Values> log_sigmoid_forward(const Arguments& arguments, const EvaluateOpt
   return values;
 }
 
-constexpr Overload kActivations[] = {
-    {"aten._prelu_kernel.default", OperatorClass::Arithmetic, prelu},
-    {"aten.celu.default", OperatorClass::Activation, celu},
-    {"aten.elu.default", OperatorClass::Activation, elu},
-    {"aten.gelu.default", OperatorClass::Activation, gelu},
-    {"aten.glu.default", OperatorClass::Activation, glu},
-    {"aten.hardshrink.default", OperatorClass::Move, hardshrink},
-    {"aten.hardsigmoid.default", OperatorClass::Activation, activation<hardsigmoid_of>},
-    {"aten.hardswish.default", OperatorClass::Activation, activation<hardswish_of>},
-    {"aten.hardtanh.default", OperatorClass::Move, hardtanh},
-    {"aten.leaky_relu.default", OperatorClass::Activation, leaky_relu},
-    {"aten.log_sigmoid.default", OperatorClass::Activation, activation<log_sigmoid_of>},
-    {"aten.log_sigmoid_forward.default", OperatorClass::Activation, log_sigmoid_forward},
-    {"aten.mish.default", OperatorClass::Activation, activation<mish_of>},
-    {"aten.prelu.default", OperatorClass::Arithmetic, prelu},
-    {"aten.relu.default", OperatorClass::Move, relu},
-    {"aten.relu6.default", OperatorClass::Move, activation<relu6_of>},
-    {"aten.selu.default", OperatorClass::Activation, activation<selu_of>},
-    {"aten.silu.default", OperatorClass::Activation, activation<silu_of>},
-    {"aten.softplus.default", OperatorClass::Activation, softplus},
-    {"aten.softshrink.default", OperatorClass::Arithmetic, softshrink},
-    {"aten.threshold.default", OperatorClass::Move, threshold},
+constexpr Overloads kActivations[] = {
+    {"_prelu_kernel.default prelu.default", OperatorClass::Arithmetic, prelu},
+    {"celu.default", OperatorClass::Activation, celu},
+    {"elu.default", OperatorClass::Activation, elu},
+    {"gelu.default", OperatorClass::Activation, gelu},
+    {"glu.default", OperatorClass::Activation, glu},
+    {"hardshrink.default", OperatorClass::Move, hardshrink},
+    {"hardsigmoid.default", OperatorClass::Activation, activation<hardsigmoid_of>},
+    {"hardswish.default", OperatorClass::Activation, activation<hardswish_of>},
+    {"hardtanh.default", OperatorClass::Move, hardtanh},
+    {"leaky_relu.default", OperatorClass::Activation, leaky_relu},
+    {"log_sigmoid.default", OperatorClass::Activation, activation<log_sigmoid_of>},
+    {"log_sigmoid_forward.default", OperatorClass::Activation, log_sigmoid_forward},
+    {"mish.default", OperatorClass::Activation, activation<mish_of>},
+    {"relu.default", OperatorClass::Move, relu},
+    {"relu6.default", OperatorClass::Move, activation<relu6_of>},
+    {"selu.default", OperatorClass::Activation, activation<selu_of>},
+    {"silu.default", OperatorClass::Activation, silu},
+    {"softplus.default", OperatorClass::Activation, softplus},
+    {"softshrink.default", OperatorClass::Arithmetic, softshrink},
+    {"threshold.default", OperatorClass::Move, threshold},
 };
 
 }  // namespace
 
-std::span<const Overload> activation_overloads() { return kActivations; }
+std::span<const Overloads> activation_overloads() { return kActivations; }
 
 }  // namespace assay::reference::aten

@@ -45,15 +45,13 @@ Result<Values> polar(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Operand magnitude, operand(arguments, "abs"));
   ASSAY_TRY(const Operand angle, operand(arguments, "angle"));
   const std::array<Operand, 2> operands{magnitude, angle};
-  const Result<Wide> real =
-      zip_reals(operands, [](double r, double phi) { return r * std::cos(phi); });
-  const Result<Wide> imaginary =
-      zip_reals(operands, [](double r, double phi) { return r * std::sin(phi); });
-  if (!real) return fail(named(arguments, real.error()));
-  if (!imaginary) return fail(named(arguments, imaginary.error()));
-  Array<Complex> values(real->shape);
+  ASSAY_TRY(const Wide real,
+            zip_reals(operands, [](double r, double phi) { return r * std::cos(phi); }));
+  ASSAY_TRY(const Wide imaginary,
+            zip_reals(operands, [](double r, double phi) { return r * std::sin(phi); }));
+  Array<Complex> values(real.shape);
   for (size_t i = 0; i < values.values.size(); ++i)
-    values.values[i] = {real->values[i], imaginary->values[i]};
+    values.values[i] = {real.values[i], imaginary.values[i]};
   return single(complex_tensor(std::move(values)));
 }
 
@@ -92,7 +90,7 @@ Result<Values> view_as_complex(const Arguments& arguments, const EvaluateOptions
     self.view.dtype = type.complex;
     return single(std::move(self));
   }
-  return fail(arguments.unsupported("pairs of " + std::string(name(self.view.dtype))));
+  return fail(arguments.unsupported("pairs of ", self.view.dtype));
 }
 
 /// The other way: [..., 2].
@@ -111,10 +109,10 @@ Result<Values> view_as_real(const Arguments& arguments, const EvaluateOptions&) 
   return fail(arguments.invalid("an operand that is not complex"));
 }
 
-constexpr Overload kComplex[] = {
-    {"aten.polar.default", OperatorClass::Trigonometric, polar},
-    {"aten.view_as_complex.default", OperatorClass::Move, view_as_complex, true},
-    {"aten.view_as_real.default", OperatorClass::Move, view_as_real, true},
+constexpr Overloads kComplex[] = {
+    {"polar.default", OperatorClass::Trigonometric, polar},
+    {"view_as_complex.default", OperatorClass::Move, view_as_complex, true},
+    {"view_as_real.default", OperatorClass::Move, view_as_real, true},
 };
 
 }  // namespace
@@ -132,6 +130,6 @@ Result<Tensor> complex_product(const Tensor& a, const Tensor& b) {
   return complex_tensor(std::move(left));
 }
 
-std::span<const Overload> complex_overloads() { return kComplex; }
+std::span<const Overloads> complex_overloads() { return kComplex; }
 
 }  // namespace assay::reference::aten

@@ -13,6 +13,7 @@
 #include "reference/movement/bytes.hpp"
 #include "reference/movement/gather.hpp"
 #include "reference/movement/views.hpp"
+#include "reference/selection/indexing.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -41,15 +42,14 @@ void for_each_place(const Dims& shape, const Dims& strides, Use use) {
 }
 
 Error outside(const Arguments& arguments, int64_t index, int64_t size) {
-  return arguments.invalid("index " + std::to_string(index) + " of " + std::to_string(size));
+  return arguments.invalid("index ", index, " of ", size);
 }
 
 /// Integers in [0, size); negative ones count from the end where `negative` says so.
 Result<Whole> indices_in(const Arguments& arguments, const TensorView& view, int64_t size,
                          bool negative) {
-  Result<Whole> numbers = whole(view);
-  if (!numbers) return fail(named(arguments, std::move(numbers).error()));
-  for (int64_t& index : numbers->values) {
+  ASSAY_TRY(Whole numbers, whole(view));
+  for (int64_t& index : numbers.values) {
     const int64_t given = index;
     if (negative && index < 0) index += size;
     if (index < 0 || index >= size) return fail(outside(arguments, given, size));
@@ -64,17 +64,16 @@ Result<Values> index_select(const Arguments& arguments, const EvaluateOptions&) 
   ASSAY_TRY(const Tensor index, arguments.tensor("index"));
   ASSAY_TRY(const size_t at, axis_argument(arguments, "dim", self.view.shape.size(), {}));
   if (index.view.shape.size() > 1) return fail(arguments.invalid("an index that is no line"));
-  Result<Tensor> rows =
-      reference::gather(at_least_1d(self), at_least_1d(index), static_cast<int64_t>(at), 0);
-  if (!rows) return fail(named(arguments, std::move(rows).error()));
-  if (self.view.shape.empty()) return single(arguments, viewed(*rows, {}));
-  return single(*std::move(rows));
+  ASSAY_TRY(Tensor rows,
+            reference::gather(at_least_1d(self), at_least_1d(index), static_cast<int64_t>(at), 0));
+  if (self.view.shape.empty()) return single(viewed(rows, {}));
+  return single(std::move(rows));
 }
 
 Result<Values> embedding(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor weight, arguments.tensor("weight"));
   ASSAY_TRY(const Tensor indices, arguments.tensor("indices"));
-  return single(arguments, reference::gather(weight, indices, 0, 0));
+  return single(reference::gather(weight, indices, 0, 0));
 }
 
 /// y[i, j, ...] = self[i, index[i, j, ...], ...], the index standing for the place along `at`.
@@ -85,8 +84,7 @@ Result<Values> gathered(const Arguments& arguments, const Tensor& self, const Te
   for (size_t i = 0; fits && i < shape.size(); ++i)
     fits = i == at || shape[i] <= self.view.shape[i];
   if (!fits)
-    return fail(
-        arguments.invalid("indices " + shape_text(index.view) + " into " + shape_text(self.view)));
+    return fail(arguments.invalid("indices ", index.view.shape, " into ", self.view.shape));
   ASSAY_TRY(const Whole places, indices_in(arguments, index.view, self.view.shape[at], negative));
   ASSAY_TRY(const NewTensor made, new_tensor(self.view.dtype, shape));
   Dims strides = self.view.strides;
@@ -128,7 +126,7 @@ Result<Values> gather(const Arguments& arguments, const EvaluateOptions&) {
     return single(nothing.tensor());
   }
   ASSAY_TRY(Values values, gathered(arguments, at_least_1d(self), at_least_1d(index), at, false));
-  return single(arguments, viewed(values[0], index.view.shape));
+  return single(viewed(values[0], index.view.shape));
 }
 
 Result<Values> take_along_dim(const Arguments& arguments, const EvaluateOptions&) {
@@ -148,12 +146,11 @@ Result<Values> take_along_dim(const Arguments& arguments, const EvaluateOptions&
   Dims index_shape = index.view.shape;
   self_shape[at] = 1;
   index_shape[at] = 1;
-  Result<Dims> shape = reference::broadcast_shape(self_shape, index_shape);
-  if (!shape) return fail(named(arguments, std::move(shape).error()));
-  (*shape)[at] = self.view.shape[at];
-  ASSAY_TRY(self, broadcast_to(self, *shape));
-  (*shape)[at] = index.view.shape[at];
-  ASSAY_TRY(index, broadcast_to(index, *shape));
+  ASSAY_TRY(Dims shape, reference::broadcast_shape(self_shape, index_shape));
+  (shape)[at] = self.view.shape[at];
+  ASSAY_TRY(self, broadcast_to(self, shape));
+  (shape)[at] = index.view.shape[at];
+  ASSAY_TRY(index, broadcast_to(index, shape));
   return gathered(arguments, self, index, at, false);
 }
 
@@ -163,7 +160,7 @@ Result<Values> take(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor flat, viewed(self, {self.view.element_count()}));
   ASSAY_TRY(const Tensor flat_index, viewed(index, {index.view.element_count()}));
   ASSAY_TRY(const Values values, gathered(arguments, flat, flat_index, 0, true));
-  return single(arguments, viewed(values[0], index.view.shape));
+  return single(viewed(values[0], index.view.shape));
 }
 
 // ---- Writes along one axis ----------------------------------------------------------------------
@@ -179,7 +176,7 @@ Result<Combine> combine_of(const Arguments& arguments) {
   if (*name == "mean") return Combine::Mean;
   if (*name == "amax") return Combine::Largest;
   if (*name == "amin") return Combine::Smallest;
-  return fail(arguments.unsupported("reduction " + *name));
+  return fail(arguments.unsupported("reduction ", *name));
 }
 
 double combined(Combine combine, double a, double b) {
@@ -298,8 +295,8 @@ Result<Scatter> scatter_operands(const Arguments& arguments) {
   for (size_t i = 0; fits && i < shape.size(); ++i)
     fits = shape[i] <= updates.view.shape[i] && (i == at || shape[i] <= self.view.shape[i]);
   if (!fits)
-    return fail(arguments.invalid("indices " + shape_text(index.view) + " and updates " +
-                                  shape_text(updates.view) + " for " + shape_text(self.view)));
+    return fail(arguments.invalid("indices ", index.view.shape, " and updates ", updates.view.shape,
+                                  " for ", self.view.shape));
   updates.view.shape = shape;
   ASSAY_TRY(Whole places, places_along(arguments, self.view.shape, index, at));
   return Scatter{self, updates, std::move(places)};
@@ -307,23 +304,19 @@ Result<Scatter> scatter_operands(const Arguments& arguments) {
 
 Result<Values> scattered(const Arguments& arguments, Combine combine, bool include_self) {
   ASSAY_TRY(const Scatter scatter, scatter_operands(arguments));
-  Result<Tensor> result =
-      scatter.places.size() == 0 ? Result<Tensor>(scatter.self)
-      : combine == Combine::Set
-          ? set_at(scatter.self, scatter.places, scatter.updates)
-          : combined_at(scatter.self, scatter.places, scatter.updates, combine, include_self);
-  if (!result) return fail(named(arguments, std::move(result).error()));
+  ASSAY_TRY(Tensor result, scatter.places.size() == 0 ? Result<Tensor>(scatter.self)
+                           : combine == Combine::Set
+                               ? set_at(scatter.self, scatter.places, scatter.updates)
+                               : combined_at(scatter.self, scatter.places, scatter.updates, combine,
+                                             include_self));
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  return single(arguments, viewed(*result, self.view.shape));
+  return single(viewed(result, self.view.shape));
 }
 
 Result<Values> scatter(const Arguments& arguments, const EvaluateOptions&) {
   if (!arguments.has("reduce")) return scattered(arguments, Combine::Set, true);
   ASSAY_TRY(const Combine combine, combine_of(arguments));
   return scattered(arguments, combine, true);
-}
-Result<Values> scatter_add(const Arguments& arguments, const EvaluateOptions&) {
-  return scattered(arguments, Combine::Sum, true);
 }
 Result<Values> scatter_reduce(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Combine combine, combine_of(arguments));
@@ -366,8 +359,7 @@ Result<Rows> row_operands(const Arguments& arguments, bool negative) {
 Result<Tensor> row_source(const Arguments& arguments, const Rows& rows) {
   ASSAY_TRY(const Tensor source, arguments.tensor("source"));
   if (source.view.element_count() != rows.places.size())
-    return fail(arguments.invalid("rows " + list_text(rows.shape.span()) + " from " +
-                                  shape_text(source.view)));
+    return fail(arguments.invalid("rows ", rows.shape, " from ", source.view.shape));
   return viewed(source, rows.shape);
 }
 
@@ -376,7 +368,7 @@ Result<Values> index_copy(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor source, row_source(arguments, rows));
   ASSAY_TRY(const Tensor result, set_at(rows.self, rows.places, source));
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  return single(arguments, viewed(result, self.view.shape));
+  return single(viewed(result, self.view.shape));
 }
 
 Result<Values> index_fill(const Arguments& arguments, const EvaluateOptions&) {
@@ -386,7 +378,7 @@ Result<Values> index_fill(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor source, constant(one, rows.shape));
   ASSAY_TRY(const Tensor result, set_at(rows.self, rows.places, source));
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  return single(arguments, viewed(result, self.view.shape));
+  return single(viewed(result, self.view.shape));
 }
 
 Result<Values> index_add(const Arguments& arguments, const EvaluateOptions&) {
@@ -398,31 +390,22 @@ Result<Values> index_add(const Arguments& arguments, const EvaluateOptions&) {
   }
   const std::array<Operand, 2> operands{Operand{source}, alpha};
   ASSAY_TRY(const Values scaled,
-            zip(arguments, operands, [](double a, double b) { return a * b; }, wrapping_multiply));
+            zip(operands, [](double a, double b) { return a * b; }, wrapping_multiply));
   ASSAY_TRY(const Tensor result,
             combined_at(rows.self, rows.places, scaled[0], Combine::Sum, true));
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  return single(arguments, viewed(result, self.view.shape));
+  return single(viewed(result, self.view.shape));
 }
 
 // ---- Several indices ----------------------------------------------------------------------------
 
 /// Places of the values that are not 0, one tensor an axis.
 Result<Values> places_of_true(const Tensor& mask) {
-  ASSAY_TRY(const Wide truth, widen(mask.view));
-  const int64_t count = std::count_if(truth.values.begin(), truth.values.end(),
-                                      [](double value) { return value != 0; });
-  const Dims& shape = mask.view.shape;
-  const Dims strides = contiguous_strides(shape);
+  ASSAY_TRY(const Tensor places, coordinates(mask.view).transform(
+                                     [](Whole found) { return to_tensor(std::move(found)); }));
   Values axes;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    Whole places({count});
-    int64_t found = 0;
-    for (int64_t i = 0; i < truth.size(); ++i) {
-      if (truth.data()[i] != 0) places.data()[found++] = i / strides[d] % shape[d];
-    }
-    axes.push_back(to_tensor(std::move(places)));
-  }
+  for (size_t d = 0; d < mask.view.shape.size(); ++d)
+    axes.push_back(selected(places, 1, static_cast<int64_t>(d)));
   return axes;
 }
 
@@ -477,14 +460,12 @@ Result<Picks> picks_of(const Arguments& arguments) {
     const auto axis = static_cast<int64_t>(i);
     picks.together &= picks.order.empty() || picks.order.back() == axis - 1;
     picks.order.push_back(axis);
-    const Result<Dims> shape = reference::broadcast_shape(picks.shape, indices[i]->view.shape);
-    if (!shape) return fail(named(arguments, shape.error()));
-    picks.shape = *shape;
+    ASSAY_TRY(const Dims shape, reference::broadcast_shape(picks.shape, indices[i]->view.shape));
+    picks.shape = shape;
   }
   picks.indexed = picks.order.size();
   picks.first = picks.together && picks.indexed != 0 ? static_cast<size_t>(picks.order[0]) : 0;
-  const Result<int64_t> count = checked_count(picks.shape);
-  if (!count) return fail(named(arguments, count.error()));
+  ASSAY_TRY_STATUS(checked_count(picks.shape));
   picks.rows = Whole(picks.shape, 0);
   for (size_t k = 0; k < picks.indexed; ++k) {
     const auto axis = static_cast<size_t>(picks.order[k]);
@@ -571,16 +552,15 @@ Result<Values> index_put(const Arguments& arguments, const EvaluateOptions&) {
   target.shape = front;
   target.strides = contiguous_strides(front);
   const Dims shape = indices_in_place(picks, Tensor{target, nullptr}).view.shape;
-  Result<Tensor> spread = broadcast_to(given, shape);
-  if (!spread) return fail(named(arguments, std::move(spread).error()));
-  Tensor values = indices_in_front(picks, *std::move(spread));
+  ASSAY_TRY(Tensor spread, broadcast_to(given, shape));
+  Tensor values = indices_in_front(picks, std::move(spread));
   const int64_t row = element_count(picks.rest).value_or(0);
   if (accumulate) {
     Whole places(front);
     for (int64_t i = 0; i < places.size(); ++i)
       places.data()[i] = picks.rows.data()[i / row] * row + i % row;
     ASSAY_TRY(const Tensor sums, combined_at(picks.self, places, values, Combine::Sum, true));
-    return single(arguments, in_own_order(picks, sums));
+    return single(in_own_order(picks, sums));
   }
   ASSAY_TRY_STATUS(join_types(picks.self, values));
   ASSAY_TRY(const NewTensor made, copy_of(picks.self));
@@ -591,7 +571,7 @@ Result<Values> index_put(const Arguments& arguments, const EvaluateOptions&) {
   for (int64_t i = 0; row_bytes != 0 && i < picks.rows.size(); ++i)
     std::memcpy(made.data() + picks.rows.data()[i] * row_bytes, from + i * row_bytes,
                 static_cast<size_t>(row_bytes));
-  return single(arguments, in_own_order(picks, made.tensor()));
+  return single(in_own_order(picks, made.tensor()));
 }
 
 /// Flat places of self, negative ones from the end.
@@ -603,8 +583,8 @@ Result<Values> put(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Whole places, indices_in(arguments, index.view, self.view.element_count(), true));
   if (source.view.element_count() != places.size())
     return fail(arguments.invalid("other numbers of indices and values"));
-  return single(arguments, accumulate ? combined_at(self, places, source, Combine::Sum, true)
-                                      : set_at(self, places, source));
+  return single(accumulate ? combined_at(self, places, source, Combine::Sum, true)
+                           : set_at(self, places, source));
 }
 
 // ---- Masks --------------------------------------------------------------------------------------
@@ -612,10 +592,9 @@ Result<Values> put(const Arguments& arguments, const EvaluateOptions&) {
 Result<Values> masked_select(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const Tensor mask, arguments.tensor("mask"));
-  const Result<Dims> shape = reference::broadcast_shape(self.view.shape, mask.view.shape);
-  if (!shape) return fail(named(arguments, shape.error()));
-  ASSAY_TRY(const Tensor wide_mask, broadcast_to(mask, *shape));
-  ASSAY_TRY(const Tensor wide_self, broadcast_to(self, *shape));
+  ASSAY_TRY(const Dims shape, reference::broadcast_shape(self.view.shape, mask.view.shape));
+  ASSAY_TRY(const Tensor wide_mask, broadcast_to(mask, shape));
+  ASSAY_TRY(const Tensor wide_self, broadcast_to(self, shape));
   ASSAY_TRY(const Wide truth, widen(wide_mask.view));
   ASSAY_TRY(const NewTensor values, copy_of(wide_self));
   const int64_t size = values.element_bytes;
@@ -636,21 +615,19 @@ Result<Values> masked_scatter(const Arguments& arguments, const EvaluateOptions&
   ASSAY_TRY(Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const Tensor mask, arguments.tensor("mask"));
   ASSAY_TRY(Tensor source, arguments.tensor("source"));
-  const Result<Dims> shape = reference::broadcast_shape(self.view.shape, mask.view.shape);
-  if (!shape) return fail(named(arguments, shape.error()));
-  ASSAY_TRY(const Tensor wide_mask, broadcast_to(mask, *shape));
-  ASSAY_TRY(self, broadcast_to(self, *shape));
+  ASSAY_TRY(const Dims shape, reference::broadcast_shape(self.view.shape, mask.view.shape));
+  ASSAY_TRY(const Tensor wide_mask, broadcast_to(mask, shape));
+  ASSAY_TRY(self, broadcast_to(self, shape));
   ASSAY_TRY(const Wide truth, widen(wide_mask.view));
   const int64_t count = std::count_if(truth.values.begin(), truth.values.end(),
                                       [](double value) { return value != 0; });
   if (count > source.view.element_count())
-    return fail(arguments.invalid(std::to_string(count) + " places for " +
-                                  std::to_string(source.view.element_count()) + " values"));
+    return fail(arguments.invalid(count, " places for ", source.view.element_count(), " values"));
   Whole places({count});
   for (int64_t i = 0, found = 0; i < truth.size(); ++i) {
     if (truth.data()[i] != 0) places.data()[found++] = i;
   }
-  return single(arguments, set_at(self, places, source));
+  return single(set_at(self, places, source));
 }
 
 // ---- Parts --------------------------------------------------------------------------------------
@@ -663,9 +640,8 @@ Result<Values> with_part(const Arguments& arguments, Part part) {
   ASSAY_TRY_STATUS(join_types(self, src));
   ASSAY_TRY(const NewTensor made, copy_of(self));
   ASSAY_TRY(const Tensor target, part(made.tensor()));
-  Result<Tensor> spread = broadcast_to(src, target.view.shape);
-  if (!spread) return fail(named(arguments, std::move(spread).error()));
-  scatter_bytes(spread->view, made.data() + target.view.offset_elements * made.element_bytes,
+  ASSAY_TRY(Tensor spread, broadcast_to(src, target.view.shape));
+  scatter_bytes(spread.view, made.data() + target.view.offset_elements * made.element_bytes,
                 target.view.strides);
   return single(made.tensor());
 }
@@ -700,49 +676,41 @@ Result<Values> one_hot(const Arguments& arguments, const EvaluateOptions&) {
     for (const int64_t value : classes.values)
       count = std::max(count, value == std::numeric_limits<int64_t>::max() ? value : value + 1);
   }
-  Dims shape = self.view.shape;
-  shape.push_back(count);
-  const Result<int64_t> total = checked_count(shape);
-  if (!total || count == 0) return fail(arguments.invalid("no classes, or too many"));
-  Whole result(shape, 0);
-  for (int64_t i = 0; i < classes.size(); ++i) {
-    const int64_t value = classes.data()[i];
+  for (const int64_t value : classes.values)
     if (value < 0 || value >= count) return fail(outside(arguments, value, count));
-    result.data()[i * count + value] = 1;
-  }
-  return single(to_tensor(std::move(result)));
+  if (count <= 0) return fail(arguments.invalid("no classes, or too many"));
+  return single(reference::one_hot(self.view, count).transform([](Whole made) {
+    return to_tensor(std::move(made));
+  }));
 }
 
-constexpr Overload kIndexing[] = {
-    {"aten.diagonal_scatter.default", OperatorClass::Move, diagonal_scatter},
-    {"aten.embedding.default", OperatorClass::Move, embedding},
-    {"aten.gather.default", OperatorClass::Move, gather},
-    {"aten.index.Tensor", OperatorClass::Move, index},
-    {"aten.index_add.default", OperatorClass::Fused, index_add},
-    {"aten.index_copy.default", OperatorClass::Move, index_copy},
-    {"aten.index_fill.int_Scalar", OperatorClass::Move, index_fill},
-    {"aten.index_fill.int_Tensor", OperatorClass::Move, index_fill},
-    {"aten.index_put.default", OperatorClass::Move, index_put},
-    {"aten.index_select.default", OperatorClass::Move, index_select},
-    {"aten.masked_scatter.default", OperatorClass::Move, masked_scatter},
-    {"aten.masked_select.default", OperatorClass::Move, masked_select},
-    {"aten.one_hot.default", OperatorClass::Integer, one_hot},
-    {"aten.put.default", OperatorClass::Move, put},
-    {"aten.scatter.reduce", OperatorClass::Fused, scatter},
-    {"aten.scatter.src", OperatorClass::Move, scatter},
-    {"aten.scatter.value", OperatorClass::Move, scatter},
-    {"aten.scatter.value_reduce", OperatorClass::Fused, scatter},
-    {"aten.scatter_add.default", OperatorClass::Fused, scatter_add},
-    {"aten.scatter_reduce.two", OperatorClass::Fused, scatter_reduce},
-    {"aten.select_scatter.default", OperatorClass::Move, select_scatter},
-    {"aten.slice_scatter.default", OperatorClass::Move, slice_scatter},
-    {"aten.take.default", OperatorClass::Move, take},
-    {"aten.take_along_dim.default", OperatorClass::Move, take_along_dim},
-    {"aten.where.default", OperatorClass::Integer, where_true},
+constexpr Overloads kIndexing[] = {
+    {"diagonal_scatter.default", OperatorClass::Move, diagonal_scatter},
+    {"embedding.default", OperatorClass::Move, embedding},
+    {"gather.default", OperatorClass::Move, gather},
+    {"index.Tensor", OperatorClass::Move, index},
+    {"index_add.default", OperatorClass::Fused, index_add},
+    {"index_copy.default", OperatorClass::Move, index_copy},
+    {"index_fill.int_Scalar index_fill.int_Tensor", OperatorClass::Move, index_fill},
+    {"index_put.default", OperatorClass::Move, index_put},
+    {"index_select.default", OperatorClass::Move, index_select},
+    {"masked_scatter.default", OperatorClass::Move, masked_scatter},
+    {"masked_select.default", OperatorClass::Move, masked_select},
+    {"one_hot.default", OperatorClass::Integer, one_hot},
+    {"put.default", OperatorClass::Move, put},
+    {"scatter.reduce scatter.value_reduce", OperatorClass::Fused, scatter},
+    {"scatter.src scatter.value", OperatorClass::Move, scatter},
+    {"scatter_add.default", OperatorClass::Fused, fixed<scattered, Combine::Sum, true>},
+    {"scatter_reduce.two", OperatorClass::Fused, scatter_reduce},
+    {"select_scatter.default", OperatorClass::Move, select_scatter},
+    {"slice_scatter.default", OperatorClass::Move, slice_scatter},
+    {"take.default", OperatorClass::Move, take},
+    {"take_along_dim.default", OperatorClass::Move, take_along_dim},
+    {"where.default", OperatorClass::Integer, where_true},
 };
 
 }  // namespace
 
-std::span<const Overload> indexing_overloads() { return kIndexing; }
+std::span<const Overloads> indexing_overloads() { return kIndexing; }
 
 }  // namespace assay::reference::aten

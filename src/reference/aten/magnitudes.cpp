@@ -17,7 +17,7 @@ namespace assay::reference::aten {
 namespace {
 
 Error without(const Arguments& arguments, size_t output) {
-  return arguments.unsupported("no magnitude of output " + std::to_string(output));
+  return arguments.unsupported("no magnitude of output ", output);
 }
 
 Status check_rows(const Arguments& arguments, const Dims& shape, std::span<const int64_t> rows) {
@@ -25,7 +25,7 @@ Status check_rows(const Arguments& arguments, const Dims& shape, std::span<const
   for (size_t i = 0; i + 1 < shape.size(); ++i) count *= shape[i];
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0 || rows[i] >= count || (i > 0 && rows[i] <= rows[i - 1]))
-      return fail(arguments.invalid("rows are not ascending places in " + list_text(shape.span())));
+      return fail(arguments.invalid("rows are not ascending places in ", shape));
   }
   return {};
 }

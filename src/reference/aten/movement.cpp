@@ -31,19 +31,19 @@ Status in_one_type(Values& tensors) {
   return {};
 }
 
-Result<Values> joined(const Arguments& arguments, Values tensors, int64_t dim) {
+Result<Values> joined(Values tensors, int64_t dim) {
   ASSAY_TRY_STATUS(in_one_type(tensors));
   // Old torch allowed [0] beside tensors of any shape, and caches still start as one.
   const auto is_nothing = [](const Tensor& tensor) { return tensor.view.shape == Dims{0}; };
   const bool all = std::all_of(tensors.begin(), tensors.end(), is_nothing);
   if (!all) std::erase_if(tensors, is_nothing);
-  return single(arguments, concat(tensors, dim));
+  return single(concat(tensors, dim));
 }
 
 Result<Values> cat(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Values tensors, arguments.tensors("tensors"));
   ASSAY_TRY(const int64_t dim, arguments.integer("dim", 0));
-  return joined(arguments, std::move(tensors), dim);
+  return joined(std::move(tensors), dim);
 }
 
 Result<Values> stack(const Arguments& arguments, const EvaluateOptions&) {
@@ -56,7 +56,7 @@ Result<Values> stack(const Arguments& arguments, const EvaluateOptions&) {
     insert_axis(tensor.view, at);
   }
   ASSAY_TRY_STATUS(in_one_type(tensors));
-  return single(arguments, concat(tensors, static_cast<int64_t>(at)));
+  return single(concat(tensors, static_cast<int64_t>(at)));
 }
 
 /// New axes of size 1 until there are `rank`, in front but for the third (dstack).
@@ -71,7 +71,7 @@ Result<Values> stack_along(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Values tensors, arguments.tensors("tensors"));
   for (Tensor& tensor : tensors) tensor = raised(tensor, rank);
   const bool lines = !tensors.empty() && tensors[0].view.shape.size() == 1;
-  return joined(arguments, std::move(tensors), lines ? 0 : dim);
+  return joined(std::move(tensors), lines ? 0 : dim);
 }
 
 /// Lines as columns, side by side.
@@ -80,7 +80,7 @@ Result<Values> column_stack(const Arguments& arguments, const EvaluateOptions&) 
   for (Tensor& tensor : tensors) {
     while (tensor.view.shape.size() < 2) insert_axis(tensor.view, tensor.view.shape.size());
   }
-  return joined(arguments, std::move(tensors), 1);
+  return joined(std::move(tensors), 1);
 }
 
 // ---- Repeating ----------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ Result<Values> column_stack(const Arguments& arguments, const EvaluateOptions&) 
 Result<Values> repeat(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const std::vector<int64_t> repeats, arguments.integers("repeats"));
-  return single(arguments, reference::tile(self, repeats));
+  return single(reference::tile(self, repeats));
 }
 
 Result<Values> tile(const Arguments& arguments, const EvaluateOptions&) {
@@ -96,7 +96,7 @@ Result<Values> tile(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(std::vector<int64_t> repeats, arguments.integers("dims"));
   const size_t rank = self.view.shape.size();
   if (repeats.size() < rank) repeats.insert(repeats.begin(), rank - repeats.size(), 1);
-  return single(arguments, reference::tile(self, repeats));
+  return single(reference::tile(self, repeats));
 }
 
 /// Place i `repeats` times, one after the other.
@@ -123,14 +123,13 @@ Result<Values> repeat_interleave(const Arguments& arguments, const EvaluateOptio
       if (i == at + 1) continue;
       flat.push_back(i == at ? shape[i] * repeats : shape[i]);
     }
-    return single(arguments, viewed(wide, flat));
+    return single(viewed(wide, flat));
   }
   ASSAY_TRY(const Tensor counts, arguments.tensor("repeats"));
   ASSAY_TRY(const Whole repeats, whole(counts.view));
   const int64_t size = self.view.shape[at];
   if (repeats.size() != size && repeats.size() != 1)
-    return fail(arguments.invalid(std::to_string(repeats.size()) + " repeats of " +
-                                  std::to_string(size) + " places"));
+    return fail(arguments.invalid(repeats.size(), " repeats of ", size, " places"));
   Values parts;
   for (int64_t i = 0; i < size; ++i) {
     const int64_t count = repeats.data()[repeats.size() == 1 ? 0 : i];
@@ -142,7 +141,7 @@ Result<Values> repeat_interleave(const Arguments& arguments, const EvaluateOptio
     parts.push_back(std::move(part));
   }
   if (parts.empty()) return copied(self);
-  return single(arguments, concat(parts, static_cast<int64_t>(at)));
+  return single(concat(parts, static_cast<int64_t>(at)));
 }
 
 /// i as often as repeats[i] says.
@@ -233,7 +232,7 @@ Result<Values> roll(const Arguments& arguments, const EvaluateOptions&) {
                             ranged(turned, at, {0, size - shift, 1})};
     ASSAY_TRY(turned, concat(parts, static_cast<int64_t>(at)));
   }
-  return single(arguments, viewed(turned, self.view.shape));
+  return single(viewed(turned, self.view.shape));
 }
 
 // ---- Padding and triangles ----------------------------------------------------------------------
@@ -243,8 +242,7 @@ Result<Values> padded(const Arguments& arguments, const Operand& value) {
   ASSAY_TRY(Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const std::vector<int64_t> pad, arguments.integers("pad"));
   const size_t rank = self.view.shape.size();
-  if (pad.size() % 2 != 0 || pad.size() > 2 * rank)
-    return fail(arguments.invalid("pad " + list_text(pad)));
+  if (pad.size() % 2 != 0 || pad.size() > 2 * rank) return fail(arguments.invalid("pad ", pad));
   ASSAY_TRY(const Tensor filling, value_in(value.tensor, self.view.dtype));
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const size_t at = rank - 1 - i;
@@ -252,7 +250,7 @@ Result<Values> padded(const Arguments& arguments, const Operand& value) {
     const int64_t cut_front = std::min(std::max<int64_t>(-std::max(pad[2 * i], -size), 0), size);
     const int64_t cut_behind =
         std::min(std::max<int64_t>(-std::max(pad[2 * i + 1], -size), 0), size);
-    if (cut_front + cut_behind > size) return fail(arguments.invalid("pad " + list_text(pad)));
+    if (cut_front + cut_behind > size) return fail(arguments.invalid("pad ", pad));
     Values parts;
     for (const int64_t added : {pad[2 * i], int64_t{0}, pad[2 * i + 1]}) {
       if (parts.size() == 1) {
@@ -281,7 +279,7 @@ Result<Values> pad(const Arguments& arguments, const EvaluateOptions& options) {
   // Not moved out of the result: g++ 12 would take the comparison for one of undefined bytes.
   const Result<std::string> mode = arguments.text("mode", "constant");
   if (!mode) return fail(mode.error());
-  if (*mode != "constant") return fail(arguments.unsupported("padding mode " + *mode));
+  if (*mode != "constant") return fail(arguments.unsupported("padding mode ", *mode));
   return constant_pad(arguments, options);
 }
 
@@ -339,33 +337,30 @@ Result<Values> diag_embed(const Arguments& arguments, const EvaluateOptions&) {
 // ---- Choosing -----------------------------------------------------------------------------------
 
 /// condition ? first : second, both rounded to the type that torch gives the result.
-Result<Values> choice(const Arguments& arguments, const Tensor& condition, const Operand& first,
-                      const Operand& second) {
+Result<Values> choice(const Tensor& condition, const Operand& first, const Operand& second) {
   const Operand given[] = {first, second};
-  const Result<DType> type = result_type(given);
-  if (!type) return fail(named(arguments, type.error()));
-  Result<std::vector<Operand>> operands = in_common_type(given);
-  if (!operands) return fail(named(arguments, operands.error()));
-  Tensor a = (*operands)[0].tensor;
-  Tensor b = (*operands)[1].tensor;
-  if (is_whole(*type)) {
+  ASSAY_TRY(const DType type, result_type(given));
+  ASSAY_TRY(std::vector<Operand> operands, in_common_type(given));
+  Tensor a = operands[0].tensor;
+  Tensor b = operands[1].tensor;
+  if (is_whole(type)) {
     // A number of another width becomes what the tensor can hold.
     if (a.view.shape.empty() && a.view.element_count() == 1) {
-      ASSAY_TRY(a, value_in(a, *type));
+      ASSAY_TRY(a, value_in(a, type));
     }
     if (b.view.shape.empty() && b.view.element_count() == 1) {
-      ASSAY_TRY(b, value_in(b, *type));
+      ASSAY_TRY(b, value_in(b, type));
     }
   }
   ASSAY_TRY_STATUS(join_types(a, b));
-  return single(arguments, reference::where(condition, a, b));
+  return single(reference::where(condition, a, b));
 }
 
 Result<Values> where(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor condition, arguments.tensor("condition"));
   ASSAY_TRY(const Operand self, operand(arguments, "self"));
   ASSAY_TRY(const Operand other, operand(arguments, "other"));
-  return choice(arguments, condition, self, other);
+  return choice(condition, self, other);
 }
 
 /// The value in self's type, whatever its own is.
@@ -373,43 +368,38 @@ Result<Values> masked_fill(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const Tensor mask, arguments.tensor("mask"));
   ASSAY_TRY(const Operand value, operand(arguments, "value"));
-  const Result<Tensor> filling = value_in(value.tensor, self.view.dtype);
-  if (!filling) return fail(named(arguments, filling.error()));
-  return single(arguments, reference::where(mask, *filling, self));
+  ASSAY_TRY(const Tensor filling, value_in(value.tensor, self.view.dtype));
+  return single(reference::where(mask, filling, self));
 }
 
-constexpr Overload kMoves[] = {
-    {"aten.cat.default", OperatorClass::Move, cat},
-    {"aten.column_stack.default", OperatorClass::Move, column_stack},
-    {"aten.constant_pad_nd.default", OperatorClass::Move, constant_pad},
-    {"aten.diag_embed.default", OperatorClass::Move, diag_embed},
-    {"aten.dstack.default", OperatorClass::Move, stack_along<3, 2>},
-    {"aten.flip.default", OperatorClass::Move, flip},
-    {"aten.fliplr.default", OperatorClass::Move, flip_axis<1>},
-    {"aten.flipud.default", OperatorClass::Move, flip_axis<0>},
-    {"aten.hstack.default", OperatorClass::Move, stack_along<1, 1>},
-    {"aten.masked_fill.Scalar", OperatorClass::Move, masked_fill},
-    {"aten.masked_fill.Tensor", OperatorClass::Move, masked_fill},
-    {"aten.pad.default", OperatorClass::Move, pad},
-    {"aten.repeat.default", OperatorClass::Move, repeat},
-    {"aten.repeat_interleave.Tensor", OperatorClass::Integer, repeat_places},
-    {"aten.repeat_interleave.self_Tensor", OperatorClass::Move, repeat_interleave},
-    {"aten.repeat_interleave.self_int", OperatorClass::Move, repeat_interleave},
-    {"aten.roll.default", OperatorClass::Move, roll},
-    {"aten.rot90.default", OperatorClass::Move, rot90},
-    {"aten.stack.default", OperatorClass::Move, stack},
-    {"aten.tile.default", OperatorClass::Move, tile},
-    {"aten.tril.default", OperatorClass::Move, triangle<true>},
-    {"aten.triu.default", OperatorClass::Move, triangle<false>},
-    {"aten.vstack.default", OperatorClass::Move, stack_along<2, 0>},
-    {"aten.where.Scalar", OperatorClass::Move, where},
-    {"aten.where.ScalarOther", OperatorClass::Move, where},
-    {"aten.where.ScalarSelf", OperatorClass::Move, where},
-    {"aten.where.self", OperatorClass::Move, where},
+constexpr Overloads kMoves[] = {
+    {"cat.default", OperatorClass::Move, cat},
+    {"column_stack.default", OperatorClass::Move, column_stack},
+    {"constant_pad_nd.default", OperatorClass::Move, constant_pad},
+    {"diag_embed.default", OperatorClass::Move, diag_embed},
+    {"dstack.default", OperatorClass::Move, stack_along<3, 2>},
+    {"flip.default", OperatorClass::Move, flip},
+    {"fliplr.default", OperatorClass::Move, flip_axis<1>},
+    {"flipud.default", OperatorClass::Move, flip_axis<0>},
+    {"hstack.default", OperatorClass::Move, stack_along<1, 1>},
+    {"masked_fill.Scalar masked_fill.Tensor", OperatorClass::Move, masked_fill},
+    {"pad.default", OperatorClass::Move, pad},
+    {"repeat.default", OperatorClass::Move, repeat},
+    {"repeat_interleave.Tensor", OperatorClass::Integer, repeat_places},
+    {"repeat_interleave.self_Tensor repeat_interleave.self_int", OperatorClass::Move,
+     repeat_interleave},
+    {"roll.default", OperatorClass::Move, roll},
+    {"rot90.default", OperatorClass::Move, rot90},
+    {"stack.default", OperatorClass::Move, stack},
+    {"tile.default", OperatorClass::Move, tile},
+    {"tril.default", OperatorClass::Move, triangle<true>},
+    {"triu.default", OperatorClass::Move, triangle<false>},
+    {"vstack.default", OperatorClass::Move, stack_along<2, 0>},
+    {"where.Scalar where.ScalarOther where.ScalarSelf where.self", OperatorClass::Move, where},
 };
 
 }  // namespace
 
-std::span<const Overload> movement_overloads() { return kMoves; }
+std::span<const Overloads> movement_overloads() { return kMoves; }
 
 }  // namespace assay::reference::aten

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/norms/rows.hpp"
-
 namespace assay::reference::aten {
 namespace {
 
@@ -17,12 +15,10 @@ Result<std::vector<double>> per_weight(const Arguments& arguments, std::string_v
                                        int64_t count) {
   ASSAY_TRY(const std::optional<Tensor> tensor, arguments.optional_tensor(name));
   if (!tensor) return std::vector<double>();
-  Result<Wide> values = widen(tensor->view);
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  if (values->size() != count)
-    return fail(arguments.invalid(std::string(name) + " " + list_text(tensor->view.shape.span()) +
-                                  " has not " + std::to_string(count) + " values"));
-  return std::vector<double>(values->values.begin(), values->values.end());
+  ASSAY_TRY(Wide values, widen(tensor->view));
+  if (values.size() != count)
+    return fail(arguments.invalid(name, " ", tensor->view.shape, " has not ", count, " values"));
+  return std::vector<double>(values.values.begin(), values.values.end());
 }
 
 Status read_weights(const Arguments& arguments, Norm& norm, int64_t count) {
@@ -34,7 +30,7 @@ Status read_weights(const Arguments& arguments, Norm& norm, int64_t count) {
 Result<Tensor> input_of(const Arguments& arguments) {
   ASSAY_TRY(const Tensor input, arguments.tensor("input"));
   if (!is_real(input.view.dtype) || values_per_element(input.view.dtype) != 1)
-    return fail(arguments.unsupported(std::string(name(input.view.dtype)) + " values"));
+    return fail(arguments.unsupported(input.view.dtype, " values"));
   ASSAY_TRY_STATUS(checked_count(input.view.shape));
   return input;
 }
@@ -47,8 +43,7 @@ Result<Norm> of_last_dimensions(const Arguments& arguments) {
   const size_t dims = normalised.size();
   if (dims == 0 || dims > shape.size() ||
       !std::equal(normalised.begin(), normalised.end(), shape.end() - dims))
-    return fail(arguments.invalid("input " + list_text(shape.span()) + " does not end with " +
-                                  list_text(normalised)));
+    return fail(arguments.invalid("input ", shape, " does not end with ", normalised));
   Norm norm;
   norm.rows = input.view;
   norm.shape = norm.statistics_shape = shape;
@@ -78,8 +73,7 @@ Result<Norm> of_groups(const Arguments& arguments) {
     ASSAY_TRY(groups, arguments.integer(native ? "group" : "num_groups"));
   }
   if (groups <= 0 || shape[1] % groups != 0)
-    return fail(arguments.invalid(std::to_string(shape[1]) + " channels in " +
-                                  std::to_string(groups) + " groups"));
+    return fail(arguments.invalid(shape[1], " channels in ", groups, " groups"));
   Norm norm;
   norm.rows = input.view;
   norm.shape = shape;
@@ -211,10 +205,7 @@ Result<Norm> norm_of(const Arguments& arguments) {
 RowStatistics row_statistics(const Norm& norm, int64_t row, std::span<const double> values) {
   if (!norm.mean.empty())
     return {norm.mean[static_cast<size_t>(row)], norm.rstd[static_cast<size_t>(row)]};
-  const auto length = static_cast<double>(norm.length);
-  const double mean = norm.centred ? row_sum(values.data(), norm.length) / length : 0.0;
-  const double variance = row_sum_of_squares(values.data(), norm.length, mean) / length;
-  return {mean, 1.0 / std::sqrt(variance + norm.eps)};
+  return reference::row_statistics(values.data(), norm.length, norm.centred, norm.eps);
 }
 
 Tensor norm_result(const Norm& norm, Wide rows) {
@@ -224,27 +215,19 @@ Tensor norm_result(const Norm& norm, Wide rows) {
   return result;
 }
 
-std::span<const Overload> norm_overloads() {
+std::span<const Overloads> norm_overloads() {
   constexpr auto kNorm = OperatorClass::Norm;
-  static constexpr Overload kTable[] = {
-      {"aten._batch_norm_no_update.default", kNorm, evaluate_batch_norm},
-      {"aten._batch_norm_with_update.default", kNorm, evaluate_batch_norm},
-      {"aten._batch_norm_with_update.out", kNorm, evaluate_batch_norm},
-      {"aten._fused_rms_norm.default", kNorm, evaluate_fused_rms_norm},
-      {"aten._native_batch_norm_legit.default", kNorm, evaluate_batch_norm},
-      {"aten._native_batch_norm_legit.out", kNorm, evaluate_batch_norm},
-      {"aten._native_batch_norm_legit.no_stats", kNorm, evaluate_batch_norm},
-      {"aten._native_batch_norm_legit_no_training.default", kNorm, evaluate_batch_norm},
-      {"aten.batch_norm.default", kNorm, evaluate_norm},
-      {"aten.cudnn_batch_norm.default", kNorm, evaluate_batch_norm},
-      {"aten.group_norm.default", kNorm, evaluate_norm},
-      {"aten.instance_norm.default", kNorm, evaluate_norm},
-      {"aten.layer_norm.default", kNorm, evaluate_norm},
-      {"aten.miopen_batch_norm.default", kNorm, evaluate_batch_norm},
-      {"aten.native_batch_norm.default", kNorm, evaluate_batch_norm},
-      {"aten.native_group_norm.default", kNorm, evaluate_with_statistics},
-      {"aten.native_layer_norm.default", kNorm, evaluate_with_statistics},
-      {"aten.rms_norm.default", kNorm, evaluate_norm},
+  static constexpr Overloads kTable[] = {
+      {"_batch_norm_no_update.default _batch_norm_with_update.default _batch_norm_with_update.out "
+       "_native_batch_norm_legit.default _native_batch_norm_legit.out "
+       "_native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training.default "
+       "cudnn_batch_norm.default miopen_batch_norm.default native_batch_norm.default",
+       kNorm, evaluate_batch_norm},
+      {"_fused_rms_norm.default", kNorm, evaluate_fused_rms_norm},
+      {"batch_norm.default group_norm.default instance_norm.default layer_norm.default "
+       "rms_norm.default",
+       kNorm, evaluate_norm},
+      {"native_group_norm.default native_layer_norm.default", kNorm, evaluate_with_statistics},
   };
   return kTable;
 }

@@ -2,6 +2,7 @@
 // Calls of norms, brought to one form: what evaluate() and magnitudes() work on.
 #pragma once
 #include "reference/aten/reductions_rows.hpp"
+#include "reference/norms/rows.hpp"
 
 namespace assay::reference::aten {
 
@@ -36,9 +37,6 @@ struct Norm {
 [[nodiscard]] Result<Norm> norm_of(const Arguments& arguments);
 
 /// Mean and rstd of one row of values.
-struct RowStatistics {
-  double mean, rstd;
-};
 [[nodiscard]] RowStatistics row_statistics(const Norm& norm, int64_t row,
                                            std::span<const double> values);
 

@@ -14,11 +14,6 @@
 namespace assay::reference::aten {
 namespace {
 
-TensorView view_of(const Wide& values) {
-  return {DType::Float64, values.shape, contiguous_strides(values.shape),
-          std::as_bytes(std::span(values.values))};
-}
-
 /// beta bias, added to the sums of its rows.
 Status add_bias(const Product& product, ProductSums* result) {
   if (!product.bias) return {};
@@ -81,8 +76,7 @@ Result<ProductSums> product_sums(const Call& call, int jobs) {
       !product->order.empty() || !product->scales.empty() || !is_float(product->x.view.dtype) ||
       !is_float(product->w.view.dtype))
     return fail(arguments.unsupported("no sums of its columns"));
-  Result<ProductSums> sums = sums_of(*product, jobs);
-  if (!sums) return fail(named(arguments, std::move(sums).error()));
+  ASSAY_TRY(ProductSums sums, sums_of(*product, jobs));
   return sums;
 }
 

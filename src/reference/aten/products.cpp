@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reference/aten/values.hpp"
+#include "reference/elementwise/activation.hpp"
 #include "reference/elementwise/broadcast.hpp"
 #include "reference/products/matmul.hpp"
 #include "tensor/convert.hpp"
@@ -13,11 +14,6 @@ namespace assay::reference::aten {
 namespace {
 
 constexpr double kExactIntegers = 0x1p53;  // doubles hold all integers below
-
-TensorView view_of(const Wide& values) {
-  return {DType::Float64, values.shape, contiguous_strides(values.shape),
-          std::as_bytes(std::span(values.values))};
-}
 
 /// [k] as [1, k] or [k, 1].
 Tensor as_row(Tensor vector) {
@@ -36,17 +32,16 @@ Tensor turned(Tensor matrix) {
 }
 
 Error misfit(const Arguments& arguments, const Tensor& x, const Tensor& w) {
-  return arguments.invalid("operands of shapes " + list_text(x.view.shape.span()) + " and " +
-                           list_text(w.view.shape.span()) + " do not fit");
+  return arguments.invalid("operands of shapes ", x.view.shape, " and ", w.view.shape,
+                           " do not fit");
 }
 
 /// A tensor argument with so many dimensions.
 Result<Tensor> of_rank(const Arguments& arguments, std::string_view name, size_t rank) {
   ASSAY_TRY(Tensor tensor, arguments.tensor(name));
   if (tensor.view.shape.size() != rank)
-    return fail(arguments.invalid(std::string(name) + " has shape " +
-                                  list_text(tensor.view.shape.span()) + ", not " +
-                                  std::to_string(rank) + " dimensions"));
+    return fail(
+        arguments.invalid(name, " has shape ", tensor.view.shape, ", not ", rank, " dimensions"));
   return tensor;
 }
 
@@ -58,12 +53,11 @@ Result<Product> matmul_form(const Arguments& arguments, const Tensor& x, const T
   Product product;
   product.x = x_rank == 1 ? as_row(x) : x;
   product.w = w_rank == 1 ? as_column(w) : w;
-  Result<Dims> shape = matmul_shape(product.x.view, product.w.view);
-  if (!shape) return fail(named(arguments, std::move(shape).error()));
-  for (size_t i = 0; i < shape->size(); ++i) {
-    if (i + 2 == shape->size() && x_rank == 1) continue;
-    if (i + 1 == shape->size() && w_rank == 1) continue;
-    product.shape.push_back((*shape)[i]);
+  ASSAY_TRY(Dims shape, matmul_shape(product.x.view, product.w.view));
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i + 2 == shape.size() && x_rank == 1) continue;
+    if (i + 1 == shape.size() && w_rank == 1) continue;
+    product.shape.push_back((shape)[i]);
   }
   product.rows_are_those_of_x = w_rank > 1;
   return product;
@@ -198,8 +192,7 @@ Result<Product> scaled_form(const Arguments& arguments) {
     const int64_t lines = product.shape[of_rows ? 0 : 1];
     const Dims expected = of_rows ? Dims{lines, 1} : Dims{1, lines};
     if (count != 1 && scale.view.shape != expected)
-      return fail(arguments.unsupported(std::string(name) + " of shape " +
-                                        list_text(scale.view.shape.span()) +
+      return fail(arguments.unsupported(name, " of shape ", scale.view.shape,
                                         ": scales of blocks have no reference"));
     product.scales.push_back(scale);
   }
@@ -362,7 +355,7 @@ Result<Values> evaluate_product(const Arguments& arguments, const EvaluateOption
   if (!product) return fail(arguments.unsupported("no product"));
   if (is_whole(product->x.view.dtype) && is_whole(product->w.view.dtype))
     return multiply_integers(arguments, *product, options.jobs);
-  return single(arguments, multiply(*product, options.jobs));
+  return single(multiply(*product, options.jobs));
 }
 
 /// relu or gelu of addmm; gelu as the CPU has it, by erf.
@@ -370,23 +363,17 @@ Result<Values> evaluate_activation(const Arguments& arguments, const EvaluateOpt
   ASSAY_TRY(const bool gelu, arguments.truth("use_gelu", false));
   ASSAY_TRY(const std::optional<Product> product, product_of(arguments));
   if (!product) return fail(arguments.unsupported("no product"));
-  Result<Wide> values = multiply(*product, options.jobs);
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  for (double& x : values->values) {
-    if (gelu)
-      x *= 0.5 * std::erfc(-x * M_SQRT1_2);
-    else
-      x = x < 0 ? 0 : x;  // NaN stays
-  }
-  return single(to_tensor(*std::move(values)));
+  ASSAY_TRY(const Wide values, multiply(*product, options.jobs));
+  const TensorView x = view_of(values);
+  return single(gelu ? reference::gelu(x, GeluForm::Erf) : relu(x));
 }
 
 Result<Values> evaluate_convolution(const Arguments& arguments, const EvaluateOptions& options) {
-  return single(arguments, convolve(arguments, options.jobs));
+  return single(convolve(arguments, options.jobs));
 }
 
 Result<Values> evaluate_grouped(const Arguments& arguments, const EvaluateOptions& options) {
-  return single(arguments, grouped_product(arguments, options.jobs));
+  return single(grouped_product(arguments, options.jobs));
 }
 
 }  // namespace
@@ -483,56 +470,25 @@ Result<Wide> multiply_rows(const Product& product, std::span<const int64_t> rows
   return values;
 }
 
-std::span<const Overload> product_overloads() {
+std::span<const Overloads> product_overloads() {
   constexpr auto kProduct = OperatorClass::Product;
-  static constexpr Overload kTable[] = {
-      {"aten._addmm_activation.default", OperatorClass::Fused, evaluate_activation},
-      {"aten._convolution.default", kProduct, evaluate_convolution},
-      {"aten._convolution.deprecated", kProduct, evaluate_convolution},
-      {"aten._grouped_mm.default", kProduct, evaluate_grouped},
-      {"aten._int_mm.default", kProduct, evaluate_product},
-      {"aten._scaled_grouped_mm.default", kProduct, evaluate_grouped},
-      {"aten._scaled_mm.default", kProduct, evaluate_product},
-      {"aten._slow_conv2d_forward.default", kProduct, evaluate_convolution},
-      {"aten._weight_int8pack_mm.default", kProduct, evaluate_product},
-      {"aten.addbmm.default", kProduct, evaluate_product},
-      {"aten.addmm.default", kProduct, evaluate_product},
-      {"aten.addmm.dtype", kProduct, evaluate_product},
-      {"aten.addmv.default", kProduct, evaluate_product},
-      {"aten.addr.default", kProduct, evaluate_product},
-      {"aten.baddbmm.default", kProduct, evaluate_product},
-      {"aten.baddbmm.dtype", kProduct, evaluate_product},
-      {"aten.bmm.default", kProduct, evaluate_product},
-      {"aten.bmm.dtype", kProduct, evaluate_product},
-      {"aten.conv1d.default", kProduct, evaluate_convolution},
-      {"aten.conv1d.padding", kProduct, evaluate_convolution},
-      {"aten.conv2d.default", kProduct, evaluate_convolution},
-      {"aten.conv2d.padding", kProduct, evaluate_convolution},
-      {"aten.conv3d.default", kProduct, evaluate_convolution},
-      {"aten.conv3d.padding", kProduct, evaluate_convolution},
-      {"aten.conv_transpose1d.default", kProduct, evaluate_convolution},
-      {"aten.conv_transpose2d.input", kProduct, evaluate_convolution},
-      {"aten.conv_transpose3d.input", kProduct, evaluate_convolution},
-      {"aten.convolution.default", kProduct, evaluate_convolution},
-      {"aten.convolution_overrideable.default", kProduct, evaluate_convolution},
-      {"aten.dot.default", kProduct, evaluate_product},
-      {"aten.einsum.default", kProduct, evaluate_einsum},
-      {"aten.ger.default", kProduct, evaluate_product},
-      {"aten.inner.default", kProduct, evaluate_product},
-      {"aten.linalg_matmul.default", kProduct, evaluate_product},
-      {"aten.linalg_solve_triangular.default", OperatorClass::Fused, evaluate_solve_triangular},
-      {"aten.linear.default", kProduct, evaluate_product},
-      {"aten.matmul.default", kProduct, evaluate_product},
-      {"aten.mkldnn_convolution.default", kProduct, evaluate_convolution},
-      {"aten.mkldnn_linear.default", kProduct, evaluate_product},
-      {"aten.mm.default", kProduct, evaluate_product},
-      {"aten.mm.dtype", kProduct, evaluate_product},
-      {"aten.mv.default", kProduct, evaluate_product},
-      {"aten.outer.default", kProduct, evaluate_product},
-      {"aten.slow_conv3d.default", kProduct, evaluate_convolution},
-      {"aten.tensordot.default", kProduct, evaluate_product},
-      {"aten.thnn_conv2d.default", kProduct, evaluate_convolution},
-      {"aten.vdot.default", kProduct, evaluate_product},
+  static constexpr Overloads kTable[] = {
+      {"_addmm_activation.default", OperatorClass::Fused, evaluate_activation},
+      {"_convolution.default _convolution.deprecated _slow_conv2d_forward.default conv1d.default "
+       "conv1d.padding conv2d.default conv2d.padding conv3d.default conv3d.padding "
+       "conv_transpose1d.default conv_transpose2d.input conv_transpose3d.input convolution.default "
+       "convolution_overrideable.default mkldnn_convolution.default slow_conv3d.default "
+       "thnn_conv2d.default",
+       kProduct, evaluate_convolution},
+      {"_grouped_mm.default _scaled_grouped_mm.default", kProduct, evaluate_grouped},
+      {"_int_mm.default _scaled_mm.default _weight_int8pack_mm.default addbmm.default "
+       "addmm.default addmm.dtype addmv.default addr.default baddbmm.default baddbmm.dtype "
+       "bmm.default bmm.dtype dot.default ger.default inner.default linalg_matmul.default "
+       "linear.default matmul.default mkldnn_linear.default mm.default mm.dtype mv.default "
+       "outer.default tensordot.default vdot.default",
+       kProduct, evaluate_product},
+      {"einsum.default", kProduct, evaluate_einsum},
+      {"linalg_solve_triangular.default", OperatorClass::Fused, evaluate_solve_triangular},
   };
   return kTable;
 }

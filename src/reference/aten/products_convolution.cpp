@@ -50,8 +50,8 @@ Result<std::vector<int64_t>> sizes_of(const Arguments& arguments, std::string_vi
   }
   if (sizes.size() == 1) sizes.assign(spatial, sizes[0]);
   if (sizes.size() != spatial)
-    return fail(arguments.invalid(std::string(name) + " has " + std::to_string(sizes.size()) +
-                                  " values for " + std::to_string(spatial) + " dimensions"));
+    return fail(
+        arguments.invalid(name, " has ", sizes.size(), " values for ", spatial, " dimensions"));
   return sizes;
 }
 
@@ -61,8 +61,7 @@ Result<Geometry> operands_geometry(const Arguments& arguments, const Dims& input
   Geometry geometry;
   if (weight.size() < 3 || weight.size() > 2 + kMaxSpatial ||
       (input.size() != weight.size() && input.size() + 1 != weight.size()))
-    return fail(arguments.invalid("input " + list_text(input.span()) + " and weight " +
-                                  list_text(weight.span()) + " do not fit"));
+    return fail(arguments.invalid("input ", input, " and weight ", weight, " do not fit"));
   geometry.spatial = weight.size() - 2;
   geometry.batched = input.size() == weight.size();
   const size_t channel = geometry.batched ? 1 : 0;
@@ -73,16 +72,14 @@ Result<Geometry> operands_geometry(const Arguments& arguments, const Dims& input
   ASSAY_TRY(geometry.groups, arguments.integer("groups", 1));
   if (geometry.groups <= 0 || geometry.channels_in % geometry.groups != 0 ||
       (!geometry.transposed && weight[0] % geometry.groups != 0))
-    return fail(arguments.invalid(std::to_string(geometry.groups) + " groups of weight " +
-                                  list_text(weight.span())));
+    return fail(arguments.invalid(geometry.groups, " groups of weight ", weight));
   if (geometry.transposed &&
       __builtin_mul_overflow(weight[1], geometry.groups, &geometry.channels_out))
     return fail(arguments.invalid("too many channels"));
   if (!geometry.transposed) geometry.channels_out = weight[0];
   const int64_t expected = geometry.transposed ? geometry.channels_in : geometry.in_of_group();
   if (weight[geometry.transposed ? 0 : 1] != expected)
-    return fail(arguments.invalid("input " + list_text(input.span()) + " and weight " +
-                                  list_text(weight.span()) + " do not fit"));
+    return fail(arguments.invalid("input ", input, " and weight ", weight, " do not fit"));
   for (size_t i = 0; i < geometry.spatial; ++i) {
     geometry.in[i] = input[channel + 1 + i];
     geometry.kernel[i] = weight[2 + i];
@@ -102,7 +99,7 @@ Result<Geometry> geometry_of(const Arguments& arguments, const Dims& input, cons
   if (arguments.call().name.ends_with(".padding")) {
     ASSAY_TRY(named_padding, arguments.text("padding", "valid"));
     if (named_padding != "valid" && named_padding != "same")
-      return fail(arguments.invalid("padding '" + named_padding + "'"));
+      return fail(arguments.invalid("padding '", named_padding, "'"));
   } else {
     ASSAY_TRY(padding, sizes_of(arguments, "padding", geometry.spatial, 0));
   }
@@ -254,8 +251,8 @@ Status add_channel_bias(const Arguments& arguments, const Tensor& bias, const Ge
                         bool absolute, Wide* values) {
   ASSAY_TRY(const Wide addends, widen(bias.view));
   if (addends.size() != geometry.channels_out)
-    return fail(arguments.invalid("bias " + list_text(addends.shape.span()) + " for " +
-                                  std::to_string(geometry.channels_out) + " channels"));
+    return fail(
+        arguments.invalid("bias ", addends.shape, " for ", geometry.channels_out, " channels"));
   const int64_t positions = Geometry::volume(geometry.out);
   for (int64_t row = 0; row < geometry.batch * geometry.channels_out; ++row) {
     const double addend = addends.data()[row % geometry.channels_out];
@@ -286,8 +283,7 @@ Result<Wide> convolve(const Arguments& arguments, int jobs, bool absolute) {
   const Dims shape = result_shape(geometry);
   ASSAY_TRY(const int64_t count, checked_count(shape));
   if (count > kMaxResult)
-    return fail(Errc::TooLarge,
-                arguments.invalid("a result of shape " + list_text(shape.span())).message);
+    return fail(Errc::TooLarge, arguments.invalid("a result of shape ", shape).message);
   ASSAY_TRY_STATUS(checked_count(Dims{geometry.in_of_group(), Geometry::volume(geometry.kernel)}));
   Wide result(shape);
   const int64_t positions = Geometry::volume(geometry.out);

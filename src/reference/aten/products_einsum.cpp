@@ -36,8 +36,7 @@ Result<Labels> parse_labels(const Arguments& arguments, std::string_view text, s
   const size_t dots = text.find("...");
   const size_t letters = text.size() - (dots == std::string_view::npos ? 0 : 3);
   if (letters > rank || (dots == std::string_view::npos && letters != rank))
-    return fail(arguments.invalid("'" + std::string(text) + "' for " + std::to_string(rank) +
-                                  " dimensions"));
+    return fail(arguments.invalid("'", text, "' for ", rank, " dimensions"));
   Labels labels;
   for (size_t i = 0; i < text.size(); ++i) {
     if (i == dots) {
@@ -47,7 +46,7 @@ Result<Labels> parse_labels(const Arguments& arguments, std::string_view text, s
       continue;
     }
     if (std::isalpha(static_cast<unsigned char>(text[i])) == 0)
-      return fail(arguments.invalid("'" + std::string(text) + "' is no list of labels"));
+      return fail(arguments.invalid("'", text, "' is no list of labels"));
     labels.push_back(text[i]);
   }
   return labels;
@@ -64,8 +63,7 @@ Result<Labelled> with_distinct_labels(const Arguments& arguments, const Tensor& 
     const int64_t size = sizes.at(labels[i]);
     const int64_t own = tensor.view.shape[i];
     if (own != size && own != 1)
-      return fail(arguments.invalid("one label has sizes " + std::to_string(own) + " and " +
-                                    std::to_string(size)));
+      return fail(arguments.invalid("one label has sizes ", own, " and ", size));
     const int64_t stride = own == 1 ? 0 : tensor.view.strides[i];
     const auto seen = std::find(result.labels.begin(), result.labels.end(), labels[i]);
     if (seen != result.labels.end()) {
@@ -91,8 +89,7 @@ Result<Einsum> parse(const Arguments& arguments) {
   for (size_t i = 0;; ++i) {
     const size_t comma = inputs.find(',');
     if (i >= tensors.size() || (i + 1 == tensors.size()) != (comma == std::string_view::npos))
-      return fail(arguments.invalid("equation '" + equation + "' for " +
-                                    std::to_string(tensors.size()) + " tensors"));
+      return fail(arguments.invalid("equation '", equation, "' for ", tensors.size(), " tensors"));
     if (is_whole(tensors[i].view.dtype)) return fail(arguments.unsupported("of integers"));
     ASSAY_TRY(Labels labels,
               parse_labels(arguments, inputs.substr(0, comma), tensors[i].view.shape.size()));
@@ -124,7 +121,7 @@ Result<Einsum> parse(const Arguments& arguments) {
     if (!einsum.sizes.contains(einsum.out[i]) ||
         std::find(einsum.out.begin(), einsum.out.begin() + static_cast<std::ptrdiff_t>(i),
                   einsum.out[i]) != einsum.out.begin() + static_cast<std::ptrdiff_t>(i))
-      return fail(arguments.invalid("equation '" + equation + "'"));
+      return fail(arguments.invalid("equation '", equation, "'"));
   }
   for (size_t i = 0; i < all.size(); ++i) {
     ASSAY_TRY(Labelled operand, with_distinct_labels(arguments, tensors[i], all[i], einsum.sizes));
@@ -254,12 +251,11 @@ Result<std::vector<Tensor>> evaluate_einsum(const Arguments& arguments,
       if (needed(label) && !has(kept, label)) kept.push_back(label);
     if (i + 1 == einsum.operands.size()) kept = einsum.out;
     ASSAY_TRY(const Product product, pair_product(so_far, einsum.operands[i], kept, einsum.sizes));
-    Result<Wide> values = multiply(product, options.jobs);
-    if (!values) return fail(named(arguments, std::move(values).error()));
-    so_far = {to_tensor(*std::move(values)), kept};
+    ASSAY_TRY(Wide values, multiply(product, options.jobs));
+    so_far = {to_tensor(std::move(values)), kept};
   }
   if (einsum.operands.size() > 1) return single(so_far.tensor);
-  return single(arguments, summed_to(so_far, einsum.out));
+  return single(summed_to(so_far, einsum.out));
 }
 
 }  // namespace assay::reference::aten

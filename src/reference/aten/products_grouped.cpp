@@ -31,8 +31,7 @@ Result<Grouped> grouped_of(const Arguments& arguments) {
   const Dims& a = x.view.shape;
   const Dims& b = w.view.shape;
   const auto misfit = [&] {
-    return fail(arguments.invalid("operands of shapes " + list_text(a.span()) + " and " +
-                                  list_text(b.span()) + " do not fit"));
+    return fail(arguments.invalid("operands of shapes ", a, " and ", b, " do not fit"));
   };
   if (a.size() < 2 || a.size() > 3 || b.size() < 2 || b.size() > 3) return misfit();
   if (!is_real(x.view.dtype) || !is_real(w.view.dtype) || info(x.view.dtype).element_values != 1 ||
@@ -60,9 +59,8 @@ Result<Grouped> grouped_of(const Arguments& arguments) {
   int64_t previous = 0;
   for (const int64_t end : ends.values) {
     if (end < previous || end > limit)
-      return fail(arguments.invalid("a group ends at " + std::to_string(end) +
-                                    ", the one before at " + std::to_string(previous) + ", of " +
-                                    std::to_string(limit)));
+      return fail(arguments.invalid("a group ends at ", end, ", the one before at ", previous,
+                                    ", of ", limit));
     grouped.ends.push_back(end);
     previous = end;
   }
@@ -86,8 +84,7 @@ Result<Wide> scales_of(const Arguments& arguments, std::string_view name, int64_
   ASSAY_TRY(const Tensor scale, arguments.tensor(name));
   ASSAY_TRY(Wide values, widen(scale.view));
   if (values.size() != count)
-    return fail(arguments.unsupported(std::string(name) + " of shape " +
-                                      list_text(scale.view.shape.span()) + ": scales of blocks"));
+    return fail(arguments.unsupported(name, " of shape ", scale.view.shape, ": scales of blocks"));
   return values;
 }
 

@@ -39,8 +39,7 @@ Result<Dims> batched(const Arguments& arguments, const Dims& a, const Dims& b, c
     const int64_t left = i + a.size() < axes + 2 ? 1 : a[i + a.size() - axes - 2];
     const int64_t right = i + b.size() < axes + 2 ? 1 : b[i + b.size() - axes - 2];
     if (left != right && left != 1 && right != 1)
-      return fail(arguments.invalid("batches of shapes " + list_text(a.span()) + " and " +
-                                    list_text(b.span()) + " do not fit"));
+      return fail(arguments.invalid("batches of shapes ", a, " and ", b, " do not fit"));
     shape.push_back(left == 1 ? right : left);
   }
   shape.push_back(own[own.size() - 2]);
@@ -71,8 +70,7 @@ Result<std::vector<Tensor>> evaluate_solve_triangular(const Arguments& arguments
   const int64_t n = square.empty() ? 0 : square[square.size() - 1];
   if (square.size() < 2 || sides.size() < 2 || square[square.size() - 2] != n ||
       sides[sides.size() - (left ? 2 : 1)] != n)
-    return fail(arguments.invalid("operands of shapes " + list_text(square.span()) + " and " +
-                                  list_text(sides.span()) + " do not fit"));
+    return fail(arguments.invalid("operands of shapes ", square, " and ", sides, " do not fit"));
   ASSAY_TRY(const Dims a_shape, batched(arguments, square, sides, square));
   ASSAY_TRY(const Dims x_shape, batched(arguments, square, sides, sides));
   ASSAY_TRY(const Wide matrix, spread(a.view, a_shape));

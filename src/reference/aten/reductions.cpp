@@ -2,9 +2,11 @@
 // Sums, means, products, variances, norms, and running sums.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "reference/aten/reductions_extremes.hpp"
 #include "reference/aten/reductions_rows.hpp"
+#include "reference/elementwise/zip.hpp"
 #include "reference/norms/rows.hpp"
 
 namespace assay::reference::aten {
@@ -28,13 +30,6 @@ double mean_of_row(Row values) {
   return sum_of_row(values) / static_cast<double>(values.size());  // of nothing: NaN, as torch
 }
 
-int64_t plus(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t times(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
 /// self in the type that torch adds in: that of the dtype argument; of integers int64.
 struct Addends {
   Tensor tensor;
@@ -46,21 +41,20 @@ Result<Addends> addends_of(const Arguments& arguments) {
   const DType own = is_whole(self.view.dtype) ? DType::Int64 : DType::Float64;
   const DType dtype = !asked ? own : is_whole(*asked) ? *asked : DType::Float64;
   if (is_whole(dtype)) {
-    Result<Tensor> cast = cast_to(self, dtype);
-    if (!cast) return fail(named(arguments, std::move(cast).error()));
-    self = *std::move(cast);
+    ASSAY_TRY(Tensor cast, cast_to(self, dtype));
+    self = std::move(cast);
   }
   return Addends{std::move(self), dtype};
 }
 
 /// Sums or products of rows: of integers modulo their type, of reals in double.
-template <typename Whole1, typename Real>
-Result<Values> fold(const Arguments& arguments, int64_t start, Whole1 of_integers, Real of_reals) {
+template <int64_t start, auto of_integers, auto of_reals>
+Result<Values> fold(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Addends addends, addends_of(arguments));
   ASSAY_TRY(const auto dims, arguments.optional_integers("dim"));
   ASSAY_TRY(const bool keepdim, arguments.truth("keepdim", false));
   ASSAY_TRY(const Rows rows, rows_of(arguments, addends.tensor, dims, keepdim));
-  if (!is_whole(addends.dtype)) return single(arguments, reals_of(rows, of_reals));
+  if (!is_whole(addends.dtype)) return single(reals_of(rows, of_reals));
   Whole result(rows.shape);
   ASSAY_TRY_STATUS(for_each_row<int64_t>(rows, [&](int64_t row, std::span<int64_t> values) {
     int64_t total = start;
@@ -70,23 +64,6 @@ Result<Values> fold(const Arguments& arguments, int64_t start, Whole1 of_integer
   return single(to_tensor(std::move(result)));
 }
 
-Result<Values> evaluate_sum(const Arguments& arguments, const EvaluateOptions&) {
-  return fold(arguments, 0, plus, sum_of_row);
-}
-
-Result<Values> evaluate_prod(const Arguments& arguments, const EvaluateOptions&) {
-  return fold(arguments, 1, times, [](Row values) {
-    double product = 1;
-    for (const double value : values) product *= value;
-    return product;
-  });
-}
-
-Result<Values> evaluate_mean(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(const Rows rows, argument_rows(arguments));
-  return single(arguments, reals_of(rows, mean_of_row));
-}
-
 /// NaN counts as nothing.
 size_t drop_nan(std::span<double> values) {
   const auto end =
@@ -94,16 +71,22 @@ size_t drop_nan(std::span<double> values) {
   return static_cast<size_t>(end - values.begin());
 }
 
-Result<Values> evaluate_nansum(const Arguments& arguments, const EvaluateOptions&) {
-  return fold(arguments, 0, plus,
-              [](std::span<double> values) { return sum_of_row(values.first(drop_nan(values))); });
+double product_of_row(Row values) {
+  double product = 1;
+  for (const double value : values) product *= value;
+  return product;
+}
+double nan_sum_of_row(std::span<double> values) {
+  return sum_of_row(values.first(drop_nan(values)));
+}
+double nan_mean_of_row(std::span<double> values) {
+  return mean_of_row(values.first(drop_nan(values)));
 }
 
-Result<Values> evaluate_nanmean(const Arguments& arguments, const EvaluateOptions&) {
+template <auto of_reals>
+Result<Values> real_fold(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Rows rows, argument_rows(arguments));
-  return single(arguments, reals_of(rows, [](std::span<double> values) {
-                  return mean_of_row(values.first(drop_nan(values)));
-                }));
+  return single(reals_of(rows, of_reals));
 }
 
 // ---- Variances --------------------------------------------------------------------------------
@@ -133,19 +116,6 @@ Result<Values> variances(const Arguments& arguments, bool root, bool with_mean) 
   return results;
 }
 
-Result<Values> evaluate_var(const Arguments& arguments, const EvaluateOptions&) {
-  return variances(arguments, false, false);
-}
-Result<Values> evaluate_std(const Arguments& arguments, const EvaluateOptions&) {
-  return variances(arguments, true, false);
-}
-Result<Values> evaluate_var_mean(const Arguments& arguments, const EvaluateOptions&) {
-  return variances(arguments, false, true);
-}
-Result<Values> evaluate_std_mean(const Arguments& arguments, const EvaluateOptions&) {
-  return variances(arguments, true, true);
-}
-
 // ---- Norms of vectors -------------------------------------------------------------------------
 
 double norm_of_row(std::span<double> values, double p) {
@@ -172,8 +142,7 @@ double norm_of_row(std::span<double> values, double p) {
 Result<Values> evaluate_norm(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const double p, arguments.real(arguments.has("ord") ? "ord" : "p", 2.0));
   ASSAY_TRY(const Rows rows, argument_rows(arguments));
-  return single(arguments,
-                reals_of(rows, [p](std::span<double> values) { return norm_of_row(values, p); }));
+  return single(reals_of(rows, [p](std::span<double> values) { return norm_of_row(values, p); }));
 }
 
 /// The norm of the difference.
@@ -183,13 +152,9 @@ Result<Values> evaluate_dist(const Arguments& arguments, const EvaluateOptions&)
   ASSAY_TRY(const double p, arguments.real("p", 2.0));
   if (self.tensor.view.shape != other.tensor.view.shape)
     return fail(arguments.unsupported("of tensors of different shapes"));
-  Result<Wide> difference = widen(self.tensor.view);
-  const Result<Wide> subtracted = widen(other.tensor.view);
-  if (!difference) return fail(named(arguments, difference.error()));
-  if (!subtracted) return fail(named(arguments, subtracted.error()));
-  for (size_t i = 0; i < difference->values.size(); ++i)
-    difference->values[i] -= subtracted->values[i];
-  return single(scalar_tensor(norm_of_row(difference->values, p)));
+  ASSAY_TRY(Wide difference,
+            zip_values(Views<2>{self.tensor.view, other.tensor.view}, std::minus<>()));
+  return single(scalar_tensor(norm_of_row(difference.values, p)));
 }
 
 /// x.y / (max(|x|, eps) max(|y|, eps)), along one dimension.
@@ -216,8 +181,8 @@ Result<Values> evaluate_cosine_similarity(const Arguments& arguments, const Eval
 // ---- Running sums -----------------------------------------------------------------------------
 
 /// out[i] = step(out[i - 1], x[i]) along a dimension.
-template <typename WholeStep, typename RealStep>
-Result<Values> scan(const Arguments& arguments, WholeStep whole_step, RealStep real_step) {
+template <auto whole_step, auto real_step>
+Result<Values> scan(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Addends addends, addends_of(arguments));
   ASSAY_TRY(const int64_t dim, arguments.integer("dim"));
   ASSAY_TRY(const size_t at, axis(arguments, dim, addends.tensor.view.shape.size()));
@@ -240,23 +205,16 @@ Result<Values> scan(const Arguments& arguments, WholeStep whole_step, RealStep r
   return single(rows_back(to_tensor(std::move(result)), rows, at, rows.length));
 }
 
-Result<Values> evaluate_cumsum(const Arguments& arguments, const EvaluateOptions&) {
-  return scan(arguments, plus, [](double a, double b) { return a + b; });
-}
-Result<Values> evaluate_cumprod(const Arguments& arguments, const EvaluateOptions&) {
-  return scan(arguments, times, [](double a, double b) { return a * b; });
-}
-
 Result<Values> evaluate_trace(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Tensor self, arguments.tensor("self"));
   if (self.view.shape.size() != 2) return fail(arguments.invalid("of no matrix"));
   self.view.strides = {self.view.strides[0] + self.view.strides[1]};
   self.view.shape = {std::min(self.view.shape[0], self.view.shape[1])};
   ASSAY_TRY(const Rows rows, rows_of(arguments, self, std::nullopt, false));
-  if (!is_whole(self.view.dtype)) return single(arguments, reals_of(rows, sum_of_row));
+  if (!is_whole(self.view.dtype)) return single(reals_of(rows, sum_of_row));
   int64_t total = 0;
   ASSAY_TRY_STATUS(for_each_row<int64_t>(rows, [&](int64_t, std::span<int64_t> values) {
-    for (const int64_t value : values) total = plus(total, value);
+    for (const int64_t value : values) total = wrapping_add(total, value);
   }));
   return single(scalar_tensor(total));
 }
@@ -278,7 +236,7 @@ Result<Values> evaluate_diff(const Arguments& arguments, const EvaluateOptions&)
     if (!tensor) continue;
     ASSAY_TRY(const Rows part, rows_along(arguments, *tensor, dim, true));
     if (part.shape != rows.shape || is_whole(part.view.dtype) != is_whole(dtype))
-      return fail(arguments.invalid(std::string(name) + " does not fit"));
+      return fail(arguments.invalid(name, " does not fit"));
     parts.push_back(part);
   }
   int64_t length = 0;
@@ -302,9 +260,7 @@ Result<Values> evaluate_diff(const Arguments& arguments, const EvaluateOptions&)
       for (int64_t round = 0; round < std::min(times_taken, length); ++round) {
         for (int64_t i = 0; i + 1 < length - round; ++i) {
           if constexpr (std::is_same_v<T, int64_t>)
-            values[i] = wrap_to(static_cast<int64_t>(static_cast<uint64_t>(values[i + 1]) -
-                                                     static_cast<uint64_t>(values[i])),
-                                dtype);
+            values[i] = wrap_to(wrapping_subtract(values[i + 1], values[i]), dtype);
           else
             values[i] = values[i + 1] - values[i];
         }
@@ -313,56 +269,42 @@ Result<Values> evaluate_diff(const Arguments& arguments, const EvaluateOptions&)
     }
     return rows_back(to_tensor(std::move(result)), rows, at, left);
   };
-  if (!is_whole(dtype)) return single(arguments, differences(double{}));
+  if (!is_whole(dtype)) return single(differences(double{}));
   ASSAY_TRY(const Tensor result, differences(int64_t{}));
-  return single(arguments, dtype == DType::Bool ? cast_to(result, DType::Bool) : result);
+  return single(dtype == DType::Bool ? cast_to(result, DType::Bool) : result);
 }
 
-std::span<const Overload> sums() {
+std::span<const Overloads> sums() {
   constexpr auto kSum = OperatorClass::Reduction;
-  static constexpr Overload kTable[] = {
-      {"aten.cosine_similarity.default", OperatorClass::Fused, evaluate_cosine_similarity},
-      {"aten.cumprod.default", kSum, evaluate_cumprod},
-      {"aten.cumsum.default", kSum, evaluate_cumsum},
-      {"aten.diff.default", OperatorClass::Arithmetic, evaluate_diff},
-      {"aten.dist.default", OperatorClass::Fused, evaluate_dist},
-      {"aten.frobenius_norm.dim", kSum, evaluate_norm},
-      {"aten.linalg_vector_norm.default", kSum, evaluate_norm},
-      {"aten.mean.default", kSum, evaluate_mean},
-      {"aten.mean.dim", kSum, evaluate_mean},
-      {"aten.nanmean.default", kSum, evaluate_nanmean},
-      {"aten.nansum.default", kSum, evaluate_nansum},
-      {"aten.norm.Scalar", kSum, evaluate_norm},
-      {"aten.norm.ScalarOpt_dim", kSum, evaluate_norm},
-      {"aten.norm.ScalarOpt_dim_dtype", kSum, evaluate_norm},
-      {"aten.norm.ScalarOpt_dtype", kSum, evaluate_norm},
-      {"aten.prod.default", kSum, evaluate_prod},
-      {"aten.prod.dim_int", kSum, evaluate_prod},
-      {"aten.std.correction", kSum, evaluate_std},
-      {"aten.std.default", kSum, evaluate_std},
-      {"aten.std.dim", kSum, evaluate_std},
-      {"aten.std_mean.correction", kSum, evaluate_std_mean},
-      {"aten.std_mean.default", kSum, evaluate_std_mean},
-      {"aten.std_mean.dim", kSum, evaluate_std_mean},
-      {"aten.sum.default", kSum, evaluate_sum},
-      {"aten.sum.dim_IntList", kSum, evaluate_sum},
-      {"aten.trace.default", kSum, evaluate_trace},
-      {"aten.var.correction", kSum, evaluate_var},
-      {"aten.var.default", kSum, evaluate_var},
-      {"aten.var.dim", kSum, evaluate_var},
-      {"aten.var_mean.correction", kSum, evaluate_var_mean},
-      {"aten.var_mean.default", kSum, evaluate_var_mean},
-      {"aten.var_mean.dim", kSum, evaluate_var_mean},
+  static constexpr Overloads kTable[] = {
+      {"cosine_similarity.default", OperatorClass::Fused, evaluate_cosine_similarity},
+      {"cumprod.default", kSum, scan<wrapping_multiply, std::multiplies<>{}>},
+      {"cumsum.default", kSum, scan<wrapping_add, std::plus<>{}>},
+      {"diff.default", OperatorClass::Arithmetic, evaluate_diff},
+      {"dist.default", OperatorClass::Fused, evaluate_dist},
+      {"frobenius_norm.dim linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim "
+       "norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype",
+       kSum, evaluate_norm},
+      {"mean.default mean.dim", kSum, real_fold<mean_of_row>},
+      {"nanmean.default", kSum, real_fold<nan_mean_of_row>},
+      {"nansum.default", kSum, fold<0, wrapping_add, nan_sum_of_row>},
+      {"prod.default prod.dim_int", kSum, fold<1, wrapping_multiply, product_of_row>},
+      {"std.correction std.default std.dim", kSum, fixed<variances, true, false>},
+      {"std_mean.correction std_mean.default std_mean.dim", kSum, fixed<variances, true, true>},
+      {"sum.default sum.dim_IntList", kSum, fold<0, wrapping_add, sum_of_row>},
+      {"trace.default", kSum, evaluate_trace},
+      {"var.correction var.default var.dim", kSum, fixed<variances, false, false>},
+      {"var_mean.correction var_mean.default var_mean.dim", kSum, fixed<variances, false, true>},
   };
   return kTable;
 }
 
 }  // namespace
 
-std::span<const Overload> reduction_overloads() {
-  static const std::vector<Overload> joined = [] {
-    std::vector<Overload> rows(sums().begin(), sums().end());
-    const std::span<const Overload> others = extreme_overloads();
+std::span<const Overloads> reduction_overloads() {
+  static const std::vector<Overloads> joined = [] {
+    std::vector<Overloads> rows(sums().begin(), sums().end());
+    const std::span<const Overloads> others = extreme_overloads();
     rows.insert(rows.end(), others.begin(), others.end());
     return rows;
   }();

@@ -6,6 +6,6 @@
 namespace assay::reference::aten {
 
 /// A part of reduction_overloads().
-[[nodiscard]] std::span<const Overload> extreme_overloads();
+[[nodiscard]] std::span<const Overloads> extreme_overloads();
 
 }  // namespace assay::reference::aten

@@ -9,7 +9,7 @@ Result<Rows> rows_of(const Arguments& arguments, const Tensor& tensor,
                      const std::optional<std::vector<int64_t>>& dims, bool keepdim) {
   const TensorView& view = tensor.view;
   if (!is_whole(view.dtype) && (!is_real(view.dtype) || values_per_element(view.dtype) != 1))
-    return fail(arguments.unsupported(std::string(name(view.dtype)) + " has no real values"));
+    return fail(arguments.unsupported(view.dtype, " has no real values"));
   const size_t rank = view.shape.size();
   const bool all = !dims || dims->empty();
   std::vector<bool> reduced(rank, all);
@@ -17,8 +17,7 @@ Result<Rows> rows_of(const Arguments& arguments, const Tensor& tensor,
     for (const int64_t dim : *dims) {
       ASSAY_TRY(const size_t at, axis(arguments, dim, rank));
       if (at >= rank) continue;  // the axis of a tensor of rank 0
-      if (reduced[at])
-        return fail(arguments.invalid("dimension " + std::to_string(dim) + " is listed twice"));
+      if (reduced[at]) return fail(arguments.invalid("dimension ", dim, " is listed twice"));
       reduced[at] = true;
     }
   }

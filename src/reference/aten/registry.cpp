@@ -18,27 +18,27 @@ struct Entry {
   bool view = false;
 };
 
-const std::vector<const Overload*>& overloads() {
-  static const std::vector<const Overload*> joined = [] {
-    std::vector<const Overload*> rows;
+const std::vector<Overload>& overloads() {
+  static const std::vector<Overload> rows = [] {
+    std::vector<Overload> spread(ggml::overloads().begin(), ggml::overloads().end());
     for (const auto family :
          {view_overloads(), cast_overloads(), creation_overloads(), movement_overloads(),
           indexing_overloads(), elementwise_overloads(), function_overloads(),
           activation_overloads(), complex_overloads(), comparison_overloads(),
           reduction_overloads(), selection_overloads(), product_overloads(), softmax_overloads(),
-          norm_overloads(), attention_overloads(), ggml::overloads()}) {
-      for (const Overload& overload : family) rows.push_back(&overload);
-    }
-    return rows;
+          norm_overloads(), attention_overloads()})
+      for (const Overloads& row : family)
+        for (const std::string_view name : words_of(row.names))
+          spread.push_back({"aten." + std::string(name), row.kind, row.evaluate, row.view});
+    return spread;
   }();
-  return joined;
+  return rows;
 }
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> joined = [] {
     std::vector<Entry> rows;
-    for (const Overload* overload : overloads())
-      rows.push_back({overload->name, overload, {}, overload->view});
+    for (const Overload& one : overloads()) rows.push_back({one.name, &one, {}, one.view});
     for (const Variant& variant : variants())
       rows.push_back({variant.name, variant.of, variant.written, variant.view});
     std::sort(rows.begin(), rows.end(),
@@ -68,6 +68,16 @@ Status convert_to_written(const Arguments& arguments, std::string_view written,
 
 }  // namespace
 
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    words.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
 const std::vector<Variant>& variants() {
   static const std::vector<Variant> all = variants_of(overloads());
   return all;
@@ -79,9 +89,10 @@ Result<std::vector<Tensor>> evaluate(const Call& call, const EvaluateOptions& op
     return fail(Error{Errc::Unsupported, {}, std::nullopt, "no reference for " + call.name, true});
   const Arguments arguments(call);
   try {
-    ASSAY_TRY(std::vector<Tensor> results, entry->overload->evaluate(arguments, options));
+    Result<std::vector<Tensor>> results = entry->overload->evaluate(arguments, options);
+    if (!results) return fail(in_operator(call.name, std::move(results).error()));
     if (!entry->written.empty())
-      ASSAY_TRY_STATUS(convert_to_written(arguments, entry->written, results));
+      ASSAY_TRY_STATUS(convert_to_written(arguments, entry->written, *results));
     return results;
   } catch (const std::bad_alloc&) {
     return fail(in_operator(call.name, {Errc::TooLarge, {}, std::nullopt, "not enough memory"}));

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "reference/aten/call.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference::aten {
 
@@ -36,9 +37,15 @@ class Arguments {
   /// True when the argument is a scalar True or False.
   [[nodiscard]] bool is_truth(std::string_view name) const;
   [[nodiscard]] bool is_tensor(std::string_view name) const;
-  /// Invalid: "aten.mm.default: <sentence>"
-  [[nodiscard]] Error invalid(std::string_view sentence) const;
-  [[nodiscard]] Error unsupported(std::string_view sentence) const;
+  /// Invalid: "aten.mm.default: <sentence>", the sentence out of its parts.
+  template <typename... Parts>
+  [[nodiscard]] Error invalid(const Parts&... parts) const {
+    return {Errc::Invalid, {}, std::nullopt, sentence(call_.name, ": ", parts...), true};
+  }
+  template <typename... Parts>
+  [[nodiscard]] Error unsupported(const Parts&... parts) const {
+    return {Errc::Unsupported, {}, std::nullopt, sentence(call_.name, ": ", parts...), true};
+  }
 
  private:
   const Call& call_;
@@ -47,8 +54,23 @@ class Arguments {
 using Evaluator = Result<std::vector<Tensor>> (*)(const Arguments& arguments,
                                                   const EvaluateOptions& options);
 
+/// An evaluator that calls a function with fixed parameters behind the arguments.
+template <auto kFunction, auto... kParameters>
+Result<std::vector<Tensor>> fixed(const Arguments& arguments, const EvaluateOptions&) {
+  return kFunction(arguments, kParameters...);
+}
+
+/// Overloads that one evaluator serves.
+struct Overloads {
+  std::string_view names;  // "add.Scalar add.Tensor"
+  OperatorClass kind;
+  Evaluator evaluate;
+  bool view = false;
+};
+[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text);
+
 struct Overload {
-  std::string_view name;  // "aten.mm.default"
+  std::string name;  // "aten.mm.default"
   OperatorClass kind;
   Evaluator evaluate;
   bool view = false;
@@ -64,26 +86,26 @@ struct Variant {
   bool view = false;  // as Overload::view
 };
 /// All of them, by name, for the rows of all families.
-[[nodiscard]] std::vector<Variant> variants_of(std::span<const Overload* const> overloads);
+[[nodiscard]] std::vector<Variant> variants_of(std::span<const Overload> overloads);
 /// The same for the rows there are.
 [[nodiscard]] const std::vector<Variant>& variants();
 
 // One function a family; registry.cpp joins them.
-[[nodiscard]] std::span<const Overload> view_overloads();
-[[nodiscard]] std::span<const Overload> cast_overloads();
-[[nodiscard]] std::span<const Overload> creation_overloads();
-[[nodiscard]] std::span<const Overload> movement_overloads();
-[[nodiscard]] std::span<const Overload> indexing_overloads();
-[[nodiscard]] std::span<const Overload> elementwise_overloads();
-[[nodiscard]] std::span<const Overload> function_overloads();
-[[nodiscard]] std::span<const Overload> activation_overloads();
-[[nodiscard]] std::span<const Overload> complex_overloads();
-[[nodiscard]] std::span<const Overload> comparison_overloads();
-[[nodiscard]] std::span<const Overload> reduction_overloads();
-[[nodiscard]] std::span<const Overload> selection_overloads();
-[[nodiscard]] std::span<const Overload> product_overloads();
-[[nodiscard]] std::span<const Overload> softmax_overloads();
-[[nodiscard]] std::span<const Overload> norm_overloads();
-[[nodiscard]] std::span<const Overload> attention_overloads();
+[[nodiscard]] std::span<const Overloads> view_overloads();
+[[nodiscard]] std::span<const Overloads> cast_overloads();
+[[nodiscard]] std::span<const Overloads> creation_overloads();
+[[nodiscard]] std::span<const Overloads> movement_overloads();
+[[nodiscard]] std::span<const Overloads> indexing_overloads();
+[[nodiscard]] std::span<const Overloads> elementwise_overloads();
+[[nodiscard]] std::span<const Overloads> function_overloads();
+[[nodiscard]] std::span<const Overloads> activation_overloads();
+[[nodiscard]] std::span<const Overloads> complex_overloads();
+[[nodiscard]] std::span<const Overloads> comparison_overloads();
+[[nodiscard]] std::span<const Overloads> reduction_overloads();
+[[nodiscard]] std::span<const Overloads> selection_overloads();
+[[nodiscard]] std::span<const Overloads> product_overloads();
+[[nodiscard]] std::span<const Overloads> softmax_overloads();
+[[nodiscard]] std::span<const Overloads> norm_overloads();
+[[nodiscard]] std::span<const Overloads> attention_overloads();
 
 }  // namespace assay::reference::aten

@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of a row in torch's order, for what chooses among them: extremes, sorts.
 #pragma once
-#include <cmath>
-#include <type_traits>
-
 #include "reference/aten/values.hpp"
+#include "reference/selection/row_order.hpp"
 
 namespace assay::reference::aten {
 
 inline constexpr int64_t kMaxMade = int64_t{1} << 30;  // of results whose size an argument says
-
-template <typename T>
-bool is_nan(T value) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::isnan(value);
-  else
-    return false;
-}
-
-/// torch's order: NaN above everything, equal to itself.
-template <typename T>
-bool is_less(T a, T b) {
-  if (is_nan(a)) return false;
-  return is_nan(b) || a < b;
-}
 
 /// Calls f with a T that holds the values of the type exactly.
 template <typename F>
@@ -32,11 +15,9 @@ auto with_values(DType dtype, F f) {
 }
 
 /// A result in the kind of the operand: truth values stay that.
-[[nodiscard]] inline Result<Tensor> like(const Arguments& arguments, Tensor values, DType dtype) {
+[[nodiscard]] inline Result<Tensor> like(Tensor values, DType dtype) {
   if (dtype != DType::Bool) return values;
-  Result<Tensor> truth = cast_to(values, DType::Bool);
-  if (!truth) return fail(named(arguments, std::move(truth).error()));
-  return *std::move(truth);
+  return cast_to(values, DType::Bool);
 }
 
 }  // namespace assay::reference::aten

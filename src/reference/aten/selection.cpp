@@ -8,6 +8,7 @@
 #include "reference/aten/reductions_rows.hpp"
 #include "reference/aten/row_order.hpp"
 #include "reference/ggml/operators.hpp"
+#include "reference/selection/indexing.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -23,38 +24,24 @@ Result<Values> sorted_rows(const Arguments& arguments, const Tensor& self, int64
   ASSAY_TRY(const size_t at, axis(arguments, dim, self.view.shape.size()));
   ASSAY_TRY(const Rows rows, rows_along(arguments, self, dim, true));
   const int64_t k = count.value_or(rows.length);
-  if (k < 0 || k > rows.length)
-    return fail(
-        arguments.invalid(std::to_string(k) + " of " + std::to_string(rows.length) + " values"));
+  if (k < 0 || k > rows.length) return fail(arguments.invalid(k, " of ", rows.length, " values"));
   Dims shape = rows.view.shape;
   if (!shape.empty()) shape[shape.size() - 1] = k;
   Whole indices(shape);
   ASSAY_TRY(const Tensor values, with_values(self.view.dtype, [&]<typename T>(T) -> Result<Tensor> {
               Array<T> sorted(shape);
-              std::vector<int64_t> places(static_cast<size_t>(rows.length));
+              std::vector<Placed<T>> room;
               ASSAY_TRY_STATUS(for_each_row<T>(rows, [&](int64_t row, std::span<T> from) {
-                std::iota(places.begin(), places.end(), int64_t{0});
-                const auto comes_first = [&](int64_t a, int64_t b) {
-                  const T x = from[static_cast<size_t>(a)];
-                  const T y = from[static_cast<size_t>(b)];
-                  const bool first = descending ? is_less(y, x) : is_less(x, y);
-                  const bool second = descending ? is_less(x, y) : is_less(y, x);
-                  return first || (!second && a < b);
-                };
-                const auto end = places.begin() + static_cast<std::ptrdiff_t>(k);
-                if (k == rows.length)
-                  std::sort(places.begin(), places.end(), comes_first);
-                else
-                  std::partial_sort(places.begin(), end, places.end(), comes_first);
-                for (int64_t i = 0; i < k; ++i) {
-                  indices.data()[row * k + i] = places[static_cast<size_t>(i)];
-                  sorted.data()[row * k + i] =
-                      from[static_cast<size_t>(places[static_cast<size_t>(i)])];
+                int64_t next = row * k;
+                for (const auto& [value, place] :
+                     first_in_order<T>(from, static_cast<size_t>(k), descending, &room)) {
+                  sorted.data()[next] = value;
+                  indices.data()[next++] = place;
                 }
               }));
               return to_tensor(std::move(sorted));
             }));
-  ASSAY_TRY(const Tensor typed, like(arguments, values, self.view.dtype));
+  ASSAY_TRY(const Tensor typed, like(values, self.view.dtype));
   return Values{rows_back(typed, rows, at, k),
                 rows_back(to_tensor(std::move(indices)), rows, at, k)};
 }
@@ -84,38 +71,16 @@ Result<Values> evaluate_topk(const Arguments& arguments, const EvaluateOptions&)
 
 // ---- Places of what is not zero ----------------------------------------------------------------
 
-/// Coordinates [count, rank] in C order.
-Result<Whole> coordinates(const Arguments& arguments) {
-  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  Result<Wide> values = widen(self.view);
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  const size_t rank = self.view.shape.size();
-  const auto count = static_cast<int64_t>(std::count_if(
-      values->values.begin(), values->values.end(), [](double value) { return value != 0; }));
-  const Dims shape{count, static_cast<int64_t>(rank)};
-  ASSAY_TRY_STATUS(checked_count(shape));
-  Whole result(shape);
-  int64_t* out = result.data();
-  for (int64_t flat = 0; flat < values->size(); ++flat) {
-    if (values->data()[flat] == 0) continue;
-    int64_t rest = flat;
-    for (size_t i = rank; i-- > 0;) {
-      out[i] = rest % self.view.shape[i];
-      rest /= self.view.shape[i];
-    }
-    out += rank;
-  }
-  return result;
-}
-
 Result<Values> evaluate_nonzero(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(Whole places, coordinates(arguments));
+  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
+  ASSAY_TRY(Whole places, coordinates(self.view));
   return single(to_tensor(std::move(places)));
 }
 
 /// The same cut or filled to a number of rows.
 Result<Values> evaluate_nonzero_static(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(const Whole places, coordinates(arguments));
+  ASSAY_TRY(const Tensor self, arguments.tensor("self"));
+  ASSAY_TRY(const Whole places, coordinates(self.view));
   ASSAY_TRY(const int64_t size, arguments.integer("size"));
   ASSAY_TRY(const int64_t fill, arguments.integer("fill_value", -1));
   const int64_t rank = places.shape[1];
@@ -144,8 +109,7 @@ Result<Values> search(const Arguments& arguments, const Search& given) {
   const bool one_line = lines.size() == 1;
   if (!one_line &&
       (shape.size() != lines.size() || !std::equal(lines.begin(), lines.end() - 1, shape.begin())))
-    return fail(arguments.invalid("shapes " + list_text(lines.span()) + " and " +
-                                  list_text(shape.span()) + " do not fit"));
+    return fail(arguments.invalid("shapes ", lines, " and ", shape, " do not fit"));
   const bool integers = is_whole(given.sorted.view.dtype) && is_whole(given.values.view.dtype);
   std::vector<int64_t> order;
   if (given.sorter) {
@@ -157,8 +121,8 @@ Result<Values> search(const Arguments& arguments, const Search& given) {
     if (!fits) return fail(arguments.invalid("sorter does not fit"));
   }
   const auto places = [&](const auto& sorted, const auto& values) -> Result<Whole> {
-    if (!sorted) return fail(named(arguments, sorted.error()));
-    if (!values) return fail(named(arguments, values.error()));
+    if (!sorted) return fail(sorted.error());
+    if (!values) return fail(values.error());
     Whole result(shape);
     const int64_t per_line = one_line || shape.empty() ? result.size() : shape[shape.size() - 1];
     for (int64_t i = 0; i < result.size(); ++i) {
@@ -235,7 +199,7 @@ Result<Values> unique_values(const Arguments& arguments, bool sorted) {
   ASSAY_TRY(const bool inverse, arguments.truth("return_inverse", false));
   ASSAY_TRY(const bool counts, arguments.truth("return_counts", false));
   const auto results = [&](const auto& values) -> Result<Values> {
-    if (!values) return fail(named(arguments, values.error()));
+    if (!values) return fail(values.error());
     std::vector<int64_t> order(values->values.size());
     std::iota(order.begin(), order.end(), int64_t{0});
     if (sorted)
@@ -246,21 +210,14 @@ Result<Values> unique_values(const Arguments& arguments, bool sorted) {
   };
   ASSAY_TRY(Values found,
             is_whole(self.view.dtype) ? results(whole(self.view)) : results(widen(self.view)));
-  ASSAY_TRY(found[0], like(arguments, found[0], self.view.dtype));
+  ASSAY_TRY(found[0], like(found[0], self.view.dtype));
   return found;
-}
-Result<Values> evaluate_unique2(const Arguments& arguments, const EvaluateOptions&) {
-  return unique_values(arguments, true);
 }
 Result<Values> evaluate_unique(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(Values found, unique_values(arguments, true));
   found.pop_back();
   return found;
 }
-Result<Values> evaluate_unique_consecutive(const Arguments& arguments, const EvaluateOptions&) {
-  return unique_values(arguments, false);
-}
-
 // ---- Answers in another order ------------------------------------------------------------------
 
 /// Overloads with places of values: which outputs are what, and what counts as the same answer.
@@ -382,31 +339,21 @@ Result<bool> indices_select_same_values(const Call& call, const std::vector<Tens
   return expected && selected && same_rows(*expected, *selected, per_row, !in_order);
 }
 
-std::span<const Overload> selection_overloads() {
+std::span<const Overloads> selection_overloads() {
   constexpr auto kMove = OperatorClass::Move;
   constexpr auto kInteger = OperatorClass::Integer;
-  static constexpr Overload kTable[] = {
-      {"aten._unique.default", kMove, evaluate_unique},
-      {"aten._unique.out", kMove, evaluate_unique},
-      {"aten._unique2.default", kMove, evaluate_unique2},
-      {"aten._unique2.out", kMove, evaluate_unique2},
-      {"aten.argsort.default", kInteger, evaluate_argsort},
-      {"aten.argsort.stable", kInteger, evaluate_argsort},
-      {"aten.bucketize.Scalar", kInteger, evaluate_bucketize},
-      {"aten.bucketize.Tensor", kInteger, evaluate_bucketize},
-      {"aten.msort.default", kMove, evaluate_msort},
-      {"aten.nonzero.default", kInteger, evaluate_nonzero},
-      {"aten.nonzero_static.default", kInteger, evaluate_nonzero_static},
-      {"aten.searchsorted.Scalar", kInteger, evaluate_searchsorted},
-      {"aten.searchsorted.Tensor", kInteger, evaluate_searchsorted},
-      {"aten.sort.default", kMove, evaluate_sort},
-      {"aten.sort.stable", kMove, evaluate_sort},
-      {"aten.sort.values", kMove, evaluate_sort},
-      {"aten.sort.values_stable", kMove, evaluate_sort},
-      {"aten.topk.default", kMove, evaluate_topk},
-      {"aten.topk.values", kMove, evaluate_topk},
-      {"aten.unique_consecutive.default", kMove, evaluate_unique_consecutive},
-      {"aten.unique_consecutive.out", kMove, evaluate_unique_consecutive},
+  static constexpr Overloads kTable[] = {
+      {"_unique.default _unique.out", kMove, evaluate_unique},
+      {"_unique2.default _unique2.out", kMove, fixed<unique_values, true>},
+      {"argsort.default argsort.stable", kInteger, evaluate_argsort},
+      {"bucketize.Scalar bucketize.Tensor", kInteger, evaluate_bucketize},
+      {"msort.default", kMove, evaluate_msort},
+      {"nonzero.default", kInteger, evaluate_nonzero},
+      {"nonzero_static.default", kInteger, evaluate_nonzero_static},
+      {"searchsorted.Scalar searchsorted.Tensor", kInteger, evaluate_searchsorted},
+      {"sort.default sort.stable sort.values sort.values_stable", kMove, evaluate_sort},
+      {"topk.default topk.values", kMove, evaluate_topk},
+      {"unique_consecutive.default unique_consecutive.out", kMove, fixed<unique_values, false>},
   };
   return kTable;
 }

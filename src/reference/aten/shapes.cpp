@@ -7,6 +7,7 @@
 #include "base/bytes.hpp"
 #include "reference/aten/values.hpp"
 #include "reference/movement/views.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -46,8 +47,7 @@ std::optional<Dims> strides_under(const TensorView& view, const Dims& shape) {
 Result<Tensor> viewed(const Tensor& tensor, const Dims& shape) {
   const int64_t count = tensor.view.element_count();
   if (element_count(shape) != count)
-    return fail(Errc::Invalid, list_text(tensor.view.shape.span()) +
-                                   " does not have the elements of " + list_text(shape.span()));
+    return fail(Errc::Invalid, tensor.view.shape, " does not have the elements of ", shape);
   if (count == 0 || tensor.view.is_contiguous()) return reshaped(tensor, shape);
   // Axes of size 1 may have any stride, which would hide that their neighbours fit.
   Tensor tight = tensor;
@@ -83,7 +83,7 @@ Result<Range> slice_range(const Arguments& arguments, const TensorView& view, si
   ASSAY_TRY(int64_t start, arguments.integer("start", 0));
   ASSAY_TRY(int64_t end, arguments.integer("end", size));
   ASSAY_TRY(const int64_t step, arguments.integer("step", 1));
-  if (step < 1) return fail(arguments.invalid("step " + std::to_string(step)));
+  if (step < 1) return fail(arguments.invalid("step ", step));
   if (start < 0) start += size;
   if (end < 0) end += size;
   start = std::clamp<int64_t>(start, 0, size);
@@ -105,9 +105,7 @@ Result<int64_t> index_argument(const Arguments& arguments, const TensorView& vie
   if (view.shape.empty()) return fail(arguments.invalid("a tensor of rank 0"));
   ASSAY_TRY(const int64_t index, arguments.integer("index"));
   const int64_t size = view.shape[at];
-  if (index < -size || index >= size)
-    return fail(
-        arguments.invalid("index " + std::to_string(index) + " of " + std::to_string(size)));
+  if (index < -size || index >= size) return fail(arguments.invalid("index ", index, " of ", size));
   return index < 0 ? index + size : index;
 }
 
@@ -160,10 +158,9 @@ Result<Tensor> strided(const Arguments& arguments, const Tensor& self) {
   ASSAY_TRY(const int64_t offset, arguments.integer("storage_offset", 0));
   if (!self.view.is_contiguous())
     return fail(arguments.unsupported("an operand that is itself strided"));
-  Result<Tensor> view = reference::as_strided(self, Dims(std::span<const int64_t>(size)),
-                                              Dims(std::span<const int64_t>(stride)), offset);
-  if (!view) return fail(named(arguments, std::move(view).error()));
-  return *std::move(view);
+  ASSAY_TRY(Tensor view, reference::as_strided(self, Dims(std::span<const int64_t>(size)),
+                                               Dims(std::span<const int64_t>(stride)), offset));
+  return view;
 }
 
 }  // namespace assay::reference::aten

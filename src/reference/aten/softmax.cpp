@@ -28,23 +28,18 @@ Result<Values> along(const Arguments& arguments, F f) {
 
 int64_t length_of(std::span<const double> values) { return static_cast<int64_t>(values.size()); }
 
-/// Rows without a number above -inf are NaN, as 0 / 0 is; `safe`: 0.
-void softmax_of(std::span<double> values, bool safe) {
-  const double largest = row_maximum(values.data(), length_of(values));
-  if (safe &&
-      std::all_of(values.begin(), values.end(), [](double value) { return value == -kInfinity; })) {
-    std::fill(values.begin(), values.end(), 0.0);
-    return;
-  }
-  const double sum = exponentials(values.data(), length_of(values), largest);
-  for (double& value : values) value /= sum;
-}
-
 Result<Values> evaluate_softmax(const Arguments& arguments, const EvaluateOptions&) {
-  return along(arguments, [](std::span<double> values) { softmax_of(values, false); });
+  return along(arguments,
+               [](std::span<double> values) { softmax_row(values.data(), length_of(values)); });
 }
 Result<Values> evaluate_safe_softmax(const Arguments& arguments, const EvaluateOptions&) {
-  return along(arguments, [](std::span<double> values) { softmax_of(values, true); });
+  // Rows without a number above -inf are 0 instead of NaN.
+  return along(arguments, [](std::span<double> values) {
+    if (std::ranges::all_of(values, [](double value) { return value == -kInfinity; }))
+      std::ranges::fill(values, 0.0);
+    else
+      softmax_row(values.data(), length_of(values));
+  });
 }
 
 Result<Values> evaluate_log_softmax(const Arguments& arguments, const EvaluateOptions&) {
@@ -99,19 +94,15 @@ double log_sum_exp(std::span<const double> values) {
   return has_nan ? std::nan("") : sum.largest;
 }
 
-std::span<const Overload> softmax_overloads() {
+std::span<const Overloads> softmax_overloads() {
   constexpr auto kSoftmax = OperatorClass::Softmax;
-  static constexpr Overload kTable[] = {
-      {"aten._log_softmax.default", kSoftmax, evaluate_log_softmax},
-      {"aten._safe_softmax.default", kSoftmax, evaluate_safe_softmax},
-      {"aten._softmax.default", kSoftmax, evaluate_softmax},
-      {"aten.log_softmax.int", kSoftmax, evaluate_log_softmax},
-      {"aten.logcumsumexp.default", kSoftmax, evaluate_logcumsumexp},
-      {"aten.logsumexp.default", kSoftmax, evaluate_logsumexp},
-      {"aten.softmax.int", kSoftmax, evaluate_softmax},
-      {"aten.special_log_softmax.default", kSoftmax, evaluate_log_softmax},
-      {"aten.special_logsumexp.default", kSoftmax, evaluate_logsumexp},
-      {"aten.special_softmax.default", kSoftmax, evaluate_softmax},
+  static constexpr Overloads kTable[] = {
+      {"_log_softmax.default log_softmax.int special_log_softmax.default", kSoftmax,
+       evaluate_log_softmax},
+      {"_safe_softmax.default", kSoftmax, evaluate_safe_softmax},
+      {"_softmax.default softmax.int special_softmax.default", kSoftmax, evaluate_softmax},
+      {"logcumsumexp.default", kSoftmax, evaluate_logcumsumexp},
+      {"logsumexp.default special_logsumexp.default", kSoftmax, evaluate_logsumexp},
   };
   return kTable;
 }

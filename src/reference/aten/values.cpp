@@ -7,6 +7,7 @@
 #include "reference/elementwise/broadcast.hpp"
 #include "reference/movement/views.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference::aten {
 namespace {
@@ -71,18 +72,13 @@ Result<Tensor> whole_numbers(const Tensor& tensor, DType dtype) {
 
 }  // namespace
 
-Error named(const Arguments& arguments, Error error) {
-  return in_operator(arguments.call().name, std::move(error));
+Result<Values> single(Result<Tensor> tensor) {
+  return std::move(tensor).transform([](Tensor found) { return single(std::move(found)); });
 }
 
-Result<Values> single(const Arguments& arguments, Result<Tensor> tensor) {
-  if (!tensor) return fail(named(arguments, std::move(tensor).error()));
-  return single(*std::move(tensor));
-}
-
-Result<Values> single(const Arguments& arguments, Result<Wide> values) {
-  if (!values) return fail(named(arguments, std::move(values).error()));
-  return single(to_tensor(*std::move(values)));
+Result<Values> single(Result<Wide> values) {
+  return std::move(values).transform(
+      [](Wide found) { return single(to_tensor(std::move(found))); });
 }
 
 Tensor truth_tensor(Array<uint8_t> values) {
@@ -122,7 +118,7 @@ Result<DType> result_type(std::span<const Operand> operands) {
   for (const Operand& one : operands) {
     const DType dtype = one.tensor.view.dtype;
     if (!is_whole(dtype) && !is_real(dtype))
-      return fail(Errc::Unsupported, std::string(name(dtype)) + " has no real values");
+      return fail(Errc::Unsupported, dtype, " has no real values");
     if (is_real(dtype)) return DType::Float64;
     std::optional<DType>& place = found[one.number ? 0 : one.tensor.view.shape.empty() ? 1 : 2];
     place = place ? common_integer(*place, dtype) : dtype;
@@ -184,15 +180,14 @@ Status join_types(Tensor& a, Tensor& b) {
 
 Result<Tensor> value_in(const Tensor& value, DType dtype) {
   if (value.view.element_count() != 1)
-    return fail(Errc::Invalid,
-                "a value of shape " + list_text(value.view.shape.span()) + " where one is needed");
+    return fail(Errc::Invalid, "a value of shape ", value.view.shape, " where one is needed");
   Tensor one = value;
   one.view.shape = {};
   one.view.strides = {};
   if (value.view.dtype == dtype) return one;
   if (is_real(dtype)) return narrow(one.view, dtype);
   if (!is_whole(dtype) || info(dtype).element_bits < 8)
-    return fail(Errc::Unsupported, "a value of type " + std::string(name(dtype)));
+    return fail(Errc::Unsupported, "a value of type ", dtype);
   ASSAY_TRY(const Tensor integer, cast_to(one, dtype));
   ASSAY_TRY(const Whole number, whole(integer.view));
   const uint8_t element_bytes = info(dtype).element_bits / 8;
@@ -213,33 +208,11 @@ Result<Tensor> cast_to(const Tensor& tensor, DType dtype) {
   const DType from = tensor.view.dtype;
   if (from == dtype || (is_complex(from) && is_complex(dtype))) return tensor;
   if ((!is_whole(from) && !is_real(from)) || (!is_whole(dtype) && !is_real(dtype)))
-    return fail(Errc::Unsupported, "no reference for a cast from " + std::string(name(from)) +
-                                       " to " + std::string(name(dtype)));
+    return fail(Errc::Unsupported, "no reference for a cast from ", from, " to ", dtype);
   if (!is_real(dtype)) return whole_numbers(tensor, dtype);
   if (is_real(from)) return tensor;
   ASSAY_TRY(Wide values, widen(tensor.view));
   return to_tensor(std::move(values));
-}
-
-int64_t wrap_to(int64_t value, DType dtype) {
-  switch (dtype) {
-    case DType::Int32:
-      return static_cast<int32_t>(static_cast<uint32_t>(value));
-    case DType::Int16:
-      return static_cast<int16_t>(static_cast<uint16_t>(value));
-    case DType::Int8:
-      return static_cast<int8_t>(static_cast<uint8_t>(value));
-    case DType::UInt32:
-      return static_cast<int64_t>(static_cast<uint32_t>(value));
-    case DType::UInt16:
-      return static_cast<uint16_t>(value);
-    case DType::UInt8:
-      return static_cast<uint8_t>(value);
-    case DType::Bool:
-      return value != 0;
-    default:
-      return value;
-  }
 }
 
 Result<Dims> broadcast_shape(std::span<const Operand> operands) {

@@ -16,11 +16,9 @@ using Values = std::vector<Tensor>;
   values.push_back(std::move(tensor));
   return values;
 }
-/// The same of a step that may have failed; errors of other modules get the name of the call.
-[[nodiscard]] Result<Values> single(const Arguments& arguments, Result<Tensor> tensor);
-[[nodiscard]] Result<Values> single(const Arguments& arguments, Result<Wide> values);
-/// An error of a module that does not know the call, with its name in front.
-[[nodiscard]] Error named(const Arguments& arguments, Error error);
+/// The same of a step that may have failed.
+[[nodiscard]] Result<Values> single(Result<Tensor> tensor);
+[[nodiscard]] Result<Values> single(Result<Wide> values);
 
 /// Bytes 0 and 1 as a Bool tensor.
 [[nodiscard]] Tensor truth_tensor(Array<uint8_t> values);
@@ -72,9 +70,6 @@ struct Operand {
 /// narrower by their low bits, everything but 0 becomes true; integers to floats give Float64.
 /// errors  Unsupported (complex and packed types)
 [[nodiscard]] Result<Tensor> cast_to(const Tensor& tensor, DType dtype);
-
-/// The low bits of a value, as an integer type holds them; Bool: 0 or 1.
-[[nodiscard]] int64_t wrap_to(int64_t value, DType dtype);
 
 /// The shape that all operands broadcast to.
 [[nodiscard]] Result<Dims> broadcast_shape(std::span<const Operand> operands);

@@ -200,16 +200,6 @@ constexpr Exception kExceptions[] = {
 
 constexpr std::string_view kPrefix = "aten.";
 
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
-
 /// "aten.add.Tensor" without "aten.".
 struct Spelling {
   std::string_view base;      // "add"
@@ -298,11 +288,11 @@ void add_pairs(std::string_view list, const Spellings& known, Spellings& spellin
 
 }  // namespace
 
-std::vector<Variant> variants_of(std::span<const Overload* const> overloads) {
+std::vector<Variant> variants_of(std::span<const Overload> overloads) {
   Spellings rows;
-  for (const Overload* overload : overloads) {
-    const std::string name(overload->name);
-    if (name.starts_with(kPrefix)) rows.emplace(name, Variant{name, overload, "", overload->view});
+  for (const Overload& one : overloads) {
+    if (one.name.starts_with(kPrefix))
+      rows.emplace(one.name, Variant{one.name, &one, "", one.view});
   }
   Spellings spellings = rows;
   add_written(rows, spellings);

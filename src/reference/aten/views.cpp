@@ -22,13 +22,12 @@ Result<Dims> inferred(const Arguments& arguments, std::span<const int64_t> sizes
     if (shape[i] == -1 && !open) {
       open = i;
     } else if (shape[i] < 0 || mul_overflows(known, shape[i], &known)) {
-      return fail(arguments.invalid("shape " + list_text(sizes)));
+      return fail(arguments.invalid("shape ", sizes));
     }
   }
   if (open) {
     if (known == 0 || count % known != 0)
-      return fail(arguments.invalid("shape " + list_text(sizes) + " for " + std::to_string(count) +
-                                    " elements"));
+      return fail(arguments.invalid("shape ", sizes, " for ", count, " elements"));
     shape[*open] = count / known;
   }
   return shape;
@@ -37,7 +36,7 @@ Result<Dims> inferred(const Arguments& arguments, std::span<const int64_t> sizes
 Result<Values> shaped(const Arguments& arguments, const Tensor& self,
                       std::span<const int64_t> sizes) {
   ASSAY_TRY(const Dims shape, inferred(arguments, sizes, self.view.element_count()));
-  return single(arguments, viewed(self, shape));
+  return single(viewed(self, shape));
 }
 
 // ---- Shapes -------------------------------------------------------------------------------------
@@ -73,9 +72,8 @@ Result<Values> view_dtype(const Arguments& arguments, const EvaluateOptions&) {
     const size_t rank = self.view.shape.size();
     if (rank == 0 || self.view.shape[rank - 1] * from % to != 0 ||
         self.view.offset_elements * from % to != 0)
-      return fail(arguments.invalid(list_text(self.view.shape.span()) + " elements of " +
-                                    std::string(name(self.view.dtype)) + " as " +
-                                    std::string(name(*dtype))));
+      return fail(
+          arguments.invalid(self.view.shape, " elements of ", self.view.dtype, " as ", *dtype));
     self.view.shape[rank - 1] = self.view.shape[rank - 1] * from / to;
     self.view.strides = contiguous_strides(self.view.shape);
     self.view.offset_elements = self.view.offset_elements * from / to;
@@ -99,12 +97,12 @@ Result<Values> flatten(const Arguments& arguments, const EvaluateOptions&) {
   if (!count) return fail(arguments.invalid("a shape that overflows"));
   flat.push_back(*count);
   for (size_t i = last + 1; i < shape.size(); ++i) flat.push_back(shape[i]);
-  return single(arguments, viewed(self, flat));
+  return single(viewed(self, flat));
 }
 
 Result<Values> ravel(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  return single(arguments, viewed(self, {self.view.element_count()}));
+  return single(viewed(self, {self.view.element_count()}));
 }
 
 Result<Values> unflatten(const Arguments& arguments, const EvaluateOptions&) {
@@ -115,13 +113,12 @@ Result<Values> unflatten(const Arguments& arguments, const EvaluateOptions&) {
   if (shape.empty()) return fail(arguments.invalid("a tensor of rank 0"));
   ASSAY_TRY(const size_t at, axis(arguments, dim, shape.size()));
   ASSAY_TRY(const Dims parts, inferred(arguments, sizes, shape[at]));
-  if (element_count(parts) != shape[at])
-    return fail(arguments.invalid(list_text(parts.span()) + " for " + std::to_string(shape[at])));
+  if (element_count(parts) != shape[at]) return fail(arguments.invalid(parts, " for ", shape[at]));
   Dims split;
   for (size_t i = 0; i < at; ++i) split.push_back(shape[i]);
   for (const int64_t part : parts) split.push_back(part);
   for (size_t i = at + 1; i < shape.size(); ++i) split.push_back(shape[i]);
-  return single(arguments, viewed(self, split));
+  return single(viewed(self, split));
 }
 
 // ---- Order of axes ------------------------------------------------------------------------------
@@ -129,7 +126,7 @@ Result<Values> unflatten(const Arguments& arguments, const EvaluateOptions&) {
 Result<Values> permute(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const std::vector<int64_t> dims, arguments.integers("dims"));
-  return single(arguments, reference::transpose(self, dims));
+  return single(reference::transpose(self, dims));
 }
 
 Result<Values> swapped(const Arguments& arguments, std::string_view first,
@@ -199,7 +196,7 @@ Result<Values> movedim(const Arguments& arguments, const EvaluateOptions&) {
     while (moved[next]) ++next;
     place = static_cast<int64_t>(next++);
   }
-  return single(arguments, reference::transpose(self, order));
+  return single(reference::transpose(self, order));
 }
 
 // ---- Axes of size 1 -----------------------------------------------------------------------------
@@ -244,7 +241,7 @@ Result<Values> expanded(const Arguments& arguments, const Tensor& self, Dims sha
     if (i < added) return fail(arguments.invalid("a new dimension of size -1"));
     shape[i] = self.view.shape[i - added];
   }
-  return single(arguments, broadcast_to(self, shape));
+  return single(broadcast_to(self, shape));
 }
 
 Result<Values> expand(const Arguments& arguments, const EvaluateOptions&) {
@@ -263,9 +260,8 @@ Result<Values> broadcast_tensors(const Arguments& arguments, const EvaluateOptio
   ASSAY_TRY(const Values tensors, arguments.tensors("tensors"));
   Dims shape;
   for (const Tensor& tensor : tensors) {
-    const Result<Dims> joined = reference::broadcast_shape(shape, tensor.view.shape);
-    if (!joined) return fail(named(arguments, joined.error()));
-    shape = *joined;
+    ASSAY_TRY(const Dims joined, reference::broadcast_shape(shape, tensor.view.shape));
+    shape = joined;
   }
   Values results;
   for (const Tensor& tensor : tensors) {
@@ -324,8 +320,7 @@ Result<Values> narrow(const Arguments& arguments, const EvaluateOptions&) {
   const int64_t size = self.view.shape[at];
   if (start < 0) start += size;
   if (start < 0 || length < 0 || start > size || length > size - start)
-    return fail(arguments.invalid("rows from " + std::to_string(start) + ", " +
-                                  std::to_string(length) + " of " + std::to_string(size)));
+    return fail(arguments.invalid("rows from ", start, ", ", length, " of ", size));
   return single(ranged(std::move(self), at, {start, length, 1}));
 }
 
@@ -337,14 +332,12 @@ Result<Values> parts(const Arguments& arguments, const Tensor& self, size_t at,
   int64_t start = 0;
   for (const int64_t size : sizes) {
     if (size < 0 || size > self.view.shape[at] - start)
-      return fail(arguments.invalid("parts " + list_text(sizes) + " of " +
-                                    std::to_string(self.view.shape[at])));
+      return fail(arguments.invalid("parts ", sizes, " of ", self.view.shape[at]));
     results.push_back(ranged(self, at, {start, size, 1}));
     start += size;
   }
   if (start != self.view.shape[at])
-    return fail(arguments.invalid("parts " + list_text(sizes) + " of " +
-                                  std::to_string(self.view.shape[at])));
+    return fail(arguments.invalid("parts ", sizes, " of ", self.view.shape[at]));
   return results;
 }
 
@@ -353,8 +346,7 @@ Result<Values> equal_parts(const Arguments& arguments, const Tensor& self, size_
                            int64_t size) {
   if (self.view.shape.empty()) return fail(arguments.invalid("a tensor of rank 0"));
   const int64_t extent = self.view.shape[at];
-  if (size < 0 || (size == 0 && extent != 0))
-    return fail(arguments.invalid("parts of " + std::to_string(size)));
+  if (size < 0 || (size == 0 && extent != 0)) return fail(arguments.invalid("parts of ", size));
   if (extent == 0) return Values{self};
   Values results;
   for (int64_t start = 0; start < extent; start += size)
@@ -382,7 +374,7 @@ Result<Values> chunk(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
   ASSAY_TRY(const size_t at, axis_argument(arguments, "dim", self.view.shape.size(), 0));
   ASSAY_TRY(const int64_t chunks, arguments.integer("chunks"));
-  if (chunks < 1) return fail(arguments.invalid(std::to_string(chunks) + " chunks"));
+  if (chunks < 1) return fail(arguments.invalid(chunks, " chunks"));
   if (self.view.shape.empty()) return fail(arguments.invalid("a tensor of rank 0"));
   const int64_t extent = self.view.shape[at];
   if (extent == 0) {
@@ -400,7 +392,7 @@ Result<Values> tensor_split(const Arguments& arguments, const EvaluateOptions&) 
   Values results;
   if (arguments.has("sections")) {
     ASSAY_TRY(const int64_t sections, arguments.integer("sections"));
-    if (sections < 1) return fail(arguments.invalid(std::to_string(sections) + " sections"));
+    if (sections < 1) return fail(arguments.invalid(sections, " sections"));
     ASSAY_TRY_STATUS(checked_count({sections}));
     int64_t start = 0;
     for (int64_t i = 0; i < sections; ++i) {
@@ -461,8 +453,7 @@ Result<Values> unfold(const Arguments& arguments, const EvaluateOptions&) {
   Dims& shape = self.view.shape;
   Dims& strides = self.view.strides;
   if (size < 0 || step < 1 || size > shape[at])
-    return fail(arguments.invalid("windows of " + std::to_string(size) + " every " +
-                                  std::to_string(step) + " of " + std::to_string(shape[at])));
+    return fail(arguments.invalid("windows of ", size, " every ", step, " of ", shape[at]));
   const int64_t stride = strides[at];
   const bool empty = self.view.element_count() == 0;
   shape[at] = (shape[at] - size) / step + 1;
@@ -475,53 +466,47 @@ Result<Values> unfold(const Arguments& arguments, const EvaluateOptions&) {
 
 Result<Values> as_strided(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Tensor self, arguments.tensor("self"));
-  return single(arguments, strided(arguments, self));
+  return single(strided(arguments, self));
 }
 
-constexpr Overload kViews[] = {
-    {"aten._reshape_alias.default", OperatorClass::Move, view, true},
-    {"aten._unsafe_view.default", OperatorClass::Move, view, true},
-    {"aten.adjoint.default", OperatorClass::Move, matrix_transpose, true},
-    {"aten.alias.default", OperatorClass::Move, same, true},
-    {"aten.as_strided.default", OperatorClass::Move, as_strided, true},
-    {"aten.broadcast_tensors.default", OperatorClass::Move, broadcast_tensors, true},
-    {"aten.chunk.default", OperatorClass::Move, chunk, true},
-    {"aten.conj.default", OperatorClass::Move, same_if_real, true},
-    {"aten.detach.default", OperatorClass::Move, same, true},
-    {"aten.diagonal.default", OperatorClass::Move, diagonal, true},
-    {"aten.expand.default", OperatorClass::Move, expand, true},
-    {"aten.expand_as.default", OperatorClass::Move, expand_as, true},
-    {"aten.flatten.using_ints", OperatorClass::Move, flatten, true},
-    {"aten.lift_fresh.default", OperatorClass::Move, same, true},
-    {"aten.mT.default", OperatorClass::Move, matrix_transpose, true},
-    {"aten.meshgrid.default", OperatorClass::Move, meshgrid, true},
-    {"aten.movedim.int", OperatorClass::Move, movedim, true},
-    {"aten.narrow.default", OperatorClass::Move, narrow, true},
-    {"aten.numpy_T.default", OperatorClass::Move, reversed_axes, true},
-    {"aten.permute.default", OperatorClass::Move, permute, true},
-    {"aten.ravel.default", OperatorClass::Move, ravel, true},
-    {"aten.real.default", OperatorClass::Move, same_if_real, true},
-    {"aten.reshape.default", OperatorClass::Move, reshape, true},
-    {"aten.select.int", OperatorClass::Move, select, true},
-    {"aten.slice.Tensor", OperatorClass::Move, slice, true},
-    {"aten.split.Tensor", OperatorClass::Move, split, true},
-    {"aten.split_with_sizes.default", OperatorClass::Move, split_with_sizes, true},
-    {"aten.squeeze.default", OperatorClass::Move, squeeze, true},
-    {"aten.swapaxes.default", OperatorClass::Move, swapaxes, true},
-    {"aten.t.default", OperatorClass::Move, t, true},
-    {"aten.tensor_split.sections", OperatorClass::Move, tensor_split, true},
-    {"aten.transpose.int", OperatorClass::Move, transpose, true},
-    {"aten.unbind.int", OperatorClass::Move, unbind, true},
-    {"aten.unflatten.int", OperatorClass::Move, unflatten, true},
-    {"aten.unfold.default", OperatorClass::Move, unfold, true},
-    {"aten.unsqueeze.default", OperatorClass::Move, unsqueeze, true},
-    {"aten.view.default", OperatorClass::Move, view, true},
-    {"aten.view.dtype", OperatorClass::Move, view_dtype, true},
-    {"aten.view_as.default", OperatorClass::Move, view_as, true},
+constexpr Overloads kViews[] = {
+    {"_reshape_alias.default _unsafe_view.default view.default", OperatorClass::Move, view, true},
+    {"adjoint.default mT.default", OperatorClass::Move, matrix_transpose, true},
+    {"alias.default detach.default lift_fresh.default", OperatorClass::Move, same, true},
+    {"as_strided.default", OperatorClass::Move, as_strided, true},
+    {"broadcast_tensors.default", OperatorClass::Move, broadcast_tensors, true},
+    {"chunk.default", OperatorClass::Move, chunk, true},
+    {"conj.default real.default", OperatorClass::Move, same_if_real, true},
+    {"diagonal.default", OperatorClass::Move, diagonal, true},
+    {"expand.default", OperatorClass::Move, expand, true},
+    {"expand_as.default", OperatorClass::Move, expand_as, true},
+    {"flatten.using_ints", OperatorClass::Move, flatten, true},
+    {"meshgrid.default", OperatorClass::Move, meshgrid, true},
+    {"movedim.int", OperatorClass::Move, movedim, true},
+    {"narrow.default", OperatorClass::Move, narrow, true},
+    {"numpy_T.default", OperatorClass::Move, reversed_axes, true},
+    {"permute.default", OperatorClass::Move, permute, true},
+    {"ravel.default", OperatorClass::Move, ravel, true},
+    {"reshape.default", OperatorClass::Move, reshape, true},
+    {"select.int", OperatorClass::Move, select, true},
+    {"slice.Tensor", OperatorClass::Move, slice, true},
+    {"split.Tensor", OperatorClass::Move, split, true},
+    {"split_with_sizes.default", OperatorClass::Move, split_with_sizes, true},
+    {"squeeze.default", OperatorClass::Move, squeeze, true},
+    {"swapaxes.default", OperatorClass::Move, swapaxes, true},
+    {"t.default", OperatorClass::Move, t, true},
+    {"tensor_split.sections", OperatorClass::Move, tensor_split, true},
+    {"transpose.int", OperatorClass::Move, transpose, true},
+    {"unbind.int", OperatorClass::Move, unbind, true},
+    {"unflatten.int", OperatorClass::Move, unflatten, true},
+    {"unfold.default", OperatorClass::Move, unfold, true},
+    {"unsqueeze.default", OperatorClass::Move, unsqueeze, true},
+    {"view.dtype", OperatorClass::Move, view_dtype, true},
+    {"view_as.default", OperatorClass::Move, view_as, true},
 };
 
 }  // namespace
 
-std::span<const Overload> view_overloads() { return kViews; }
+std::span<const Overloads> view_overloads() { return kViews; }
 
 }  // namespace assay::reference::aten

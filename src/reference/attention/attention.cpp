@@ -12,6 +12,7 @@
 #include "reference/attention/operand_rows.hpp"
 #include "reference/attention/softmax_row.hpp"
 #include "reference/blas.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -24,20 +25,14 @@ Status check_rows(const TensorView& view, int64_t heads, int64_t size, const cha
   int64_t columns = 1;
   for (size_t i = 2; i < view.shape.size(); ++i) columns *= view.shape[i];
   if (view.shape.size() < 3 || view.shape[1] != heads || columns != size)
-    return fail(Errc::Invalid, std::string(what) + " rows have shape " + shape_text(view) +
-                                   ", not [rows, " + std::to_string(heads) + ", " +
-                                   std::to_string(size) + "]");
-  const DTypeInfo& type = info(view.dtype);
-  if (type.kind == DTypeKind::Complex || type.kind == DTypeKind::Bits || type.element_values != 1)
-    return fail(Errc::Unsupported, std::string(what) + " of type " + std::string(name(view.dtype)) +
-                                       " have no real values");
-  return {};
+    return fail(Errc::Invalid, what, " rows have shape ", view.shape, ", not [rows, ", heads, ", ",
+                size, "]");
+  return check_real(view);
 }
 
 Status check_sizes(size_t found, int64_t expected, const char* what) {
   if (found == 0 || found == static_cast<size_t>(expected)) return {};
-  return fail(Errc::Invalid, std::string(what) + " has " + std::to_string(found) + " values, not " +
-                                 std::to_string(expected));
+  return fail(Errc::Invalid, what, " has ", found, " values, not ", expected);
 }
 
 Status check_bias(const ScoreBias& bias, int64_t heads, int64_t rows, int64_t columns) {
@@ -46,8 +41,8 @@ Status check_bias(const ScoreBias& bias, int64_t heads, int64_t rows, int64_t co
   const Dims& shape = bias.dense->shape;
   const int64_t needed = bias.block_columns > 0 ? std::min(bias.block_columns, columns) : columns;
   if (shape.size() != 3 || shape[0] < heads || shape[1] < rows || shape[2] < needed)
-    return fail(Errc::Invalid, "mask " + shape_text(*bias.dense) + " is smaller than the scores " +
-                                   list_text(Dims{heads, rows, needed}.span()));
+    return fail(Errc::Invalid, "mask ", bias.dense->shape, " is smaller than the scores ",
+                Dims{heads, rows, needed});
   return {};
 }
 
@@ -66,11 +61,10 @@ Status check_sequence(const Attention& attention, const AttentionSequence& one) 
   }
   const int64_t widest = std::max({attention.head_size, attention.value_size, int64_t{1}});
   if (n > kMaxKeyValues / widest)
-    return fail(Errc::TooLarge, std::to_string(n) + " keys of " + std::to_string(widest) +
-                                    " values in one sequence; at most 2^29 values");
+    return fail(Errc::TooLarge, n, " keys of ", widest,
+                " values in one sequence; at most 2^29 values");
   if (n != row_count(one.values))
-    return fail(Errc::Invalid, std::to_string(n) + " keys, but " +
-                                   std::to_string(row_count(one.values)) + " values");
+    return fail(Errc::Invalid, n, " keys, but ", row_count(one.values), " values");
   ASSAY_TRY_STATUS(check_sizes(one.column_bias.size(), n, "the bias of the keys"));
   ASSAY_TRY_STATUS(check_sizes(one.row_scale.size(), m, "the scale of the rows"));
   ASSAY_TRY_STATUS(check_bias(one.bias, attention.heads, m, n));
@@ -78,8 +72,8 @@ Status check_sequence(const Attention& attention, const AttentionSequence& one) 
   const int64_t last = one.output_offset + (m - 1) * attention.output_row_stride +
                        (attention.heads - 1) * attention.output_head_stride + attention.value_size;
   if (one.output_offset < 0 || last > element_count(attention.output_shape).value_or(0))
-    return fail(Errc::Invalid, "the result " + list_text(attention.output_shape.span()) +
-                                   " does not hold all query rows");
+    return fail(Errc::Invalid, "the result ", attention.output_shape,
+                " does not hold all query rows");
   return {};
 }
 
@@ -132,6 +126,9 @@ void finish_scores(const Attention& attention, const AttentionSequence& one, int
   } else {
     scale_row(scores.data(), columns, first * second);
     clamp();
+    if (attention.soft_cap != 0)
+      for (double& score : scores)
+        score = attention.soft_cap * std::tanh(score / attention.soft_cap);
     add_bias(one.bias, head, row, scores, scratch);
   }
 }
@@ -141,7 +138,9 @@ void finish_scores(const Attention& attention, const AttentionSequence& one, int
 double make_weights(const Attention& attention, int64_t head, std::span<double> scores,
                     double& largest) {
   const auto columns = static_cast<int64_t>(scores.size());
-  largest = row_maximum(scores.data(), columns);
+  const double sink =
+      attention.sinks.empty() ? -INFINITY : attention.sinks[static_cast<size_t>(head)];
+  largest = std::max(row_maximum(scores.data(), columns), sink);
   if (std::isinf(largest) && largest < 0) {
     const bool broken =
         std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); });
@@ -149,7 +148,8 @@ double make_weights(const Attention& attention, int64_t head, std::span<double> 
     return broken ? NAN : 0.0;
   }
   if (attention.rounding == WeightRounding::None)
-    return exponentials(scores.data(), columns, largest);
+    return exponentials(scores.data(), columns, largest) +
+           (attention.sinks.empty() ? 0 : std::exp(sink - largest));
   if (attention.rounding_block <= 0) {
     const double sum = exponentials(scores.data(), columns, largest);
     round_weights(attention, head, scores);
@@ -355,8 +355,8 @@ Result<std::vector<TermsPlace>> prepare_terms(const Attention& attention, Attent
 
 Status check_attention(const Attention& attention) {
   if (attention.heads <= 0 || attention.kv_heads <= 0 || attention.heads % attention.kv_heads != 0)
-    return fail(Errc::Invalid, std::to_string(attention.kv_heads) + " kv heads do not divide " +
-                                   std::to_string(attention.heads) + " query heads");
+    return fail(Errc::Invalid, attention.kv_heads, " kv heads do not divide ", attention.heads,
+                " query heads");
   if (attention.head_size < 0 || attention.value_size < 0)
     return fail(Errc::Invalid, "a negative head size");
   ASSAY_TRY_STATUS(checked_count(attention.output_shape));
@@ -364,6 +364,7 @@ Status check_attention(const Attention& attention) {
       check_sizes(attention.score_scale.size(), attention.heads, "the scale of the scores"));
   ASSAY_TRY_STATUS(
       check_sizes(attention.value_scale.size(), attention.heads, "the scale of the values"));
+  ASSAY_TRY_STATUS(check_sizes(attention.sinks.size(), attention.heads, "the sinks"));
   ASSAY_TRY_STATUS(check_sizes(attention.weight_scale.size(), attention.heads, "pScale"));
   const bool offline = attention.rounding == WeightRounding::OfflineDivide ||
                        attention.rounding == WeightRounding::OfflineMultiply;
@@ -378,8 +379,7 @@ Status check_attention(const Attention& attention) {
   const auto check_dequant = [&](const std::vector<double>& values, int64_t size,
                                  const char* what) -> Status {
     if (values.empty() || values.size() >= static_cast<size_t>(scale_heads * size)) return {};
-    return fail(Errc::Invalid, std::string(what) + " has " + std::to_string(values.size()) +
-                                   " values, not " + std::to_string(scale_heads * size));
+    return fail(Errc::Invalid, what, " has ", values.size(), " values, not ", scale_heads * size);
   };
   ASSAY_TRY_STATUS(check_dequant(attention.key_dequant_scale, attention.head_size, "kDescale"));
   ASSAY_TRY_STATUS(check_dequant(attention.key_dequant_offset, attention.head_size, "kOffset"));

@@ -50,6 +50,7 @@ struct Attention {
   double query_scale = 1;  // of the scores, before everything else
   double scale = 1;
   std::optional<std::pair<double, double>> clamp;  // of the scaled scores
+  double soft_cap = 0;  // not 0: scaled scores s become soft_cap tanh(s / soft_cap)
   /// Fused kernels of the first library versions: the bias is added to unscaled scores, and clamping
   /// comes before both.
   bool bias_before_scale = false;
@@ -57,6 +58,7 @@ struct Attention {
   /// One value a query head, or none.
   std::vector<double> score_scale;  // of Q K^T, for int8 operands
   std::vector<double> value_scale;  // of the result, the same
+  std::vector<double> sinks;        // the same: one more score of each row, whose value is zero
   /// Dequantisation of keys and values: (x + offset) * scale, kv_heads * d (or value_size) values, or
   /// none; stored by kv head, see first_scale_head.
   std::vector<double> key_dequant_scale, key_dequant_offset;
@@ -118,7 +120,7 @@ struct AttentionTerms {
 /// correct kernel are.
 ///
 /// returns  output_shape, of type `dtype` (Float16, BFloat16 or Float32)
-/// errors   the same; Unsupported (any other dtype)
+/// errors   the same; Unsupported (any other dtype; a soft cap, sinks)
 [[nodiscard]] Result<Tensor> flash_attention_model(const Attention& attention, DType dtype,
                                                    int jobs = 1);
 

@@ -12,6 +12,7 @@
 #include "reference/attention/operand_rows.hpp"
 #include "reference/blas.hpp"
 #include "tensor/half.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -45,9 +46,9 @@ struct Model {
   const AttentionSequence& one;
   DType dtype;
   int64_t kv_head;
-  std::vector<double> wide;
-  std::vector<float> keys, values, query, scores, block_result;
-  std::vector<double> terms, scratch;
+  std::vector<double> wide = {};
+  std::vector<float> keys = {}, values = {}, query = {}, scores = {}, block_result = {};
+  std::vector<double> terms = {}, scratch = {};
 
   void load_operands() {
     const int64_t n = row_count(one.keys);
@@ -184,8 +185,9 @@ struct Model {
 
 Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, int jobs) {
   if (dtype != DType::Float16 && dtype != DType::BFloat16 && dtype != DType::Float32)
-    return fail(Errc::Unsupported,
-                "no kernel of type " + std::string(name(dtype)) + " is modelled");
+    return fail(Errc::Unsupported, "no kernel of type ", dtype, " is modelled");
+  if (attention.soft_cap != 0 || !attention.sinks.empty())
+    return fail(Errc::Unsupported, "no kernel with a soft cap or sinks is modelled");
   ASSAY_TRY_STATUS(check_attention(attention));
   prepare_blas();
   Wide out(attention.output_shape, 0.0);
@@ -193,18 +195,7 @@ Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, in
   const int64_t group = attention.heads / attention.kv_heads;
   const auto run = [&](size_t unit) {
     const AttentionSequence& one = attention.sequences[unit / kv_heads];
-    Model model{.attention = attention,
-                .one = one,
-                .dtype = dtype,
-                .kv_head = static_cast<int64_t>(unit % kv_heads),
-                .wide = {},
-                .keys = {},
-                .values = {},
-                .query = {},
-                .scores = {},
-                .block_result = {},
-                .terms = {},
-                .scratch = {}};
+    Model model{attention, one, dtype, static_cast<int64_t>(unit % kv_heads)};
     if (row_count(one.keys) == 0 || attention.value_size == 0) return;
     model.load_operands();
     const int64_t m = one.query.shape[0];
@@ -215,11 +206,7 @@ Result<Tensor> flash_attention_model(const Attention& attention, DType dtype, in
     }
   };
   parallel_for(attention.sequences.size() * kv_heads, jobs == 1 ? 1 : resolve_job_count(jobs), run);
-  ASSAY_TRY(const TensorView view,
-            make_view(DType::Float64, out.shape,
-                      ByteSpan(reinterpret_cast<const std::byte*>(out.data()),
-                               out.values.size() * sizeof(double))));
-  return narrow(view, dtype);
+  return narrow(view_of(out), dtype);
 }
 
 }  // namespace assay::reference

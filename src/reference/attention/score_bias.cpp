@@ -21,10 +21,13 @@ void read_row(const TensorView& dense, int64_t head, int64_t row, std::span<doub
 
 void add_dense(const ScoreBias& bias, int64_t head, int64_t row, std::span<double> scores,
                std::span<double> scratch) {
+  const double of_head =
+      bias.head_coefficients.empty() ? 1 : bias.head_coefficients[static_cast<size_t>(head)];
   const auto add = [&](std::span<double> part, int64_t from_row) {
     const std::span<double> values = scratch.first(part.size());
     read_row(*bias.dense, head, from_row, values);
-    add_row(part.data(), values.data(), static_cast<int64_t>(part.size()), bias.coefficient);
+    add_row(part.data(), values.data(), static_cast<int64_t>(part.size()),
+            bias.coefficient * of_head);
   };
   if (bias.block_columns <= 0) {
     add(scores, row);
@@ -78,16 +81,16 @@ int64_t visible_columns(const ScoreBias& bias, int64_t row, int64_t columns) {
   return std::clamp<int64_t>(row + bias.offset + 1, 0, columns);
 }
 
-std::vector<double> alibi_slopes(int64_t heads) {
+std::vector<double> alibi_slopes(int64_t heads, double max_bias) {
   std::vector<double> slopes;
   if (heads <= 0) return slopes;
   int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
   const auto n = static_cast<double>(power);
   for (int64_t k = 1; k <= power; ++k)
-    slopes.push_back(std::exp2(-8.0 * static_cast<double>(k) / n));
+    slopes.push_back(std::exp2(-max_bias * static_cast<double>(k) / n));
   for (int64_t k = 1; k <= heads - power; ++k)
-    slopes.push_back(std::exp2(-4.0 * static_cast<double>(2 * k - 1) / n));
+    slopes.push_back(std::exp2(-max_bias / 2 * static_cast<double>(2 * k - 1) / n));
   return slopes;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of attention as Python makes them: sequences without padding, or new tokens against a paged cache.
 #include "reference/attention/sequences.hpp"
+#include "tensor/sentence.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +12,7 @@ namespace {
 
 Result<TensorView> of_three_dims(const TensorView& view, const char* what) {
   if (view.shape.size() == 3) return view;
-  return fail(Errc::Usage, std::string(what) + " has shape " + list_text(view.shape.span()) +
-                               ", expected [rows, heads, size]");
+  return fail(Errc::Usage, what, " has shape ", view.shape, ", expected [rows, heads, size]");
 }
 
 /// Elements [first, first + count) of the first dimension.
@@ -37,10 +37,8 @@ Result<TensorView> mask_of(const TensorView& mask, int64_t heads, int64_t m, int
       return view;
     }
   }
-  return fail(Errc::Usage, "the mask has shape " + list_text(mask.shape.span()) + ", needs [" +
-                               std::to_string(m) + ", " + std::to_string(n) + "], or [" +
-                               std::to_string(heads) + ", " + std::to_string(m) + ", " +
-                               std::to_string(n) + "]");
+  return fail(Errc::Usage, "the mask has shape ", mask.shape, ", needs [", m, ", ", n, "], or [",
+              heads, ", ", m, ", ", n, "]");
 }
 
 Status add_terms(const SequenceTerms& terms, int64_t heads, int64_t m, int64_t n,
@@ -50,8 +48,7 @@ Status add_terms(const SequenceTerms& terms, int64_t heads, int64_t m, int64_t n
   sequence->bias.window = terms.window;
   sequence->bias.slopes = terms.slopes;
   if (!terms.slopes.empty() && static_cast<int64_t>(terms.slopes.size()) != heads)
-    return fail(Errc::Usage, std::to_string(terms.slopes.size()) + " slopes for " +
-                                 std::to_string(heads) + " heads");
+    return fail(Errc::Usage, terms.slopes.size(), " slopes for ", heads, " heads");
   if (!terms.mask) return {};
   ASSAY_TRY(sequence->bias.dense, mask_of(*terms.mask, heads, m, n));
   return {};
@@ -78,13 +75,12 @@ Status check_lengths(const std::vector<int64_t>& lengths, int64_t rows, const ch
   int64_t sum = 0;
   for (const int64_t length : lengths) {
     if (length < 0 || length > rows - sum)
-      return fail(Errc::Usage, std::string("lengths of the sequences do not fit ") + what + " of " +
-                                   std::to_string(rows) + " rows");
+      return fail(Errc::Usage, "lengths of the sequences do not fit ", what, " of ", rows, " rows");
     sum += length;
   }
   if (sum == rows) return {};
-  return fail(Errc::Usage, "lengths of the sequences add up to " + std::to_string(sum) + ", " +
-                               what + " has " + std::to_string(rows) + " rows");
+  return fail(Errc::Usage, "lengths of the sequences add up to ", sum, ", ", what, " has ", rows,
+              " rows");
 }
 
 /// The first `rows` places of a block of a cache.
@@ -102,14 +98,12 @@ Status add_blocks(const TensorView& keys, const TensorView& values, const Whole&
   const int64_t table_size = tables.shape[1];
   const int64_t block_size = keys.shape[1];
   if (context < 0 || context > table_size * block_size)
-    return fail(Errc::Usage, "context length " + std::to_string(context) +
-                                 " exceeds the blocks of its sequence");
+    return fail(Errc::Usage, "context length ", context, " exceeds the blocks of its sequence");
   for (int64_t first = 0; first < context; first += block_size) {
     const auto place = static_cast<size_t>(sequence * table_size + first / block_size);
     const int64_t block = tables.values[place];
     if (block < 0 || block >= keys.shape[0])
-      return fail(Errc::Usage, "block " + std::to_string(block) + " of " +
-                                   std::to_string(keys.shape[0]) + " blocks");
+      return fail(Errc::Usage, "block ", block, " of ", keys.shape[0], " blocks");
     const int64_t filled = std::min(block_size, context - first);
     one->keys.push_back(block_of(keys, block, filled));
     one->values.push_back(block_of(values, block, filled));
@@ -162,15 +156,13 @@ Result<Attention> attention_of_blocks(const Tensor& q, const Tensor& k_cache, co
                 "caches are [blocks, block size, heads, size], block tables [sequences, blocks]");
   for (size_t i = 0; i < 3; ++i) {
     if (keys.shape[i] != values.shape[i])
-      return fail(Errc::Usage, "k_cache has shape " + list_text(keys.shape.span()) + ", v_cache " +
-                                   list_text(values.shape.span()));
+      return fail(Errc::Usage, "k_cache has shape ", keys.shape, ", v_cache ", values.shape);
   }
   ASSAY_TRY(const Whole tables, whole(block_tables.view));
   const int64_t sequences = tables.shape[0];
   const int64_t block_size = keys.shape[1];
   if (static_cast<int64_t>(contexts.size()) != sequences || block_size == 0)
-    return fail(Errc::Usage, std::to_string(contexts.size()) + " context lengths for " +
-                                 std::to_string(sequences) + " sequences");
+    return fail(Errc::Usage, contexts.size(), " context lengths for ", sequences, " sequences");
   if (q_lens.empty()) q_lens.assign(contexts.size(), 1);
   ASSAY_TRY_STATUS(check_lengths(q_lens, query.shape[0], "q"));
   if (q_lens.size() != contexts.size())

@@ -108,6 +108,14 @@ ASSAY_CLONES void add_row(double* values, const double* terms, int64_t count, do
   for (; i < count; ++i) values[i] += terms[i] * factor;
 }
 
+SoftmaxSum softmax_row(double* scores, int64_t count, double sink) {
+  const double largest = std::fmax(row_maximum(scores, count), sink);
+  double sum = exponentials(scores, count, largest);
+  if (!std::isinf(sink)) sum += std::exp(sink - largest);
+  for (int64_t i = 0; i < count; ++i) scores[i] /= sum;
+  return {largest, sum};
+}
+
 double exponentials_plain(double* values, int64_t count, double maximum) {
   double total = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -6,6 +6,7 @@
 
 #include "reference/attention/softmax_row.hpp"
 #include "reference/products/matmul.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -25,7 +26,7 @@ Result<Sizes> sizes_of(const TensorView& q, const TensorView& k, const TensorVie
   const std::string shapes = named_shape("query", q) + ", " + named_shape("key", k) + ", " +
                              named_shape("value", v) + " do not fit";
   if (q.shape.size() != 4 || k.shape.size() != 4 || v.shape.size() != 4)
-    return fail(Errc::Invalid, shapes + ": [batch, heads, rows, size] is expected");
+    return fail(Errc::Invalid, shapes, ": [batch, heads, rows, size] is expected");
   const Sizes sizes{q.shape[0], q.shape[1], k.shape[1], q.shape[2], q.shape[3], v.shape[3]};
   const bool fits = k.shape[0] == sizes.batch && v.shape[0] == sizes.batch &&
                     v.shape[1] == sizes.kv_heads && k.shape[2] == sizes.rows &&
@@ -35,9 +36,8 @@ Result<Sizes> sizes_of(const TensorView& q, const TensorView& k, const TensorVie
   if (options.mask) {
     const Dims& shape = options.mask->shape;
     if (shape.size() != 2 || shape[0] != sizes.rows || shape[1] != sizes.rows)
-      return fail(Errc::Invalid, named_shape("the mask has shape", *options.mask) + ", needs [" +
-                                     std::to_string(sizes.rows) + ", " +
-                                     std::to_string(sizes.rows) + "]");
+      return fail(Errc::Invalid, named_shape("the mask has shape", *options.mask), ", needs [",
+                  sizes.rows, ", ", sizes.rows, "]");
   }
   return sizes;
 }
@@ -52,12 +52,9 @@ TensorView plane_of(const TensorView& view, int64_t batch, int64_t head) {
 }
 
 TensorView matrix_of(const Wide& wide, int64_t offset, int64_t rows, int64_t columns) {
-  TensorView view;
-  view.dtype = DType::Float64;
+  TensorView view = view_of(wide);
   view.shape = Dims{rows, columns};
   view.strides = Dims{columns, 1};
-  view.storage = ByteSpan(reinterpret_cast<const std::byte*>(wide.data()),
-                          wide.values.size() * sizeof(double));
   view.offset_elements = offset;
   return view;
 }
@@ -87,12 +84,7 @@ Result<std::optional<Wide>> mask_values(const TrainingAttention& options) {
 }
 
 Status check_real(std::initializer_list<const TensorView*> views) {
-  for (const TensorView* view : views) {
-    if (is_complex(view->dtype) || info(view->dtype).kind == DTypeKind::Bits ||
-        info(view->dtype).element_values != 1)
-      return fail(Errc::Unsupported,
-                  std::string(name(view->dtype)) + " has no real values to compute with");
-  }
+  for (const TensorView* view : views) ASSAY_TRY_STATUS(reference::check_real(*view));
   return {};
 }
 
@@ -123,10 +115,7 @@ Result<AttentionWithStatistics> attention_with_statistics(const TensorView& q, c
       const int64_t count = std::min(kBlockRows, sizes.rows - first);
       Wide weights = scores_of(query, key, mask, first, count, options);
       for (int64_t i = 0; i < count; ++i) {
-        double* row = weights.data() + i * sizes.rows;
-        const double largest = row_maximum(row, sizes.rows);
-        const double sum = exponentials(row, sizes.rows, largest);
-        scale_row(row, sizes.rows, 1.0 / sum);
+        const auto [largest, sum] = softmax_row(weights.data() + i * sizes.rows, sizes.rows);
         const auto place = static_cast<size_t>(head * sizes.rows + first + i);
         result.maximum.values[place] = largest;
         result.sum.values[place] = sum;
@@ -149,12 +138,11 @@ Result<AttentionGradients> attention_gradients(const TensorView& q, const Tensor
   const Dims out_shape{sizes.batch, sizes.heads, sizes.rows, sizes.dv};
   const int64_t rows = sizes.batch * sizes.heads * sizes.rows;
   if (!(output_gradient.shape == out_shape) || !(output.shape == out_shape))
-    return fail(Errc::Invalid, named_shape("the gradient of the output", output_gradient) + ", " +
-                                   named_shape("the output", output) + " need " +
-                                   list_text(out_shape.span()));
+    return fail(Errc::Invalid, named_shape("the gradient of the output", output_gradient), ", ",
+                named_shape("the output", output), " need ", out_shape);
   if (maximum.element_count() != rows || sum.element_count() != rows)
-    return fail(Errc::Invalid, named_shape("maxima", maximum) + ", " + named_shape("sums", sum) +
-                                   " need one value for each of " + std::to_string(rows) + " rows");
+    return fail(Errc::Invalid, named_shape("maxima", maximum), ", ", named_shape("sums", sum),
+                " need one value for each of ", rows, " rows");
   ASSAY_TRY_STATUS(checked_count(k.shape));
   ASSAY_TRY_STATUS(checked_count(Dims{kBlockRows, sizes.rows}));
   ASSAY_TRY(const std::optional<Wide> mask, mask_values(options));
@@ -214,8 +202,8 @@ Result<Wide> combine_attention(const TensorView& lse, const TensorView& outputs)
   ASSAY_TRY_STATUS(check_real({&lse, &outputs}));
   if (outputs.shape.size() != 3 || lse.shape.size() != 2 || lse.shape[0] != outputs.shape[0] ||
       lse.shape[1] != outputs.shape[1])
-    return fail(Errc::Invalid, named_shape("lse", lse) + " and " + named_shape("outputs", outputs) +
-                                   " do not fit: [parts, rows] and [parts, rows, size]");
+    return fail(Errc::Invalid, named_shape("lse", lse), " and ", named_shape("outputs", outputs),
+                " do not fit: [parts, rows] and [parts, rows, size]");
   const int64_t parts = lse.shape[0];
   const int64_t rows = lse.shape[1];
   const int64_t size = outputs.shape[2];
@@ -226,10 +214,10 @@ Result<Wide> combine_attention(const TensorView& lse, const TensorView& outputs)
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t part = 0; part < parts; ++part)
       weights[static_cast<size_t>(part)] = exponents.values[static_cast<size_t>(part * rows + row)];
-    const double sum = exponentials(weights.data(), parts, row_maximum(weights.data(), parts));
+    softmax_row(weights.data(), parts);
     for (int64_t part = 0; part < parts; ++part)
       add_row(result.data() + row * size, values.data() + (part * rows + row) * size, size,
-              weights[static_cast<size_t>(part)] / sum);
+              weights[static_cast<size_t>(part)]);
   }
   return result;
 }

@@ -1,50 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/elementwise/arithmetic.hpp"
 
-#include <array>
 #include <cstring>
+#include <functional>
 
 #include "reference/elementwise/map.hpp"
-#include "reference/movement/views.hpp"
+#include "reference/elementwise/zip.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
-
-/// out[i] = f(a[i], b[i]) over broadcast operands. F: Out(double, double).
-template <typename Out, typename F>
-Result<Array<Out>> combine(const TensorView& a, const TensorView& b, F f) {
-  ASSAY_TRY(const Dims shape, broadcast_shape(a.shape, b.shape));
-  ASSAY_TRY_STATUS(checked_count(shape));
-  ASSAY_TRY(const BroadcastValues left, BroadcastValues::make(a, shape));
-  ASSAY_TRY(const BroadcastValues right, BroadcastValues::make(b, shape));
-  Array<Out> out(shape);
-  std::array<double, kBlock> x{};
-  std::array<double, kBlock> y{};
-  for (int64_t first = 0; first < out.size(); first += kBlock) {
-    const int64_t length = std::min(kBlock, out.size() - first);
-    left.read(first, length, x.data());
-    right.read(first, length, y.data());
-    Out* block = out.data() + first;
-    for (int64_t i = 0; i < length; ++i) {
-      const auto k = static_cast<size_t>(i);
-      block[i] = f(x[k], y[k]);
-    }
-  }
-  return out;
-}
-
-/// The same of two integer tensors, exact. F: int64_t(int64_t, int64_t).
-template <typename F>
-Result<Whole> combine_integers(const TensorView& a, const TensorView& b, F f) {
-  ASSAY_TRY(const Dims shape, broadcast_shape(a.shape, b.shape));
-  ASSAY_TRY_STATUS(checked_count(shape));
-  ASSAY_TRY(const Tensor left, broadcast_to(Tensor{a, nullptr}, shape));
-  ASSAY_TRY(const Tensor right, broadcast_to(Tensor{b, nullptr}, shape));
-  ASSAY_TRY(Whole x, whole(left.view));
-  ASSAY_TRY(const Whole y, whole(right.view));
-  for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = f(x.values[i], y.values[i]);
-  return x;
-}
 
 bool integers(const TensorView& a, const TensorView& b) {
   return is_integer(a.dtype) && is_integer(b.dtype);
@@ -55,46 +20,15 @@ bool needs_integers(const TensorView& a, const TensorView& b) {
   return integers(a, b) && (info(a.dtype).element_bits == 64 || info(b.dtype).element_bits == 64);
 }
 
-/// The low bits of a value, as the type reads them.
-int64_t wrapped(int64_t value, DType dtype) {
-  switch (dtype) {
-    case DType::Int32:
-      return static_cast<int32_t>(value);
-    case DType::Int16:
-      return static_cast<int16_t>(value);
-    case DType::Int8:
-      return static_cast<int8_t>(value);
-    case DType::UInt32:
-      return static_cast<uint32_t>(value);
-    case DType::UInt16:
-      return static_cast<uint16_t>(value);
-    case DType::UInt8:
-      return static_cast<uint8_t>(value);
-    default:
-      return value;
-  }
-}
-
-// Overflow wraps; signed arithmetic would be undefined.
-int64_t add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t subtract(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-}
-int64_t multiply(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
 template <typename Integers, typename Reals>
 Result<Tensor> exact_or_real(const TensorView& a, const TensorView& b, Integers exact, Reals real) {
   if (!integers(a, b)) {
-    ASSAY_TRY(Wide out, combine<double>(a, b, real));
+    ASSAY_TRY(Wide out, zip_values(Views<2>{a, b}, real));
     return to_tensor(std::move(out));
   }
-  ASSAY_TRY(Whole out, combine_integers(a, b, exact));
+  ASSAY_TRY(Whole out, zip_integers(Views<2>{a, b}, exact));
   if (a.dtype == b.dtype) {
-    for (int64_t& value : out.values) value = wrapped(value, a.dtype);
+    for (int64_t& value : out.values) value = wrap_to(value, a.dtype);
   }
   return to_tensor(std::move(out));
 }
@@ -143,7 +77,7 @@ Result<Wide> hyperbolic_tangent(const TensorView& x) {
 Result<Tensor> negated(const TensorView& x) {
   if (is_integer(x.dtype)) {
     ASSAY_TRY(Whole values, whole(x));
-    for (int64_t& value : values.values) value = wrapped(subtract(0, value), x.dtype);
+    for (int64_t& value : values.values) value = wrap_to(wrapping_subtract(0, value), x.dtype);
     return to_tensor(std::move(values));
   }
   ASSAY_TRY(Wide values, map_values(x, [](double v) { return -v; }));
@@ -165,43 +99,44 @@ Result<Whole> logical_not(const TensorView& x) {
 Result<Tensor> arithmetic(Arithmetic operation, const TensorView& a, const TensorView& b) {
   switch (operation) {
     case Arithmetic::Add:
-      return exact_or_real(a, b, add, [](double x, double y) { return x + y; });
+      return exact_or_real(a, b, wrapping_add, [](double x, double y) { return x + y; });
     case Arithmetic::Subtract:
-      return exact_or_real(a, b, subtract, [](double x, double y) { return x - y; });
+      return exact_or_real(a, b, wrapping_subtract, [](double x, double y) { return x - y; });
     case Arithmetic::Multiply:
-      return exact_or_real(a, b, multiply, [](double x, double y) { return x * y; });
+      return exact_or_real(a, b, wrapping_multiply, [](double x, double y) { return x * y; });
     case Arithmetic::Divide:
       break;
   }
-  ASSAY_TRY(Wide out, combine<double>(a, b, [](double x, double y) { return x / y; }));
+  ASSAY_TRY(Wide out, zip_values(Views<2>{a, b}, [](double x, double y) { return x / y; }));
   return to_tensor(std::move(out));
 }
 
 Result<Whole> compare(Comparison comparison, const TensorView& a, const TensorView& b) {
   const auto with = [&]<typename F>(F f) {
-    return needs_integers(a, b) ? combine_integers(a, b, f) : combine<int64_t>(a, b, f);
+    const Views<2> operands{a, b};
+    return needs_integers(a, b) ? zip_integers(operands, f) : zip_values<int64_t>(operands, f);
   };
   switch (comparison) {
     case Comparison::Less:
-      return with([](auto x, auto y) { return int64_t{x < y}; });
+      return with(std::less<>());
     case Comparison::Greater:
-      return with([](auto x, auto y) { return int64_t{x > y}; });
+      return with(std::greater<>());
     case Comparison::Equal:
       break;
   }
-  return with([](auto x, auto y) { return int64_t{x == y}; });
+  return with(std::equal_to<>());
 }
 
 Result<Whole> logical(Logic logic, const TensorView& a, const TensorView& b) {
   if (logic == Logic::And)
-    return combine<int64_t>(a, b, [](double x, double y) { return int64_t{x != 0 && y != 0}; });
-  return combine<int64_t>(a, b, [](double x, double y) { return int64_t{x != 0 || y != 0}; });
+    return zip_values<int64_t>(Views<2>{a, b}, [](double x, double y) { return x != 0 && y != 0; });
+  return zip_values<int64_t>(Views<2>{a, b}, [](double x, double y) { return x != 0 || y != 0; });
 }
 
 Result<Tensor> cast(const TensorView& x, DType dtype) {
   if (is_complex(dtype) || info(dtype).kind == DTypeKind::Bits || info(dtype).element_bits < 8 ||
       info(dtype).element_values != 1)
-    return fail(Errc::Unsupported, "cannot cast to " + std::string(name(dtype)));
+    return fail(Errc::Unsupported, "cannot cast to ", dtype);
   if (is_integer(x.dtype) || x.dtype == DType::Bool) return cast_integers(x, dtype);
   if (is_integer(dtype)) {
     ASSAY_TRY(Wide values, map_values(x, truncated));

@@ -6,6 +6,7 @@
 
 #include "reference/movement/views.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -27,8 +28,7 @@ bool is_tail(const Dims& part, const Dims& whole) {
 }  // namespace
 
 Result<BroadcastValues> BroadcastValues::make(const TensorView& view, const Dims& shape) {
-  if (values_per_element(view.dtype) != 1 || info(view.dtype).kind == DTypeKind::Bits)
-    return fail(Errc::Unsupported, std::string(name(view.dtype)) + " has no real values");
+  ASSAY_TRY_STATUS(check_real(view));
   ASSAY_TRY(const Tensor whole, broadcast_to(Tensor{view, nullptr}, shape));
   BroadcastValues values;
   const int64_t count = view.element_count();

@@ -13,9 +13,7 @@ namespace assay::reference {
 /// errors  Unsupported (types without real values) | TooLarge
 template <typename F>
 [[nodiscard]] Result<Wide> map_blocks(const TensorView& x, F f) {
-  if (values_per_element(x.dtype) != 1 || info(x.dtype).kind == DTypeKind::Bits)
-    return fail(Errc::Unsupported, std::string(name(x.dtype)) + " has no real values");
-  ASSAY_TRY_STATUS(checked_count(x.shape));
+  ASSAY_TRY_STATUS(check_real(x));
   Wide y(x.shape);
   for (int64_t first = 0; first < y.size(); first += kBlock) {
     const int64_t length = std::min(kBlock, y.size() - first);

@@ -8,6 +8,7 @@
 
 #include "reference/elementwise/broadcast.hpp"
 #include "tensor/half.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -110,8 +111,8 @@ Result<Wide> dequantise_per_channel(Wide y, const TensorView& scale, const Tenso
 Result<DynamicQuantised> dynamic_quantise(Wide x, bool asymmetric, DType target) {
   const double limit = scale_limit(target);
   if (limit == 0 || (asymmetric && target != DType::Int8))
-    return fail(Errc::Unsupported, std::string(asymmetric ? "asymmetric" : "symmetric") +
-                                       " quantisation to " + std::string(name(target)));
+    return fail(Errc::Unsupported, asymmetric ? "asymmetric" : "symmetric", " quantisation to ",
+                target);
   if (x.shape.empty())
     return fail(Errc::Invalid, "quantisation by row of a tensor without dimensions");
   const int64_t columns = x.shape[x.shape.size() - 1];
@@ -170,8 +171,10 @@ Wide rounded_to_int8(Wide values) {
   return values;
 }
 
-Result<Wide> rounded_to_float8(Wide values, DType target) {
+Result<Wide> rounded_to(Wide values, DType target) {
   switch (target) {
+    case DType::Int8:
+      return rounded_to_int8(std::move(values));
     case DType::HiFloat8:
       for (double& value : values.values) value = round_to_hifloat8(value);
       return values;
@@ -180,7 +183,7 @@ Result<Wide> rounded_to_float8(Wide values, DType target) {
       for (double& value : values.values) value = round_to(value, target);
       return values;
     default:
-      return fail(Errc::Unsupported, std::string(name(target)) + " is no 8-bit float to round to");
+      return fail(Errc::Unsupported, target, " is no 8-bit float to round to");
   }
 }
 

@@ -50,9 +50,9 @@ struct DynamicQuantised {
 /// quantise_int8() of every value.
 [[nodiscard]] Wide rounded_to_int8(Wide values);
 
-/// The nearest value of Float8E4M3FN, Float8E5M2 or HiFloat8; too large ones become the largest finite (Float8E5M2:
+/// rounded_to_int8(), or the nearest value of Float8E4M3FN, Float8E5M2 or HiFloat8; too large ones become the largest finite (Float8E5M2:
 /// infinity). HiFloat8 rounds halves away from zero, as its encoding is published; the others to even.
 /// errors  Unsupported (another type)
-[[nodiscard]] Result<Wide> rounded_to_float8(Wide values, DType target);
+[[nodiscard]] Result<Wide> rounded_to(Wide values, DType target);
 
 }  // namespace assay::reference

@@ -120,12 +120,12 @@ TEST(RoundedToFloat8, EveryHiFloat8ValueIsItselfAndBetweenTwoTheNearerCounts) {
       double best = INFINITY;
       for (const double other : magnitudes)
         best = std::fmin(best, std::fabs(std::fabs(value) - other));
-      const auto rounded = rounded_to_float8(wide({1}, {value}), DType::HiFloat8);
+      const auto rounded = rounded_to(wide({1}, {value}), DType::HiFloat8);
       ASSERT_TRUE(rounded);
       EXPECT_EQ(std::fabs(rounded->values[0] - value), best) << value;
     }
   }
-  EXPECT_EQ(rounded_to_float8(wide({1}, {1e9}), DType::HiFloat8)->values[0], 32768);
+  EXPECT_EQ(rounded_to(wide({1}, {1e9}), DType::HiFloat8)->values[0], 32768);
 }
 
 }  // namespace

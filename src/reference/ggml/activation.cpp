@@ -4,10 +4,12 @@
 // ggml's gelu is the one with tanh. The CPU back end looks it and gelu_quick up in a table of float16: argument and
 // result are rounded to float16, so that their error is 2^-11 (|y| + |slope| |x|).
 #include <cmath>
-#include <numbers>
 
 #include "base/ascii.hpp"
-#include "reference/ggml/volume.hpp"
+#include "reference/elementwise/activation.hpp"
+#include "reference/elementwise/map.hpp"
+#include "reference/ggml/dialect.hpp"
+#include "reference/products/matmul.hpp"
 
 namespace assay::reference::ggml {
 namespace {
@@ -18,32 +20,6 @@ constexpr double kLargestSlope = 1.13;
 /// Half the distance of the smallest float16 values.
 constexpr double kSmallestFloat16 = 0x1p-25;
 
-double gelu(double x) {
-  const double inner = std::sqrt(2 / std::numbers::pi) * x * (1 + 0.044715 * x * x);
-  return 0.5 * x * (1 + std::tanh(inner));
-}
-double gelu_erf(double x) { return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2)); }
-double gelu_quick(double x) { return x * sigmoid(1.702 * x); }
-double silu(double x) { return x * sigmoid(x); }
-double relu(double x) { return x > 0 ? x : 0; }
-/// x min(1, max(0, (x + 3) / 6)) and its factor.
-double hard_sigmoid(double x) { return std::fmin(1.0, std::fmax(0.0, (x + 3) / 6)); }
-double hard_swish(double x) { return x * hard_sigmoid(x); }
-/// Beyond 20 ggml returns x.
-double softplus(double x) { return x > 20 ? x : std::log1p(std::exp(x)); }
-double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
-double step(double x) { return x > 0 ? 1 : 0; }
-double negative(double x) { return -x; }
-double elu(double x) { return x > 0 ? x : std::expm1(x); }
-double absolute(double x) { return std::fabs(x); }
-double hyperbolic(double x) { return std::tanh(x); }
-double exponential(double x) { return std::exp(x); }
-double exponential_less_one(double x) { return std::expm1(x); }
-double floor_of(double x) { return std::floor(x); }
-double ceiling(double x) { return std::ceil(x); }
-double half_away(double x) { return std::round(x); }
-double truncated(double x) { return std::trunc(x); }
-
 enum class Rounding : uint8_t {
   None,
   Relative,  // 16 u max(|x|, |y|)
@@ -52,38 +28,59 @@ enum class Rounding : uint8_t {
 };
 struct Function {
   std::string_view name;  // of ggml_unary_op_name(), in lower case
-  double (*compute)(double);
   Rounding error;
+  std::string_view same_as;                              // an operator of aten, or
+  Result<Wide> (*compute)(const TensorView&) = nullptr;  // what aten has none for
 };
 constexpr Function kFunctions[] = {
-    {"abs", absolute, Rounding::None},
-    {"ceil", ceiling, Rounding::None},
-    {"elu", elu, Rounding::Relative},
-    {"exp", exponential, Rounding::Relative},
-    {"expm1", exponential_less_one, Rounding::Absolute},
-    {"floor", floor_of, Rounding::None},
-    {"gelu", gelu, Rounding::Table},
-    {"gelu_erf", gelu_erf, Rounding::Relative},
-    {"gelu_quick", gelu_quick, Rounding::Table},
-    {"hardsigmoid", hard_sigmoid, Rounding::Relative},
-    {"hardswish", hard_swish, Rounding::Relative},
-    {"neg", negative, Rounding::None},
-    {"relu", relu, Rounding::None},
-    {"round", half_away, Rounding::None},
-    {"sgn", sign, Rounding::None},
-    {"sigmoid", sigmoid, Rounding::Relative},
-    {"silu", silu, Rounding::Relative},
-    {"softplus", softplus, Rounding::Relative},
-    {"step", step, Rounding::None},
-    {"tanh", hyperbolic, Rounding::Relative},
-    {"trunc", truncated, Rounding::None},
+    {"abs", Rounding::None, "aten.abs.default"},
+    {"ceil", Rounding::None, "aten.ceil.default"},
+    {"elu", Rounding::Relative, "aten.elu.default"},
+    {"exp", Rounding::Relative, "aten.exp.default"},
+    {"expm1", Rounding::Absolute, "aten.expm1.default"},
+    {"floor", Rounding::None, "aten.floor.default"},
+    {"gelu", Rounding::Table, {}, [](const TensorView& x) { return gelu(x, GeluForm::Tanh); }},
+    {"gelu_erf", Rounding::Relative, "aten.gelu.default"},
+    {"gelu_quick", Rounding::Table, {}, fast_gelu},
+    {"hardsigmoid", Rounding::Relative, "aten.hardsigmoid.default"},
+    {"hardswish", Rounding::Relative, "aten.hardswish.default"},
+    {"neg", Rounding::None, "aten.neg.default"},
+    {"relu", Rounding::None, "aten.relu.default"},
+    // Halves away from zero.
+    {"round",
+     Rounding::None,
+     {},
+     [](const TensorView& x) {
+       return map_values(x, [](double value) { return std::round(value); });
+     }},
+    {"sgn", Rounding::None, "aten.sign.default"},
+    {"sigmoid", Rounding::Relative, "aten.sigmoid.default"},
+    {"silu", Rounding::Relative, "aten.silu.default"},
+    {"softplus", Rounding::Relative, "aten.softplus.default"},
+    {"step",
+     Rounding::None,
+     {},
+     [](const TensorView& x) {
+       return map_values(x, [](double value) { return value > 0 ? 1.0 : 0.0; });
+     }},
+    {"tanh", Rounding::Relative, "aten.tanh.default"},
+    {"trunc", Rounding::None, "aten.trunc.default"},
 };
+
+Result<Wide> applied(const Function& function, const Tensor& x) {
+  if (function.compute != nullptr) return function.compute(x.view);
+  Call call;
+  call.name = function.same_as;
+  set(&call, "self", x);
+  ASSAY_TRY(const Values y, aten::evaluate(call));
+  return widen(y[0].view);
+}
 
 Result<const Function*> function_named(const Arguments& arguments, std::string_view name) {
   for (const Function& function : kFunctions) {
     if (function.name == name) return &function;
   }
-  return fail(arguments.unsupported("no reference for '" + std::string(name) + "'"));
+  return fail(arguments.unsupported("no reference for '", name, "'"));
 }
 
 struct Allowed {
@@ -112,20 +109,20 @@ Result<const Function*> unary_of(const Arguments& arguments) {
 
 Result<Values> unary(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const Function* function, unary_of(arguments));
-  ASSAY_TRY(Volume y, source(arguments, "src0"));
-  for (double& value : y.values.values) value = function->compute(value);
-  return single(std::move(y));
+  ASSAY_TRY(const Source x, source(arguments, "src0"));
+  ASSAY_TRY(Wide y, applied(*function, x.tensor));
+  return result_of(std::move(y));
 }
 
 Result<Magnitudes> rounding_of_unary(const Arguments& arguments, int) {
   ASSAY_TRY(const Function* function, unary_of(arguments));
-  ASSAY_TRY(const Volume x, source(arguments, "src0"));
-  Magnitudes rounding{Wide(x.values.shape), Wide(x.values.shape), {}, 1, Wide(x.values.shape)};
-  for (size_t i = 0; i < x.values.values.size(); ++i) {
-    const double value = x.values.values[i];
-    const double y = function->compute(value);
-    const Allowed allowed = error_of(*function, value, y);
-    rounding.c.values[i] = std::fmax(std::fabs(value), std::fabs(y));
+  ASSAY_TRY(const Source given, source(arguments, "src0"));
+  ASSAY_TRY(const Wide x, values_of(arguments, "src0"));
+  ASSAY_TRY(const Wide y, applied(*function, given.tensor));
+  Magnitudes rounding = no_rounding(x.shape);
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const Allowed allowed = error_of(*function, x.values[i], y.values[i]);
+    rounding.c.values[i] = std::fmax(std::fabs(x.values[i]), std::fabs(y.values[i]));
     rounding.allowed.values[i] = allowed.w;
     rounding.variance.values[i] = allowed.v;
   }
@@ -142,31 +139,21 @@ constexpr std::pair<std::string_view, std::string_view> kGates[] = {
 
 /// Gate and up: two sources, or the halves of the rows of one, in the other order when swapped.
 struct Halves {
-  Volume gate, up;
+  Tensor gate, up;
 };
 Result<Halves> halves_of(const Arguments& arguments) {
-  Halves halves;
-  ASSAY_TRY(Volume first, source(arguments, "src0"));
+  ASSAY_TRY(const Source first, source(arguments, "src0"));
   if (arguments.has("src1")) {
-    ASSAY_TRY(halves.up, source(arguments, "src1"));
-    halves.gate = std::move(first);
-    if (halves.gate.ne != halves.up.ne)
-      return fail(arguments.invalid("gate " + text_of(halves.gate.ne) + " and up " +
-                                    text_of(halves.up.ne)));
-    return halves;
+    ASSAY_TRY(const Source second, source(arguments, "src1"));
+    if (first.ne != second.ne)
+      return fail(arguments.invalid("gate ", text_of(first.ne), " and up ", text_of(second.ne)));
+    return Halves{first.tensor, second.tensor};
   }
   ASSAY_TRY(const bool swapped, truth(arguments, "swapped", 1, false));
-  Sizes ne = first.ne;
-  ne[0] /= 2;
-  halves.gate = Volume(ne);
-  halves.up = Volume(ne);
-  for (int64_t row = 0; row < first.rows(); ++row) {
-    const double* from = first.values.data() + row * first.ne[0];
-    for (int64_t i = 0; i < ne[0]; ++i) {
-      halves.gate.values.data()[row * ne[0] + i] = from[i + (swapped ? ne[0] : 0)];
-      halves.up.values.data()[row * ne[0] + i] = from[i + (swapped ? 0 : ne[0])];
-    }
-  }
+  Halves halves{first.tensor, first.tensor};
+  const int64_t size = first.ne[0] / 2;
+  halves.gate.view = section(first.view(), 3, swapped ? size : 0, size);
+  halves.up.view = section(first.view(), 3, swapped ? 0 : size, size);
   return halves;
 }
 
@@ -197,46 +184,49 @@ Result<const Function*> gate_function(const Arguments& arguments, std::string_vi
   for (const auto& [unit, function] : kGates) {
     if (unit == name) return function_named(arguments, function);
   }
-  return fail(arguments.unsupported("no reference for '" + std::string(name) + "'"));
+  return fail(arguments.unsupported("no reference for '", name, "'"));
 }
 
 Result<Values> glu(const Arguments& arguments, const EvaluateOptions&) {
   ASSAY_TRY(const std::string name, glu_name(arguments));
-  ASSAY_TRY(Halves halves, halves_of(arguments));
-  auto& gate = halves.gate.values.values;
-  const auto& up = halves.up.values.values;
+  ASSAY_TRY(const Halves halves, halves_of(arguments));
+  ASSAY_TRY(const Wide up, widen(halves.up.view));
   if (name == "swiglu_oai") {
     ASSAY_TRY(const ClampedSwiglu swiglu, clamped_swiglu(arguments));
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] = swiglu.gated(gate[i]) * swiglu.factor(up[i]);
-    return single(std::move(halves.gate));
+    ASSAY_TRY(Wide gate, widen(halves.gate.view));
+    for (size_t i = 0; i < gate.values.size(); ++i)
+      gate.values[i] = swiglu.gated(gate.values[i]) * swiglu.factor(up.values[i]);
+    return result_of(std::move(gate));
   }
   ASSAY_TRY(const Function* function, gate_function(arguments, name));
-  for (size_t i = 0; i < gate.size(); ++i) gate[i] = function->compute(gate[i]) * up[i];
-  return single(std::move(halves.gate));
+  ASSAY_TRY(Wide gated, applied(*function, halves.gate));
+  for (size_t i = 0; i < gated.values.size(); ++i) gated.values[i] *= up.values[i];
+  return result_of(std::move(gated));
 }
 
 /// The error of the function times |up|, and one rounding of the product.
 Result<Magnitudes> rounding_of_glu(const Arguments& arguments, int) {
   ASSAY_TRY(const std::string name, glu_name(arguments));
   ASSAY_TRY(const Halves halves, halves_of(arguments));
-  const auto& gate = halves.gate.values.values;
-  const auto& up = halves.up.values.values;
-  Wide c(halves.gate.values.shape);
+  ASSAY_TRY(Wide gate, widen(halves.gate.view));
+  ASSAY_TRY(const Wide up, widen(halves.up.view));
   if (name == "swiglu_oai") {
     ASSAY_TRY(const ClampedSwiglu swiglu, clamped_swiglu(arguments));
-    for (size_t i = 0; i < gate.size(); ++i)
-      c.values[i] = std::fabs(std::fmin(gate[i], swiglu.limit)) *
-                    (1 + std::fmin(std::fabs(up[i]), swiglu.limit));
-    return scaled_rounding(std::move(c), kActivation);
+    for (size_t i = 0; i < gate.values.size(); ++i)
+      gate.values[i] = std::fabs(std::fmin(gate.values[i], swiglu.limit)) *
+                       (1 + std::fmin(std::fabs(up.values[i]), swiglu.limit));
+    return scaled_rounding(std::move(gate), kActivation);
   }
   ASSAY_TRY(const Function* function, gate_function(arguments, name));
-  Magnitudes rounding{Wide(c.shape), Wide(c.shape), {}, 1, Wide(c.shape)};
-  for (size_t i = 0; i < gate.size(); ++i) {
-    const double y = function->compute(gate[i]);
-    const Allowed allowed = error_of(*function, gate[i], y);
-    const double size = std::fabs(up[i]);
+  ASSAY_TRY(const Wide gated, applied(*function, halves.gate));
+  Magnitudes rounding = no_rounding(gate.shape);
+  for (size_t i = 0; i < gate.values.size(); ++i) {
+    const double x = gate.values[i];
+    const double y = gated.values[i];
+    const Allowed allowed = error_of(*function, x, y);
+    const double size = std::fabs(up.values[i]);
     const double last = kFloat32Roundoff * std::fabs(y) * size;
-    rounding.c.values[i] = size * std::fmax(std::fabs(gate[i]), std::fabs(y));
+    rounding.c.values[i] = size * std::fmax(std::fabs(x), std::fabs(y));
     rounding.allowed.values[i] = allowed.w * size + last;
     rounding.variance.values[i] = allowed.v * size * size + last * last / 12;
   }
@@ -246,9 +236,10 @@ Result<Magnitudes> rounding_of_glu(const Arguments& arguments, int) {
 }  // namespace
 
 std::span<const Operator> activation_operators() {
+  static constexpr auto kActivations = OperatorClass::Activation;
   static constexpr Operator kTable[] = {
-      {"ggml.glu", OperatorClass::Activation, glu, rounding_of_glu},
-      {"ggml.unary", OperatorClass::Activation, unary, rounding_of_unary},
+      own("ggml.glu", kActivations, glu, rounding_of_glu),
+      own("ggml.unary", kActivations, unary, rounding_of_unary),
   };
   return kTable;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalisation of rows and of groups of channels; none has weights of its own.
+#include <algorithm>
 #include <cmath>
 
-#include "reference/ggml/volume.hpp"
+#include "reference/ggml/dialect.hpp"
+#include "reference/norms/rows.hpp"
 
 namespace assay::reference::ggml {
 namespace {
@@ -15,73 +17,67 @@ enum class Kind : uint8_t {
 
 /// `count` consecutive values in place; with `magnitude` their C: (|x| + mean|x|) times the factor.
 void normalise(Kind kind, double eps, bool magnitude, double* values, int64_t count) {
-  const auto n = static_cast<double>(count);
-  double sum = 0;
-  double absolute = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    sum += values[i];
-    absolute += std::fabs(values[i]);
+  const bool centred = kind == Kind::Layer;
+  RowStatistics row = row_statistics(values, count, centred, eps);
+  if (kind == Kind::Euclidean)
+    row.rstd = 1 / std::fmax(std::sqrt(row_sum_of_squares(values, count, 0.0)), eps);
+  if (magnitude) {
+    for (int64_t i = 0; i < count; ++i) values[i] = std::fabs(values[i]);
+    row.mean = centred ? -row_sum(values, count) / static_cast<double>(count) : 0;
   }
-  const double mean = kind == Kind::Layer ? sum / n : 0;
-  double squares = 0;
-  for (int64_t i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
-  const double factor = kind == Kind::Euclidean ? 1 / std::fmax(std::sqrt(squares), eps)
-                                                : 1 / std::sqrt(squares / n + eps);
-  const double centre = kind == Kind::Layer ? absolute / n : 0;
-  for (int64_t i = 0; i < count; ++i)
-    values[i] = magnitude ? (std::fabs(values[i]) + centre) * factor : (values[i] - mean) * factor;
+  normalise_row(values, count, row.mean, row.rstd, nullptr, nullptr);
 }
 
-Result<Volume> rows(const Arguments& arguments, Kind kind, bool magnitude) {
+Result<Wide> of_rows(const Arguments& arguments, Kind kind, bool magnitude) {
   ASSAY_TRY(const double eps, real(arguments, "eps", 0));
-  ASSAY_TRY(Volume x, source(arguments, "src0"));
-  for (int64_t row = 0; row < x.rows(); ++row)
-    normalise(kind, eps, magnitude, x.values.data() + row * x.ne[0], x.ne[0]);
+  ASSAY_TRY(Wide x, values_of(arguments, "src0"));
+  const int64_t length = x.shape[3];
+  for (int64_t first = 0; first < x.size(); first += length)
+    normalise(kind, eps, magnitude, x.data() + first, length);
   return x;
 }
 
-/// Channels are dimension 2; the last group may have fewer.
-Result<Volume> groups(const Arguments& arguments, bool magnitude) {
+/// Channels are the third axis; the last group may have fewer.
+Result<Wide> of_groups(const Arguments& arguments, Kind, bool magnitude) {
   ASSAY_TRY(const int64_t wanted, integer(arguments, "groups", 0));
   ASSAY_TRY(const double eps, real(arguments, "eps", 1));
-  ASSAY_TRY(Volume x, source(arguments, "src0"));
-  if (wanted <= 0) return fail(arguments.invalid(std::to_string(wanted) + " groups"));
-  const int64_t channels = (x.ne[2] + wanted - 1) / wanted;
-  for (int64_t i3 = 0; i3 < x.ne[3]; ++i3)
-    for (int64_t first = 0; first < x.ne[2]; first += channels)
-      normalise(Kind::Layer, eps, magnitude, x.row(0, first, i3),
-                std::min(channels, x.ne[2] - first) * x.ne[0] * x.ne[1]);
+  ASSAY_TRY(Wide x, values_of(arguments, "src0"));
+  if (wanted <= 0) return fail(arguments.invalid(wanted, " groups"));
+  const int64_t channels = x.shape[1];
+  const int64_t area = x.shape[2] * x.shape[3];
+  const int64_t of_group = (channels + wanted - 1) / wanted;
+  for (int64_t image = 0; area > 0 && image < x.shape[0]; ++image)
+    for (int64_t first = 0; first < channels; first += of_group)
+      normalise(Kind::Layer, eps, magnitude, x.data() + (image * channels + first) * area,
+                std::min(of_group, channels - first) * area);
   return x;
 }
 
-template <Kind kKind>
+using Norm = Result<Wide> (*)(const Arguments& arguments, Kind kind, bool magnitude);
+
+template <Norm kNorm, Kind kKind>
 Result<Values> norm(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(Volume y, rows(arguments, kKind, false));
-  return single(std::move(y));
+  ASSAY_TRY(Wide y, kNorm(arguments, kKind, false));
+  return result_of(std::move(y));
 }
-template <Kind kKind>
+template <Norm kNorm, Kind kKind>
 Result<Magnitudes> rounding_of_norm(const Arguments& arguments, int) {
-  ASSAY_TRY(Volume c, rows(arguments, kKind, true));
-  return scaled_rounding(std::move(c.values), 16 * kFloat32Roundoff);
+  ASSAY_TRY(Wide c, kNorm(arguments, kKind, true));
+  return scaled_rounding(std::move(c), 16 * kFloat32Roundoff);
 }
-Result<Values> group_norm(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(Volume y, groups(arguments, false));
-  return single(std::move(y));
-}
-Result<Magnitudes> rounding_of_group_norm(const Arguments& arguments, int) {
-  ASSAY_TRY(Volume c, groups(arguments, true));
-  return scaled_rounding(std::move(c.values), 16 * kFloat32Roundoff);
+template <Norm kNorm, Kind kKind>
+constexpr Operator row_of(std::string_view name) {
+  return own(name, OperatorClass::Norm, norm<kNorm, kKind>, rounding_of_norm<kNorm, kKind>);
 }
 
 }  // namespace
 
 std::span<const Operator> norm_operators() {
-  constexpr auto kNorm = OperatorClass::Norm;
   static constexpr Operator kTable[] = {
-      {"ggml.group_norm", kNorm, group_norm, rounding_of_group_norm},
-      {"ggml.l2_norm", kNorm, norm<Kind::Euclidean>, rounding_of_norm<Kind::Euclidean>},
-      {"ggml.norm", kNorm, norm<Kind::Layer>, rounding_of_norm<Kind::Layer>},
-      {"ggml.rms_norm", kNorm, norm<Kind::Rms>, rounding_of_norm<Kind::Rms>},
+      row_of<of_groups, Kind::Layer>("ggml.group_norm"),
+      row_of<of_rows, Kind::Euclidean>("ggml.l2_norm"),
+      row_of<of_rows, Kind::Layer>("ggml.norm"),
+      row_of<of_rows, Kind::Rms>("ggml.rms_norm"),
   };
   return kTable;
 }

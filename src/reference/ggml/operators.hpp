@@ -22,30 +22,6 @@ using aten::EvaluateOptions;
 using aten::Magnitudes;
 using aten::OperatorClass;
 
-/// What kernels of ggml's CPU back end may err, element by element of the result: `allowed` (w), `variance` (v) and
-/// `c` of localisation 2, all of the shape of the result. Other back ends err less, as they convert less.
-using RoundingOf = Result<Magnitudes> (*)(const Arguments& arguments, int jobs);
-
-struct Operator {
-  std::string_view name;  // "ggml.mul_mat"
-  OperatorClass kind;
-  aten::Evaluator evaluate;
-  /// Null where a correct kernel rounds its result once or not at all.
-  RoundingOf rounding = nullptr;
-  bool view = false;  // the result is bytes of a source
-};
-
-// One function a family; registry.cpp joins them.
-[[nodiscard]] std::span<const Operator> arithmetic_operators();
-[[nodiscard]] std::span<const Operator> activation_operators();
-[[nodiscard]] std::span<const Operator> norm_operators();
-[[nodiscard]] std::span<const Operator> movement_operators();
-[[nodiscard]] std::span<const Operator> selection_operators();
-[[nodiscard]] std::span<const Operator> image_operators();
-[[nodiscard]] std::span<const Operator> product_operators();
-[[nodiscard]] std::span<const Operator> rope_operators();
-[[nodiscard]] std::span<const Operator> attention_operators();
-
 /// All operators as rows of the table of aten's registry.
 [[nodiscard]] std::span<const aten::Overload> overloads();
 /// "ggml.add" ..., sorted.

@@ -17,112 +17,101 @@
 // variance takes d^2/12 and 0.425 of the roundoff.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "base/ascii.hpp"
-#include "reference/aten/shapes.hpp"
-#include "reference/ggml/volume.hpp"
+#include "reference/ggml/dialect.hpp"
 #include "reference/products/matmul.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::reference::ggml {
 namespace {
 
-/// A source with four axes, slowest first, whatever its strides.
-struct Operand {
-  TensorView view;
-  Sizes ne{};
-};
-Result<Operand> operand_of(const Arguments& arguments, const Tensor& tensor) {
-  Operand operand;
-  operand.view = tensor.view;
-  ASSAY_TRY(operand.ne, sizes_of(arguments, tensor.view));
-  if (!is_float(tensor.view.dtype) || values_per_element(tensor.view.dtype) != 1)
-    return fail(arguments.unsupported(std::string(name(tensor.view.dtype)) + " values"));
-  while (operand.view.shape.size() < 4) aten::insert_axis(operand.view, 0);
-  return operand;
-}
-/// Rows of dimension 1 of one pair of the outer ones: [ne1, ne0].
-TensorView matrix(const Operand& operand, int64_t i2, int64_t i3) {
-  TensorView view = section(section(operand.view, 0, i3, 1), 1, i2, 1);
-  view.shape = Dims(view.shape.span().subspan(2));
-  view.strides = Dims(view.strides.span().subspan(2));
-  return view;
-}
-
 /// Both operands and, of mul_mat_id, which matrix every row takes.
 struct Product {
-  Tensor kept_w, kept_x;
-  Operand w, x;
-  Whole ids;
-  Sizes of_ids{};
+  Source w, x;
+  Whole ids;  // [tokens, used]
   bool by_ids = false;
-  Sizes ne{};  // of the result
+  Dims shape;  // of the result: four axes
 };
 
 Result<Product> product_of(const Arguments& arguments) {
   Product product;
-  ASSAY_TRY(product.kept_w, arguments.tensor("src0"));
-  ASSAY_TRY(product.kept_x, arguments.tensor("src1"));
-  ASSAY_TRY(product.w, operand_of(arguments, product.kept_w));
-  ASSAY_TRY(product.x, operand_of(arguments, product.kept_x));
+  ASSAY_TRY(product.w, source(arguments, "src0"));
+  ASSAY_TRY(product.x, source(arguments, "src1"));
+  for (const TensorView* view : {&product.w.view(), &product.x.view()}) {
+    if (!is_float(view->dtype) || values_per_element(view->dtype) != 1)
+      return fail(arguments.unsupported(view->dtype, " values"));
+  }
   const Sizes& w = product.w.ne;
   const Sizes& x = product.x.ne;
   const auto mismatch = [&] {
-    return fail(arguments.invalid("weight " + text_of(w) + " and activation " + text_of(x)));
+    return fail(arguments.invalid("weight ", text_of(w), " and activation ", text_of(x)));
   };
   if (w[0] != x[0]) return mismatch();
   product.by_ids = arguments.call().name == "ggml.mul_mat_id";
+  product.shape = {x[3], x[2], x[1], w[1]};
   if (product.by_ids) {
-    ASSAY_TRY(product.ids, integers_of(arguments, "src2", &product.of_ids));
-    if (w[3] != 1 || x[3] != 1 || product.of_ids[1] != x[2] || x[1] == 0 ||
-        product.of_ids[0] % x[1] != 0)
+    ASSAY_TRY(const Source ids, source(arguments, "src2"));
+    ASSAY_TRY(product.ids, whole(ids.view()));
+    if (w[3] != 1 || x[3] != 1 || ids.ne[1] != x[2] || x[1] == 0 || ids.ne[0] % x[1] != 0)
       return mismatch();
     for (const int64_t id : product.ids.values) {
-      if (id < 0 || id >= w[2])
-        return fail(
-            arguments.invalid("matrix " + std::to_string(id) + " of " + std::to_string(w[2])));
+      if (id < 0 || id >= w[2]) return fail(arguments.invalid("matrix ", id, " of ", w[2]));
     }
-    product.ne = {w[1], product.of_ids[0], x[2], 1};
-  } else {
-    if (w[2] == 0 || w[3] == 0 || x[2] % w[2] != 0 || x[3] % w[3] != 0) return mismatch();
-    product.ne = {w[1], x[1], x[2], x[3]};
+    product.shape[2] = ids.ne[0];
+  } else if (w[2] == 0 || w[3] == 0 || x[2] % w[2] != 0 || x[3] % w[3] != 0) {
+    return mismatch();
   }
-  ASSAY_TRY_STATUS(checked_count(shape_of(product.ne)));
+  ASSAY_TRY_STATUS(checked_count(product.shape));
   return product;
 }
 
-/// x . W^T of every pair; `w` and `x` of the sizes of the product's operands, or with fewer columns.
-Volume multiplied(const Product& product, const Operand& w, const Operand& x, int jobs,
-                  bool absolute) {
-  Volume result(product.ne);
-  if (result.values.size() == 0) return result;
-  if (w.ne[0] == 0) {
-    std::fill(result.values.values.begin(), result.values.values.end(), 0.0);
+/// Row `row` of the second axis of one matrix [n, k] of four axes, or the whole of it.
+TensorView matrix_of(const TensorView& view, int64_t i2) {
+  TensorView matrix = section(view, 1, i2, 1);
+  matrix.shape = Dims(view.shape.span().subspan(2));
+  matrix.strides = Dims(view.strides.span().subspan(2));
+  return matrix;
+}
+
+/// Axis 0 of `parts` and axis 1 of `repeated` parts each split in two, so that matrices of W meet those of x by
+/// broadcasting: [parts, repeats, parts, repeats, rows, columns].
+TensorView split_matrices(const TensorView& view, const Sizes& of_w) {
+  TensorView split = view;
+  split.shape = {of_w[3],       view.shape[0] / of_w[3],
+                 of_w[2],       view.shape[1] / of_w[2],
+                 view.shape[2], view.shape[3]};
+  split.strides = {view.strides[0] * split.shape[1],
+                   view.strides[0],
+                   view.strides[1] * split.shape[3],
+                   view.strides[1],
+                   view.strides[2],
+                   view.strides[3]};
+  return split;
+}
+
+/// x . W^T of every pair; `w` and `x` as the product's operands, or with fewer columns.
+Result<Wide> multiplied(const Product& product, const TensorView& w, const TensorView& x, int jobs,
+                        bool absolute) {
+  if (!product.by_ids) {
+    ASSAY_TRY(Wide result, matmul(split_matrices(x, product.w.ne), split_matrices(w, product.w.ne),
+                                  {.transpose_w = true, .jobs = jobs, .absolute = absolute}));
+    result.shape = product.shape;
     return result;
   }
-  if (product.by_ids) {
-    for (int64_t token = 0; token < product.ne[2]; ++token)
-      for (int64_t used = 0; used < product.ne[1]; ++used) {
-        const int64_t id =
-            product.ids.values[static_cast<size_t>(used + product.of_ids[0] * token)];
-        multiply_into(section(matrix(x, token, 0), 0, used % x.ne[1], 1),
-                      transposed(matrix(w, id, 0)), result.row(used, token, 0), product.ne[0], jobs,
-                      absolute);
-      }
-    return result;
-  }
-  for (int64_t i3 = 0; i3 < product.ne[3]; ++i3)
-    for (int64_t i2 = 0; i2 < product.ne[2]; ++i2)
-      multiply_into(matrix(x, i2, i3),
-                    transposed(matrix(w, i2 / (x.ne[2] / w.ne[2]), i3 / (x.ne[3] / w.ne[3]))),
-                    result.row(0, i2, i3), product.ne[0], jobs, absolute);
+  Wide result(product.shape);
+  const int64_t used = product.shape[2];
+  const int64_t n = product.shape[3];
+  for (int64_t row = 0; row < product.ids.size(); ++row)
+    multiply_into(section(matrix_of(x, row / used), 0, row % used % x.shape[2], 1),
+                  transposed(matrix_of(w, product.ids.data()[row])), result.data() + row * n, n,
+                  jobs, absolute);
   return result;
 }
 
 Result<Values> multiply(const Arguments& arguments, const EvaluateOptions& options) {
   ASSAY_TRY(const Product product, product_of(arguments));
-  return single(multiplied(product, product.w, product.x, options.jobs, false));
+  ASSAY_TRY(Wide y, multiplied(product, product.w.view(), product.x.view(), options.jobs, false));
+  return result_of(std::move(y));
 }
 
 // ---- Rounding ---------------------------------------------------------------------------------
@@ -151,110 +140,87 @@ Conversion conversion_for(std::string_view type) {
   return {};
 }
 
-/// The type in which the weight was stored, in lower case; a weight that comes as values says so by "src0_type".
-Result<std::string> weight_type(const Arguments& arguments, const Product& product) {
-  ASSAY_TRY(const std::string given, arguments.text("src0_type", ""));
-  return lower_case(given.empty() ? name(product.w.view.dtype) : std::string_view(given));
-}
-
 /// Errors of the values of x: the largest possible ones, and mean squares.
 struct ActivationError {
-  Volume largest;
-  Volume mean_square;
+  Wide largest;
+  Wide mean_square;
 };
-ActivationError activation_error(const Volume& x, const Conversion& conversion) {
-  ActivationError error{Volume(x.ne), Volume(x.ne)};
-  const int64_t block = conversion.block > 0 ? conversion.block : std::max<int64_t>(x.ne[0], 1);
-  for (int64_t row = 0; row < x.rows(); ++row) {
-    for (int64_t first = 0; first < x.ne[0]; first += block) {
-      const int64_t begin = row * x.ne[0] + first;
-      const int64_t end = begin + std::min(block, x.ne[0] - first);
-      double size = 0;
-      for (int64_t i = begin; i < end; ++i) size = std::fmax(size, std::fabs(x.values.data()[i]));
-      const double step = conversion.block > 0 ? size / 127 : 0;
-      for (int64_t i = begin; i < end; ++i) {
-        const double value = std::fabs(x.values.data()[i]);
-        // A q8_K block of 128 steps has no +128 for the largest value of the other sign.
-        const bool at_the_end = conversion.block == 256 && value > size - size / 127;
-        error.largest.values.data()[i] =
-            step * (at_the_end ? 1 : 0.5) + conversion.roundoff * value;
-        const double rounded = kMeanRounding * conversion.roundoff * value;
-        error.mean_square.values.data()[i] = step * step / 12 + rounded * rounded;
-      }
+ActivationError activation_error(const Wide& x, const Conversion& conversion) {
+  ActivationError error{Wide(x.shape), Wide(x.shape)};
+  const int64_t length = std::max<int64_t>(x.shape[3], 1);
+  const int64_t block = conversion.block > 0 ? conversion.block : length;
+  for (int64_t begin = 0, end = 0; begin < x.size(); begin = end) {
+    end = std::min(begin + block, (begin / length + 1) * length);
+    double size = 0;
+    for (int64_t i = begin; i < end; ++i) size = std::fmax(size, std::fabs(x.data()[i]));
+    const double step = conversion.block > 0 ? size / 127 : 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const double value = std::fabs(x.data()[i]);
+      // A q8_K block of 128 steps has no +128 for the largest value of the other sign.
+      const bool at_the_end = conversion.block == 256 && value > size - size / 127;
+      error.largest.data()[i] = step * (at_the_end ? 1 : 0.5) + conversion.roundoff * value;
+      const double rounded = kMeanRounding * conversion.roundoff * value;
+      error.mean_square.data()[i] = step * step / 12 + rounded * rounded;
     }
   }
   return error;
 }
 
-Tensor tensor_of(const Volume& volume) {
-  Tensor tensor = to_tensor(volume.values);
-  tensor.view.shape = {volume.ne[3], volume.ne[2], volume.ne[1], volume.ne[0]};
-  tensor.view.strides = contiguous_strides(tensor.view.shape);
-  return tensor;
-}
-/// Precondition: `tensor` outlives the result.
-Operand operand_of(const Tensor& tensor, const Volume& volume) { return {tensor.view, volume.ne}; }
-
 template <typename F>
-Volume by_blocks(const Volume& values, int64_t block, F reduce) {
-  Sizes ne = values.ne;
-  ne[0] = (ne[0] + block - 1) / block;
-  Volume reduced(ne);
-  for (int64_t row = 0; row < values.rows(); ++row)
-    for (int64_t i = 0; i < ne[0]; ++i) {
-      double total = 0;
-      for (int64_t j = i * block; j < std::min((i + 1) * block, values.ne[0]); ++j)
-        total = reduce(total, values.values.data()[row * values.ne[0] + j]);
-      reduced.values.data()[row * ne[0] + i] = total;
-    }
+Wide by_blocks(const Wide& values, int64_t block, F reduce) {
+  Dims shape = values.shape;
+  shape[3] = (shape[3] + block - 1) / block;
+  Wide reduced(shape, 0.0);
+  const int64_t length = values.shape[3];
+  for (int64_t i = 0; i < values.size(); ++i) {
+    double& total = reduced.data()[i / length * shape[3] + i % length / block];
+    total = reduce(total, values.data()[i]);
+  }
   return reduced;
 }
 
 /// 2^-11 times the sum over blocks of |sum of x| max|W|.
-void add_sums_error(const Product& product, const Volume& w, const Volume& x, int64_t block,
-                    int jobs, Magnitudes* rounding) {
-  const Volume sums = by_blocks(x, block, [](double sum, double value) { return sum + value; });
-  const Volume sizes = by_blocks(
+Status add_sums_error(const Product& product, const Wide& w, const Wide& x, int64_t block, int jobs,
+                      Magnitudes* rounding) {
+  const Wide sums = by_blocks(x, block, [](double sum, double value) { return sum + value; });
+  const Wide sizes = by_blocks(
       w, block, [](double size, double value) { return std::fmax(size, std::fabs(value)); });
-  const Tensor of_x = tensor_of(sums);
-  const Tensor of_w = tensor_of(sizes);
-  const Volume error =
-      multiplied(product, operand_of(of_w, sizes), operand_of(of_x, sums), jobs, true);
-  for (int64_t i = 0; i < error.values.size(); ++i) {
-    const double w_i = kFloat16Roundoff * error.values.data()[i];
+  ASSAY_TRY(const Wide error, multiplied(product, view_of(sizes), view_of(sums), jobs, true));
+  for (int64_t i = 0; i < error.size(); ++i) {
+    const double w_i = kFloat16Roundoff * error.data()[i];
     rounding->allowed.data()[i] += w_i;
     rounding->variance.data()[i] += w_i * w_i / 12;
   }
+  return {};
 }
 
 Result<Magnitudes> rounding_of_product(const Arguments& arguments, int jobs) {
   ASSAY_TRY(const Product product, product_of(arguments));
-  Volume c = multiplied(product, product.w, product.x, jobs, true);
-  Magnitudes rounding = scaled_rounding(std::move(c.values), 2 * kFloat32Roundoff,
-                                        static_cast<double>(product.w.ne[0]));
+  const auto of = [&](const TensorView& w, const TensorView& x, bool absolute) {
+    return multiplied(product, w, x, jobs, absolute);
+  };
+  ASSAY_TRY(Wide c, of(product.w.view(), product.x.view(), true));
+  Magnitudes rounding =
+      scaled_rounding(std::move(c), 2 * kFloat32Roundoff, static_cast<double>(product.w.ne[0]));
   // The variance of a sum is that of its terms, w is four times its root.
   for (double& value : rounding.variance.values) value /= 4;
-  ASSAY_TRY(const std::string type, weight_type(arguments, product));
+  ASSAY_TRY(const std::string type, stored_type(arguments, "src0"));
   const Conversion conversion = conversion_for(type);
   if (conversion.roundoff == 0 && conversion.block == 0) return rounding;
-  ASSAY_TRY(const Volume x, source(arguments, "src1"));
-  ASSAY_TRY(Volume w, source(arguments, "src0"));
+  ASSAY_TRY(const Wide x, values_of(arguments, "src1"));
+  ASSAY_TRY(Wide w, values_of(arguments, "src0"));
   const ActivationError error = activation_error(x, conversion);
-  const Tensor largest = tensor_of(error.largest);
-  const Tensor mean_square = tensor_of(error.mean_square);
-  const Volume bound =
-      multiplied(product, product.w, operand_of(largest, error.largest), jobs, true);
-  if (conversion.with_sums) add_sums_error(product, w, x, conversion.block, jobs, &rounding);
-  for (double& value : w.values.values) value *= value;
-  const Tensor squares = tensor_of(w);
-  const Volume variance = multiplied(product, operand_of(squares, w),
-                                     operand_of(mean_square, error.mean_square), jobs, false);
-  const Volume y = multiplied(product, product.w, product.x, jobs, false);
-  for (int64_t i = 0; i < bound.values.size(); ++i) {
-    const double likely = kDeviations * std::sqrt(variance.values.data()[i]) +
-                          conversion.roundoff * std::fabs(y.values.data()[i]);
-    rounding.allowed.data()[i] += std::fmin(bound.values.data()[i], likely);
-    rounding.variance.data()[i] += variance.values.data()[i];
+  ASSAY_TRY(const Wide bound, of(product.w.view(), view_of(error.largest), true));
+  if (conversion.with_sums)
+    ASSAY_TRY_STATUS(add_sums_error(product, w, x, conversion.block, jobs, &rounding));
+  for (double& value : w.values) value *= value;
+  ASSAY_TRY(const Wide variance, of(view_of(w), view_of(error.mean_square), false));
+  ASSAY_TRY(const Wide y, of(product.w.view(), product.x.view(), false));
+  for (int64_t i = 0; i < bound.size(); ++i) {
+    const double likely =
+        kDeviations * std::sqrt(variance.data()[i]) + conversion.roundoff * std::fabs(y.data()[i]);
+    rounding.allowed.data()[i] += std::fmin(bound.data()[i], likely);
+    rounding.variance.data()[i] += variance.data()[i];
   }
   return rounding;
 }
@@ -262,9 +228,10 @@ Result<Magnitudes> rounding_of_product(const Arguments& arguments, int jobs) {
 }  // namespace
 
 std::span<const Operator> product_operators() {
+  static constexpr auto kProduct = OperatorClass::Product;
   static constexpr Operator kTable[] = {
-      {"ggml.mul_mat", OperatorClass::Product, multiply, rounding_of_product},
-      {"ggml.mul_mat_id", OperatorClass::Product, multiply, rounding_of_product},
+      own("ggml.mul_mat", kProduct, multiply, rounding_of_product),
+      own("ggml.mul_mat_id", kProduct, multiply, rounding_of_product),
   };
   return kTable;
 }

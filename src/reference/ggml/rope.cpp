@@ -13,7 +13,10 @@
 #include <cmath>
 #include <numbers>
 
-#include "reference/ggml/volume.hpp"
+#include "reference/ggml/dialect.hpp"
+#include "reference/norms/rope.hpp"
+#include "reference/products/matmul.hpp"
+#include "tensor/convert.hpp"
 
 namespace assay::reference::ggml {
 namespace {
@@ -31,7 +34,7 @@ struct Rope {
   double freq_base = 0, freq_scale = 0, ext_factor = 0, attn_factor = 0, beta_fast = 0,
          beta_slow = 0;
   Sizes sections{0, 0, 0, 0};  // pairs of each of the four positions
-  std::optional<Volume> factors;
+  std::optional<Wide> factors;
   Whole positions;
   bool by_sections = false;
 };
@@ -39,17 +42,14 @@ struct Rope {
 Status check(const Arguments& arguments, const Rope& rope, const Sizes& ne) {
   const bool is_known = rope.mode == 0 || rope.mode == kNeox || rope.mode == kMrope ||
                         rope.mode == kVision || rope.mode == kImrope;
-  if (!is_known)
-    return fail(arguments.unsupported("no reference for mode " + std::to_string(rope.mode)));
+  if (!is_known) return fail(arguments.unsupported("no reference for mode ", rope.mode));
   if (rope.n_dims <= 0 || rope.n_dims % 2 != 0 ||
       rope.n_dims * (rope.mode == kVision ? 2 : 1) > ne[0] ||
       (rope.mode == kVision && rope.n_dims * 2 != ne[0]))
-    return fail(arguments.invalid(std::to_string(rope.n_dims) + " rotated of " +
-                                  std::to_string(ne[0]) + " channels"));
+    return fail(arguments.invalid(rope.n_dims, " rotated of ", ne[0], " channels"));
   if (rope.positions.size() < ne[2] * (rope.by_sections ? kPositions : 1))
-    return fail(arguments.invalid(std::to_string(rope.positions.size()) + " positions for " +
-                                  std::to_string(ne[2]) + " tokens"));
-  if (rope.factors && rope.factors->values.size() < rope.n_dims / 2)
+    return fail(arguments.invalid(rope.positions.size(), " positions for ", ne[2], " tokens"));
+  if (rope.factors && rope.factors->size() < rope.n_dims / 2)
     return fail(arguments.invalid("too few frequency factors"));
   if (rope.by_sections) {
     int64_t pairs = 0;
@@ -78,10 +78,12 @@ Result<Rope> rope_of(const Arguments& arguments, const Sizes& ne) {
   }
   ASSAY_TRY(const int64_t offset, integer(arguments, "offset", 15, 0));
   if (offset != 0) return fail(arguments.unsupported("no reference for an offset of channels"));
-  ASSAY_TRY(rope.factors, optional_source(arguments, "src2"));
+  if (arguments.has("src2")) {
+    ASSAY_TRY(rope.factors, values_of(arguments, "src2"));
+  }
   rope.by_sections = rope.mode == kMrope || rope.mode == kVision || rope.mode == kImrope;
-  Sizes of_positions{};
-  ASSAY_TRY(rope.positions, integers_of(arguments, "src1", &of_positions));
+  ASSAY_TRY(const Tensor positions, arguments.tensor("src1"));
+  ASSAY_TRY(rope.positions, whole(positions.view));
   ASSAY_TRY_STATUS(check(arguments, rope, ne));
   return rope;
 }
@@ -139,10 +141,7 @@ class Turns {
     const double frequency = std::pow(rope_.freq_base, -2.0 * static_cast<double>(place.exponent) /
                                                            static_cast<double>(rope_.n_dims));
     const double factor =
-        rope_.factors
-            ? rope_.factors->values
-                  .values[static_cast<size_t>(std::min(pair, rope_.factors->values.size() - 1))]
-            : 1;
+        rope_.factors ? rope_.factors->data()[std::min(pair, rope_.factors->size() - 1)] : 1;
     const double unscaled = position * frequency / factor;
     double angle = rope_.freq_scale * unscaled;
     double magnitude = rope_.attn_factor;
@@ -162,55 +161,73 @@ class Turns {
   double high_ = 0;  // pairs behind as with it
 };
 
-/// visit(head rows' first place, a, b, pair, turn) for every pair of every head of every token.
-template <typename F>
-void for_each_pair(const Rope& rope, const Volume& x, F visit) {
-  const Turns turns(rope);
-  const bool adjacent = rope.mode == 0;
-  const int64_t distance = rope.mode == kVision ? rope.n_dims : rope.n_dims / 2;
-  const int64_t pairs = rope.mode == kVision ? rope.n_dims : rope.n_dims / 2;
-  for (int64_t token = 0; token < x.ne[2]; ++token)
-    for (int64_t pair = 0; pair < pairs; ++pair) {
-      const Turn turn = turns.turn(token, x.ne[2], pair);
-      const int64_t a = adjacent ? 2 * pair : pair;
-      const int64_t b = adjacent ? a + 1 : pair + distance;
-      for (int64_t i3 = 0; i3 < x.ne[3]; ++i3)
-        for (int64_t head = 0; head < x.ne[1]; ++head)
-          visit(x.place(a, head, token, i3), x.place(b, head, token, i3), pair, turn);
-    }
+/// How pairs of one token and head lie: pair i is (i step, i step + distance).
+struct Pairs {
+  int64_t count, step, distance;
+};
+Pairs pairs_of(const Rope& rope) {
+  if (rope.mode == 0) return {rope.n_dims / 2, 2, 1};
+  const int64_t count = rope.mode == kVision ? rope.n_dims : rope.n_dims / 2;
+  return {count, 1, count};
 }
 
 Result<Values> rope(const Arguments& arguments, const EvaluateOptions&) {
-  ASSAY_TRY(Volume x, source(arguments, "src0"));
+  ASSAY_TRY(const Source x, source(arguments, "src0"));
   ASSAY_TRY(const Rope how, rope_of(arguments, x.ne));
-  for_each_pair(how, x, [&](int64_t first, int64_t second, int64_t, const Turn& turn) {
-    double& a = x.values.data()[first];
-    double& b = x.values.data()[second];
-    const double turned = a * turn.cosine - b * turn.sine;
-    b = a * turn.sine + b * turn.cosine;
-    a = turned;
-  });
-  return single(std::move(x));
+  const Turns turns(how);
+  const Pairs pairs = pairs_of(how);
+  const int64_t turned = 2 * pairs.count;
+  const int64_t tokens = x.ne[2];
+  Wide cosines(Dims{tokens, turned}), sines(Dims{tokens, turned});
+  for (int64_t token = 0; token < tokens; ++token)
+    for (int64_t pair = 0; pair < pairs.count; ++pair) {
+      const Turn turn = turns.turn(token, tokens, pair);
+      const int64_t first = token * turned + pair * pairs.step;
+      for (const int64_t at : {first, first + pairs.distance}) {
+        cosines.data()[at] = turn.cosine;
+        sines.data()[at] = turn.sine;
+      }
+    }
+  // [batch, tokens, heads, channels]
+  ASSAY_TRY(const Wide part,
+            reference::rope(section(x.view(), 3, 0, turned), to_tensor(std::move(cosines)).view,
+                            to_tensor(std::move(sines)).view, {.interleaved = how.mode == 0}));
+  if (turned == x.ne[0]) return result_of(Wide(part));
+  ASSAY_TRY(Wide whole, widen(x.view()));
+  for (int64_t row = 0; row < part.size() / turned; ++row)
+    std::copy_n(part.data() + row * turned, turned, whole.data() + row * x.ne[0]);
+  return result_of(std::move(whole));
 }
 
 /// Kernels get the angle of pair i by i products in float32 from pos: its error is (2i + 4) u |angle|, which for
 /// positions in the thousands is far more than that of sine and cosine.
 Result<Magnitudes> rounding_of_rope(const Arguments& arguments, int) {
-  ASSAY_TRY(const Volume x, source(arguments, "src0"));
-  ASSAY_TRY(const Rope how, rope_of(arguments, x.ne));
-  Magnitudes rounding{
-      Wide(x.values.shape, 0.0), Wide(x.values.shape, 0.0), {}, 1, Wide(x.values.shape, 0.0)};
-  for_each_pair(how, x, [&](int64_t first, int64_t second, int64_t pair, const Turn& turn) {
-    const double size =
-        (std::fabs(x.values.data()[first]) + std::fabs(x.values.data()[second])) * turn.magnitude;
-    const double w =
-        size * kFloat32Roundoff * (4 + (2 * static_cast<double>(pair) + 4) * turn.largest_angle);
-    for (const int64_t place : {first, second}) {
-      rounding.c.data()[place] = size;
-      rounding.allowed.data()[place] = w;
-      rounding.variance.data()[place] = w * w / 12;
+  ASSAY_TRY(const Source given, source(arguments, "src0"));
+  ASSAY_TRY(const Rope how, rope_of(arguments, given.ne));
+  ASSAY_TRY(const Wide x, widen(given.view()));
+  const Turns turns(how);
+  const Pairs pairs = pairs_of(how);
+  const int64_t heads = given.ne[1], tokens = given.ne[2], channels = given.ne[0];
+  Magnitudes rounding = no_rounding(x.shape);
+  for (int64_t token = 0; token < tokens; ++token)
+    for (int64_t pair = 0; pair < pairs.count; ++pair) {
+      const Turn turn = turns.turn(token, tokens, pair);
+      const double relative =
+          kFloat32Roundoff * (4 + (2 * static_cast<double>(pair) + 4) * turn.largest_angle);
+      for (int64_t row = 0; row < given.ne[3] * heads; ++row) {
+        const int64_t line = (row / heads * tokens + token) * heads + row % heads;
+        const int64_t first = line * channels + pair * pairs.step;
+        const int64_t second = first + pairs.distance;
+        const double size =
+            (std::fabs(x.data()[first]) + std::fabs(x.data()[second])) * turn.magnitude;
+        const double w = size * relative;
+        for (const int64_t place : {first, second}) {
+          rounding.c.data()[place] = size;
+          rounding.allowed.data()[place] = w;
+          rounding.variance.data()[place] = w * w / 12;
+        }
+      }
     }
-  });
   return rounding;
 }
 
@@ -218,7 +235,7 @@ Result<Magnitudes> rounding_of_rope(const Arguments& arguments, int) {
 
 std::span<const Operator> rope_operators() {
   static constexpr Operator kTable[] = {
-      {"ggml.rope", OperatorClass::Trigonometric, rope, rounding_of_rope},
+      own("ggml.rope", OperatorClass::Trigonometric, rope, rounding_of_rope),
   };
   return kTable;
 }

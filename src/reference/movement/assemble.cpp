@@ -7,13 +7,14 @@
 #include "reference/movement/bytes.hpp"
 #include "reference/movement/views.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
 
 tl::unexpected<Error> different_types(const Tensor& a, const Tensor& b) {
-  return fail(Errc::Invalid, "tensors of " + std::string(name(a.view.dtype)) + " and " +
-                                 std::string(name(b.view.dtype)) + " cannot be joined");
+  return fail(Errc::Invalid, "tensors of ", a.view.dtype, " and ", b.view.dtype,
+              " cannot be joined");
 }
 
 template <typename T>
@@ -64,7 +65,7 @@ void overwrite_where(const TensorView& cond, const TensorView& a, const NewTenso
 Result<Tensor> where_in(const Dims& shape, const Tensor& cond, const Tensor& a, const Tensor& b) {
   if (a.view.dtype != b.view.dtype) return different_types(a, b);
   if (values_per_element(cond.view.dtype) != 1)
-    return fail(Errc::Unsupported, "a condition of type " + std::string(name(cond.view.dtype)));
+    return fail(Errc::Unsupported, "a condition of type ", cond.view.dtype);
   ASSAY_TRY(const Tensor wide_cond, broadcast_to(cond, shape));
   ASSAY_TRY(const Tensor wide_a, broadcast_to(a, shape));
   ASSAY_TRY(const Tensor wide_b, broadcast_to(b, shape));
@@ -99,8 +100,8 @@ Result<Tensor> concat(std::span<const Tensor> parts, int64_t axis) {
     Dims expected = first.view.shape;
     if (part.view.shape.size() == expected.size()) expected[dim] = part.view.shape[dim];
     if (part.view.shape != expected)
-      return fail(Errc::Invalid, shape_text(first.view) + " and " + shape_text(part.view) +
-                                     " cannot be joined along dimension " + std::to_string(dim));
+      return fail(Errc::Invalid, first.view.shape, " and ", part.view.shape,
+                  " cannot be joined along dimension ", dim);
     if (add_overflows(shape[dim], part.view.shape[dim], &shape[dim]))
       return fail(Errc::TooLarge, "the joined dimension overflows");
   }
@@ -119,8 +120,8 @@ Result<Tensor> stack(std::span<const Tensor> parts) {
   std::vector<Tensor> raised;
   for (const Tensor& part : parts) {
     if (part.view.shape != parts.front().view.shape)
-      return fail(Errc::Invalid, shape_text(parts.front().view) + " and " + shape_text(part.view) +
-                                     " cannot be stacked");
+      return fail(Errc::Invalid, parts.front().view.shape, " and ", part.view.shape,
+                  " cannot be stacked");
     raised.push_back(with_rank(part, part.view.shape.size() + 1));
   }
   return concat(raised, 0);
@@ -129,8 +130,7 @@ Result<Tensor> stack(std::span<const Tensor> parts) {
 Result<Tensor> tile(const Tensor& x, std::span<const int64_t> multiples) {
   const size_t rank = multiples.size();
   const auto wrong = [&](std::string_view why) {
-    return fail(Errc::Invalid, "multiples " + list_text(multiples) + " of " + shape_text(x.view) +
-                                   ": " + std::string(why));
+    return fail(Errc::Invalid, "multiples ", multiples, " of ", x.view.shape, ": ", why);
   };
   if (rank < x.view.shape.size()) return wrong("too few");
   const Tensor base = with_rank(x, rank);
@@ -175,17 +175,14 @@ Result<Tensor> region(const Tensor& x, std::span<const int64_t> starts,
                       std::span<const int64_t> ends, std::span<const int64_t> strides) {
   const size_t rank = x.view.shape.size();
   if (starts.size() != rank || ends.size() != rank || strides.size() != rank)
-    return fail(Errc::Invalid, "starts " + list_text(starts) + ", ends " + list_text(ends) +
-                                   " and strides " + list_text(strides) +
-                                   " need one entry for each dimension of " + shape_text(x.view));
+    return fail(Errc::Invalid, "starts ", starts, ", ends ", ends, " and strides ", strides,
+                " need one entry for each dimension of ", x.view.shape);
   Tensor part = x;
   for (size_t i = 0; i < rank; ++i) {
-    if (strides[i] < 1)
-      return fail(Errc::Invalid, "stride " + std::to_string(strides[i]) + " is below 1");
+    if (strides[i] < 1) return fail(Errc::Invalid, "stride ", strides[i], " is below 1");
     if (starts[i] < 0 || starts[i] > ends[i] || ends[i] > x.view.shape[i])
-      return fail(Errc::Invalid, "range [" + std::to_string(starts[i]) + ", " +
-                                     std::to_string(ends[i]) + ") lies outside dimension " +
-                                     std::to_string(i) + " of " + shape_text(x.view));
+      return fail(Errc::Invalid, "range [", starts[i], ", ", ends[i], ") lies outside dimension ",
+                  i, " of ", x.view.shape);
     part.view.shape[i] =
         (ends[i] - starts[i]) / strides[i] + ((ends[i] - starts[i]) % strides[i] != 0 ? 1 : 0);
     if (part.view.shape[i] != 0) part.view.offset_elements += starts[i] * x.view.strides[i];
@@ -201,8 +198,8 @@ Result<Tensor> set_value(const Tensor& x, const Tensor& source, std::span<const 
   ASSAY_TRY(const NewTensor made, copy_of(x));
   ASSAY_TRY(const Tensor target, region(made.tensor(), starts, ends, strides));
   if (target.view.shape != source.view.shape)
-    return fail(Errc::Invalid, "a region of shape " + shape_text(target.view) +
-                                   " cannot take a source of shape " + shape_text(source.view));
+    return fail(Errc::Invalid, "a region of shape ", target.view.shape,
+                " cannot take a source of shape ", source.view.shape);
   if (source.view.element_count() != 0)
     scatter_bytes(source.view, made.data() + target.view.offset_elements * made.element_bytes,
                   target.view.strides);

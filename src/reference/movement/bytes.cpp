@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -52,8 +53,7 @@ Tensor NewTensor::tensor() const {
 
 Result<NewTensor> new_tensor(DType dtype, const Dims& shape) {
   if (info(dtype).element_bits < 8)
-    return fail(Errc::Unsupported, "packed values of type " + std::string(name(dtype)) +
-                                       " cannot be moved one by one");
+    return fail(Errc::Unsupported, "packed values of type ", dtype, " cannot be moved one by one");
   ASSAY_TRY(const int64_t count, checked_count(shape));
   const int64_t element_bytes = info(dtype).element_bits / 8;
   return NewTensor{dtype, shape, element_bytes,

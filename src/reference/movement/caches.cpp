@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "reference/movement/bytes.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -13,16 +14,15 @@ Result<int64_t> checked_product(const TensorView& view, size_t first) {
   int64_t product = 1;
   for (size_t i = first; i < view.shape.size(); ++i) {
     if (mul_overflows(product, view.shape[i], &product))
-      return fail(Errc::TooLarge, "a cache of shape " + shape_text(view));
+      return fail(Errc::TooLarge, "a cache of shape ", view.shape);
   }
   return product;
 }
 
 Status check_slot(const CacheLayout& layout, int64_t slot) {
   if (slot >= 0 && layout.block_size > 0 && slot / layout.block_size < layout.blocks) return {};
-  return fail(Errc::Invalid, "slot " + std::to_string(slot) + " lies outside a cache of " +
-                                 std::to_string(layout.blocks) + " blocks of " +
-                                 std::to_string(layout.block_size) + " tokens");
+  return fail(Errc::Invalid, "slot ", slot, " lies outside a cache of ", layout.blocks,
+              " blocks of ", layout.block_size, " tokens");
 }
 
 /// Copies one token between a row and its pieces in the cache.
@@ -46,17 +46,15 @@ const std::byte* first_byte(const Tensor& tensor, int64_t element_bytes) {
 Result<int64_t> row_count(const Tensor& rows, int64_t row_elements) {
   const int64_t count = rows.view.element_count();
   if (row_elements == 0 ? count != 0 : count % row_elements != 0)
-    return fail(Errc::Invalid, "new tokens of shape " + shape_text(rows.view) + " are no rows of " +
-                                   std::to_string(row_elements) +
-                                   " elements, as the cache has them");
+    return fail(Errc::Invalid, "new tokens of shape ", rows.view.shape, " are no rows of ",
+                row_elements, " elements, as the cache has them");
   // Rows without elements: there are as many as anybody asks for.
   return row_elements == 0 ? INT64_MAX : count / row_elements;
 }
 
 Status check_row(int64_t row, int64_t rows) {
   if (row >= 0 && row < rows) return {};
-  return fail(Errc::Invalid,
-              "token " + std::to_string(row) + " is asked for, there are " + std::to_string(rows));
+  return fail(Errc::Invalid, "token ", row, " is asked for, there are ", rows);
 }
 
 Status check_counts(std::span<const int64_t> slots, std::span<const int64_t> wins,
@@ -64,10 +62,8 @@ Status check_counts(std::span<const int64_t> slots, std::span<const int64_t> win
   const auto sequences = static_cast<int64_t>(lengths.size());
   if (heads < 1 || slots.size() != wins.size() ||
       static_cast<int64_t>(slots.size()) > sequences * heads)
-    return fail(Errc::Invalid, std::to_string(slots.size()) + " slots and " +
-                                   std::to_string(wins.size()) + " windows do not fit " +
-                                   std::to_string(sequences) + " sequences of " +
-                                   std::to_string(heads) + " heads");
+    return fail(Errc::Invalid, slots.size(), " slots and ", wins.size(), " windows do not fit ",
+                sequences, " sequences of ", heads, " heads");
   return {};
 }
 
@@ -79,7 +75,7 @@ Result<std::vector<int64_t>> ends_of(std::span<const int64_t> lengths) {
   int64_t end = 0;
   for (const int64_t length : lengths) {
     if (length < 0 || length > kMaxWrites || end > kMaxWrites)
-      return fail(Errc::Invalid, "a sequence of " + std::to_string(length) + " tokens");
+      return fail(Errc::Invalid, "a sequence of ", length, " tokens");
     end += length;
     ends.push_back(end);
   }
@@ -90,18 +86,17 @@ Result<std::vector<int64_t>> ends_of(std::span<const int64_t> lengths) {
 
 Result<CacheLayout> plain_cache(const TensorView& cache) {
   if (cache.shape.size() < 2)
-    return fail(Errc::Invalid, shape_text(cache) + " is no cache [blocks, block size, ...]");
+    return fail(Errc::Invalid, cache.shape, " is no cache [blocks, block size, ...]");
   ASSAY_TRY(const int64_t row, checked_product(cache, 2));
   return CacheLayout{cache.shape[0], cache.shape[1], row, row};
 }
 
 Result<CacheLayout> nz_cache(const TensorView& cache) {
   if (cache.shape.size() != 4)
-    return fail(Errc::Invalid,
-                shape_text(cache) + " is no cache [blocks, row / c0, block size, c0]");
+    return fail(Errc::Invalid, cache.shape, " is no cache [blocks, row / c0, block size, c0]");
   int64_t row = 0;
   if (mul_overflows(cache.shape[1], cache.shape[3], &row))
-    return fail(Errc::TooLarge, "a cache of shape " + shape_text(cache));
+    return fail(Errc::TooLarge, "a cache of shape ", cache.shape);
   return CacheLayout{cache.shape[0], cache.shape[2], row, cache.shape[3]};
 }
 
@@ -125,9 +120,8 @@ Result<std::vector<SlotWrite>> window_writes(std::span<const int64_t> slots,
     const auto head = static_cast<int64_t>(i) % heads;
     const int64_t end = ends[static_cast<size_t>(sequence)];
     if (wins[i] < 0 || wins[i] > end)
-      return fail(Errc::Invalid, "window " + std::to_string(i) + " has " + std::to_string(wins[i]) +
-                                     " tokens, up to its sequence there are " +
-                                     std::to_string(end));
+      return fail(Errc::Invalid, "window ", i, " has ", wins[i],
+                  " tokens, up to its sequence there are ", end);
     for (int64_t j = 0; j < wins[i]; ++j)
       writes.push_back({slots[i] + j, (end - wins[i] + j) * heads + head});
   }
@@ -140,8 +134,7 @@ Result<std::vector<SlotWrite>> omni_writes(std::span<const int64_t> slots,
                                            std::span<const int64_t> offset_index, int64_t heads) {
   ASSAY_TRY_STATUS(check_counts(slots, wins, lengths, heads));
   if (offset_index.size() != slots.size())
-    return fail(Errc::Invalid, std::to_string(offset_index.size()) + " offsets for " +
-                                   std::to_string(slots.size()) + " slots");
+    return fail(Errc::Invalid, offset_index.size(), " offsets for ", slots.size(), " slots");
   ASSAY_TRY(const std::vector<int64_t> ends, ends_of(lengths));
   std::vector<SlotWrite> writes;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -150,9 +143,8 @@ Result<std::vector<SlotWrite>> omni_writes(std::span<const int64_t> slots,
     const auto head = static_cast<int64_t>(i) % heads;
     const int64_t skipped_from = offset_index[i];
     if (wins[i] < 0 || wins[i] > kMaxWrites || skipped_from < -1 || skipped_from > kMaxWrites)
-      return fail(Errc::Invalid, "window " + std::to_string(i) + " leaves out " +
-                                     std::to_string(wins[i]) + " tokens from " +
-                                     std::to_string(skipped_from) + " on");
+      return fail(Errc::Invalid, "window ", i, " leaves out ", wins[i], " tokens from ",
+                  skipped_from, " on");
     const int64_t first = ends[sequence] - lengths[sequence];
     int64_t slot = slots[i];
     for (int64_t j = 0; j < lengths[sequence]; ++j) {
@@ -180,8 +172,8 @@ std::vector<SlotWrite> last_writes(std::vector<SlotWrite> writes) {
 Result<Tensor> write_slots(const Tensor& cache, const CacheLayout& layout, const Tensor& rows,
                            std::span<const SlotWrite> writes) {
   if (cache.view.dtype != rows.view.dtype)
-    return fail(Errc::Invalid, "new tokens are " + std::string(name(rows.view.dtype)) +
-                                   ", the cache holds " + std::string(name(cache.view.dtype)));
+    return fail(Errc::Invalid, "new tokens are ", rows.view.dtype, ", the cache holds ",
+                cache.view.dtype);
   ASSAY_TRY(const int64_t available, row_count(rows, layout.row_elements));
   for (const SlotWrite& write : writes) {
     ASSAY_TRY_STATUS(check_slot(layout, write.slot));
@@ -238,10 +230,8 @@ Result<std::vector<int64_t>> table_slots(const TensorView& tables, std::span<con
                                          std::span<const int64_t> starts, int64_t block_size) {
   if (tables.shape.size() != 2 || static_cast<int64_t>(lengths.size()) != tables.shape[0] ||
       (!starts.empty() && starts.size() != lengths.size()) || block_size < 1)
-    return fail(Errc::Invalid, "block tables " + shape_text(tables) + " do not fit " +
-                                   std::to_string(lengths.size()) + " sequences with " +
-                                   std::to_string(starts.size()) + " starts and blocks of " +
-                                   std::to_string(block_size) + " tokens");
+    return fail(Errc::Invalid, "block tables ", tables.shape, " do not fit ", lengths.size(),
+                " sequences with ", starts.size(), " starts and blocks of ", block_size, " tokens");
   ASSAY_TRY(const Whole blocks, whole(tables));
   const int64_t width = tables.shape[1];
   std::vector<int64_t> slots;
@@ -249,17 +239,15 @@ Result<std::vector<int64_t>> table_slots(const TensorView& tables, std::span<con
     const int64_t first = starts.empty() ? 0 : starts[b] / block_size;
     const int64_t needed = lengths[b] / block_size + (lengths[b] % block_size != 0 ? 1 : 0);
     if (lengths[b] < 0 || first < 0 || first > width || needed > width - first)
-      return fail(Errc::Invalid, "sequence " + std::to_string(b) + " of " +
-                                     std::to_string(lengths[b]) + " tokens from block " +
-                                     std::to_string(first) + " on exceeds block tables " +
-                                     shape_text(tables));
+      return fail(Errc::Invalid, "sequence ", b, " of ", lengths[b], " tokens from block ", first,
+                  " on exceeds block tables ", tables.shape);
     const int64_t* table = blocks.data() + static_cast<int64_t>(b) * width + first;
     for (int64_t j = 0; j < lengths[b]; ++j) {
       const int64_t block = table[j / block_size];
       int64_t slot = 0;
       if (block < 0) continue;
       if (mul_overflows(block, block_size, &slot) || add_overflows(slot, j % block_size, &slot))
-        return fail(Errc::Invalid, "block " + std::to_string(block) + " lies outside the cache");
+        return fail(Errc::Invalid, "block ", block, " lies outside the cache");
       slots.push_back(slot);
     }
   }
@@ -270,24 +258,20 @@ Result<std::vector<SlotWrite>> layer_writes(const TensorView& past, int64_t laye
                                             std::span<const int64_t> token_offset,
                                             std::span<const int64_t> lengths) {
   if (past.shape.size() < 3)
-    return fail(Errc::Invalid, shape_text(past) + " is no cache [layers, batch, positions, ...]");
+    return fail(Errc::Invalid, past.shape, " is no cache [layers, batch, positions, ...]");
   const int64_t batch = past.shape[1];
   const int64_t positions = past.shape[2];
   if (layer < 0 || layer >= past.shape[0])
-    return fail(Errc::Invalid, "layer " + std::to_string(layer) +
-                                   " lies outside a cache of shape " + shape_text(past));
+    return fail(Errc::Invalid, "layer ", layer, " lies outside a cache of shape ", past.shape);
   if (token_offset.size() != lengths.size() || static_cast<int64_t>(lengths.size()) > batch)
-    return fail(Errc::Invalid, std::to_string(token_offset.size()) + " offsets and " +
-                                   std::to_string(lengths.size()) +
-                                   " lengths do not fit a cache of shape " + shape_text(past));
+    return fail(Errc::Invalid, token_offset.size(), " offsets and ", lengths.size(),
+                " lengths do not fit a cache of shape ", past.shape);
   std::vector<SlotWrite> writes;
   int64_t row = 0;
   for (size_t b = 0; b < lengths.size(); ++b) {
     if (lengths[b] < 0 || token_offset[b] < lengths[b] || token_offset[b] > positions)
-      return fail(Errc::Invalid, "sequence " + std::to_string(b) + " ends at position " +
-                                     std::to_string(token_offset[b]) + " with " +
-                                     std::to_string(lengths[b]) + " tokens, the cache has " +
-                                     std::to_string(positions) + " positions");
+      return fail(Errc::Invalid, "sequence ", b, " ends at position ", token_offset[b], " with ",
+                  lengths[b], " tokens, the cache has ", positions, " positions");
     const int64_t first =
         (layer * batch + static_cast<int64_t>(b)) * positions + token_offset[b] - lengths[b];
     for (int64_t j = 0; j < lengths[b]; ++j) writes.push_back({first + j, row++});
@@ -304,14 +288,13 @@ Dims joined_leading_dims(const Dims& past) {
 Result<Tensor> copy_blocks(const Tensor& cache, std::span<const int64_t> sources,
                            std::span<const int64_t> targets, std::span<const int64_t> cum_sum) {
   if (cache.view.shape.empty() || cum_sum.size() != sources.size())
-    return fail(Errc::Invalid, std::to_string(cum_sum.size()) + " sums for " +
-                                   std::to_string(sources.size()) +
-                                   " source blocks of a cache of shape " + shape_text(cache.view));
+    return fail(Errc::Invalid, cum_sum.size(), " sums for ", sources.size(),
+                " source blocks of a cache of shape ", cache.view.shape);
   const int64_t blocks = cache.view.shape[0];
   const auto check_block = [&](int64_t block) -> Status {
     if (block >= 0 && block < blocks) return {};
-    return fail(Errc::Invalid, "block " + std::to_string(block) +
-                                   " lies outside a cache of shape " + shape_text(cache.view));
+    return fail(Errc::Invalid, "block ", block, " lies outside a cache of shape ",
+                cache.view.shape);
   };
   for (const int64_t block : sources) ASSAY_TRY_STATUS(check_block(block));
   for (const int64_t block : targets) ASSAY_TRY_STATUS(check_block(block));
@@ -321,9 +304,8 @@ Result<Tensor> copy_blocks(const Tensor& cache, std::span<const int64_t> sources
   int64_t first = 0;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (cum_sum[i] < first || cum_sum[i] > static_cast<int64_t>(targets.size()))
-      return fail(Errc::Invalid, "sum " + std::to_string(cum_sum[i]) + " of source block " +
-                                     std::to_string(i) + " does not fit " +
-                                     std::to_string(targets.size()) + " target blocks");
+      return fail(Errc::Invalid, "sum ", cum_sum[i], " of source block ", i, " does not fit ",
+                  targets.size(), " target blocks");
     for (; first < cum_sum[i]; ++first) {
       const int64_t target = targets[static_cast<size_t>(first)];
       if (target != sources[i] && block_bytes != 0)

@@ -1,50 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/movement/collectives.hpp"
 
-#include <algorithm>
-
 #include "reference/movement/assemble.hpp"
-#include "reference/movement/bytes.hpp"
 #include "reference/movement/views.hpp"
-#include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
 
-Status check_equal_shapes(std::span<const Tensor> ranks) {
-  if (ranks.empty()) return fail(Errc::Invalid, "no rank has data");
-  for (size_t i = 1; i < ranks.size(); ++i) {
-    if (ranks[i].view.shape != ranks[0].view.shape || ranks[i].view.dtype != ranks[0].view.dtype)
-      return fail(Errc::Invalid, "rank 0 has " + std::string(name(ranks[0].view.dtype)) + " " +
-                                     shape_text(ranks[0].view) + ", rank " + std::to_string(i) +
-                                     " has " + std::string(name(ranks[i].view.dtype)) + " " +
-                                     shape_text(ranks[i].view));
-  }
-  return {};
-}
-
 Status check_range(const TensorView& x, int64_t first, int64_t count) {
   const int64_t elements = x.element_count();
   if (first >= 0 && count >= 0 && first <= elements && count <= elements - first) return {};
-  return fail(Errc::Invalid, std::to_string(count) + " elements from " + std::to_string(first) +
-                                 " on exceed a tensor of shape " + shape_text(x));
-}
-
-double reduced(RankReduction reduction, double a, double b) {
-  switch (reduction) {
-    case RankReduction::Sum:
-      return a + b;
-    case RankReduction::Product:
-      return a * b;
-    case RankReduction::Max:
-      return std::isnan(a) || a >= b ? a : b;
-    case RankReduction::Min:
-      return std::isnan(a) || a <= b ? a : b;
-  }
-  return a;
+  return fail(Errc::Invalid, count, " elements from ", first, " on exceed a tensor of shape ",
+              x.shape);
 }
 
 }  // namespace
+
+std::vector<TensorView> views_of(std::span<const Tensor> ranks) {
+  std::vector<TensorView> views;
+  for (const Tensor& one : ranks) views.push_back(one.view);
+  return views;
+}
+
+Status check_ranks(std::span<const TensorView> ranks) {
+  if (ranks.empty()) return fail(Errc::Invalid, "no rank has data");
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (ranks[rank].shape != ranks[0].shape || ranks[rank].dtype != ranks[0].dtype)
+      return fail(Errc::Invalid, "rank ", rank, " has ", ranks[rank].dtype, " ", ranks[rank].shape,
+                  ", rank 0 ", ranks[0].dtype, " ", ranks[0].shape);
+  }
+  return {};
+}
 
 std::optional<RankReduction> rank_reduction_from_name(std::string_view name) {
   if (name == "sum") return RankReduction::Sum;
@@ -63,14 +50,13 @@ Result<Tensor> flat_part(const Tensor& x, int64_t first, int64_t count) {
 }
 
 Result<Tensor> all_to_all(std::span<const Tensor> ranks, int64_t rank, bool transposed) {
-  ASSAY_TRY_STATUS(check_equal_shapes(ranks));
+  ASSAY_TRY_STATUS(check_ranks(views_of(ranks)));
   const auto count = static_cast<int64_t>(ranks.size());
   const TensorView& x = ranks[0].view;
   const int64_t divided = transposed && x.shape.size() == 2 ? x.shape[1] : x.element_count();
   if (rank < 0 || rank >= count || divided % count != 0 || (transposed && x.shape.size() != 2))
-    return fail(Errc::Invalid, "a tensor of shape " + shape_text(x) + " cannot be cut for rank " +
-                                   std::to_string(rank) + " of " + std::to_string(count) +
-                                   (transposed ? " by columns" : ""));
+    return fail(Errc::Invalid, "a tensor of shape ", x.shape, " cannot be cut for rank ", rank,
+                " of ", count, (transposed ? " by columns" : ""));
   const int64_t part = divided / count;
   std::vector<Tensor> parts;
   for (const Tensor& one : ranks) {
@@ -86,32 +72,6 @@ Result<Tensor> all_to_all(std::span<const Tensor> ranks, int64_t rank, bool tran
   }
   ASSAY_TRY(const Tensor joined, concat(parts, 0));
   return transposed ? joined : reshaped(joined, x.shape);
-}
-
-Result<Tensor> reduce_part(std::span<const Tensor> ranks, RankReduction reduction, int64_t first,
-                           int64_t count) {
-  ASSAY_TRY_STATUS(check_equal_shapes(ranks));
-  ASSAY_TRY_STATUS(check_range(ranks[0].view, first, count));
-  const TensorView part{ranks[0].view.dtype, {count}, {1}, {}, 0, false, false};
-  ASSAY_TRY_STATUS(checked_count(part.shape));
-  if (values_per_element(part.dtype) != 1)
-    return fail(Errc::Unsupported, std::string(name(part.dtype)) + " values cannot be reduced");
-  Wide result(Dims{count});
-  if (count == 0) return to_tensor(std::move(result));
-  constexpr int64_t kBlock = 8192;
-  std::vector<double> block(static_cast<size_t>(std::min(kBlock, count)));
-  for (int64_t done = 0; done < count; done += kBlock) {
-    const int64_t length = std::min(kBlock, count - done);
-    const auto values = std::span(block).first(static_cast<size_t>(length));
-    double* out = result.data() + done;
-    read_values(ranks[0].view, first + done, length, {out, values.size()});
-    for (const Tensor& other : ranks.subspan(1)) {
-      read_values(other.view, first + done, length, values);
-      for (int64_t i = 0; i < length; ++i)
-        out[i] = reduced(reduction, out[i], block[static_cast<size_t>(i)]);
-    }
-  }
-  return to_tensor(std::move(result));
 }
 
 }  // namespace assay::reference

@@ -28,13 +28,9 @@ enum class RankReduction : uint8_t { Sum, Max, Min, Product };
 /// The reduction called "sum", "max", "min" or "prod".
 [[nodiscard]] std::optional<RankReduction> rank_reduction_from_name(std::string_view name);
 
-/// Elements [first, first + count) of all ranks reduced element by element in the order of the ranks, in double;
-/// exact for integers up to 2^53 (a product rounds beyond). NaN in any rank gives NaN.
-///
-/// ranks    equal shapes
-/// returns  one dimension, Float64
-/// errors   Invalid (shapes, range) | Unsupported (types without numbers)
-[[nodiscard]] Result<Tensor> reduce_part(std::span<const Tensor> ranks, RankReduction reduction,
-                                         int64_t first, int64_t count);
+[[nodiscard]] std::vector<TensorView> views_of(std::span<const Tensor> ranks);
+
+/// errors  Invalid (no ranks; "rank 1 has float32 [2, 1], rank 0 float32 [2]")
+[[nodiscard]] Status check_ranks(std::span<const TensorView> ranks);
 
 }  // namespace assay::reference

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "reference/movement/bytes.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -15,9 +16,7 @@ int64_t product(const Dims& shape, size_t first, size_t last) {
 }
 
 tl::unexpected<Error> outside(int64_t index, int64_t place, int64_t size) {
-  return fail(Errc::Invalid, "index " + std::to_string(index) + " at place " +
-                                 std::to_string(place) + " lies outside [0, " +
-                                 std::to_string(size) + ")");
+  return fail(Errc::Invalid, "index ", index, " at place ", place, " lies outside [0, ", size, ")");
 }
 
 /// Calls use(place of the index, place in updates, place in x) for every element of indices.
@@ -59,10 +58,8 @@ Result<Tensor> gather(const Tensor& x, const Tensor& indices, int64_t axis, int6
   bool fits = batch_dims >= 0 && batches <= dim && batches <= index_shape.size();
   for (size_t i = 0; fits && i < batches; ++i) fits = shape[i] == index_shape[i];
   if (!fits)
-    return fail(Errc::Invalid, "x " + shape_text(x.view) + " and indices " +
-                                   shape_text(indices.view) + " do not share " +
-                                   std::to_string(batch_dims) + " leading dimensions before axis " +
-                                   std::to_string(dim));
+    return fail(Errc::Invalid, "x ", x.view.shape, " and indices ", indices.view.shape,
+                " do not share ", batch_dims, " leading dimensions before axis ", dim);
   ASSAY_TRY(const Whole numbers, whole(indices.view));
   ASSAY_TRY(const Tensor table, contiguous(x));
 
@@ -104,12 +101,10 @@ Result<Tensor> scatter_elements(const Tensor& x, const Tensor& indices, const Te
   for (size_t i = 0; fits && i < shape.size(); ++i)
     fits = index_shape[i] <= updates.view.shape[i] && (i == dim || index_shape[i] <= shape[i]);
   if (!fits)
-    return fail(Errc::Invalid, "indices " + shape_text(indices.view) + " and updates " +
-                                   shape_text(updates.view) + " do not fit x " +
-                                   shape_text(x.view) + " along axis " + std::to_string(dim));
+    return fail(Errc::Invalid, "indices ", indices.view.shape, " and updates ", updates.view.shape,
+                " do not fit x ", x.view.shape, " along axis ", dim);
   if (x.view.dtype != updates.view.dtype)
-    return fail(Errc::Invalid, "updates of " + std::string(name(updates.view.dtype)) +
-                                   " cannot go into " + std::string(name(x.view.dtype)));
+    return fail(Errc::Invalid, "updates of ", updates.view.dtype, " cannot go into ", x.view.dtype);
   ASSAY_TRY(const Whole numbers, whole(indices.view));
   const auto scatter = [&](auto use) {
     return for_each_target(numbers, shape, updates.view.shape, dim, use);
@@ -129,8 +124,7 @@ Result<Tensor> scatter_elements(const Tensor& x, const Tensor& indices, const Te
     ASSAY_TRY(const Whole values, whole(updates.view));
     ASSAY_TRY_STATUS(scatter([&](int64_t update, int64_t place) {
       // Modulo 2^64, as integers of every device wrap.
-      sums.data()[place] = static_cast<int64_t>(static_cast<uint64_t>(sums.data()[place]) +
-                                                static_cast<uint64_t>(values.data()[update]));
+      sums.data()[place] = wrapping_add(sums.data()[place], values.data()[update]);
     }));
     return to_tensor(std::move(sums));
   }

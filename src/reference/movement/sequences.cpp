@@ -7,6 +7,7 @@
 #include "reference/movement/assemble.hpp"
 #include "reference/movement/bytes.hpp"
 #include "reference/movement/views.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -16,9 +17,8 @@ Result<int64_t> sum_of_lengths(std::span<const int64_t> lengths, int64_t lowest,
   int64_t sum = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < lowest || lengths[i] > highest)
-      return fail(Errc::Invalid, "length " + std::to_string(lengths[i]) + " of sequence " +
-                                     std::to_string(i) + " lies outside [" +
-                                     std::to_string(lowest) + ", " + std::to_string(highest) + "]");
+      return fail(Errc::Invalid, "length ", lengths[i], " of sequence ", i, " lies outside [",
+                  lowest, ", ", highest, "]");
     if (add_overflows(sum, lengths[i], &sum)) return fail(Errc::TooLarge, "lengths overflow");
   }
   return sum;
@@ -43,8 +43,7 @@ Tensor without_first_dim(const Tensor& x, int64_t index) {
 
 Status check_rank(const Tensor& x, size_t least, std::string_view what) {
   if (x.view.shape.size() >= least) return {};
-  return fail(Errc::Invalid, std::string(what) + " of shape " + shape_text(x.view) + " needs " +
-                                 std::to_string(least) + " dimensions");
+  return fail(Errc::Invalid, what, " of shape ", x.view.shape, " needs ", least, " dimensions");
 }
 
 /// Tensors that may be none: an empty result keeps the shape of one row.
@@ -60,8 +59,8 @@ Result<Tensor> last_tokens(const Tensor& hidden, std::span<const int64_t> length
   const int64_t tokens = hidden.view.shape[0];
   ASSAY_TRY(const int64_t sum, sum_of_lengths(lengths, 1, tokens));
   if (sum > tokens)
-    return fail(Errc::Invalid, "lengths add up to " + std::to_string(sum) + ", hidden " +
-                                   shape_text(hidden.view) + " has fewer tokens");
+    return fail(Errc::Invalid, "lengths add up to ", sum, ", hidden ", hidden.view.shape,
+                " has fewer tokens");
   std::vector<Tensor> rows;
   int64_t end = 0;
   for (const int64_t length : lengths) {
@@ -75,8 +74,7 @@ Result<Tensor> last_tokens(const Tensor& hidden, std::span<const int64_t> length
 Result<Tensor> unpad_sequences(const Tensor& x, std::span<const int64_t> lengths) {
   ASSAY_TRY_STATUS(check_rank(x, 2, "a padded batch"));
   if (static_cast<int64_t>(lengths.size()) != x.view.shape[0])
-    return fail(Errc::Invalid, std::to_string(lengths.size()) + " lengths for a batch of shape " +
-                                   shape_text(x.view));
+    return fail(Errc::Invalid, lengths.size(), " lengths for a batch of shape ", x.view.shape);
   ASSAY_TRY_STATUS(sum_of_lengths(lengths, 0, x.view.shape[1]));
   if (lengths.empty()) {
     Dims shape(x.view.shape.span().subspan(1));
@@ -95,8 +93,8 @@ Result<Tensor> pad_sequences(const Tensor& x, std::span<const int64_t> lengths, 
   ASSAY_TRY_STATUS(check_rank(x, 1, "a list of tokens"));
   ASSAY_TRY(const int64_t sum, sum_of_lengths(lengths, 0, padded));
   if (sum > x.view.shape[0])
-    return fail(Errc::Invalid, "lengths add up to " + std::to_string(sum) + ", x " +
-                                   shape_text(x.view) + " has fewer tokens");
+    return fail(Errc::Invalid, "lengths add up to ", sum, ", x ", x.view.shape,
+                " has fewer tokens");
   Dims shape{static_cast<int64_t>(lengths.size()), padded};
   for (size_t i = 1; i < x.view.shape.size(); ++i) shape.push_back(x.view.shape[i]);
   ASSAY_TRY(const NewTensor made, new_zeros(x.view.dtype, shape));
@@ -117,12 +115,12 @@ Result<Tensor> pad_sequences(const Tensor& x, std::span<const int64_t> lengths, 
 Result<UnpaddedIds> unpad_ids(const Tensor& input_ids, std::span<const int64_t> cum_offsets,
                               std::span<const int64_t> lengths) {
   if (input_ids.view.shape.size() != 2)
-    return fail(Errc::Invalid,
-                "input ids of shape " + shape_text(input_ids.view) + " are no [batch, length]");
+    return fail(Errc::Invalid, "input ids of shape ", input_ids.view.shape,
+                " are no [batch, length]");
   const int64_t batch = input_ids.view.shape[0];
   if (static_cast<int64_t>(cum_offsets.size()) != batch)
-    return fail(Errc::Invalid, std::to_string(cum_offsets.size()) + " offsets for ids of shape " +
-                                   shape_text(input_ids.view));
+    return fail(Errc::Invalid, cum_offsets.size(), " offsets for ids of shape ",
+                input_ids.view.shape);
   ASSAY_TRY(const Tensor valid, unpad_sequences(input_ids, lengths));
   const Dims flat{1, input_ids.view.element_count()};
   ASSAY_TRY(const NewTensor ids, new_zeros(input_ids.view.dtype, flat));
@@ -144,9 +142,8 @@ Result<Tensor> ragged_masks(const Tensor& mask, int64_t heads, std::span<const i
   ASSAY_TRY_STATUS(check_rank(mask, 3, "a mask"));
   const size_t rank = mask.view.shape.size();
   if (heads < 0 || static_cast<int64_t>(lengths.size()) > mask.view.shape[0])
-    return fail(Errc::Invalid, std::to_string(lengths.size()) + " lengths and " +
-                                   std::to_string(heads) + " heads do not fit masks of shape " +
-                                   shape_text(mask.view));
+    return fail(Errc::Invalid, lengths.size(), " lengths and ", heads,
+                " heads do not fit masks of shape ", mask.view.shape);
   ASSAY_TRY_STATUS(
       sum_of_lengths(lengths, 0, std::min(mask.view.shape[rank - 1], mask.view.shape[rank - 2])));
   std::vector<Tensor> parts;

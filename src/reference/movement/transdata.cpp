@@ -2,6 +2,7 @@
 #include "reference/movement/transdata.hpp"
 
 #include "reference/movement/bytes.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -20,14 +21,14 @@ Result<NzShape> read_shape(const TensorView& nz, bool rows_in_blocks) {
   shape.blocks = nz.shape[shape.batch_dims];
   shape.rows = nz.shape[rank - 2];
   if (rows_in_blocks && mul_overflows(shape.rows, nz.shape[rank - 3], &shape.rows))
-    return fail(Errc::TooLarge, "an NZ tensor of shape " + shape_text(nz));
+    return fail(Errc::TooLarge, "an NZ tensor of shape ", nz.shape);
   return shape;
 }
 
 Result<int64_t> stored_columns(const TensorView& nz, const NzShape& shape) {
   int64_t columns = 0;
   if (mul_overflows(shape.blocks, nz.shape[nz.shape.size() - 1], &columns))
-    return fail(Errc::TooLarge, "an NZ tensor of shape " + shape_text(nz));
+    return fail(Errc::TooLarge, "an NZ tensor of shape ", nz.shape);
   return columns;
 }
 
@@ -40,7 +41,7 @@ int64_t nz_block_columns(DType dtype) { return info(dtype).element_bits == 8 ? 3
 Result<Tensor> nz_to_nd(const Tensor& nz, int64_t rows, int64_t columns) {
   const size_t rank = nz.view.shape.size();
   if (rank < 3)
-    return fail(Errc::Invalid, shape_text(nz.view) + " is no FRACTAL_NZ shape [..., C1, R, c0]");
+    return fail(Errc::Invalid, nz.view.shape, " is no FRACTAL_NZ shape [..., C1, R, c0]");
   ASSAY_TRY_STATUS(checked_count(nz.view.shape));
   const bool blocks_fit = rank >= 4 && nz.view.shape[rank - 2] == kNzBlockRows;
   ASSAY_TRY(NzShape shape, read_shape(nz.view, false));
@@ -52,9 +53,8 @@ Result<Tensor> nz_to_nd(const Tensor& nz, int64_t rows, int64_t columns) {
   if (rows < 0) rows = shape.rows;
   if (columns < 0) columns = stored;
   if (rows > shape.rows || columns > stored)
-    return fail(Errc::Invalid, "a matrix [" + std::to_string(rows) + ", " +
-                                   std::to_string(columns) + "] does not fit into NZ " +
-                                   shape_text(nz.view));
+    return fail(Errc::Invalid, "a matrix [", rows, ", ", columns, "] does not fit into NZ ",
+                nz.view.shape);
 
   // [..., R, C1, c0] or [..., R1, R0, C1, c0] is the same memory in another order of dimensions.
   TensorView turned = nz.view;
@@ -83,8 +83,7 @@ Result<Tensor> nz_to_nd(const Tensor& nz, int64_t rows, int64_t columns) {
 
 Result<Tensor> nd_to_nz(const Tensor& nd) {
   const size_t rank = nd.view.shape.size();
-  if (rank < 2)
-    return fail(Errc::Invalid, "FRACTAL_NZ needs a matrix, not shape " + shape_text(nd.view));
+  if (rank < 2) return fail(Errc::Invalid, "FRACTAL_NZ needs a matrix, not shape ", nd.view.shape);
   ASSAY_TRY_STATUS(checked_count(nd.view.shape));
   const int64_t rows = nd.view.shape[rank - 2];
   const int64_t columns = nd.view.shape[rank - 1];

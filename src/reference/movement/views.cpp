@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "reference/movement/bytes.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -22,10 +23,10 @@ Tensor part_of(const Tensor& x, size_t axis, int64_t first, int64_t length) {
 Result<Tensor> as_strided(const Tensor& x, const Dims& size, const Dims& stride, int64_t offset) {
   ASSAY_TRY_STATUS(checked_count(size));
   ASSAY_TRY(const Tensor base, contiguous(x));
-  if (offset < 0) return fail(Errc::Invalid, "offset " + std::to_string(offset) + " is negative");
+  if (offset < 0) return fail(Errc::Invalid, "offset ", offset, " is negative");
   int64_t first = 0;
   if (add_overflows(base.view.offset_elements, offset, &first))
-    return fail(Errc::TooLarge, "offset " + std::to_string(offset) + " overflows");
+    return fail(Errc::TooLarge, "offset ", offset, " overflows");
   // The storage ends with the last element of x, not with the file that x was read from.
   const int64_t elements = base.view.offset_elements + base.view.element_count();
   const uint64_t bytes =
@@ -39,8 +40,7 @@ Result<Tensor> as_strided(const Tensor& x, const Dims& size, const Dims& stride,
 Result<Tensor> transpose(const Tensor& x, std::span<const int64_t> perm) {
   const size_t rank = x.view.shape.size();
   const auto no_permutation = [&] {
-    return fail(Errc::Invalid,
-                list_text(perm) + " is no permutation of the dimensions of " + shape_text(x.view));
+    return fail(Errc::Invalid, perm, " is no permutation of the dimensions of ", x.view.shape);
   };
   if (perm.size() != rank) return no_permutation();
   Tensor turned = x;
@@ -59,22 +59,20 @@ Result<Tensor> slice(const Tensor& x, std::span<const int64_t> offsets,
                      std::span<const int64_t> sizes) {
   const size_t rank = x.view.shape.size();
   if (offsets.size() != rank || sizes.size() != rank)
-    return fail(Errc::Invalid, "a slice at " + list_text(offsets) + " of size " + list_text(sizes) +
-                                   " needs as many dimensions, x has " + shape_text(x.view));
+    return fail(Errc::Invalid, "a slice at ", offsets, " of size ", sizes,
+                " needs as many dimensions, x has ", x.view.shape);
   Tensor part = x;
   for (size_t i = 0; i < rank; ++i) {
     const int64_t extent = x.view.shape[i];
     const int64_t first =
         offsets[i] < 0 && offsets[i] >= -extent ? offsets[i] + extent : offsets[i];
     if (first < 0 || first > extent)
-      return fail(Errc::Invalid, "offset " + std::to_string(offsets[i]) +
-                                     " lies outside dimension " + std::to_string(i) + " of " +
-                                     shape_text(x.view));
+      return fail(Errc::Invalid, "offset ", offsets[i], " lies outside dimension ", i, " of ",
+                  x.view.shape);
     const int64_t length = sizes[i] == -1 ? extent - first : sizes[i];
     if (length < 0 || length > extent - first)
-      return fail(Errc::Invalid, std::to_string(sizes[i]) + " elements from " +
-                                     std::to_string(first) + " on exceed dimension " +
-                                     std::to_string(i) + " of " + shape_text(x.view));
+      return fail(Errc::Invalid, sizes[i], " elements from ", first, " on exceed dimension ", i,
+                  " of ", x.view.shape);
     part = part_of(part, i, first, length);
   }
   return part;
@@ -93,15 +91,14 @@ Result<std::vector<Tensor>> split(const Tensor& x, int64_t axis, std::span<const
     rest -= size;
   }
   if (rest != 0)
-    return fail(Errc::Invalid, "sizes " + list_text(sizes) + " do not add up to dimension " +
-                                   std::to_string(dim) + " of " + shape_text(x.view));
+    return fail(Errc::Invalid, "sizes ", sizes, " do not add up to dimension ", dim, " of ",
+                x.view.shape);
   return parts;
 }
 
 Result<std::vector<Tensor>> split_evenly(const Tensor& x, int64_t axis, int64_t parts) {
   ASSAY_TRY(const size_t dim, axis_of(axis, x.view.shape.size()));
-  if (parts < 1 || parts > 1024)
-    return fail(Errc::Invalid, "cannot split into " + std::to_string(parts) + " parts");
+  if (parts < 1 || parts > 1024) return fail(Errc::Invalid, "cannot split into ", parts, " parts");
   const int64_t extent = x.view.shape[dim];
   const int64_t size = extent / parts + (extent % parts != 0 ? 1 : 0);
   std::vector<int64_t> sizes;
@@ -124,9 +121,7 @@ Result<Tensor> broadcast_to(const Tensor& x, const Dims& shape) {
     fits = x.view.shape[i] == shape[to] || x.view.shape[i] == 1;
     wide.view.strides[to] = x.view.shape[i] == 1 ? 0 : x.view.strides[i];
   }
-  if (!fits)
-    return fail(Errc::Invalid,
-                shape_text(x.view) + " does not broadcast to " + list_text(shape.span()));
+  if (!fits) return fail(Errc::Invalid, x.view.shape, " does not broadcast to ", shape);
   return wide;
 }
 
@@ -137,8 +132,7 @@ Result<Dims> broadcast_shape(const Dims& a, const Dims& b) {
     const int64_t of_a = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t of_b = i < b.size() ? b[b.size() - 1 - i] : 1;
     if (of_a != of_b && of_a != 1 && of_b != 1)
-      return fail(Errc::Invalid,
-                  list_text(a.span()) + " and " + list_text(b.span()) + " do not broadcast");
+      return fail(Errc::Invalid, a, " and ", b, " do not broadcast");
     shape[shape.size() - 1 - i] = of_a == 1 ? of_b : of_a;
   }
   return shape;

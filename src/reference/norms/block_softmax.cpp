@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/norms/block_softmax.hpp"
 
-#include <algorithm>
 #include <string>
 
+#include "reference/attention/softmax_row.hpp"
 #include "reference/norms/rows.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -15,9 +16,8 @@ template <typename Visit>
 Status for_each_block_row(int64_t elements, int64_t heads, std::span<const int64_t> seq_lens,
                           Visit visit) {
   const auto refuse = [&] {
-    return fail(Errc::Invalid, std::to_string(elements) + " elements are not " +
-                                   std::to_string(heads) + " heads of the sequences " +
-                                   list_text(seq_lens));
+    return fail(Errc::Invalid, elements, " elements are not ", heads, " heads of the sequences ",
+                seq_lens);
   };
   if (heads < 0) return refuse();
   int64_t needed = 0;
@@ -40,21 +40,16 @@ Status for_each_block_row(int64_t elements, int64_t heads, std::span<const int64
 
 Result<Wide> block_softmax(const TensorView& x, int64_t heads, std::span<const int64_t> seq_lens) {
   ASSAY_TRY(Wide result, widen(x));
-  ASSAY_TRY_STATUS(
-      for_each_block_row(result.size(), heads, seq_lens, [&](int64_t first, int64_t length) {
-        double* values = result.data() + first;
-        const double largest = *std::max_element(values, values + length);
-        for (int64_t i = 0; i < length; ++i) values[i] = std::exp(values[i] - largest);
-        normalise_row(values, length, 0.0, 1.0 / row_sum(values, length), nullptr, nullptr);
-      }));
+  ASSAY_TRY_STATUS(for_each_block_row(
+      result.size(), heads, seq_lens,
+      [&](int64_t first, int64_t length) { softmax_row(result.data() + first, length); }));
   return result;
 }
 
 Result<Wide> block_softmax_gradient(const TensorView& y, const TensorView& dy, int64_t heads,
                                     std::span<const int64_t> seq_lens) {
   if (y.shape != dy.shape)
-    return fail(Errc::Invalid, "y has shape " + list_text(y.shape.span()) + ", dy has shape " +
-                                   list_text(dy.shape.span()));
+    return fail(Errc::Invalid, "y has shape ", y.shape, ", dy has shape ", dy.shape);
   ASSAY_TRY(const Wide values, widen(y));
   ASSAY_TRY(Wide result, widen(dy));
   ASSAY_TRY_STATUS(

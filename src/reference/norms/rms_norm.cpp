@@ -1,51 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/norms/rms_norm.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 
 Result<Wide> rms_norm(std::span<const Term> terms, const std::optional<TensorView>& gamma,
                       const RmsNormOptions& options) {
-  ASSAY_TRY(Summed x, Summed::of(terms));
-  const size_t dims = gamma ? without_leading_ones(gamma->shape).size() : 1;
   if (gamma && gamma->shape.empty()) return fail(Errc::Invalid, "gamma has no dimensions");
-  ASSAY_TRY(const RowShape rows, rows_of(x.shape(), dims));
-  std::optional<Repeated> weights;
-  if (gamma) {
-    ASSAY_TRY(weights, Repeated::over(x.shape(), rows.length, *gamma, "gamma"));
-    if (options.unit_offset) weights->add(1.0);
-  }
-  std::optional<Repeated> shifts;
-  if (options.beta) {
-    ASSAY_TRY(shifts, Repeated::over(x.shape(), rows.length, *options.beta, "beta"));
-  }
-  const auto length = static_cast<double>(rows.length);
-  Wide result(x.shape());
-  const auto normalise = [&](int64_t row) {
-    double* values = result.data() + row * rows.length;
-    const double mean_square = row_sum_of_squares(values, rows.length, 0.0) / length;
-    const double factor = 1.0 / std::sqrt(mean_square + options.eps);
-    const double* gamma_row = weights ? weights->row(row) : nullptr;
-    const double* beta_row = shifts ? shifts->row(row) : nullptr;
-    if (!options.round_to_float16)
-      return normalise_row(values, rows.length, 0.0, factor, gamma_row, beta_row);
-    normalise_row(values, rows.length, 0.0, factor, nullptr, nullptr);
-    round_row_to_float16(values, rows.length);
-    normalise_row(values, rows.length, 0.0, 1.0, gamma_row, beta_row);
-  };
-  for_each_row(x, rows, result, normalise);
-  return result;
+  return normalised(terms, gamma, options.beta,
+                    {.eps = options.eps,
+                     .dims = gamma ? without_leading_ones(gamma->shape).size() : 1,
+                     .unit_offset = options.unit_offset,
+                     .round_to_float16 = options.round_to_float16});
 }
 
 Result<Wide> reciprocal_rms(const TensorView& x, size_t dims, double eps) {
   ASSAY_TRY(const RowShape rows, rows_of(x.shape, dims));
-  if (rows.length == 0)
-    return fail(Errc::Invalid, "x of shape " + list_text(x.shape.span()) + " has empty rows");
+  if (rows.length == 0) return fail(Errc::Invalid, "x of shape ", x.shape, " has empty rows");
   ASSAY_TRY(const Wide wide, widen(x));
   Wide result(reduced_shape(x.shape, dims));
   for (int64_t row = 0; row < rows.count; ++row) {
-    const double sum = row_sum_of_squares(wide.data() + row * rows.length, rows.length, 0.0);
     result.values[static_cast<size_t>(row)] =
-        1.0 / std::sqrt(sum / static_cast<double>(rows.length) + eps);
+        row_statistics(wide.data() + row * rows.length, rows.length, false, eps).rstd;
   }
   return result;
 }
@@ -53,15 +29,13 @@ Result<Wide> reciprocal_rms(const TensorView& x, size_t dims, double eps) {
 Result<RmsNormGradient> rms_norm_gradient(const TensorView& dy, const TensorView& x,
                                           const TensorView& rstd, const TensorView& gamma) {
   if (dy.shape != x.shape)
-    return fail(Errc::Invalid, "dy has shape " + list_text(dy.shape.span()) + ", x has shape " +
-                                   list_text(x.shape.span()));
+    return fail(Errc::Invalid, "dy has shape ", dy.shape, ", x has shape ", x.shape);
   if (gamma.shape.empty()) return fail(Errc::Invalid, "gamma has no dimensions");
   ASSAY_TRY(const RowShape rows, rows_of(x.shape, without_leading_ones(gamma.shape).size()));
   ASSAY_TRY(const Repeated weights, Repeated::over(x.shape, rows.length, gamma, "gamma"));
   ASSAY_TRY(const Wide factors, widen(rstd));
   if (factors.size() != rows.count)
-    return fail(Errc::Invalid, "rstd has shape " + list_text(rstd.shape.span()) + ", x has " +
-                                   std::to_string(rows.count) + " rows");
+    return fail(Errc::Invalid, "rstd has shape ", rstd.shape, ", x has ", rows.count, " rows");
   ASSAY_TRY(const Wide values, widen(x));
   ASSAY_TRY(Wide gradient, widen(dy));
   RmsNormGradient result{Wide(x.shape), Wide(gamma.shape, 0.0)};

@@ -6,19 +6,12 @@
 #include <vector>
 
 #include "base/simd.hpp"
+#include "reference/norms/rows.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
-
-Error shapes_differ(std::string_view name, const Dims& shape, std::string_view other,
-                    const Dims& other_shape) {
-  return {Errc::Invalid,
-          {},
-          std::nullopt,
-          std::string(name) + " has shape " + list_text(shape.span()) + ", " + std::string(other) +
-              " has shape " + list_text(other_shape.span())};
-}
 
 /// u and v are `width` values each; tables likewise.
 ASSAY_CLONES void rotate_halves(double* u, double* v, const double* cos_u, const double* cos_v,
@@ -75,9 +68,8 @@ Result<Wide> rope(const TensorView& x, const TensorView& cos, const TensorView& 
   ASSAY_TRY(const Heads heads, heads_of(x.shape, cos.shape));
   const int64_t groups = options.interleaved ? 1 : options.groups;
   if (groups <= 0 || heads.size / 2 < groups || heads.size % (2 * groups) != 0)
-    return fail(Errc::Invalid, "a head of " + std::to_string(heads.size) +
-                                   " elements cannot be rotated in " + std::to_string(groups) +
-                                   (groups == 1 ? " group" : " groups") + " of two halves");
+    return fail(Errc::Invalid, "a head of ", heads.size, " elements cannot be rotated in ", groups,
+                (groups == 1 ? " group" : " groups"), " of two halves");
   ASSAY_TRY(const Wide cosines, widen(cos));
   ASSAY_TRY(const Wide sines, widen(sin));
   ASSAY_TRY(Wide result, widen(x));
@@ -112,8 +104,8 @@ Result<Wide> rope_gradient(const TensorView& gradient, const TensorView& cos, co
   int64_t tokens = 0;
   for (const int64_t length : seq_lens) {
     if (length < 0 || length > cos.shape[0])
-      return fail(Errc::Invalid, "a sequence of " + std::to_string(length) +
-                                     " tokens, cos has rows for " + std::to_string(cos.shape[0]));
+      return fail(Errc::Invalid, "a sequence of ", length, " tokens, cos has rows for ",
+                  cos.shape[0]);
     if (tokens > gradient.shape[0] - length) {
       tokens = -1;
       break;
@@ -121,9 +113,8 @@ Result<Wide> rope_gradient(const TensorView& gradient, const TensorView& cos, co
     tokens += length;
   }
   if (tokens != gradient.shape[0])
-    return fail(Errc::Invalid, "the sequences " + list_text(seq_lens) +
-                                   " do not add up to the tokens of a gradient of shape " +
-                                   list_text(gradient.shape.span()));
+    return fail(Errc::Invalid, "the sequences ", seq_lens,
+                " do not add up to the tokens of a gradient of shape ", gradient.shape);
   ASSAY_TRY(Wide factors, widen(cos));
   ASSAY_TRY(const Wide sines, widen(sin));
   const int64_t half = size / 2;
@@ -177,8 +168,8 @@ Result<Wide> rope_concat(const TensorView& q, const TensorView& cos, const Tenso
 Result<RotaryTables> rotary_tables(const TensorView& positions, const TensorView& inv_freq,
                                    const TensorView& seq_lens) {
   if (inv_freq.shape.size() != 2)
-    return fail(Errc::Invalid, "inverse frequencies of shape " + list_text(inv_freq.shape.span()) +
-                                   ", not [batch, d / 2]");
+    return fail(Errc::Invalid, "inverse frequencies of shape ", inv_freq.shape,
+                ", not [batch, d / 2]");
   ASSAY_TRY(const Whole place, whole(positions));
   ASSAY_TRY(const Whole lengths, whole(seq_lens));
   ASSAY_TRY(const Wide frequencies, widen(inv_freq));
@@ -187,7 +178,7 @@ Result<RotaryTables> rotary_tables(const TensorView& positions, const TensorView
                               inv_freq.shape));
   const int64_t half = inv_freq.shape[1];
   if (half > (int64_t{1} << 36))
-    return fail(Errc::TooLarge, "inverse frequencies of shape " + list_text(inv_freq.shape.span()));
+    return fail(Errc::TooLarge, "inverse frequencies of shape ", inv_freq.shape);
   const Dims shape{place.size(), 2 * half};
   ASSAY_TRY_STATUS(checked_count(shape));
   RotaryTables tables{Wide(shape, 0.0), Wide(shape, 0.0)};
@@ -195,8 +186,8 @@ Result<RotaryTables> rotary_tables(const TensorView& positions, const TensorView
   for (int64_t batch = 0; batch < lengths.size(); ++batch) {
     const int64_t length = lengths.values[static_cast<size_t>(batch)];
     if (length < 0 || length > place.size() - token)
-      return fail(Errc::Invalid, "the sequences " + list_text(lengths.values) + " do not fit " +
-                                     std::to_string(place.size()) + " positions");
+      return fail(Errc::Invalid, "the sequences ", lengths.values, " do not fit ", place.size(),
+                  " positions");
     for (const int64_t end = token + length; token < end; ++token) {
       const auto position = static_cast<float>(place.values[static_cast<size_t>(token)]);
       double* cos = tables.cos.data() + token * 2 * half;

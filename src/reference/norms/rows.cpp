@@ -7,6 +7,7 @@
 
 #include "base/simd.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -26,25 +27,6 @@ bool ends_with(const Dims& shape, const Dims& tail) {
                     shape.begin() + static_cast<std::ptrdiff_t>(shape.size() - tail.size()));
 }
 
-Error does_not_fit(std::string_view name, const Dims& shape, std::string_view whole,
-                   const Dims& whole_shape) {
-  return {Errc::Invalid,
-          {},
-          std::nullopt,
-          std::string(name) + " has shape " + list_text(shape.span()) + ", " + std::string(whole) +
-              " has shape " + list_text(whole_shape.span())};
-}
-
-/// What widen() refuses, before anything is read.
-Status checked_real(const TensorView& view) {
-  ASSAY_TRY_STATUS(checked_count(view.shape));
-  TensorView none = view;
-  none.shape = Dims{0};
-  none.strides = Dims{1};
-  ASSAY_TRY_STATUS(widen(none));
-  return {};
-}
-
 ASSAY_CLONES void add_scaled(double* out, const double* values, double factor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] += factor * values[i];
 }
@@ -54,6 +36,14 @@ ASSAY_CLONES void scale(double* out, double factor, int64_t count) {
 }
 
 }  // namespace
+
+Error shapes_differ(std::string_view name, const Dims& shape, std::string_view other,
+                    const Dims& other_shape) {
+  return {Errc::Invalid,
+          {},
+          {},
+          sentence(name, " has shape ", shape, ", ", other, " has shape ", other_shape)};
+}
 
 Dims without_leading_ones(const Dims& shape) {
   size_t first = 0;
@@ -66,12 +56,12 @@ Result<Summed> Summed::of(std::span<const Term> terms) {
   Summed result;
   result.first_ = terms[0];
   const Dims& shape = result.shape();
-  ASSAY_TRY_STATUS(checked_real(terms[0].view));
+  ASSAY_TRY_STATUS(check_real(terms[0].view));
   for (const Term& term : terms.subspan(1)) {
     const Dims tail = without_leading_ones(term.view.shape);
     if (!ends_with(shape, tail) && without_leading_ones(shape) != tail)
-      return fail(does_not_fit("an addend", term.view.shape, "x", shape));
-    ASSAY_TRY_STATUS(checked_real(term.view));
+      return fail(shapes_differ("an addend", term.view.shape, "x", shape));
+    ASSAY_TRY_STATUS(check_real(term.view));
     if (term.view.element_count() == terms[0].view.element_count()) {
       result.whole_.push_back(term);
     } else {
@@ -115,7 +105,7 @@ Result<Wide> sum_of(std::span<const Term> terms) {
 Result<Repeated> Repeated::over(const Dims& shape, int64_t row_length, const TensorView& value,
                                 std::string_view name, std::string_view whole) {
   const Dims tail = without_leading_ones(value.shape);
-  if (!ends_with(shape, tail)) return fail(does_not_fit(name, value.shape, whole, shape));
+  if (!ends_with(shape, tail)) return fail(shapes_differ(name, value.shape, whole, shape));
   ASSAY_TRY(const Wide wide, widen(value));
   Repeated result;
   result.row_length_ = row_length;
@@ -140,8 +130,8 @@ void Repeated::add(double summand) {
 
 Result<RowShape> rows_of(const Dims& shape, size_t dims) {
   if (dims == 0 || dims > shape.size())
-    return fail(Errc::Invalid, "x has shape " + list_text(shape.span()) + ", the last " +
-                                   std::to_string(dims) + " dimensions are to be normalised");
+    return fail(Errc::Invalid, "x has shape ", shape, ", the last ", dims,
+                " dimensions are to be normalised");
   const size_t outer = shape.size() - dims;
   ASSAY_TRY_STATUS(checked_count(shape));
   ASSAY_TRY(const int64_t count, checked_count(Dims(shape.span().first(outer))));
@@ -201,6 +191,12 @@ ASSAY_CLONES double row_dot(const double* a, const double* b, int64_t count) {
   return sum;
 }
 
+RowStatistics row_statistics(const double* values, int64_t count, bool centred, double eps) {
+  const auto length = static_cast<double>(count);
+  const double mean = centred ? row_sum(values, count) / length : 0.0;
+  return {mean, 1.0 / std::sqrt(row_sum_of_squares(values, count, mean) / length + eps)};
+}
+
 ASSAY_CLONES void normalise_row(double* values, int64_t count, double mean, double factor,
                                 const double* gamma, const double* beta) {
   if (gamma == nullptr) {
@@ -217,6 +213,33 @@ ASSAY_CLONES void normalise_row(double* values, int64_t count, double mean, doub
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) store(values + i, load<f64x8>(values + i) + load<f64x8>(beta + i));
   for (; i < count; ++i) values[i] += beta[i];
+}
+
+Result<Wide> normalised(std::span<const Term> terms, const std::optional<TensorView>& gamma,
+                        const std::optional<TensorView>& beta, const NormOptions& options) {
+  ASSAY_TRY(Summed x, Summed::of(terms));
+  ASSAY_TRY(const RowShape rows, rows_of(x.shape(), options.dims));
+  std::optional<Repeated> weights, shifts;
+  if (gamma) {
+    ASSAY_TRY(weights, Repeated::over(x.shape(), rows.length, *gamma, "gamma"));
+    if (options.unit_offset) weights->add(1.0);
+  }
+  if (beta) {
+    ASSAY_TRY(shifts, Repeated::over(x.shape(), rows.length, *beta, "beta"));
+  }
+  Wide result(x.shape());
+  for_each_row(x, rows, result, [&](int64_t row) {
+    double* values = result.data() + row * rows.length;
+    const double* gamma_row = weights ? weights->row(row) : nullptr;
+    const double* beta_row = shifts ? shifts->row(row) : nullptr;
+    const auto [mean, rstd] = row_statistics(values, rows.length, options.centred, options.eps);
+    if (!options.round_to_float16)
+      return normalise_row(values, rows.length, mean, rstd, gamma_row, beta_row);
+    normalise_row(values, rows.length, mean, rstd, nullptr, nullptr);
+    round_row_to_float16(values, rows.length);
+    normalise_row(values, rows.length, 0.0, 1.0, gamma_row, beta_row);
+  });
+  return result;
 }
 
 void round_row_to_float16(double* values, int64_t count) {

@@ -45,6 +45,10 @@ class Summed {
 /// errors    of Summed::of()
 [[nodiscard]] Result<Wide> sum_of(std::span<const Term> terms);
 
+/// Invalid: "gamma has shape [3], x has shape [2, 4]"
+[[nodiscard]] Error shapes_differ(std::string_view name, const Dims& shape, std::string_view other,
+                                  const Dims& other_shape);
+
 /// A shape without its leading ones; at least one dimension stays.
 [[nodiscard]] Dims without_leading_ones(const Dims& shape);
 
@@ -97,10 +101,32 @@ void for_each_row(Summed& sum, const RowShape& rows, Wide& result, Then then) {
 [[nodiscard]] double row_sum(const double* values, int64_t count);
 [[nodiscard]] double row_sum_of_squares(const double* values, int64_t count, double mean);
 [[nodiscard]] double row_dot(const double* a, const double* b, int64_t count);
+/// What a norm takes off a row and multiplies it by.
+struct RowStatistics {
+  double mean, rstd;
+};
+/// The mean (0 unless `centred`) and 1 / sqrt(mean of (value - mean)^2 + eps).
+[[nodiscard]] RowStatistics row_statistics(const double* values, int64_t count, bool centred,
+                                           double eps);
 /// (values - mean) * factor * gamma + beta in place; nullptr for gamma: 1, for beta: 0.
 void normalise_row(double* values, int64_t count, double mean, double factor, const double* gamma,
                    const double* beta);
 /// Each value rounded to the nearest float16, halves to even; the same as round_to(), for rows.
 void round_row_to_float16(double* values, int64_t count);
+
+/// What kinds of norms differ in.
+struct NormOptions {
+  bool centred = false;  // the mean is taken off
+  double eps = 1e-5;
+  size_t dims = 1;                // how many of the last dimensions are normalised together
+  bool unit_offset = false;       // gamma' = 1 + gamma
+  bool round_to_float16 = false;  // before gamma
+};
+/// Rows of the sum of all terms, normalised, times gamma', plus beta; absent: 1 and 0.
+/// errors  of Summed::of(), rows_of(), Repeated::over()
+[[nodiscard]] Result<Wide> normalised(std::span<const Term> terms,
+                                      const std::optional<TensorView>& gamma,
+                                      const std::optional<TensorView>& beta,
+                                      const NormOptions& options);
 
 }  // namespace assay::reference

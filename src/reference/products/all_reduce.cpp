@@ -2,24 +2,12 @@
 #include "reference/products/all_reduce.hpp"
 
 #include <algorithm>
-#include <string>
+#include <vector>
 
 #include "reference/elementwise/broadcast.hpp"
 
 namespace assay::reference {
 namespace {
-
-Status check_alike(std::span<const TensorView> ranks) {
-  if (ranks.empty()) return fail(Errc::Invalid, "there is no rank to reduce");
-  for (size_t rank = 1; rank < ranks.size(); ++rank) {
-    if (ranks[rank].shape != ranks[0].shape || ranks[rank].dtype != ranks[0].dtype)
-      return fail(Errc::Invalid,
-                  "rank " + std::to_string(rank) + " has " + std::string(name(ranks[rank].dtype)) +
-                      " " + list_text(ranks[rank].shape.span()) + ", rank 0 " +
-                      std::string(name(ranks[0].dtype)) + " " + list_text(ranks[0].shape.span()));
-  }
-  return {};
-}
 
 // std::fmax and std::max drop NaN; a reduction that meets one has no value.
 double largest(double a, double b) { return std::isnan(a) || a > b ? a : b; }
@@ -41,11 +29,9 @@ double combined(RankReduction reduction, double a, double b) {
 
 /// Sums and products modulo 2^64; the low bits are those of any narrower type.
 int64_t combined(RankReduction reduction, int64_t a, int64_t b) {
-  const auto left = static_cast<uint64_t>(a);
-  const auto right = static_cast<uint64_t>(b);
   switch (reduction) {
     case RankReduction::Sum:
-      return static_cast<int64_t>(left + right);
+      return wrapping_add(a, b);
     case RankReduction::Max:
       return std::max(a, b);
     case RankReduction::Min:
@@ -53,15 +39,7 @@ int64_t combined(RankReduction reduction, int64_t a, int64_t b) {
     case RankReduction::Product:
       break;
   }
-  return static_cast<int64_t>(left * right);
-}
-
-int64_t wrapped(int64_t value, const DTypeInfo& type) {
-  if (type.kind == DTypeKind::Bool) return value != 0 ? 1 : 0;
-  const int unused = 64 - type.element_bits;
-  const uint64_t bits = static_cast<uint64_t>(value) << unused;
-  return type.kind == DTypeKind::SignedInt ? static_cast<int64_t>(bits) >> unused
-                                           : static_cast<int64_t>(bits >> unused);
+  return wrapping_multiply(a, b);
 }
 
 template <typename T, typename Read>
@@ -79,20 +57,29 @@ Result<Array<T>> reduced(std::span<const TensorView> ranks, RankReduction reduct
 }  // namespace
 
 Result<Tensor> all_reduce(std::span<const TensorView> ranks, RankReduction reduction) {
-  ASSAY_TRY_STATUS(check_alike(ranks));
-  const DTypeInfo& type = info(ranks[0].dtype);
-  if (is_integer(ranks[0].dtype) || type.kind == DTypeKind::Bool) {
+  ASSAY_TRY_STATUS(check_ranks(ranks));
+  if (is_integer(ranks[0].dtype) || ranks[0].dtype == DType::Bool) {
     ASSAY_TRY(Whole result, reduced<int64_t>(ranks, reduction, whole));
-    for (int64_t& value : result.values) value = wrapped(value, type);
+    for (int64_t& value : result.values) value = wrap_to(value, ranks[0].dtype);
     return to_tensor(std::move(result));
   }
   ASSAY_TRY(Wide result, reduced<double>(ranks, reduction, widen));
   return to_tensor(std::move(result));
 }
 
+Result<Wide> reduce_part(std::span<const Tensor> ranks, RankReduction reduction, int64_t first,
+                         int64_t count) {
+  ASSAY_TRY_STATUS(check_ranks(views_of(ranks)));
+  std::vector<Tensor> parts(ranks.begin(), ranks.end());
+  for (Tensor& part : parts) {
+    ASSAY_TRY(part, flat_part(part, first, count));
+  }
+  return reduced<double>(views_of(parts), reduction, widen);
+}
+
 Result<Wide> quantised_all_reduce(std::span<const TensorView> ranks, const TensorView& scale,
                                   const TensorView& offset) {
-  ASSAY_TRY_STATUS(check_alike(ranks));
+  ASSAY_TRY_STATUS(check_ranks(ranks));
   ASSAY_TRY(Wide sum, reduced<double>(ranks, RankReduction::Sum, widen));
   ASSAY_TRY(const BroadcastValues scales, BroadcastValues::make(scale, sum.shape));
   ASSAY_TRY(const BroadcastValues offsets, BroadcastValues::make(offset, sum.shape));

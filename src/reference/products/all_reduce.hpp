@@ -15,6 +15,12 @@ namespace assay::reference {
 /// errors    Invalid (no ranks; shapes or types differ, with the rank) | Unsupported (complex, packed types)
 [[nodiscard]] Result<Tensor> all_reduce(std::span<const TensorView> ranks, RankReduction reduction);
 
+/// Elements [first, first + count) of all ranks reduced in double: exact for integers up to 2^53, which do not wrap.
+/// returns  one dimension
+/// errors   of all_reduce() | Invalid (range)
+[[nodiscard]] Result<Wide> reduce_part(std::span<const Tensor> ranks, RankReduction reduction,
+                                       int64_t first, int64_t count);
+
 /// (sum of the ranks + offset ranks) scale, of int8.
 ///
 /// scale, offset  broadcast to the ranks' shape: [1] for the tensor, [channels] for its last dimension

@@ -5,6 +5,7 @@
 
 #include "reference/products/matmul.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -15,8 +16,8 @@ Result<Whole> checked_ends(const TensorView& ends, int64_t limit) {
   int64_t previous = 0;
   for (const int64_t end : values.values) {
     if (end < previous || end > limit)
-      return fail(Errc::Invalid, "a group ends at " + std::to_string(end) + ", the one before at " +
-                                     std::to_string(previous) + ", of " + std::to_string(limit));
+      return fail(Errc::Invalid, "a group ends at ", end, ", the one before at ", previous, ", of ",
+                  limit);
     previous = end;
   }
   return values;
@@ -35,41 +36,35 @@ Result<Wide> grouped_matmul_with_routing(const TensorView& x, const TensorView& 
                                          const ExpertRows& routing, const TensorView* column_scale,
                                          const TensorView* row_scale) {
   if (x.shape.size() != 2 || w.shape.size() != 3)
-    return fail(Errc::Invalid, "x " + list_text(x.shape.span()) + " and w " +
-                                   list_text(w.shape.span()) +
-                                   " are not [rows, k] and [experts, n, k]");
+    return fail(Errc::Invalid, "x ", x.shape, " and w ", w.shape,
+                " are not [rows, k] and [experts, n, k]");
   const int64_t experts = w.shape[0];
   const int64_t k = x.shape[1];
   const int64_t n = w.shape[routing.transpose_w ? 1 : 2];
   if (w.shape[routing.transpose_w ? 2 : 1] != k)
-    return fail(Errc::Invalid, "x " + list_text(x.shape.span()) + " does not fit w " +
-                                   list_text(w.shape.span()) +
-                                   (routing.transpose_w ? " transposed" : ""));
+    return fail(Errc::Invalid, "x ", x.shape, " does not fit w ", w.shape,
+                (routing.transpose_w ? " transposed" : ""));
   ASSAY_TRY(const Whole tokens, whole(*routing.tokens));
   const int64_t rows = tokens.size();
   ASSAY_TRY(const Whole ends, checked_ends(*routing.group_ends, rows));
   if (ends.size() != experts || (routing.down && x.shape[0] != rows))
-    return fail(Errc::Invalid, std::to_string(ends.size()) + " groups and " + std::to_string(rows) +
-                                   " routed rows do not fit x " + list_text(x.shape.span()) +
-                                   " and w " + list_text(w.shape.span()));
+    return fail(Errc::Invalid, ends.size(), " groups and ", rows, " routed rows do not fit x ",
+                x.shape, " and w ", w.shape);
   const int64_t token_count = routing.down ? routing.token_count : x.shape[0];
   for (const int64_t token : tokens.values) {
     if (token < 0 || token >= token_count)
-      return fail(Errc::Invalid,
-                  "a row of token " + std::to_string(token) + " of " + std::to_string(token_count));
+      return fail(Errc::Invalid, "a row of token ", token, " of ", token_count);
   }
   Wide column_scales, row_scales;
   if (column_scale != nullptr) {
     ASSAY_TRY(column_scales, widen(*column_scale));
     if (column_scales.size() != experts * n)
-      return fail(Errc::Invalid, "scale " + list_text(column_scale->shape.span()) +
-                                     " does not fit w " + list_text(w.shape.span()));
+      return fail(Errc::Invalid, "scale ", column_scale->shape, " does not fit w ", w.shape);
   }
   if (row_scale != nullptr) {
     ASSAY_TRY(row_scales, widen(*row_scale));
     if (row_scales.size() != x.shape[0])
-      return fail(Errc::Invalid, "scale of rows " + list_text(row_scale->shape.span()) +
-                                     " does not fit x " + list_text(x.shape.span()));
+      return fail(Errc::Invalid, "scale of rows ", row_scale->shape, " does not fit x ", x.shape);
   }
 
   const Dims shape{routing.down ? token_count : rows, n};
@@ -108,16 +103,14 @@ Result<Wide> grouped_matmul_add(const TensorView& x_given, const TensorView& w,
   ASSAY_TRY(const Dims shape, matmul_shape(x_given, w, {.transpose_x = transpose_x}));
   const TensorView x = transpose_x ? transposed(x_given) : x_given;
   if (x.shape.size() != 2 || w.shape.size() != 2)
-    return fail(Errc::Invalid, "x " + list_text(x.shape.span()) + " and w " +
-                                   list_text(w.shape.span()) + " are not [m, k] and [k, n]");
+    return fail(Errc::Invalid, "x ", x.shape, " and w ", w.shape, " are not [m, k] and [k, n]");
   ASSAY_TRY(const Whole ends, checked_ends(group_ends, x.shape[1]));
   ASSAY_TRY(Wide result, widen(accum));
   const int64_t size = shape[0] * shape[1];
   int64_t needed = 0;
   if (__builtin_mul_overflow(size, ends.size(), &needed) || result.size() != needed)
-    return fail(Errc::Invalid, "accum " + list_text(accum.shape.span()) + " does not hold " +
-                                   std::to_string(ends.size()) + " products of shape " +
-                                   list_text(shape.span()));
+    return fail(Errc::Invalid, "accum ", accum.shape, " does not hold ", ends.size(),
+                " products of shape ", shape);
   for (int64_t group = 0; group < ends.size(); ++group) {
     const int64_t first = group == 0 ? 0 : ends.data()[group - 1];
     const int64_t depth = ends.data()[group] - first;

@@ -8,6 +8,7 @@
 
 #include "reference/elementwise/broadcast.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -69,11 +70,6 @@ void round_all(Wide& values, DType dtype) {
   for (double& value : values.values) value = round_to(value, dtype);
 }
 
-TensorView view_of(const Wide& wide) {
-  return {DType::Float64, wide.shape, contiguous_strides(wide.shape),
-          std::as_bytes(std::span(wide.values))};
-}
-
 bool both_have_batches(const TensorView& x, const TensorView& w) {
   return x.shape.size() == 3 && w.shape.size() == 3;
 }
@@ -82,9 +78,8 @@ Status multiply_rows(Wide& product, const TensorView& row_scale) {
   const int64_t n = product.shape.empty() ? 1 : product.shape[product.shape.size() - 1];
   const int64_t rows = n == 0 ? row_scale.element_count() : product.size() / n;
   if (row_scale.element_count() != rows)
-    return fail(Errc::Invalid, "scales of rows " + list_text(row_scale.shape.span()) +
-                                   " do not fit a product of shape " +
-                                   list_text(product.shape.span()));
+    return fail(Errc::Invalid, "scales of rows ", row_scale.shape,
+                " do not fit a product of shape ", product.shape);
   ASSAY_TRY(const Wide scales, widen(row_scale));
   for (int64_t row = 0; row < rows; ++row) {
     const double scale = scales.data()[row];
@@ -134,9 +129,8 @@ Result<Wide> linear_per_batch(const TensorView& x, const TensorView& w, const Te
   const bool w_has_batches = w.shape.size() == 3;
   if (options.transpose_x || x.shape.size() != 3 || w.shape.size() < 2 || w.shape.size() > 3 ||
       (w_has_batches && w.shape[0] != x.shape[1]))
-    return fail(Errc::Invalid, "x " + list_text(x.shape.span()) + " and w " +
-                                   list_text(w.shape.span()) +
-                                   " are not [m, b, k] and [k, n] or [b, k, n]");
+    return fail(Errc::Invalid, "x ", x.shape, " and w ", w.shape,
+                " are not [m, b, k] and [k, n] or [b, k, n]");
   Wide product;
   if (!w_has_batches) {
     ASSAY_TRY(product, matmul(x, w, product_options(options)));
@@ -191,8 +185,7 @@ Result<Wide> weight_quantised_linear(const TensorView& x_given, const TensorView
                                      int64_t group_size, const LinearOptions& options) {
   ASSAY_TRY(const Dims shape, matmul_shape(x_given, w_given, product_options(options)));
   if (w_given.shape.size() != 2 || group_size < 0)
-    return fail(Errc::Invalid, "w " + list_text(w_given.shape.span()) + " in groups of " +
-                                   std::to_string(group_size) + " rows");
+    return fail(Errc::Invalid, "w ", w_given.shape, " in groups of ", group_size, " rows");
   const TensorView w = options.transpose_w ? transposed(w_given) : w_given;
   const TensorView x = options.transpose_x ? transposed(x_given) : x_given;
   const size_t last = x.shape.size() - 1;
@@ -210,9 +203,8 @@ Result<Wide> weight_quantised_linear(const TensorView& x_given, const TensorView
     if (values.size() == 1 || values.size() == n || values.size() == groups ||
         values.size() == groups * n)
       return {};
-    return fail(Errc::Invalid, std::string(what) + " " + list_text(values.shape.span()) +
-                                   " does not fit " + std::to_string(groups) + " groups of w " +
-                                   list_text(w_given.shape.span()));
+    return fail(Errc::Invalid, what, " ", values.shape, " does not fit ", groups, " groups of w ",
+                w_given.shape);
   };
   // A vector of as many values as there are groups means the groups, when there are any.
   const auto at = [&](const Wide& values, int64_t group, int64_t j) {

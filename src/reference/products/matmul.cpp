@@ -13,6 +13,7 @@
 #include "base/thread_pool.hpp"
 #include "reference/blas.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 #include "tensor/widen.hpp"
 
 namespace assay::reference {
@@ -37,12 +38,6 @@ constexpr int64_t kBlockColumns = 512;     // of w in one dgemm
 constexpr int64_t kBlockDepth = 512;       // 512 * 512 doubles: 2 MB
 constexpr int64_t kMaxWidenedX = int64_t{4} << 20;  // values of x widened at a time: 32 MB
 constexpr int64_t kMinBlockRows = 64;
-
-bool is_real(DType dtype) {
-  const DTypeInfo& type = info(dtype);
-  return type.kind != DTypeKind::Complex && type.kind != DTypeKind::Bits &&
-         type.element_values == 1;
-}
 
 // ---- Few rows of x: w streams through the registers once --------------------------------------
 
@@ -345,9 +340,7 @@ void multiply_rows(const TensorView& x, const TensorView& w, double* out, int64_
                 std::span(rows.values)
                     .subspan(static_cast<size_t>(first * k), static_cast<size_t>(count * k)));
   });
-  TensorView widened{DType::Float64, rows.shape, contiguous_strides(rows.shape), {}};
-  widened.storage = std::as_bytes(std::span(rows.values));
-  multiply_blocks(widened, w, out, row_stride, jobs, absolute);
+  multiply_blocks(view_of(rows), w, out, row_stride, jobs, absolute);
 }
 
 std::string shapes(const TensorView& x, const TensorView& w, const MatmulOptions& options) {
@@ -420,14 +413,11 @@ struct Plan {
 Result<Plan> plan_of(const TensorView& x_given, const TensorView& w_given,
                      const MatmulOptions& options) {
   for (const TensorView* view : {&x_given, &w_given}) {
-    if (!is_real(view->dtype))
-      return fail(Errc::Unsupported,
-                  std::string(name(view->dtype)) + " has no real values to multiply");
-    ASSAY_TRY_STATUS(checked_count(view->shape));
+    ASSAY_TRY_STATUS(check_real(*view));
   }
   if (x_given.shape.empty() || w_given.shape.size() < 2 ||
       (options.transpose_x && x_given.shape.size() < 2))
-    return fail(Errc::Invalid, shapes(x_given, w_given, options) + ": both need two dimensions");
+    return fail(Errc::Invalid, shapes(x_given, w_given, options), ": both need two dimensions");
   TensorView x = options.transpose_x ? transposed(x_given) : x_given;
   TensorView w = options.transpose_w ? transposed(w_given) : w_given;
   const bool is_vector = x.shape.size() == 1;
@@ -445,8 +435,8 @@ Result<Plan> plan_of(const TensorView& x_given, const TensorView& w_given,
   shape.push_back(n);
   ASSAY_TRY_STATUS(checked_count(shape));
   if (n > std::numeric_limits<blasint>::max())
-    return fail(Errc::TooLarge,
-                shapes(x_given, w_given, options) + ": rows of the result are too long");
+    return fail(Errc::TooLarge, shapes(x_given, w_given, options),
+                ": rows of the result are too long");
   return Plan{std::move(x), std::move(w), *batches, std::move(shape)};
 }
 

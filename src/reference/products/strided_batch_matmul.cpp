@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reference/products/matmul.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -29,10 +30,8 @@ struct Operand {
                         __builtin_add_overflow(last, base, &last) ||
                         __builtin_add_overflow(last, columns, &last) || last > count;
     if (!leaves) return {};
-    return fail(Errc::Invalid, std::string(name) + " of batch " + std::to_string(batch) +
-                                   ": rows of " + std::to_string(columns) + " values, " +
-                                   std::to_string(ld) + " apart, heads " + std::to_string(stride) +
-                                   " apart, do not fit " + std::to_string(count) + " elements");
+    return fail(Errc::Invalid, name, " of batch ", batch, ": rows of ", columns, " values, ", ld,
+                " apart, heads ", stride, " apart, do not fit ", count, " elements");
   }
   /// errors  Invalid: the heads of a batch hold more than there is
   Status advance(int64_t rows, int64_t columns, int64_t heads) {
@@ -40,8 +39,7 @@ struct Operand {
     if (__builtin_mul_overflow(rows, columns, &size) ||
         __builtin_mul_overflow(size, heads, &size) || __builtin_add_overflow(base, size, &base) ||
         base > count)
-      return fail(Errc::Invalid, std::string(name) + " has " + std::to_string(count) +
-                                     " elements, its batches need more");
+      return fail(Errc::Invalid, name, " has ", count, " elements, its batches need more");
     return {};
   }
 };
@@ -59,15 +57,13 @@ Status check_lists(const StridedBatches& batches) {
        {"strideC", &batches.stride_c}}};
   for (const auto& [list_name, list] : lists) {
     if (list->size() != batches.m.size())
-      return fail(Errc::Invalid, std::string(list_name) + " has " + std::to_string(list->size()) +
-                                     " values, m has " + std::to_string(batches.m.size()));
+      return fail(Errc::Invalid, list_name, " has ", list->size(), " values, m has ",
+                  batches.m.size());
     for (const int64_t value : *list) {
-      if (value < 0)
-        return fail(Errc::Invalid,
-                    std::string(list_name) + " has the value " + std::to_string(value));
+      if (value < 0) return fail(Errc::Invalid, list_name, " has the value ", value);
     }
   }
-  if (batches.heads < 0) return fail(Errc::Invalid, std::to_string(batches.heads) + " heads");
+  if (batches.heads < 0) return fail(Errc::Invalid, batches.heads, " heads");
   return {};
 }
 

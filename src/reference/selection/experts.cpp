@@ -11,6 +11,7 @@
 #include "reference/elementwise/activation.hpp"
 #include "reference/elementwise/broadcast.hpp"
 #include "reference/selection/indexing.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -21,18 +22,13 @@ struct Groups {
 };
 Result<Groups> groups_of(const Dims& shape, int64_t groups, int64_t keep, int64_t largest) {
   if (shape.size() != 2)
-    return fail(Errc::Invalid,
-                "scores have shape " + list_text(shape.span()) + ", [tokens, experts] expected");
+    return fail(Errc::Invalid, "scores have shape ", shape, ", [tokens, experts] expected");
   if (groups < 1 || shape[1] % groups != 0)
-    return fail(Errc::Invalid,
-                std::to_string(groups) + " groups of " + std::to_string(shape[1]) + " experts");
+    return fail(Errc::Invalid, groups, " groups of ", shape[1], " experts");
   const Groups result{shape[0], shape[1], groups, shape[1] / groups};
-  if (keep < 0 || keep > groups)
-    return fail(Errc::Invalid,
-                std::to_string(keep) + " best of " + std::to_string(groups) + " groups");
+  if (keep < 0 || keep > groups) return fail(Errc::Invalid, keep, " best of ", groups, " groups");
   if (largest < 1 || largest > result.size)
-    return fail(Errc::Invalid, "the " + std::to_string(largest) + " largest of groups of " +
-                                   std::to_string(result.size));
+    return fail(Errc::Invalid, "the ", largest, " largest of groups of ", result.size);
   return result;
 }
 

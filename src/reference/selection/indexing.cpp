@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/selection/indexing.hpp"
+#include "tensor/sentence.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include "reference/selection/row_order.hpp"
+
 namespace assay::reference {
 namespace {
 
 constexpr int64_t kMostExperts = int64_t{1} << 24;
-
-/// A value and where it came from; the order that top_k() gives.
-struct Place {
-  double value;
-  int64_t index;
-};
-bool comes_first(const Place& a, const Place& b) {
-  const bool a_nan = a.value != a.value;
-  const bool b_nan = b.value != b.value;
-  if (a_nan != b_nan) return a_nan;
-  if (!a_nan && a.value != b.value) return a.value > b.value;
-  return a.index < b.index;
-}
 
 std::string out_of(const char* what, int64_t value, int64_t size) {
   return std::string(what) + " " + std::to_string(value) + " of " + std::to_string(size);
@@ -31,8 +21,7 @@ std::string out_of(const char* what, int64_t value, int64_t size) {
 /// Integers of one dimension.
 Result<Whole> integer_list(const TensorView& view, const char* what) {
   if (view.shape.size() != 1)
-    return fail(Errc::Invalid, std::string(what) + " have shape " + list_text(view.shape.span()) +
-                                   ", one dimension expected");
+    return fail(Errc::Invalid, what, " have shape ", view.shape, ", one dimension expected");
   return whole(view);
 }
 
@@ -43,52 +32,59 @@ Result<TopK> top_k(const TensorView& x, int64_t k) {
     return fail(Errc::Invalid, "a tensor without dimensions has no rows to sort");
   const int64_t columns = x.shape[x.shape.size() - 1];
   if (k < 0 || k > columns)
-    return fail(Errc::Invalid,
-                "the " + std::to_string(k) + " largest of " + std::to_string(columns) + " values");
+    return fail(Errc::Invalid, "the ", k, " largest of ", columns, " values");
   ASSAY_TRY(const Wide values, widen(x));
   Dims shape = x.shape;
   shape[shape.size() - 1] = k;
   TopK result{Wide(shape), Whole(shape)};
   if (result.values.size() == 0) return result;
-  std::vector<Place> places(static_cast<size_t>(columns));
+  std::vector<Placed<double>> room;
   const int64_t rows = result.values.size() / k;
   for (int64_t row = 0; row < rows; ++row) {
-    const double* from = values.data() + row * columns;
-    for (int64_t i = 0; i < columns; ++i) places[static_cast<size_t>(i)] = {from[i], i};
-    const auto middle = places.begin() + k;
-    if (k < columns / 8) {
-      std::partial_sort(places.begin(), middle, places.end(), comes_first);
-    } else {
-      std::sort(places.begin(), places.end(), comes_first);
+    const std::span<const double> from(values.data() + row * columns, static_cast<size_t>(columns));
+    int64_t at = row * k;
+    for (const auto& [value, place] : first_in_order(from, static_cast<size_t>(k), true, &room)) {
+      result.values.data()[at] = value;
+      result.indices.data()[at++] = place;
     }
-    for (int64_t i = 0; i < k; ++i) {
-      result.values.data()[row * k + i] = places[static_cast<size_t>(i)].value;
-      result.indices.data()[row * k + i] = places[static_cast<size_t>(i)].index;
+  }
+  return result;
+}
+
+Result<Whole> coordinates(const TensorView& x) {
+  ASSAY_TRY(const Wide values, widen(x));
+  const size_t rank = x.shape.size();
+  const int64_t count = std::ranges::count_if(values.values, [](double v) { return v != 0; });
+  const Dims shape{count, static_cast<int64_t>(rank)};
+  ASSAY_TRY_STATUS(checked_count(shape));
+  Whole result(shape);
+  int64_t* out = result.data();
+  for (int64_t flat = 0; flat < values.size(); ++flat) {
+    if (values.data()[flat] == 0) continue;
+    int64_t rest = flat;
+    for (size_t i = rank; i-- > 0;) {
+      out[i] = rest % x.shape[i];
+      rest /= x.shape[i];
     }
+    out += rank;
   }
   return result;
 }
 
 Result<Nonzero> nonzero(const TensorView& x) {
-  ASSAY_TRY(const Wide values, widen(x));
-  const auto rank = static_cast<int64_t>(x.shape.size());
-  ASSAY_TRY_STATUS(checked_count(Dims{rank, values.size()}));
-  Nonzero result{Whole(Dims{rank, values.size()}, 0), 0};
-  for (int64_t flat = 0; flat < values.size(); ++flat) {
-    if (values.values[static_cast<size_t>(flat)] == 0) continue;
-    int64_t rest = flat;
-    for (size_t i = x.shape.size(); i-- > 0;) {
-      const auto row = static_cast<int64_t>(i);
-      result.indices.data()[row * values.size() + result.count] = rest % x.shape[i];
-      rest /= x.shape[i];
-    }
-    ++result.count;
-  }
+  ASSAY_TRY(const Whole places, coordinates(x));
+  const int64_t count = places.shape[0];
+  const int64_t rank = places.shape[1];
+  const int64_t size = x.element_count();
+  ASSAY_TRY_STATUS(checked_count(Dims{rank, size}));
+  Nonzero result{Whole(Dims{rank, size}, 0), count};
+  for (int64_t i = 0; i < count * rank; ++i)
+    result.indices.data()[i % rank * size + i / rank] = places.data()[i];
   return result;
 }
 
 Result<Whole> one_hot(const TensorView& x, int64_t depth, int64_t one, int64_t zero, int64_t axis) {
-  if (depth < 0) return fail(Errc::Invalid, "depth " + std::to_string(depth) + " is negative");
+  if (depth < 0) return fail(Errc::Invalid, "depth ", depth, " is negative");
   ASSAY_TRY(const size_t at, axis_of(axis, x.shape.size() + 1));
   ASSAY_TRY(const Whole values, whole(x));
   Dims shape;
@@ -114,10 +110,9 @@ Result<Wide> index_add(const TensorView& var, int64_t axis, const TensorView& in
   Dims expected = var.shape;
   expected[at] = places.size();
   if (updates.shape != expected)
-    return fail(Errc::Invalid, "updates have shape " + list_text(updates.shape.span()) + ", " +
-                                   list_text(expected.span()) + " expected");
+    return fail(Errc::Invalid, "updates have shape ", updates.shape, ", ", expected, " expected");
   if (count < -1 || count > places.size())
-    return fail(Errc::Invalid, out_of("the first", count, places.size()) + " entries");
+    return fail(Errc::Invalid, out_of("the first", count, places.size()), " entries");
   const int64_t used = count == -1 ? places.size() : count;
   const int64_t size = var.shape[at];
   for (int64_t j = 0; j < used; ++j) {
@@ -149,20 +144,18 @@ Result<Gating> gating(const TensorView& experts, const TensorView& indices,
   ASSAY_TRY(const Whole number, integer_list(indices, "indices"));
   const int64_t count = expert.size();
   if (number.size() != count)
-    return fail(Errc::Invalid, std::to_string(count) + " experts and " +
-                                   std::to_string(number.size()) + " indices");
+    return fail(Errc::Invalid, count, " experts and ", number.size(), " indices");
   const bool counted = parameters.expert_count > 0;
   if (parameters.expert_count < 0 || parameters.expert_count > kMostExperts)
-    return fail(Errc::Invalid, std::to_string(parameters.expert_count) + " experts");
+    return fail(Errc::Invalid, parameters.expert_count, " experts");
   if (counted && parameters.topk_expert_num <= 0)
-    return fail(Errc::Invalid,
-                "topkExpertNum " + std::to_string(parameters.topk_expert_num) + " is not positive");
+    return fail(Errc::Invalid, "topkExpertNum ", parameters.topk_expert_num, " is not positive");
   std::vector<int64_t> mine = parameters.device_experts;
   std::sort(mine.begin(), mine.end());
   for (size_t i = 0; i < mine.size(); ++i) {
     if (mine[i] < 0 || mine[i] >= parameters.expert_count || (i > 0 && mine[i] == mine[i - 1]))
-      return fail(Errc::Invalid, out_of("deviceExpert", mine[i], parameters.expert_count) +
-                                     " is no expert, or listed twice");
+      return fail(Errc::Invalid, out_of("deviceExpert", mine[i], parameters.expert_count),
+                  " is no expert, or listed twice");
   }
   for (const int64_t one : expert.values) {
     if (counted && (one < 0 || one >= parameters.expert_count))

@@ -17,6 +17,10 @@ struct TopK {
 /// errors  Invalid (x without dimensions, k outside [0, columns]) | of widen()
 [[nodiscard]] Result<TopK> top_k(const TensorView& x, int64_t k);
 
+/// Coordinates of the values that are not 0, in C order: [count, rank].
+/// errors  of widen() | TooLarge
+[[nodiscard]] Result<Whole> coordinates(const TensorView& x);
+
 struct Nonzero {
   Whole indices;  // [rank, elements of x]: coordinates in row-major order, then columns of zeros
   int64_t count = 0;  // columns that are coordinates

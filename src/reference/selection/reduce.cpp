@@ -9,6 +9,7 @@
 
 #include "reference/attention/softmax_row.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::reference {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 template <typename T>
 T plus(T a, T b) {
   if constexpr (std::is_integral_v<T>)  // wraps; signed overflow would be undefined
-    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    return wrapping_add(a, b);
   else
     return a + b;
 }
@@ -172,13 +173,7 @@ Tensor reduced_values(Stream values, Reduction reduction, const Merged& merged, 
   return to_tensor(std::move(out));
 }
 
-// A NaN spoils the sum, and so its whole row; so does a row of -inf, by -inf - -inf.
-void softmax_row(double* x, int64_t count) {
-  const double sum = exponentials(x, count, row_maximum(x, count));
-  for (int64_t i = 0; i < count; ++i) x[i] /= sum;
-}
-
-/// The same down the columns of a [count, inner] matrix.
+/// softmax_row() down the columns of a [count, inner] matrix.
 void softmax_columns(double* x, int64_t count, int64_t inner) {
   const auto width = static_cast<size_t>(inner);
   std::vector<double> most(width, -std::numeric_limits<double>::infinity());
@@ -218,8 +213,7 @@ Result<Tensor> reduce(const TensorView& x, Reduction reduction, std::span<const 
   std::vector<bool> reduced(x.shape.size(), axes.empty());
   for (const int64_t axis : axes) {
     ASSAY_TRY(const size_t at, axis_of(axis, x.shape.size()));
-    if (reduced[at])
-      return fail(Errc::Invalid, "axis " + std::to_string(axis) + " is listed twice");
+    if (reduced[at]) return fail(Errc::Invalid, "axis ", axis, " is listed twice");
     reduced[at] = true;
   }
   Dims shape;
@@ -227,8 +221,7 @@ Result<Tensor> reduce(const TensorView& x, Reduction reduction, std::span<const 
     if (!reduced[i]) shape.push_back(x.shape[i]);
   ASSAY_TRY(const int64_t count, checked_count(shape));
   if (reduction != Reduction::Sum && count != 0 && x.element_count() == 0)
-    return fail(Errc::Invalid, "a tensor of shape " + list_text(x.shape.span()) +
-                                   " has no largest or smallest value");
+    return fail(Errc::Invalid, "a tensor of shape ", x.shape, " has no largest or smallest value");
   if (x.element_count() == 0) {  // sums of nothing
     if (is_integer(x.dtype) || x.dtype == DType::Bool) return to_tensor(Whole(shape, 0));
     return to_tensor(Wide(shape, 0.0));
@@ -238,8 +231,7 @@ Result<Tensor> reduce(const TensorView& x, Reduction reduction, std::span<const 
     ASSAY_TRY(const Whole values, whole(x));
     return reduced_values<int64_t>(IntegerStream(values), reduction, merged, shape);
   }
-  if (values_per_element(x.dtype) != 1 || info(x.dtype).kind == DTypeKind::Bits)
-    return fail(Errc::Unsupported, std::string(name(x.dtype)) + " has no real values");
+  ASSAY_TRY_STATUS(check_real(x));
   return reduced_values<double>(ValueStream(x), reduction, merged, shape);
 }
 
@@ -253,7 +245,7 @@ Result<Wide> softmax(const TensorView& x, std::span<const int64_t> axes) {
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 1; i < sorted.size(); ++i) {
     if (sorted[i] != sorted[i - 1] + 1)
-      return fail(Errc::Invalid, "axes " + list_text(axes) + " do not follow each other");
+      return fail(Errc::Invalid, "axes ", axes, " do not follow each other");
   }
   ASSAY_TRY(Wide y, widen(x));
   if (y.size() == 0) return y;

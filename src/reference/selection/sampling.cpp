@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/selection/sampling.hpp"
+#include "tensor/sentence.hpp"
 
 #include <algorithm>
 #include <string>
@@ -24,8 +25,7 @@ struct Batch {
 };
 Result<Batch> batch_of(const Dims& shape) {
   if (shape.size() != 2 || shape[1] == 0)
-    return fail(Errc::Invalid, "probabilities have shape " + list_text(shape.span()) +
-                                   ", [batch, values] expected");
+    return fail(Errc::Invalid, "probabilities have shape ", shape, ", [batch, values] expected");
   return Batch{shape[0], shape[1]};
 }
 
@@ -42,11 +42,9 @@ Result<Masked> masked(const NucleusInput& input) {
   ASSAY_TRY(const Batch batch, batch_of(input.sorted.values.shape));
   const auto rows = static_cast<size_t>(batch.rows);
   if (input.top_p.size() != 1 && input.top_p.size() != rows)
-    return fail(Errc::Invalid, std::to_string(input.top_p.size()) + " values of top p for " +
-                                   std::to_string(rows) + " rows");
+    return fail(Errc::Invalid, input.top_p.size(), " values of top p for ", rows, " rows");
   if (!input.top_k.empty() && input.top_k.size() != rows)
-    return fail(Errc::Invalid, std::to_string(input.top_k.size()) + " values of top k for " +
-                                   std::to_string(rows) + " rows");
+    return fail(Errc::Invalid, input.top_k.size(), " values of top k for ", rows, " rows");
   Masked result{batch, input.sorted.values, Wide(input.sorted.values.shape)};
   for (int64_t row = 0; row < batch.rows; ++row) {
     double* p = result.probs.data() + row * batch.columns;
@@ -54,8 +52,7 @@ Result<Masked> masked(const NucleusInput& input) {
     if (!input.top_k.empty()) {
       const int64_t last = input.top_k[static_cast<size_t>(row)];
       if (last < 0 || last >= batch.columns)
-        return fail(Errc::Invalid, "top k " + std::to_string(last) + " of " +
-                                       std::to_string(batch.columns) + " values");
+        return fail(Errc::Invalid, "top k ", last, " of ", batch.columns, " values");
       const double least = p[last];
       for (int64_t i = last + 1; i < batch.columns; ++i)
         if (p[i] < least) p[i] = 0;
@@ -128,8 +125,7 @@ Result<NucleusSample> sample_nucleus(const NucleusInput& input, std::span<const 
   ASSAY_TRY(Masked row_values, masked(input));
   const auto [rows, columns] = row_values.batch;
   if (fractions.size() != static_cast<size_t>(rows))
-    return fail(Errc::Invalid, std::to_string(fractions.size()) + " random numbers for " +
-                                   std::to_string(rows) + " rows");
+    return fail(Errc::Invalid, fractions.size(), " random numbers for ", rows, " rows");
   NucleusSample sample;
   for (int64_t row = 0; row < rows; ++row) {
     const Sums c(row_values.sums.data() + row * columns, static_cast<size_t>(columns));
@@ -160,9 +156,8 @@ Result<NucleusSample> sample_nucleus_exponential(const NucleusInput& input,
   ASSAY_TRY(Masked row_values, masked(input));
   const auto [rows, columns] = row_values.batch;
   if (noise.shape != input.sorted.values.shape)
-    return fail(Errc::Invalid, "noise has shape " + list_text(noise.shape.span()) +
-                                   ", probabilities have " +
-                                   list_text(input.sorted.values.shape.span()));
+    return fail(Errc::Invalid, "noise has shape ", noise.shape, ", probabilities have ",
+                input.sorted.values.shape);
   ASSAY_TRY(const Wide divisors, widen(noise));
   NucleusSample sample;
   for (int64_t row = 0; row < rows; ++row) {
@@ -210,8 +205,7 @@ Result<Wide> nucleus_log_probs(const NucleusInput& input, const Wide& cumulative
                                std::span<const int64_t> last, int64_t size) {
   ASSAY_TRY(const Batch batch, batch_of(input.sorted.values.shape));
   if (size < 0 || size > batch.columns)
-    return fail(Errc::Invalid, std::to_string(size) + " logarithms of " +
-                                   std::to_string(batch.columns) + " probabilities");
+    return fail(Errc::Invalid, size, " logarithms of ", batch.columns, " probabilities");
   if (cumulative.shape != input.sorted.values.shape ||
       last.size() != static_cast<size_t>(batch.rows))
     return fail(Errc::Invalid, "sums or ends of another batch");

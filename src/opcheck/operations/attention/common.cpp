@@ -3,6 +3,7 @@
 
 #include "opcheck/operations/attention/evaluate.hpp"
 #include "reference/movement/transdata.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck::attention {
 namespace {
@@ -25,9 +26,8 @@ TensorView look(const TensorView& view, int64_t first, Dims shape, Dims strides)
 
 Result<InputList::Input> InputList::next(std::string_view name) {
   if (next_ >= operands_.input_count())
-    return fail(Errc::Invalid, "the dump has " + std::to_string(operands_.input_count()) +
-                                   " inputs, " + std::string(name) + " would be intensor" +
-                                   std::to_string(next_));
+    return fail(Errc::Invalid, "the dump has ", operands_.input_count(), " inputs, ", name,
+                " would be intensor", next_);
   Result<Tensor> tensor = operands_.input(next_);
   if (!tensor) return fail(in_input(tensor.error(), name));
   ASSAY_TRY(Tensor packed, reference::contiguous(*tensor));
@@ -39,25 +39,22 @@ Result<InputList::Input> InputList::next(std::string_view name) {
 
 Status InputList::finish() const {
   if (left() == 0) return {};
-  return fail(Errc::Invalid, "the dump has " + std::to_string(operands_.input_count()) +
-                                 " inputs; with these parameters there are " +
-                                 std::to_string(next_) + ": " + names_);
+  return fail(Errc::Invalid, "the dump has ", operands_.input_count(),
+              " inputs; with these parameters there are ", next_, ": ", names_);
 }
 
 Result<std::vector<int64_t>> lengths_of(const Tensor& tensor, std::string_view name) {
   Result<reference::Whole> values = reference::whole(tensor.view);
   if (!values) return fail(in_input(values.error(), name));
   for (const int64_t value : values->values) {
-    if (value < 0 || value > INT32_MAX)
-      return fail(Errc::Invalid, std::string(name) + " holds " + std::to_string(value));
+    if (value < 0 || value > INT32_MAX) return fail(Errc::Invalid, name, " holds ", value);
   }
   return std::vector<int64_t>(values->values.begin(), values->values.end());
 }
 
 Result<std::vector<double>> scales_of(const Tensor& tensor, std::string_view name, int64_t count) {
   if (tensor.view.element_count() != count)
-    return fail(Errc::Invalid, std::string(name) + " has shape " + shape_text(tensor.view) +
-                                   ", not " + std::to_string(count) + " values");
+    return fail(Errc::Invalid, name, " has shape ", tensor.view.shape, ", not ", count, " values");
   if (tensor.view.dtype == DType::Int64 || tensor.view.dtype == DType::UInt64) {
     ASSAY_TRY(const reference::Whole bits, reference::whole(tensor.view));
     std::vector<double> result;
@@ -69,16 +66,22 @@ Result<std::vector<double>> scales_of(const Tensor& tensor, std::string_view nam
   return std::vector<double>(wide->values.begin(), wide->values.end());
 }
 
+Result<int64_t> read_choice(const Parameters& parameters, std::string_view key, int64_t last) {
+  ASSAY_TRY(const int64_t value, parameters.integer(key, 0));
+  if (value < 0 || value > last)
+    return fail(Errc::Unsupported, key.substr(0, key.find('|')), " ", value, " is not known");
+  return value;
+}
+
 Result<Heads> read_heads(const Parameters& parameters) {
   Heads heads;
   ASSAY_TRY(heads.query, parameters.integer("headNum", 0));
   ASSAY_TRY(heads.kv, parameters.integer("kvHeadNum", 0));
   if (heads.query <= 0 || heads.query > (1 << 20))
-    return fail(Errc::Invalid, "headNum is " + std::to_string(heads.query));
+    return fail(Errc::Invalid, "headNum is ", heads.query);
   if (heads.kv == 0) heads.kv = heads.query;
   if (heads.kv < 0 || heads.query % heads.kv != 0)
-    return fail(Errc::Invalid, "kvHeadNum " + std::to_string(heads.kv) +
-                                   " does not divide headNum " + std::to_string(heads.query));
+    return fail(Errc::Invalid, "kvHeadNum ", heads.kv, " does not divide headNum ", heads.query);
   return heads;
 }
 
@@ -92,9 +95,8 @@ Result<Tensor> tokens_of(const Tensor& tensor, int64_t heads, std::string_view n
   if (rank == 3 && shape[1] == heads) return tensor;
   if (rank == 3 && shape[2] % heads == 0) return split(shape[0] * shape[1], shape[2]);
   if (rank == 4 && shape[2] == heads) return split(shape[0] * shape[1], heads * shape[3]);
-  return fail(Errc::Invalid, std::string(name) + " has shape " + shape_text(tensor.view) +
-                                 ", which is not [tokens, " + std::to_string(heads) +
-                                 " heads, size]");
+  return fail(Errc::Invalid, name, " has shape ", tensor.view.shape, ", which is not [tokens, ",
+              heads, " heads, size]");
 }
 
 // ---- Masks --------------------------------------------------------------------------------------
@@ -120,9 +122,8 @@ Result<Mask> read_mask(const InputList::Input& input, int64_t batch, int64_t hea
   const Dims strides = tensor.view.strides;
   const size_t rank = shape.size();
   const auto refuse = [&] {
-    return fail(Errc::Invalid, "mask has shape " + list_text(shape.span()) + " for " +
-                                   std::to_string(batch) + " sequences and " +
-                                   std::to_string(heads) + " heads");
+    return fail(Errc::Invalid, "mask has shape ", shape, " for ", batch, " sequences and ", heads,
+                " heads");
   };
   if (rank < 2 || rank > 4) return refuse();
   int64_t sequences = 1;
@@ -179,23 +180,22 @@ Result<BlockCache> read_block_cache(const InputList::Input& input, int64_t kv_he
   BlockCache cache{input.tensor, input.is_nz, kv_heads, 0, 0, 0};
   const std::string found = std::string(name) + " has shape " + shape_text(input.tensor.view);
   if (shape.size() != 4)
-    return fail(Errc::Invalid, found + "; caches of blocks have four dimensions");
+    return fail(Errc::Invalid, found, "; caches of blocks have four dimensions");
   cache.blocks = shape[0];
   if (input.is_nz) {
     const int64_t columns = shape[1] * shape[3];
     if (shape[3] <= 0 || columns % kv_heads != 0)
-      return fail(Errc::Invalid, found + " (FRACTAL_NZ), which " + std::to_string(kv_heads) +
-                                     " kv heads do not divide");
+      return fail(Errc::Invalid, found, " (FRACTAL_NZ), which ", kv_heads,
+                  " kv heads do not divide");
     cache.size = columns / kv_heads;
     cache.block_size = shape[2];
     if (cache.size % shape[3] != 0)
-      return fail(Errc::Unsupported, found + " (FRACTAL_NZ): heads of " +
-                                         std::to_string(cache.size) + " columns share blocks");
+      return fail(Errc::Unsupported, found, " (FRACTAL_NZ): heads of ", cache.size,
+                  " columns share blocks");
     return cache;
   }
   if (shape[2] != kv_heads)
-    return fail(Errc::Invalid, found + ", not [blocks, block size, " + std::to_string(kv_heads) +
-                                   " kv heads, size]");
+    return fail(Errc::Invalid, found, ", not [blocks, block size, ", kv_heads, " kv heads, size]");
   cache.block_size = shape[1];
   cache.size = shape[3];
   return cache;
@@ -209,16 +209,14 @@ Result<std::vector<TensorView>> gather_blocks(const BlockCache& cache,
   if (count == 0) return parts;
   // Sizes of blocks and tables fit in memory, so the product does not overflow.
   if (cache.block_size <= 0 || (count - 1) / cache.block_size >= columns)
-    return fail(Errc::Invalid, "sequence " + std::to_string(sequence) + " has " +
-                                   std::to_string(count) + " keys, its " + std::to_string(columns) +
-                                   " blocks of " + std::to_string(cache.block_size) + " hold less");
+    return fail(Errc::Invalid, "sequence ", sequence, " has ", count, " keys, its ", columns,
+                " blocks of ", cache.block_size, " hold less");
   for (int64_t first = 0; first < count; first += cache.block_size) {
     const int64_t at = first / cache.block_size;
     const int64_t block = table.values[static_cast<size_t>(sequence * columns + at)];
     if (block < 0 || block >= cache.blocks)
-      return fail(Errc::Invalid, "block table of sequence " + std::to_string(sequence) +
-                                     " names block " + std::to_string(block) + "; the cache has " +
-                                     std::to_string(cache.blocks));
+      return fail(Errc::Invalid, "block table of sequence ", sequence, " names block ", block,
+                  "; the cache has ", cache.blocks);
     parts.push_back(cache.rows(block, std::min(cache.block_size, count - first)));
   }
   return parts;
@@ -250,11 +248,11 @@ Evaluation evaluation_of(Prepared prepared, const Case& one) {
   Ranges unjudged = output ? prepared.unjudged : Ranges{};
   const int jobs = one.jobs;
 
-  Expectation expectation;
-  expectation.accuracy = {Precision::CvFusion, prepared.attention.heads * prepared.longest + 4};
-  expectation.note = prepared.note;
-  expectation.partial = !unjudged.empty();
-  expectation.try_all = prepared.try_all;
+  Expectation expected;
+  expected.accuracy = {Precision::CvFusion, prepared.attention.heads * prepared.longest + 4};
+  expected.note = prepared.note;
+  expected.partial = !unjudged.empty();
+  expected.try_all = prepared.try_all;
   const DType dtype = mine.view.dtype;
   const bool has_model =
       output && (dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32);
@@ -276,14 +274,11 @@ Evaluation evaluation_of(Prepared prepared, const Case& one) {
         return reference::narrow(reference::to_tensor(std::move(values)).view, dtype);
       };
     }
-    expectation.candidates.push_back(std::move(candidate));
+    expected.candidates.push_back(std::move(candidate));
   };
   add(prepared.label, std::move(prepared.attention));
   for (auto& [label, attention] : prepared.alternatives) add(label, std::move(attention));
-  Evaluation evaluation;
-  evaluation.variant = prepared.variant;
-  evaluation.outputs.push_back(std::move(expectation));
-  return evaluation;
+  return evaluation(prepared.variant, std::move(expected));
 }
 
 void add_roundings(Prepared* prepared, bool online) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "opcheck/operation.hpp"
+#include "opcheck/operations/expectations.hpp"
 #include "reference/attention/attention.hpp"
 
 namespace assay::opcheck {
@@ -55,6 +55,10 @@ struct Heads {
 /// headNum and kvHeadNum.
 /// errors  Invalid "kvHeadNum 3 does not divide headNum 8"
 [[nodiscard]] Result<Heads> read_heads(const Parameters& parameters);
+/// A parameter of 0 to `last`.
+/// errors  Unsupported "maskType 9 is not known"
+[[nodiscard]] Result<int64_t> read_choice(const Parameters& parameters, std::string_view key,
+                                          int64_t last);
 
 /// [T, heads * size], [T, heads, size], [B, S, heads * size] or [B, S, heads, size] as [tokens, heads, size].
 /// errors  Invalid "query has shape [4, 3], which is not [tokens, 2 heads, size]"

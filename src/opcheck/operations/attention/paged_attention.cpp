@@ -4,11 +4,13 @@
 #include <optional>
 
 #include "opcheck/operations/attention/evaluate.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
 
 using attention::InputList;
+using attention::read_choice;
 using reference::Attention;
 using reference::AttentionSequence;
 using reference::Whole;
@@ -27,14 +29,6 @@ struct Settings {
   int64_t mask_type = 0, quant_type = 0, compress_type = 0, calc_type = 0, value_size = 0;
   bool batch_status = false, quant_offset = false, logn = false;
 };
-
-Result<int64_t> read_choice(const Parameters& parameters, std::string_view key, int64_t last) {
-  ASSAY_TRY(const int64_t value, parameters.integer(key, 0));
-  if (value < 0 || value > last)
-    return fail(Errc::Unsupported,
-                std::string(key) + " " + std::to_string(value) + " is not known");
-  return value;
-}
 
 Result<Settings> read_settings(const Parameters& parameters) {
   Settings settings;
@@ -136,14 +130,12 @@ Result<std::vector<int64_t>> rows_of_sequences(const Inputs& inputs, int64_t bat
   if (inputs.query_lengths) {
     ASSAY_TRY(rows, attention::lengths_of(*inputs.query_lengths, "qSeqLen"));
     if (rows.size() != static_cast<size_t>(batch))
-      return fail(Errc::Invalid, "qSeqLen has " + std::to_string(rows.size()) +
-                                     " values, contextLens " + std::to_string(batch));
+      return fail(Errc::Invalid, "qSeqLen has ", rows.size(), " values, contextLens ", batch);
   }
   int64_t total = 0;
   for (const int64_t count : rows) total += count;
   if (total != tokens)
-    return fail(Errc::Invalid, "query has " + std::to_string(tokens) + " rows, the sequences " +
-                                   std::to_string(total));
+    return fail(Errc::Invalid, "query has ", tokens, " rows, the sequences ", total);
   return rows;
 }
 
@@ -166,9 +158,8 @@ Result<reference::ScoreBias> bias_of(const Settings& settings,
     first = mask->rows() >= context ? std::max<int64_t>(context - rows, 0) : 0;
   }
   if (first > mask->rows())
-    return fail(Errc::Invalid, "mask has " + std::to_string(mask->rows()) + " rows, sequence " +
-                                   std::to_string(sequence) + " needs row " +
-                                   std::to_string(first));
+    return fail(Errc::Invalid, "mask has ", mask->rows(), " rows, sequence ", sequence,
+                " needs row ", first);
   bias.dense = mask->of_sequence(of_sequence, first);
   return bias;
 }
@@ -203,9 +194,8 @@ Result<std::optional<attention::Mask>> mask_of(const Settings& settings, const I
 Result<std::vector<double>> razor_of(const Wide& razor, const Whole& table, int64_t sequence,
                                      int64_t block_size, int64_t blocks, int64_t context) {
   if (razor.size() != blocks * block_size)
-    return fail(Errc::Invalid, "razorOffset has shape " + list_text(razor.shape.span()) +
-                                   ", not [" + std::to_string(blocks) + ", " +
-                                   std::to_string(block_size) + "]");
+    return fail(Errc::Invalid, "razorOffset has shape ", razor.shape, ", not [", blocks, ", ",
+                block_size, "]");
   std::vector<double> result;
   for (int64_t j = 0; j < context; ++j) {
     const int64_t block =
@@ -249,8 +239,8 @@ Result<Evaluation> evaluate_paged_attention(const Case& one) {
             attention::lengths_of(inputs.context, "contextLens"));
   const auto batch = static_cast<int64_t>(context.size());
   if (table.shape.size() != 2 || table.shape[0] != batch)
-    return fail(Errc::Invalid, "blockTables has shape " + list_text(table.shape.span()) +
-                                   ", contextLens " + std::to_string(batch) + " values");
+    return fail(Errc::Invalid, "blockTables has shape ", table.shape, ", contextLens ", batch,
+                " values");
   const int64_t tokens = query.view.shape[0];
   const int64_t d = query.view.shape[2];
 
@@ -259,9 +249,8 @@ Result<Evaluation> evaluate_paged_attention(const Case& one) {
   if (settings.compress_type != kUncompressed) {
     split = tokens == 0 ? 1 : batch / tokens;
     if (split <= 0 || split * tokens != batch || settings.heads.query % split != 0)
-      return fail(Errc::Invalid, "blockTables has " + std::to_string(batch) + " rows for " +
-                                     std::to_string(tokens) + " query rows of " +
-                                     std::to_string(settings.heads.query) + " heads");
+      return fail(Errc::Invalid, "blockTables has ", batch, " rows for ", tokens, " query rows of ",
+                  settings.heads.query, " heads");
     ASSAY_TRY(query, reference::reshaped(query, {batch, settings.heads.query / split, d}));
   }
 
@@ -280,13 +269,12 @@ Result<Evaluation> evaluate_paged_attention(const Case& one) {
     return fail(Errc::Unsupported, "mlaVHeadSize with FRACTAL_NZ caches has no public golden");
   } else {
     if (settings.value_size > d)
-      return fail(Errc::Invalid, "mlaVHeadSize " + std::to_string(settings.value_size) +
-                                     " exceeds the " + std::to_string(d) + " columns of a key");
+      return fail(Errc::Invalid, "mlaVHeadSize ", settings.value_size, " exceeds the ", d,
+                  " columns of a key");
     values.size = settings.value_size;
   }
   if (keys.size != d)
-    return fail(Errc::Invalid, "query has heads of " + std::to_string(d) + " values, keyCache of " +
-                                   std::to_string(keys.size));
+    return fail(Errc::Invalid, "query has heads of ", d, " values, keyCache of ", keys.size);
   out.value_size = values.size;
   out.owners = {query, inputs.keys.tensor, values.tensor};
   ASSAY_TRY_STATUS(read_scales(settings, inputs,
@@ -300,8 +288,8 @@ Result<Evaluation> evaluate_paged_attention(const Case& one) {
   if (inputs.status) {
     ASSAY_TRY(status, attention::lengths_of(*inputs.status, "batchRunStatus"));
     if (status.size() != static_cast<size_t>(batch))
-      return fail(Errc::Invalid, "batchRunStatus has " + std::to_string(status.size()) +
-                                     " values for " + std::to_string(batch) + " sequences");
+      return fail(Errc::Invalid, "batchRunStatus has ", status.size(), " values for ", batch,
+                  " sequences");
   }
   std::vector<double> logn;
   if (inputs.logn) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "opcheck/operations/attention/evaluate.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -14,6 +15,7 @@ using attention::BlockCache;
 using attention::InputList;
 using attention::Mask;
 using attention::Prepared;
+using attention::read_choice;
 using reference::Attention;
 using reference::AttentionSequence;
 using reference::ScoreBias;
@@ -64,14 +66,6 @@ struct Settings {
     return mask_type >= kAlibiCompress && mask_type <= kAlibiCompressLeft;
   }
 };
-
-Result<int64_t> read_choice(const Parameters& parameters, std::string_view key, int64_t last) {
-  ASSAY_TRY(const int64_t value, parameters.integer(key, 0));
-  if (value < 0 || value > last)
-    return fail(Errc::Unsupported, std::string(key.substr(0, key.find('|'))) + " " +
-                                       std::to_string(value) + " is not known");
-  return value;
-}
 
 Status read_modes(const Parameters& parameters, Settings* settings) {
   ASSAY_TRY(int64_t calc_type, read_choice(parameters, "calcType|coderType", 4));
@@ -259,9 +253,8 @@ Result<Tokens> read_tokens(const Tensor& tensor, int64_t heads, bool heads_first
   }
   const Dims& shape = tensor.view.shape;
   if (shape.size() != 4 || shape[1] != heads)
-    return fail(Errc::Invalid, std::string(name) + " has shape " + list_text(shape.span()) +
-                                   ", not [batch, " + std::to_string(heads) +
-                                   " heads, rows, size]");
+    return fail(Errc::Invalid, name, " has shape ", shape, ", not [batch, ", heads,
+                " heads, rows, size]");
   return Tokens{tensor, true};
 }
 
@@ -285,8 +278,7 @@ Result<Batch> read_batch(const Settings& settings, const Inputs& inputs, const T
     ASSAY_TRY(const std::vector<int64_t> status,
               attention::lengths_of(*inputs.status, "batchRunStatus"));
     if (status.size() != batch.lengths.size())
-      return fail(Errc::Invalid, "batchRunStatus has " + std::to_string(status.size()) +
-                                     " values, seqLen " + std::to_string(count));
+      return fail(Errc::Invalid, "batchRunStatus has ", status.size(), " values, seqLen ", count);
     for (size_t b = 0; b < status.size(); ++b) batch.runs[b] = status[b] != 0;
   }
   batch.decoder = settings.calc_type == CalcType::Decoder ||
@@ -317,8 +309,7 @@ Result<Batch> read_batch(const Settings& settings, const Inputs& inputs, const T
     return batch;
   }
   if (query.heads_first || (tokens != all && tokens != running))
-    return fail(Errc::Invalid, "seqLen adds up to " + std::to_string(all) + ", query has " +
-                                   std::to_string(tokens) + " tokens");
+    return fail(Errc::Invalid, "seqLen adds up to ", all, ", query has ", tokens, " tokens");
   // An encoder may be given the rows of running sequences only.
   const bool skips = tokens != all;
   int64_t first = 0;
@@ -422,8 +413,8 @@ Result<TensorView> cache_rows(const InputList::Input& input, const CacheLayout& 
 /// The first `count` rows, as a list of one part.
 Result<std::vector<TensorView>> first_rows(TensorView view, int64_t count, std::string_view name) {
   if (count > view.shape[0])
-    return fail(Errc::Invalid, std::string(name) + " holds " + std::to_string(view.shape[0]) +
-                                   " rows a sequence, " + std::to_string(count) + " are asked for");
+    return fail(Errc::Invalid, name, " holds ", view.shape[0], " rows a sequence, ", count,
+                " are asked for");
   view.shape[0] = count;
   return std::vector<TensorView>{std::move(view)};
 }
@@ -472,8 +463,8 @@ Result<MaskData> read_mask_data(const Settings& settings, const Inputs& inputs, 
   if (settings.mask_type == kNormCompress) {
     // A small triangle stands for one of any size: its corner says what is forbidden.
     if (data.dense->rows() < 1 || data.dense->columns() < 2)
-      return fail(Errc::Invalid, "mask has shape " + list_text(tensor.view.shape.span()) +
-                                     "; a compressed triangle has two columns at least");
+      return fail(Errc::Invalid, "mask has shape ", tensor.view.shape,
+                  "; a compressed triangle has two columns at least");
     TensorView corner = data.dense->tensor.view;
     corner.offset_elements += corner.strides[3];
     corner.shape = {1};
@@ -537,7 +528,7 @@ Result<int64_t> layer_of(const Inputs& inputs) {
 Result<int64_t> cached_size(const InputList::Input& input, const Settings& settings) {
   const Dims& shape = input.tensor.view.shape;
   const size_t rank = shape.size();
-  if (rank < 3) return fail(Errc::Invalid, "cacheV has shape " + list_text(shape.span()));
+  if (rank < 3) return fail(Errc::Invalid, "cacheV has shape ", shape);
   if (settings.heads_first)
     return input.is_nz ? shape[rank - 3] * shape[rank - 1] : shape[rank - 1];
   const int64_t kv = settings.heads.kv;
@@ -574,9 +565,8 @@ Result<Data> read_operands(const Settings& settings, const Inputs& inputs, Atten
       Tokens values = *operands.keys;
       const size_t last = values.tensor.view.shape.size() - 1;
       if (settings.value_size > values.tensor.view.shape[last])
-        return fail(Errc::Invalid, "mlaVHeadSize " + std::to_string(settings.value_size) +
-                                       " exceeds the " + std::to_string(values.size()) +
-                                       " columns of a key");
+        return fail(Errc::Invalid, "mlaVHeadSize ", settings.value_size, " exceeds the ",
+                    values.size(), " columns of a key");
       values.tensor.view.shape[last] = settings.value_size;
       operands.values = std::move(values);
     } else {
@@ -587,9 +577,8 @@ Result<Data> read_operands(const Settings& settings, const Inputs& inputs, Atten
     out->value_size = operands.values->size();
     if (operands.keys->count() != operands.query.count() ||
         operands.values->count() != operands.keys->count())
-      return fail(Errc::Invalid, "query has " + std::to_string(operands.query.count()) +
-                                     " tokens, key " + std::to_string(operands.keys->count()) +
-                                     ", value " + std::to_string(operands.values->count()));
+      return fail(Errc::Invalid, "query has ", operands.query.count(), " tokens, key ",
+                  operands.keys->count(), ", value ", operands.values->count());
   } else {
     ASSAY_TRY(out->value_size, cached_size(inputs.value_cache, settings));
   }
@@ -609,8 +598,8 @@ Status add_keys(const Settings& settings, const Inputs& inputs, const Data& oper
   const auto index = static_cast<size_t>(sequence);
   if (operands.key_blocks) {
     if (operands.table.shape.size() != 2 || operands.table.shape[0] != batch.size())
-      return fail(Errc::Invalid, "blockTables has shape " + list_text(operands.table.shape.span()) +
-                                     ", seqLen " + std::to_string(batch.size()) + " values");
+      return fail(Errc::Invalid, "blockTables has shape ", operands.table.shape, ", seqLen ",
+                  batch.size(), " values");
     ASSAY_TRY(out->keys,
               attention::gather_blocks(*operands.key_blocks, operands.table, sequence, total));
     ASSAY_TRY(out->values,
@@ -645,13 +634,11 @@ Result<std::vector<int64_t>> key_counts(const Settings& settings, const Inputs& 
   ASSAY_TRY(std::vector<int64_t> totals,
             attention::lengths_of(prefix ? *inputs.kv_lengths : *inputs.offsets, name));
   if (totals.size() != batch.lengths.size())
-    return fail(Errc::Invalid, std::string(name) + " has " + std::to_string(totals.size()) +
-                                   " values, seqLen " + std::to_string(batch.size()));
+    return fail(Errc::Invalid, name, " has ", totals.size(), " values, seqLen ", batch.size());
   for (size_t b = 0; b < totals.size(); ++b) {
     if (batch.runs[b] && totals[b] < batch.lengths[b])
-      return fail(Errc::Invalid, "sequence " + std::to_string(b) + " has " +
-                                     std::to_string(batch.lengths[b]) + " new tokens, but " + name +
-                                     " " + std::to_string(totals[b]));
+      return fail(Errc::Invalid, "sequence ", b, " has ", batch.lengths[b], " new tokens, but ",
+                  name, " ", totals[b]);
     // A ring holds the last windowSize rows; the softmax does not mind their order.
     if (settings.ring_cache && settings.window > 0 && totals[b] > settings.window) {
       if (!settings.bypass)
@@ -667,9 +654,8 @@ Result<std::vector<double>> row_scales(const Settings& settings, const std::vect
   if (!settings.logn) return std::vector<double>();
   const auto count = static_cast<int64_t>(logn.size());
   if (decoder ? sequence >= count : rows > count)
-    return fail(Errc::Invalid, "logN has " + std::to_string(count) + " values, sequence " +
-                                   std::to_string(sequence) + " has " + std::to_string(rows) +
-                                   " rows");
+    return fail(Errc::Invalid, "logN has ", count, " values, sequence ", sequence, " has ", rows,
+                " rows");
   if (decoder)
     return std::vector<double>(static_cast<size_t>(rows), logn[static_cast<size_t>(sequence)]);
   return std::vector<double>(logn.begin(), logn.begin() + rows);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "opcheck/operations/attention/evaluate.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -28,11 +29,11 @@ Result<Call> read_call(const Case& one, size_t mask_index) {
   const Result<std::string> layout = one.parameters.text("inputLayout", "BNSD");
   if (!layout) return fail(layout.error());
   if (*layout != "BNSD")
-    return fail(Errc::Unsupported, "inputLayout " + *layout + " has no public golden");
+    return fail(Errc::Unsupported, "inputLayout ", *layout, " has no public golden");
   ASSAY_TRY(call.options.scale, one.parameters.number("scaleValue", call.options.scale));
   ASSAY_TRY(call.options.pre_tokens, one.parameters.integer("preTokens", INT32_MAX));
   if (call.options.pre_tokens < 1)
-    return fail(Errc::Invalid, "parameter preTokens is " + std::to_string(call.options.pre_tokens));
+    return fail(Errc::Invalid, "parameter preTokens is ", call.options.pre_tokens);
   for (size_t i = mask_index - 3; i < mask_index; ++i) {
     if (!one.operands->has_input(i)) continue;
     ASSAY_TRY(const Tensor tensor, one.operands->input(i));
@@ -66,23 +67,15 @@ class Shared {
   std::optional<Result<Outputs>> outputs_;
 };
 
-Expectation expect(size_t index, Accuracy accuracy, std::function<Result<Tensor>()> golden) {
-  Expectation expectation;
-  expectation.index = index;
-  expectation.accuracy = accuracy;
-  expectation.candidates.push_back({"", std::move(golden), {}});
-  return expectation;
-}
-
 /// An output that the library leaves as it is.
 Expectation unused(size_t index) {
   const auto nothing = [] { return reference::to_tensor(Wide(Dims{0})); };
-  Expectation expectation =
-      expect(index, {Precision::Float, 0}, [nothing]() -> Result<Tensor> { return nothing(); });
-  expectation.mine = nothing();
-  expectation.partial = true;
-  expectation.note = "the library does not write this output";
-  return expectation;
+  Expectation expected = expectation(index, {Precision::Float, 0},
+                                     [nothing]() -> Result<Tensor> { return nothing(); });
+  expected.mine = nothing();
+  expected.partial = true;
+  expected.note = "the library does not write this output";
+  return expected;
 }
 
 /// Rows of the longest side, for N of the standard.
@@ -103,9 +96,10 @@ Result<Evaluation> evaluate_laser_attention(const Case& one) {
   const Accuracy accuracy{Precision::CvFusion, terms_of(q.view)};
   Evaluation evaluation;
   evaluation.variant = call.options.mask ? "masked" : "without mask";
-  evaluation.outputs = {expect(0, accuracy, [shared] { return shared->get(&Outputs::maximum); }),
-                        expect(1, accuracy, [shared] { return shared->get(&Outputs::sum); }),
-                        expect(3, accuracy, [shared] { return shared->get(&Outputs::output); })};
+  evaluation.outputs = {
+      expectation(0, accuracy, [shared] { return shared->get(&Outputs::maximum); }),
+      expectation(1, accuracy, [shared] { return shared->get(&Outputs::sum); }),
+      expectation(3, accuracy, [shared] { return shared->get(&Outputs::output); })};
   if (one.operands->has_output(2)) evaluation.outputs.push_back(unused(2));
   return evaluation;
 }
@@ -125,32 +119,28 @@ Result<Evaluation> evaluate_laser_attention_grad(const Case& one) {
   const Accuracy accuracy{Precision::CvFusion, terms_of(in[0].view)};
   Evaluation evaluation;
   evaluation.variant = call.options.mask ? "masked" : "without mask";
-  evaluation.outputs = {expect(0, accuracy, [shared] { return shared->get(&Outputs::query); }),
-                        expect(1, accuracy, [shared] { return shared->get(&Outputs::key); }),
-                        expect(2, accuracy, [shared] { return shared->get(&Outputs::value); })};
+  evaluation.outputs = {
+      expectation(0, accuracy, [shared] { return shared->get(&Outputs::query); }),
+      expectation(1, accuracy, [shared] { return shared->get(&Outputs::key); }),
+      expectation(2, accuracy, [shared] { return shared->get(&Outputs::value); })};
   if (one.operands->has_output(3)) evaluation.outputs.push_back(unused(3));
   return evaluation;
 }
 
 Result<Evaluation> evaluate_fa_update(const Case& one) {
   ASSAY_TRY(const int64_t type, one.parameters.integer("faUpdateType", 0));
-  if (type != 0)
-    return fail(Errc::Unsupported, "faUpdateType " + std::to_string(type) + " is not known");
+  if (type != 0) return fail(Errc::Unsupported, "faUpdateType ", type, " is not known");
   ASSAY_TRY(const Tensor lse, one.operands->input(0));
   ASSAY_TRY(const Tensor outputs, one.operands->input(1));
   const int64_t parts = lse.view.shape.empty() ? 0 : lse.view.shape[0];
   ASSAY_TRY(const int64_t listed, one.parameters.integer("sp", parts));
   if (listed != parts)
-    return fail(Errc::Invalid, "lse has shape " + list_text(lse.view.shape.span()) +
-                                   ", parameter sp is " + std::to_string(listed));
+    return fail(Errc::Invalid, "lse has shape ", lse.view.shape, ", parameter sp is ", listed);
   const auto golden = [lse, outputs]() -> Result<Tensor> {
     ASSAY_TRY(Wide result, reference::combine_attention(lse.view, outputs.view));
     return reference::to_tensor(std::move(result));
   };
-  Evaluation evaluation;
-  evaluation.variant = "decode update";
-  evaluation.outputs.push_back(expect(0, {Precision::Float, parts}, golden));
-  return evaluation;
+  return evaluation("decode update", expectation(0, {Precision::Float, parts}, golden));
 }
 
 }  // namespace assay::opcheck

@@ -7,6 +7,7 @@
 #include "reference/elementwise/arithmetic.hpp"
 #include "reference/elementwise/quantise.hpp"
 #include "reference/movement/views.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -16,54 +17,8 @@ using reference::Comparison;
 using reference::Logic;
 using reference::Wide;
 
-// elewiseType   opcheck 7.2
-enum Type : int64_t {
-  kCast = 1,
-  kMuls = 2,
-  kCos = 3,
-  kSin = 4,
-  kNeg = 5,
-  kQuant = 6,
-  kLogicalNot = 7,
-  kAdd = 8,
-  kMul = 9,
-  kRealDiv = 10,
-  kLogicalAnd = 11,
-  kLogicalOr = 12,
-  kLess = 13,
-  kGreater = 14,
-  kSub = 15,
-  kEqual = 16,
-  kQuantPerChannel = 17,
-  kDequantPerChannel = 18,
-  kDynamicQuant = 19,
-  kTanh = 20,
-};
-constexpr std::array<std::string_view, 21> kNames = {"",
-                                                     "cast",
-                                                     "muls",
-                                                     "cos",
-                                                     "sin",
-                                                     "neg",
-                                                     "quant",
-                                                     "logical not",
-                                                     "add",
-                                                     "mul",
-                                                     "realdiv",
-                                                     "logical and",
-                                                     "logical or",
-                                                     "less",
-                                                     "greater",
-                                                     "sub",
-                                                     "equal",
-                                                     "quant per channel",
-                                                     "dequant per channel",
-                                                     "dynamic quant",
-                                                     "tanh"};
-
 constexpr Accuracy kFloat{.precision = Precision::Float};
 constexpr Accuracy kQuantised{.precision = Precision::Quant};
-constexpr Accuracy kInteger{.precision = Precision::Integer};
 constexpr double kLargestFloat16 = 65504;
 
 /// What quantised outputs are stored as: 8-bit floats by their name, everything else int8.
@@ -79,12 +34,11 @@ Result<std::optional<DType>> declared_type(const Case& one) {
             one.parameters.integer("outTensorType|OutTensorType", formats::kAtbUndefined));
   if (number == formats::kAtbUndefined) return std::optional<DType>();
   const std::optional<DType> type = formats::dtype_from_atb(number);
-  if (!type)
-    return fail(Errc::Unsupported, "outTensorType " + std::to_string(number) + " is unknown");
+  if (!type) return fail(Errc::Unsupported, "outTensorType ", number, " is unknown");
   return type;
 }
 
-Result<Expectation> expect_cast(const Case& one, const Tensor& x) {
+Result<Expectation> expect_cast(const Case& one, const Tensor& x, const Tensor& /*none*/) {
   ASSAY_TRY(const std::optional<DType> declared, declared_type(one));
   ASSAY_TRY(const Tensor mine, one.operands->output(0));
   const DType dtype = mine.view.dtype;
@@ -104,12 +58,11 @@ Result<Expectation> expect_cast(const Case& one, const Tensor& x) {
 Result<Wide> quantised(const Tensor& x, double scale, double offset, DType target) {
   ASSAY_TRY(Wide values, reference::widen(x.view));
   for (double& value : values.values) value = value * scale + offset;
-  if (target == DType::Int8) return reference::rounded_to_int8(std::move(values));
-  return reference::rounded_to_float8(std::move(values), target);
+  return reference::rounded_to(std::move(values), target);
 }
 
 /// Newer devices use scale and offset, older ones ignore them, and the dump does not say which it was.
-Result<Expectation> expect_quant(const Case& one, const Tensor& x) {
+Result<Expectation> expect_quant(const Case& one, const Tensor& x, const Tensor& /*none*/) {
   ASSAY_TRY(double scale,
             one.parameters.number("quantParam.inputScale|quantInputScale|inputScale", 1.0));
   ASSAY_TRY(double offset,
@@ -130,10 +83,10 @@ Result<Expectation> expect_quant(const Case& one, const Tensor& x) {
   return result;
 }
 
-Result<Expectation> expect_arithmetic(const Case& one, Arithmetic operation, const Tensor& a,
-                                      const Tensor& b) {
-  Expectation result = expectation(
-      0, kFloat, [operation, a, b] { return reference::arithmetic(operation, a.view, b.view); });
+template <Arithmetic operation>
+Result<Expectation> arithmetic(const Case& one, const Tensor& a, const Tensor& b) {
+  Expectation result =
+      expectation(0, kFloat, [a, b] { return reference::arithmetic(operation, a.view, b.view); });
   ASSAY_TRY(const Tensor mine, one.operands->output(0));
   if (operation != Arithmetic::Multiply || mine.view.dtype != DType::Float16) return result;
   // Some devices stop at the largest float16.
@@ -169,8 +122,8 @@ Result<Evaluation> evaluate_dynamic_quant(const Case& one, const Tensor& x) {
   return result;
 }
 
-Result<Expectation> expect_quant_per_channel(const Case& one, const Tensor& x) {
-  ASSAY_TRY(const Tensor scale, one.operands->input(1));
+Result<Expectation> expect_quant_per_channel(const Case& one, const Tensor& x,
+                                             const Tensor& scale) {
   ASSAY_TRY(const std::optional<Tensor> offset, optional_input(one, 2));
   ASSAY_TRY(Wide values, reference::widen(x.view));
   ASSAY_TRY(values, reference::quantise_per_channel(std::move(values), scale.view,
@@ -184,8 +137,8 @@ Result<Expectation> expect_quant_per_channel(const Case& one, const Tensor& x) {
   return result;
 }
 
-Result<Expectation> expect_dequant_per_channel(const Case& one, const Tensor& y) {
-  ASSAY_TRY(const Tensor scale, one.operands->input(1));
+Result<Expectation> expect_dequant_per_channel(const Case& one, const Tensor& y,
+                                               const Tensor& scale) {
   ASSAY_TRY(const std::optional<Tensor> offset, optional_input(one, 2));
   return expectation(0, kQuantised, [y, scale, offset]() -> Result<Wide> {
     ASSAY_TRY(Wide values, reference::widen(y.view));
@@ -194,130 +147,92 @@ Result<Expectation> expect_dequant_per_channel(const Case& one, const Tensor& y)
   });
 }
 
-Result<Expectation> expect_one_input(const Case& one, int64_t type, const Tensor& x) {
-  switch (type) {
-    case kCast:
-      return expect_cast(one, x);
-    case kMuls: {
-      if (!one.parameters.has("mulsParam.varAttr|varAttr"))
-        return fail(Errc::Invalid, "parameter mulsParam.varAttr is missing");
-      ASSAY_TRY(const double factor, one.parameters.number("mulsParam.varAttr|varAttr", 0));
-      return expectation(0, kFloat, [x, factor] { return reference::scaled(x.view, factor); });
-    }
-    case kCos:
-      return expectation(0, kFloat, [x] { return reference::cosine(x.view); });
-    case kSin:
-      return expectation(0, kFloat, [x] { return reference::sine(x.view); });
-    case kNeg:
-      return expectation(0, kFloat, [x] { return reference::negated(x.view); });
-    case kQuant:
-      return expect_quant(one, x);
-    case kLogicalNot:
-      return expectation(0, kInteger, [x] { return reference::logical_not(x.view); });
-    default:
-      return expectation(0, kQuantised, [x] { return reference::hyperbolic_tangent(x.view); });
-  }
+Result<Expectation> expect_muls(const Case& one, const Tensor& x, const Tensor& /*none*/) {
+  if (!one.parameters.has("mulsParam.varAttr|varAttr"))
+    return fail(Errc::Invalid, "parameter mulsParam.varAttr is missing");
+  ASSAY_TRY(const double factor, one.parameters.number("mulsParam.varAttr|varAttr", 0));
+  return expectation(0, kFloat, [x, factor] { return reference::scaled(x.view, factor); });
 }
 
-Result<Expectation> expect_two_inputs(const Case& one, int64_t type, const Tensor& a,
-                                      const Tensor& b) {
-  const auto comparing = [&](Comparison comparison) {
-    return expectation(
-        0, kInteger, [comparison, a, b] { return reference::compare(comparison, a.view, b.view); });
-  };
-  const auto deciding = [&](Logic logic) {
-    return expectation(0, kInteger,
-                       [logic, a, b] { return reference::logical(logic, a.view, b.view); });
-  };
-  switch (type) {
-    case kAdd:
-      return expect_arithmetic(one, Arithmetic::Add, a, b);
-    case kSub:
-      return expect_arithmetic(one, Arithmetic::Subtract, a, b);
-    case kMul:
-      return expect_arithmetic(one, Arithmetic::Multiply, a, b);
-    case kRealDiv:
-      return expect_arithmetic(one, Arithmetic::Divide, a, b);
-    case kLogicalAnd:
-      return deciding(Logic::And);
-    case kLogicalOr:
-      return deciding(Logic::Or);
-    case kLess:
-      return comparing(Comparison::Less);
-    case kGreater:
-      return comparing(Comparison::Greater);
-    default:
-      return comparing(Comparison::Equal);
-  }
+template <auto function, Precision precision = Precision::Float>
+Result<Expectation> mapped(const Case& /*one*/, const Tensor& x, const Tensor& /*none*/) {
+  return expectation(0, {.precision = precision}, [x] { return function(x.view); });
 }
+template <auto function, auto operation>
+Result<Expectation> decided(const Case& /*one*/, const Tensor& a, const Tensor& b) {
+  return expectation(0, {.precision = Precision::Integer},
+                     [a, b] { return function(operation, a.view, b.view); });
+}
+
+/// keeps_padding   FRACTAL_NZ tensors are padded with zeros: what makes zero of zeros can be computed on the stored shape
+struct Elewise {
+  std::string_view name;
+  size_t least_inputs, most_inputs;
+  bool keeps_padding;
+  Result<Expectation> (*expect)(const Case& one, const Tensor& x, const Tensor& second);
+};
+
+// elewiseType, from 1 on   opcheck 7.2
+constexpr int64_t kDynamicQuant = 19;
+constexpr std::array<Elewise, 20> kElewise = {{
+    {"cast", 1, 1, true, expect_cast},
+    {"muls", 1, 1, true, expect_muls},
+    {"cos", 1, 1, false, mapped<reference::cosine>},
+    {"sin", 1, 1, true, mapped<reference::sine>},
+    {"neg", 1, 1, true, mapped<reference::negated>},
+    {"quant", 1, 1, false, expect_quant},
+    {"logical not", 1, 1, false, mapped<reference::logical_not, Precision::Integer>},
+    {"add", 2, 2, true, arithmetic<Arithmetic::Add>},
+    {"mul", 2, 2, true, arithmetic<Arithmetic::Multiply>},
+    {"realdiv", 2, 2, false, arithmetic<Arithmetic::Divide>},
+    {"logical and", 2, 2, true, decided<reference::logical, Logic::And>},
+    {"logical or", 2, 2, true, decided<reference::logical, Logic::Or>},
+    {"less", 2, 2, true, decided<reference::compare, Comparison::Less>},
+    {"greater", 2, 2, true, decided<reference::compare, Comparison::Greater>},
+    {"sub", 2, 2, true, arithmetic<Arithmetic::Subtract>},
+    {"equal", 2, 2, false, decided<reference::compare, Comparison::Equal>},
+    {"quant per channel", 2, 3, false, expect_quant_per_channel},
+    {"dequant per channel", 2, 3, false, expect_dequant_per_channel},
+    {"dynamic quant", 1, 1, false, nullptr},
+    {"tanh", 1, 1, true, mapped<reference::hyperbolic_tangent, Precision::Quant>},
+}};
 
 /// A small output must not make us compute what two hostile shapes would broadcast to.
 Status expect_broadcast(const Case& one, const Tensor& a, const Tensor& b) {
   ASSAY_TRY(const Dims shape, reference::broadcast_shape(a.view.shape, b.view.shape));
   ASSAY_TRY(const Tensor mine, one.operands->output(0));
   if (element_count(shape) == mine.view.element_count()) return {};
-  return fail(Errc::Invalid, "outtensor0 has shape " + list_text(mine.view.shape.span()) +
-                                 ", the inputs give " + list_text(shape.span()));
+  return fail(Errc::Invalid, "outtensor0 has shape ", mine.view.shape, ", the inputs give ", shape);
 }
-
-/// FRACTAL_NZ tensors are padded with zeros: what makes zero of zeros can be computed on the stored shape.
-bool keeps_padding(int64_t type) {
-  switch (type) {
-    case kCast:
-    case kMuls:
-    case kSin:
-    case kNeg:
-    case kTanh:
-    case kAdd:
-    case kSub:
-    case kMul:
-    case kLogicalAnd:
-    case kLogicalOr:
-    case kLess:
-    case kGreater:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool has_two_inputs(int64_t type) { return type >= kAdd && type <= kEqual; }
 
 }  // namespace
 
 Result<Evaluation> evaluate_elewise(const Case& one) {
   ASSAY_TRY(const int64_t type, one.parameters.integer("elewiseType", 0));
-  if (type < kCast || type > kTanh)
-    return fail(Errc::Unsupported, "elewiseType " + std::to_string(type) + " is unknown");
-  const bool per_channel = type == kQuantPerChannel || type == kDequantPerChannel;
-  if (!keeps_padding(type)) {
+  if (type < 1 || type > std::ssize(kElewise))
+    return fail(Errc::Unsupported, "elewiseType ", type, " is unknown");
+  const Elewise& elewise = kElewise[static_cast<size_t>(type - 1)];
+  if (!elewise.keeps_padding) {
     ASSAY_TRY_STATUS(refuse_nz(one));
   }
   if (type == kDynamicQuant) {
     ASSAY_TRY(const Tensor x, one.operands->input(0));
     return evaluate_dynamic_quant(one, x);
   }
-  const size_t inputs = has_two_inputs(type) ? 2 : per_channel ? 3 : 1;
-  ASSAY_TRY_STATUS(
-      expect_counts(one, {.least_inputs = per_channel ? 2 : inputs, .most_inputs = inputs}));
+  ASSAY_TRY_STATUS(expect_counts(
+      one, {.least_inputs = elewise.least_inputs, .most_inputs = elewise.most_inputs}));
   ASSAY_TRY(const Tensor x, one.operands->input(0));
-  Evaluation result{.variant = std::string(kNames[static_cast<size_t>(type)]), .outputs = {}};
-  if (per_channel) {
-    ASSAY_TRY(Expectation output, type == kQuantPerChannel ? expect_quant_per_channel(one, x)
-                                                           : expect_dequant_per_channel(one, x));
-    result.outputs.push_back(std::move(output));
-  } else if (inputs == 2) {
-    ASSAY_TRY(const Tensor b, one.operands->input(1));
+  Tensor second;
+  if (elewise.least_inputs == 2) {
+    ASSAY_TRY(second, one.operands->input(1));
+  }
+  if (elewise.most_inputs == 2) {
     if (one.operands->is_nz_input(0) != one.operands->is_nz_input(1))
       return fail(Errc::Unsupported, "one of the inputs is in FRACTAL_NZ, the other is not");
-    ASSAY_TRY_STATUS(expect_broadcast(one, x, b));
-    ASSAY_TRY(Expectation output, expect_two_inputs(one, type, x, b));
-    result.outputs.push_back(std::move(output));
-  } else {
-    ASSAY_TRY(Expectation output, expect_one_input(one, type, x));
-    result.outputs.push_back(std::move(output));
+    ASSAY_TRY_STATUS(expect_broadcast(one, x, second));
   }
-  return result;
+  ASSAY_TRY(Expectation output, elewise.expect(one, x, second));
+  return evaluation(std::string(elewise.name), std::move(output));
 }
 
 }  // namespace assay::opcheck

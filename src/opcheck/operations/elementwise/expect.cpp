@@ -6,6 +6,7 @@
 #include <string>
 
 #include "reference/elementwise/quantise.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -17,9 +18,8 @@ std::string range_text(size_t least, size_t most) {
 
 Status check_count(size_t count, size_t least, size_t most, std::string_view what) {
   if (count >= least && count <= most) return {};
-  return fail(Errc::Invalid, std::to_string(count) + " " + std::string(what) +
-                                 (count == 1 ? "" : "s") + " in the dump, " +
-                                 range_text(least, most) + " expected");
+  return fail(Errc::Invalid, count, " ", what, (count == 1 ? "" : "s"), " in the dump, ",
+              range_text(least, most), " expected");
 }
 
 /// The rows (last dimension) that are kept, as one matrix.
@@ -28,8 +28,8 @@ Result<Tensor> kept_rows(const Tensor& tensor, const std::vector<bool>& keep) {
   const auto rows = static_cast<int64_t>(keep.size());
   const int64_t columns = rows == 0 ? 0 : whole.view.element_count() / rows;
   if (columns * rows != whole.view.element_count())
-    return fail(Errc::Invalid, "a tensor of shape " + list_text(tensor.view.shape.span()) +
-                                   " does not have " + std::to_string(rows) + " rows");
+    return fail(Errc::Invalid, "a tensor of shape ", tensor.view.shape, " does not have ", rows,
+                " rows");
   const size_t row_bytes = static_cast<size_t>(columns) * info(whole.view.dtype).element_bits / 8;
   int64_t kept = 0;
   for (const bool one : keep) kept += one ? 1 : 0;
@@ -58,18 +58,18 @@ Status expect_counts(const Case& one, const TensorCounts& counts) {
 Status refuse_nz(const Case& one) {
   for (size_t i = 0; i < one.operands->input_count(); ++i) {
     if (one.operands->has_input(i) && one.operands->is_nz_input(i))
-      return fail(Errc::Unsupported, "intensor" + std::to_string(i) + " is in FRACTAL_NZ");
+      return fail(Errc::Unsupported, "intensor", i, " is in FRACTAL_NZ");
   }
   for (size_t i = 0; i < one.operands->output_count(); ++i) {
     if (one.operands->has_output(i) && one.operands->is_nz_output(i))
-      return fail(Errc::Unsupported, "outtensor" + std::to_string(i) + " is in FRACTAL_NZ");
+      return fail(Errc::Unsupported, "outtensor", i, " is in FRACTAL_NZ");
   }
   return {};
 }
 
 Status refuse_empty(const Tensor& tensor, size_t index) {
   if (tensor.view.element_count() != 0) return {};
-  return fail(Errc::Unsupported, "intensor" + std::to_string(index) + " has no elements");
+  return fail(Errc::Unsupported, "intensor", index, " has no elements");
 }
 
 Result<std::optional<Tensor>> optional_input(const Case& one, size_t index) {
@@ -82,15 +82,9 @@ Result<std::optional<Tensor>> optional_input(const Case& one, size_t index) {
 
 Result<double> single_value(const Tensor& tensor, std::string_view what) {
   if (tensor.view.element_count() != 1)
-    return fail(Errc::Invalid, std::string(what) + " has shape " +
-                                   list_text(tensor.view.shape.span()) + ", one value expected");
+    return fail(Errc::Invalid, what, " has shape ", tensor.view.shape, ", one value expected");
   ASSAY_TRY(const reference::Wide value, reference::widen(tensor.view));
   return value.values[0];
-}
-
-Expectation expectation_of(size_t index, Accuracy accuracy, Tensor golden) {
-  return expectation(index, accuracy,
-                     [golden = std::move(golden)] { return Result<Tensor>(golden); });
 }
 
 Result<QuantisedRows> expect_dynamic_quantised(const Case& one, reference::Wide values,
@@ -106,12 +100,10 @@ Result<QuantisedRows> expect_dynamic_quantised(const Case& one, reference::Wide 
   const Accuracy accuracy{.precision = Precision::Quant};
   const Tensor before_rounding = reference::to_tensor(std::move(done.values));
   QuantisedRows rows;
-  rows.scales = expectation_of(index + 1, accuracy, reference::to_tensor(std::move(done.scales)));
+  rows.scales = expectation_of(index + 1, accuracy, std::move(done.scales));
   rows.values = Expectation{.index = index, .accuracy = accuracy};
   rows.values.before_rounding = before_rounding;
-  if (asymmetric)
-    rows.offsets =
-        expectation_of(index + 2, accuracy, reference::to_tensor(std::move(done.offsets)));
+  if (asymmetric) rows.offsets = expectation_of(index + 2, accuracy, std::move(done.offsets));
   if (dropped != 0) {
     const std::string note = std::to_string(dropped) + " of " + std::to_string(keep.size()) +
                              " rows have no scale and were not judged";
@@ -133,8 +125,7 @@ Result<QuantisedRows> expect_dynamic_quantised(const Case& one, reference::Wide 
   rows.values.candidates.push_back(
       candidate({}, [values = *rows.values.before_rounding, target]() -> Result<reference::Wide> {
         ASSAY_TRY(reference::Wide wide, reference::widen(values.view));
-        if (target == DType::Int8) return reference::rounded_to_int8(std::move(wide));
-        return reference::rounded_to_float8(std::move(wide), target);
+        return reference::rounded_to(std::move(wide), target);
       }));
   // Rounding is no question of halves in a type with a fraction.
   if (target != DType::Int8) rows.values.before_rounding.reset();

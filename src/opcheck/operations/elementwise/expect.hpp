@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operations of these families have in common: counts of tensors, and expectations of one candidate.
 #pragma once
-#include <type_traits>
-#include <utility>
-
-#include "opcheck/operation.hpp"
-#include "reference/wide.hpp"
+#include "opcheck/operations/expectations.hpp"
 
 namespace assay::opcheck {
 
@@ -31,27 +27,6 @@ struct TensorCounts {
 /// The only element of a tensor.
 /// errors  Invalid "intensor3 has shape [2], one value expected" | of the reading functions
 [[nodiscard]] Result<double> single_value(const Tensor& tensor, std::string_view what);
-
-inline Result<Tensor> as_tensor(Result<Tensor> result) { return result; }
-template <typename T>
-Result<Tensor> as_tensor(Result<reference::Array<T>> result) {
-  if (!result) return fail(std::move(result).error());
-  return reference::to_tensor(std::move(*result));
-}
-
-/// `compute` gives a Result of a Tensor, Wide or Whole.
-template <typename F>
-[[nodiscard]] Candidate candidate(std::string label, F compute) {
-  return {std::move(label), [compute = std::move(compute)] { return as_tensor(compute()); }};
-}
-template <typename F>
-[[nodiscard]] Expectation expectation(size_t index, Accuracy accuracy, F compute) {
-  Expectation result{.index = index, .accuracy = accuracy};
-  result.candidates.push_back(candidate({}, std::move(compute)));
-  return result;
-}
-/// One that is computed already.
-[[nodiscard]] Expectation expectation_of(size_t index, Accuracy accuracy, Tensor golden);
 
 /// Outputs of quantisation, without rows that have no finite scale: what a kernel makes of 0 / 0 is nowhere said.
 struct QuantisedRows {

@@ -9,6 +9,7 @@
 #include "reference/movement/collectives.hpp"
 #include "reference/movement/gather.hpp"
 #include "reference/movement/views.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -51,21 +52,20 @@ Result<CacheLayout> layout_of(const Case& one, size_t index, const Tensor& cache
     if (other && other->row_elements == row_elements) layout = other;
   }
   if (layout && layout->row_elements != row_elements)
-    return fail(Errc::Invalid, "intensor" + std::to_string(index) + " has shape " + text_of(cache) +
-                                   ", rows of " + std::to_string(row_elements) +
-                                   " elements do not fit");
+    return fail(Errc::Invalid, "intensor", index, " has shape ", text_of(cache), ", rows of ",
+                row_elements, " elements do not fit");
   return layout;
 }
 
 /// Elements of one token of [tokens, heads, size], or of one head of it.
 Result<int64_t> row_elements_of(const Tensor& tokens, size_t first_dim) {
   if (tokens.view.shape.size() < first_dim + 1)
-    return fail(Errc::Invalid,
-                "new tokens of shape " + text_of(tokens) + " have no [tokens, heads, size]");
+    return fail(Errc::Invalid, "new tokens of shape ", text_of(tokens),
+                " have no [tokens, heads, size]");
   int64_t row = 1;
   for (size_t i = first_dim; i < tokens.view.shape.size(); ++i) {
     if (mul_overflows(row, tokens.view.shape[i], &row))
-      return fail(Errc::TooLarge, "new tokens of shape " + text_of(tokens));
+      return fail(Errc::TooLarge, "new tokens of shape ", text_of(tokens));
   }
   return row;
 }
@@ -84,9 +84,8 @@ class CacheWriter {
 
   Result<Evaluation> evaluate(std::string variant, bool must_be_nz) const {
     if (one_.operands->input_count() != at_.count)
-      return fail(Errc::Invalid, std::string(one_.op_type) + " (" + variant + ") takes " +
-                                     std::to_string(at_.count) + " inputs, the dump has " +
-                                     std::to_string(one_.operands->input_count()));
+      return fail(Errc::Invalid, one_.op_type, " (", variant, ") takes ", at_.count,
+                  " inputs, the dump has ", one_.operands->input_count());
     Evaluation evaluation{std::move(variant), {}};
     ASSAY_TRY(Expectation key,
               side(at_.key, at_.key_cache, at_.key_stride, at_.key_offset, 0, must_be_nz));
@@ -117,8 +116,8 @@ class CacheWriter {
       ASSAY_TRY(const std::vector<int64_t> stride, list(stride_at, "stride"));
       ASSAY_TRY(const std::vector<int64_t> offset, list(offset_at, "offset"));
       if (offset.size() != 1)
-        return fail(Errc::Invalid, "intensor" + std::to_string(offset_at) + " holds " +
-                                       list_text(offset) + ", one offset expected");
+        return fail(Errc::Invalid, "intensor", offset_at, " holds ", offset,
+                    ", one offset expected");
       ASSAY_TRY(tokens, reference::as_strided(tokens, tokens.view.shape,
                                               Dims(std::span<const int64_t>(stride)), offset[0]));
     }
@@ -161,14 +160,12 @@ Result<CacheMode> read_mode(const Case& one, int64_t last_config) {
   if (mode.compress_type == 2)
     return fail(Errc::Unsupported, "compressType 2 (KVHEAD_ROPE) has no public golden");
   if (mode.compress_type != 0 && mode.compress_type != 1)
-    return fail(Errc::Unsupported,
-                "compressType " + std::to_string(mode.compress_type) + " is not known");
+    return fail(Errc::Unsupported, "compressType ", mode.compress_type, " is not known");
   if (mode.cache_config < 0 || mode.cache_config > last_config)
-    return fail(Errc::Unsupported,
-                "kvCacheCfg " + std::to_string(mode.cache_config) + " is not known");
+    return fail(Errc::Unsupported, "kvCacheCfg ", mode.cache_config, " is not known");
   if (mode.compress_type == 1 && mode.cache_config != 0)
-    return fail(Errc::Unsupported, "compressType 1 with kvCacheCfg " +
-                                       std::to_string(mode.cache_config) + " is not described");
+    return fail(Errc::Unsupported, "compressType 1 with kvCacheCfg ", mode.cache_config,
+                " is not described");
   mode.variant = mode.compress_type == 1  ? "one window a head"
                  : mode.cache_config == 1 ? "key only"
                  : mode.cache_config == 2 ? "key and value, NZ"
@@ -181,14 +178,14 @@ Result<std::vector<int64_t>> context_lengths(const Case& one, const Tensor& tabl
                                              const Tensor& contexts) {
   ASSAY_TRY(std::vector<int64_t> lengths, integers_of(contexts, "contextLens"));
   if (tables.view.shape.empty())
-    return fail(Errc::Invalid, "block tables of shape " + text_of(tables));
+    return fail(Errc::Invalid, "block tables of shape ", text_of(tables));
   const bool looks_summed = static_cast<int64_t>(lengths.size()) == tables.view.shape[0] + 1;
   ASSAY_TRY(const bool is_summed, one.parameters.boolean("isSeqLensCumsumMode", looks_summed));
   if (!is_summed) return lengths;
   for (size_t i = 0; i + 1 < lengths.size(); ++i) {
     if (lengths[i] < 0 || lengths[i + 1] < lengths[i])
-      return fail(Errc::Invalid, "sums of contextLens fall from " + std::to_string(lengths[i]) +
-                                     " to " + std::to_string(lengths[i + 1]));
+      return fail(Errc::Invalid, "sums of contextLens fall from ", lengths[i], " to ",
+                  lengths[i + 1]);
     lengths[i] = lengths[i + 1] - lengths[i];
   }
   if (!lengths.empty()) lengths.pop_back();
@@ -204,9 +201,8 @@ Result<Expectation> expect_load(const Case& one, const Tensor& cache, const Cach
   const auto tokens = static_cast<int64_t>(slots.size());
   int64_t loaded = 0;
   if (mul_overflows(tokens, layout.row_elements, &loaded) || loaded > room.view.element_count())
-    return fail(Errc::Invalid, std::to_string(tokens) + " tokens of " +
-                                   std::to_string(layout.row_elements) +
-                                   " elements exceed the result of shape " + text_of(room));
+    return fail(Errc::Invalid, tokens, " tokens of ", layout.row_elements,
+                " elements exceed the result of shape ", text_of(room));
   const auto load = [cache, layout, slots = std::move(slots)] {
     return reference::read_slots(cache, layout, slots);
   };
@@ -242,16 +238,15 @@ Result<Evaluation> evaluate_kv_cache(const Case& one) {
   ASSAY_TRY(const std::vector<int64_t> offsets, integers_of(inputs[3], "tokenOffset"));
   ASSAY_TRY(const std::vector<int64_t> lengths, integers_of(inputs[4], "seqLen"));
   if (layer.size() != 1)
-    return fail(Errc::Invalid, "layerId holds " + list_text(layer) + ", one layer expected");
+    return fail(Errc::Invalid, "layerId holds ", layer, ", one layer expected");
   const Tensor& past = inputs[2];
   ASSAY_TRY(std::vector<SlotWrite> writes,
             reference::layer_writes(past.view, layer[0], offsets, lengths));
   ASSAY_TRY(const int64_t row, row_elements_of(past, 3));
   const CacheLayout layout{past.view.shape[0] * past.view.shape[1], past.view.shape[2], row, row};
-  Evaluation evaluation;
+
   ASSAY_TRY(Expectation expected, expect_writes(one, 2, 0, layout, inputs[0], std::move(writes)));
-  evaluation.outputs.push_back(std::move(expected));
-  return evaluation;
+  return evaluation("", std::move(expected));
 }
 
 Result<Evaluation> evaluate_reshape_and_cache(const Case& one) {
@@ -304,7 +299,7 @@ Result<Evaluation> evaluate_reshape_and_cache_omni(const Case& one) {
 Result<Evaluation> evaluate_paged_cache_load(const Case& one) {
   const size_t count = one.operands->input_count();
   if (count != 6 && count != 7)
-    return fail(Errc::Invalid, std::to_string(count) + " inputs in the dump, 6 or 7 expected");
+    return fail(Errc::Invalid, count, " inputs in the dump, 6 or 7 expected");
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < count; ++i) {
     ASSAY_TRY(Tensor input, one.operands->input(i));
@@ -320,7 +315,7 @@ Result<Evaluation> evaluate_paged_cache_load(const Case& one) {
   const bool looks_plain = inputs[4].view.shape.size() == 3 && !one.operands->is_nz_input(0);
   ASSAY_TRY(const int64_t config, one.parameters.integer("kvCacheCfg", looks_plain ? 1 : 0));
   if (config != 0 && config != 1)
-    return fail(Errc::Unsupported, "kvCacheCfg " + std::to_string(config) + " is not known");
+    return fail(Errc::Unsupported, "kvCacheCfg ", config, " is not known");
   Evaluation evaluation{config == 1 ? "ND" : "NZ", {}};
   for (size_t side = 0; side < 2; ++side) {
     const Tensor& cache = inputs[side];

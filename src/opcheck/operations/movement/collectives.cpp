@@ -5,7 +5,8 @@
 
 #include "opcheck/operations/movement/evaluate.hpp"
 #include "reference/movement/assemble.hpp"
-#include "reference/movement/collectives.hpp"
+#include "reference/products/all_reduce.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -28,24 +29,20 @@ struct Group {
 /// input_count  inputs that every rank has
 Result<Group> read_group(const Case& one, size_t input_count) {
   ASSAY_TRY(const int64_t size, one.parameters.integer("rankSize", 0));
-  if (size < 1 || size > kMaxRanks)
-    return fail(Errc::Invalid, "parameter rankSize is " + std::to_string(size));
+  if (size < 1 || size > kMaxRanks) return fail(Errc::Invalid, "parameter rankSize is ", size);
   Group group;
   ASSAY_TRY(group.rank, one.parameters.integer("rank", 0));
   if (group.rank < 0 || group.rank >= size)
-    return fail(Errc::Invalid,
-                "rank " + std::to_string(group.rank) + " of " + std::to_string(size) + " ranks");
+    return fail(Errc::Invalid, "rank ", group.rank, " of ", size, " ranks");
   if (!one.peers) return fail(Errc::NotFound, "the other ranks are not in this dump");
   ASSAY_TRY(group.peers, one.peers(size));
   if (group.size() != size)
-    return fail(Errc::NotFound, std::to_string(group.size()) + " of " + std::to_string(size) +
-                                    " ranks are in the dump");
+    return fail(Errc::NotFound, group.size(), " of ", size, " ranks are in the dump");
   for (size_t i = 0; i < group.peers.size(); ++i) {
     const Operands& operands = *group.peers[i].operands;
     if (operands.input_count() != input_count)
-      return fail(Errc::Invalid, "rank " + std::to_string(i) + " has " +
-                                     std::to_string(operands.input_count()) + " inputs, " +
-                                     std::to_string(input_count) + " expected");
+      return fail(Errc::Invalid, "rank ", i, " has ", operands.input_count(), " inputs, ",
+                  input_count, " expected");
     Result<Tensor> x = operands.input(0);
     if (!x) {
       x.error().message = "rank " + std::to_string(i) + ": " + x.error().message;
@@ -65,8 +62,7 @@ Result<std::vector<int64_t>> counts_of(const Case::Peer& peer, std::string_view 
     ASSAY_TRY(counts, integers_of(tensor, name));
   }
   if (static_cast<int64_t>(counts.size()) != ranks)
-    return fail(Errc::Invalid, std::string(name) + " is " + list_text(counts) + " for " +
-                                   std::to_string(ranks) + " ranks");
+    return fail(Errc::Invalid, name, " is ", counts, " for ", ranks, " ranks");
   return counts;
 }
 
@@ -86,8 +82,8 @@ Result<Expectation> expect_pieces(const Case& one, std::vector<Tensor> pieces,
     const int64_t count = pieces[i].view.element_count();
     if (count == 0) continue;
     if (places[i] < end)
-      return fail(Errc::Invalid, "the piece of rank " + std::to_string(i) + " at " +
-                                     std::to_string(places[i]) + " overlaps the one before it");
+      return fail(Errc::Invalid, "the piece of rank ", i, " at ", places[i],
+                  " overlaps the one before it");
     ASSAY_TRY(Tensor part, reference::flat_part(output, places[i], count));
     mine.push_back(std::move(part));
     has_gaps |= places[i] != end;
@@ -111,8 +107,8 @@ Result<Evaluation> evaluate_exchange(const Case& one, bool counts_are_inputs) {
   ASSAY_TRY(const Group group,
             read_group(one, counts_are_inputs ? one.operands->input_count() : 1));
   if (counts_are_inputs && one.operands->input_count() < 5)
-    return fail(Errc::Invalid, std::to_string(one.operands->input_count()) +
-                                   " inputs in the dump, at least 5 expected");
+    return fail(Errc::Invalid, one.operands->input_count(),
+                " inputs in the dump, at least 5 expected");
   const auto input = [&](size_t index) {
     return counts_are_inputs ? std::optional<size_t>(index) : std::nullopt;
   };
@@ -128,17 +124,14 @@ Result<Evaluation> evaluate_exchange(const Case& one, bool counts_are_inputs) {
     ASSAY_TRY(const std::vector<int64_t> from,
               counts_of(group.peers[i], "sdispls", input(2), group.size()));
     if (sent[self] != received[i])
-      return fail(Errc::Invalid, "rank " + std::to_string(i) + " sends " +
-                                     std::to_string(sent[self]) + " elements, rank " +
-                                     std::to_string(group.rank) + " expects " +
-                                     std::to_string(received[i]));
+      return fail(Errc::Invalid, "rank ", i, " sends ", sent[self], " elements, rank ", group.rank,
+                  " expects ", received[i]);
     ASSAY_TRY(Tensor piece, reference::flat_part(group.x[i], from[self], sent[self]));
     pieces.push_back(std::move(piece));
   }
-  Evaluation evaluation{std::to_string(group.size()) + " ranks", {}};
+
   ASSAY_TRY(Expectation expected, expect_pieces(one, std::move(pieces), places));
-  evaluation.outputs.push_back(std::move(expected));
-  return evaluation;
+  return evaluation(std::to_string(group.size()) + " ranks", std::move(expected));
 }
 
 struct Reduction {
@@ -151,7 +144,7 @@ Result<Reduction> read_reduction(const Case& one, bool with_product) {
   const auto kind = reference::rank_reduction_from_name(name);
   if (kind && (with_product || kind != RankReduction::Product))
     return Reduction{std::move(name), *kind};
-  return fail(Errc::Unsupported, "reduceType \"" + name + "\" is not known");
+  return fail(Errc::Unsupported, "reduceType \"", name, "\" is not known");
 }
 
 Evaluation expect_reduced(const Group& group, const Reduction& reduction, int64_t first,
@@ -162,12 +155,10 @@ Evaluation expect_reduced(const Group& group, const Reduction& reduction, int64_
   if (rounds)
     accuracy = {is_float(group.x[0].view.dtype) ? Precision::Float : Precision::Integer,
                 group.size()};
-  Evaluation evaluation{reduction.name + ", " + std::to_string(group.size()) + " ranks", {}};
-  evaluation.outputs.push_back(
-      expectation(0, accuracy, [x = group.x, kind = reduction.kind, first, count] {
-        return reference::reduce_part(x, kind, first, count);
-      }));
-  return evaluation;
+  return evaluation(reduction.name + ", " + std::to_string(group.size()) + " ranks",
+                    expectation(0, accuracy, [x = group.x, kind = reduction.kind, first, count] {
+                      return reference::reduce_part(x, kind, first, count);
+                    }));
 }
 
 }  // namespace
@@ -176,26 +167,21 @@ Result<Evaluation> evaluate_broadcast(const Case& one) {
   ASSAY_TRY(const Group group, read_group(one, 1));
   ASSAY_TRY(const int64_t root, one.parameters.integer("rankRoot", 0));
   if (root < 0 || root >= group.size())
-    return fail(Errc::Invalid, "rankRoot " + std::to_string(root) + " of " +
-                                   std::to_string(group.size()) + " ranks");
-  Evaluation evaluation{std::to_string(group.size()) + " ranks", {}};
-  evaluation.outputs.push_back(expectation_of(0, kMove, group.x[static_cast<size_t>(root)]));
-  return evaluation;
+    return fail(Errc::Invalid, "rankRoot ", root, " of ", group.size(), " ranks");
+  return evaluation(std::to_string(group.size()) + " ranks",
+                    expectation_of(0, kMove, group.x[static_cast<size_t>(root)]));
 }
 
 Result<Evaluation> evaluate_all_gather(const Case& one) {
   ASSAY_TRY(const Group group, read_group(one, 1));
-  Evaluation evaluation{std::to_string(group.size()) + " ranks", {}};
-  evaluation.outputs.push_back(
-      expectation(0, kMove, [x = group.x] { return reference::stack(x); }));
-  return evaluation;
+  return evaluation(std::to_string(group.size()) + " ranks",
+                    expectation(0, kMove, [x = group.x] { return reference::stack(x); }));
 }
 
 Result<Evaluation> evaluate_all_gather_v(const Case& one) {
   if (one.operands->input_count() < 4)
-    return fail(Errc::Invalid,
-                std::to_string(one.operands->input_count()) +
-                    " inputs in the dump, x, sendCount, recvCounts, rdispls expected");
+    return fail(Errc::Invalid, one.operands->input_count(),
+                " inputs in the dump, x, sendCount, recvCounts, rdispls expected");
   ASSAY_TRY(const Group group, read_group(one, one.operands->input_count()));
   const Case::Peer& self = group.peers[static_cast<size_t>(group.rank)];
   ASSAY_TRY(const std::vector<int64_t> received, counts_of(self, "recvCounts", 2, group.size()));
@@ -205,10 +191,9 @@ Result<Evaluation> evaluate_all_gather_v(const Case& one) {
     ASSAY_TRY(Tensor piece, reference::flat_part(group.x[i], 0, received[i]));
     pieces.push_back(std::move(piece));
   }
-  Evaluation evaluation{std::to_string(group.size()) + " ranks", {}};
+
   ASSAY_TRY(Expectation expected, expect_pieces(one, std::move(pieces), places));
-  evaluation.outputs.push_back(std::move(expected));
-  return evaluation;
+  return evaluation(std::to_string(group.size()) + " ranks", std::move(expected));
 }
 
 Result<Evaluation> evaluate_reduce_scatter(const Case& one) {
@@ -216,8 +201,7 @@ Result<Evaluation> evaluate_reduce_scatter(const Case& one) {
   ASSAY_TRY(const Group group, read_group(one, 1));
   const TensorView& x = group.x[0].view;
   if (x.shape.empty() || x.shape[0] % group.size() != 0)
-    return fail(Errc::Invalid, std::to_string(group.size()) + " ranks do not divide x of shape " +
-                                   list_text(x.shape.span()));
+    return fail(Errc::Invalid, group.size(), " ranks do not divide x of shape ", x.shape);
   const int64_t part = x.element_count() / group.size();
   return expect_reduced(group, reduction, group.rank * part, part);
 }
@@ -248,12 +232,10 @@ Result<Evaluation> evaluate_all_to_all(const Case& one) {
                        output.view.shape[0] / group.size() == shape[0];
   }
   ASSAY_TRY(const bool transposed, one.parameters.boolean("transpose", looks_transposed));
-  Evaluation evaluation{
-      std::to_string(group.size()) + (transposed ? " ranks, by columns" : " ranks"), {}};
-  evaluation.outputs.push_back(expectation(0, kMove, [x = group.x, rank = group.rank, transposed] {
-    return reference::all_to_all(x, rank, transposed);
-  }));
-  return evaluation;
+  return evaluation(std::to_string(group.size()) + (transposed ? " ranks, by columns" : " ranks"),
+                    expectation(0, kMove, [x = group.x, rank = group.rank, transposed] {
+                      return reference::all_to_all(x, rank, transposed);
+                    }));
 }
 
 Result<Evaluation> evaluate_all_to_all_v(const Case& one) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opcheck/operations/movement/evaluate.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck::movement {
 
 Status require_integers(const Tensor& tensor, std::string_view what) {
   if (is_integer(tensor.view.dtype) || tensor.view.dtype == DType::Bool) return {};
-  return fail(Errc::Invalid,
-              std::string(what) + " are " + std::string(name(tensor.view.dtype)) + ", no integers");
+  return fail(Errc::Invalid, what, " are ", tensor.view.dtype, ", no integers");
 }
 
 Result<std::vector<int64_t>> integers_of(const Tensor& tensor, std::string_view what) {

@@ -7,6 +7,7 @@
 #include "reference/movement/gather.hpp"
 #include "reference/movement/transdata.hpp"
 #include "reference/movement/views.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -22,10 +23,10 @@ template <typename Compute>
 Result<Evaluation> one_to_one(const Case& one, std::string variant, Accuracy accuracy,
                               Compute compute) {
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x"}));
-  Evaluation evaluation{std::move(variant), {}};
-  evaluation.outputs.push_back(expectation(
-      0, accuracy, [x = inputs[0], compute = std::move(compute)] { return compute(x); }));
-  return evaluation;
+  return evaluation(std::move(variant),
+                    expectation(0, accuracy, [x = inputs[0], compute = std::move(compute)] {
+                      return compute(x);
+                    }));
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ Result<Evaluation> evaluate_as_strided(const Case& one) {
   ASSAY_TRY(const std::vector<int64_t> stride, one.parameters.integers("stride"));
   ASSAY_TRY(const std::vector<int64_t> offset, one.parameters.integers("offset"));
   if (offset.size() > 1)
-    return fail(Errc::Invalid, "parameter offset is " + list_text(offset) + ", one value expected");
+    return fail(Errc::Invalid, "parameter offset is ", offset, ", one value expected");
   return one_to_one(one, "", kMove, [=](const Tensor& x) {
     return reference::as_strided(x, dims_of(size), dims_of(stride), offset.empty() ? 0 : offset[0]);
   });
@@ -50,10 +51,9 @@ Result<Evaluation> evaluate_concat(const Case& one) {
     ASSAY_TRY(Tensor part, one.operands->input(i));
     parts.push_back(std::move(part));
   }
-  Evaluation evaluation{std::to_string(parts.size()) + " inputs", {}};
-  evaluation.outputs.push_back(
-      expectation(0, kMove, [parts, axis] { return reference::concat(parts, axis); }));
-  return evaluation;
+  return evaluation(std::to_string(parts.size()) + " inputs", expectation(0, kMove, [parts, axis] {
+                      return reference::concat(parts, axis);
+                    }));
 }
 
 Result<Evaluation> evaluate_split(const Case& one) {
@@ -62,10 +62,9 @@ Result<Evaluation> evaluate_split(const Case& one) {
   ASSAY_TRY(const int64_t number, one.parameters.integer("splitNum", 2));
   ASSAY_TRY(const std::vector<int64_t> sizes, one.parameters.integers("splitSizes"));
   if (number != 2 && number != 3)
-    return fail(Errc::Unsupported, "splitNum " + std::to_string(number) + " is neither 2 nor 3");
+    return fail(Errc::Unsupported, "splitNum ", number, " is neither 2 nor 3");
   if (!sizes.empty() && static_cast<int64_t>(sizes.size()) != number)
-    return fail(Errc::Invalid,
-                "splitSizes " + list_text(sizes) + " for splitNum " + std::to_string(number));
+    return fail(Errc::Invalid, "splitSizes ", sizes, " for splitNum ", number);
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x"}));
   ASSAY_TRY(const std::vector<Tensor> parts, sizes.empty()
                                                  ? reference::split_evenly(inputs[0], axis, number)
@@ -96,12 +95,11 @@ Result<Evaluation> evaluate_transdata(const Case& one) {
     return one_to_one(one, "ND to NZ", kCast,
                       [](const Tensor& x) { return reference::nd_to_nz(x); });
   if (type != 1)
-    return fail(Errc::Unsupported, "transdataType " + std::to_string(type) +
-                                       " is neither 1 (NZ to ND) nor 2 (ND to NZ)");
+    return fail(Errc::Unsupported, "transdataType ", type,
+                " is neither 1 (NZ to ND) nor 2 (ND to NZ)");
   ASSAY_TRY(std::vector<int64_t> crops, one.parameters.integers("outCrops"));
   if (!crops.empty() && crops.size() != 2)
-    return fail(Errc::Invalid,
-                "parameter outCrops is " + list_text(crops) + ", two sizes expected");
+    return fail(Errc::Invalid, "parameter outCrops is ", crops, ", two sizes expected");
   // 0 is the library's default: nothing is cropped.
   const int64_t rows = crops.empty() || crops[0] == 0 ? -1 : crops[0];
   const int64_t columns = crops.empty() || crops[1] == 0 ? -1 : crops[1];
@@ -113,26 +111,21 @@ Result<Evaluation> evaluate_fill(const Case& one) {
   ASSAY_TRY(const bool with_mask, one.parameters.boolean("withMask", true));
   ASSAY_TRY(const std::vector<double> value, one.parameters.numbers("value"));
   if (value.size() != 1)
-    return fail(Errc::Invalid,
-                "parameter value has " + std::to_string(value.size()) + " elements, one expected");
+    return fail(Errc::Invalid, "parameter value has ", value.size(), " elements, one expected");
   if (with_mask) {
     ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x", "mask"}));
-    Evaluation evaluation{"with mask", {}};
-    evaluation.outputs.push_back(
-        expectation(0, kMove, [x = inputs[0], mask = inputs[1], value = value[0]] {
-          return reference::masked_fill(x, mask, value);
-        }));
-    return evaluation;
+    return evaluation("with mask",
+                      expectation(0, kMove, [x = inputs[0], mask = inputs[1], value = value[0]] {
+                        return reference::masked_fill(x, mask, value);
+                      }));
   }
   ASSAY_TRY_STATUS(read_inputs(one, {}));
   ASSAY_TRY(const std::vector<int64_t> shape, one.parameters.integers("outDim"));
   ASSAY_TRY(const Tensor output, one.operands->output(0));
-  Evaluation evaluation{"constant", {}};
-  evaluation.outputs.push_back(
-      expectation(0, kMove, [shape, value = value[0], dtype = output.view.dtype] {
-        return reference::full(dims_of(shape), value, dtype);
-      }));
-  return evaluation;
+  return evaluation("constant",
+                    expectation(0, kMove, [shape, value = value[0], dtype = output.view.dtype] {
+                      return reference::full(dims_of(shape), value, dtype);
+                    }));
 }
 
 Result<Evaluation> evaluate_repeat(const Case& one) {
@@ -144,11 +137,9 @@ Result<Evaluation> evaluate_repeat(const Case& one) {
 
 Result<Evaluation> evaluate_where(const Case& one) {
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"cond", "a", "b"}));
-  Evaluation evaluation;
-  evaluation.outputs.push_back(expectation(0, {Precision::Float, 0}, [inputs] {
-    return reference::where(inputs[0], inputs[1], inputs[2]);
-  }));
-  return evaluation;
+  return evaluation("", expectation(0, {Precision::Float, 0}, [inputs] {
+                      return reference::where(inputs[0], inputs[1], inputs[2]);
+                    }));
 }
 
 Result<Evaluation> evaluate_gather(const Case& one) {
@@ -157,11 +148,10 @@ Result<Evaluation> evaluate_gather(const Case& one) {
   ASSAY_TRY(const int64_t batch_dims, one.parameters.integer("batchDims", 0));
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x", "indices"}));
   ASSAY_TRY_STATUS(movement::require_integers(inputs[1], "indices"));
-  Evaluation evaluation{batch_dims == 0 ? "" : "batches", {}};
-  evaluation.outputs.push_back(expectation(0, kMove, [inputs, axis, batch_dims] {
-    return reference::gather(inputs[0], inputs[1], axis, batch_dims);
-  }));
-  return evaluation;
+  return evaluation(batch_dims == 0 ? "" : "batches",
+                    expectation(0, kMove, [inputs, axis, batch_dims] {
+                      return reference::gather(inputs[0], inputs[1], axis, batch_dims);
+                    }));
 }
 
 Result<Evaluation> evaluate_set_value(const Case& one) {
@@ -174,9 +164,8 @@ Result<Evaluation> evaluate_set_value(const Case& one) {
   if (strides.empty()) strides.resize(starts.size(), 1);
   if (starts.size() != ends.size() || starts.size() != strides.size() ||
       starts.size() > shape.size())
-    return fail(Errc::Invalid, "starts " + list_text(starts) + ", ends " + list_text(ends) +
-                                   " and strides " + list_text(strides) + " for dst of shape " +
-                                   list_text(shape.span()));
+    return fail(Errc::Invalid, "starts ", starts, ", ends ", ends, " and strides ", strides,
+                " for dst of shape ", shape);
   // Dimensions that are not named are taken whole.
   for (size_t i = starts.size(); i < shape.size(); ++i) {
     starts.push_back(0);
@@ -185,9 +174,9 @@ Result<Evaluation> evaluate_set_value(const Case& one) {
   }
   ASSAY_TRY(const Tensor target, reference::region(inputs[0], starts, ends, strides));
   if (target.view.shape != inputs[1].view.shape)
-    return fail(Errc::Invalid, "the region has shape " + list_text(target.view.shape.span()) +
-                                   ", src has " + list_text(inputs[1].view.shape.span()));
-  Evaluation evaluation;
+    return fail(Errc::Invalid, "the region has shape ", target.view.shape, ", src has ",
+                inputs[1].view.shape);
+
   ASSAY_TRY(Expectation expected,
             movement::expect_in_place(
                 one, {.input = 0,
@@ -201,8 +190,7 @@ Result<Evaluation> evaluate_set_value(const Case& one) {
                             return reference::region(after, starts, ends, strides);
                           },
                       .written = [source = inputs[1]]() -> Result<Tensor> { return source; }}));
-  evaluation.outputs.push_back(std::move(expected));
-  return evaluation;
+  return evaluation("", std::move(expected));
 }
 
 Result<Evaluation> evaluate_scatter_elements(const Case& one) {
@@ -213,8 +201,7 @@ Result<Evaluation> evaluate_scatter_elements(const Case& one) {
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x", "indices", "updates"}));
   ASSAY_TRY_STATUS(movement::require_integers(inputs[1], "indices"));
   if (reduction != 0 && reduction != 1)
-    return fail(Errc::Unsupported,
-                "reduction " + std::to_string(reduction) + " is neither 0 (none) nor 1 (add)");
+    return fail(Errc::Unsupported, "reduction ", reduction, " is neither 0 (none) nor 1 (add)");
   const bool has_before = one.operands->has_before();
   if (reduction == 1 && !has_before) return fail(Errc::Unsupported, "needs before data");
   const bool is_listed = one.operands->has_output(0);
@@ -232,9 +219,7 @@ Result<Evaluation> evaluate_scatter_elements(const Case& one) {
   // agrees with itself.
   expected.partial = !has_before;
   if (expected.partial) expected.note = "written part only";
-  Evaluation evaluation{reduction == 1 ? "add" : "replace", {}};
-  evaluation.outputs.push_back(std::move(expected));
-  return evaluation;
+  return evaluation(reduction == 1 ? "add" : "replace", std::move(expected));
 }
 
 }  // namespace assay::opcheck

@@ -4,6 +4,7 @@
 
 #include "opcheck/operations/movement/evaluate.hpp"
 #include "reference/movement/sequences.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -14,8 +15,8 @@ using movement::kMove;
 /// The lengths of sequences, which are a parameter in these operations of training.
 Result<std::vector<int64_t>> required_lengths(const Case& one, std::string_view name) {
   if (!one.parameters.has(name))
-    return fail(Errc::Unsupported, "parameter " + std::string(name) +
-                                       " is not in the dump, and nothing else tells it");
+    return fail(Errc::Unsupported, "parameter ", name,
+                " is not in the dump, and nothing else tells it");
   return one.parameters.integers(name);
 }
 
@@ -25,10 +26,9 @@ Result<Evaluation> evaluate_pad(const Case& one) {
   ASSAY_TRY(const std::vector<Tensor> inputs,
             read_inputs(one, {"hidden", "paddingOffset", "seqLen", "inputIds"}));
   ASSAY_TRY(const std::vector<int64_t> lengths, integers_of(inputs[2], "seqLen"));
-  Evaluation evaluation;
-  evaluation.outputs.push_back(expectation(
-      0, kMove, [hidden = inputs[0], lengths] { return reference::last_tokens(hidden, lengths); }));
-  return evaluation;
+  return evaluation("", expectation(0, kMove, [hidden = inputs[0], lengths] {
+                      return reference::last_tokens(hidden, lengths);
+                    }));
 }
 
 Result<Evaluation> evaluate_unpad(const Case& one) {
@@ -41,8 +41,7 @@ Result<Evaluation> evaluate_unpad(const Case& one) {
             reference::unpad_ids(inputs[0], cum_offsets, lengths));
   const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   if (tokens.size() != 1 || tokens[0] != sum)
-    return fail(Errc::Invalid,
-                "tokenNum is " + list_text(tokens) + ", seqLen adds up to " + std::to_string(sum));
+    return fail(Errc::Invalid, "tokenNum is ", tokens, ", seqLen adds up to ", sum);
   Evaluation evaluation;
   evaluation.outputs = {expectation_of(0, kMove, unpadded.ids),
                         expectation_of(1, kMove, unpadded.offsets),
@@ -54,31 +53,26 @@ Result<Evaluation> evaluate_gen_attention_mask(const Case& one) {
   ASSAY_TRY(const int64_t heads, one.parameters.integer("headNum", 1));
   ASSAY_TRY(const std::vector<int64_t> lengths, one.parameters.integers("seqLen"));
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"mask"}));
-  Evaluation evaluation;
-  evaluation.outputs.push_back(expectation(0, kMove, [mask = inputs[0], heads, lengths] {
-    return reference::ragged_masks(mask, heads, lengths);
-  }));
-  return evaluation;
+  return evaluation("", expectation(0, kMove, [mask = inputs[0], heads, lengths] {
+                      return reference::ragged_masks(mask, heads, lengths);
+                    }));
 }
 
 Result<Evaluation> evaluate_pad_with_hidden_state(const Case& one) {
   ASSAY_TRY(const std::vector<int64_t> lengths, required_lengths(one, "qSeqLen"));
   ASSAY_TRY(const int64_t padded, one.parameters.integer("maxSeqLen", 4096));
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x"}));
-  Evaluation evaluation;
-  evaluation.outputs.push_back(expectation(0, kMove, [x = inputs[0], lengths, padded] {
-    return reference::pad_sequences(x, lengths, padded);
-  }));
-  return evaluation;
+  return evaluation("", expectation(0, kMove, [x = inputs[0], lengths, padded] {
+                      return reference::pad_sequences(x, lengths, padded);
+                    }));
 }
 
 Result<Evaluation> evaluate_unpad_with_hidden_state(const Case& one) {
   ASSAY_TRY(const std::vector<int64_t> lengths, required_lengths(one, "qSeqLen"));
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(one, {"x"}));
-  Evaluation evaluation;
-  evaluation.outputs.push_back(expectation(
-      0, kMove, [x = inputs[0], lengths] { return reference::unpad_sequences(x, lengths); }));
-  return evaluation;
+  return evaluation("", expectation(0, kMove, [x = inputs[0], lengths] {
+                      return reference::unpad_sequences(x, lengths);
+                    }));
 }
 
 }  // namespace assay::opcheck

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "opcheck/operation.hpp"
+#include "opcheck/operations/expectations.hpp"
+#include "reference/elementwise/quantise.hpp"
 #include "reference/norms/rows.hpp"
-#include "reference/wide.hpp"
 
 namespace assay::opcheck {
 
@@ -33,12 +33,16 @@ inline constexpr double kEpsilon = static_cast<double>(1e-5f);
 /// All inputs, which must be as many as there are names.
 /// errors  Invalid "RmsNormOperation takes x, gamma; the dump has 3 inputs" | Unsupported
 ///         (FRACTAL_NZ) | of Operands::input()
-[[nodiscard]] Result<std::vector<Tensor>> read_inputs(
-    const Case& one, std::initializer_list<std::string_view> names);
+[[nodiscard]] Result<std::vector<Tensor>> nd_inputs(const Case& one,
+                                                    const std::vector<std::string_view>& names);
 
 /// Tensors that are added up before a norm, with their factors.
 class Addends {
  public:
+  Addends() = default;
+  explicit Addends(std::initializer_list<Tensor> tensors) {
+    for (const Tensor& tensor : tensors) add(tensor);
+  }
   void add(Tensor tensor, double factor = 1.0) {
     terms_.push_back({tensor.view, factor});
     tensors_.push_back(std::move(tensor));
@@ -55,30 +59,29 @@ class Addends {
 /// The last size; 0 for a 0-d tensor.
 [[nodiscard]] int64_t last_size(const Tensor& tensor);
 
-/// An output with one candidate: `golden` gives Result<Wide>.
-template <typename Golden>
-[[nodiscard]] Expectation expect(size_t index, Accuracy accuracy, Golden golden) {
-  Expectation expectation;
-  expectation.index = index;
-  expectation.accuracy = accuracy;
-  expectation.candidates.push_back({{}, [golden = std::move(golden)]() -> Result<Tensor> {
-                                      ASSAY_TRY(reference::Wide wide, golden());
-                                      return reference::to_tensor(std::move(wide));
-                                    }});
-  return expectation;
-}
+/// A norm of a sum, but for what stands behind it.
+struct Norm {
+  Addends x = {};
+  Tensor gamma = {};
+  std::optional<Tensor> beta = {};
+  reference::NormOptions options = {};
 
-/// The same of values that are at hand.
-[[nodiscard]] Expectation expect_values(size_t index, Accuracy accuracy, reference::Wide values);
+  [[nodiscard]] Result<reference::Wide> compute() const;
+  /// Elements that one mean is taken over; 0 for impossible dimensions.
+  [[nodiscard]] int64_t terms() const;
+};
+
+/// The norm, and the sum in front of it.
+[[nodiscard]] inline Expectation expect_norm(size_t index, Precision precision, Norm norm) {
+  return expectation(index, {precision, norm.terms()}, [norm] { return norm.compute(); });
+}
+[[nodiscard]] inline Expectation expect_sum(size_t index, Precision precision, const Norm& norm) {
+  return expectation(index, {precision, norm.terms()},
+                     [x = norm.x] { return reference::sum_of(x.terms()); });
+}
 
 /// An int8 output from its values before rounding.
 [[nodiscard]] Expectation expect_int8(size_t index, int64_t terms, reference::Wide before);
-
-/// Outputs from number 0 on: int8 values, scales of rows and (asymmetric) offsets.   opcheck 8.3 type 19
-/// errors  of dynamic_quantise()
-[[nodiscard]] Result<std::vector<Expectation>> expect_dynamic_int8(int64_t terms,
-                                                                   reference::Wide values,
-                                                                   bool asymmetric);
 
 /// How a norm's result is quantised.
 struct Quantisation {
@@ -87,6 +90,8 @@ struct Quantisation {
   bool in_parameters = false;
   double scale = 1.0;
   double offset = 0.0;
+  /// Scale and offset are inputs.
+  [[nodiscard]] bool has_tensors() const { return kind == Kind::Static && !in_parameters; }
 };
 /// section          "normParam", where quantType stands
 /// dynamic_inputs   inputs of the dynamic form, which the file does not always tell: it is recognised by having
@@ -94,6 +99,15 @@ struct Quantisation {
 /// errors           Unsupported (other than 0 and 2, unknown dynamicQuantType) | of Parameters
 [[nodiscard]] Result<Quantisation> read_quantisation(const Case& one, std::string_view section,
                                                      size_t dynamic_inputs);
+/// The outputs of y quantised so, from number `index` on; of static quantisation before rounding
+/// y / scale + offset, or y * scale + offset.
+/// parameters  scale and offset, unless they stand in the parameters or rows have their own
+/// errors      of quantise_per_channel(), dynamic_quantise()
+[[nodiscard]] Result<std::vector<Expectation>> expect_quantised(size_t index, int64_t terms,
+                                                                reference::Wide y,
+                                                                const Quantisation& quantisation,
+                                                                std::span<const Tensor> parameters,
+                                                                reference::ScaleUse use);
 /// ", int8", ", int8 dynamic symmetric" or nothing
 [[nodiscard]] std::string_view text(Quantisation::Kind kind);
 

@@ -30,23 +30,19 @@ Result<Blocks> read_blocks(const Parameters& parameters) {
 
 Result<Evaluation> evaluate_fast_softmax(const Case& one) {
   ASSAY_TRY(const Blocks blocks, read_blocks(one.parameters));
-  ASSAY_TRY(auto inputs, norms::read_inputs(one, {"x"}));
-  Evaluation evaluation{"forward", {}};
-  evaluation.outputs.push_back(norms::expect(0, blocks.accuracy(), [blocks, x = inputs[0]] {
-    return reference::block_softmax(x.view, blocks.heads, blocks.lengths);
-  }));
-  return evaluation;
+  ASSAY_TRY(auto inputs, norms::nd_inputs(one, {"x"}));
+  return evaluation("forward", expectation(0, blocks.accuracy(), [blocks, x = inputs[0]] {
+                      return reference::block_softmax(x.view, blocks.heads, blocks.lengths);
+                    }));
 }
 
 Result<Evaluation> evaluate_fast_softmax_grad(const Case& one) {
   ASSAY_TRY(const Blocks blocks, read_blocks(one.parameters));
-  ASSAY_TRY(auto inputs, norms::read_inputs(one, {"y", "dy"}));
-  Evaluation evaluation{"backward", {}};
-  evaluation.outputs.push_back(norms::expect(0, blocks.accuracy(), [blocks, inputs] {
-    return reference::block_softmax_gradient(inputs[0].view, inputs[1].view, blocks.heads,
-                                             blocks.lengths);
-  }));
-  return evaluation;
+  ASSAY_TRY(auto inputs, norms::nd_inputs(one, {"y", "dy"}));
+  return evaluation("backward", expectation(0, blocks.accuracy(), [blocks, inputs] {
+                      return reference::block_softmax_gradient(inputs[0].view, inputs[1].view,
+                                                               blocks.heads, blocks.lengths);
+                    }));
 }
 
 }  // namespace assay::opcheck

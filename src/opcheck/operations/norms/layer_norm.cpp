@@ -6,127 +6,94 @@
 
 #include "opcheck/operations/norms/evaluate.hpp"
 #include "reference/elementwise/quantise.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
 
 using norms::Addends;
-using norms::expect;
+using norms::nd_inputs;
+using norms::Norm;
 using norms::Quantisation;
-using norms::read_inputs;
 using reference::Wide;
 
-struct Norm {
-  Addends x;
-  Tensor gamma;
-  Tensor beta;
-  reference::LayerNormOptions options = {};
+/// The layer norm of a sum; beta stands behind gamma.
+Norm layer_norm_of(Addends x, std::span<const Tensor> gamma_and_beta, double eps) {
+  return {.x = std::move(x),
+          .gamma = gamma_and_beta[0],
+          .beta = gamma_and_beta[1],
+          .options = {.centred = true, .eps = eps}};
+}
 
-  [[nodiscard]] Result<Wide> compute() const {
-    return reference::layer_norm(x.terms(), gamma.view, beta.view, options);
-  }
-  /// What the quantised forms go on with.
-  [[nodiscard]] Result<Wide> compute_in_float16() const {
-    ASSAY_TRY(Wide y, compute());
-    reference::round_row_to_float16(y.data(), y.size());
-    return y;
-  }
-  /// Elements that one mean is taken over; 0 for impossible dimensions.
-  [[nodiscard]] int64_t terms() const {
-    const std::span<const int64_t> shape = x.shape().span();
-    if (options.dims > shape.size()) return 0;
-    return element_count(shape.last(options.dims)).value_or(0);
-  }
-};
-
-/// y * scale + offset before rounding.
-Result<Wide> quantised(Wide y, const Quantisation& quantisation, const Tensor* scale,
-                       const Tensor* offset) {
-  if (quantisation.in_parameters) {
-    for (double& value : y.values) value = value * quantisation.scale + quantisation.offset;
-    return y;
-  }
-  return reference::quantise_per_channel(std::move(y), scale->view, &offset->view,
-                                         reference::ScaleUse::Multiply);
+/// y * scale + offset of values that the quantised forms round to float16 first.
+Result<std::vector<Expectation>> expect_quantised(size_t index, const Norm& norm,
+                                                  const Quantisation& quantisation,
+                                                  std::span<const Tensor> parameters) {
+  ASSAY_TRY(Wide y, norm.compute());
+  reference::round_row_to_float16(y.data(), y.size());
+  return norms::expect_quantised(index, norm.terms(), std::move(y), quantisation, parameters,
+                                 reference::ScaleUse::Multiply);
 }
 
 Result<Evaluation> norm_alone(const Case& one) {
   ASSAY_TRY(const double eps, one.parameters.number("normParam.epsilon", norms::kEpsilon));
   ASSAY_TRY(const Quantisation quantisation, norms::read_quantisation(one, "normParam", 3));
-  Evaluation evaluation{"norm" + std::string(norms::text(quantisation.kind)), {}};
-  const bool with_tensors =
-      quantisation.kind == Quantisation::Kind::Static && !quantisation.in_parameters;
-  ASSAY_TRY(auto inputs, with_tensors ? read_inputs(one, {"x", "gamma", "beta", "scale", "offset"})
-                                      : read_inputs(one, {"x", "gamma", "beta"}));
-  Norm norm{.x = {}, .gamma = inputs[1], .beta = inputs[2], .options = {.eps = eps}};
-  norm.x.add(inputs[0]);
-  if (quantisation.kind == Quantisation::Kind::None) {
-    ASSAY_TRY(const int64_t begin, one.parameters.integer("normParam.beginNormAxis", 0));
-    const size_t rank = inputs[0].view.shape.size();
-    Result<size_t> axis = reference::axis_of(begin, rank);
-    if (!axis) return fail(Errc::Invalid, "normParam.beginNormAxis: " + axis.error().message);
-    norm.options.dims = rank - *axis;
-    evaluation.outputs.push_back(
-        expect(0, {Precision::Float, norm.terms()}, [norm] { return norm.compute(); }));
-    return evaluation;
+  const std::string variant = "norm" + std::string(norms::text(quantisation.kind));
+  ASSAY_TRY(const auto inputs, quantisation.has_tensors()
+                                   ? nd_inputs(one, {"x", "gamma", "beta", "scale", "offset"})
+                                   : nd_inputs(one, {"x", "gamma", "beta"}));
+  const std::span<const Tensor> rest(inputs);
+  Norm norm = layer_norm_of(Addends({inputs[0]}), rest.subspan(1), eps);
+  if (quantisation.kind != Quantisation::Kind::None) {
+    ASSAY_TRY(auto outputs, expect_quantised(0, norm, quantisation, rest.subspan(3)));
+    return Evaluation{variant, std::move(outputs)};
   }
-  ASSAY_TRY(Wide y, norm.compute_in_float16());
-  if (quantisation.kind != Quantisation::Kind::Static) {
-    ASSAY_TRY(evaluation.outputs,
-              norms::expect_dynamic_int8(norm.terms(), std::move(y),
-                                         quantisation.kind == Quantisation::Kind::Asymmetric));
-    return evaluation;
-  }
-  ASSAY_TRY(Wide before, quantised(std::move(y), quantisation, with_tensors ? &inputs[3] : nullptr,
-                                   with_tensors ? &inputs[4] : nullptr));
-  evaluation.outputs.push_back(norms::expect_int8(0, norm.terms(), std::move(before)));
-  return evaluation;
+  ASSAY_TRY(const int64_t begin, one.parameters.integer("normParam.beginNormAxis", 0));
+  const size_t rank = inputs[0].view.shape.size();
+  const Result<size_t> axis = reference::axis_of(begin, rank);
+  if (!axis) return fail(Errc::Invalid, "normParam.beginNormAxis: ", axis.error().message);
+  norm.options.dims = rank - *axis;
+  return evaluation(variant, norms::expect_norm(0, Precision::Float, norm));
 }
 
 Result<Evaluation> norm_of_sum(const Case& one, bool prenorm) {
   const std::string section = prenorm ? "preNormParam" : "postNormParam";
   ASSAY_TRY(const double eps, one.parameters.number(section + ".epsilon", norms::kEpsilon));
   ASSAY_TRY(const Quantisation quantisation, norms::read_quantisation(one, section, 0));
-  Evaluation evaluation{
-      (prenorm ? "prenorm" : "postnorm") + std::string(norms::text(quantisation.kind)), {}};
+  Evaluation made{(prenorm ? "prenorm" : "postnorm") + std::string(norms::text(quantisation.kind)),
+                  {}};
   if (quantisation.kind == Quantisation::Kind::None) {
     ASSAY_TRY(const double zoom,
               one.parameters.number(section + ".zoomScaleValue|" + section + ".zoomScale", 1.0));
-    ASSAY_TRY(auto inputs, read_inputs(one, {"x1", "x2", "gamma", "beta"}));
-    Norm norm{.x = {}, .gamma = inputs[2], .beta = inputs[3], .options = {.eps = eps}};
-    norm.x.add(inputs[0]);
-    norm.x.add(inputs[1], zoom);
-    const Accuracy accuracy{Precision::VectorFusion, norm.terms()};
-    evaluation.outputs.push_back(expect(0, accuracy, [norm] { return norm.compute(); }));
-    if (prenorm)
-      evaluation.outputs.push_back(
-          expect(1, accuracy, [x = norm.x] { return reference::sum_of(x.terms()); }));
-    return evaluation;
+    ASSAY_TRY(const auto inputs, nd_inputs(one, {"x1", "x2", "gamma", "beta"}));
+    Addends x({inputs[0]});
+    x.add(inputs[1], zoom);
+    const Norm norm = layer_norm_of(x, std::span(inputs).subspan(2), eps);
+    made.outputs.push_back(norms::expect_norm(0, Precision::VectorFusion, norm));
+    if (prenorm) made.outputs.push_back(norms::expect_sum(1, Precision::VectorFusion, norm));
+    return made;
   }
   if (prenorm)
     return fail(Errc::Unsupported, "a quantised prenorm of LayerNorm has no public golden");
-  ASSAY_TRY(auto inputs, quantisation.in_parameters
-                             ? read_inputs(one, {"x1", "x2", "gamma", "beta"})
-                             : read_inputs(one, {"x1", "x2", "gamma", "beta", "scale", "offset"}));
-  Norm norm{.x = {}, .gamma = inputs[2], .beta = inputs[3], .options = {.eps = eps}};
-  norm.x.add(inputs[0]);
-  norm.x.add(inputs[1]);
+  ASSAY_TRY(const auto inputs,
+            quantisation.in_parameters
+                ? nd_inputs(one, {"x1", "x2", "gamma", "beta"})
+                : nd_inputs(one, {"x1", "x2", "gamma", "beta", "scale", "offset"}));
+  const std::span<const Tensor> rest(inputs);
+  const Norm norm = layer_norm_of(Addends({inputs[0], inputs[1]}), rest.subspan(2), eps);
   double alpha = 1.0;
   if (quantisation.in_parameters) {
     ASSAY_TRY(alpha, one.parameters.number(section + ".quantInputAlpha", 1.0));
   }
-  evaluation.outputs.push_back(expect(0, {Precision::Quant, norm.terms()}, [norm, alpha] {
+  made.outputs.push_back(expectation(0, {Precision::Quant, norm.terms()}, [norm, alpha] {
     return norm.compute().transform([alpha](Wide z) {
       for (double& value : z.values) value *= alpha;
       return z;
     });
   }));
-  ASSAY_TRY(Wide y, norm.compute_in_float16());
-  ASSAY_TRY(Wide before,
-            quantised(std::move(y), quantisation, quantisation.in_parameters ? nullptr : &inputs[4],
-                      quantisation.in_parameters ? nullptr : &inputs[5]));
-  evaluation.outputs.push_back(norms::expect_int8(1, norm.terms(), std::move(before)));
-  return evaluation;
+  ASSAY_TRY(auto outputs, expect_quantised(1, norm, quantisation, rest.subspan(4)));
+  made.outputs.push_back(std::move(outputs[0]));
+  return made;
 }
 
 }  // namespace
@@ -141,8 +108,8 @@ Result<Evaluation> evaluate_layer_norm(const Case& one) {
     case 3:
       return norm_of_sum(one, false);
     default:
-      return fail(Errc::Unsupported, "layerType " + std::to_string(layer) +
-                                         " is none of 1 (NORM), 2 (PRENORM), 3 (POSTNORM)");
+      return fail(Errc::Unsupported, "layerType ", layer,
+                  " is none of 1 (NORM), 2 (PRENORM), 3 (POSTNORM)");
   }
 }
 
@@ -152,31 +119,24 @@ Result<Evaluation> evaluate_layer_norm_with_stride(const Case& one) {
   ASSAY_TRY(const Quantisation quantisation, norms::read_quantisation(one, "normParam", 0));
   if (layer != 1 || quantisation.kind != Quantisation::Kind::None)
     return fail(Errc::Unsupported,
-                "only layerType 1 (NORM) without quantisation has strides; layerType is " +
-                    std::to_string(layer));
-  ASSAY_TRY(auto inputs, read_inputs(one, {"x", "gamma", "beta", "strides", "offset"}));
+                "only layerType 1 (NORM) without quantisation has strides; layerType is ", layer);
+  ASSAY_TRY(auto inputs, nd_inputs(one, {"x", "gamma", "beta", "strides", "offset"}));
   ASSAY_TRY(Tensor x, norms::strided(inputs[0], inputs[3], inputs[4]));
-  Norm norm{.x = {}, .gamma = inputs[1], .beta = inputs[2], .options = {.eps = eps}};
+  Norm norm = layer_norm_of(Addends({std::move(x)}), std::span(inputs).subspan(1), eps);
   // The dimensions of gamma are normalised, whatever beginNormAxis says.
   norm.options.dims =
       std::max<size_t>(1, reference::without_leading_ones(inputs[1].view.shape).size());
-  norm.x.add(std::move(x));
-  Evaluation evaluation{"norm, strided", {}};
-  evaluation.outputs.push_back(
-      expect(0, {Precision::Float, norm.terms()}, [norm] { return norm.compute(); }));
-  return evaluation;
+  return evaluation("norm, strided", norms::expect_norm(0, Precision::Float, norm));
 }
 
 Result<Evaluation> evaluate_cohere_layer_norm(const Case& one) {
   ASSAY_TRY(const double eps, one.parameters.number("epsilon", norms::kEpsilon));
-  ASSAY_TRY(auto inputs, read_inputs(one, {"x", "weight"}));
-  Evaluation evaluation{"norm of every head", {}};
-  evaluation.outputs.push_back(
-      expect(0, {Precision::Float, norms::last_size(inputs[0])}, [inputs, eps] {
-        const reference::Term x[] = {{inputs[0].view}};
-        return reference::layer_norm(x, inputs[1].view, std::nullopt, {.eps = eps});
-      }));
-  return evaluation;
+  ASSAY_TRY(auto inputs, nd_inputs(one, {"x", "weight"}));
+  return evaluation("norm of every head",
+                    expectation(0, {Precision::Float, norms::last_size(inputs[0])}, [inputs, eps] {
+                      const reference::Term x[] = {{inputs[0].view}};
+                      return reference::layer_norm(x, inputs[1].view, std::nullopt, {.eps = eps});
+                    }));
 }
 
 }  // namespace assay::opcheck

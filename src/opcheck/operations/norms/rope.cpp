@@ -5,12 +5,12 @@
 #include <string>
 
 #include "opcheck/operations/norms/evaluate.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
 
-using norms::expect;
-using norms::read_inputs;
+using norms::nd_inputs;
 using reference::Wide;
 
 /// Says which tensor an error is about.
@@ -24,9 +24,9 @@ Result<Wide> of_tensor(std::string_view name, Result<Wide> result) {
 Result<Evaluation> evaluate_rope(const Case& one) {
   ASSAY_TRY(const int64_t coefficient, one.parameters.integer("rotaryCoeff", 4));
   if (coefficient < 2)
-    return fail(Errc::Unsupported, "rotaryCoeff " + std::to_string(coefficient) +
-                                       " is none of 2, 4 and half the head size");
-  ASSAY_TRY(auto inputs, read_inputs(one, {"q", "k", "cos", "sin", "seqLen"}));
+    return fail(Errc::Unsupported, "rotaryCoeff ", coefficient,
+                " is none of 2, 4 and half the head size");
+  ASSAY_TRY(auto inputs, nd_inputs(one, {"q", "k", "cos", "sin", "seqLen"}));
   const bool in_groups = coefficient == 2 || coefficient == 4;
   const reference::RopeOptions options{.groups = in_groups ? coefficient / 2 : 1,
                                        .interleaved = !in_groups};
@@ -35,7 +35,7 @@ Result<Evaluation> evaluate_rope(const Case& one) {
                        : coefficient == 4 ? "halves in two groups"
                                           : "interleaved pairs";
   for (size_t i = 0; i < 2; ++i) {
-    evaluation.outputs.push_back(expect(
+    evaluation.outputs.push_back(expectation(
         i, {Precision::Float, 0}, [i, options, x = inputs[i], cos = inputs[2], sin = inputs[3]] {
           return of_tensor(i == 0 ? "q" : "k",
                            reference::rope(x.view, cos.view, sin.view, options));
@@ -48,10 +48,10 @@ Result<Evaluation> evaluate_rope_grad(const Case& one) {
   ASSAY_TRY(const std::vector<int64_t> lengths, one.parameters.integers("c_qSeqLen|qSeqLen"));
   if (lengths.empty())
     return fail(Errc::Invalid, "the lengths of the sequences (qSeqLen) are not in the parameters");
-  ASSAY_TRY(auto inputs, read_inputs(one, {"dq", "dk", "cos", "sin"}));
+  ASSAY_TRY(auto inputs, nd_inputs(one, {"dq", "dk", "cos", "sin"}));
   Evaluation evaluation{"element by element", {}};
   for (size_t i = 0; i < 2; ++i) {
-    evaluation.outputs.push_back(expect(
+    evaluation.outputs.push_back(expectation(
         i, {Precision::Float, 0}, [i, lengths, dx = inputs[i], cos = inputs[2], sin = inputs[3]] {
           return of_tensor(i == 0 ? "dq" : "dk",
                            reference::rope_gradient(dx.view, cos.view, sin.view, lengths));
@@ -61,32 +61,29 @@ Result<Evaluation> evaluate_rope_grad(const Case& one) {
 }
 
 Result<Evaluation> evaluate_rope_q_concat(const Case& one) {
-  ASSAY_TRY(auto inputs, read_inputs(one, {"q", "cos", "sin", "concat"}));
-  Evaluation evaluation{"halves", {}};
-  evaluation.outputs.push_back(expect(0, {Precision::Float, 0}, [inputs] {
-    return reference::rope_concat(inputs[0].view, inputs[1].view, inputs[2].view, inputs[3].view);
-  }));
-  return evaluation;
+  ASSAY_TRY(auto inputs, nd_inputs(one, {"q", "cos", "sin", "concat"}));
+  return evaluation("halves", expectation(0, {Precision::Float, 0}, [inputs] {
+                      return reference::rope_concat(inputs[0].view, inputs[1].view, inputs[2].view,
+                                                    inputs[3].view);
+                    }));
 }
 
 Result<Evaluation> evaluate_dynamic_ntk(const Case& one) {
-  ASSAY_TRY(auto inputs, read_inputs(one, {"positionIds", "invFreq", "seqLens"}));
+  ASSAY_TRY(auto inputs, nd_inputs(one, {"positionIds", "invFreq", "seqLens"}));
   // Tables are larger than what they are made of: the dump must have them.
   ASSAY_TRY(const Tensor sin, one.operands->output(0));
   if (inputs[1].view.shape.size() != 2 ||
       element_count(Dims{inputs[0].view.element_count(), inputs[1].view.shape[1], 2}) !=
           sin.view.element_count())
-    return fail(Errc::Invalid,
-                "positions of shape " + list_text(inputs[0].view.shape.span()) +
-                    " and inverse frequencies of shape " + list_text(inputs[1].view.shape.span()) +
-                    " do not give a table of shape " + list_text(sin.view.shape.span()));
+    return fail(Errc::Invalid, "positions of shape ", inputs[0].view.shape,
+                " and inverse frequencies of shape ", inputs[1].view.shape,
+                " do not give a table of shape ", sin.view.shape);
   ASSAY_TRY(reference::RotaryTables tables,
             reference::rotary_tables(inputs[0].view, inputs[1].view, inputs[2].view));
-  Evaluation evaluation{"tables", {}};
+
   const Accuracy accuracy{Precision::Float, 0};
-  evaluation.outputs.push_back(norms::expect_values(0, accuracy, std::move(tables.sin)));
-  evaluation.outputs.push_back(norms::expect_values(1, accuracy, std::move(tables.cos)));
-  return evaluation;
+  return evaluation("tables", expectation_of(0, accuracy, std::move(tables.sin)),
+                    expectation_of(1, accuracy, std::move(tables.cos)));
 }
 
 }  // namespace assay::opcheck

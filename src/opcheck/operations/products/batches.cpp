@@ -8,6 +8,7 @@
 #include "reference/products/grouped_matmul.hpp"
 #include "reference/products/strided_batch_matmul.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -32,8 +33,7 @@ Result<reference::StridedBatches> read_batches(const Parameters& parameters) {
   ASSAY_TRY(const int64_t count,
             parameters.integer("batch", static_cast<int64_t>(batches.m.size())));
   if (batches.m.empty() || count != static_cast<int64_t>(batches.m.size()))
-    return fail(Errc::Invalid, "batch is " + std::to_string(count) + ", m has " +
-                                   std::to_string(batches.m.size()) + " values");
+    return fail(Errc::Invalid, "batch is ", count, ", m has ", batches.m.size(), " values");
   return batches;
 }
 
@@ -76,8 +76,8 @@ Result<Evaluation> evaluate_strided_batch_matmul(const Case& one) {
       std::to_string(batches.m.size()) + " batches, " + std::to_string(batches.heads) + " heads";
   if (batches.transpose_a) evaluation.variant += ", A transposed";
   if (batches.transpose_b) evaluation.variant += ", B transposed";
-  Expectation expectation =
-      expect(0, {Precision::Float, terms}, [a, b, batches, size, indices, all]() -> Result<Wide> {
+  Expectation expected = expectation(
+      0, {Precision::Float, terms}, [a, b, batches, size, indices, all]() -> Result<Wide> {
         ASSAY_TRY(Wide c, reference::strided_batch_matmul(a.view, b.view, batches, size));
         if (all) return c;
         Wide values(Dims{static_cast<int64_t>(indices->size())});
@@ -86,11 +86,11 @@ Result<Evaluation> evaluate_strided_batch_matmul(const Case& one) {
         return values;
       });
   if (!all) {
-    ASSAY_TRY(expectation.mine, picked(output.view, *indices));
-    expectation.note = std::to_string(size - static_cast<int64_t>(indices->size())) + " of " +
-                       std::to_string(size) + " elements are written by no head: not judged";
+    ASSAY_TRY(expected.mine, picked(output.view, *indices));
+    expected.note = std::to_string(size - static_cast<int64_t>(indices->size())) + " of " +
+                    std::to_string(size) + " elements are written by no head: not judged";
   }
-  evaluation.outputs.push_back(std::move(expectation));
+  evaluation.outputs.push_back(std::move(expected));
   return evaluation;
 }
 
@@ -119,30 +119,27 @@ Result<Evaluation> evaluate_grouped_matmul_with_routing(const Case& one) {
                               " and a weight of shape " + list_text(inputs[1].view.shape.span()) +
                               ": only ND [rows, k] and [experts, n, k] are known"));
   if (quantised != (is_int8(x) && is_int8(inputs[1])))
-    return fail(Errc::Invalid, "outDataType is " + std::to_string(output_type) + ", x " +
-                                   std::string(name(x.view.dtype)));
+    return fail(Errc::Invalid, "outDataType is ", output_type, ", x ", x.view.dtype);
   if (down && (top_k < 1 || x.view.shape[0] % top_k != 0))
-    return fail(Errc::Invalid, "topK " + std::to_string(top_k) + " does not divide the " +
-                                   std::to_string(x.view.shape[0]) + " rows of x");
+    return fail(Errc::Invalid, "topK ", top_k, " does not divide the ", x.view.shape[0],
+                " rows of x");
   const int64_t rows = down ? x.view.shape[0] / top_k : inputs[3].view.element_count();
   ASSAY_TRY_STATUS(
       check_output(*one.operands, 0, {rows, inputs[1].view.shape[transpose_w ? 1 : 2]}));
-  Evaluation evaluation;
-  evaluation.variant = std::string(down ? "down" : "up") + (quantised ? ", int8" : ", float");
-  evaluation.outputs.push_back(
-      expect(0, {Precision::Float, x.view.shape[1]},
-             [inputs, quantised, down, transpose_w, rows, jobs = one.jobs] {
-               return reference::grouped_matmul_with_routing(inputs[0].view, inputs[1].view,
-                                                             {.group_ends = &inputs[2].view,
-                                                              .tokens = &inputs[3].view,
-                                                              .down = down,
-                                                              .transpose_w = transpose_w,
-                                                              .token_count = down ? rows : 0,
-                                                              .jobs = jobs},
-                                                             quantised ? &inputs[4].view : nullptr,
-                                                             quantised ? &inputs[5].view : nullptr);
-             }));
-  return evaluation;
+  return evaluation(std::string(down ? "down" : "up") + (quantised ? ", int8" : ", float"),
+                    expectation(0, {Precision::Float, x.view.shape[1]},
+                                [inputs, quantised, down, transpose_w, rows, jobs = one.jobs] {
+                                  return reference::grouped_matmul_with_routing(
+                                      inputs[0].view, inputs[1].view,
+                                      {.group_ends = &inputs[2].view,
+                                       .tokens = &inputs[3].view,
+                                       .down = down,
+                                       .transpose_w = transpose_w,
+                                       .token_count = down ? rows : 0,
+                                       .jobs = jobs},
+                                      quantised ? &inputs[4].view : nullptr,
+                                      quantised ? &inputs[5].view : nullptr);
+                                }));
 }
 
 Result<Evaluation> evaluate_grouped_matmul_inplace_add(const Case& one) {
@@ -154,20 +151,18 @@ Result<Evaluation> evaluate_grouped_matmul_inplace_add(const Case& one) {
   if (!one.operands->has_before()) return fail(not_supported("needs before data"));
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, inputs[3].view.shape));
   const Dims& shape = inputs[1].view.shape;
-  Evaluation evaluation;
-  evaluation.variant = transpose_x ? "x transposed" : "x as it is";
-  Expectation expectation =
-      expect(0, {Precision::VectorFusion, shape.empty() ? 0 : shape[0]},
-             [inputs, transpose_x, jobs = one.jobs] {
-               return reference::grouped_matmul_add(inputs[0].view, inputs[1].view, inputs[2].view,
-                                                    inputs[3].view, transpose_x, jobs);
-             });
+
+  Expectation expected = expectation(0, {Precision::VectorFusion, shape.empty() ? 0 : shape[0]},
+                                     [inputs, transpose_x, jobs = one.jobs] {
+                                       return reference::grouped_matmul_add(
+                                           inputs[0].view, inputs[1].view, inputs[2].view,
+                                           inputs[3].view, transpose_x, jobs);
+                                     });
   if (!one.operands->has_output(0)) {
-    expectation.in_place = true;
-    expectation.index = 3;
+    expected.in_place = true;
+    expected.index = 3;
   }
-  evaluation.outputs.push_back(std::move(expectation));
-  return evaluation;
+  return evaluation(transpose_x ? "x transposed" : "x as it is", std::move(expected));
 }
 
 }  // namespace assay::opcheck

@@ -6,8 +6,9 @@
 #include <utility>
 
 #include "opcheck/operations/products/evaluate.hpp"
-#include "reference/movement/bytes.hpp"
+#include "reference/movement/assemble.hpp"
 #include "reference/products/all_reduce.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -61,8 +62,7 @@ Result<Layer> read_layer(const Case& one) {
   if (layer.type < -1 || layer.type > 6) return fail(unknown_value("type", layer.type, "0 to 6"));
   if (layer.type == -1) layer.type = kAllReduce;
   if (layer.quantisation == kPerGroup && layer.group_size <= 0)
-    return fail(Errc::Invalid,
-                "quantGroupSize is " + std::to_string(layer.group_size) + " with quantType 2");
+    return fail(Errc::Invalid, "quantGroupSize is ", layer.group_size, " with quantType 2");
   return layer;
 }
 
@@ -119,44 +119,16 @@ Status add_residual(Wide& sum, const std::optional<Tensor>& residual) {
   if (!residual) return {};
   ASSAY_TRY(const Wide values, reference::widen(residual->view));
   if (values.size() != sum.size())
-    return fail(Errc::Invalid, "residual has shape " + list_text(values.shape.span()) +
-                                   ", the result " + list_text(sum.shape.span()));
+    return fail(Errc::Invalid, "residual has shape ", values.shape, ", the result ", sum.shape);
   std::transform(sum.values.begin(), sum.values.end(), values.values.begin(), sum.values.begin(),
                  std::plus<>());
   return {};
 }
 
-/// The tensors of all ranks one behind the other along dimension 0.
-Result<Tensor> gathered(const std::vector<Tensor>& parts) {
-  Dims shape = parts[0].view.shape;
-  if (shape.empty()) return fail(Errc::Invalid, "a scalar cannot be gathered");
-  shape[0] = 0;
-  for (size_t rank = 0; rank < parts.size(); ++rank) {
-    Dims rest = parts[rank].view.shape;
-    if (!rest.empty()) rest[0] = parts[0].view.shape[0];
-    if (rest != parts[0].view.shape || parts[rank].view.dtype != parts[0].view.dtype)
-      return fail(Errc::Invalid, "x of rank " + std::to_string(rank) + " has shape " +
-                                     list_text(parts[rank].view.shape.span()) + ", of rank 0 " +
-                                     list_text(parts[0].view.shape.span()));
-    shape[0] += parts[rank].view.shape[0];
-  }
-  ASSAY_TRY(const reference::NewTensor joined, reference::new_tensor(parts[0].view.dtype, shape));
-  const Dims strides = contiguous_strides(shape);
-  int64_t row = 0;
-  for (const Tensor& part : parts) {
-    reference::scatter_bytes(part.view, joined.data() + row * strides[0] * joined.element_bytes,
-                             strides);
-    row += part.view.shape[0];
-  }
-  return joined.tensor();
-}
-
 /// Rows [rank * size, (rank + 1) * size) of dimension `axis`.
 Wide chunk_of(const Wide& sum, size_t axis, int64_t rank, int64_t size) {
-  TensorView view{DType::Float64, sum.shape, contiguous_strides(sum.shape),
-                  std::as_bytes(std::span(sum.values))};
   // The whole is float64 already: widening its part cannot fail.
-  return reference::widen(reference::section(view, axis, rank * size, size)).value();
+  return reference::widen(reference::section(view_of(sum), axis, rank * size, size)).value();
 }
 
 struct Scatter {
@@ -168,8 +140,8 @@ Result<Scatter> scatter_of(const Dims& shape, int64_t ranks) {
   Scatter scatter;
   scatter.axis = shape.size() == 3 && shape[0] == 1 ? 1 : 0;
   if (shape.empty() || shape[scatter.axis] % ranks != 0)
-    return fail(Errc::Invalid, "the sum has shape " + list_text(shape.span()) + ", which " +
-                                   std::to_string(ranks) + " ranks cannot share");
+    return fail(Errc::Invalid, "the sum has shape ", shape, ", which ", ranks,
+                " ranks cannot share");
   scatter.size = shape[scatter.axis] / ranks;
   return scatter;
 }
@@ -185,9 +157,8 @@ Result<Evaluation> summed(const Case& one, const Layer& layer) {
     if (rank == 0) {
       shape = own;
     } else if (own != shape) {
-      return fail(Errc::Invalid, "the product of rank " + std::to_string(rank) + " has shape " +
-                                     list_text(own.span()) + ", of rank 0 " +
-                                     list_text(shape.span()));
+      return fail(Errc::Invalid, "the product of rank ", rank, " has shape ", own, ", of rank 0 ",
+                  shape);
     }
     shards->push_back(std::move(shard));
   }
@@ -198,23 +169,23 @@ Result<Evaluation> summed(const Case& one, const Layer& layer) {
     result[scatter->axis] = scatter->size;
   }
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, result));
-  Evaluation evaluation;
-  evaluation.variant = scatter ? "reduce scatter" : "all reduce";
+
   const int64_t k = shards->front().x.view.shape[shards->front().x.view.shape.size() - 1];
-  evaluation.outputs.push_back(
-      expect(0, {Precision::Float, k}, [shards, layer, scatter, own = ranks.own]() -> Result<Wide> {
-        ASSAY_TRY(Wide sum, linear_of(layer, shards->front(), shards->front().x.view));
-        for (size_t rank = 1; rank < shards->size(); ++rank) {
-          const Shard& shard = (*shards)[rank];
-          ASSAY_TRY(const Wide product, linear_of(layer, shard, shard.x.view));
-          std::transform(sum.values.begin(), sum.values.end(), product.values.begin(),
-                         sum.values.begin(), std::plus<>());
-        }
-        if (scatter) sum = chunk_of(sum, scatter->axis, own, scatter->size);
-        ASSAY_TRY_STATUS(add_residual(sum, (*shards)[static_cast<size_t>(own)].residual));
-        return sum;
-      }));
-  return evaluation;
+  return evaluation(
+      scatter ? "reduce scatter" : "all reduce",
+      expectation(
+          0, {Precision::Float, k}, [shards, layer, scatter, own = ranks.own]() -> Result<Wide> {
+            ASSAY_TRY(Wide sum, linear_of(layer, shards->front(), shards->front().x.view));
+            for (size_t rank = 1; rank < shards->size(); ++rank) {
+              const Shard& shard = (*shards)[rank];
+              ASSAY_TRY(const Wide product, linear_of(layer, shard, shard.x.view));
+              std::transform(sum.values.begin(), sum.values.end(), product.values.begin(),
+                             sum.values.begin(), std::plus<>());
+            }
+            if (scatter) sum = chunk_of(sum, scatter->axis, own, scatter->size);
+            ASSAY_TRY_STATUS(add_residual(sum, (*shards)[static_cast<size_t>(own)].residual));
+            return sum;
+          }));
 }
 
 /// Type 2: x of all ranks, times the weight of this one.
@@ -228,20 +199,20 @@ Result<Evaluation> of_gathered(const Case& one, const Layer& layer) {
     parts.push_back(std::move(other.x));
     if (other.row_scale) scales.push_back(std::move(*other.row_scale));
   }
-  ASSAY_TRY(const Tensor x, gathered(parts));
+  ASSAY_TRY(const Tensor x, reference::concat(parts, 0));
   ASSAY_TRY(const Dims shape, linear_shape(layer, shard, x.view));
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, shape));
   // Scales of tokens come for this rank's rows or for all.
   const int64_t n = shape[shape.size() - 1];
   const int64_t rows = n == 0 ? 0 : element_count(shape).value_or(0) / n;
   if (shard.row_scale && shard.row_scale->view.element_count() != rows) {
-    ASSAY_TRY(shard.row_scale, gathered(scales));
+    ASSAY_TRY(shard.row_scale, reference::concat(scales, 0));
   }
   const int64_t k = x.view.shape[x.view.shape.size() - 1];
   Evaluation evaluation;
   evaluation.variant = "all gather";
   evaluation.outputs.push_back(
-      expect(0, {Precision::Float, k}, [layer, shard, x]() -> Result<Wide> {
+      expectation(0, {Precision::Float, k}, [layer, shard, x]() -> Result<Wide> {
         ASSAY_TRY(Wide product, linear_of(layer, shard, x.view));
         ASSAY_TRY_STATUS(add_residual(product, shard.residual));
         return product;
@@ -261,15 +232,14 @@ Result<Evaluation> alone(const Case& one, const Layer& layer) {
   ASSAY_TRY(const Shard shard, read_shard(*one.operands, layer));
   ASSAY_TRY(const Dims shape, linear_shape(layer, shard, shard.x.view));
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, shape));
-  Evaluation evaluation;
-  evaluation.variant = "pure linear";
+
   const int64_t k = shard.x.view.shape[shard.x.view.shape.size() - 1];
-  evaluation.outputs.push_back(expect(0, {Precision::Float, k}, [layer, shard]() -> Result<Wide> {
-    ASSAY_TRY(Wide product, linear_of(layer, shard, shard.x.view));
-    ASSAY_TRY_STATUS(add_residual(product, shard.residual));
-    return product;
-  }));
-  return evaluation;
+  return evaluation("pure linear",
+                    expectation(0, {Precision::Float, k}, [layer, shard]() -> Result<Wide> {
+                      ASSAY_TRY(Wide product, linear_of(layer, shard, shard.x.view));
+                      ASSAY_TRY_STATUS(add_residual(product, shard.residual));
+                      return product;
+                    }));
 }
 
 Result<reference::RankReduction> reduction_of(const Parameters& parameters) {
@@ -322,19 +292,19 @@ Result<Evaluation> evaluate_all_reduce(const Case& one) {
   if (quantisation != 0) {
     evaluation.variant =
         quantisation == 1 ? "sum, quantised per tensor" : "sum, quantised per channel";
-    evaluation.outputs.push_back(
-        expect(0, {Precision::Quant, ranks.size()}, [views, scale = inputs[1], offset = inputs[2]] {
+    evaluation.outputs.push_back(expectation(
+        0, {Precision::Quant, ranks.size()}, [views, scale = inputs[1], offset = inputs[2]] {
           return reference::quantised_all_reduce(views(), scale.view, offset.view);
         }));
     return evaluation;
   }
   ASSAY_TRY(evaluation.variant, one.parameters.text("allReduceType", "sum"));
-  Expectation expectation;
+  Expectation expected;
   const bool floats = is_float(inputs[0].view.dtype);
-  expectation.accuracy = {floats ? Precision::Float : Precision::Integer, ranks.size()};
-  expectation.candidates.push_back(
+  expected.accuracy = {floats ? Precision::Float : Precision::Integer, ranks.size()};
+  expected.candidates.push_back(
       {"", [views, reduction] { return reference::all_reduce(views(), reduction); }});
-  evaluation.outputs.push_back(std::move(expectation));
+  evaluation.outputs.push_back(std::move(expected));
   return evaluation;
 }
 

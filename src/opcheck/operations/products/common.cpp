@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opcheck/operations/products/evaluate.hpp"
 #include "reference/movement/transdata.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck::products {
 
@@ -21,8 +22,8 @@ Result<std::vector<Tensor>> read_inputs(const Operands& operands,
       if (!listed.empty()) listed += ", ";
       listed += each;
     }
-    return fail(Errc::Invalid, std::to_string(operands.input_count()) + " inputs, but " + listed +
-                                   (names.size() == 1 ? " is needed" : " are needed"));
+    return fail(Errc::Invalid, operands.input_count(), " inputs, but ", listed,
+                (names.size() == 1 ? " is needed" : " are needed"));
   }
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -66,21 +67,8 @@ Status check_output(const Operands& operands, size_t index, const Dims& shape) {
   if (!operands.has_output(index)) return {};
   ASSAY_TRY(const Tensor output, operands.output(index));
   if (output.view.element_count() == element_count(shape)) return {};
-  return fail(Errc::Invalid, "outtensor" + std::to_string(index) + " has shape " +
-                                 list_text(output.view.shape.span()) + ", the inputs give " +
-                                 list_text(shape.span()));
-}
-
-Expectation expect(size_t index, Accuracy accuracy,
-                   std::function<Result<reference::Wide>()> compute) {
-  Expectation expectation;
-  expectation.index = index;
-  expectation.accuracy = accuracy;
-  expectation.candidates.push_back({"", [compute = std::move(compute)]() -> Result<Tensor> {
-                                      ASSAY_TRY(reference::Wide golden, compute());
-                                      return reference::to_tensor(std::move(golden));
-                                    }});
-  return expectation;
+  return fail(Errc::Invalid, "outtensor", index, " has shape ", output.view.shape,
+              ", the inputs give ", shape);
 }
 
 Result<Product> product_of(const Case& one, const Tensor& x, const Tensor& weight, bool transpose_x,
@@ -91,8 +79,8 @@ Result<Product> product_of(const Case& one, const Tensor& x, const Tensor& weigh
     return fail(not_supported("the output is FRACTAL_NZ"));
   const size_t rank = x.view.shape.size();
   if (rank < 2)
-    return fail(Errc::Invalid, "intensor0 has shape " + list_text(x.view.shape.span()) +
-                                   ", at least two dimensions are needed");
+    return fail(Errc::Invalid, "intensor0 has shape ", x.view.shape,
+                ", at least two dimensions are needed");
   Product product;
   product.x = x;
   product.terms = x.view.shape[transpose_x ? rank - 2 : rank - 1];
@@ -130,12 +118,10 @@ Result<Ranks> ranks_of(const Case& one) {
   // More cards than any cluster has: a broken number, not a reason to look for that many folders.
   constexpr int64_t kMaxRanks = int64_t{1} << 16;
   if (count < 1 || count > kMaxRanks || ranks.own < 0 || ranks.own >= count)
-    return fail(Errc::Invalid,
-                "rank " + std::to_string(ranks.own) + " of rankSize " + std::to_string(count));
+    return fail(Errc::Invalid, "rank ", ranks.own, " of rankSize ", count);
   ASSAY_TRY(ranks.peers, one.peers(count));
   if (ranks.size() != count)
-    return fail(Errc::Invalid, "rankSize is " + std::to_string(count) + ", the dump has " +
-                                   std::to_string(ranks.size()) + " ranks");
+    return fail(Errc::Invalid, "rankSize is ", count, ", the dump has ", ranks.size(), " ranks");
   return ranks;
 }
 

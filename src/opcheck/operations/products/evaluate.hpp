@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "opcheck/operation.hpp"
+#include "opcheck/operations/expectations.hpp"
 #include "reference/products/linear.hpp"
 
 namespace assay::opcheck {
@@ -35,10 +35,6 @@ namespace products {
 [[nodiscard]] int64_t output_columns(const Operands& operands);
 /// errors  Invalid: the dumped output has another number of elements
 [[nodiscard]] Status check_output(const Operands& operands, size_t index, const Dims& shape);
-
-/// One output with one golden.
-[[nodiscard]] Expectation expect(size_t index, Accuracy accuracy,
-                                 std::function<Result<reference::Wide>()> compute);
 
 /// Both operands of a product, ready.
 struct Product {

@@ -4,6 +4,7 @@
 
 #include "opcheck/operations/products/evaluate.hpp"
 #include "reference/elementwise/activation.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -74,8 +75,7 @@ Tensor without_padding(Tensor term, const Product& product) {
 
 Result<std::pair<Tensor, Tensor>> read_operands(const Operands& operands) {
   if (operands.input_count() < 2)
-    return fail(Errc::Invalid,
-                std::to_string(operands.input_count()) + " inputs, but x and weight are needed");
+    return fail(Errc::Invalid, operands.input_count(), " inputs, but x and weight are needed");
   ASSAY_TRY(Tensor x, operands.input(0));
   ASSAY_TRY(Tensor weight, operands.input(1));
   return std::pair{std::move(x), std::move(weight)};
@@ -111,8 +111,8 @@ Result<Evaluation> dequantised(const Case& one, const Tensor& x, const Tensor& w
   if (has_bias) evaluation.variant += ", bias";
   if (per_token) evaluation.variant += ", per token";
   evaluation.variant += product.traits;
-  evaluation.outputs.push_back(
-      expect(0, {precision, product.terms}, [product, bias, scale, row_scale]() -> Result<Wide> {
+  evaluation.outputs.push_back(expectation(
+      0, {precision, product.terms}, [product, bias, scale, row_scale]() -> Result<Wide> {
         return reference::quantised_linear(product.x.view, product.weight.view, view_or_null(bias),
                                            scale.view, view_or_null(row_scale), product.options);
       }));
@@ -135,7 +135,7 @@ Result<Evaluation> plain(const Case& one, const Tensor& x, const Tensor& weight,
   Evaluation evaluation;
   evaluation.variant = (has_bias ? "float, bias" : "float") + product.traits;
   evaluation.outputs.push_back(
-      expect(0, {Precision::Float, product.terms}, [product, bias]() -> Result<Wide> {
+      expectation(0, {Precision::Float, product.terms}, [product, bias]() -> Result<Wide> {
         return reference::linear(product.x.view, product.weight.view, view_or_null(bias),
                                  product.options);
       }));
@@ -151,22 +151,20 @@ Result<Evaluation> accumulating(const Case& one, const Tensor& x, const Tensor& 
   ASSAY_TRY(const Product product, product_of(one, x, weight, transpose_x, transpose_w));
   const Tensor accum = inputs[2];
   if (accum.view.element_count() != element_count(product.shape))
-    return fail(Errc::Invalid, "accum has shape " + list_text(accum.view.shape.span()) +
-                                   ", the product " + list_text(product.shape.span()));
+    return fail(Errc::Invalid, "accum has shape ", accum.view.shape, ", the product ",
+                product.shape);
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, product.shape));
-  Evaluation evaluation;
-  evaluation.variant = "float, accumulating" + product.traits;
-  Expectation expectation =
-      expect(0, {Precision::Float, product.terms}, [product, accum]() -> Result<Wide> {
+
+  Expectation expected =
+      expectation(0, {Precision::Float, product.terms}, [product, accum]() -> Result<Wide> {
         ASSAY_TRY(const Tensor start, reference::reshaped(accum, product.shape));
         return reference::linear(product.x.view, product.weight.view, &start.view, product.options);
       });
   if (!one.operands->has_output(0)) {
-    expectation.in_place = true;
-    expectation.index = 2;
+    expected.in_place = true;
+    expected.index = 2;
   }
-  evaluation.outputs.push_back(std::move(expectation));
-  return evaluation;
+  return evaluation("float, accumulating" + product.traits, std::move(expected));
 }
 
 /// EIN_SUM: rows of x belong to batches in its middle dimension.
@@ -176,15 +174,14 @@ Result<Evaluation> per_batch(const Case& one, const Tensor& x, const Tensor& wei
   if (has_bias) names.emplace_back("bias");
   ASSAY_TRY(const std::vector<Tensor> inputs, read_inputs(*one.operands, names));
   if (x.view.shape.size() != 3)
-    return fail(Errc::Invalid, "intensor0 has shape " + list_text(x.view.shape.span()) +
-                                   ", EIN_SUM needs [m, b, k]");
+    return fail(Errc::Invalid, "intensor0 has shape ", x.view.shape, ", EIN_SUM needs [m, b, k]");
   const int64_t k = x.view.shape[2];
   ASSAY_TRY(const Tensor weight, matrices_of_weight(*one.operands, weight_given, transpose_w, k,
                                                     output_columns(*one.operands)));
   const size_t rank = weight.view.shape.size();
   if (rank < 2 || rank > 3)
-    return fail(Errc::Invalid, "intensor1 has shape " + list_text(weight.view.shape.span()) +
-                                   ", EIN_SUM needs [k, n] or [b, k, n]");
+    return fail(Errc::Invalid, "intensor1 has shape ", weight.view.shape,
+                ", EIN_SUM needs [k, n] or [b, k, n]");
   const Dims shape{x.view.shape[0], x.view.shape[1],
                    weight.view.shape[transpose_w ? rank - 2 : rank - 1]};
   ASSAY_TRY_STATUS(check_output(*one.operands, 0, shape));
@@ -195,7 +192,7 @@ Result<Evaluation> per_batch(const Case& one, const Tensor& x, const Tensor& wei
   evaluation.variant = has_bias ? "float, EIN_SUM, bias" : "float, EIN_SUM";
   if (is_blocked_weight(*one.operands, weight_given)) evaluation.variant += ", NZ weight";
   evaluation.outputs.push_back(
-      expect(0, {Precision::Float, k}, [x, weight, bias, options]() -> Result<Wide> {
+      expectation(0, {Precision::Float, k}, [x, weight, bias, options]() -> Result<Wide> {
         return reference::linear_per_batch(x.view, weight.view, view_or_null(bias), options);
       }));
   return evaluation;
@@ -239,8 +236,8 @@ Result<Activation> activation_of(const Parameters& parameters) {
 /// The same evaluation with a function of each golden value behind it.
 Evaluation activated(Evaluation evaluation, const Activation& activation) {
   evaluation.variant += ", " + std::string(activation.text);
-  for (Expectation& expectation : evaluation.outputs) {
-    for (Candidate& candidate : expectation.candidates)
+  for (Expectation& expected : evaluation.outputs) {
+    for (Candidate& candidate : expected.candidates)
       candidate.golden = [before = std::move(candidate.golden),
                           compute = activation.compute]() -> Result<Tensor> {
         ASSAY_TRY(const Tensor product, before());
@@ -269,8 +266,8 @@ Result<Evaluation> evaluate_linear(const Case& one) {
     return fail(not_supported("x of type " + std::string(name(x.view.dtype)) +
                               " with a weight of type " + std::string(name(weight.view.dtype))));
   if (!quantised && (layer.output_type != kUndefined || layer.per_token))
-    return fail(Errc::Invalid, "outDataType and quantMode ask for int8 operands, intensor0 is " +
-                                   std::string(name(x.view.dtype)));
+    return fail(Errc::Invalid, "outDataType and quantMode ask for int8 operands, intensor0 is ",
+                x.view.dtype);
   if (quantised) {
     if (layer.accumulates || layer.per_batch)
       return fail(not_supported("int8 operands with enAccum or EIN_SUM"));
@@ -299,8 +296,8 @@ Result<Evaluation> evaluate_linear_sparse(const Case& one) {
   if (weight.view.shape.size() == 1)
     return fail(not_supported("the weight is compressed; how is not public"));
   if (!is_int8(x) || !is_int8(weight))
-    return fail(Errc::Invalid, "x is " + std::string(name(x.view.dtype)) + " and weight " +
-                                   std::string(name(weight.view.dtype)) + ", not int8");
+    return fail(Errc::Invalid, "x is ", x.view.dtype, " and weight ", weight.view.dtype,
+                ", not int8");
   return dequantised(one, x, weight, transpose_x, transpose_w, true, false, Precision::Quant,
                      "idx");
 }
@@ -340,20 +337,20 @@ Result<Evaluation> evaluate_linear_quant(const Case& one) {
   evaluation.variant = "dynamic per-token quantised activation";
   if (bias_there) evaluation.variant += ", bias";
   evaluation.variant += product.traits;
-  Expectation expectation;
-  expectation.accuracy = {Precision::Float, product.terms};
+  Expectation expected;
+  expected.accuracy = {Precision::Float, product.terms};
   // The integers are what a kernel's own arithmetic makes of them: float32 first.
   for (const auto& [label, row_scale] :
        {std::pair{"row scales in float32", reference::RowScale::Float32},
         std::pair{"exact row scales", reference::RowScale::Exact}})
-    expectation.candidates.push_back(
-        {label, [product, bias, scale, row_scale]() -> Result<Tensor> {
-           ASSAY_TRY(Wide golden, reference::dynamic_quantised_linear(
-                                      product.x.view, product.weight.view, scale.view,
-                                      view_or_null(bias), row_scale, product.options));
-           return reference::to_tensor(std::move(golden));
-         }});
-  evaluation.outputs.push_back(std::move(expectation));
+    expected.candidates.push_back({label, [product, bias, scale, row_scale]() -> Result<Tensor> {
+                                     ASSAY_TRY(Wide golden,
+                                               reference::dynamic_quantised_linear(
+                                                   product.x.view, product.weight.view, scale.view,
+                                                   view_or_null(bias), row_scale, product.options));
+                                     return reference::to_tensor(std::move(golden));
+                                   }});
+  evaluation.outputs.push_back(std::move(expected));
   return evaluation;
 }
 
@@ -376,8 +373,8 @@ Result<Evaluation> evaluate_linear_activation_quant(const Case& one) {
   ASSAY_TRY(const bool transpose_w, weight_is_transposed(one, x, weight));
   ASSAY_TRY(const bool bias_there, has_bias(one, 3));
   if (!is_int8(x) || !is_int8(weight))
-    return fail(Errc::Invalid, "x is " + std::string(name(x.view.dtype)) + " and weight " +
-                                   std::string(name(weight.view.dtype)) + ", not int8");
+    return fail(Errc::Invalid, "x is ", x.view.dtype, " and weight ", weight.view.dtype,
+                ", not int8");
   ASSAY_TRY(Evaluation product, dequantised(one, x, weight, transpose_x, transpose_w, bias_there,
                                             false, Precision::Float, {}));
   return activated(std::move(product), activation);

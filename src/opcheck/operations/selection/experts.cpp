@@ -8,6 +8,7 @@
 #include "opcheck/operations/elementwise/expect.hpp"
 #include "opcheck/operations/selection/evaluate.hpp"
 #include "opcheck/operations/selection/picked.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -34,9 +35,8 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 Result<Whole> mapped(const Whole& experts, const Tensor& counts, const Tensor& table) {
   if (table.view.shape.size() != 2 || counts.view.shape.size() != 1 ||
       counts.view.shape[0] != table.view.shape[0])
-    return fail(Errc::Invalid,
-                "intensor2 (mapping_num) has shape " + list_text(counts.view.shape.span()) +
-                    ", intensor3 (mapping_table) " + list_text(table.view.shape.span()));
+    return fail(Errc::Invalid, "intensor2 (mapping_num) has shape ", counts.view.shape,
+                ", intensor3 (mapping_table) ", table.view.shape);
   ASSAY_TRY(const Whole copies, reference::whole(counts.view));
   ASSAY_TRY(const Whole places, reference::whole(table.view));
   const int64_t rows = table.view.shape[0];
@@ -45,13 +45,9 @@ Result<Whole> mapped(const Whole& experts, const Tensor& counts, const Tensor& t
   Whole result(experts.shape);
   for (int64_t i = 0; i < experts.size(); ++i) {
     const int64_t expert = experts.data()[i];
-    if (expert >= rows)
-      return fail(Errc::Invalid,
-                  "expert " + std::to_string(expert) + " in a mapping of " + std::to_string(rows));
+    if (expert >= rows) return fail(Errc::Invalid, "expert ", expert, " in a mapping of ", rows);
     const int64_t copy = i / k % std::max<int64_t>(1, copies.data()[expert]);
-    if (copy >= width)
-      return fail(Errc::Invalid,
-                  "copy " + std::to_string(copy) + " of an expert with " + std::to_string(width));
+    if (copy >= width) return fail(Errc::Invalid, "copy ", copy, " of an expert with ", width);
     result.data()[i] = places.data()[expert * width + copy];
   }
   return result;
@@ -77,7 +73,7 @@ Result<Evaluation> evaluate_group_topk(const Case& one) {
   ASSAY_TRY(const int64_t flag, one.parameters.integer("groupMultiFlag", 0));
   ASSAY_TRY(const int64_t several, one.parameters.integer("n", 1));
   if (flag != 0 && flag != 1)
-    return fail(Errc::Unsupported, "groupMultiFlag " + std::to_string(flag) + " is unknown");
+    return fail(Errc::Unsupported, "groupMultiFlag ", flag, " is unknown");
   const int64_t largest = flag == 0 ? 1 : several;
   ASSAY_TRY(const Tensor x, one.operands->input(0));
   const bool listed = one.operands->has_output(0);
@@ -92,22 +88,20 @@ Result<Evaluation> evaluate_group_topk(const Case& one) {
       return fail(Errc::Unsupported,
                   "needs before data: the operation works in place and was dumped after it");
   }
-  Evaluation result{.variant = flag == 0 ? "largest of a group"
-                                         : "sum of the " + std::to_string(largest) + " largest",
-                    .outputs = {}};
+
   Expectation output = expectation(0, {.precision = Precision::Move}, [=] {
     return reference::group_top_k(x, groups, keep, largest);
   });
   output.in_place = !listed;
-  result.outputs.push_back(std::move(output));
-  return result;
+  return evaluation(
+      flag == 0 ? "largest of a group" : "sum of the " + std::to_string(largest) + " largest",
+      std::move(output));
 }
 
 Result<Evaluation> evaluate_fused_add_topk_div(const Case& one) {
   ASSAY_TRY(const int64_t activation, one.parameters.integer("activationType", kSigmoid));
   if (activation != kSigmoid)
-    return fail(Errc::Unsupported,
-                "activationType " + std::to_string(activation) + " is unknown here");
+    return fail(Errc::Unsupported, "activationType ", activation, " is unknown here");
   ASSAY_TRY(const bool mapping, one.parameters.boolean("enableExpertMapping", false));
   const size_t inputs = mapping ? 4 : 2;
   ASSAY_TRY_STATUS(expect_counts(
@@ -135,8 +129,7 @@ Result<Evaluation> evaluate_fused_add_topk_div(const Case& one) {
     ASSAY_TRY(const Tensor counts, one.operands->input(2));
     ASSAY_TRY(const Tensor table, one.operands->input(3));
     ASSAY_TRY(Whole physical, mapped(routing.experts, counts, table));
-    experts = expectation_of(1, {.precision = Precision::Integer},
-                             reference::to_tensor(std::move(physical)));
+    experts = expectation_of(1, {.precision = Precision::Integer}, std::move(physical));
   } else {
     // Experts are judged by their scores: of nearly equal ones the kernel may take either.
     Wide scores = routing.scores;
@@ -157,8 +150,8 @@ Result<Evaluation> evaluate_fused_add_topk_div(const Case& one) {
       }
     }
   }
-  result.outputs.push_back(expectation_of(0, {.precision = Precision::VectorFusion},
-                                          reference::to_tensor(std::move(weights))));
+  result.outputs.push_back(
+      expectation_of(0, {.precision = Precision::VectorFusion}, std::move(weights)));
   result.outputs.push_back(std::move(experts));
   return result;
 }

@@ -8,6 +8,7 @@
 #include "opcheck/operations/elementwise/expect.hpp"
 #include "opcheck/operations/selection/evaluate.hpp"
 #include "opcheck/operations/selection/picked.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -20,8 +21,7 @@ constexpr Accuracy kInteger{.precision = Precision::Integer};
 /// The only value of an integer tensor.
 Result<int64_t> single_integer(const Tensor& tensor, std::string_view what) {
   if (tensor.view.element_count() != 1)
-    return fail(Errc::Invalid, std::string(what) + " has shape " +
-                                   list_text(tensor.view.shape.span()) + ", one value expected");
+    return fail(Errc::Invalid, what, " has shape ", tensor.view.shape, ", one value expected");
   ASSAY_TRY(const Whole value, reference::whole(tensor.view));
   return value.values[0];
 }
@@ -47,8 +47,7 @@ Result<Evaluation> evaluate_sort(const Case& one) {
   ASSAY_TRY_STATUS(refuse_nz(one));
   ASSAY_TRY(const std::vector<int64_t> num, one.parameters.integers("num"));
   if (num.size() != 1)
-    return fail(Errc::Invalid,
-                "parameter num lists " + std::to_string(num.size()) + " numbers, one expected");
+    return fail(Errc::Invalid, "parameter num lists ", num.size(), " numbers, one expected");
   ASSAY_TRY(const Tensor x, one.operands->input(0));
   ASSAY_TRY(reference::TopK top, reference::top_k(x.view, num[0]));
   const Tensor values = reference::to_tensor(std::move(top.values));
@@ -70,12 +69,8 @@ Result<Evaluation> evaluate_nonzero(const Case& one) {
   ASSAY_TRY_STATUS(refuse_nz(one));
   ASSAY_TRY(const Tensor x, one.operands->input(0));
   ASSAY_TRY(reference::Nonzero found, reference::nonzero(x.view));
-  Evaluation result{.variant = "coordinates and count", .outputs = {}};
-  result.outputs.push_back(
-      expectation_of(0, kInteger, reference::to_tensor(std::move(found.indices))));
-  result.outputs.push_back(
-      expectation_of(1, kInteger, reference::to_tensor(Whole(Dims{1}, found.count))));
-  return result;
+  return evaluation("coordinates and count", expectation_of(0, kInteger, std::move(found.indices)),
+                    expectation_of(1, kInteger, Whole(Dims{1}, found.count)));
 }
 
 Result<Evaluation> evaluate_onehot(const Case& one) {
@@ -91,9 +86,8 @@ Result<Evaluation> evaluate_onehot(const Case& one) {
   ASSAY_TRY(const Tensor mine, one.operands->output(0));
   const int64_t count = x.view.element_count();
   if (depth < 0 || (count != 0 && mine.view.element_count() / count != depth))
-    return fail(Errc::Invalid, "outtensor0 has shape " + list_text(mine.view.shape.span()) +
-                                   ", intensor0 has " + list_text(x.view.shape.span()) +
-                                   " and depth is " + std::to_string(depth));
+    return fail(Errc::Invalid, "outtensor0 has shape ", mine.view.shape, ", intensor0 has ",
+                x.view.shape, " and depth is ", depth);
   Expectation output{.index = 0, .accuracy = kInteger};
   const auto with_axis = [&](std::string label, int64_t place) {
     output.candidates.push_back(candidate(
@@ -103,15 +97,12 @@ Result<Evaluation> evaluate_onehot(const Case& one) {
   with_axis(is_last ? "" : "axis " + std::to_string(axis), axis);
   // The library's own kernels put the depth last whatever the parameter says.
   if (!is_last) with_axis("axis -1", -1);
-  Evaluation result{.variant = "depth " + std::to_string(depth), .outputs = {}};
-  result.outputs.push_back(std::move(output));
-  return result;
+  return evaluation("depth " + std::to_string(depth), std::move(output));
 }
 
 Result<Evaluation> evaluate_index_add(const Case& one) {
   ASSAY_TRY(const int64_t type, one.parameters.integer("indexType", 0));
-  if (type != 1 && type != 2)
-    return fail(Errc::Unsupported, "indexType " + std::to_string(type) + " is unknown");
+  if (type != 1 && type != 2) return fail(Errc::Unsupported, "indexType ", type, " is unknown");
   ASSAY_TRY_STATUS(expect_counts(
       one, {.least_inputs = 4, .most_inputs = 4, .least_outputs = 0, .most_outputs = 1}));
   ASSAY_TRY_STATUS(refuse_nz(one));
@@ -129,9 +120,7 @@ Result<Evaluation> evaluate_index_add(const Case& one) {
     ASSAY_TRY(alpha, single_value(last, "intensor3 (alpha)"));
   } else {
     ASSAY_TRY(count, single_integer(last, "intensor3 (valid indices)"));
-    if (count < 0)
-      return fail(Errc::Invalid,
-                  "intensor3 says that " + std::to_string(count) + " indices are valid");
+    if (count < 0) return fail(Errc::Invalid, "intensor3 says that ", count, " indices are valid");
   }
   const bool listed = one.operands->has_output(0);
   Expectation output =
@@ -139,9 +128,7 @@ Result<Evaluation> evaluate_index_add(const Case& one) {
         return reference::index_add(var.view, axis, indices.view, updates.view, alpha, count);
       });
   output.in_place = !listed;
-  Evaluation result{.variant = type == 1 ? "index add" : "index add, valid indices", .outputs = {}};
-  result.outputs.push_back(std::move(output));
-  return result;
+  return evaluation(type == 1 ? "index add" : "index add, valid indices", std::move(output));
 }
 
 Result<Evaluation> evaluate_gating(const Case& one) {
@@ -167,8 +154,7 @@ Result<Evaluation> evaluate_gating(const Case& one) {
                     .outputs = {}};
   if (parameters.expert_count == 0) result.variant = "without sums";
   const auto add = [&](size_t index, Whole golden) {
-    result.outputs.push_back(
-        expectation_of(index, kInteger, reference::to_tensor(std::move(golden))));
+    result.outputs.push_back(expectation_of(index, kInteger, std::move(golden)));
   };
   add(0, std::move(gating.token_index));
   add(1, std::move(gating.cumulative));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opcheck/operations/selection/picked.hpp"
+#include "tensor/sentence.hpp"
 
 #include <limits>
 #include <vector>
@@ -15,8 +16,7 @@ Result<Picked> pick_by_row(const TensorView& table, const TensorView& indices) {
     index_rows.resize(index_rows.size() - 1);
   }
   if (!has_rows || table_rows != index_rows)
-    return fail(Errc::Invalid, "indices of shape " + list_text(indices.shape.span()) +
-                                   " into rows of " + list_text(table.shape.span()));
+    return fail(Errc::Invalid, "indices of shape ", indices.shape, " into rows of ", table.shape);
   ASSAY_TRY(const reference::Wide values, reference::widen(table));
   ASSAY_TRY(const reference::Whole places, reference::whole(indices));
   reference::Wide picked(indices.shape);

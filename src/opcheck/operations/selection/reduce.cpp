@@ -3,6 +3,7 @@
 
 #include "opcheck/operations/elementwise/expect.hpp"
 #include "opcheck/operations/selection/evaluate.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -25,9 +26,8 @@ int64_t terms_along(const Dims& shape, const std::vector<int64_t>& axes) {
 /// The parameter, which must not be empty.
 Result<std::vector<int64_t>> required_axes(const Case& one, std::string_view name) {
   ASSAY_TRY(std::vector<int64_t> axes, one.parameters.integers(name));
-  if (axes.empty()) return fail(Errc::Invalid, "parameter " + std::string(name) + " lists no axis");
-  if (axes.size() > 64)
-    return fail(Errc::Invalid, "parameter " + std::string(name) + " is too long");
+  if (axes.empty()) return fail(Errc::Invalid, "parameter ", name, " lists no axis");
+  if (axes.size() > 64) return fail(Errc::Invalid, "parameter ", name, " is too long");
   return axes;
 }
 
@@ -42,8 +42,7 @@ Result<Tensor> only_input(const Case& one) {
 Result<Evaluation> evaluate_cumsum(const Case& one) {
   ASSAY_TRY(const Tensor x, only_input(one));
   ASSAY_TRY(const std::vector<int64_t> axes, required_axes(one, "axes"));
-  if (axes.size() != 1)
-    return fail(Errc::Unsupported, "sums along " + std::to_string(axes.size()) + " axes");
+  if (axes.size() != 1) return fail(Errc::Unsupported, "sums along ", axes.size(), " axes");
   ASSAY_TRY(const bool exclusive, one.parameters.boolean("exclusive", false));
   ASSAY_TRY(const bool reverse, one.parameters.boolean("reverse", false));
   Evaluation result;
@@ -59,8 +58,7 @@ Result<Evaluation> evaluate_cumsum(const Case& one) {
 
 Result<Evaluation> evaluate_reduce(const Case& one) {
   ASSAY_TRY(const int64_t type, one.parameters.integer("reduceType", 0));
-  if (type < 1 || type > 3)
-    return fail(Errc::Unsupported, "reduceType " + std::to_string(type) + " is unknown");
+  if (type < 1 || type > 3) return fail(Errc::Unsupported, "reduceType ", type, " is unknown");
   ASSAY_TRY(const Tensor x, only_input(one));
   ASSAY_TRY(const std::vector<int64_t> axes, required_axes(one, "axis"));
   ASSAY_TRY_STATUS(refuse_empty(x, 0));
@@ -70,20 +68,21 @@ Result<Evaluation> evaluate_reduce(const Case& one) {
   // Extremes are values of the input, sums are computed.
   const Accuracy accuracy{.precision = type == 3 ? Precision::Float : Precision::Move,
                           .terms = terms_along(x.view.shape, axes)};
-  Evaluation result{.variant = type == 1 ? "max" : type == 2 ? "min" : "sum", .outputs = {}};
-  result.outputs.push_back(expectation(
-      0, accuracy, [x, reduction, axes] { return reference::reduce(x.view, reduction, axes); }));
-  return result;
+  return evaluation(type == 1   ? "max"
+                    : type == 2 ? "min"
+                                : "sum",
+                    expectation(0, accuracy, [x, reduction, axes] {
+                      return reference::reduce(x.view, reduction, axes);
+                    }));
 }
 
 Result<Evaluation> evaluate_softmax(const Case& one) {
   ASSAY_TRY(const Tensor x, only_input(one));
   ASSAY_TRY(const std::vector<int64_t> axes, required_axes(one, "axes"));
-  Evaluation result{.variant = axes.size() == 1 ? "one axis" : "several axes", .outputs = {}};
-  result.outputs.push_back(
+  return evaluation(
+      axes.size() == 1 ? "one axis" : "several axes",
       expectation(0, {.precision = Precision::Float, .terms = terms_along(x.view.shape, axes)},
                   [x, axes] { return reference::softmax(x.view, axes); }));
-  return result;
 }
 
 }  // namespace assay::opcheck

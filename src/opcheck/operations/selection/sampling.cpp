@@ -8,6 +8,7 @@
 #include "opcheck/operations/elementwise/expect.hpp"
 #include "opcheck/operations/selection/evaluate.hpp"
 #include "reference/selection/glibc_random.hpp"
+#include "tensor/sentence.hpp"
 
 namespace assay::opcheck {
 namespace {
@@ -35,9 +36,8 @@ Result<std::vector<double>> column(const Tensor& tensor, int64_t rows, bool one_
                                    std::string_view what) {
   const int64_t count = tensor.view.element_count();
   if (count != rows && !(one_for_all && count == 1))
-    return fail(Errc::Invalid, std::string(what) + " has shape " +
-                                   list_text(tensor.view.shape.span()) + ", " +
-                                   std::to_string(rows) + " values expected");
+    return fail(Errc::Invalid, what, " has shape ", tensor.view.shape, ", ", rows,
+                " values expected");
   ASSAY_TRY(const Wide values, reference::widen(tensor.view));
   return std::vector<double>(values.values.begin(), values.values.end());
 }
@@ -45,8 +45,8 @@ Result<std::vector<double>> column(const Tensor& tensor, int64_t rows, bool one_
 Result<Whole> output_indices(const Case& one, int64_t count) {
   ASSAY_TRY(const Tensor tensor, one.operands->output(0));
   if (tensor.view.element_count() != count)
-    return fail(Errc::Invalid, "outtensor0 has shape " + list_text(tensor.view.shape.span()) +
-                                   ", " + std::to_string(count) + " samples expected");
+    return fail(Errc::Invalid, "outtensor0 has shape ", tensor.view.shape, ", ", count,
+                " samples expected");
   return reference::whole(tensor.view);
 }
 
@@ -151,8 +151,8 @@ Result<std::vector<double>> random_fractions(const Case& one, int64_t type, int6
   }
   ASSAY_TRY(const std::vector<int64_t> seeds, one.parameters.integers("randSeeds"));
   if (seeds.size() < static_cast<size_t>(rows))
-    return fail(Errc::Invalid, "parameter randSeeds lists " + std::to_string(seeds.size()) +
-                                   " seeds for " + std::to_string(rows) + " rows");
+    return fail(Errc::Invalid, "parameter randSeeds lists ", seeds.size(), " seeds for ", rows,
+                " rows");
   for (int64_t row = 0; row < rows; ++row) {
     const auto seed = static_cast<uint32_t>(seeds[static_cast<size_t>(row)]);
     fractions.push_back(reference::GlibcRandom(seed).next_fraction());
@@ -171,15 +171,14 @@ Result<Sampler> read_sampler(const Case& one, int64_t type, const Tensor& probs)
   int64_t kept = columns;
   if (type == kSingleTopk) {
     ASSAY_TRY(kept, one.parameters.integer("topk", 0));
-    if (kept < 1) return fail(Errc::Invalid, "parameter topk is " + std::to_string(kept));
+    if (kept < 1) return fail(Errc::Invalid, "parameter topk is ", kept);
   } else {
     ASSAY_TRY(const Tensor places, one.operands->input(1));
     ASSAY_TRY(const std::vector<double> top_k, column(places, rows, false, "intensor1 (topk)"));
     for (const double place : top_k) {
       // Compared as a double: what a hostile file holds may exceed every integer.
       if (!(place >= 0 && place < static_cast<double>(columns)))
-        return fail(Errc::Invalid,
-                    "intensor1 (topk) points outside rows of " + std::to_string(columns));
+        return fail(Errc::Invalid, "intensor1 (topk) points outside rows of ", columns);
       sampler.input.top_k.push_back(static_cast<int64_t>(place));
     }
   }
@@ -221,8 +220,8 @@ Result<Expectation> expect_log_probs(const Case& one, const Sampler& sampler,
   const int64_t rows = sampler.input.sorted.values.shape[0];
   if (size < 0 || size > sampler.input.sorted.values.shape[1] ||
       tensor.view.element_count() != rows * size)
-    return fail(Errc::Invalid, "outtensor2 has shape " + list_text(tensor.view.shape.span()) +
-                                   " and logProbsSize is " + std::to_string(size));
+    return fail(Errc::Invalid, "outtensor2 has shape ", tensor.view.shape, " and logProbsSize is ",
+                size);
   ASSAY_TRY(const Wide mine, reference::widen(tensor.view));
   Expectation output{.index = 2, .accuracy = {.precision = Precision::Float}};
   int64_t ties = 0;
@@ -248,10 +247,9 @@ Result<Evaluation> evaluate_multinomial(const Case& one) {
   ASSAY_TRY_STATUS(refuse_nz(one));
   ASSAY_TRY(const int64_t samples, one.parameters.integer("numSamples", 1));
   ASSAY_TRY(const int64_t seed, one.parameters.integer("randSeed", 0));
-  if (samples < 1) return fail(Errc::Invalid, "parameter numSamples is " + std::to_string(samples));
+  if (samples < 1) return fail(Errc::Invalid, "parameter numSamples is ", samples);
   if (samples > kMostSamples)
-    return fail(Errc::Unsupported,
-                std::to_string(samples) + " samples; no public golden draws more than 64");
+    return fail(Errc::Unsupported, samples, " samples; no public golden draws more than 64");
   ASSAY_TRY(const Tensor probs, one.operands->input(0));
   reference::GlibcRandom random(static_cast<uint32_t>(seed));
   std::vector<double> fractions;
@@ -271,19 +269,18 @@ Result<Evaluation> evaluate_multinomial(const Case& one) {
     golden.values[i] = chosen;
     ++ties;
   }
-  Evaluation result{.variant = std::to_string(samples) + (samples == 1 ? " sample" : " samples"),
-                    .outputs = {}};
-  Expectation output = expectation_of(0, kInteger, reference::to_tensor(std::move(golden)));
+
+  Expectation output = expectation_of(0, kInteger, std::move(golden));
   if (ties != 0) output.note = of_rows(ties, mine.size(), "samples: tie");
-  result.outputs.push_back(std::move(output));
-  return result;
+  return evaluation(std::to_string(samples) + (samples == 1 ? " sample" : " samples"),
+                    std::move(output));
 }
 
 Result<Evaluation> evaluate_topk_topp_sampling(const Case& one) {
   ASSAY_TRY(const int64_t type,
             one.parameters.integer("topkToppSamplingType|tokkToppSamplingType", 0));
   if (type < kSingleTopk || type > kExponentialLogProbs)
-    return fail(Errc::Unsupported, "topkToppSamplingType " + std::to_string(type) + " is unknown");
+    return fail(Errc::Unsupported, "topkToppSamplingType ", type, " is unknown");
   const bool log_probs = type == kMultinomialLogProbs || type == kExponentialLogProbs;
   const size_t inputs = sampler_inputs(type);
   const size_t outputs = log_probs ? 3 : 2;
@@ -294,8 +291,8 @@ Result<Evaluation> evaluate_topk_topp_sampling(const Case& one) {
   ASSAY_TRY_STATUS(refuse_nz(one));
   ASSAY_TRY(const Tensor probs, one.operands->input(0));
   if (probs.view.shape.size() != 2 || probs.view.element_count() == 0)
-    return fail(Errc::Invalid, "intensor0 has shape " + list_text(probs.view.shape.span()) +
-                                   ", [batch, values] expected");
+    return fail(Errc::Invalid, "intensor0 has shape ", probs.view.shape,
+                ", [batch, values] expected");
   ASSAY_TRY(const Sampler sampler, read_sampler(one, type, probs));
   Samplings samplings;
   ASSAY_TRY(samplings.exact, sampler.sample(DType::Float64));
@@ -308,11 +305,10 @@ Result<Evaluation> evaluate_topk_topp_sampling(const Case& one) {
   SampledRows judged =
       judge_samples(samplings, sampler.input.sorted, probs.view, all, mine, type == kSingleTopk);
   Evaluation result{.variant = std::string(sampler_name(type)), .outputs = {}};
-  Expectation indices = expectation_of(0, kInteger, reference::to_tensor(std::move(judged.golden)));
+  Expectation indices = expectation_of(0, kInteger, std::move(judged.golden));
   if (judged.ties != 0) indices.note = of_rows(judged.ties, rows, "rows: tie");
   result.outputs.push_back(std::move(indices));
-  Expectation picked = expectation_of(1, {.precision = Precision::Move},
-                                      reference::to_tensor(std::move(judged.probs)));
+  Expectation picked = expectation_of(1, {.precision = Precision::Move}, std::move(judged.probs));
   picked.note = "probability of the index in outtensor0";
   result.outputs.push_back(std::move(picked));
   if (log_probs) {
