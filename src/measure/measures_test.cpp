@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "opcheck/measures.hpp"
+#include "measure/measures.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "opcheck/standards.hpp"
+#include "measure/standards.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 namespace {
 
 Tensor wide(const std::vector<double>& values) {
@@ -23,7 +23,7 @@ Tensor stored(const std::vector<double>& values, DType dtype) {
 TEST(Measure, SmallExampleByHand) {
   // d = 1, 0, -2;  g = 1, 0, 4;  m = 2, 0, 2
   const Measures m =
-      measure(wide({1, 0, 4}).view, stored({2, 0, 2}, DType::Float32).view, {}).value();
+      measures_of(wide({1, 0, 4}).view, stored({2, 0, 2}, DType::Float32).view, {}).value();
   EXPECT_EQ(m.count, 3);
   EXPECT_EQ(m.max_abs_error, 2);
   EXPECT_EQ(m.mean_abs_error, 1);
@@ -46,28 +46,29 @@ TEST(Measure, EqualAndOppositeValuesHaveCosineOneInEveryLength) {
     const Tensor golden = wide(values);
     std::vector<double> opposite(values);
     for (double& value : opposite) value = -value;
-    EXPECT_EQ(measure(golden.view, golden.view, {}).value().cosine, 1) << n;
-    EXPECT_EQ(measure(golden.view, wide(opposite).view, {}).value().cosine, -1) << n;
+    EXPECT_EQ(measures_of(golden.view, golden.view, {}).value().cosine, 1) << n;
+    EXPECT_EQ(measures_of(golden.view, wide(opposite).view, {}).value().cosine, -1) << n;
   }
 }
 
 TEST(Measure, DivergenceOfTwoDistributions) {
   // softmax of 0 and log 3 is 1/4, 3/4; of 0 and 0 it is 1/2, 1/2: 1/4 log(1/2) + 3/4 log(3/2)
   const Measures m =
-      measure(wide({0, std::log(3.0)}).view, wide({5, 5}).view, {.kl_divergence = true}).value();
+      measures_of(wide({0, std::log(3.0)}).view, wide({5, 5}).view, {.kl_divergence = true})
+          .value();
   EXPECT_NEAR(m.kl_divergence, 0.25 * std::log(0.5) + 0.75 * std::log(1.5), 1e-15);
   // p = 1 - e^-1000, e^-1000; q the other way round: 1000
   const Measures far =
-      measure(wide({1000, 0}).view, wide({0, 1000}).view, {.kl_divergence = true}).value();
+      measures_of(wide({1000, 0}).view, wide({0, 1000}).view, {.kl_divergence = true}).value();
   EXPECT_NEAR(far.kl_divergence, 1000, 1e-9);
 }
 
 TEST(Measure, OtherCountsAndTypesWithoutValuesAreRefused) {
-  EXPECT_EQ(measure(wide({1, 2}).view, wide({1}).view, {}).error().message,
+  EXPECT_EQ(measures_of(wide({1, 2}).view, wide({1}).view, {}).error().message,
             "golden has shape [2], the output has [1]");
   const std::vector<std::byte> bytes(16);
   const TensorView complex = make_view(DType::Complex64, {2}, bytes).value();
-  EXPECT_EQ(measure(wide({1, 2}).view, complex, {}).error().code, Errc::Unsupported);
+  EXPECT_EQ(measures_of(wide({1, 2}).view, complex, {}).error().code, Errc::Unsupported);
 }
 
 // ---- the kernel against plain loops ----
@@ -167,7 +168,7 @@ void kernel_agrees_with_plain_loops(DType dtype) {
   generate(dtype, &golden, &mine);
   const double atb_error = 0x1p-9;
   const Tensor output = stored(mine, dtype);
-  const Measures m = measure(wide(golden).view, output.view, {.atb_error = atb_error}).value();
+  const Measures m = measures_of(wide(golden).view, output.view, {.atb_error = atb_error}).value();
   const Plain plain = plain_measures(golden, mine, dtype, atb_error);
   const auto count = static_cast<int64_t>(golden.size());
   const double places = std::max(1.0, static_cast<double>(count));
@@ -203,7 +204,7 @@ void kernel_agrees_with_plain_loops(DType dtype) {
     mine_inf.push_back(mine[i]);
   }
   const Measures slow =
-      measure(wide(golden_inf).view, stored(mine_inf, dtype).view, {.atb_error = atb_error})
+      measures_of(wide(golden_inf).view, stored(mine_inf, dtype).view, {.atb_error = atb_error})
           .value();
   RC_ASSERT(slow.pattern_mismatches == 0);
   RC_ASSERT(slow.atb_within - slow.golden_inf == m.atb_within);
@@ -228,8 +229,8 @@ TEST(Measure, EqualBytesGiveWhatTheLoopGives) {
   const std::vector<double> values = {1, -2, 0, NAN, INFINITY, 0.5};
   for (const DType dtype : {DType::Float16, DType::Float32, DType::BFloat16}) {
     const Tensor tensor = stored(values, dtype);
-    const Measures quick = measure(tensor.view, tensor.view, {}).value();
-    const Measures loop = measure(wide(values).view, tensor.view, {}).value();
+    const Measures quick = measures_of(tensor.view, tensor.view, {}).value();
+    const Measures loop = measures_of(wide(values).view, tensor.view, {}).value();
     EXPECT_EQ(quick.atb_within, loop.atb_within);
     EXPECT_EQ(quick.legacy_o4_within, loop.legacy_o4_within);
     EXPECT_EQ(quick.legacy_o1_within, loop.legacy_o1_within);
@@ -250,9 +251,9 @@ TEST(Measure, ABlockOfEqualIntegersCountsLikeItsElements) {
   // The same values with one element off, which sends the block through the loop.
   std::vector<double> golden = {5, -7, 0, 127};
   const Tensor mine = stored({5, -7, 0, 127}, DType::Int8);
-  const Measures equal = measure(wide(golden).view, mine.view, {}).value();
+  const Measures equal = measures_of(wide(golden).view, mine.view, {}).value();
   golden.back() = 126;
-  const Measures loop = measure(wide(golden).view, mine.view, {}).value();
+  const Measures loop = measures_of(wide(golden).view, mine.view, {}).value();
   EXPECT_EQ(equal.atb_within, loop.atb_within + 1);
   EXPECT_EQ(equal.mixed_within, loop.mixed_within + 1);
   EXPECT_EQ(equal.ulp_histogram, (std::array<int64_t, 6>{4, 0, 0, 0, 0, 0}));
@@ -271,7 +272,7 @@ TEST(Measure, StridesDoNotMatter) {
   golden.view.shape = {3, 2};  // transposed
   golden.view.strides = {1, 3};
   const Tensor mine = stored({0, 3, 1, 4, 2, 5}, DType::Float16);
-  EXPECT_EQ(measure(golden.view, mine.view, {})->max_abs_error, 0);
+  EXPECT_EQ(measures_of(golden.view, mine.view, {})->max_abs_error, 0);
 }
 
 TEST(NeighbourhoodOf, ClipsAtTheEndsAndNamesTheElement) {
@@ -287,4 +288,4 @@ TEST(NeighbourhoodOf, ClipsAtTheEndsAndNamesTheElement) {
 }
 
 }  // namespace
-}  // namespace assay::opcheck
+}  // namespace assay::measure

@@ -13,7 +13,7 @@
 #pragma once
 #include "base/simd.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 
 struct ExpParts {
   simd::f64x8 power;      // 2^k; infinite from x = 709.43 on
@@ -62,4 +62,4 @@ inline constexpr double kExpUnderflow = -708.0;
   return parts.power * (1.0 + (parts.remainder + parts.excess));
 }
 
-}  // namespace assay::compare
+}  // namespace assay::measure

@@ -7,7 +7,7 @@
 
 #include "tensor/dtype.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 
 /// Most values of one call.
 inline constexpr int64_t kMeasureBlock = 2048;
@@ -45,4 +45,4 @@ struct BlockMeasures {
 [[nodiscard]] bool measure_block(DType dtype, const double* golden, const double* mine,
                                  int64_t count, const BlockLimits& limits, BlockMeasures* out);
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "compare/metrics.hpp"
+#include "measure/metrics.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 
 /// What the error metrics need of positions where both sides are finite.
 struct PairSums {
@@ -77,4 +77,4 @@ struct PairErrors {
 void subtract(const double* golden, const double* mine, int64_t count, double* out);
 void round_to_float32(double* values, int64_t count);
 
-}  // namespace assay::compare
+}  // namespace assay::measure

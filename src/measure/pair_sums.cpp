@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compare/pair_sums.hpp"
+#include "measure/pair_sums.hpp"
 
 #include <cmath>
 
 #include "base/simd.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 using simd::add_lanes;
@@ -212,4 +212,4 @@ void subtract(const double* golden, const double* mine, int64_t count, double* o
 }
 void round_to_float32(double* values, int64_t count) { round_lanes(values, count); }
 
-}  // namespace assay::compare
+}  // namespace assay::measure

@@ -10,7 +10,7 @@
 #include "stats/tensor_stats.hpp"
 #include "tensor/tensor_view.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 
 /// Relative errors divide by max(|golden|, this): for |golden| above it they are the ones the
 /// original printed, below it they stay finite and show that golden is practically zero. 2^-23, the
@@ -118,11 +118,6 @@ inline constexpr std::array<MetricField, 7> kMsitMetrics = {{
 [[nodiscard]] PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
                                           const MetricOptions& options = {});
 
-/// The plain loops that compare_tensors is tested against. Holds both tensors in memory as doubles.
-[[nodiscard]] PairMetrics compare_tensors_reference(const TensorView& golden,
-                                                    const TensorView& mine,
-                                                    const MetricOptions& options = {});
-
 /// The text of the original's `cmp_fail_reason` for a pair under MetricRules::Msit; empty when it
 /// had none.
 [[nodiscard]] std::string msit_fail_reason(const PairMetrics& metrics);
@@ -150,4 +145,4 @@ struct SummaryErrors {
 [[nodiscard]] SummaryErrors compare_summaries(const SummaryValues& golden,
                                               const SummaryValues& mine);
 
-}  // namespace assay::compare
+}  // namespace assay::measure

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the sums over a pair (pair_chunks.hpp) to its metrics.
-#include "compare/metrics.hpp"
+#include "measure/metrics.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/interruption.hpp"
-#include "compare/pair_chunks.hpp"
-#include "run/whole_tensor.hpp"
+#include "measure/pair_chunks.hpp"
+#include "stats/whole_tensor.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 using stats::BlockStats;
@@ -187,10 +187,10 @@ void set_side_stats(const PairSource& source, const PairAccumulator& total, Pair
   // the pair's sums.
   if (is_measured_apart(source, source.golden->dtype) ||
       needs_scaling(out.golden.min, out.golden.max)) {
-    out.golden = run::statistics_of(*source.golden);
+    out.golden = stats::statistics_of(*source.golden);
   }
   if (is_measured_apart(source, source.mine->dtype) || needs_scaling(out.mine.min, out.mine.max)) {
-    out.mine = run::statistics_of(*source.mine);
+    out.mine = stats::statistics_of(*source.mine);
   }
 }
 
@@ -218,8 +218,8 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
   out.value_count = golden_count;
   if (golden_count != mine_count) {
     out.state = PairState::CountMismatch;
-    out.golden = run::statistics_of(golden);
-    out.mine = run::statistics_of(mine);
+    out.golden = stats::statistics_of(golden);
+    out.mine = stats::statistics_of(mine);
     return out;
   }
   if (golden_count == 0) return out;
@@ -280,4 +280,4 @@ SummaryErrors compare_summaries(const SummaryValues& golden, const SummaryValues
           summary_error(golden.mean, mine.mean), summary_error(golden.l2_norm, mine.l2_norm)};
 }
 
-}  // namespace assay::compare
+}  // namespace assay::measure

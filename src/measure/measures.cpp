@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass over both sides in blocks, joined in index order. The loop over elements here defines the measures; finite
 // blocks of the usual float types go through measures_kernel.cpp.
-#include "opcheck/measures.hpp"
+#include "measure/measures.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,14 +10,14 @@
 #include <span>
 
 #include "base/interruption.hpp"
-#include "opcheck/measures_kernel.hpp"
-#include "opcheck/measures_rounding.hpp"
-#include "opcheck/standards.hpp"
-#include "run/whole_tensor.hpp"
+#include "measure/measures_kernel.hpp"
+#include "measure/rounding.hpp"
+#include "measure/standards.hpp"
 #include "stats/tensor_stats.hpp"
+#include "stats/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 namespace {
 
 constexpr int64_t kBlockValues = kMeasureBlock;
@@ -498,7 +498,7 @@ Measures measures_of_equal(const TensorView& mine) {
   out.dtype = mine.dtype;
   out.cosine = 1;
   if (has_non_finite(mine.dtype)) {
-    const stats::TensorStats values = run::statistics_of(mine);
+    const stats::TensorStats values = stats::statistics_of(mine);
     out.golden_nan = out.mine_nan = values.nan_count;
     out.golden_inf = out.mine_inf = values.positive_inf_count + values.negative_inf_count;
   }
@@ -522,8 +522,8 @@ Status check_measurable(const TensorView& view) {
 
 }  // namespace
 
-Result<Measures> measure(const TensorView& golden, const TensorView& mine,
-                         const MeasureOptions& options) {
+Result<Measures> measures_of(const TensorView& golden, const TensorView& mine,
+                             const MeasureOptions& options) {
   ASSAY_TRY_STATUS(check_measurable(golden));
   ASSAY_TRY_STATUS(check_measurable(mine));
   if (golden.element_count() != mine.element_count())
@@ -560,4 +560,4 @@ Neighbourhood neighbourhood_of(const TensorView& golden, const TensorView& mine,
   return out;
 }
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

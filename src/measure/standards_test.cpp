@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "opcheck/standards.hpp"
+#include "measure/standards.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "reference/wide.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 namespace {
 
 Tensor wide(const std::vector<double>& values) {
@@ -26,9 +26,9 @@ struct Judged {
 };
 Judged judged(Standard standard, const Tensor& golden, const Tensor& mine, Accuracy accuracy,
               const Measures* second = nullptr) {
-  const auto measures = measure(golden.view, mine.view,
-                                {.atb_error = atb_limits(accuracy, mine.view.dtype).error,
-                                 .kolmogorov_smirnov = accuracy.precision == Precision::Rand});
+  const auto measures = measures_of(golden.view, mine.view,
+                                    {.atb_error = atb_limits(accuracy, mine.view.dtype).error,
+                                     .kolmogorov_smirnov = accuracy.precision == Precision::Rand});
   EXPECT_TRUE(measures);
   return {*measures, judge(standard, *measures, accuracy, second)};
 }
@@ -378,7 +378,8 @@ TEST(KolmogorovSmirnov, ProbabilityOfAKnownDistance) {
     golden.push_back(i);
     mine.push_back(i + 20.5);
   }
-  const auto measures = measure(wide(golden).view, wide(mine).view, {.kolmogorov_smirnov = true});
+  const auto measures =
+      measures_of(wide(golden).view, wide(mine).view, {.kolmogorov_smirnov = true});
   EXPECT_DOUBLE_EQ(measures->kolmogorov_smirnov, 0.21);
   EXPECT_NEAR(measures->kolmogorov_smirnov_p, 0.020495314493847106, 1e-12);
 }
@@ -438,4 +439,4 @@ TEST(AtbAttention, ASingleWrongElementDoesNotHideBehindGoldensNearZero) {
 }
 
 }  // namespace
-}  // namespace assay::opcheck
+}  // namespace assay::measure

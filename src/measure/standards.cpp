@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "opcheck/standards.hpp"
+#include "measure/standards.hpp"
 
 #include <array>
 #include <cstdio>
 
 #include "base/text.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 namespace {
 
 constexpr std::array<std::string_view, 5> kNames = {"atb", "legacy-o4", "legacy-o4-strict",
@@ -365,4 +365,4 @@ Judgement judge(Standard standard, const Measures& measures, const Accuracy& acc
   return judge_legacy(standard, measures);
 }
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

@@ -5,11 +5,11 @@
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
 
-namespace assay::run {
+namespace assay::stats {
 
-/// What stats::compute_stats() gives, bit for bit.
-[[nodiscard]] stats::TensorStats statistics_of(const TensorView& view);
-/// What stats::digest() gives.
-[[nodiscard]] stats::Digest digest_of(const TensorView& view);
+/// What compute_stats() gives, bit for bit.
+[[nodiscard]] TensorStats statistics_of(const TensorView& view);
+/// What digest() gives.
+[[nodiscard]] Digest digest_of(const TensorView& view);
 
-}  // namespace assay::run
+}  // namespace assay::stats

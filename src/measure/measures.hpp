@@ -10,7 +10,7 @@
 
 #include "tensor/tensor_view.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 
 struct MeasureOptions {
   /// Element rule of `atb`: |o - g| <= err * max(1, |g|); counted while everything else is measured.
@@ -84,8 +84,8 @@ struct Measures {
 /// golden   Float64, Int64 or any type; mine any real type; equal element counts
 /// errors   Invalid (counts differ) | Unsupported (complex, Bits)
 /// Deterministic: the same bits whatever the threads.
-[[nodiscard]] Result<Measures> measure(const TensorView& golden, const TensorView& mine,
-                                       const MeasureOptions& options);
+[[nodiscard]] Result<Measures> measures_of(const TensorView& golden, const TensorView& mine,
+                                           const MeasureOptions& options);
 
 /// An element and its neighbours, for people.
 struct Neighbourhood {
@@ -99,4 +99,4 @@ struct Neighbourhood {
 [[nodiscard]] Neighbourhood neighbourhood_of(const TensorView& golden, const TensorView& mine,
                                              int64_t flat_index);
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "compare/metrics.hpp"
+#include "measure/metrics.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 /// Normal values with relative noise of 1e-3 on the second side; bf16 by cutting the low half off.
@@ -94,4 +94,4 @@ BENCHMARK_CAPTURE(bench_compare, fp32_msit, DType::Float32, MetricRules::Msit, t
 BENCHMARK(bench_memcpy)->Arg(1 << 25);
 
 }  // namespace
-}  // namespace assay::compare
+}  // namespace assay::measure

@@ -9,7 +9,7 @@
 
 #include "tensor/dtype.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 
 /// The values of one real element type, and rounding to them.
 class Rounding {
@@ -41,4 +41,4 @@ class Rounding {
   std::vector<double> table_;        // one-byte floats: all finite values, ascending
 };
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <vector>
 
-#include "opcheck/measures.hpp"
+#include "measure/measures.hpp"
 #include "reference/wide.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 namespace {
 
 constexpr int64_t kElements = 4 << 20;
@@ -30,7 +30,7 @@ int64_t pair_bytes(const Tensor& golden, const Tensor& mine) {
 
 void bench_measure(benchmark::State& state, const Tensor& golden, const Tensor& mine) {
   for (auto _ : state)
-    benchmark::DoNotOptimize(measure(golden.view, mine.view, {.atb_error = 0x1p-9}));
+    benchmark::DoNotOptimize(measures_of(golden.view, mine.view, {.atb_error = 0x1p-9}));
   state.SetBytesProcessed(state.iterations() * pair_bytes(golden, mine));
 }
 
@@ -69,4 +69,4 @@ BENCHMARK_CAPTURE(BM_Equal, int8 / 4M, DType::Int8);
 BENCHMARK(BM_Memcpy);
 
 }  // namespace
-}  // namespace assay::opcheck
+}  // namespace assay::measure

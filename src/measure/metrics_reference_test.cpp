@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The metrics as docs/metrics.md writes them down, one loop each, in long double: the twin of metrics.cpp.
+#include "measure/test_metrics_reference.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "compare/metrics.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 using Values = std::vector<double>;
@@ -256,4 +257,4 @@ PairMetrics compare_tensors_reference(const TensorView& golden_view, const Tenso
   return out;
 }
 
-}  // namespace assay::compare
+}  // namespace assay::measure

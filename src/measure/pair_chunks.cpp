@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compare/pair_chunks.hpp"
+#include "measure/pair_chunks.hpp"
 
 #include <atomic>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "base/interruption.hpp"
 #include "base/thread_pool.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 using stats::BlockStats;
@@ -237,4 +237,4 @@ void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions&
   }
 }
 
-}  // namespace assay::compare
+}  // namespace assay::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "opcheck/measures_rounding.hpp"
+#include "measure/rounding.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "base/result.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 namespace {
 
 /// All finite values of a one-byte float type, ascending; zero once.
@@ -169,4 +169,4 @@ double Rounding::unit(double value) const {
   return power_of_two(clamped_exponent(value, lowest_exponent_) - fraction_bits_);
 }
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

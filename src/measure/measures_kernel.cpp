@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "opcheck/measures_kernel.hpp"
+#include "measure/measures_kernel.hpp"
 
 #include <algorithm>
 #include <limits>
 
 #include "base/simd.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
 namespace {
 
 using simd::add_lanes;
@@ -303,4 +303,4 @@ bool measure_block(DType dtype, const double* golden, const double* mine, int64_
   return measure_single(golden, mine, count, limits, out);
 }
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

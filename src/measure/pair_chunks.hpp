@@ -11,12 +11,12 @@
 #include <cmath>
 #include <cstdint>
 
-#include "compare/kl_divergence.hpp"
-#include "compare/pair_sums.hpp"
-#include "compare/pair_values.hpp"
+#include "measure/kl_divergence.hpp"
+#include "measure/pair_sums.hpp"
+#include "measure/pair_values.hpp"
 #include "stats/block_stats.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 
 inline constexpr int64_t kChunkValues = 65536;
 
@@ -168,4 +168,4 @@ struct WorstPositions {
 void accumulate(const PairSource& source, const Cuts& cuts, const MetricOptions& options,
                 PairAccumulator& total);
 
-}  // namespace assay::compare
+}  // namespace assay::measure

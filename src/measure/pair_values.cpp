@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compare/pair_values.hpp"
+#include "measure/pair_values.hpp"
 
 #include <algorithm>
 
-#include "compare/pair_sums.hpp"
+#include "measure/pair_sums.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 bool is_64_bit_integer(DType dtype) { return dtype == DType::Int64 || dtype == DType::UInt64; }
@@ -112,4 +112,4 @@ void read_block(const PairSource& source, int64_t first, int64_t count, Block& b
   }
 }
 
-}  // namespace assay::compare
+}  // namespace assay::measure

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compare/metrics.hpp"
-#include "compare/pair_sums.hpp"
+#include "measure/metrics.hpp"
+#include "measure/pair_sums.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -15,11 +15,12 @@
 #include <random>
 #include <vector>
 
-#include "compare/kl_divergence.hpp"
-#include "compare/vector_exp.hpp"
+#include "measure/kl_divergence.hpp"
+#include "measure/test_metrics_reference.hpp"
+#include "measure/vector_exp.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 /// The divergence of values given as golden and mine - golden.
@@ -635,4 +636,4 @@ TEST(CompareSummaries, FollowsTheStatisticsColumns) {
 }
 
 }  // namespace
-}  // namespace assay::compare
+}  // namespace assay::measure

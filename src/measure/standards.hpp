@@ -5,10 +5,28 @@
 #include <string>
 #include <string_view>
 
-#include "opcheck/measures.hpp"
-#include "opcheck/operation.hpp"
+#include "measure/measures.hpp"
 
-namespace assay::opcheck {
+namespace assay::measure {
+
+/// How exactly a result must be met; the limits are in standards.cpp.
+enum class Precision : uint8_t {
+  Move,     // bit exact
+  Cast,     // bit exact
+  Integer,  // bit exact
+  Quant,
+  Float,
+  FloatHighPrecision,
+  VectorFusion,
+  CvFusion,  // attention: ratios against a second implementation
+  Rand,      // two-sample Kolmogorov-Smirnov test
+};
+
+struct Accuracy {
+  Precision precision = Precision::Float;
+  /// Accumulated terms: K of a product, length of a reduction; 0 when it does not matter.
+  int64_t terms = 0;
+};
 
 enum class Standard : uint8_t { Atb, LegacyO4, LegacyO4Strict, LegacyO1, Mixed };
 /// "atb" "legacy-o4" "legacy-o4-strict" "legacy-o1" "mixed"
@@ -53,4 +71,4 @@ struct Judgement {
 [[nodiscard]] Judgement judge(Standard standard, const Measures& measures, const Accuracy& accuracy,
                               const Measures* second);
 
-}  // namespace assay::opcheck
+}  // namespace assay::measure

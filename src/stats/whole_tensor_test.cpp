@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #include "base/interruption.hpp"
 
-namespace assay::run {
+namespace assay::stats {
 namespace {
 
 // A digest's block and a rest of 12 bytes.
@@ -20,11 +20,11 @@ TEST(WholeTensor, GivesWhatTheFunctionsOfOneBlockGive) {
   const TensorView view = make_view(DType::Int64, {static_cast<int64_t>(kBytes / 8)},
                                     ByteSpan(bytes).first(kBytes / 8 * 8))
                               .value();
-  EXPECT_EQ(digest_of(view), stats::digest(view));
-  EXPECT_EQ(statistics_of(view).mean, stats::compute_stats(view).mean);
-  EXPECT_EQ(statistics_of(view).l2_norm, stats::compute_stats(view).l2_norm);
+  EXPECT_EQ(digest_of(view), digest(view));
+  EXPECT_EQ(statistics_of(view).mean, compute_stats(view).mean);
+  EXPECT_EQ(statistics_of(view).l2_norm, compute_stats(view).l2_norm);
   const TensorView one = make_view(DType::UInt8, {1}, ByteSpan(bytes).first(1)).value();
-  EXPECT_EQ(digest_of(one), stats::digest(one));
+  EXPECT_EQ(digest_of(one), digest(one));
 }
 
 // Whoever reads a byte of this memory ends the process.
@@ -43,4 +43,4 @@ TEST(WholeTensor, ReadsNothingMoreWhenTheFlagIsSet) {
 }
 
 }  // namespace
-}  // namespace assay::run
+}  // namespace assay::stats

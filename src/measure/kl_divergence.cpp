@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compare/kl_divergence.hpp"
+#include "measure/kl_divergence.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/simd.hpp"
-#include "compare/vector_exp.hpp"
+#include "measure/vector_exp.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 namespace {
 
 using simd::add_lanes;
@@ -221,4 +221,4 @@ KlPart KlReducer::finish() {
   return joined;
 }
 
-}  // namespace assay::compare
+}  // namespace assay::measure

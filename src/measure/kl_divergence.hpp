@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace assay::compare {
+namespace assay::measure {
 
 struct KlPart {
   double golden_log_sum = -std::numeric_limits<double>::infinity();  // log sum exp(g_i)
@@ -57,4 +57,4 @@ class KlReducer {
   size_t count_ = 0;
 };
 
-}  // namespace assay::compare
+}  // namespace assay::measure

@@ -3,10 +3,10 @@
 #pragma once
 #include <cstdint>
 
-#include "compare/kl_divergence.hpp"
-#include "compare/metrics.hpp"
+#include "measure/kl_divergence.hpp"
+#include "measure/metrics.hpp"
 
-namespace assay::compare {
+namespace assay::measure {
 
 /// Three arrays of these and their weights take 32 KiB of the L1 cache.
 inline constexpr int64_t kBlockValues = 1024;
@@ -46,4 +46,4 @@ void read_block(const PairSource& source, int64_t first, int64_t count, Block& b
 /// Asks the memory for the values that are read next. Contiguous views only.
 void prefetch_values(const TensorView& view, int64_t first, int64_t count);
 
-}  // namespace assay::compare
+}  // namespace assay::measure

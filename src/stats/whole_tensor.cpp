@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 
 #include <algorithm>
 
 #include "base/interruption.hpp"
 #include "tensor/dtype.hpp"
 
-namespace assay::run {
+namespace assay::stats {
 namespace {
 
 void run_until_interrupted(void (*body)(void* data, size_t index), void* data, size_t count) {
@@ -22,20 +22,20 @@ bool is_plain(const TensorView& view) {
 
 }  // namespace
 
-stats::TensorStats statistics_of(const TensorView& view) {
-  return stats::compute_stats(view, run_until_interrupted);
+TensorStats statistics_of(const TensorView& view) {
+  return compute_stats(view, run_until_interrupted);
 }
 
-stats::Digest digest_of(const TensorView& view) {
+Digest digest_of(const TensorView& view) {
   constexpr size_t kBlockBytes = 64 << 20;
-  if (view.element_count() == 0 || !is_plain(view)) return stats::digest(view);
+  if (view.element_count() == 0 || !is_plain(view)) return digest(view);
   const ByteSpan bytes = view.contiguous_bytes();
-  if (bytes.size() <= kBlockBytes) return stats::digest(view);
-  stats::DigestStream stream;
+  if (bytes.size() <= kBlockBytes) return digest(view);
+  DigestStream stream;
   for (size_t at = 0; at < bytes.size() && !is_interrupted(); at += kBlockBytes)
     stream.update(bytes.subspan(at, std::min(kBlockBytes, bytes.size() - at)));
   throw_if_interrupted();
   return stream.finish();
 }
 
-}  // namespace assay::run
+}  // namespace assay::stats
