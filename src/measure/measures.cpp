@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <span>
 
-#include "base/interruption.hpp"
 #include "measure/measures_kernel.hpp"
+#include "measure/metrics.hpp"
+#include "measure/pair_sums.hpp"
 #include "measure/rounding.hpp"
 #include "measure/standards.hpp"
 #include "stats/tensor_stats.hpp"
@@ -20,132 +19,60 @@
 namespace assay::measure {
 namespace {
 
-constexpr int64_t kBlockValues = kMeasureBlock;
 constexpr std::array<int64_t, 5> kUlpLimits = {0, 1, 2, 4, 8};
 
-/// Values of both sides and their exact differences.
-struct Block {
-  int64_t first = 0;
-  int64_t count = 0;
-  std::array<double, kBlockValues> golden, mine, difference;
-};
-
-/// What has to be added; each block starts from zero, so that the result does not depend on how many there are.
-struct Sums {
-  double abs_error = 0, rel_error = 0, balance = 0, ratio_error = 0;
-  double difference_squared = 0, golden_squared = 0, mine_squared = 0, product = 0;
-
-  void add(const Sums& block) {
-    abs_error += block.abs_error;
-    rel_error += block.rel_error;
-    balance += block.balance;
-    ratio_error += block.ratio_error;
-    difference_squared += block.difference_squared;
-    golden_squared += block.golden_squared;
-    mine_squared += block.mine_squared;
-    product += block.product;
-  }
-};
-
-void raise(double value, double* largest) {
-  if (std::isnan(value) || value > *largest) *largest = std::isnan(*largest) ? *largest : value;
-}
-
-// ---- 64-bit integers, which a double cannot tell apart ----
-
-bool is_wide_integer(DType dtype) { return dtype == DType::Int64 || dtype == DType::UInt64; }
-
-__extension__ typedef __int128 int128;
-
-void read_integers(const TensorView& view, int64_t first, int64_t count, std::vector<int128>* out) {
-  out->resize(static_cast<size_t>(count));
-  if (is_wide_integer(view.dtype)) {
-    std::vector<uint64_t> bits(out->size());
-    gather_bytes(view, first, count, std::as_writable_bytes(std::span(bits)));
-    std::transform(bits.begin(), bits.end(), out->begin(), [&](uint64_t value) {
-      return view.dtype == DType::UInt64 ? int128{value} : int128{static_cast<int64_t>(value)};
-    });
-    return;
-  }
-  std::vector<double> values(out->size());
-  read_values(view, first, count, values);
-  std::transform(values.begin(), values.end(), out->begin(),
-                 [](double value) { return static_cast<int128>(value); });
+PairSource source_of(const TensorView& golden, const TensorView& mine) {
+  PairSource source = make_source(golden, mine, MetricRules::Corrected);
+  source.value_count = mine.element_count();
+  return source;
 }
 
 class Meter {
  public:
   Meter(const TensorView& golden, const TensorView& mine, const MeasureOptions& options)
-      : golden_(golden), mine_(mine), options_(options), rounding_(mine.dtype) {
-    out_.count = mine.element_count();
+      : source_(source_of(golden, mine)), rounding_(mine.dtype) {
+    out_.count = source_.value_count;
     out_.dtype = mine.dtype;
-    const auto whole = [](DType dtype) { return is_integer(dtype) || dtype == DType::Bool; };
-    exact_integers_ = whole(golden.dtype) && whole(mine.dtype) &&
-                      (is_wide_integer(golden.dtype) || is_wide_integer(mine.dtype));
     moved_ = golden.dtype == mine.dtype && is_float(mine.dtype);
     half_ = mine.dtype == DType::Float16 || mine.dtype == DType::BFloat16;
-    mixed_ = mixed_limits(mine.dtype);
-    o4_ = legacy_limits(Standard::LegacyO4, mine.dtype);
-    o1_ = legacy_limits(Standard::LegacyO1, mine.dtype);
+    const MixedLimits mixed = mixed_limits(mine.dtype);
+    const std::optional<LegacyLimits> o4 = legacy_limits(Standard::LegacyO4, mine.dtype);
+    const std::optional<LegacyLimits> o1 = legacy_limits(Standard::LegacyO1, mine.dtype);
+    has_legacy_ = o4 && o1;
+    limits_ = {options.atb_error, mixed.tolerance, mixed.floor, has_legacy_ ? o4->etol : 0,
+               has_legacy_ ? o1->etol : 0};
     // Integers divide in torch's default type.
     if (!is_float(mine.dtype)) quotient_rounding_ = Rounding(DType::Float32);
-    if (o4_) o4_etol_ = quotient_rounding_.nearest(o4_->etol);
     has_kernel_ = !moved_ && (half_ || mine.dtype == DType::Float32);
-    if (has_kernel_)
-      limits_ = {options.atb_error, mixed_.tolerance, mixed_.floor, o4_->etol, o1_->etol};
   }
 
   Measures run();
 
  private:
-  void read(int64_t first, int64_t count);
-  void measure_plain_block();
-  void add_block(const BlockMeasures& block);
-  [[nodiscard]] bool is_equal_integer_block() const;
+  void add_block();
+  BlockSums measure_plain_block();
   void add_equal_block();
-  void measure_element(int64_t i, Sums* sums);
+  void set_worst(double worst);
+  void measure_element(int64_t i, BlockSums* sums);
   void measure_not_finite(int64_t index, double golden, double mine);
   void measure_legacy(double golden, double mine);
   void measure_rounding(int64_t index, double golden, double mine, double difference);
   void finish();
 
-  const TensorView& golden_;
-  const TensorView& mine_;
-  MeasureOptions options_;
+  const PairSource source_;
   Rounding rounding_;
   Rounding quotient_rounding_{rounding_};
-  bool exact_integers_ = false;
   bool moved_ = false;
   bool half_ = false;
   bool has_kernel_ = false;
+  bool has_legacy_ = false;
   BlockLimits limits_;
-  MixedLimits mixed_;
-  std::optional<LegacyLimits> o4_, o1_;
-  double o4_etol_ = 0;  // in the type of the quotient
   Measures out_;
-  Sums total_;
-  double worst_ = 0;
-  int64_t finite_ = 0;
-  std::unique_ptr<Block> block_ = std::make_unique<Block>();
-  std::vector<int128> golden_integers_, mine_integers_;
+  PairSums total_;
+  double balance_ = 0, ratio_error_ = 0, worst_ = 0;
+  int64_t first_ = 0;  // of the block
+  Block block_;
 };
-
-void Meter::read(int64_t first, int64_t count) {
-  Block& block = *block_;
-  block.first = first;
-  block.count = count;
-  const auto length = static_cast<size_t>(count);
-  read_values(golden_, first, count, std::span(block.golden).first(length));
-  read_values(mine_, first, count, std::span(block.mine).first(length));
-  if (!exact_integers_) {
-    for (size_t i = 0; i < length; ++i) block.difference[i] = block.mine[i] - block.golden[i];
-    return;
-  }
-  read_integers(golden_, first, count, &golden_integers_);
-  read_integers(mine_, first, count, &mine_integers_);
-  for (size_t i = 0; i < length; ++i)
-    block.difference[i] = static_cast<double>(mine_integers_[i] - golden_integers_[i]);
-}
 
 void Meter::measure_not_finite(int64_t index, double golden, double mine) {
   out_.golden_nan += std::isnan(golden);
@@ -156,7 +83,7 @@ void Meter::measure_not_finite(int64_t index, double golden, double mine) {
   if (std::isinf(mine) && std::signbit(mine) == std::signbit(golden)) {
     const double magnitude = std::fabs(golden);
     same = std::isinf(golden) ||
-           magnitude + options_.atb_error * std::max(1.0, magnitude) >= rounding_.overflow();
+           magnitude + limits_.atb_error * std::max(1.0, magnitude) >= rounding_.overflow();
   }
   if (same) {
     ++out_.atb_within;
@@ -171,41 +98,37 @@ void Meter::measure_not_finite(int64_t index, double golden, double mine) {
 // The arithmetic of the original: golden stored in mine's dtype, every operation rounded to that dtype.
 void Meter::measure_legacy(double golden, double mine) {
   if (mine == golden && std::fabs(golden) <= std::numeric_limits<float>::max()) {
-    out_.legacy_o4_within += o4_.has_value();
-    out_.legacy_abs_within += o4_.has_value();
-    out_.legacy_o1_within += o1_.has_value();
-    out_.legacy_o1_abs_within += o1_.has_value();
+    ++out_.legacy_o4_within;
+    ++out_.legacy_abs_within;
+    ++out_.legacy_o1_within;
+    ++out_.legacy_o1_abs_within;
     return;
   }
   const double stored = rounding_.nearest(golden);
   const bool counts = std::fabs(stored) > kMeasureEpsilon;  // false for NaN
-  if (o4_) {
-    double relative = 0;
-    if (counts) {
-      // The half types divide in float32 and store the result.
-      const double wide_quotient = mine / stored;
-      const double quotient = quotient_rounding_.nearest(
-          half_ ? static_cast<double>(static_cast<float>(wide_quotient)) : wide_quotient);
-      relative = std::fabs(quotient_rounding_.nearest(quotient - 1.0));
-    }
-    out_.legacy_o4_within += relative <= o4_etol_;
-    raise(relative, &out_.legacy_o4_max_rel);
-    const double absolute = counts ? std::fabs(mine - stored) : 0;
-    out_.legacy_abs_within += absolute <= o4_->etol;
-    raise(absolute, &out_.legacy_max_abs);
+  double relative = 0;
+  if (counts) {
+    // The half types divide in float32 and store the result.
+    const double wide_quotient = mine / stored;
+    const double quotient =
+        quotient_rounding_.nearest(half_ ? to_float32(wide_quotient) : wide_quotient);
+    relative = std::fabs(quotient_rounding_.nearest(quotient - 1.0));
   }
-  if (o1_) {
-    const auto g = static_cast<float>(stored);
-    const auto o = static_cast<float>(mine);
-    const float divisor = g == 0 ? static_cast<float>(kO1ZeroStandIn) : g;
-    const float relative = std::fabs((o - g) / divisor);
-    out_.legacy_o1_within += relative <= static_cast<float>(o1_->etol);
-    const double absolute = std::fabs(mine - stored);
-    out_.legacy_o1_abs_within += absolute <= o1_->etol;
-    raise(absolute, &out_.legacy_o1_max_abs);
-    raise(std::fabs(g) > kMeasureEpsilon ? static_cast<double>(std::fabs(o / g - 1.0f)) : 0,
-          &out_.legacy_o1_max_rel);
-  }
+  out_.legacy_o4_within += relative <= quotient_rounding_.nearest(limits_.o4_etol);
+  raise(relative, &out_.legacy_o4_max_rel);
+  const double from_stored = std::fabs(mine - stored);
+  const double absolute = counts ? from_stored : 0;
+  out_.legacy_abs_within += absolute <= limits_.o4_etol;
+  raise(absolute, &out_.legacy_max_abs);
+
+  const auto g = static_cast<float>(stored);
+  const auto o = static_cast<float>(mine);
+  const float divisor = g == 0 ? static_cast<float>(kO1ZeroStandIn) : g;
+  out_.legacy_o1_within += std::fabs((o - g) / divisor) <= static_cast<float>(limits_.o1_etol);
+  out_.legacy_o1_abs_within += from_stored <= limits_.o1_etol;
+  raise(from_stored, &out_.legacy_o1_max_abs);
+  raise(std::fabs(g) > kMeasureEpsilon ? static_cast<double>(std::fabs(o / g - 1.0f)) : 0,
+        &out_.legacy_o1_max_rel);
 }
 
 void Meter::measure_rounding(int64_t index, double golden, double mine, double difference) {
@@ -214,7 +137,7 @@ void Meter::measure_rounding(int64_t index, double golden, double mine, double d
     ++out_.ulp_histogram.back();
     return;
   }
-  const uint64_t distance = exact_integers_
+  const uint64_t distance = source_.exact_integers
                                 ? static_cast<uint64_t>(std::min(std::fabs(difference), 0x1p63))
                                 : rounding_.distance(stored, mine);
   size_t bin = 0;
@@ -234,222 +157,122 @@ void Meter::measure_rounding(int64_t index, double golden, double mine, double d
   out_.away_values |= uint64_t{1} << (rounding_.distance(0, stored) % 64);
 }
 
-void Meter::measure_element(int64_t i, Sums* sums) {
-  const int64_t index = block_->first + i;
-  const auto place = static_cast<size_t>(i);
-  const double golden = block_->golden[place];
-  const double mine = block_->mine[place];
-  measure_legacy(golden, mine);
+void Meter::measure_element(int64_t i, BlockSums* sums) {
+  const int64_t index = first_ + i;
+  const double golden = block_.golden[i];
+  const double mine = block_.mine[i];
+  if (has_legacy_) measure_legacy(golden, mine);
   if (!std::isfinite(golden) || !std::isfinite(mine)) {
     measure_not_finite(index, golden, mine);
     return;
   }
-  ++finite_;
-  const double difference = block_->difference[place];
+  const double difference = block_.difference[i];
   const double error = std::fabs(difference);
   const double magnitude = std::fabs(golden);
   const double scale = std::max(1.0, magnitude);
-  const double balance = difference / scale;
-  const double relative = error / std::max(magnitude, kMeasureEpsilon);
   const double ratio = error / (magnitude + kRatioFloor);
-  sums->abs_error += error;
-  sums->rel_error += relative;
-  sums->balance += balance;
+  sums->balance += difference / scale;
   sums->ratio_error += ratio;
-  sums->difference_squared += difference * difference;
-  sums->golden_squared += golden * golden;
-  sums->mine_squared += mine * mine;
-  sums->product += golden * mine;
-  out_.max_abs_error = std::max(out_.max_abs_error, error);
-  out_.max_rel_error = std::max(out_.max_rel_error, relative);
+  sums->worst = std::max(sums->worst, error / scale);
   out_.mare = std::max(out_.mare, ratio);
-  if (std::fabs(balance) > worst_) {
-    worst_ = std::fabs(balance);
-    out_.worst_index = index;
-  }
-  out_.atb_within += error <= options_.atb_error * scale;
-  out_.mixed_within += error <= mixed_.tolerance * (1 + magnitude);
-  out_.mixed_too_far +=
-      error > std::max(mixed_.floor, static_cast<double>(kMixedUnits) * rounding_.unit(golden));
+  out_.atb_within += error <= limits_.atb_error * scale;
+  out_.mixed_within += error <= limits_.mixed_tolerance * (1 + magnitude);
+  out_.mixed_too_far += error > std::max(limits_.mixed_floor, kMixedUnits * rounding_.unit(golden));
   measure_rounding(index, golden, mine, difference);
 }
 
-void Meter::measure_plain_block() {
-  Sums sums;
-  for (int64_t i = 0; i < block_->count; ++i) measure_element(i, &sums);
-  total_.add(sums);
-}
-
-void Meter::add_block(const BlockMeasures& block) {
-  finite_ += block_->count;
-  total_.add({block.abs_error, block.rel_error, block.balance, block.ratio_error,
-              block.difference_squared, block.golden_squared, block.mine_squared, block.product});
-  out_.max_abs_error = std::max(out_.max_abs_error, block.max_abs_error);
-  out_.max_rel_error = std::max(out_.max_rel_error, block.max_rel_error);
-  out_.mare = std::max(out_.mare, block.mare);
-  if (block.worst > worst_) {
-    worst_ = block.worst;
-    const auto is_worst = [&](size_t i) {
-      const double scale = std::max(1.0, std::fabs(block_->golden[i]));
-      return std::fabs(block_->difference[i] / scale) == worst_;
-    };
-    size_t place = 0;
-    while (!is_worst(place)) ++place;
-    out_.worst_index = block_->first + static_cast<int64_t>(place);
-  }
-  out_.atb_within += block.atb_within;
-  out_.mixed_within += block.mixed_within;
-  out_.mixed_too_far += block.mixed_too_far;
-  out_.legacy_o4_within += block.o4_within;
-  raise(block.o4_max_rel, &out_.legacy_o4_max_rel);
-  out_.legacy_abs_within += block.legacy_abs_within;
-  raise(block.legacy_max_abs, &out_.legacy_max_abs);
-  out_.legacy_o1_within += block.o1_within;
-  raise(block.o1_max_rel, &out_.legacy_o1_max_rel);
-  out_.legacy_o1_abs_within += block.o1_abs_within;
-  raise(block.o1_max_abs, &out_.legacy_o1_max_abs);
-  int64_t counted = 0;
-  for (size_t bin = 0; bin < kUlpLimits.size(); ++bin) {
-    out_.ulp_histogram[bin] += block.ulp_at_most[bin] - counted;
-    counted = block.ulp_at_most[bin];
-  }
-  out_.ulp_histogram.back() += block_->count - counted;
-  out_.inexact += block.inexact;
-  out_.truncated += block.truncated;
-  out_.away += block.away;
-  out_.away_truncated += block.away_truncated;
-  out_.away_values |= block.away_values;
+BlockSums Meter::measure_plain_block() {
+  BlockSums sums;
+  for (int64_t i = 0; i < block_.count; ++i) measure_element(i, &sums);
+  return sums;
 }
 
 // Quantised outputs are, nearly all of them, equal to their goldens.
-bool Meter::is_equal_integer_block() const {
-  const double* first = block_->difference.data();
-  return !is_float(mine_.dtype) &&
-         std::all_of(first, first + block_->count, [](double value) { return value == 0; });
+void Meter::add_equal_block() {
+  for (int64_t* within : {&out_.atb_within, &out_.mixed_within, &out_.ulp_histogram.front()})
+    *within += block_.count;
+  if (!has_legacy_) return;
+  for (int64_t* within : {&out_.legacy_o4_within, &out_.legacy_abs_within, &out_.legacy_o1_within,
+                          &out_.legacy_o1_abs_within})
+    *within += block_.count;
 }
 
-void Meter::add_equal_block() {
-  double squares = 0;
-  for (int64_t i = 0; i < block_->count; ++i) {
-    const double value = block_->mine[static_cast<size_t>(i)];
-    squares += value * value;
-  }
-  Sums sums;
-  sums.golden_squared = sums.mine_squared = sums.product = squares;
-  total_.add(sums);
-  finite_ += block_->count;
-  out_.atb_within += block_->count;
-  out_.mixed_within += block_->count;
-  out_.ulp_histogram.front() += block_->count;
-  if (o4_) {
-    out_.legacy_o4_within += block_->count;
-    out_.legacy_abs_within += block_->count;
-  }
-  if (o1_) {
-    out_.legacy_o1_within += block_->count;
-    out_.legacy_o1_abs_within += block_->count;
-  }
+void Meter::set_worst(double worst) {
+  if (!(worst > worst_)) return;
+  worst_ = worst;
+  int64_t i = 0;
+  while (std::fabs(block_.difference[i]) / std::max(1.0, std::fabs(block_.golden[i])) != worst) ++i;
+  out_.worst_index = first_ + i;
 }
 
 void Meter::finish() {
   if (out_.first_pattern_mismatch >= 0) out_.worst_index = out_.first_pattern_mismatch;
-  const auto places = static_cast<double>(std::max<int64_t>(finite_, 1));
-  out_.mean_abs_error = total_.abs_error / places;
-  out_.mean_rel_error = total_.rel_error / places;
-  out_.mere = total_.ratio_error / places;
+  const auto places = static_cast<double>(std::max<int64_t>(total_.count, 1));
+  out_.max_abs_error = total_.max_absolute;
+  out_.max_rel_error = total_.max_relative;
+  out_.mean_abs_error = total_.absolute / places;
+  out_.mean_rel_error = total_.relative / places;
+  out_.mere = ratio_error_ / places;
   out_.rmse = std::sqrt(total_.difference_squared / places);
-  out_.error_balance =
-      std::fabs(total_.balance) / static_cast<double>(std::max<int64_t>(out_.count, 1));
+  out_.error_balance = std::fabs(balance_) / static_cast<double>(std::max<int64_t>(out_.count, 1));
   out_.nmse =
       total_.difference_squared == 0 ? 0 : total_.difference_squared / total_.golden_squared;
   out_.relative_l2 = std::sqrt(out_.nmse);
-  if (total_.golden_squared == 0 || total_.mine_squared == 0) {
-    out_.cosine = total_.golden_squared == total_.mine_squared ? 1 : 0;
+  out_.cosine = cosine_of(total_.golden_squared, total_.mine_squared, total_.product);
+}
+
+void Meter::add_block() {
+  const auto sum_block = [&] {
+    return sum_pairs(MetricRules::Corrected, block_.golden, block_.mine, block_.difference,
+                     block_.count);
+  };
+  PairSums sums = sum_block();
+  BlockSums own;
+  const bool finite = std::isfinite(sums.golden_squared) && std::isfinite(sums.mine_squared);
+  if (!is_float(out_.dtype) && finite && sums.max_absolute == 0) {
+    add_equal_block();
+  } else if (has_kernel_ && finite &&
+             std::max(-sums.golden_min, sums.golden_max) < rounding_.overflow()) {
+    measure_block(block_, limits_, &own, &out_);
   } else {
-    // Equal (or opposite) values have equal sums; the product of two roots would be a unit or two off.
-    const bool parallel = total_.golden_squared == total_.mine_squared &&
-                          std::fabs(total_.product) == total_.golden_squared;
-    out_.cosine = parallel ? std::copysign(1.0, total_.product)
-                           : std::clamp(total_.product / (std::sqrt(total_.golden_squared) *
-                                                          std::sqrt(total_.mine_squared)),
-                                        -1.0, 1.0);
+    own = measure_plain_block();
   }
+  balance_ += own.balance;
+  ratio_error_ += own.ratio_error;
+  set_worst(own.worst);
+  if (!finite) {
+    keep_finite_pairs(block_, [](int64_t, double, double) {});
+    sums = sum_block();
+  }
+  total_.merge(sums);
 }
 
 Measures Meter::run() {
-  for (int64_t first = 0; first < out_.count; first += kBlockValues) {
-    throw_if_interrupted();
-    read(first, std::min(kBlockValues, out_.count - first));
-    BlockMeasures block;
-    if (is_equal_integer_block()) {
-      add_equal_block();
-    } else if (has_kernel_ && measure_block(mine_.dtype, block_->golden.data(), block_->mine.data(),
-                                            block_->count, limits_, &block)) {
-      add_block(block);
-    } else {
-      measure_plain_block();
-    }
-  }
+  for_each_block(source_, block_, [&](int64_t first) {
+    first_ = first;
+    add_block();
+  });
   finish();
   return out_;
 }
 
-// ---- measures that need more than one pass ----
+// ---- measures of their own ----
 
-/// Calls pair(golden, mine) for every place where both are finite.
-template <typename Pair>
-void for_each_finite(const TensorView& golden, const TensorView& mine, Pair pair) {
-  std::vector<double> g(kBlockValues), m(kBlockValues);
-  const int64_t count = mine.element_count();
-  for (int64_t first = 0; first < count; first += kBlockValues) {
-    throw_if_interrupted();
-    const auto length = static_cast<size_t>(std::min(kBlockValues, count - first));
-    read_values(golden, first, static_cast<int64_t>(length), std::span(g).first(length));
-    read_values(mine, first, static_cast<int64_t>(length), std::span(m).first(length));
-    for (size_t i = 0; i < length; ++i) {
-      if (std::isfinite(g[i]) && std::isfinite(m[i])) pair(g[i], m[i]);
-    }
-  }
-}
-
-/// KL(softmax(golden) || softmax(mine)) over all finite places. With d = m - g, p = softmax(g) and mu = sum p d it is
-/// log sum p e^(d - mu) = log1p(sum p (e^(d - mu) - 1 - (d - mu))): every term is positive and nothing cancels.
+/// KL(softmax(golden) || softmax(mine)) over all places where both sides are finite.
 double kl_divergence(const TensorView& golden, const TensorView& mine) {
-  double largest = -std::numeric_limits<double>::infinity();
-  for_each_finite(golden, mine, [&](double g, double) { largest = std::max(largest, g); });
-  if (std::isinf(largest)) return 0;  // nothing finite
-  double weights = 0;
-  double shift = 0;
-  for_each_finite(golden, mine, [&](double g, double m) {
-    const double weight = std::exp(g - largest);
-    weights += weight;
-    shift += weight * (m - g);
-  });
-  shift /= weights;
-  double excess = 0;
-  double largest_exponent = -std::numeric_limits<double>::infinity();
-  for_each_finite(golden, mine, [&](double g, double m) {
-    const double x = (m - g) - shift;
-    const double exponent = (g - largest) + x;
-    largest_exponent = std::max(largest_exponent, exponent);
-    // Far from the mean, weight and e^x one by one would leave the range of a double.
-    const double weight = std::exp(g - largest);
-    excess +=
-        std::fabs(x) < 1 ? weight * (std::expm1(x) - x) : std::exp(exponent) - weight * (1 + x);
-  });
-  if (std::isinf(excess)) {  // the logarithm of an overflowing sum is its largest exponent, to 1e-2
-    return largest_exponent - std::log(weights);
-  }
-  return std::max(0.0, std::log1p(excess / weights));
+  const PairMetrics metrics = compare_tensors(golden, mine);
+  return metrics.state == PairState::Compared ? metrics.kl_divergence : 0;
 }
 
 /// Two-sample test of Kolmogorov and Smirnov; the probability by the asymptotic series with Stephens' correction.
 /// source  M. A. Stephens, J. R. Stat. Soc. B 32 (1970) 115
 void kolmogorov_smirnov(const TensorView& golden, const TensorView& mine, Measures* out) {
   std::vector<double> g, m;
-  for_each_finite(golden, mine, [&](double a, double b) {
-    g.push_back(a);
-    m.push_back(b);
+  Block block;
+  for_each_block(source_of(golden, mine), block, [&](int64_t) {
+    keep_finite_pairs(block, [](int64_t, double, double) {});
+    g.insert(g.end(), block.golden, block.golden + block.count);
+    m.insert(m.end(), block.mine, block.mine + block.count);
   });
   std::sort(g.begin(), g.end());
   std::sort(m.begin(), m.end());

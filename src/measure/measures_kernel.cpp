@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/measures_kernel.hpp"
 
-#include <algorithm>
-#include <limits>
+#include <iterator>
 
 #include "base/simd.hpp"
 
@@ -28,19 +27,16 @@ constexpr uint64_t kDoubleBias = 1023;
 struct Half {
   static constexpr int kFractionBits = 10;
   static constexpr int kLowestExponent = -14;
-  static constexpr double kOverflow = 65520;
   static constexpr bool kIsHalf = true;
 };
 struct BrainHalf {
   static constexpr int kFractionBits = 7;
   static constexpr int kLowestExponent = -126;
-  static constexpr double kOverflow = 0x1p128 - 0x1p119;
   static constexpr bool kIsHalf = true;
 };
 struct Single {
   static constexpr int kFractionBits = 23;
   static constexpr int kLowestExponent = -126;
-  static constexpr double kOverflow = 0x1p128 - 0x1p103;
   static constexpr bool kIsHalf = false;
 };
 
@@ -128,36 +124,24 @@ ASSAY_INLINE f64x8 load_padded(const double* values, int64_t left) {
   return load<f64x8>(lanes);
 }
 
+ASSAY_INLINE int64_t padding_of(int64_t count) { return (kLanes - count % kLanes) % kLanes; }
+
 template <typename Format>
-ASSAY_INLINE bool measure_errors(const double* golden, const double* mine, int64_t count,
-                                 const BlockLimits& limits, BlockMeasures* out) {
-  f64x8 abs_error{}, rel_error{}, balances{}, ratio_error{};
-  f64x8 difference_squared{}, golden_squared{}, mine_squared{}, product{};
-  f64x8 max_abs{}, max_rel{}, max_ratio{}, worst{};
-  i64x8 atb{}, mixed{}, far{}, bad{};
+ASSAY_INLINE void measure_errors(const double* golden, const double* mine, int64_t count,
+                                 const BlockLimits& limits, BlockSums* sums, Measures* out) {
+  f64x8 balances{}, ratio_error{}, max_ratio{}, worst{};
+  i64x8 atb{}, mixed{}, far{};
   for (int64_t i = 0; i < count; i += kLanes) {
     const f64x8 g = load_padded(golden + i, count - i);
     const f64x8 m = load_padded(mine + i, count - i);
     const f64x8 magnitude = magnitude_of(g);
-    const i64x8 in_range = magnitude < Format::kOverflow;
-    const i64x8 finite = magnitude_of(m) < std::numeric_limits<double>::infinity();
-    bad |= ~(in_range & finite);
     const f64x8 difference = m - g;
     const f64x8 error = magnitude_of(difference);
     const f64x8 scale = larger(magnitude, f64x8{} + 1.0);
     const f64x8 balance = difference / scale;
-    const f64x8 relative = error / larger(magnitude, f64x8{} + kMeasureEpsilon);
     const f64x8 ratio = error / (magnitude + kRatioFloor);
-    abs_error += error;
-    rel_error += relative;
     balances += balance;
     ratio_error += ratio;
-    difference_squared += difference * difference;
-    golden_squared += g * g;
-    mine_squared += m * m;
-    product += g * m;
-    max_abs = larger(error, max_abs);
-    max_rel = larger(relative, max_rel);
     max_ratio = larger(ratio, max_ratio);
     worst = larger(magnitude_of(balance), worst);
     atb -= error <= limits.atb_error * scale;
@@ -165,28 +149,20 @@ ASSAY_INLINE bool measure_errors(const double* golden, const double* mine, int64
     const f64x8 units = kMixedUnits * unit_of<Format>(power_bits<Format>(magnitude));
     far -= error > larger(units, f64x8{} + limits.mixed_floor);
   }
-  if (count_lanes(bad) != 0) return false;
-  out->abs_error = add_lanes(abs_error);
-  out->rel_error = add_lanes(rel_error);
-  out->balance = add_lanes(balances);
-  out->ratio_error = add_lanes(ratio_error);
-  out->difference_squared = add_lanes(difference_squared);
-  out->golden_squared = add_lanes(golden_squared);
-  out->mine_squared = add_lanes(mine_squared);
-  out->product = add_lanes(product);
-  out->max_abs_error = largest_lane(max_abs);
-  out->max_rel_error = largest_lane(max_rel);
-  out->mare = largest_lane(max_ratio);
-  out->worst = largest_lane(worst);
-  out->atb_within = count_lanes(atb);
-  out->mixed_within = count_lanes(mixed);
-  out->mixed_too_far = count_lanes(far);
-  return true;
+  sums->balance = add_lanes(balances);
+  sums->ratio_error = add_lanes(ratio_error);
+  sums->worst = largest_lane(worst);
+  raise(largest_lane(max_ratio), &out->mare);
+  // The padding counts as equal.
+  const int64_t padding = padding_of(count);
+  out->atb_within += count_lanes(atb) - padding;
+  out->mixed_within += count_lanes(mixed) - padding;
+  out->mixed_too_far += count_lanes(far);
 }
 
 template <typename Format>
 ASSAY_INLINE void measure_stored(const double* golden, const double* mine, int64_t count,
-                                 const BlockLimits& limits, BlockMeasures* out) {
+                                 const BlockLimits& limits, Measures* out) {
   f64x8 max_abs{}, o1_max_abs{};
   f32x8 o4_max{}, o1_max{};
   i64x8 absolute_within{}, o1_absolute_within{};
@@ -249,58 +225,57 @@ ASSAY_INLINE void measure_stored(const double* golden, const double* mine, int64
       away_values |= classes & (u64x8) __builtin_convertvector(away, i64x8);
     }
   }
-  out->legacy_abs_within = count_lanes(absolute_within);
-  out->legacy_max_abs = largest_lane(max_abs);
-  out->o1_abs_within = count_lanes(o1_absolute_within);
-  out->o1_max_abs = largest_lane(o1_max_abs);
-  out->o4_within = count_lanes(o4_within);
-  out->o4_max_rel = largest_lane(o4_max);
-  out->o1_within = count_lanes(o1_within);
-  out->o1_max_rel = largest_lane(o1_max);
-  out->ulp_at_most = {count_lanes(at_most_0), count_lanes(at_most_1), count_lanes(at_most_2),
-                      count_lanes(at_most_4), count_lanes(at_most_8)};
-  out->inexact = count_lanes(inexact_count);
-  out->truncated = count_lanes(truncated_count);
-  out->away = count_lanes(away_count);
-  out->away_truncated = count_lanes(away_truncated_count);
+  const int64_t padding = padding_of(count);
+  out->legacy_abs_within += count_lanes(absolute_within) - padding;
+  out->legacy_o4_within += count_lanes(o4_within) - padding;
+  out->legacy_o1_within += count_lanes(o1_within) - padding;
+  out->legacy_o1_abs_within += count_lanes(o1_absolute_within) - padding;
+  raise(largest_lane(max_abs), &out->legacy_max_abs);
+  raise(largest_lane(o4_max), &out->legacy_o4_max_rel);
+  raise(largest_lane(o1_max), &out->legacy_o1_max_rel);
+  raise(largest_lane(o1_max_abs), &out->legacy_o1_max_abs);
+  int64_t counted = padding;
+  const i32x8 at_most[] = {at_most_0, at_most_1, at_most_2, at_most_4, at_most_8};
+  for (size_t bin = 0; bin < std::size(at_most); ++bin) {
+    const int64_t nearer = counted;
+    counted = count_lanes(at_most[bin]);
+    out->ulp_histogram[bin] += counted - nearer;
+  }
+  out->ulp_histogram.back() += count + padding - counted;
+  out->inexact += count_lanes(inexact_count);
+  out->truncated += count_lanes(truncated_count);
+  out->away += count_lanes(away_count);
+  out->away_truncated += count_lanes(away_truncated_count);
   for (int lane = 0; lane < kLanes; ++lane) out->away_values |= away_values[lane];
 }
 
 template <typename Format>
-ASSAY_INLINE bool measure_format(const double* golden, const double* mine, int64_t count,
-                                 const BlockLimits& limits, BlockMeasures* out) {
-  if (!measure_errors<Format>(golden, mine, count, limits, out)) return false;
+ASSAY_INLINE void measure_format(const double* golden, const double* mine, int64_t count,
+                                 const BlockLimits& limits, BlockSums* sums, Measures* out) {
+  measure_errors<Format>(golden, mine, count, limits, sums, out);
   measure_stored<Format>(golden, mine, count, limits, out);
-  // The padding counts as equal.
-  const int64_t padding = (kLanes - count % kLanes) % kLanes;
-  for (int64_t* within : {&out->atb_within, &out->mixed_within, &out->legacy_abs_within,
-                          &out->o4_within, &out->o1_within, &out->o1_abs_within})
-    *within -= padding;
-  for (int64_t& at_most : out->ulp_at_most) at_most -= padding;
-  return true;
 }
 
-ASSAY_CLONES bool measure_half(const double* golden, const double* mine, int64_t count,
-                               const BlockLimits& limits, BlockMeasures* out) {
-  return measure_format<Half>(golden, mine, count, limits, out);
+ASSAY_CLONES void measure_half(const Block& block, const BlockLimits& limits, BlockSums* sums,
+                               Measures* out) {
+  return measure_format<Half>(block.golden, block.mine, block.count, limits, sums, out);
 }
-ASSAY_CLONES bool measure_brain_half(const double* golden, const double* mine, int64_t count,
-                                     const BlockLimits& limits, BlockMeasures* out) {
-  return measure_format<BrainHalf>(golden, mine, count, limits, out);
+ASSAY_CLONES void measure_brain_half(const Block& block, const BlockLimits& limits, BlockSums* sums,
+                                     Measures* out) {
+  return measure_format<BrainHalf>(block.golden, block.mine, block.count, limits, sums, out);
 }
-ASSAY_CLONES bool measure_single(const double* golden, const double* mine, int64_t count,
-                                 const BlockLimits& limits, BlockMeasures* out) {
-  return measure_format<Single>(golden, mine, count, limits, out);
+ASSAY_CLONES void measure_single(const Block& block, const BlockLimits& limits, BlockSums* sums,
+                                 Measures* out) {
+  return measure_format<Single>(block.golden, block.mine, block.count, limits, sums, out);
 }
 
 }  // namespace
 
-bool measure_block(DType dtype, const double* golden, const double* mine, int64_t count,
-                   const BlockLimits& limits, BlockMeasures* out) {
-  *out = {};
-  if (dtype == DType::Float16) return measure_half(golden, mine, count, limits, out);
-  if (dtype == DType::BFloat16) return measure_brain_half(golden, mine, count, limits, out);
-  return measure_single(golden, mine, count, limits, out);
+void measure_block(const Block& block, const BlockLimits& limits, BlockSums* sums, Measures* out) {
+  const auto measure = out->dtype == DType::Float16    ? measure_half
+                       : out->dtype == DType::BFloat16 ? measure_brain_half
+                                                       : measure_single;
+  measure(block, limits, sums, out);
 }
 
 }  // namespace assay::measure

@@ -2,18 +2,15 @@
 // The measures of one block of float16, bfloat16 or float32 outputs in vector registers. Its twin is the plain loop
 // of measures.cpp, which also takes the blocks that the kernel refuses.
 #pragma once
-#include <array>
-#include <cstdint>
+#include <cmath>
 
-#include "tensor/dtype.hpp"
+#include "measure/measures.hpp"
+#include "measure/pair_values.hpp"
 
 namespace assay::measure {
 
-/// Most values of one call.
-inline constexpr int64_t kMeasureBlock = 2048;
-
-/// Floor of the relative error, and the magnitude below which the legacy standards look away.
-inline constexpr double kMeasureEpsilon = 0x1p-23;
+/// Magnitude below which the legacy standards look away.
+inline constexpr double kMeasureEpsilon = kRelativeErrorFloor;
 inline constexpr double kRatioFloor = 1e-7;       // of MARE and MERE
 inline constexpr double kMixedUnits = 32;         // units of the last place
 inline constexpr double kO1ZeroStandIn = 0x1p-7;  // for a golden of 0
@@ -26,23 +23,19 @@ struct BlockLimits {
   double o1_etol = 0;
 };
 
-/// Sums, maxima and counts of one block; names as in Measures.
-struct BlockMeasures {
-  double abs_error = 0, rel_error = 0, balance = 0, ratio_error = 0;
-  double difference_squared = 0, golden_squared = 0, mine_squared = 0, product = 0;
-  double max_abs_error = 0, max_rel_error = 0, mare = 0, worst = 0;
-  double o4_max_rel = 0, o1_max_rel = 0, legacy_max_abs = 0, o1_max_abs = 0;
-  int64_t atb_within = 0, mixed_within = 0, mixed_too_far = 0;
-  int64_t o4_within = 0, legacy_abs_within = 0, o1_within = 0, o1_abs_within = 0;
-  std::array<int64_t, 5> ulp_at_most{};  // 0, 1, 2, 4, 8
-  int64_t inexact = 0, truncated = 0, away = 0, away_truncated = 0;
-  uint64_t away_values = 0;
+/// What has to be added over all places of a block where both sides are finite, and its largest
+/// |o - g| / max(1, |g|).
+struct BlockSums {
+  double balance = 0, ratio_error = 0, worst = 0;
 };
 
-/// golden, mine   `count` values, at most kMeasureBlock; mine's are values of `dtype`
-/// dtype          Float16, BFloat16 or Float32
-/// returns        false when a value is not finite or golden overflows the type: `out` is undefined then
-[[nodiscard]] bool measure_block(DType dtype, const double* golden, const double* mine,
-                                 int64_t count, const BlockLimits& limits, BlockMeasures* out);
+/// Raises a maximum; NaN is larger than everything.
+inline void raise(double value, double* largest) {
+  if (std::isnan(value) || value > *largest) *largest = std::isnan(*largest) ? *largest : value;
+}
+
+/// Adds the counts and maxima of a block to `out`, whose dtype is Float16, BFloat16 or Float32. Values are finite,
+/// golden's below the overflow of that type; mine's are values of it.
+void measure_block(const Block& block, const BlockLimits& limits, BlockSums* sums, Measures* out);
 
 }  // namespace assay::measure

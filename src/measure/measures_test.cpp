@@ -51,6 +51,12 @@ TEST(Measure, EqualAndOppositeValuesHaveCosineOneInEveryLength) {
   }
 }
 
+TEST(Measure, NaNOfGoldenIsNoIntegerOfMine) {
+  const Measures m = measures_of(wide({NAN, 1}).view, stored({0, 1}, DType::Int8).view, {}).value();
+  EXPECT_EQ(m.pattern_mismatches, 1);
+  EXPECT_EQ(m.atb_within, 1);
+}
+
 TEST(Measure, DivergenceOfTwoDistributions) {
   // softmax of 0 and log 3 is 1/4, 3/4; of 0 and 0 it is 1/2, 1/2: 1/4 log(1/2) + 3/4 log(3/2)
   const Measures m =

@@ -48,35 +48,19 @@ ScaledSums sum_scaled(const PairSource& source, const PairSums& sums) {
   ScaledSums out;
   out.distance_factor = golden_scale / common;
   Block block;
-  for (int64_t first = 0; first < source.value_count; first += kBlockValues) {
-    throw_if_interrupted();
-    read_block(source, first, std::min(kBlockValues, source.value_count - first), block);
+  for_each_block(source, block, [&](int64_t) {
+    keep_finite_pairs(block, [](int64_t, double, double) {});
     for (int64_t i = 0; i < block.count; ++i) {
       const double golden = block.golden[i];
       const double mine = block.mine[i];
-      if (!std::isfinite(golden) || !std::isfinite(mine)) continue;
       const double difference = mine * common - golden * common;
       out.golden_squared += golden * golden_scale * (golden * golden_scale);
       out.mine_squared += mine * mine_scale * (mine * mine_scale);
       out.product += golden * golden_scale * (mine * mine_scale);
       out.difference_squared += difference * difference;
     }
-  }
+  });
   return out;
-}
-
-double cosine_of(double golden_squared, double mine_squared, double product) {
-  if (golden_squared == 0 && mine_squared == 0) return 1;
-  if (golden_squared == 0 || mine_squared == 0) return 0;
-  // Equal (or opposite) values have equal sums; the product of two roots would be a unit or two off.
-  if (golden_squared == mine_squared && std::fabs(product) == golden_squared)
-    return std::copysign(1.0, product);
-  return std::clamp(product / (std::sqrt(golden_squared) * std::sqrt(mine_squared)), -1.0, 1.0);
-}
-
-double distance_of(double golden_squared, double difference_squared) {
-  if (difference_squared == 0) return 0;
-  return std::sqrt(difference_squared) / std::sqrt(golden_squared);  // +inf when golden is all zero
 }
 
 TensorStats side_stats(double sum, double squared, double min, double max, int64_t count,

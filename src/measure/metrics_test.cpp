@@ -366,6 +366,12 @@ TEST(CompareTensors, SixtyFourBitIntegersAreExact) {
   const PairMetrics one =
       compare_tensors(view_of(DType::Int64, golden, {1}), view_of(DType::Int64, mine, {1}));
   EXPECT_EQ(one.max_absolute_error, 1);  // both are the same double
+  const std::vector<int64_t> beyond_double = {(int64_t{1} << 53) + 1};
+  const std::vector<int32_t> narrow = {1};
+  EXPECT_EQ(
+      compare_tensors(view_of(DType::Int64, beyond_double, {1}), view_of(DType::Int32, narrow, {1}))
+          .max_absolute_error,
+      0x1p53);
   const std::vector<uint64_t> unsigned_mine = {UINT64_MAX};
   const std::vector<int64_t> minus_one = {-1};
   EXPECT_EQ(compare_tensors(view_of(DType::Int64, minus_one, {1}),

@@ -74,7 +74,7 @@ class ChunkWorker {
         !std::isfinite(sums.golden_squared) || !std::isfinite(sums.mine_squared);
     const int64_t* row_lengths = nullptr;
     if (may_have_non_finite) {
-      row_lengths = keep_finite_pairs();
+      row_lengths = take_finite_pairs();
       sums = sum_block();
     }
     if (sums.max_absolute > result_.sums.max_absolute) result_.worst.absolute = {first, count};
@@ -99,32 +99,15 @@ class ChunkWorker {
     return sum_pairs(source_.rules, block_.golden, block_.mine, block_.difference, block_.count);
   }
 
-  /// Moves the pairs that are finite on both sides together; what is left of each row is in the
-  /// returned array.
-  const int64_t* keep_finite_pairs() {
-    int64_t kept = 0;
-    int64_t kept_of_row = 0;
-    for (int64_t i = 0; i < block_.count; ++i) {
-      const double golden = block_.golden[i];
-      const double mine = block_.mine[i];
-      if (std::isfinite(golden) && std::isfinite(mine)) {
-        block_.golden[kept] = golden;
-        block_.mine[kept] = mine;
-        block_.difference[kept] = block_.difference[i];
-        ++kept;
-        ++kept_of_row;
-      } else {
-        result_.patterns.add(golden, mine);
-        add_to_side(result_.golden_alone, golden);
-        add_to_side(result_.mine_alone, mine);
-      }
-      if (cuts_.row <= kBlockValues && (i + 1) % cuts_.row == 0) {
-        row_lengths_[i / cuts_.row] = kept_of_row;
-        kept_of_row = 0;
-      }
-    }
-    block_.count = kept;
-    if (cuts_.row > kBlockValues) row_lengths_[0] = kept;
+  /// Leaves the pairs that are finite on both sides; how many of each row is in the returned array.
+  const int64_t* take_finite_pairs() {
+    std::fill_n(row_lengths_, block_.count / cuts_.row, cuts_.row);
+    keep_finite_pairs(block_, [this](int64_t i, double golden, double mine) {
+      result_.patterns.add(golden, mine);
+      add_to_side(result_.golden_alone, golden);
+      add_to_side(result_.mine_alone, mine);
+      --row_lengths_[i / cuts_.row];
+    });
     return row_lengths_;
   }
 

@@ -202,6 +202,20 @@ PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
                                     : sum_pairs_corrected(golden, mine, difference, count);
 }
 
+double cosine_of(double golden_squared, double mine_squared, double product) {
+  if (golden_squared == 0 && mine_squared == 0) return 1;
+  if (golden_squared == 0 || mine_squared == 0) return 0;
+  // Equal (or opposite) values have equal sums; the product of two roots would be a unit or two off.
+  if (golden_squared == mine_squared && std::fabs(product) == golden_squared)
+    return std::copysign(1.0, product);
+  return std::clamp(product / (std::sqrt(golden_squared) * std::sqrt(mine_squared)), -1.0, 1.0);
+}
+
+double distance_of(double golden_squared, double difference_squared) {
+  if (difference_squared == 0) return 0;
+  return std::sqrt(difference_squared) / std::sqrt(golden_squared);  // +inf when golden is all zero
+}
+
 PairSums read_float32_pairs(const std::byte* golden_bytes, const std::byte* mine_bytes,
                             int64_t count, double* golden, double* mine, double* difference) {
   return read_float32_and_sum(golden_bytes, mine_bytes, count, golden, mine, difference);

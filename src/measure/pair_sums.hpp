@@ -49,6 +49,11 @@ struct PairSums {
   }
 };
 
+/// product / (|golden| |mine|): 1 when both are all zero, 0 when one is.
+[[nodiscard]] double cosine_of(double golden_squared, double mine_squared, double product);
+/// |mine - golden| / |golden|; 0 / 0 = 0.
+[[nodiscard]] double distance_of(double golden_squared, double difference_squared);
+
 [[nodiscard]] inline double to_float32(double value) {
   return static_cast<double>(static_cast<float>(value));
 }

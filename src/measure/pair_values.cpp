@@ -2,6 +2,7 @@
 #include "measure/pair_values.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "measure/pair_sums.hpp"
 #include "tensor/convert.hpp"
@@ -47,21 +48,32 @@ void read_side(const PairSource& source, const TensorView& view, int64_t first, 
   }
 }
 
-/// mine - golden for 64-bit integers, rounded once.
-void subtract_integers(const PairSource& source, int64_t first, Block& block) {
-  alignas(64) int64_t golden[kBlockValues];
-  alignas(64) int64_t mine[kBlockValues];
-  const auto bytes = static_cast<size_t>(block.count) * sizeof(int64_t);
-  gather_bytes(*source.golden, first, block.count, {reinterpret_cast<std::byte*>(golden), bytes});
-  gather_bytes(*source.mine, first, block.count, {reinterpret_cast<std::byte*>(mine), bytes});
-  const auto widen = [](int64_t bits, DType dtype) {
-    return dtype == DType::UInt64 ? static_cast<__int128>(static_cast<uint64_t>(bits))
-                                  : static_cast<__int128>(bits);
-  };
-  for (int64_t i = 0; i < block.count; ++i) {
-    block.difference[i] = static_cast<double>(widen(mine[i], source.mine->dtype) -
-                                              widen(golden[i], source.golden->dtype));
+__extension__ typedef __int128 int128;
+
+/// Integers of one side without the rounding to double that `values` have behind them.
+void read_integers(const TensorView& view, int64_t first, int64_t count, const double* values,
+                   int128* out) {
+  if (!is_64_bit_integer(view.dtype)) {
+    std::transform(values, values + count, out,
+                   [](double value) { return static_cast<int128>(value); });
+    return;
   }
+  alignas(64) uint64_t bits[kBlockValues];
+  gather_bytes(view, first, count,
+               std::as_writable_bytes(std::span(bits, static_cast<size_t>(count))));
+  std::transform(bits, bits + count, out, [&](uint64_t value) {
+    return view.dtype == DType::UInt64 ? int128{value} : int128{static_cast<int64_t>(value)};
+  });
+}
+
+/// mine - golden for integers, rounded once.
+void subtract_integers(const PairSource& source, int64_t first, Block& block) {
+  int128 golden[kBlockValues];
+  int128 mine[kBlockValues];
+  read_integers(*source.golden, first, block.count, block.golden, golden);
+  read_integers(*source.mine, first, block.count, block.mine, mine);
+  for (int64_t i = 0; i < block.count; ++i)
+    block.difference[i] = static_cast<double>(mine[i] - golden[i]);
 }
 
 }  // namespace
@@ -71,8 +83,11 @@ PairSource make_source(const TensorView& golden, const TensorView& mine, MetricR
   const bool golden_complex = is_complex(golden.dtype);
   const bool mine_complex = is_complex(mine.dtype);
   source.pads_imaginary = !source.real_part_only && golden_complex != mine_complex;
-  source.exact_integers = rules == MetricRules::Corrected && is_64_bit_integer(golden.dtype) &&
-                          is_64_bit_integer(mine.dtype) && !golden.negative && !mine.negative;
+  const auto is_whole = [](const TensorView& view) {
+    return (is_integer(view.dtype) || view.dtype == DType::Bool) && !view.negative;
+  };
+  source.exact_integers = rules == MetricRules::Corrected && is_whole(golden) && is_whole(mine) &&
+                          (is_64_bit_integer(golden.dtype) || is_64_bit_integer(mine.dtype));
   return source;
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two views read side by side: position i of golden with position i of mine, as doubles.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "base/interruption.hpp"
 #include "measure/kl_divergence.hpp"
 #include "measure/metrics.hpp"
 
@@ -21,7 +24,8 @@ struct PairSource {
   // imaginary part 0.
   bool real_part_only;
   bool pads_imaginary;
-  bool exact_integers;  // both 64-bit integers: differences are taken before rounding to double
+  bool
+      exact_integers;  // both integers, one of 64 bits: differences are taken before rounding to double
   int64_t value_count;
 };
 
@@ -43,6 +47,34 @@ struct Block {
 
 /// Reads values [first, first + count), count <= kBlockValues, and their differences.
 void read_block(const PairSource& source, int64_t first, int64_t count, Block& block);
+/// Calls use(block, first) for one block after the other.
+template <typename Use>
+void for_each_block(const PairSource& source, Block& block, Use use) {
+  for (int64_t first = 0; first < source.value_count; first += kBlockValues) {
+    throw_if_interrupted();
+    read_block(source, first, std::min(kBlockValues, source.value_count - first), block);
+    use(first);
+  }
+}
+
+/// Moves the pairs that are finite on both sides together, and calls other(i, golden, mine) for the rest.
+template <typename Other>
+void keep_finite_pairs(Block& block, Other other) {
+  int64_t kept = 0;
+  for (int64_t i = 0; i < block.count; ++i) {
+    const double golden = block.golden[i];
+    const double mine = block.mine[i];
+    if (!std::isfinite(golden) || !std::isfinite(mine)) {
+      other(i, golden, mine);
+      continue;
+    }
+    block.golden[kept] = golden;
+    block.mine[kept] = mine;
+    block.difference[kept] = block.difference[i];
+    ++kept;
+  }
+  block.count = kept;
+}
 /// Asks the memory for the values that are read next. Contiguous views only.
 void prefetch_values(const TensorView& view, int64_t first, int64_t count);
 
