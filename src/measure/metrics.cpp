@@ -237,6 +237,13 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
   return out;
 }
 
+double relative_l2(const TensorView& golden, const TensorView& mine) {
+  if (!(golden.shape == mine.shape) || !is_float(golden.dtype) || !is_float(mine.dtype)) return NAN;
+  const PairSums sums = sums_of(golden, mine);
+  if (sums.count != golden.element_count()) return NAN;
+  return distance_of(sums.golden_squared, sums.difference_squared);
+}
+
 std::string msit_fail_reason(const PairMetrics& metrics) {
   if (metrics.state == PairState::CountMismatch) return "data shape doesn't match.";
   std::string reason;

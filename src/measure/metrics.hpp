@@ -117,6 +117,9 @@ inline constexpr std::array<MetricField, 7> kMsitMetrics = {{
 [[nodiscard]] PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
                                           const MetricOptions& options = {});
 
+/// |mine - golden| / |golden| of two float tensors of equal shapes; NaN of others, and where a value is not finite.
+[[nodiscard]] double relative_l2(const TensorView& golden, const TensorView& mine);
+
 /// The text of the original's `cmp_fail_reason` for a pair under MetricRules::Msit; empty when it
 /// had none.
 [[nodiscard]] std::string msit_fail_reason(const PairMetrics& metrics);

@@ -175,6 +175,15 @@ class ChunkWorker {
 
 }  // namespace
 
+PairSums sums_of(const TensorView& golden, const TensorView& mine) {
+  PairSource source = make_source(golden, mine, MetricRules::Corrected);
+  source.value_count = value_count_of(source, golden);
+  const Cuts cuts(source.value_count, std::max<int64_t>(source.value_count, 1));
+  PairAccumulator total(cuts);
+  accumulate(source, cuts, {.kl_divergence = false}, total);
+  return total.sums;
+}
+
 WorstPositions find_worst(const PairSource& source, const PairAccumulator& total) {
   Block block;
   const auto find = [&](BlockRange range, double PairErrors::* error, double largest) -> int64_t {

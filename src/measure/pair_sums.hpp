@@ -54,6 +54,9 @@ struct PairSums {
 /// |mine - golden| / |golden|; 0 / 0 = 0.
 [[nodiscard]] double distance_of(double golden_squared, double difference_squared);
 
+/// Over all places that are finite on both sides. Of equally many values each.
+[[nodiscard]] PairSums sums_of(const TensorView& golden, const TensorView& mine);
+
 [[nodiscard]] inline double to_float32(double value) {
   return static_cast<double>(static_cast<float>(value));
 }

@@ -20,6 +20,7 @@
 #include "locate/judge/strict_kernels.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/products/matmul.hpp"
+#include "tensor/equal_bytes.hpp"
 
 namespace assay::locate {
 namespace {
