@@ -87,6 +87,7 @@ struct CompareOptions {
   measure::MetricRules rules = measure::MetricRules::Corrected;
   bool ait02 = false;  // also the metrics of ait 0.2; goes with measure::MetricRules::Msit
   pair::UserRules user;
+  pair::Engines engines = {};
   /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.
   std::vector<std::string> allow_unmatched = {};
   pair::MappingTables tables = pair::builtin_tables();

@@ -5,7 +5,6 @@
 #include <set>
 #include <tuple>
 
-#include "pair/ggml_alignment.hpp"
 #include "pair/matcher.hpp"
 #include "run/atb_names.hpp"
 
@@ -27,9 +26,9 @@ bool is_operators(const Run& run, const TensorRecord& record) {
   return run.has(run::Trait::AtenOperators) && record.is_of_operator();
 }
 
-// A capture of ggml names weights, caches and views of them without copying their bytes.
-bool is_named_only(const TensorRecord& record) {
-  return record.op_type.starts_with("ggml.") && !record.bytes && !record.stats && !record.digest;
+// A capture of an engine names weights, caches and views of them without copying their bytes.
+bool is_named_only(const Run& run, const TensorRecord& record) {
+  return run.has_own_engine() && !record.bytes && !record.stats && !record.digest;
 }
 
 size_t count_operators(const Run& run) {
@@ -64,7 +63,7 @@ void Matcher::group_tensors() {
   const bool one_side = (of_golden > 0) != (of_mine > 0);
   for (MatchSide* side : {&golden_, &mine_}) {
     side->group([&](const TensorRecord& record) {
-      return is_tensor(record) && !is_named_only(record) &&
+      return is_tensor(record) && !is_named_only(side->run, record) &&
              !(one_side && is_operators(side->run, record));
     });
   }
@@ -278,13 +277,17 @@ double Matching::coverage_percent() const {
 }
 
 bool have_levels(const run::Run& golden, const run::Run& mine) {
-  if (is_ggml_pair(golden, mine)) return false;  // a graph of operators has no modules
   return golden.has_tree() && mine.has_tree();
+}
+
+Result<Matching> match_named(const run::Run& golden, const run::Run& mine,
+                             const Correspondence& pairs, const MatchOptions& options) {
+  return Matcher(golden, mine, pairs, options).match_named();
 }
 
 Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,
                             const Correspondence& pairs, const MatchOptions& options) {
-  if (pairs.engine != nullptr) return match_engines(golden, mine, pairs, options);
+  if (pairs.engine != nullptr) return pairs.engine->match(golden, mine, pairs, options);
   if (!is_turned_around(golden, mine, options))
     return Matcher(golden, mine, pairs, options).match();
   const Correspondence turned = turned_around(pairs);
