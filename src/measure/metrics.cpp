@@ -15,9 +15,6 @@ namespace {
 using stats::BlockStats;
 using stats::TensorStats;
 
-// Cosines of msit clamp each norm to this from below.
-constexpr double kMsitNormFloor = 1e-8;
-
 /// Values beyond this, or below its inverse, have squares that leave the range of a double.
 constexpr double kSafeMagnitude = 1e140;
 
@@ -99,16 +96,7 @@ TensorStats rounded_to_float32(const TensorStats& stats) {
 void finish_msit(const PairSums& sums, double divergence, PairMetrics& out) {
   const auto count = static_cast<double>(sums.count);
   const double golden_norm = std::sqrt(sums.golden_squared);
-  const double mine_norm = std::sqrt(sums.mine_squared);
-  if (golden_norm == 0 && mine_norm == 0) {
-    out.cosine_similarity = 1;
-  } else if (golden_norm == 0 || mine_norm == 0) {
-    out.cosine_similarity = 0;
-  } else {
-    const double cosine = sums.product / (std::max(golden_norm, kMsitNormFloor) *
-                                          std::max(mine_norm, kMsitNormFloor));
-    out.cosine_similarity = std::nearbyint(cosine * 1e10) / 1e10;
-  }
+  out.cosine_similarity = cosine_like_torch(sums);
   out.max_relative_error = sums.max_relative;
   out.mean_relative_error = to_float32(to_float32(sums.relative) / count);
   out.max_absolute_error = sums.max_absolute;
@@ -181,14 +169,7 @@ void set_side_stats(const PairSource& source, const PairAccumulator& total, Pair
 void set_patterns(const PairAccumulator& total, PairMetrics& out) {
   out.compared_count = total.sums.count;
   out.masked_count = total.sums.masked;
-  const Patterns& patterns = total.patterns;
-  out.nan_only_in_golden = patterns.nan_only_in_golden;
-  out.nan_only_in_mine = patterns.nan_only_in_mine;
-  out.nan_in_both = patterns.nan_in_both;
-  out.inf_only_in_golden = patterns.inf_only_in_golden;
-  out.inf_only_in_mine = patterns.inf_only_in_mine;
-  out.inf_in_both = patterns.inf_in_both;
-  out.inf_sign_mismatches = patterns.inf_sign_mismatches;
+  static_cast<Patterns&>(out) = total.patterns;
 }
 
 }  // namespace

@@ -40,17 +40,8 @@ enum class PairState : uint8_t {
   NonFinite,      // Corrected: no position is finite on both sides. Msit: any NaN or infinity.
 };
 
-/// Metrics of one pair. NaN means: not defined for this pair (see `state`), or undefined by its
-/// formula. "Values" are elements, except: complex elements give two (real, imaginary), packed ones
-/// each of their numbers. Flat indices count values in C order; -1 when there is none.
-struct PairMetrics {
-  PairState state = PairState::Empty;
-
-  int64_t value_count = 0;     // of golden, and of mine unless CountMismatch
-  int64_t compared_count = 0;  // positions where both sides are finite
-  int64_t masked_count = 0;    // of these, |golden| <= kRelativeErrorFloor
-
-  // Patterns: positions that are not compared, and why.
+/// Positions that are not compared, and why.
+struct Patterns {
   int64_t nan_only_in_golden = 0;  // mine is a number or an infinity there
   int64_t nan_only_in_mine = 0;
   int64_t nan_in_both = 0;
@@ -58,6 +49,51 @@ struct PairMetrics {
   int64_t inf_only_in_mine = 0;
   int64_t inf_in_both = 0;          // whatever the signs
   int64_t inf_sign_mismatches = 0;  // of inf_in_both
+
+  void merge(const Patterns& next) {
+    nan_only_in_golden += next.nan_only_in_golden;
+    nan_only_in_mine += next.nan_only_in_mine;
+    nan_in_both += next.nan_in_both;
+    inf_only_in_golden += next.inf_only_in_golden;
+    inf_only_in_mine += next.inf_only_in_mine;
+    inf_in_both += next.inf_in_both;
+    inf_sign_mismatches += next.inf_sign_mismatches;
+  }
+
+  /// True when NaN or infinities stand at different places, or infinities differ in sign.
+  [[nodiscard]] bool has_pattern_mismatch() const {
+    return nan_only_in_golden + nan_only_in_mine + inf_only_in_golden + inf_only_in_mine +
+               inf_sign_mismatches !=
+           0;
+  }
+  /// Counts a position where at least one side is not finite.
+  void add(double golden, double mine) {
+    const bool golden_nan = std::isnan(golden);
+    const bool mine_nan = std::isnan(mine);
+    if (golden_nan || mine_nan) {
+      ++(golden_nan && mine_nan ? nan_in_both : golden_nan ? nan_only_in_golden : nan_only_in_mine);
+      return;
+    }
+    const bool golden_inf = std::isinf(golden);
+    const bool mine_inf = std::isinf(mine);
+    if (golden_inf && mine_inf) {
+      ++inf_in_both;
+      if (golden != mine) ++inf_sign_mismatches;
+    } else {
+      ++(golden_inf ? inf_only_in_golden : inf_only_in_mine);
+    }
+  }
+};
+
+/// Metrics of one pair. NaN means: not defined for this pair (see `state`), or undefined by its
+/// formula. "Values" are elements, except: complex elements give two (real, imaginary), packed ones
+/// each of their numbers. Flat indices count values in C order; -1 when there is none.
+struct PairMetrics : Patterns {
+  PairState state = PairState::Empty;
+
+  int64_t value_count = 0;     // of golden, and of mine unless CountMismatch
+  int64_t compared_count = 0;  // positions where both sides are finite
+  int64_t masked_count = 0;    // of these, |golden| <= kRelativeErrorFloor
 
   double cosine_similarity = NAN;   // [-1, 1]
   double max_relative_error = NAN;  // [0, inf)
@@ -83,12 +119,6 @@ struct PairMetrics {
   [[nodiscard]] bool is_identical() const {
     return state != PairState::CountMismatch && !has_pattern_mismatch() &&
            !(max_absolute_error > 0);
-  }
-  /// True when NaN or infinities stand at different places, or infinities differ in sign.
-  [[nodiscard]] bool has_pattern_mismatch() const {
-    return nan_only_in_golden + nan_only_in_mine + inf_only_in_golden + inf_only_in_mine +
-               inf_sign_mismatches !=
-           0;
   }
 };
 

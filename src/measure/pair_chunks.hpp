@@ -20,45 +20,6 @@ namespace assay::measure {
 
 inline constexpr int64_t kChunkValues = 65536;
 
-/// Positions that are not compared, by kind; the fields of PairMetrics.
-struct Patterns {
-  int64_t nan_only_in_golden = 0;
-  int64_t nan_only_in_mine = 0;
-  int64_t nan_in_both = 0;
-  int64_t inf_only_in_golden = 0;
-  int64_t inf_only_in_mine = 0;
-  int64_t inf_in_both = 0;
-  int64_t inf_sign_mismatches = 0;
-
-  void merge(const Patterns& next) {
-    nan_only_in_golden += next.nan_only_in_golden;
-    nan_only_in_mine += next.nan_only_in_mine;
-    nan_in_both += next.nan_in_both;
-    inf_only_in_golden += next.inf_only_in_golden;
-    inf_only_in_mine += next.inf_only_in_mine;
-    inf_in_both += next.inf_in_both;
-    inf_sign_mismatches += next.inf_sign_mismatches;
-  }
-
-  /// Counts a position where at least one side is not finite.
-  void add(double golden, double mine) {
-    const bool golden_nan = std::isnan(golden);
-    const bool mine_nan = std::isnan(mine);
-    if (golden_nan || mine_nan) {
-      ++(golden_nan && mine_nan ? nan_in_both : golden_nan ? nan_only_in_golden : nan_only_in_mine);
-      return;
-    }
-    const bool golden_inf = std::isinf(golden);
-    const bool mine_inf = std::isinf(mine);
-    if (golden_inf && mine_inf) {
-      ++inf_in_both;
-      if (golden != mine) ++inf_sign_mismatches;
-    } else {
-      ++(golden_inf ? inf_only_in_golden : inf_only_in_mine);
-    }
-  }
-};
-
 /// Values of one block; count 0 when there is none.
 struct BlockRange {
   int64_t first = 0;

@@ -211,6 +211,14 @@ double cosine_of(double golden_squared, double mine_squared, double product) {
   return std::clamp(product / (std::sqrt(golden_squared) * std::sqrt(mine_squared)), -1.0, 1.0);
 }
 
+double cosine_like_torch(const PairSums& sums) {
+  constexpr double kNormFloor = 1e-8;
+  if (sums.golden_squared == 0 && sums.mine_squared == 0) return 1;
+  const double cosine = sums.product / (std::max(std::sqrt(sums.golden_squared), kNormFloor) *
+                                        std::max(std::sqrt(sums.mine_squared), kNormFloor));
+  return std::nearbyint(cosine * 1e10) / 1e10;
+}
+
 double distance_of(double golden_squared, double difference_squared) {
   if (difference_squared == 0) return 0;
   return std::sqrt(difference_squared) / std::sqrt(golden_squared);  // +inf when golden is all zero

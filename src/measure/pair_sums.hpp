@@ -51,6 +51,8 @@ struct PairSums {
 
 /// product / (|golden| |mine|): 1 when both are all zero, 0 when one is.
 [[nodiscard]] double cosine_of(double golden_squared, double mine_squared, double product);
+/// torch.cosine_similarity's: norms of at least 1e-8, ten decimals; 1 when both are all zero.
+[[nodiscard]] double cosine_like_torch(const PairSums& sums);
 /// |mine - golden| / |golden|; 0 / 0 = 0.
 [[nodiscard]] double distance_of(double golden_squared, double difference_squared);
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
+#include "measure/text_metrics.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"
 #include "report/files.hpp"
@@ -342,6 +344,28 @@ void bind_compare(nb::module_& m) {
       nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("compat") = "none",
       nb::arg("kl_divergence") = true, nb::arg("jobs") = 1,
       "All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.");
+  m.def(
+      "text_metrics",
+      [] {
+        nb::list out;
+        for (const measure::CaseMetric& metric : measure::case_metrics())
+          out.append(nb::make_tuple(metric.name, metric.threshold, metric.largest_threshold,
+                                    metric.is_integer(), metric.is_small_good()));
+        return out;
+      },
+      "Each metric of texts: name, limit, largest limit, whether scores are whole, whether small "
+      "is good.");
+  m.def(
+      "text_score",
+      [](std::string_view name, const nb::bytes& output, const nb::bytes& expected) {
+        const measure::CaseMetric metric = value_or_raise(measure::parse_case_metric(name));
+        const Result<double> score = measure::case_score(metric, {output.c_str(), output.size()},
+                                                         {expected.c_str(), expected.size()});
+        if (!score) throw nb::value_error(score.error().message.c_str());
+        return *score;
+      },
+      nb::arg("name"), nb::arg("output"), nb::arg("expected"),
+      "The score of a text, both in UTF-8. ValueError: a text without words has no rates.");
 }
 
 }  // namespace assay::python

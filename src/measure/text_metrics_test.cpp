@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores worked out by hand; tests/python/test_badcase.py holds them against another implementation.
-#include "cli/tools/case_metrics.hpp"
+// Scores worked out by hand; tests/python/test_badcase.py has more of them.
+#include "measure/text_metrics.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace assay::cli {
+namespace assay::measure {
 namespace {
 
 using testing::ElementsAre;
@@ -55,4 +55,4 @@ TEST(ParseCaseMetric, TakesALimitOfOnesOwn) {
 }
 
 }  // namespace
-}  // namespace assay::cli
+}  // namespace assay::measure

@@ -2,13 +2,14 @@
 // How near the text a model wrote is to the expected one.   docs/commands/bad-cases.md
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 
-namespace assay::cli {
+namespace assay::measure {
 
 /// A metric with its limit.
 struct CaseMetric {
@@ -21,14 +22,18 @@ struct CaseMetric {
     RougeL,
     RelativeDistinct
   };
-  std::string name;  // as the user wrote it: "rouge_1"
+  std::string_view name;  // "rouge_1"
   Kind kind = Kind::Accuracy;
   int words = 1;  // in a group, for Bleu, Rouge and RelativeDistinct
   double threshold = 1;
+  double largest_threshold = 1;
 
   [[nodiscard]] bool is_integer() const;  // the score counts something
+  [[nodiscard]] bool is_small_good() const;
   [[nodiscard]] bool passes(double score) const;
 };
+/// All of them, with their usual limits.
+[[nodiscard]] std::span<const CaseMetric> case_metrics();
 
 /// "rouge_1", or with a limit of one's own "rouge_1=0.5".
 /// errors    Usage: no such metric, a limit out of its range
@@ -42,4 +47,4 @@ struct CaseMetric {
 [[nodiscard]] Result<double> case_score(const CaseMetric& metric, std::string_view output,
                                         std::string_view expected);
 
-}  // namespace assay::cli
+}  // namespace assay::measure

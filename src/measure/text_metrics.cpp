@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Source: Ascend/msit: msit/components/llm/msit_llm/metrics/metrics.py, which takes words from
 // jieba, BLEU from nltk and ROUGE from rouge_chinese
-#include "cli/tools/case_metrics.hpp"
+#include "measure/text_metrics.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 
-namespace assay::cli {
+namespace assay::measure {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -179,14 +179,7 @@ double rouge_l(const Words& a, const Words& b) {
                  static_cast<double>(b.size()));
 }
 
-struct MetricRow {
-  std::string_view name;
-  Kind kind;
-  int words;
-  double threshold;
-  double largest_threshold;
-};
-constexpr MetricRow kMetrics[] = {
+constexpr CaseMetric kMetrics[] = {
     {"accuracy", Kind::Accuracy, 1, 1, 1},
     {"rouge", Kind::Rouge, 1, 0.4, 1},
     {"rouge_1", Kind::Rouge, 1, 0.4, 1},
@@ -208,7 +201,7 @@ constexpr MetricRow kMetrics[] = {
 
 Error unknown_metric(std::string_view name) {
   std::string names;
-  for (const MetricRow& row : kMetrics)
+  for (const CaseMetric& row : kMetrics)
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   return {Errc::Usage,
           {},
@@ -220,18 +213,23 @@ Error unknown_metric(std::string_view name) {
 
 bool CaseMetric::is_integer() const { return kind == Kind::Accuracy || kind == Kind::EditDistance; }
 
-bool CaseMetric::passes(double score) const {
-  const bool small_is_good = kind == Kind::EditDistance || kind == Kind::RelativeAbnormal;
-  return small_is_good ? score <= threshold : score >= threshold;
+bool CaseMetric::is_small_good() const {
+  return kind == Kind::EditDistance || kind == Kind::RelativeAbnormal;
 }
+
+bool CaseMetric::passes(double score) const {
+  return is_small_good() ? score <= threshold : score >= threshold;
+}
+
+std::span<const CaseMetric> case_metrics() { return kMetrics; }
 
 Result<CaseMetric> parse_case_metric(std::string_view text) {
   const size_t equals = text.find('=');
   const std::string_view name = text.substr(0, equals);
   const auto* row = std::find_if(std::begin(kMetrics), std::end(kMetrics),
-                                 [&](const MetricRow& metric) { return metric.name == name; });
+                                 [&](const CaseMetric& metric) { return metric.name == name; });
   if (row == std::end(kMetrics)) return fail(unknown_metric(name));
-  CaseMetric metric{std::string(name), row->kind, row->words, row->threshold};
+  CaseMetric metric = *row;
   if (equals == std::string_view::npos) return metric;
   const std::optional<double> limit = parse_number<double>(text.substr(equals + 1));
   if (!limit || !(*limit >= 0) || *limit > row->largest_threshold) {
@@ -292,4 +290,4 @@ Result<double> case_score(const CaseMetric& metric, std::string_view output,
   return metric.kind == Kind::RougeL ? rouge_l(a, b) : rouge(a, b, metric.words);
 }
 
-}  // namespace assay::cli
+}  // namespace assay::measure
