@@ -18,6 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "tensor": {"base"},
     "stats": _CORE,
+    "measure": _CORE | {"stats"},
     "formats": _CORE | {"stats"},
     "topology": _CORE | {"formats"},
     "reference": _CORE,
@@ -25,15 +26,29 @@ ALLOWED: dict[str, set[str]] = {
     "capture": _CORE | {"stats", "formats", "writer"},
     "run": _CORE | {"stats", "formats", "topology"},
     "pair": _CORE | {"stats", "formats", "topology", "run"},
-    "compare": _CORE | {"stats", "formats", "topology", "reference", "run", "pair"},
-    "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
-    "locate": _CORE | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck"},
+    "compare": _CORE | {"stats", "measure", "formats", "topology", "reference", "run", "pair"},
+    "opcheck": _CORE | {"stats", "measure", "formats", "topology", "reference", "run"},
+    "locate": _CORE | {"stats", "measure", "formats", "topology", "reference", "run", "pair", "compare", "opcheck"},
     "engines": _CORE
-    | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate"},
-    "report": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
-    "cli": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "engines", "report"},
+    | {"stats", "measure", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate"},
+    "report": _CORE | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
+    "cli": _CORE
+    | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "engines", "report"},
     "python": _CORE
-    | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate", "engines", "report"},
+    | {
+        "stats",
+        "measure",
+        "formats",
+        "topology",
+        "reference",
+        "run",
+        "pair",
+        "compare",
+        "opcheck",
+        "locate",
+        "engines",
+        "report",
+    },
 }
 # Rooms of a module, in the order in which data passes through them: each may include those before it.
 ROOMS = {"locate": ("program", "noise", "judge", "replay", "verdict")}

@@ -235,6 +235,16 @@ def compare_arrays(golden: Annotated[NDArray, dict(device='cpu', writable=False)
     All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.
     """
 
+def text_metrics() -> list:
+    """
+    Each metric of texts: name, limit, largest limit, whether scores are whole, whether small is good.
+    """
+
+def text_score(name: str, output: bytes, expected: bytes) -> float:
+    """
+    The score of a text, both in UTF-8. ValueError: a text without words has no rates.
+    """
+
 class ShapeTable:
     """Types and shapes from operation lists."""
 

@@ -40,7 +40,7 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   options.engines = engines::for_pairing();
   options.ait02 = request.compat == "ait-0.2";
   options.rules =
-      request.compat == "none" ? compare::MetricRules::Corrected : compare::MetricRules::Msit;
+      request.compat == "none" ? measure::MetricRules::Corrected : measure::MetricRules::Msit;
   options.statistics = request.stats;
   options.jobs = request.jobs;
   options.limits.fallback = {request.atol, request.rtol, request.cos, request.rel_l2};

@@ -253,7 +253,7 @@ Result<Request> request_of(const ToolCall& call) {
   request.cases.names = list_of(given.text("--operation-name"));
   request.cases.csv_path = given.text("--csv-path");
   request.cases.kernels = ours && !given.given("--no-kernels");
-  request.check.standard = *opcheck::standard_from_name(given.text("--standard", "atb"));
+  request.check.standard = *measure::standard_from_name(given.text("--standard", "atb"));
   request.table.standard = request.check.standard;
   request.check.precision_mode = precision_mode_of(given.text("--precision-mode"));
   request.check.jobs = parse_number<int>(given.text("--jobs", ours ? "0" : "1")).value_or(1);

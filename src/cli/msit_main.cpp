@@ -116,8 +116,8 @@ std::string value_text(const compare::AlgorithmValue& value) {
 // The metrics of two files as Python prints a dictionary.
 std::string metrics_text(const compare::Comparison& comparison, const compare::Row& row) {
   std::string text = "{";
-  if (row.metrics && row.metrics->state == compare::PairState::Compared) {
-    for (const auto& [name, field] : compare::kMsitMetrics)
+  if (row.metrics && row.metrics->state == measure::PairState::Compared) {
+    for (const auto& [name, field] : measure::kMsitMetrics)
       text += python_quote(name) + ": " + python_repr((*row.metrics).*field) + ", ";
   }
   for (size_t i = 0; i < row.custom.size() && i < comparison.algorithms.size(); ++i) {

@@ -22,7 +22,7 @@
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"
 #include "formats/safetensors.hpp"
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::cli {
@@ -384,7 +384,7 @@ Result<Tensor> convert_dtype(const TensorView& view, DType dtype) {
 stats::TensorStats statistics_until_interrupted(const TensorView& view) {
   try {
     const InterruptScope scope(&interrupted());
-    return run::statistics_of(view);
+    return stats::statistics_of(view);
   } catch (const Interrupted&) {
     return {};
   }

@@ -24,7 +24,7 @@
 #include "pair/torchair.hpp"
 #include "pair/tree.hpp"
 #include "run/payload_check.hpp"
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -132,10 +132,10 @@ void fail_row(std::string why, Row* row) {
   add_note(why, &row->exceeded);
 }
 
-void judge_metrics(const PairMetrics& metrics, const Limit& limit, Row* row) {
+void judge_metrics(const measure::PairMetrics& metrics, const Limit& limit, Row* row) {
   if (metrics.has_pattern_mismatch()) fail_row("NaN or infinities at other places", row);
   if (row->shape_relation == ShapeRelation::Reshaped) fail_row("other shape", row);
-  if (metrics.state != PairState::Compared) return;
+  if (metrics.state != measure::PairState::Compared) return;
   if (limit.cos && !(metrics.cosine_similarity >= *limit.cos)) {
     fail_row(exceeds("cos", metrics.cosine_similarity, "<", *limit.cos), row);
   }
@@ -148,11 +148,11 @@ void judge_metrics(const PairMetrics& metrics, const Limit& limit, Row* row) {
   }
 }
 
-void judge_summary(const SummaryErrors& errors, const SideSummary& golden, const Limit& limit,
-                   Row* row) {
+void judge_summary(const measure::SummaryErrors& errors, const SideSummary& golden,
+                   const Limit& limit, Row* row) {
   struct Statistic {
     const char* name;
-    SummaryError error;
+    measure::SummaryError error;
     double golden;
   };
   const std::array<Statistic, 4> statistics = {{{"max", errors.max, golden.max},
@@ -194,9 +194,10 @@ bool needs_scale(DType golden, DType mine) {
   return (is_int8(golden) && is_float(mine)) || (is_float(golden) && is_int8(mine));
 }
 
-std::string corrected_fail_reason(const PairMetrics& metrics) {
+std::string corrected_fail_reason(const measure::PairMetrics& metrics) {
   std::string reason;
-  if (metrics.state == PairState::CountMismatch) add_sentence("data shape doesn't match.", &reason);
+  if (metrics.state == measure::PairState::CountMismatch)
+    add_sentence("data shape doesn't match.", &reason);
   if (metrics.golden.has_non_finite()) add_sentence("golden_data includes NAN or inf.", &reason);
   if (metrics.mine.has_non_finite()) add_sentence("my_data includes NAN or inf.", &reason);
   return reason;
@@ -219,13 +220,14 @@ void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
     case ShapeRelation::Different:
       break;
   }
-  if (row->metrics && row->metrics->state == PairState::Empty) add_note("empty", &row->note);
+  if (row->metrics && row->metrics->state == measure::PairState::Empty)
+    add_note("empty", &row->note);
 }
 
 // The user's own metrics, for pairs that have the built-in ones.
 void run_algorithms(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                     Row* row) {
-  if (row->metrics->state != PairState::Compared) return;
+  if (row->metrics->state != measure::PairState::Compared) return;
   for (const std::shared_ptr<Algorithm>& algorithm : options.algorithms) {
     row->custom.push_back(algorithm->compute(golden, mine));
     if (!row->custom.back().message.empty())
@@ -235,16 +237,16 @@ void run_algorithms(const TensorView& golden, const TensorView& mine, const Comp
 
 void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                    int jobs, const Limit& limit, Row* row) {
-  const bool msit = options.rules == MetricRules::Msit;
+  const bool msit = options.rules == measure::MetricRules::Msit;
   describe_view(golden, &row->golden);
   describe_view(mine, &row->mine);
   row->shape_relation = shape_relation(golden.shape, mine.shape);
-  row->metrics = compare_tensors(golden, mine, {.rules = options.rules, .jobs = jobs});
-  const PairMetrics& metrics = *row->metrics;
+  row->metrics = measure::compare_tensors(golden, mine, {.rules = options.rules, .jobs = jobs});
+  const measure::PairMetrics& metrics = *row->metrics;
   fill_statistics(metrics.golden, &row->golden);
   fill_statistics(metrics.mine, &row->mine);
-  row->fail_reason = msit ? msit_fail_reason(metrics) : corrected_fail_reason(metrics);
-  row->comparable = metrics.state != PairState::CountMismatch;
+  row->fail_reason = msit ? measure::msit_fail_reason(metrics) : corrected_fail_reason(metrics);
+  row->comparable = metrics.state != measure::PairState::CountMismatch;
   if (!msit && needs_scale(golden.dtype, mine.dtype)) {
     row->metrics.reset();
     row->comparable = false;
@@ -253,12 +255,12 @@ void compare_views(const TensorView& golden, const TensorView& mine, const Compa
   add_notes(golden, mine, row);
   if (!row->comparable) return;
   run_algorithms(golden, mine, options, row);
-  if (options.ait02 && metrics.state == PairState::Compared) {
+  if (options.ait02 && metrics.state == measure::PairState::Compared) {
     row->ait02 = compare_like_ait02(golden, mine);
     if (!row->ait02->fail_reason.empty()) add_sentence(row->ait02->fail_reason, &row->fail_reason);
   }
   row->identical = metrics.is_identical();
-  if ((limit.atol || limit.rtol) && metrics.state == PairState::Compared &&
+  if ((limit.atol || limit.rtol) && metrics.state == measure::PairState::Compared &&
       !(metrics.max_absolute_error <= limit.atol.value_or(0))) {
     row->outside_tolerance =
         count_outside(golden, mine, limit.atol.value_or(0), limit.rtol.value_or(0), jobs);
@@ -271,13 +273,13 @@ bool fill_from_digests(const TensorRecord& golden, const TensorRecord& mine, Row
   if (!golden.dtype || golden.dtype != mine.dtype || !golden.shape || !mine.shape) return false;
   if (!(*golden.shape == *mine.shape) || !golden.stats || golden.stats->has_non_finite())
     return false;
-  PairMetrics metrics;
+  measure::PairMetrics metrics;
   metrics.golden = *golden.stats;
   metrics.mine = *golden.stats;
   metrics.value_count = metrics.compared_count = golden.stats->count;
   metrics.masked_count = -1;  // known only from the values
   if (metrics.value_count > 0) {
-    metrics.state = PairState::Compared;
+    metrics.state = measure::PairState::Compared;
     metrics.cosine_similarity = 1;
     metrics.max_relative_error = metrics.mean_relative_error = 0;
     metrics.max_absolute_error = metrics.mean_absolute_error = 0;
@@ -290,7 +292,7 @@ bool fill_from_digests(const TensorRecord& golden, const TensorRecord& mine, Row
   row->shape_relation = ShapeRelation::Same;
   row->identical = row->comparable = true;
   add_note("equal digests", &row->note);
-  if (metrics.state == PairState::Empty) add_note("empty", &row->note);
+  if (metrics.state == measure::PairState::Empty) add_note("empty", &row->note);
   return true;
 }
 
@@ -332,14 +334,14 @@ class PairComparer {
     const pair::Recipe* mine_recipe = recipe_of(matching, pair.mine_recipe, &row);
     const bool is_plain = golden_recipe == nullptr && mine_recipe == nullptr;
     const bool may_skip =
-        is_plain && options_.rules != MetricRules::Msit && options_.algorithms.empty();
+        is_plain && options_.rules != measure::MetricRules::Msit && options_.algorithms.empty();
     if (options_.statistics) {
       compare_statistics({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, &row);
     } else if (!may_skip || !fill_from_digests(golden, mine, &row)) {
       compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, jobs, &row);
     }
     judge(limit_of(row, node), &row);
-    if (options_.rules != MetricRules::Msit) doubt(&row);
+    if (options_.rules != measure::MetricRules::Msit) doubt(&row);
     if (pair.speculative && row.differs_in_count()) row.filtered = true;
     return row;
   }
@@ -349,7 +351,7 @@ class PairComparer {
  private:
   // A rule that what it pairs contradicts is not as sure as it was, and values that differ did not make the pair.
   static void doubt(Row* row) {
-    if (row->metrics && row->metrics->state == PairState::CountMismatch) {
+    if (row->metrics && row->metrics->state == measure::PairState::CountMismatch) {
       doubt(row, "shapes contradict the pair");
     } else if (row->metrics && contradicts_pair(*row->metrics)) {
       doubt(row,
@@ -436,9 +438,9 @@ class PairComparer {
     const auto mine_watch = resident_.watch(mine_tensor->view.storage);
     compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node),
                   row);
-    if (options_.rules != MetricRules::Msit) {
-      const bool is_compared = row->metrics && row->metrics->state == PairState::Compared;
-      const PairMetrics metrics = is_compared ? *row->metrics : PairMetrics();
+    if (options_.rules != measure::MetricRules::Msit) {
+      const bool is_compared = row->metrics && row->metrics->state == measure::PairState::Compared;
+      const measure::PairMetrics metrics = is_compared ? *row->metrics : measure::PairMetrics();
       hold_against_record(golden, *golden_tensor, is_compared ? &metrics.golden : nullptr, "golden",
                           row);
       hold_against_record(mine, *mine_tensor, is_compared ? &metrics.mine : nullptr, "my", row);
@@ -452,7 +454,7 @@ class PairComparer {
                     row);
       add_note("columns stand in another order; compared in golden's", &row->note);
     }
-    if (options_.rules == MetricRules::Msit) {
+    if (options_.rules == measure::MetricRules::Msit) {
       name_as_decoded_by_msit(golden_, &row->golden);
       name_as_decoded_by_msit(mine_, &row->mine);
     }
@@ -483,9 +485,9 @@ class PairComparer {
   // one engine such a difference is a fault, and stays one.
   std::optional<Tensor> in_golden_order(const Tensor& golden, const Source& mine,
                                         const Tensor& mine_tensor, const Row& row) const {
-    if (options_.rules == MetricRules::Msit || golden_.is_laid_out_like(mine_) || !row.comparable ||
-        !row.metrics || row.metrics->state != PairState::Compared || row.identical ||
-        row.shape_relation == ShapeRelation::Reshaped ||
+    if (options_.rules == measure::MetricRules::Msit || golden_.is_laid_out_like(mine_) ||
+        !row.comparable || !row.metrics || row.metrics->state != measure::PairState::Compared ||
+        row.identical || row.shape_relation == ShapeRelation::Reshaped ||
         !(row.metrics->relative_euclidean_distance > kOtherOrder) ||
         golden.view.element_count() > kMaxReorderedElements || golden.view.shape.empty() ||
         !mine_tensor.view.is_contiguous())
@@ -525,7 +527,7 @@ class PairComparer {
     const auto watch = resident_.watch(tensor->view.storage);
     describe_view(tensor->view, summary);
     compared_bytes_ += bytes_of(tensor->view);
-    return run::statistics_of(tensor->view);
+    return stats::statistics_of(tensor->view);
   }
 
   void compare_statistics(const Source& golden_source, const Source& mine_source, Row* row) {
@@ -538,9 +540,9 @@ class PairComparer {
     if (std::isnan(golden_stats->l2_norm) || std::isnan(mine_stats->l2_norm))
       row->golden.l2_norm = row->mine.l2_norm = NAN;
     const auto values = [](const SideSummary& side) {
-      return SummaryValues{side.max, side.min, side.mean, side.l2_norm};
+      return measure::SummaryValues{side.max, side.min, side.mean, side.l2_norm};
     };
-    row->summary = compare_summaries(values(row->golden), values(row->mine));
+    row->summary = measure::compare_summaries(values(row->golden), values(row->mine));
     row->comparable = true;
     const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
     const SideSummary& g = row->golden;
@@ -554,7 +556,7 @@ class PairComparer {
                                   : same(g.max, m.max) && same(g.min, m.min) &&
                                         same(g.mean, m.mean) && same(g.l2_norm, m.l2_norm);
     if (digests_tell && !row->identical) add_note("digests differ", &row->note);
-    if (options_.rules == MetricRules::Msit || !is_plain || row->identical) return;
+    if (options_.rules == measure::MetricRules::Msit || !is_plain || row->identical) return;
     if (golden_stats->count > 0 && mine_stats->count > 0 &&
         golden_stats->count != mine_stats->count) {
       doubt(row, "shapes contradict the pair");
@@ -695,7 +697,8 @@ double severity(const Row& row) {
   }
   if (row.summary) {
     double worst = 0;
-    for (const SummaryError& error : {row.summary->l2_norm, row.summary->max, row.summary->min}) {
+    for (const measure::SummaryError& error :
+         {row.summary->l2_norm, row.summary->max, row.summary->min}) {
       if (error.relative > worst) worst = error.relative;
     }
     return worst;
@@ -776,7 +779,7 @@ struct PlannedSheet {
 pair::MatchOptions match_options(const CompareOptions& options, pair::Level level) {
   pair::MatchOptions match;
   match.level = level;
-  match.msit = options.rules == MetricRules::Msit;
+  match.msit = options.rules == measure::MetricRules::Msit;
   match.statistics = options.statistics;
   match.tables = &options.tables;
   match.jobs = options.jobs;
@@ -824,7 +827,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   out.golden_records = golden.records.size();
   out.mine_records = mine.records.size();
   out.statistics = options.statistics;
-  out.msit = options.rules == MetricRules::Msit;
+  out.msit = options.rules == measure::MetricRules::Msit;
   out.ait02 = options.ait02;
   out.judged = !options.limits.empty();
   out.order_known = mine.order_known;

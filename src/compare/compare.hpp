@@ -11,7 +11,7 @@
 #include "compare/ait02.hpp"
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
-#include "compare/metrics.hpp"
+#include "measure/metrics.hpp"
 #include "pair/match.hpp"
 #include "run/manual_mapping.hpp"
 
@@ -46,10 +46,10 @@ struct Row {
   double confidence = 1;  // of that rule, (0, 1]
   SideSummary golden;
   SideSummary mine;
-  std::optional<PairMetrics> metrics;           // of tensors
-  std::optional<SummaryErrors> summary;         // of statistics
-  std::optional<ShapeRelation> shape_relation;  // when both shapes are known
-  bool identical = false;                       // digests, statistics or every position equal
+  std::optional<measure::PairMetrics> metrics;    // of tensors
+  std::optional<measure::SummaryErrors> summary;  // of statistics
+  std::optional<ShapeRelation> shape_relation;    // when both shapes are known
+  bool identical = false;                         // digests, statistics or every position equal
   bool comparable = false;  // metrics or summary hold numbers, or both sides are empty
   std::string fail_reason;  // column cmp_fail_reason; empty when all is well
   std::string note;         // things worth knowing that are no failure: "dtype differs"
@@ -65,7 +65,7 @@ struct Row {
   bool filtered = false;
 
   [[nodiscard]] bool differs_in_count() const {
-    return metrics && metrics->state == PairState::CountMismatch;
+    return metrics && metrics->state == measure::PairState::CountMismatch;
   }
 };
 
@@ -84,8 +84,8 @@ struct Sheet {
 struct CompareOptions {
   std::vector<pair::Level> levels = {pair::Level::Api};  // one sheet each
   bool statistics = false;                               // compare statistics instead of tensors
-  MetricRules rules = MetricRules::Corrected;
-  bool ait02 = false;  // also the metrics of ait 0.2; goes with MetricRules::Msit
+  measure::MetricRules rules = measure::MetricRules::Corrected;
+  bool ait02 = false;  // also the metrics of ait 0.2; goes with measure::MetricRules::Msit
   pair::UserRules user;
   pair::Engines engines = {};
   /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.

@@ -82,10 +82,11 @@ bool sketches_contradict(const stats::TensorStats& golden, const stats::TensorSt
 
 }  // namespace
 
-double correlation(const PairMetrics& metrics) {
+double correlation(const measure::PairMetrics& metrics) {
   const stats::TensorStats& golden = metrics.golden;
   const stats::TensorStats& mine = metrics.mine;
-  if (metrics.state != PairState::Compared || golden.has_non_finite() || mine.has_non_finite())
+  if (metrics.state != measure::PairState::Compared || golden.has_non_finite() ||
+      mine.has_non_finite())
     return NAN;
   const auto count = static_cast<double>(metrics.value_count);
   const double golden_squares = golden.l2_norm * golden.l2_norm;
@@ -99,7 +100,7 @@ double correlation(const PairMetrics& metrics) {
   return (product - count * golden.mean * mine.mean) / std::sqrt(golden_variance * mine_variance);
 }
 
-bool contradicts_pair(const PairMetrics& metrics) {
+bool contradicts_pair(const measure::PairMetrics& metrics) {
   if (metrics.value_count < kFewValues) return false;
   const double r = correlation(metrics);
   return r * r < kExplained;

@@ -18,6 +18,7 @@
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "pair/scratch_tensor.hpp"
+#include "reference/wide.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::compare {
@@ -214,25 +215,11 @@ std::string granularity(const Grid& grid, const Dims& weight) {
 
 // ---- arithmetic ----
 
-double round_to_digits(double value, int digits, int min_exponent, double largest) {
-  if (!std::isfinite(value) || value == 0) return value;
-  const int exponent = std::max(std::ilogb(value), min_exponent);
-  const int shift = digits - 1 - exponent;
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, shift)), -shift);
-  return std::abs(rounded) > largest ? std::copysign(HUGE_VAL, value) : rounded;
-}
-
 double round_to(DType dtype, double value) {
-  switch (dtype) {
-    case DType::Float64:
-      return value;
-    case DType::Float16:
-      return round_to_digits(static_cast<float>(value), 11, -14, 65504);
-    case DType::BFloat16:
-      return round_to_digits(static_cast<float>(value), 8, -126, 0x1.FEp127);
-    default:
-      return static_cast<float>(value);
-  }
+  if (dtype == DType::Float64) return value;
+  const auto single = static_cast<double>(static_cast<float>(value));
+  const bool is_half = dtype == DType::Float16 || dtype == DType::BFloat16;
+  return is_half ? reference::round_to(single, dtype) : single;
 }
 
 // Type of torch's result for two floating-point operands of equal rank, or of one and an integer.

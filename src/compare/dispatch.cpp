@@ -113,10 +113,11 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   ASSAY_TRY(out.golden, run::open_run(golden_path));
   ASSAY_TRY(out.mine, run::open_run(my_path));
   // The original's rows are of its names, in its order.
-  if (options.rules != MetricRules::Msit) out.notes = run::reconcile(&out.golden, &out.mine);
+  if (options.rules != measure::MetricRules::Msit)
+    out.notes = run::reconcile(&out.golden, &out.mine);
   // A list of msprobe is a file, too, but stands for a whole run.
   out.two_files = out.golden.has(run::Trait::OneFile) && out.mine.has(run::Trait::OneFile);
-  if (!options.statistics && options.rules != MetricRules::Msit &&
+  if (!options.statistics && options.rules != measure::MetricRules::Msit &&
       (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
     options.statistics = true;
     out.notes.emplace_back("a side holds statistics only, so statistics are compared (--stats)");

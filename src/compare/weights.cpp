@@ -204,7 +204,7 @@ class WeightComparer {
     parts.codes = codes.view;
     parts.scale = scale.view;
     const auto watch = resident_.watch(codes.view.storage);
-    const bool msit = options_.rules == MetricRules::Msit;
+    const bool msit = options_.rules == measure::MetricRules::Msit;
     ASSAY_TRY(Dequantised made, dequantise(parts, wanted, msit, jobs));
     return Operand{std::move(made.tensor), std::move(made.scheme), std::move(made.dtype)};
   }
@@ -295,7 +295,7 @@ class WeightComparer {
   }
 
   static void set_sqnr(Row* row) {
-    if (!row->metrics || row->metrics->state != PairState::Compared) return;
+    if (!row->metrics || row->metrics->state != measure::PairState::Compared) return;
     const double distance = row->metrics->relative_euclidean_distance;
     const bool both_zero = distance == 0 && row->metrics->golden.l2_norm == 0;
     if (!both_zero) row->sqnr_db = -20 * std::log10(distance);
@@ -443,7 +443,7 @@ Result<Checkpoints> open_checkpoints(const std::string& golden_path, const std::
                                      const CompareOptions& options) {
   Checkpoints out;
   ASSAY_TRY(out.golden, run::open_checkpoint(golden_path));
-  const bool msit = options.rules == MetricRules::Msit;
+  const bool msit = options.rules == measure::MetricRules::Msit;
   ASSAY_TRY(out.mine, run::open_checkpoint(my_path, msit));
   if (msit || is_gguf_run(out.golden) == is_gguf_run(out.mine)) return out;
   if (is_gguf_run(out.golden)) {
@@ -456,7 +456,7 @@ Result<Checkpoints> open_checkpoints(const std::string& golden_path, const std::
 
 Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& mine_run,
                                    const CompareOptions& options) {
-  const bool msit = options.rules == MetricRules::Msit;
+  const bool msit = options.rules == measure::MetricRules::Msit;
   Comparison out;
   out.golden_path = golden_run.path;
   out.mine_path = mine_run.path;

@@ -450,7 +450,7 @@ TEST(CompareWeights, KeepsTheRowsOfTheOriginalInCompatMode) {
   put_shard(mine, "1.safetensors", first);
   put_shard(mine, "2.safetensors", quantised("late.weight"));  // never read
   CompareOptions options;
-  options.rules = MetricRules::Msit;
+  options.rules = measure::MetricRules::Msit;
   const Comparison comparison = compared(golden, mine, options);
   const std::vector<Row>& rows = comparison.sheets[0].rows;
   ASSERT_EQ(rows.size(), 2u);

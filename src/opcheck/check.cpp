@@ -312,34 +312,34 @@ class Checker {
       add_note("shape " + list_text(mine.view.shape.span()) + ", expected " +
                    list_text(golden.view.shape.span()) + ": compared in element order",
                &row);
-    const AtbLimits limits = atb_limits(expectation.accuracy, mine.view.dtype);
-    const MeasureOptions measuring{
+    const measure::AtbLimits limits = measure::atb_limits(expectation.accuracy, mine.view.dtype);
+    const measure::MeasureOptions measuring{
         .atb_error = limits.error,
         .kl_divergence = options_.kl_divergence,
         .kolmogorov_smirnov = expectation.accuracy.precision == Precision::Rand};
-    ASSAY_TRY(row.measures, measure(golden.view, mine.view, measuring));
-    std::optional<Measures> second;
+    ASSAY_TRY(row.measures, measure::measures_of(golden.view, mine.view, measuring));
+    std::optional<measure::Measures> second;
     if (candidate.second) {
       ASSAY_TRY(const Tensor model, candidate.second());
       if (model.view.element_count() == golden.view.element_count()) {
-        ASSAY_TRY(second,
-                  measure(golden.view, model.view, {.atb_error = 0, .kl_divergence = false}));
+        ASSAY_TRY(second, measure::measures_of(golden.view, model.view,
+                                               {.atb_error = 0, .kl_divergence = false}));
       }
     }
     for (size_t i = 0; i < kStandardCount; ++i)
-      row.judgements[i] = judge(static_cast<Standard>(i), row.measures, expectation.accuracy,
-                                second ? &*second : nullptr);
-    row.legacy = legacy_limits(Standard::LegacyO4, mine.view.dtype);
-    const Judgement& judgement = row.judgements[static_cast<size_t>(options_.standard)];
+      row.judgements[i] = measure::judge(static_cast<measure::Standard>(i), row.measures,
+                                         expectation.accuracy, second ? &*second : nullptr);
+    row.legacy = measure::legacy_limits(measure::Standard::LegacyO4, mine.view.dtype);
+    const measure::Judgement& judgement = row.judgements[static_cast<size_t>(options_.standard)];
     row.compared = true;
     row.outcome = judgement.passed ? Outcome::Pass : Outcome::Failed;
     row.reason = judgement.reason;
     add_note(judgement.remark, &row);
     if (row.measures.worst_index >= 0 || row.measures.first_pattern_mismatch >= 0)
-      row.worst = neighbourhood_of(golden.view, mine.view,
-                                   row.measures.first_pattern_mismatch >= 0
-                                       ? row.measures.first_pattern_mismatch
-                                       : row.measures.worst_index);
+      row.worst = measure::neighbourhood_of(golden.view, mine.view,
+                                            row.measures.first_pattern_mismatch >= 0
+                                                ? row.measures.first_pattern_mismatch
+                                                : row.measures.worst_index);
     if (expectation.before_rounding) add_ties(*expectation.before_rounding, mine, &row);
     if (!options_.custom.empty()) {
       ASSAY_TRY_STATUS(add_custom(golden, mine, &row));

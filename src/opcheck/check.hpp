@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
+#include "measure/measures.hpp"
+#include "measure/standards.hpp"
 #include "opcheck/cases.hpp"
-#include "opcheck/measures.hpp"
-#include "opcheck/standards.hpp"
 
 namespace assay::opcheck {
 
@@ -65,10 +65,10 @@ struct OutputRow {
   std::string dtype;  // of mine: "float16"
   Dims shape;         // of mine
   Accuracy accuracy;
-  Measures measures;
-  std::array<Judgement, kStandardCount> judgements;  // by Standard
-  std::optional<LegacyLimits> legacy;                // of O4, for `precision_standard`
-  Neighbourhood worst;                               // when measures.worst_index >= 0
+  measure::Measures measures;
+  std::array<measure::Judgement, kStandardCount> judgements;  // by measure::Standard
+  std::optional<measure::LegacyLimits> legacy;                // of O4, for `precision_standard`
+  measure::Neighbourhood worst;                               // when measures.worst_index >= 0
   std::vector<CustomMetric::Value> custom;
   std::optional<RoundingMeasures> rounding;  // instead of measures and judgements
 };
@@ -87,7 +87,7 @@ struct CaseResult {
 enum class PrecisionMode : uint8_t { KeepOrigin, ForceFp16, ForceFp32 };
 
 struct CheckOptions {
-  Standard standard = Standard::Atb;
+  measure::Standard standard = measure::Standard::Atb;
   PrecisionMode precision_mode = PrecisionMode::KeepOrigin;
   bool kl_divergence = false;  // -metric kl
   std::vector<CustomMetric> custom;
@@ -107,7 +107,7 @@ struct Report {
   std::vector<std::pair<std::string, size_t>> unlisted;
   std::vector<std::string> warnings;
   std::string nothing_matched;  // of a choice of ids or names that leaves no case: a sentence
-  Standard standard = Standard::Atb;
+  measure::Standard standard = measure::Standard::Atb;
   bool by_rounding = false;  // operators, with OutputRow::rounding; no standard
   std::string coverage;      // of operators, one sentence
   double seconds = 0;

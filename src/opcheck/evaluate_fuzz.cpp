@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "opcheck/measures.hpp"
+#include "measure/measures.hpp"
+#include "measure/standards.hpp"
 #include "opcheck/registry.hpp"
-#include "opcheck/standards.hpp"
 #include "reference/wide.hpp"
 
 namespace {
@@ -154,12 +154,14 @@ void try_golden(const opcheck::Expectation& expectation, const Result<Tensor>& g
                               : expectation.in_place ? operands.input_after(expectation.index)
                                                      : operands.output(expectation.index);
   if (!mine || mine->view.element_count() != golden->view.element_count()) return;
-  opcheck::MeasureOptions options;
+  measure::MeasureOptions options;
   options.atb_error = 0x1p-8;
-  const Result<opcheck::Measures> measures = measure(golden->view, mine->view, options);
+  const Result<measure::Measures> measures =
+      measure::measures_of(golden->view, mine->view, options);
   if (!measures) return;
   for (int i = 0; i < 5; ++i)
-    (void)judge(static_cast<opcheck::Standard>(i), *measures, expectation.accuracy, nullptr);
+    (void)measure::judge(static_cast<measure::Standard>(i), *measures, expectation.accuracy,
+                         nullptr);
 }
 
 }  // namespace

@@ -10,29 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "measure/standards.hpp"
 #include "opcheck/parameters.hpp"
 #include "tensor/tensor_view.hpp"
 
 namespace assay::opcheck {
 
-/// How exactly a result must be met; the limits are in standards.cpp.   opcheck 6.3
-enum class Precision : uint8_t {
-  Move,     // bit exact
-  Cast,     // bit exact
-  Integer,  // bit exact
-  Quant,
-  Float,
-  FloatHighPrecision,
-  VectorFusion,
-  CvFusion,  // attention: ratios against a second implementation
-  Rand,      // two-sample Kolmogorov-Smirnov test
-};
-
-struct Accuracy {
-  Precision precision = Precision::Float;
-  /// Accumulated terms: K of a product, length of a reduction; 0 when it does not matter.
-  int64_t terms = 0;
-};
+using measure::Accuracy;
+using measure::Precision;
 
 /// The tensors that a dump holds of one execution on one rank. Nothing is opened before it is asked
 /// for; a view is valid as long as the Tensor that came with it.

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <optional>
 
 #include "tensor/convert.hpp"
+#include "tensor/equal_bytes.hpp"
 
 namespace assay::pair {
 namespace {
@@ -358,13 +358,8 @@ double replica_distance(const run::Run& run, const Shard& first, const Shard& ot
   const TensorView& a = first.tensor->view;
   const TensorView& b = other.tensor->view;
   const int64_t count = a.element_count();
-  const bool plain = a.is_contiguous() && b.is_contiguous() && a.dtype == b.dtype &&
-                     a.conjugate == b.conjugate && a.negative == b.negative;
   const uint64_t size = storage_bytes(a.dtype, static_cast<uint64_t>(count)).value_or(UINT64_MAX);
-  if (plain && size > 0 && size <= kFullCheckBytes &&
-      std::memcmp(a.contiguous_bytes().data(), b.contiguous_bytes().data(), size) == 0) {
-    return 0;
-  }
+  if (size > 0 && size <= kFullCheckBytes && has_equal_bytes(a, b)) return 0;
   const double sampled = sampled_distance(first, other);
   if (size > kFullCheckBytes || sampled > kReplicaRelL2) return sampled;
   // The samples agree and the bytes do not: the difference is somewhere else.

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "compare/dispatch.hpp"
 #include "engines/engines.hpp"
+#include "measure/text_metrics.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"
 #include "report/files.hpp"
@@ -57,7 +59,7 @@ TensorView view_of(const AnyArray& array) {
   return value_or_raise(make_view(*dtype, shape, strides, storage, is_empty ? 0 : -lowest));
 }
 
-nb::dict metrics_dict(const compare::PairMetrics& m) {
+nb::dict metrics_dict(const measure::PairMetrics& m) {
   static constexpr const char* kStates[] = {"compared", "empty", "count_mismatch", "non_finite"};
   nb::dict out;
   out["state"] = kStates[static_cast<size_t>(m.state)];
@@ -75,16 +77,16 @@ nb::dict metrics_dict(const compare::PairMetrics& m) {
       {"worst_absolute_index", m.worst_absolute_index},
       {"worst_relative_index", m.worst_relative_index}};
   for (const auto& [name, value] : counts) out[name] = value;
-  for (const auto& [name, field] : compare::kMsitMetrics) out[name] = m.*field;
+  for (const auto& [name, field] : measure::kMsitMetrics) out[name] = m.*field;
   out["kl_row_mean"] = m.kl_row_mean;
   out["kl_row_max"] = m.kl_row_max;
   out["identical"] = m.is_identical();
   return out;
 }
 
-compare::MetricRules rules_of(const std::string& compat) {
-  if (compat == "none") return compare::MetricRules::Corrected;
-  if (compat == "msit" || compat == "ait-0.2") return compare::MetricRules::Msit;
+measure::MetricRules rules_of(const std::string& compat) {
+  if (compat == "none") return measure::MetricRules::Corrected;
+  if (compat == "msit" || compat == "ait-0.2") return measure::MetricRules::Msit;
   raise({Errc::Usage,
          {},
          std::nullopt,
@@ -327,21 +329,43 @@ void bind_compare(nb::module_& m) {
          bool kl_divergence, int jobs) {
         const TensorView golden_view = view_of(golden);
         const TensorView mine_view = view_of(mine);
-        const compare::MetricOptions options{
+        const measure::MetricOptions options{
             .rules = rules_of(compat), .kl_divergence = kl_divergence, .jobs = jobs};
-        compare::PairMetrics metrics;
+        measure::PairMetrics metrics;
         {
           const nb::gil_scoped_release release;
-          metrics = compare::compare_tensors(golden_view, mine_view, options);
+          metrics = measure::compare_tensors(golden_view, mine_view, options);
         }
         nb::dict out = metrics_dict(metrics);
-        if (options.rules == compare::MetricRules::Msit)
-          out["cmp_fail_reason"] = compare::msit_fail_reason(metrics);
+        if (options.rules == measure::MetricRules::Msit)
+          out["cmp_fail_reason"] = measure::msit_fail_reason(metrics);
         return out;
       },
       nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("compat") = "none",
       nb::arg("kl_divergence") = true, nb::arg("jobs") = 1,
       "All metrics of one pair of arrays as a dict. Nothing is copied; the GIL is released.");
+  m.def(
+      "text_metrics",
+      [] {
+        nb::list out;
+        for (const measure::CaseMetric& metric : measure::case_metrics())
+          out.append(nb::make_tuple(metric.name, metric.threshold, metric.largest_threshold,
+                                    metric.is_integer(), metric.is_small_good()));
+        return out;
+      },
+      "Each metric of texts: name, limit, largest limit, whether scores are whole, whether small "
+      "is good.");
+  m.def(
+      "text_score",
+      [](std::string_view name, const nb::bytes& output, const nb::bytes& expected) {
+        const measure::CaseMetric metric = value_or_raise(measure::parse_case_metric(name));
+        const Result<double> score = measure::case_score(metric, {output.c_str(), output.size()},
+                                                         {expected.c_str(), expected.size()});
+        if (!score) throw nb::value_error(score.error().message.c_str());
+        return *score;
+      },
+      nb::arg("name"), nb::arg("output"), nb::arg("expected"),
+      "The score of a text, both in UTF-8. ValueError: a text without words has no rates.");
 }
 
 }  // namespace assay::python

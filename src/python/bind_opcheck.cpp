@@ -30,7 +30,7 @@ struct OpcheckOptions {
 
 Result<OpcheckOptions> options_of(const std::string& standard, const std::string& mode) {
   OpcheckOptions options;
-  const std::optional<opcheck::Standard> named = opcheck::standard_from_name(standard);
+  const std::optional<measure::Standard> named = measure::standard_from_name(standard);
   if (!named) return fail(Errc::Usage, "unknown standard '" + standard + "'");
   options.check.standard = *named;
   if (mode == "force_fp16") {

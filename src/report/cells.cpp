@@ -14,8 +14,8 @@ Cell algorithm_cell(const compare::AlgorithmValue& value) {
 }  // namespace
 
 void append_metrics(const compare::Row& row, Cells* cells) {
-  const compare::PairMetrics m = row.metrics.value_or(compare::PairMetrics{});
-  for (const compare::MetricField& metric : compare::kMsitMetrics)
+  const measure::PairMetrics m = row.metrics.value_or(measure::PairMetrics{});
+  for (const measure::MetricField& metric : measure::kMsitMetrics)
     cells->push_back(Cell::of(m.*metric.value));
 }
 

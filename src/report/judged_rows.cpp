@@ -4,6 +4,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "locate/noise/record_distance.hpp"
+
 namespace assay::report {
 namespace {
 
@@ -12,20 +14,6 @@ using locate::RowJudgement;
 
 constexpr double kOutside = 4;     // k_out: times one rounding until a difference is worth a word
 constexpr double kAmplifying = 2;  // k_A: healthy operators stay below 1.6
-
-// Relative L2 of one rounding to nearest of spread-out values, 0.425 * 2^-(p + 1).   compare 8.4
-double one_rounding(DType dtype) {
-  switch (dtype) {
-    case DType::BFloat16:
-      return 0.425 * std::ldexp(1.0, -8);
-    case DType::Float16:
-      return 0.425 * std::ldexp(1.0, -11);
-    case DType::Float64:
-      return 0.425 * std::ldexp(1.0, -53);
-    default:
-      return 0.425 * std::ldexp(1.0, -24);
-  }
-}
 
 struct Difference {
   double error = NAN;   // relative L2
@@ -119,7 +107,7 @@ class Judge {
     if (row.metrics && row.metrics->nan_only_in_mine + row.metrics->inf_only_in_mine > 0)
       return inputs_not_finite || record.role != run::Role::Output ? RowJudgement::NanInherited
                                                                    : RowJudgement::NanOrigin;
-    const double floor = one_rounding(record.dtype.value_or(DType::Float32));
+    const double floor = locate::rounding_of(record.dtype, record.dtype);
     if (!(numbers.err_out > kOutside * floor)) return RowJudgement::Noise;
     if (numbers.amplification > kAmplifying && numbers.err_in > floor)
       return RowJudgement::Amplified;

@@ -158,7 +158,7 @@ void append_two_numbers(const OutputRow& row, std::string* out) {
     first = short_number(row.rounding->z);
     second = short_number(row.rounding->e);
   } else if (row.compared) {
-    first = rate_text(row.judgements[static_cast<size_t>(opcheck::Standard::Atb)].rate);
+    first = rate_text(row.judgements[static_cast<size_t>(measure::Standard::Atb)].rate);
     second = short_number(row.measures.max_abs_error);
   }
   *out += cell(first, "number") + cell(second, "number");

@@ -13,12 +13,12 @@
 namespace assay::report {
 namespace {
 
+using measure::Judgement;
+using measure::Measures;
+using measure::Standard;
 using opcheck::CaseResult;
-using opcheck::Judgement;
-using opcheck::Measures;
 using opcheck::Outcome;
 using opcheck::OutputRow;
-using opcheck::Standard;
 
 // Ascend/msit 8.2: msit_llm/opcheck/case_manager.py; of ait 0.2: llm/opcheck/opchecker.py
 const std::vector<std::string> kFirstColumns = {
@@ -175,8 +175,8 @@ Cell output_id(const CaseResult& result, size_t place) {
 Cell standard_cell(const OutputRow& row, bool o1) {
   if (!row.compared) return missing();
   const auto limits =
-      opcheck::legacy_limits(o1 ? Standard::LegacyO1 : Standard::LegacyO4, row.measures.dtype);
-  return limits ? text_cell(opcheck::precision_standard_text(*limits)) : missing();
+      measure::legacy_limits(o1 ? Standard::LegacyO1 : Standard::LegacyO4, row.measures.dtype);
+  return limits ? text_cell(measure::precision_standard_text(*limits)) : missing();
 }
 
 /// "0_1@maskType" is case 0_1 with that one parameter switched off.
@@ -238,7 +238,7 @@ void append_ours(const CaseResult& result, const OutputRow& row, const OpcheckTa
   for (const std::string& text :
        {description.step, description.node, output_name(row),
         std::string(opcheck::outcome_name(row.outcome)), row.reason, row.note, result.variant,
-        std::string(opcheck::standard_name(options.standard))})
+        std::string(measure::standard_name(options.standard))})
     cells->push_back(text_cell(text));
   cells->push_back(verdict_cell(row, Standard::Atb));
   const Judgement& atb = judgement_of(row, Standard::Atb);

@@ -17,7 +17,7 @@ struct OpcheckTableOptions {
   bool by_rounding = false;              // operators: none of the above, see operator_rows.hpp
   bool o1_names = false;                 // names and words of ait 0.2
   std::vector<std::string> custom = {};  // names of -alg's columns
-  opcheck::Standard standard = opcheck::Standard::Atb;  // what `result` follows
+  measure::Standard standard = measure::Standard::Atb;  // what `result` follows
 };
 
 [[nodiscard]] std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options);

@@ -171,7 +171,7 @@ void append_not_judged(const opcheck::Report& report, const OpcheckTerminalOptio
 
 std::string judged_by(const opcheck::Report& report) {
   return report.by_rounding ? "what rounding explains"
-                            : std::string(opcheck::standard_name(report.standard));
+                            : std::string(measure::standard_name(report.standard));
 }
 
 std::string opcheck_verdict(const opcheck::Report& report) {

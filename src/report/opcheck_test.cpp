@@ -27,10 +27,10 @@
 namespace assay::report {
 namespace {
 
+using measure::Standard;
 using opcheck::CaseResult;
 using opcheck::Outcome;
 using opcheck::OutputRow;
-using opcheck::Standard;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -46,18 +46,18 @@ OutputRow judged_row(const std::vector<double>& golden, const std::vector<double
   const Tensor g = wide(golden);
   const Tensor m = reference::narrow(wide(mine).view, DType::Float16).value();
   row.accuracy = {opcheck::Precision::VectorFusion, 4};
-  row.measures = opcheck::measure(g.view, m.view, {.atb_error = 0x1p-9}).value();
+  row.measures = measure::measures_of(g.view, m.view, {.atb_error = 0x1p-9}).value();
   for (size_t i = 0; i < opcheck::kStandardCount; ++i)
     row.judgements[i] =
-        opcheck::judge(static_cast<Standard>(i), row.measures, row.accuracy, nullptr);
+        measure::judge(static_cast<Standard>(i), row.measures, row.accuracy, nullptr);
   row.compared = true;
   row.dtype = "float16";
   row.shape = m.view.shape;
-  row.legacy = opcheck::legacy_limits(Standard::LegacyO4, DType::Float16);
+  row.legacy = measure::legacy_limits(Standard::LegacyO4, DType::Float16);
   row.outcome = row.judgements[0].passed ? Outcome::Pass : Outcome::Failed;
   row.reason = row.judgements[0].reason;
   if (row.measures.worst_index >= 0)
-    row.worst = opcheck::neighbourhood_of(g.view, m.view, row.measures.worst_index);
+    row.worst = measure::neighbourhood_of(g.view, m.view, row.measures.worst_index);
   return row;
 }
 

@@ -23,26 +23,26 @@ struct Metric {
   std::function<double(const Row&)> value;
 };
 
-double metric_of(const Row& row, double compare::PairMetrics::* field) {
+double metric_of(const Row& row, double measure::PairMetrics::* field) {
   return row.metrics && row.comparable && !holds_indices(row) ? (*row.metrics).*field : NAN;
 }
 
 std::vector<Metric> tensor_metrics() {
   std::vector<Metric> metrics;
-  for (const compare::MetricField& metric : compare::kMsitMetrics) {
-    metrics.push_back({metric.name, metric.value == &compare::PairMetrics::cosine_similarity,
+  for (const measure::MetricField& metric : measure::kMsitMetrics) {
+    metrics.push_back({metric.name, metric.value == &measure::PairMetrics::cosine_similarity,
                        [field = metric.value](const Row& row) { return metric_of(row, field); }});
   }
   return metrics;
 }
 
-double summary_error(const Row& row, compare::SummaryError compare::SummaryErrors::* field) {
+double summary_error(const Row& row, measure::SummaryError measure::SummaryErrors::* field) {
   return row.summary && row.comparable && !holds_indices(row) ? ((*row.summary).*field).relative
                                                               : NAN;
 }
 
 std::vector<Metric> statistics_metrics() {
-  using S = compare::SummaryErrors;
+  using S = measure::SummaryErrors;
   return {
       {"max_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::max); }},
       {"min_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::min); }},
@@ -54,8 +54,8 @@ std::vector<Metric> statistics_metrics() {
 
 // The one number by which rows of a group are held against each other.
 double error_of(const Row& row) {
-  if (row.metrics) return metric_of(row, &compare::PairMetrics::relative_euclidean_distance);
-  return summary_error(row, &compare::SummaryErrors::l2_norm);
+  if (row.metrics) return metric_of(row, &measure::PairMetrics::relative_euclidean_distance);
+  return summary_error(row, &measure::SummaryErrors::l2_norm);
 }
 
 std::vector<const Row*> distinct_rows(const Comparison& comparison) {

@@ -13,9 +13,9 @@ namespace assay::report {
 namespace {
 
 using compare::Comparison;
-using compare::PairMetrics;
 using compare::Row;
 using compare::SideSummary;
+using measure::PairMetrics;
 
 // ---- tensors: Ascend/msit 8.2 columns, then ours ----
 
@@ -186,8 +186,8 @@ Cells statistics_cells(const Row& row, bool ours) {
     cells.push_back(Cell::of(side->path));
     cells.push_back(Cell::of(side->op_type));
   }
-  const compare::SummaryErrors errors = row.summary.value_or(compare::SummaryErrors{});
-  for (const compare::SummaryError& error : {errors.max, errors.min, errors.mean, errors.l2_norm}) {
+  const measure::SummaryErrors errors = row.summary.value_or(measure::SummaryErrors{});
+  for (const measure::SummaryError& error : {errors.max, errors.min, errors.mean, errors.l2_norm}) {
     cells.push_back(Cell::of(error.absolute));
     cells.push_back(Cell::of(error.relative));
   }

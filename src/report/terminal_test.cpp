@@ -24,7 +24,7 @@ Row make_row(int64_t token, const std::string& label, double distance) {
   row.mine.path = "m/" + label;
   row.comparable = true;
   row.metrics.emplace();
-  row.metrics->state = compare::PairState::Compared;
+  row.metrics->state = measure::PairState::Compared;
   row.metrics->relative_euclidean_distance = distance;
   row.metrics->cosine_similarity = 1;
   row.metrics->max_absolute_error = distance;

@@ -7,9 +7,9 @@ namespace assay::report {
 namespace {
 
 using compare::Comparison;
-using compare::PairMetrics;
 using compare::Row;
 using compare::SideSummary;
+using measure::PairMetrics;
 
 // Ascend/msit 8.2: msit_llm/common/constant.py, CSV_CMP_WEIGHT_HEADER
 const std::vector<std::string> kColumns = {"weight_name",        "golden_dtype",

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 
 namespace assay::run {
 namespace {
@@ -162,7 +162,8 @@ class Unwrapping {
         return left.shape == right.shape;
       const Result<Tensor> a = load_tensor(left);
       const Result<Tensor> b = load_tensor(right);
-      return a && b && a->view.dtype == b->view.dtype && digest_of(a->view) == digest_of(b->view);
+      return a && b && a->view.dtype == b->view.dtype &&
+             stats::digest_of(a->view) == stats::digest_of(b->view);
     }
     return left.stats && right.stats && left.stats->count == right.stats->count &&
            left.stats->l2_norm == right.stats->l2_norm && left.stats->mean == right.stats->mean;

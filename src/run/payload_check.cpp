@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/text.hpp"
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 
 namespace assay::run {
 namespace {
@@ -74,8 +74,8 @@ std::string difference(const stats::TensorStats& said, const stats::TensorStats&
 std::string PayloadCheck::problem(const TensorRecord& record, const TensorView& payload) {
   if (is_whole_.load(std::memory_order_relaxed)) return {};
   if (!record.digest)
-    return noted(record, difference(*record.stats, statistics_of(payload), is_rough_));
-  const bool is_same = digest_of(payload) == *record.digest;
+    return noted(record, difference(*record.stats, stats::statistics_of(payload), is_rough_));
+  const bool is_same = stats::digest_of(payload) == *record.digest;
   return noted(record, is_same ? "" : "other bytes than the digest's");
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from assay._text_metrics import KNOWN_METRICS, get_metric, words_of
+from assay._text_metrics import KNOWN_METRICS, get_metric
 from assay.badcase import Analyzer, CaseFilter, Synthesizer
 
 
@@ -29,11 +29,6 @@ def read_rows(path):
 
 
 # ---- metrics ----
-
-
-def test_words():
-    assert words_of("top1 is 3.14%, 你好\n") == ["top1", " ", "is", " ", "3.14%", ",", " ", "你", "好", "\n"]
-    assert words_of("") == []
 
 
 @pytest.mark.parametrize(
@@ -151,7 +146,7 @@ def assay_binary():
 
 
 def test_the_command_finds_the_same_cases():
-    """Random texts through both implementations: equal rows, equal digits."""
+    """Random texts through both ways in: equal rows, equal digits."""
     assert assay_binary(), "the command assay is not installed; set ASSAY_BINARY"
     source = random.Random(5)
     pieces = ["a", "b", "top1", "3.14", "80%", " ", "  ", ". ", ", ", "$", "#", "你", "好", "。", "\n", '"', "é", "x.y"]

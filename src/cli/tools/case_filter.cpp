@@ -8,9 +8,9 @@
 
 #include "base/text.hpp"
 #include "cli/command.hpp"
-#include "cli/tools/case_metrics.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "formats/csv.hpp"
+#include "measure/text_metrics.hpp"
 
 namespace assay::cli {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kTexts[] = {"model input", "model output", "gold standard"};
 
 std::string metric_problem(std::string_view text) {
-  const Result<CaseMetric> metric = parse_case_metric(text);
+  const Result<measure::CaseMetric> metric = measure::parse_case_metric(text);
   return metric ? std::string() : metric.error().message;
 }
 
@@ -63,11 +63,11 @@ double round_to_five_decimals(double value) {
   return std::strtod(text, nullptr);
 }
 
-std::string csv_of(const CsvColumns& table, const std::vector<CaseMetric>& metrics,
+std::string csv_of(const CsvColumns& table, const std::vector<measure::CaseMetric>& metrics,
                    const Findings& findings) {
   const formats::CsvOptions options{.line_end = "\n", .defuse_formulas = true};
   std::vector<std::string> cells(std::begin(kTexts), std::end(kTexts));
-  for (const CaseMetric& metric : metrics) cells.push_back(metric.name);
+  for (const measure::CaseMetric& metric : metrics) cells.emplace_back(metric.name);
   std::string text;
   formats::append_csv_row(cells, options, &text);
   // pandas prints whole numbers only where the column has no hole.
@@ -102,20 +102,20 @@ int run_casefilter(const ToolCall& call) {
           call, {Errc::Invalid, path, std::nullopt, "has no column '" + std::string(name) + "'"});
     }
   }
-  std::vector<CaseMetric> metrics;
+  std::vector<measure::CaseMetric> metrics;
   for (const std::string& text : *call.arguments.find("--metrics"))
-    metrics.push_back(parse_case_metric(text).value());  // the parser refused what is none
+    metrics.push_back(measure::parse_case_metric(text).value());  // the parser refused what is none
   const size_t output = *table->find("model output");
   const size_t expected = *table->find("gold standard");
   Findings findings;
   for (size_t m = 0; m < metrics.size(); ++m) {
-    call.voice.old_info("Current metrics: " + metrics[m].name);
+    call.voice.old_info("Current metrics: " + std::string(metrics[m].name));
     for (size_t row = 0; row < table->rows.size(); ++row) {
       const Result<double> score =
-          case_score(metrics[m], table->rows[row][output], table->rows[row][expected]);
+          measure::case_score(metrics[m], table->rows[row][output], table->rows[row][expected]);
       if (!score) {
-        call.voice.warning("case " + std::to_string(row) + " has no " + metrics[m].name + ": " +
-                           score.error().message);
+        call.voice.warning("case " + std::to_string(row) + " has no " +
+                           std::string(metrics[m].name) + ": " + score.error().message);
       } else if (!metrics[m].passes(*score)) {
         findings.add(row, m, metrics.size(), *score);
       }

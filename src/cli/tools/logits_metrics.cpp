@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "measure/pair_sums.hpp"
+#include "measure/rounding.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::cli {
@@ -41,16 +41,6 @@ bool is_language(std::string_view part) {
 
 // ---- arithmetic of a dtype ----
 
-/// Rounds to the nearest number of a format with `bits` significant bits, ties to even.
-double round_to_bits(double value, int bits, int smallest_exponent, double largest) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const int last_bit = std::max(exponent - 1, smallest_exponent) - (bits - 1);
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -last_bit)), last_bit);
-  return std::abs(rounded) > largest ? std::copysign(HUGE_VAL, value) : rounded;
-}
-
 /// The dtype in which torch computes on a tensor. Integers and small floats have no softmax in
 /// torch; they are computed as fp32.
 DType arithmetic_of(DType dtype) {
@@ -65,9 +55,10 @@ bool is_half(DType dtype) { return dtype == DType::Float16 || dtype == DType::BF
 double store(DType dtype, double value) {
   if (dtype == DType::Float64) return value;
   const auto single = static_cast<double>(static_cast<float>(value));
-  if (dtype == DType::Float16) return round_to_bits(single, 11, -14, 65504.0);
-  if (dtype == DType::BFloat16) return round_to_bits(single, 8, -126, 0x1.FEp127);
-  return single;
+  static const measure::Rounding float16(DType::Float16);
+  static const measure::Rounding bfloat16(DType::BFloat16);
+  if (!is_half(dtype)) return single;
+  return (dtype == DType::Float16 ? float16 : bfloat16).nearest(single);
 }
 
 DType promoted(DType a, DType b) {
@@ -142,28 +133,6 @@ double kl_of_values(const TensorView& golden, const std::vector<double>& golden_
   }
   const double result = store(promoted(golden_dtype, mine_dtype), sum);
   return result < 0 ? 0 : result;
-}
-
-/// Python's round(value, 10).
-double round_to_ten_decimals(double value) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.10f", value);
-  return std::strtod(text, nullptr);
-}
-
-double cosine_of(const std::vector<double>& golden, const std::vector<double>& mine) {
-  constexpr double kSmallestNorm = 1e-8;  // torch.cosine_similarity's eps
-  double dot = 0;
-  double golden_square = 0;
-  double mine_square = 0;
-  for (size_t i = 0; i < golden.size(); ++i) {
-    dot += golden[i] * mine[i];
-    golden_square += golden[i] * golden[i];
-    mine_square += mine[i] * mine[i];
-  }
-  if (golden_square == 0 && mine_square == 0) return 1.0;
-  return round_to_ten_decimals(dot / (std::max(std::sqrt(golden_square), kSmallestNorm) *
-                                      std::max(std::sqrt(mine_square), kSmallestNorm)));
 }
 
 double sum_of_magnitudes(const std::vector<double>& values) {
@@ -252,7 +221,7 @@ Result<LogitsMetrics> compare_logits(const TensorView& golden, const TensorView&
   const float mine_max = max_of(mine_values);
   if (mine_max == 0) return fail(Errc::Invalid, "max value is 0, cannot compute ulp");
   LogitsMetrics metrics;
-  metrics.cosine_similarity = cosine_of(golden_values, mine_values);
+  metrics.cosine_similarity = measure::cosine_like_torch(measure::sums_of(golden, mine));
   metrics.kl_divergence = kl_of_values(golden, golden_values, mine, mine_values);
   const double golden_sum = sum_of_magnitudes(golden_values);
   const double mine_sum = sum_of_magnitudes(mine_values);

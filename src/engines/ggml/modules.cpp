@@ -10,6 +10,7 @@
 #include "engines/ggml/operands.hpp"
 #include "engines/ggml/parameters.hpp"
 #include "locate/noise/conversion_noise.hpp"
+#include "locate/noise/error_classes.hpp"
 #include "locate/verdict/made_rows.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
@@ -351,10 +352,9 @@ void Modules::describe_attention(const AttentionTypes& types, Program* mine) con
   // A score that is off moves all of a row. With the few keys of a text's first rows one draw of that noise may be several
   // times another.
   constexpr double kSpreadOfScores = 2;
-  // A sum over n keys is rounded n times: n (0.425 roundoffs)^2 of the squares of its terms.
-  constexpr double kMeanRounding = 0.425;
+  // A sum over n keys is rounded n times: n (kRoundingL2 roundoffs)^2 of the squares of its terms.
   const double of_sums =
-      types.sums_in_halves ? kMeanRounding * std::sqrt(static_cast<double>(key_count())) : 0;
+      types.sums_in_halves ? locate::kRoundingL2 * std::sqrt(static_cast<double>(key_count())) : 0;
   for (const auto& [record, input] : attention_inputs_) {
     const std::string& type = *blocks[static_cast<size_t>(input)];
     const bool is_value = input == AttentionInput::Value;

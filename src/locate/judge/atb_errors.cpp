@@ -30,7 +30,7 @@ OwnError error_of(const OutputRow& row) {
     error.z = error.e = error.e2 = kInfinity;
     return error;
   }
-  const opcheck::Measures& measures = row.measures;
+  const measure::Measures& measures = row.measures;
   error.state = measures.worst_index < 0 ? OwnError::State::Exact : OwnError::State::Judged;
   error.dtype = measures.dtype;
   error.worst = measures.worst_index;
@@ -42,7 +42,7 @@ OwnError error_of(const OutputRow& row) {
   }
   if (measures.pattern_mismatches > 0) error.e = error.e2 = kInfinity;
   if (error.worst < 0 || measures.pattern_mismatches > 0) return error;
-  const double limit = opcheck::atb_limits(row.accuracy, measures.dtype).error;
+  const double limit = measure::atb_limits(row.accuracy, measures.dtype).error;
   const double golden = std::fabs(row.worst.golden);
   const double distance = std::fabs(row.worst.mine - row.worst.golden);
   const double allowed = limit * std::max(1.0, golden);
@@ -99,7 +99,7 @@ Finding finding_of(const run::Run& run, const Files& files, const CaseResult& on
 Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOptions& options) {
   ASSAY_TRY(const opcheck::CaseList cases, opcheck::list_cases(run.path, {}));
   opcheck::CheckOptions checking;
-  checking.standard = opcheck::Standard::Atb;
+  checking.standard = measure::Standard::Atb;
   checking.jobs = options.jobs;
   checking.max_memory = options.max_memory;
   checking.progress = options.progress;

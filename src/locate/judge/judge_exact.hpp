@@ -5,9 +5,6 @@
 
 namespace assay::locate {
 
-/// Equal bytes of equal types and shapes, without arithmetic.
-[[nodiscard]] bool has_equal_bytes(const TensorView& a, const TensorView& b);
-
 /// Integers and truth values: equal or wrong. Where several answers are right, another right one is no error.
 /// errors  of aten::indices_select_same_values()
 [[nodiscard]] Status judge_integers(const reference::aten::Call& call,

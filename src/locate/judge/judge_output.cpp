@@ -12,6 +12,7 @@
 #include "reference/aten/magnitudes.hpp"
 #include "reference/elementwise/broadcast.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/equal_bytes.hpp"
 
 namespace assay::locate {
 namespace {

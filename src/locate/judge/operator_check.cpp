@@ -21,7 +21,7 @@ using opcheck::RoundingMeasures;
 Status check_options(const opcheck::CaseOptions& cases, const opcheck::CheckOptions& options) {
   const char* what = !cases.ids.empty()                           ? "ids"
                      : !cases.csv_path.empty()                    ? "a list of operations"
-                     : options.standard != opcheck::Standard::Atb ? "another standard"
+                     : options.standard != measure::Standard::Atb ? "another standard"
                      : options.precision_mode != opcheck::PrecisionMode::KeepOrigin
                          ? "a precision mode"
                      : options.kl_divergence   ? "the metric kl"

@@ -19,6 +19,7 @@
 #include "locate/judge/judge_sums.hpp"
 #include "locate/judge/strict_kernels.hpp"
 #include "reference/products/matmul.hpp"
+#include "tensor/equal_bytes.hpp"
 
 namespace assay::locate {
 namespace {

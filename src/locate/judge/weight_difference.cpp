@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "base/numbers.hpp"
 #include "base/thread_pool.hpp"
@@ -11,6 +10,7 @@
 #include "locate/noise/float_grid.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/equal_bytes.hpp"
 
 namespace assay::locate {
 namespace {
@@ -130,15 +130,6 @@ Worst worst_of_integers(const reference::Whole& golden, const reference::Whole& 
 
 bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::Bool; }
 
-bool equal_bytes(const TensorView& golden, const TensorView& mine) {
-  if (golden.dtype != mine.dtype || !golden.is_contiguous() || !mine.is_contiguous()) return false;
-  if (golden.conjugate || golden.negative || mine.conjugate || mine.negative) return false;
-  const ByteSpan a = golden.contiguous_bytes();
-  const ByteSpan b = mine.contiguous_bytes();
-  if (a.size() != b.size() || a.empty()) return a.size() == b.size();
-  return a.data() == b.data() || std::memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
 /// errors  Unsupported: no floats with a grid
 Result<Distance> distance_of(const TensorView& golden, const TensorView& mine, double largest) {
   const std::optional<FloatGrid> golden_grid = float_grid(golden.dtype);
@@ -169,7 +160,7 @@ Result<WeightDifference> difference_of(const TensorView& golden, const TensorVie
     difference.half_ulp = kInfinity;
     return difference;
   }
-  if (equal_bytes(golden, mine)) {
+  if (has_equal_bytes(golden, mine)) {
     difference.identical = true;
     return difference;
   }

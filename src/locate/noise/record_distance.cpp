@@ -11,7 +11,7 @@
 #include "locate/noise/error_classes.hpp"
 #include "locate/noise/expert_choices.hpp"
 #include "run/common_names.hpp"
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::locate {
@@ -345,7 +345,7 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
 Result<stats::TensorStats> statistics_of(const TensorRecord& record) {
   if (record.stats) return *record.stats;
   ASSAY_TRY(const Tensor tensor, run::load_tensor(record));
-  return run::statistics_of(tensor.view);
+  return stats::statistics_of(tensor.view);
 }
 
 Result<std::vector<Measured>> measure_records(const run::Run& golden, const run::Run& mine,

@@ -14,10 +14,12 @@
 #include "locate/noise/gap.hpp"
 #include "locate/program/owner.hpp"
 #include "locate/replay/replay.hpp"
+#include "measure/metrics.hpp"
 #include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
 #include "run/common_names.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/equal_bytes.hpp"
 
 namespace assay::locate {
 namespace {
@@ -77,22 +79,6 @@ class MemoryGate {
   uint64_t limit_;
 };
 
-/// Relative L2 of two tensors of equal shape; NaN when they cannot be compared.
-double relative_l2(const TensorView& a, const TensorView& b) {
-  if (!(a.shape == b.shape) || !is_float(a.dtype) || !is_float(b.dtype)) return NAN;
-  const Result<reference::Wide> first = reference::widen(a);
-  const Result<reference::Wide> second = reference::widen(b);
-  if (!first || !second) return NAN;
-  double error = 0, energy = 0;
-  for (size_t i = 0; i < first->values.size(); ++i) {
-    const double difference = first->values[i] - second->values[i];
-    error += difference * difference;
-    energy += second->values[i] * second->values[i];
-  }
-  if (error == 0) return 0;
-  return energy > 0 ? std::sqrt(error / energy) : std::numeric_limits<double>::infinity();
-}
-
 /// Some rows of the last axis but one, in fp64.
 Result<Tensor> some_rows(const Tensor& tensor, const std::vector<int64_t>& rows) {
   const Dims& shape = tensor.view.shape;
@@ -124,21 +110,8 @@ Result<bool> is_same_value(const Tensor& a, const Tensor& b) {
   ASSAY_TRY(const Tensor cast, wide.view.dtype == narrow.view.dtype
                                    ? Result<Tensor>(wide)
                                    : reference::narrow(wide.view, narrow.view.dtype));
-  const auto element = static_cast<int64_t>(info(narrow.view.dtype).element_bits / 8);
-  if (element == 0) return fail(Errc::Unsupported, "packed values");
-  constexpr int64_t kBlock = 65536;
-  const int64_t count = narrow.view.element_count();
-  std::vector<std::byte> left(static_cast<size_t>(std::min(count, kBlock) * element));
-  std::vector<std::byte> right(left.size());
-  for (int64_t first = 0; first < count; first += kBlock) {
-    const int64_t length = std::min(kBlock, count - first);
-    const auto bytes = static_cast<size_t>(length * element);
-    gather_bytes(narrow.view, first, length, std::span(left).first(bytes));
-    gather_bytes(cast.view, first, length, std::span(right).first(bytes));
-    if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(bytes), right.begin()))
-      return false;
-  }
-  return true;
+  if (info(narrow.view.dtype).element_bits < 8) return fail(Errc::Unsupported, "packed values");
+  return has_equal_bytes(narrow.view, cast.view);
 }
 
 bool same_place(const run::TensorRecord& a, const run::TensorRecord& b) {
@@ -795,7 +768,7 @@ class Walker {
     ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, rows->second));
     ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise));
     // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually is.
-    const double usual = relative_l2(golden.reference.view, golden.simulated.view);
+    const double usual = measure::relative_l2(golden.reference.view, golden.simulated.view);
     if (gap.noise_floor > 0 && std::isfinite(usual) && usual > gap.noise_floor) {
       const double smaller = gap.noise_floor / usual;
       gap.r *= smaller;
@@ -820,7 +793,7 @@ class Walker {
       return !same;
     }
     constexpr double kSumsInAnotherOrder = 1e-9;  // of fp64
-    return !(relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
+    return !(measure::relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
   }
 
   [[nodiscard]] bool is_beyond(const Gap& gap) const {
@@ -869,7 +842,7 @@ class Walker {
     if (boundary.golden_record >= golden_.run->records.size()) return NAN;
     const Result<Tensor> ours = load_use(mine_, use_of(mine_, boundary));
     const Result<Tensor> theirs = run::load_tensor(golden_.run->records[boundary.golden_record]);
-    return ours && theirs ? relative_l2(ours->view, theirs->view) : NAN;
+    return ours && theirs ? measure::relative_l2(ours->view, theirs->view) : NAN;
   }
 
   [[nodiscard]] double error_of_inputs(const Region& region) const {

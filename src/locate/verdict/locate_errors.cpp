@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/wide.hpp"
+#include "measure/pair_sums.hpp"
 
 namespace assay::locate {
 namespace {
 
 constexpr size_t kCandidates = 16;  // that get numbers; a report shows the first few
 constexpr size_t kLinks = 64;
-// Both sides are widened to 8 bytes an element.
 constexpr int64_t kMaxElements = int64_t{1} << 27;
 
 struct Sums {
@@ -27,15 +26,9 @@ void add(const TensorView& golden, const TensorView& mine, Sums* sums) {
   if (!is_float(golden.dtype) || !is_float(mine.dtype)) return;
   if (golden.element_count() != mine.element_count() || golden.element_count() > kMaxElements)
     return;
-  const Result<reference::Wide> g = reference::widen(golden);
-  const Result<reference::Wide> m = reference::widen(mine);
-  if (!g || !m) return;
-  for (size_t i = 0; i < g->values.size(); ++i) {
-    if (!std::isfinite(g->values[i]) || !std::isfinite(m->values[i])) continue;
-    const double difference = m->values[i] - g->values[i];
-    sums->error += difference * difference;
-    sums->golden += g->values[i] * g->values[i];
-  }
+  const measure::PairSums pair = measure::sums_of(golden, mine);
+  sums->error += pair.difference_squared;
+  sums->golden += pair.golden_squared;
   ++sums->tensors;
 }
 
@@ -127,12 +120,6 @@ class Errors {
 };
 
 }  // namespace
-
-double relative_l2(const TensorView& golden, const TensorView& mine) {
-  Sums sums;
-  add(golden, mine, &sums);
-  return sums.relative();
-}
 
 void add_errors_against_golden(const Program& golden, const Program& mine, const Pairing& pairing,
                                Verdict* verdict) {

@@ -10,7 +10,4 @@ namespace assay::locate {
 void add_errors_against_golden(const Program& golden, const Program& mine, const Pairing& pairing,
                                Verdict* verdict);
 
-/// |m - g| / |g| over all elements; NaN when a side is no float tensor, sizes differ, or golden is zero.
-[[nodiscard]] double relative_l2(const TensorView& golden, const TensorView& mine);
-
 }  // namespace assay::locate

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "locate/noise/error_classes.hpp"
 #include "locate/verdict/hypotheses.hpp"
 #include "pair/ranks.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr size_t kCandidates = 4;  // that a screen shows
 constexpr int64_t kMaxElements = int64_t{1} << 24;
-constexpr double kOneRounding = 0.425 / 256;  // relative L2 of a tensor rounded to bfloat16
+constexpr double kOneRounding = kRoundingL2 / 256;  // relative L2 of a tensor rounded to bfloat16
 
 // Numbers of heads that a last axis may consist of.
 std::vector<int64_t> possible_heads(const TensorView& view) {

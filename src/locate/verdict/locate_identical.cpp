@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate/verdict/locate_identical.hpp"
-#include "run/whole_tensor.hpp"
+#include "stats/whole_tensor.hpp"
 
 #include <set>
 
@@ -19,7 +19,7 @@ std::optional<stats::Digest> digest_of(const TensorRecord& record) {
   if (record.digest) return record.digest;
   const Result<Tensor> tensor = run::load_tensor(record);
   if (!tensor) return std::nullopt;
-  return run::digest_of(tensor->view);
+  return stats::digest_of(tensor->view);
 }
 
 bool is_equal(const TensorRecord& golden, const TensorRecord& mine) {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/text.hpp"
-#include "compare/metrics.hpp"
+#include "measure/metrics.hpp"
 #include "pair/ranks.hpp"
 
 namespace assay::locate {
@@ -203,8 +203,8 @@ Result<bool> is_unlike(const TensorRecord& golden, const TensorRecord& mine,
                        const KnownWeights& known) {
   ASSAY_TRY(const Tensor theirs, run::load_tensor(golden));
   ASSAY_TRY(const Tensor ours, run::load_tensor(mine));
-  const compare::PairMetrics metrics =
-      compare::compare_tensors(theirs.view, ours.view, {.kl_divergence = false});
+  const measure::PairMetrics metrics =
+      measure::compare_tensors(theirs.view, ours.view, {.kl_divergence = false});
   // NaN: one of them is all zeros, or not finite, which no other checkpoint is.
   if (!(std::abs(metrics.cosine_similarity) < kUnlikeCosine)) return false;
   return !KnownWeights::holds_same(metrics.golden, metrics.mine) && !known.hold(metrics.mine);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// All metrics of a pair beside the floor: a memcpy of the same bytes. Bytes are those of both sides.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "measure/metrics.hpp"
+
+namespace assay::measure {
+namespace {
+
+/// Normal values with relative noise of 1e-3 on the second side; bf16 by cutting the low half off.
+struct Pair {
+  std::vector<float> golden;
+  std::vector<float> mine;
+  std::vector<uint16_t> golden16;
+  std::vector<uint16_t> mine16;
+
+  explicit Pair(int64_t count) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    golden.resize(static_cast<size_t>(count));
+    mine.resize(golden.size());
+    for (size_t i = 0; i < golden.size(); ++i) {
+      golden[i] = normal(random);
+      mine[i] = golden[i] * (1 + 1e-3f * std::sin(static_cast<float>(i)));
+    }
+    for (const float value : golden) golden16.push_back(upper_half(value));
+    for (const float value : mine) mine16.push_back(upper_half(value));
+  }
+  static uint16_t upper_half(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return static_cast<uint16_t>(bits >> 16);
+  }
+};
+
+const Pair& pair_of(int64_t count) {
+  static const Pair small(1 << 12);
+  static const Pair large(1 << 25);
+  return count <= (1 << 12) ? small : large;
+}
+
+/// Arguments: values, last axis, threads.
+void bench_compare(benchmark::State& state, DType dtype, MetricRules rules, bool kl) {
+  const int64_t count = state.range(0);
+  const int64_t row = state.range(1);
+  const Pair& pair = pair_of(count);
+  const bool is_float = dtype == DType::Float32;
+  const ByteSpan golden_bytes =
+      is_float ? std::as_bytes(std::span(pair.golden)) : std::as_bytes(std::span(pair.golden16));
+  const ByteSpan mine_bytes =
+      is_float ? std::as_bytes(std::span(pair.mine)) : std::as_bytes(std::span(pair.mine16));
+  const auto golden = *make_view(dtype, {count / row, row}, golden_bytes);
+  const auto mine = *make_view(dtype, {count / row, row}, mine_bytes);
+  const MetricOptions options{rules, kl, static_cast<int>(state.range(2))};
+  for (auto _ : state) benchmark::DoNotOptimize(compare_tensors(golden, mine, options));
+  state.SetBytesProcessed(state.iterations() * 2 * count * info(dtype).element_bits / 8);
+}
+
+void bench_memcpy(benchmark::State& state) {
+  const Pair& pair = pair_of(state.range(0));
+  std::vector<float> target(pair.golden.size());
+  for (auto _ : state) {
+    std::memcpy(target.data(), pair.golden.data(), target.size() * sizeof(float));
+    benchmark::ClobberMemory();
+    std::memcpy(target.data(), pair.mine.data(), target.size() * sizeof(float));
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * 2 *
+                          static_cast<int64_t>(target.size() * sizeof(float)));
+}
+
+void sizes(benchmark::internal::Benchmark* bench) {
+  bench->UseRealTime();
+  bench->Args({1 << 12, 64, 1});
+  bench->Args({1 << 25, 4096, 1});
+  bench->Args({1 << 25, 4096, 2});
+  bench->Args({1 << 25, 64, 2});
+}
+
+constexpr auto kCorrected = MetricRules::Corrected;
+BENCHMARK_CAPTURE(bench_compare, fp32, DType::Float32, kCorrected, true)->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, bf16, DType::BFloat16, kCorrected, true)->Apply(sizes);
+BENCHMARK_CAPTURE(bench_compare, fp32_without_kl, DType::Float32, kCorrected, false)
+    ->UseRealTime()
+    ->Args({1 << 25, 4096, 2});
+BENCHMARK_CAPTURE(bench_compare, fp32_msit, DType::Float32, MetricRules::Msit, true)
+    ->UseRealTime()
+    ->Args({1 << 25, 4096, 2});
+BENCHMARK(bench_memcpy)->Arg(1 << 25);
+
+}  // namespace
+}  // namespace assay::measure
