@@ -33,6 +33,9 @@ ALLOWED: dict[str, set[str]] = {
     "python": _CORE
     | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate", "report"},
 }
+# Rooms of a module, in the order in which data passes through them: each may include those before it.
+ROOMS = {"locate": ("program", "noise", "judge", "replay", "verdict")}
+_ROOM = re.compile(r'^\s*#\s*include\s+"(\w+)/(\w+)/', re.MULTILINE)
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"/]+)/', re.MULTILINE)
 
 
@@ -44,6 +47,7 @@ def violations(source_root: Path) -> list[str]:
         if module not in ALLOWED:
             found.append(f"{path}: module '{module}' is not in the table of tools/check_includes.py")
             continue
+        found += _upward(path, path.relative_to(source_root).parts)
         # A test may look at its module through its neighbours; only what is shipped has a direction.
         if path.name.endswith(("_test.cpp", "_fuzz.cpp", "_bench.cpp")):
             continue
@@ -51,6 +55,21 @@ def violations(source_root: Path) -> list[str]:
             if target != module and target not in ALLOWED[module]:
                 found.append(f"{path}: '{module}' must not include '{target}'")
     return found
+
+
+def _upward(path: Path, parts: tuple[str, ...]) -> list[str]:
+    """Returns one line for each include of a room by one before it; tests count."""
+    rooms = ROOMS.get(parts[0])
+    if rooms is None:
+        return []
+    if len(parts) < 3 or parts[1] not in rooms:
+        return [f"{path}: '{parts[0]}' has rooms ({', '.join(rooms)}), and this file is in none"]
+    behind = rooms[rooms.index(parts[1]) + 1 :]
+    return [
+        f"{path}: '{parts[0]}/{parts[1]}' must not include '{module}/{room}'"
+        for module, room in _ROOM.findall(path.read_text())
+        if module == parts[0] and room in behind
+    ]
 
 
 def check(violations: Callable[[Path], list[str]]) -> int:

@@ -2,11 +2,14 @@
 // Numbers out of text, whole or not at all.
 #pragma once
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <system_error>
 
 namespace assay {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The decimal number that `text` is, without blanks, plus sign or anything behind it; nothing when it is none or does
 /// not fit into Number.

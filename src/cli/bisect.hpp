@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "locate/locate.hpp"
+#include "locate/verdict/locate.hpp"
 
 namespace assay::cli {
 

@@ -19,7 +19,7 @@
 #include "cli/ranges.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "compare/algorithms.hpp"
-#include "locate/operator_check.hpp"
+#include "locate/judge/operator_check.hpp"
 #include "opcheck/check.hpp"
 #include "opcheck/registry.hpp"
 #include "report/files.hpp"

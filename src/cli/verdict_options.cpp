@@ -7,7 +7,7 @@
 #include "base/paths.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
-#include "locate/floors.hpp"
+#include "locate/noise/floors.hpp"
 #include "run/pair.hpp"
 
 namespace assay::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "locate/locate.hpp"
+#include "locate/verdict/locate.hpp"
 
 namespace CLI {
 class App;

@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "locate/locate.hpp"
-#include "locate/own_error.hpp"
-#include "locate/walk.hpp"
+#include "locate/judge/own_error.hpp"
+#include "locate/replay/walk.hpp"
+#include "locate/verdict/locate.hpp"
 #include "python/module.hpp"
 #include "run/run.hpp"
 

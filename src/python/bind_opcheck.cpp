@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "locate/operator_check.hpp"
+#include "locate/judge/operator_check.hpp"
 #include "opcheck/registry.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"

@@ -8,7 +8,7 @@
 #include <deque>
 #include <optional>
 
-#include "locate/locate.hpp"
+#include "locate/verdict/locate.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "python/module.hpp"
 #include "report/verdict_json.hpp"

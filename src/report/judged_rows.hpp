@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compare/compare.hpp"
-#include "locate/locate.hpp"
+#include "locate/verdict/locate.hpp"
 
 namespace assay::report {
 

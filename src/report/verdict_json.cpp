@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
-#include "locate/sentence.hpp"
+#include "locate/verdict/sentence.hpp"
 
 namespace assay::report {
 namespace {

@@ -2,7 +2,7 @@
 #include "report/verdict_terminal.hpp"
 
 #include "base/text.hpp"
-#include "locate/sentence.hpp"
+#include "locate/verdict/sentence.hpp"
 #include "report/terminal_text.hpp"
 
 namespace assay::report {

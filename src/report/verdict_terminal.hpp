@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "locate/locate.hpp"
+#include "locate/verdict/locate.hpp"
 #include "report/terminal.hpp"
 
 namespace assay::report {

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations of ATB runs: opcheck recomputes them, its standard `atb` says what is a fault.   opcheck 6.3
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/numbers.hpp"
+#include "locate/judge/own_error.hpp"
+#include "locate/noise/error_classes.hpp"
+#include "opcheck/check.hpp"
+
+namespace assay::locate {
+namespace {
+
+using opcheck::CaseResult;
+using opcheck::OutputRow;
+
+/// Measures of one row. z is the relative L2 over that of one rounding, e the worst element over the standard's limit.
+OwnError error_of(const OutputRow& row) {
+  OwnError error;
+  error.output = row.index;
+  if (!row.compared) {
+    error.state = row.outcome == opcheck::Outcome::NotSupported ? OwnError::State::NoReference
+                                                                : OwnError::State::Failed;
+    error.reason = row.reason;
+    // Outputs of another size, and outputs that should not be there, are judged without being compared.
+    if (row.outcome != opcheck::Outcome::Failed) return error;
+    error.state = OwnError::State::Judged;
+    error.z = error.e = error.e2 = kInfinity;
+    return error;
+  }
+  const opcheck::Measures& measures = row.measures;
+  error.state = measures.worst_index < 0 ? OwnError::State::Exact : OwnError::State::Judged;
+  error.dtype = measures.dtype;
+  error.worst = measures.worst_index;
+  error.relative_l2 = measures.relative_l2;
+  const std::optional<FloatGrid> grid = float_grid(measures.dtype);
+  if (grid) {
+    error.floor_l2 = kRoundingL2 * grid->roundoff();
+    error.z = error.relative_l2 / error.floor_l2;
+  }
+  if (measures.pattern_mismatches > 0) error.e = error.e2 = kInfinity;
+  if (error.worst < 0 || measures.pattern_mismatches > 0) return error;
+  const double limit = opcheck::atb_limits(row.accuracy, measures.dtype).error;
+  const double golden = std::fabs(row.worst.golden);
+  const double distance = std::fabs(row.worst.mine - row.worst.golden);
+  const double allowed = limit * std::max(1.0, golden);
+  error.e = error.e2 = allowed > 0 ? distance / allowed : kInfinity;
+  const double size = std::max(golden, std::fabs(row.worst.mine));
+  if (grid && size >= grid->smallest_normal()) {
+    error.worst_ulp = distance / grid->ulp(size);
+    error.allowed_ulp = allowed / grid->ulp(size);
+  }
+  return error;
+}
+
+/// Records of a run by the file that holds them.
+using Files = std::unordered_map<std::string_view, size_t>;
+
+Files files_of(const run::Run& run) {
+  Files files;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    if (run.records[i].bytes) files.emplace(run.records[i].bytes->file, i);
+  }
+  return files;
+}
+
+Finding finding_of(const run::Run& run, const Files& files, const CaseResult& one,
+                   const OutputRow& row, const OwnError& error) {
+  Finding finding;
+  finding.kind = FindingKind::OwnError;
+  finding.confidence = Confidence::Medium;  // the limits are fixed ones
+  finding.rank = one.description.rank;
+  finding.step = parse_number<int64_t>(one.description.step).value_or(0);
+  finding.node = one.description.node;
+  finding.op_type = one.description.op_type;
+  finding.slot = (row.in_place ? "intensor" : "outtensor") + std::to_string(row.index);
+  const auto record = files.find(row.file);
+  if (record != files.end()) {
+    const run::TensorRecord& found = run.records[record->second];
+    finding.mine_record = record->second;
+    finding.time = found.order;
+    finding.step = found.step;
+    finding.node = found.node;
+  }
+  finding.module = finding.node.substr(0, std::min(finding.node.rfind('/'), finding.node.size()));
+  finding.ratio = std::max(error.z, error.e);
+  finding.err_own = error.relative_l2;
+  finding.noise_floor = error.floor_l2;
+  finding.worst_ulp = error.worst_ulp;
+  finding.allowed_ulp = error.allowed_ulp;
+  finding.detail = row.reason;
+  return finding;
+}
+
+}  // namespace
+
+Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOptions& options) {
+  ASSAY_TRY(const opcheck::CaseList cases, opcheck::list_cases(run.path, {}));
+  opcheck::CheckOptions checking;
+  checking.standard = opcheck::Standard::Atb;
+  checking.jobs = options.jobs;
+  checking.max_memory = options.max_memory;
+  checking.progress = options.progress;
+  checking.interrupted = options.interrupted;
+  const opcheck::Report report = opcheck::check_cases(cases, checking);
+  if (report.interrupted) return fail(Errc::Interrupted, "interrupted");
+  const Files files = files_of(run);
+  OwnErrors result;
+  for (const CaseResult& one : report.cases) {
+    ++result.judgeable;
+    const bool judged =
+        one.outcome == opcheck::Outcome::Pass || one.outcome == opcheck::Outcome::Failed;
+    if (judged) ++result.judged;
+    std::string reason;
+    for (const OutputRow& row : one.rows) {
+      result.outputs.push_back(error_of(row));
+      if (const auto record = files.find(row.file); record != files.end())
+        result.outputs.back().record = record->second;
+      if (row.outcome == opcheck::Outcome::Failed)
+        result.findings.push_back(finding_of(run, files, one, row, result.outputs.back()));
+      if (reason.empty() && row.outcome != opcheck::Outcome::Pass &&
+          row.outcome != opcheck::Outcome::Failed)
+        reason = row.reason;
+    }
+    if (!judged) ++result.unjudged[one.description.op_type + ": " + reason];
+  }
+  std::ranges::stable_sort(result.findings, [](const Finding& a, const Finding& b) {
+    return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
+  });
+  return result;
+}
+
+}  // namespace assay::locate

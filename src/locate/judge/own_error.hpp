@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The error of each operator against a reference on its own captured inputs.   localisation 2
+#pragma once
+#include <atomic>
+#include <functional>
+
+#include "locate/program/finding.hpp"
+
+namespace assay::locate {
+
+/// One output of one operator.
+struct OwnError {
+  enum class State : uint8_t {
+    Judged,          // z and e hold
+    Exact,           // judged, and no element has an error
+    NoReference,     // unknown operator
+    NotCaptured,     // inputs or outputs without bytes
+    NotPredictable,  // random, allocation, undefined values
+    Failed,          // the reference refused, see reason
+  };
+  size_t op = kNone;      // index into Program::operators; kNone: of ATB, see `record`
+  size_t record = kNone;  // of ATB: the captured output, where it is known
+  size_t output = 0;
+  State state = State::NotCaptured;
+  DType dtype = DType::Float32;  // of the captured output
+  double z = 0;                  // dense test: root of mean square error over its expectation
+  double e = 0;                  // element test: largest error over the largest allowed
+  double e2 = 0;                 // the same for coarse kernels
+  double zr = 0;                 // largest z of a row; 0 when rows are shorter than 16
+  int64_t worst = -1;            // flat index of the element of `e`
+  double worst_ulp = 0;          // its error in ULP
+  double allowed_ulp = 0;        // what is allowed there
+  double relative_l2 = 0;        // |m - y| / |y|
+  double floor_l2 = 0;           // root of sum of s^2 / |y|: what rounding explains
+  bool wrong = false;            // beyond what rounding explains, see strict_kernels.hpp
+  bool sampled = false;          // a part was checked: rows of a large product or view
+  bool by_sums = false;          // sums over blocks of its columns were checked, see judge_sums.hpp
+  std::string reason;            // of the states that are no judgement
+  bool reason_is_named = false;  // it names the operator
+};
+
+/// Operators of one kind whose errors are all above one rounding: information, no alarm.   localisation 2.1, 4
+struct CoarseGroup {
+  std::string pattern;  // "model.layers.*.mlp aten.mm.default #0 bfloat16"
+  size_t members = 0;
+  double median_z = 0;
+  double median_e2 = 0;
+};
+
+struct OwnErrors {
+  std::vector<OwnError> outputs;  // in the order of operators
+  std::map<DType, bool>
+      strict;  // by storage type: at least 90 % of outputs with any error have e <= 1.05
+  std::vector<Finding> findings;  // hard, in execution order
+  std::vector<CoarseGroup> coarse;
+  size_t judged = 0;                       // operators that produce floats and were judged
+  size_t judgeable = 0;                    // operators that produce floats
+  std::map<std::string, size_t> unjudged;  // "aten.foo.bar: no reference" -> count
+  std::map<size_t, std::string> unjudged_operators;  // the same, one by one
+};
+
+struct OwnErrorOptions {
+  int jobs = 0;                             // <= 0: one per core
+  uint64_t max_memory = uint64_t{1} << 30;  // of working tensors; one operator may exceed it alone
+  /// Products with more multiplications than this are checked on sampled rows; 0: never.
+  uint64_t sample_above = 0;
+  /// Large products of float32 are checked by sums over blocks of their columns, and large views on one row in 16; those in
+  /// doubt as all others.
+  bool by_sums = false;
+  std::function<void(size_t done, size_t total)> progress;
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+/// errors  Interrupted
+[[nodiscard]] Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& options);
+
+/// The measures of one captured output against the reference result of `call`, before any threshold.
+/// Used by own_errors(), by leaf modules of known type and by tests.
+///
+/// outputs  of evaluate(call)
+/// mine     the captured output, its own type
+/// errors   Unsupported (types)
+[[nodiscard]] Result<OwnError> judge_output(const reference::aten::Call& call,
+                                            const std::vector<Tensor>& outputs, size_t output,
+                                            const TensorView& mine, int jobs = 1);
+
+/// The operations of an ATB run, recomputed by opcheck and judged by its `atb` standard, as findings.
+[[nodiscard]] Result<OwnErrors> own_errors_of_operations(const run::Run& run,
+                                                         const OwnErrorOptions& options);
+
+}  // namespace assay::locate

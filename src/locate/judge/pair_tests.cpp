@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/judge/pair_tests.hpp"
+
+#include <algorithm>
+
+#include "reference/ggml/operators.hpp"
+
+namespace assay::locate {
+
+Finding finding_at(const PairContext& pair, FindingKind kind, size_t mine_operator,
+                   size_t golden_operator) {
+  Finding finding;
+  finding.kind = kind;
+  finding.hard = kind == FindingKind::Weight;
+  finding.confidence = finding.hard ? Confidence::High : Confidence::Medium;
+  finding.mine_operator = mine_operator;
+  finding.golden_operator = golden_operator;
+  if (golden_operator != kNone) finding.golden_node = pair.golden.operators[golden_operator].node;
+  if (mine_operator == kNone && golden_operator == kNone) return finding;
+  const Operator& one = mine_operator != kNone ? pair.mine.operators[mine_operator]
+                                               : pair.golden.operators[golden_operator];
+  finding.rank = one.rank;
+  finding.step = one.step;
+  finding.module = one.module;
+  finding.node = one.node;
+  finding.op_type = one.name;
+  finding.time = one.time;
+  return finding;
+}
+
+namespace {
+
+/// Operators of ggml and of torch have no arguments, sequences or edges in common.
+bool speaks_ggml(const Program& program) {
+  return !program.operators.empty() && reference::ggml::is_ggml(program.operators.front().name);
+}
+
+}  // namespace
+
+Result<PairTests> test_pairs(const Program& golden, const Program& mine, const Pairing& pairing,
+                             const std::atomic<bool>* interrupted) {
+  const PairContext pair{golden, mine, pairing, interrupted};
+  PairTests tests;
+  test_weights(pair, &tests);
+  if (golden.level == CaptureLevel::Operators && mine.level == CaptureLevel::Operators &&
+      speaks_ggml(golden) == speaks_ggml(mine) && !mine.regrouped) {
+    test_attributes(pair, &tests);
+    test_topology(pair, &tests);
+    test_edges(pair, &tests);
+  }
+  if (pair.stopped()) return fail(Errc::Interrupted, "interrupted");
+  std::ranges::stable_sort(tests.findings, {}, &Finding::time);
+  return tests;
+}
+
+}  // namespace assay::locate

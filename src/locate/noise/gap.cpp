@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/noise/gap.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <vector>
+
+#include "base/numbers.hpp"
+#include "base/simd.hpp"
+#include "locate/noise/float_grid.hpp"
+#include "reference/wide.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::locate {
+namespace {
+
+constexpr double kMaskFill = 1e4;  // localisation 3, constants
+
+using simd::f64x8;
+using simd::i64x8;
+using simd::load;
+using simd::store;
+
+constexpr int64_t kLanes = 8;
+
+/// What of a type and of a value decides how elements are held against each other.
+struct GapGrid {
+  double largest = 0;
+  double smallest = 0;  // normal number
+  double ulp_of_one = 0;
+  double tiny = 0;
+  double mask_fill = kInfinity;  // beyond it values of one sign are the same
+};
+
+struct GapSums {
+  double error = 0, reference = 0, noise = 0, steps = 0;  // of squares
+  bool nan_differs = false;
+};
+
+[[gnu::always_inline]] inline f64x8 absolute(f64x8 x) { return x < 0 ? -x : x; }
+[[gnu::always_inline]] inline f64x8 larger(f64x8 a, f64x8 b) { return a > b ? a : b; }
+/// NaN stays.
+[[gnu::always_inline]] inline f64x8 clamped(f64x8 x, double largest) {
+  const f64x8 limit = f64x8{} + largest;
+  return x > limit ? limit : (x < -limit ? -limit : x);
+}
+/// ULP at |x|.
+[[gnu::always_inline]] inline f64x8 ulp_at(f64x8 size, const GapGrid& grid) {
+  const f64x8 power = (f64x8)((i64x8)size & int64_t{0x7FF0000000000000});
+  return larger(power, f64x8{} + grid.smallest) * grid.ulp_of_one;
+}
+
+/// Up to eight values; those behind the end are 0, which counts as nothing.
+[[gnu::always_inline]] inline f64x8 load_some(const double* values, int64_t count) {
+  if (count >= kLanes) return load<f64x8>(values);
+  f64x8 some{};
+  std::memcpy(&some, values, static_cast<size_t>(count) * sizeof(double));
+  return some;
+}
+[[gnu::always_inline]] inline void store_some(double* values, int64_t count, f64x8 some) {
+  std::memcpy(values, &some, static_cast<size_t>(std::min(count, kLanes)) * sizeof(double));
+}
+
+/// One row: values are clamped, what does not count becomes 0; noisy values become their distance from the reference,
+/// which is added to the noise of the columns.
+ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine, double* reference,
+                             double* noise, double* column_noise) {
+  const f64x8 zero{};
+  f64x8 error2{}, reference2{}, noise2{}, steps{};
+  i64x8 differs{};
+  for (int64_t i = 0; i < columns; i += kLanes) {
+    const int64_t left = columns - i;
+    f64x8 m = load_some(mine + i, left);
+    f64x8 y = load_some(reference + i, left);
+    f64x8 n = load_some(noise + i, left);
+    differs |= (m != m) ^ (y != y);
+    m = clamped(m, grid.largest);
+    y = clamped(y, grid.largest);
+    n = clamped(n, grid.largest) - y;
+    const f64x8 m_size = absolute(m);
+    const f64x8 y_size = absolute(y);
+    // Signs are equal when their product is positive; of fill values neither is 0.
+    const i64x8 filled =
+        (m_size > grid.mask_fill) & (y_size > grid.mask_fill) & (((i64x8)m ^ (i64x8)y) >= 0);
+    const i64x8 counts =
+        (m == m) & (y == y) & ~filled & ((m_size >= grid.smallest) | (y_size >= grid.smallest));
+    m = counts ? m : zero;
+    y = counts ? y : zero;
+    n = (counts & (n == n)) ? n : zero;
+    const f64x8 unit = ulp_at(larger(absolute(m), absolute(y)), grid);
+    error2 += (m - y) * (m - y);
+    reference2 += y * y;
+    noise2 += n * n;
+    steps += counts ? unit * unit / 12 : zero;
+    store_some(mine + i, left, m);
+    store_some(reference + i, left, y);
+    store_some(noise + i, left, absolute(n));
+    store_some(column_noise + i, left, load_some(column_noise + i, left) + n * n);
+  }
+  GapSums sums;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    sums.error += error2[lane];
+    sums.reference += reference2[lane];
+    sums.noise += noise2[lane];
+    sums.steps += steps[lane];
+    sums.nan_differs = sums.nan_differs || differs[lane] != 0;
+  }
+  return sums;
+}
+
+/// The largest |m - y| / (4 max(row, column, own) + U / 2 + t_d) of a row.
+/// own  |noise| of each element; null: not known
+ASSAY_CLONES double largest_excess(const GapGrid& grid, int64_t columns, const double* mine,
+                                   const double* reference, double row_noise,
+                                   const double* column_noise, const double* own) {
+  f64x8 largest{};
+  const f64x8 of_row = f64x8{} + row_noise;
+  for (int64_t i = 0; i < columns; i += kLanes) {
+    const int64_t left = columns - i;
+    const f64x8 m = load_some(mine + i, left);
+    const f64x8 y = load_some(reference + i, left);
+    const f64x8 unit = ulp_at(larger(absolute(m), absolute(y)), grid);
+    f64x8 noise = larger(of_row, load_some(column_noise + i, left));
+    if (own != nullptr) noise = larger(load_some(own + i, left), noise);
+    const f64x8 allowed = 4 * noise + unit / 2 + grid.tiny;
+    largest = larger(largest, absolute(m - y) / allowed);
+  }
+  double result = 0;
+  for (int64_t lane = 0; lane < kLanes; ++lane) result = std::max(result, largest[lane]);
+  return result;
+}
+
+std::optional<DType> real_type(DType complex) {
+  switch (complex) {
+    case DType::Complex32:
+      return DType::Float16;
+    case DType::Complex64:
+      return DType::Float32;
+    case DType::Complex128:
+      return DType::Float64;
+    default:
+      return std::nullopt;
+  }
+}
+
+Result<reference::Wide> rounded_values(const TensorView& simulated, DType dtype) {
+  ASSAY_TRY(const Tensor rounded, reference::narrow(simulated, dtype));
+  return reference::widen(rounded.view);
+}
+
+}  // namespace
+
+Result<bool> equal_integers(const TensorView& a, const TensorView& b) {
+  ASSAY_TRY(const reference::Whole first, reference::whole(a));
+  ASSAY_TRY(const reference::Whole second, reference::whole(b));
+  return first.values == second.values;
+}
+
+bool is_judged_type(DType dtype) {
+  return is_float(dtype) && dtype != DType::Float64 && float_grid(dtype).has_value();
+}
+
+TensorView as_reals(TensorView view) {
+  const std::optional<DType> real = real_type(view.dtype);
+  if (!real) return view;
+  for (size_t i = 0; i < view.strides.size(); ++i) view.strides[i] *= 2;
+  view.shape.push_back(2);
+  view.strides.push_back(1);
+  view.offset_elements *= 2;
+  view.dtype = *real;
+  return view;
+}
+
+Status NoiseDraws::add(const Tensor& reference, const Tensor& simulated, DType dtype) {
+  ASSAY_TRY(const reference::Wide drawn,
+            rounded_values(as_reals(simulated.view), real_type(dtype).value_or(dtype)));
+  if (count_ == 0) {
+    ASSAY_TRY(reference_, reference::widen(as_reals(reference.view)));
+    squares_ = reference::Wide(reference_.shape, 0.0);
+  }
+  if (drawn.size() != squares_.size()) return fail(Errc::Invalid, "draws of different shapes");
+  for (size_t i = 0; i < drawn.values.size(); ++i) {
+    const double noise = drawn.values[i] - reference_.values[i];
+    squares_.values[i] += noise * noise;
+  }
+  ++count_;
+  return {};
+}
+
+Tensor NoiseDraws::usual() const {
+  reference::Wide values = reference_;
+  for (size_t i = 0; i < values.values.size(); ++i)
+    values.values[i] += std::sqrt(squares_.values[i] / count_);
+  return reference::to_tensor(std::move(values));
+}
+
+std::vector<double> NoiseDraws::largest_shares(size_t count) const {
+  std::vector<double> finite;
+  std::ranges::copy_if(squares_.values, std::back_inserter(finite),
+                       [](double square) { return std::isfinite(square); });
+  const double sum = std::accumulate(finite.begin(), finite.end(), 0.0);
+  std::vector<double> largest(std::min(count, finite.size()));
+  std::ranges::partial_sort_copy(finite, largest, std::greater());
+  for (double& square : largest) square = sum > 0 ? square / sum : 0;
+  return largest;
+}
+
+Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
+                        const TensorView& simulated, DType dtype, bool masks, NoiseOf of) {
+  if (is_complex(mine.dtype) && is_complex(reference.dtype))
+    return measure_gap(as_reals(mine), as_reals(reference), as_reals(simulated),
+                       real_type(dtype).value_or(dtype), masks, of);
+  if (!(mine.shape == reference.shape) || !(mine.shape == simulated.shape))
+    return fail(Errc::Invalid, "program differs here, cannot judge: shape " +
+                                   list_text(mine.shape.span()) + " against " +
+                                   list_text(reference.shape.span()));
+  Gap gap;
+  if (is_float(mine.dtype) != is_float(reference.dtype))
+    return fail(Errc::Invalid,
+                "program differs here, cannot judge: " + std::string(name(mine.dtype)) +
+                    " against " + std::string(name(reference.dtype)));
+  if (!is_float(mine.dtype)) {
+    ASSAY_TRY(const bool equal, equal_integers(mine, reference));
+    if (!equal) gap.r = gap.r_element = gap.err_own = kInfinity;
+    return gap;
+  }
+  const std::optional<FloatGrid> grid = float_grid(dtype);
+  if (!grid || !is_judged_type(dtype))
+    return fail(Errc::Unsupported,
+                "no wider reference than " + std::string(name(dtype)) + " to judge by");
+
+  ASSAY_TRY(reference::Wide t, reference::widen(mine));
+  ASSAY_TRY(reference::Wide ref, reference::widen(reference));
+  // Of one draw as the kernel's result is, rounded to the type.
+  ASSAY_TRY(reference::Wide noise,
+            of == NoiseOf::Draws ? reference::widen(simulated) : rounded_values(simulated, dtype));
+  const size_t count = t.values.size();
+  const size_t columns =
+      mine.shape.empty()
+          ? 1
+          : static_cast<size_t>(std::max<int64_t>(mine.shape[mine.shape.size() - 1], 1));
+  const size_t rows = count / columns;
+
+  std::vector<double> row_noise(rows, 0.0);
+  std::vector<double> column_noise(columns, 0.0);
+  const GapGrid limits{grid->largest, grid->smallest_normal(),
+                       FloatGrid::power_of_two(-grid->fraction_bits), grid->tiny,
+                       masks ? kMaskFill : kInfinity};
+  GapSums sums;
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t first = row * columns;
+    const GapSums of_row = sum_row(limits, static_cast<int64_t>(columns), t.data() + first,
+                                   ref.data() + first, noise.data() + first, column_noise.data());
+    row_noise[row] = std::sqrt(of_row.noise / static_cast<double>(columns));
+    sums.error += of_row.error;
+    sums.reference += of_row.reference;
+    sums.noise += of_row.noise;
+    sums.steps += of_row.steps;
+    sums.nan_differs = sums.nan_differs || of_row.nan_differs;
+  }
+  if (sums.nan_differs) {
+    gap.r = gap.r_element = gap.err_own = kInfinity;
+    return gap;
+  }
+  for (double& column : column_noise)
+    column = std::sqrt(column / static_cast<double>(std::max<size_t>(rows, 1)));
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t first = row * columns;
+    gap.r_element = std::max(gap.r_element,
+                             largest_excess(limits, static_cast<int64_t>(columns), t.data() + first,
+                                            ref.data() + first, row_noise[row], column_noise.data(),
+                                            of == NoiseOf::Draws ? noise.data() + first : nullptr));
+  }
+  const double floor = std::sqrt(std::max(sums.noise, sums.steps));
+  const double norm = std::sqrt(sums.reference);
+  const double error = std::sqrt(sums.error);
+  if (error > 0) gap.r = floor > 0 ? error / floor : kInfinity;
+  if (norm > 0) {
+    gap.err_own = error / norm;
+    gap.noise_floor = floor / norm;
+  } else if (error > 0) {
+    gap.err_own = kInfinity;
+  }
+  return gap;
+}
+
+}  // namespace assay::locate

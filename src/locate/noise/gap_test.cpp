@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/noise/gap.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "locate/noise/float_grid.hpp"
+#include "reference/wide.hpp"
+
+namespace assay::locate {
+namespace {
+
+using reference::Wide;
+
+Wide normal_values(const Dims& shape, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  Wide wide(shape);
+  for (double& value : wide.values) value = normal(random);
+  return wide;
+}
+
+/// Section 4, steps 4 and 5, as it stands there, of finite values.
+Gap plain_gap(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& grid) {
+  const int64_t columns = t.shape[1];
+  const int64_t rows = t.shape[0];
+  std::vector<double> row(static_cast<size_t>(rows)), column(static_cast<size_t>(columns));
+  double error = 0, noise = 0, steps = 0;
+  const auto unit_of = [&](size_t i) {
+    return grid.ulp(std::max(std::abs(t.values[i]), std::abs(ref.values[i])));
+  };
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const auto at = static_cast<size_t>(i * columns + j);
+      const double n = sim.values[at] - ref.values[at];
+      error += std::pow(t.values[at] - ref.values[at], 2);
+      noise += n * n;
+      steps += unit_of(at) * unit_of(at) / 12;
+      row[static_cast<size_t>(i)] += n * n / static_cast<double>(columns);
+      column[static_cast<size_t>(j)] += n * n / static_cast<double>(rows);
+    }
+  }
+  Gap gap;
+  gap.r = std::sqrt(error / std::max(noise, steps));
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const auto at = static_cast<size_t>(i * columns + j);
+      const double around =
+          std::sqrt(std::max(row[static_cast<size_t>(i)], column[static_cast<size_t>(j)]));
+      gap.r_element = std::max(gap.r_element, std::abs(t.values[at] - ref.values[at]) /
+                                                  (4 * around + unit_of(at) / 2 + grid.tiny));
+    }
+  }
+  return gap;
+}
+
+TEST(MeasureGap, IsTheDefinitionForAnyLengthOfRows) {
+  const FloatGrid grid = *float_grid(DType::BFloat16);
+  for (const int64_t columns : {1, 7, 8, 9, 131}) {
+    const Dims shape{5, columns};
+    const Wide ref = normal_values(shape, 1);
+    Wide mine = ref;
+    Wide simulated = ref;
+    const Wide first = normal_values(shape, 2);
+    const Wide second = normal_values(shape, 3);
+    for (size_t i = 0; i < mine.values.size(); ++i) {
+      mine.values[i] =
+          reference::round_to(ref.values[i] * (1 + 0.02 * first.values[i]), DType::BFloat16);
+      simulated.values[i] =
+          reference::round_to(ref.values[i] * (1 + 0.01 * second.values[i]), DType::BFloat16);
+    }
+    const Gap expected = plain_gap(mine, ref, simulated, grid);
+    const Gap found = measure_gap(reference::to_tensor(mine).view, reference::to_tensor(ref).view,
+                                  reference::to_tensor(simulated).view, DType::BFloat16, false)
+                          .value();
+    EXPECT_NEAR(found.r, expected.r, 1e-9 * expected.r) << columns;
+    EXPECT_NEAR(found.r_element, expected.r_element, 1e-9 * expected.r_element) << columns;
+  }
+}
+
+TEST(MeasureGap, KnowsNaNOverflowAndMasks) {
+  const Dims shape{2, 9};
+  const Wide ref = normal_values(shape, 4);
+  const auto gap_of = [&](const Wide& mine, const Wide& reference, bool masks) {
+    const Tensor y = reference::to_tensor(reference);
+    return measure_gap(reference::to_tensor(mine).view, y.view, y.view, DType::Float16, masks)
+        .value();
+  };
+  // NaN on one side only, in the part of the row that fills no vector.
+  Wide nan = ref;
+  nan.values[8] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isinf(gap_of(nan, ref, false).r));
+  EXPECT_EQ(gap_of(nan, nan, false).r, 0);
+  // Float16 ends at 65504: infinity is what a conversion makes of more.
+  Wide overflow = ref, beyond = ref;
+  overflow.values[3] = std::numeric_limits<double>::infinity();
+  beyond.values[3] = 1e6;
+  EXPECT_EQ(gap_of(overflow, beyond, false).r, 0);
+  // Fill values of one sign are one value only among masks.
+  Wide filled = ref, other = ref;
+  filled.values[17] = -60000;
+  other.values[17] = -30000;
+  EXPECT_EQ(gap_of(filled, other, true).r, 0);
+  EXPECT_GT(gap_of(filled, other, false).r, 2);
+  other.values[17] = 30000;
+  EXPECT_GT(gap_of(filled, other, true).r, 2);
+}
+
+TEST(NoiseDraws, GiveEachElementItsOwnNoise) {
+  // Given  8 draws of the noise of 4 rows of 16 values: 0.01 everywhere and 1 in the element [2, 5]
+  const Dims shape{4, 16};
+  constexpr size_t kNoisy = 2 * 16 + 5;
+  const Tensor reference = reference::to_tensor(normal_values(shape, 6));
+  const Wide values = reference::widen(reference.view).value();
+  NoiseDraws draws;
+  for (uint32_t draw = 0; draw < 8; ++draw) {
+    Wide simulated = values;
+    for (size_t i = 0; i < simulated.values.size(); ++i)
+      simulated.values[i] += (i == kNoisy ? 1 : 0.01) * (draw % 2 == 0 ? 1 : -1);
+    ASSERT_TRUE(draws.add(reference, reference::to_tensor(std::move(simulated)), DType::Float32));
+  }
+  // Then  that element has 1 / (1 + 63 * 1e-4) of the energy, and the next as much as any other
+  const std::vector<double> shares = draws.largest_shares(2);
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_NEAR(shares[0], 1 / 1.0063, 1e-4);
+  EXPECT_NEAR(shares[1], 1e-4 / 1.0063, 1e-6);
+  // and an error of 3 is beyond 4 of its row's noise of 1/4, but not of its own; in another element it stands out
+  const auto gap_of = [&](size_t element, NoiseOf noise) {
+    Wide mine = values;
+    mine.values[element] += 3;
+    return measure_gap(reference::to_tensor(mine).view, reference.view, draws.usual().view,
+                       DType::Float32, false, noise)
+        .value()
+        .r_element;
+  };
+  EXPECT_NEAR(gap_of(kNoisy, NoiseOf::Draws), 3 / 4.0, 1e-3);
+  EXPECT_GT(gap_of(kNoisy, NoiseOf::OneDraw), 1.4);  // of its column the rms is 1/2
+  EXPECT_GT(gap_of(0, NoiseOf::Draws), 50);
+}
+
+}  // namespace
+}  // namespace assay::locate

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was captured of a run.   localisation 5
+#pragma once
+#include "locate/program/program.hpp"
+
+namespace assay::locate {
+
+/// Sets `level` and `has_bytes` of a program whose operators and calls are complete.
+void classify(Program* program);
+
+}  // namespace assay::locate

@@ -1,0 +1,1089 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/replay/walk.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "base/thread_pool.hpp"
+#include "locate/judge/other_integers.hpp"
+#include "locate/noise/gap.hpp"
+#include "locate/program/owner.hpp"
+#include "locate/replay/replay.hpp"
+#include "reference/products/matmul.hpp"
+#include "reference/wide.hpp"
+#include "run/common_names.hpp"
+#include "tensor/convert.hpp"
+
+namespace assay::locate {
+namespace {
+
+// localisation 4, step 5; 5, level B
+constexpr double kLimit = 2, kElementLimit = 3;
+constexpr double kLayerLimit = 1.5, kLayerElementLimit = 1.75;
+/// Further beyond the limit than this no unlucky draw of the noise takes a healthy value.
+constexpr double kLuckyExcess = 6;
+// localisation 6
+constexpr double kMediumRatio = 4, kMediumElementRatio = 6;
+
+const Use& use_of(const Program& program, const Boundary& boundary) {
+  const ModuleCall& call = program.calls[boundary.call];
+  return (boundary.input ? call.inputs : call.outputs)[boundary.use];
+}
+
+/// "model.layers.3", the outermost numbered modules, and the root.
+bool is_layer(std::string_view module) {
+  if (module.empty()) return true;
+  const std::string pattern = run::layer_pattern(module);
+  return (pattern == "*" || pattern.ends_with(".*")) && std::ranges::count(pattern, '*') == 1;
+}
+
+bool is_walked(CaptureLevel level, const ModuleCall& call, bool input) {
+  switch (level) {
+    case CaptureLevel::Modules:
+      return !input;
+    case CaptureLevel::Layers:
+      return !input && is_layer(call.module);
+    default:
+      return true;
+  }
+}
+
+/// Lets workers in while their working tensors fit; one alone may be larger than the limit.
+class MemoryGate {
+ public:
+  explicit MemoryGate(uint64_t limit) : limit_(limit) {}
+  void enter(uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    free_.wait(lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
+    used_ += bytes;
+  }
+  void leave(uint64_t bytes) {
+    {
+      const std::scoped_lock lock(mutex_);
+      used_ -= bytes;
+    }
+    free_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  uint64_t used_ = 0;
+  uint64_t limit_;
+};
+
+/// Relative L2 of two tensors of equal shape; NaN when they cannot be compared.
+double relative_l2(const TensorView& a, const TensorView& b) {
+  if (!(a.shape == b.shape) || !is_float(a.dtype) || !is_float(b.dtype)) return NAN;
+  const Result<reference::Wide> first = reference::widen(a);
+  const Result<reference::Wide> second = reference::widen(b);
+  if (!first || !second) return NAN;
+  double error = 0, energy = 0;
+  for (size_t i = 0; i < first->values.size(); ++i) {
+    const double difference = first->values[i] - second->values[i];
+    error += difference * difference;
+    energy += second->values[i] * second->values[i];
+  }
+  if (error == 0) return 0;
+  return energy > 0 ? std::sqrt(error / energy) : std::numeric_limits<double>::infinity();
+}
+
+/// Some rows of the last axis but one, in fp64.
+Result<Tensor> some_rows(const Tensor& tensor, const std::vector<int64_t>& rows) {
+  const Dims& shape = tensor.view.shape;
+  if (shape.size() < 2) return fail(Errc::Invalid, "a tensor without rows");
+  ASSAY_TRY(const reference::Wide all, reference::widen(tensor.view));
+  const int64_t columns = shape[shape.size() - 1];
+  const int64_t count = shape[shape.size() - 2];
+  const int64_t outer = count * columns == 0 ? 0 : all.size() / (count * columns);
+  Dims selected = shape;
+  selected[shape.size() - 2] = static_cast<int64_t>(rows.size());
+  reference::Wide some(selected);
+  double* to = some.values.data();
+  for (int64_t i = 0; i < outer; ++i) {
+    for (const int64_t row : rows) {
+      if (row < 0 || row >= count) return fail(Errc::Invalid, "a row beyond the tensor's");
+      to = std::copy_n(all.values.data() + (i * count + row) * columns, columns, to);
+    }
+  }
+  return reference::to_tensor(std::move(some));
+}
+
+/// Equal bit for bit after a cast to the narrower of both types.
+Result<bool> is_same_value(const Tensor& a, const Tensor& b) {
+  if (!(a.view.shape == b.view.shape)) return false;
+  const bool first_is_narrow = info(a.view.dtype).element_bits <= info(b.view.dtype).element_bits;
+  const Tensor& narrow = first_is_narrow ? a : b;
+  const Tensor& wide = first_is_narrow ? b : a;
+  if (is_float(narrow.view.dtype) != is_float(wide.view.dtype)) return false;
+  ASSAY_TRY(const Tensor cast, wide.view.dtype == narrow.view.dtype
+                                   ? Result<Tensor>(wide)
+                                   : reference::narrow(wide.view, narrow.view.dtype));
+  const auto element = static_cast<int64_t>(info(narrow.view.dtype).element_bits / 8);
+  if (element == 0) return fail(Errc::Unsupported, "packed values");
+  constexpr int64_t kBlock = 65536;
+  const int64_t count = narrow.view.element_count();
+  std::vector<std::byte> left(static_cast<size_t>(std::min(count, kBlock) * element));
+  std::vector<std::byte> right(left.size());
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t length = std::min(kBlock, count - first);
+    const auto bytes = static_cast<size_t>(length * element);
+    gather_bytes(narrow.view, first, length, std::span(left).first(bytes));
+    gather_bytes(cast.view, first, length, std::span(right).first(bytes));
+    if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(bytes), right.begin()))
+      return false;
+  }
+  return true;
+}
+
+bool same_place(const run::TensorRecord& a, const run::TensorRecord& b) {
+  return a.bytes && b.bytes && a.bytes->raw && b.bytes->raw && a.bytes->file == b.bytes->file &&
+         a.bytes->offset == b.bytes->offset && a.bytes->size_bytes == b.bytes->size_bytes &&
+         a.dtype == b.dtype && a.shape == b.shape;
+}
+
+class Walker {
+ public:
+  Walker(const Program& golden, const Program& mine, const Pairing& pairing,
+         const WalkOptions& options)
+      : golden_(golden),
+        mine_(mine),
+        pairing_(pairing),
+        options_(options),
+        limit_(options.r_limit > 0                     ? options.r_limit
+               : options.level == CaptureLevel::Layers ? kLayerLimit
+                                                       : kLimit),
+        element_limit_(options.r_element_limit > 0             ? options.r_element_limit
+                       : options.level == CaptureLevel::Layers ? kLayerElementLimit
+                                                               : kElementLimit),
+        replay_(golden, mine, find_boundaries(), options.max_memory / 4),
+        gate_(options.max_memory - options.max_memory / 4) {}
+
+  Result<Walk> run() {
+    const std::vector<Boundary>& boundaries = replay_.boundaries();
+    judged_.resize(boundaries.size());
+    std::mutex progress_mutex;
+    size_t done = 0;
+    const std::vector<size_t> order = largest_first();
+    parallel_for(boundaries.size(), resolve_job_count(options_.jobs), [&](size_t place) {
+      if (options_.interrupted != nullptr && options_.interrupted->load()) return;
+      judge(order[place], {});
+      if (options_.progress) {
+        const std::scoped_lock lock(progress_mutex);
+        options_.progress(++done, boundaries.size());
+      }
+    });
+    if (options_.interrupted != nullptr && options_.interrupted->load())
+      return fail(Errc::Interrupted, "interrupted");
+    judge_around_open_orders();
+    judge_around_detours();
+    find_path();
+    Walk walk = collect();
+    walk.unread_buffers = find_unread_buffers();
+    return walk;
+  }
+
+ private:
+  struct Judged {
+    Step step;
+    std::optional<Finding> finding;
+    std::vector<size_t> operators;  // of golden, that were replayed
+    std::vector<size_t> recorded;   // boundaries it was judged on, but for those behind `carried`
+    std::vector<size_t> carried;    // values of earlier steps, see Replay::carried()
+    bool order_open = false;        // in an order of its own: says nothing about golden's values
+    bool handed_over = false;       // it is a value that was recorded before
+  };
+
+  /// Mine's recorded values, in order of rank and production.
+  std::vector<Boundary> find_boundaries() {
+    std::vector<Boundary> boundaries;
+    for (size_t call = 0; call < mine_.calls.size(); ++call) {
+      for (const bool input : {true, false}) {
+        if (!is_walked(options_.level, mine_.calls[call], input)) continue;
+        const std::vector<Use>& uses = input ? mine_.calls[call].inputs : mine_.calls[call].outputs;
+        for (size_t i = 0; i < uses.size(); ++i) add_boundary(call, i, input, uses[i], &boundaries);
+      }
+    }
+    std::ranges::stable_sort(boundaries, [this](const Boundary& a, const Boundary& b) {
+      return std::pair(mine_.calls[a.call].rank, a.time) <
+             std::pair(mine_.calls[b.call].rank, b.time);
+    });
+    return boundaries;
+  }
+
+  /// Each value is judged for itself, so the order is free. The largest are often the dearest (logits): begun last, one would
+  /// keep a thread busy long after the others.
+  [[nodiscard]] std::vector<size_t> largest_first() const {
+    const auto elements = [this](size_t i) {
+      const run::TensorRecord& record =
+          mine_.run->records[use_of(mine_, replay_.boundaries()[i]).record];
+      return record.shape ? element_count(*record.shape).value_or(0) : 0;
+    };
+    int64_t largest = 0;
+    for (size_t i = 0; i < judged_.size(); ++i) largest = std::max(largest, elements(i));
+    std::vector<size_t> order(judged_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    // The others stay in order of time: neighbours share weights and pages of files.
+    std::ranges::stable_partition(order, [&](size_t i) { return 2 * elements(i) > largest; });
+    return order;
+  }
+
+  /// Both records hold reals, or both integers, or both truth values; true when a type is not known.
+  bool is_same_kind(size_t golden, size_t mine) const {
+    if (golden >= golden_.run->records.size()) return true;
+    const std::optional<DType>& theirs = golden_.run->records[golden].dtype;
+    const std::optional<DType>& ours = mine_.run->records[mine].dtype;
+    if (!theirs || !ours || *theirs == *ours) return true;
+    return is_float(*theirs) == is_float(*ours) && *theirs != DType::Bool && *ours != DType::Bool;
+  }
+
+  /// True when a shape is not known.
+  bool has_same_shape(size_t golden, size_t mine) const {
+    if (golden >= golden_.run->records.size()) return true;
+    const std::optional<Dims>& theirs = golden_.run->records[golden].shape;
+    const std::optional<Dims>& ours = mine_.run->records[mine].shape;
+    return !theirs || !ours || *theirs == *ours;
+  }
+
+  void add_boundary(size_t call, size_t index, bool input, const Use& use,
+                    std::vector<Boundary>* boundaries) {
+    if (use.record >= mine_.run->records.size()) return;
+    Boundary boundary;
+    boundary.call = call;
+    boundary.use = index;
+    boundary.input = input;
+    boundary.time = use.time;
+    const size_t partner =
+        call < pairing_.golden_call_of.size() ? pairing_.golden_call_of[call] : kNone;
+    if (partner < golden_.calls.size() && mine_.run->records[use.record].bytes) {
+      const ModuleCall& theirs = golden_.calls[partner];
+      const std::vector<Use>& uses = input ? theirs.inputs : theirs.outputs;
+      const auto found = std::ranges::find(uses, use.slot, &Use::slot);
+      // A mask of truth values and one that is added to scores are not the same value.
+      if (found != uses.end() && is_same_kind(found->record, use.record)) {
+        const bool same_shape =
+            has_same_shape(found->record, use.record) || is_padded(found->record, use.record);
+        (same_shape ? boundary.golden : boundary.reshaped) = found->value;
+        boundary.golden_record = found->record;
+      }
+    }
+    boundaries->push_back(boundary);
+  }
+
+  /// Values behind the order of equal values in a sort may be in another order than golden's, and so may what is made of
+  /// them, until the order is undone. What looks wrong on their account is judged without them.
+  void judge_around_open_orders() {
+    if (std::ranges::none_of(judged_, &Judged::order_open)) return;
+    std::vector<bool> unusable(judged_.size(), false);
+    for (size_t i = 0; i < judged_.size(); ++i) add_carried(i);
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      unusable[i] = judged_[i].order_open;
+      const bool built_on =
+          std::ranges::any_of(judged_[i].recorded, [&](size_t other) { return unusable[other]; });
+      if (!built_on) continue;
+      if (judged_[i].finding || judged_[i].order_open) {
+        judge(i, unusable);
+        unusable[i] = judged_[i].order_open;
+      } else {
+        unusable[i] = true;
+      }
+    }
+  }
+
+  /// Another program may do the same in other pieces: with LoRA merged into the weight beside it, or with a norm that adds
+  /// the residual itself, a value in the middle is not golden's, and what is made of it is wrong by as much the other way.
+  /// Judged around that value it is right; then neither is a fault. A value that something right was made of is one.
+  void judge_around_detours() {
+    std::set<size_t> wrong;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (judged_[i].finding) wrong.insert(i);
+    }
+    if (wrong.size() < 2) return;
+    const std::set<size_t> right_for_others = values_behind_right_ones();
+    for (const size_t i : wrong) {
+      const std::set<size_t> passed = judge_around(i, wrong);
+      if (passed.empty()) continue;
+      detours_.insert(i);
+      for (const size_t value : passed) {
+        if (!right_for_others.contains(value)) detours_.insert(value);
+      }
+    }
+  }
+
+  /// What golden's operators made something right of, directly or handed over first.
+  [[nodiscard]] std::set<size_t> values_behind_right_ones() const {
+    std::set<size_t> values;
+    for (size_t i = judged_.size(); i-- > 0;) {
+      const Judged& judged = judged_[i];
+      if (judged.finding || !judged.step.reason.empty()) continue;
+      if (!judged.handed_over || values.contains(i))
+        values.insert(judged.recorded.begin(), judged.recorded.end());
+    }
+    return values;
+  }
+
+  /// returns  the wrong values that i is right without; empty: it is wrong all the same, or cannot be judged without them
+  std::set<size_t> judge_around(size_t i, const std::set<size_t>& wrong) {
+    constexpr size_t kMostRounds = 4;  // each replays golden's program from further back
+    const Judged before = judged_[i];
+    std::set<size_t> passed;
+    std::vector<bool> unusable(judged_.size(), false);
+    for (size_t round = 0; round < kMostRounds; ++round) {
+      add_carried(i);
+      const size_t known = passed.size();
+      for (const size_t value : judged_[i].recorded) {
+        if (!wrong.contains(value)) continue;
+        passed.insert(value);
+        unusable[value] = true;
+      }
+      if (passed.size() == known) break;
+      judge(i, unusable);
+      if (!judged_[i].step.reason.empty()) break;
+      if (!judged_[i].finding) {
+        judged_[i].finding = before.finding;
+        return passed;
+      }
+    }
+    judged_[i] = before;
+    return {};
+  }
+
+  /// Buffers whose captured values are not what mine computed with: rewritten before they were read, as some rotary
+  /// embeddings do. With golden's values everything that depends on one is right, with the captured ones nothing is, or
+  /// golden's own program puts other values there first.
+  std::set<std::string> find_unread_buffers() {
+    std::set<std::string> unread;
+    for (const std::string& name : options_.other_buffers) {
+      bool any = false;
+      const bool all = std::ranges::all_of(readers_of(name), [&](size_t i) {
+        any = true;
+        return judged_[i].step.reason.empty() && !judged_[i].finding && !is_right_with(i, name);
+      });
+      if (any && all) unread.insert(name);
+    }
+    return unread;
+  }
+
+  /// Values that golden's program makes with the help of a parameter or buffer.
+  [[nodiscard]] std::vector<size_t> readers_of(const std::string& name) const {
+    std::vector<size_t> readers;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      if (replay_.boundaries()[i].golden == kNoValue) continue;
+      const Result<Region> region = replay_.plan(i);
+      if (region && replay_.reads(*region, name)) readers.push_back(i);
+    }
+    return readers;
+  }
+
+  /// Replayed with the values that mine's capture has of its buffers, the value is within rounding, and not because golden
+  /// overwrites them.
+  [[nodiscard]] bool is_right_with(size_t i, const std::string& name) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const Result<Region> region = replay_.plan(i);
+    const Result<Tensor> value = load_use(mine_, use_of(mine_, boundary));
+    if (!region || !value) return true;
+    const Result<Replayed> golden = replay_.run(*region, {});
+    const Result<Replayed> mine = replay_.run(*region, {.rounding = LeafRounding::Captured});
+    if (!golden || !mine) return true;
+    const Result<bool> same = is_same_value(golden->reference, mine->reference);
+    if (same && *same) return !replay_.overwrites(*region, name);
+    const Result<Gap> gap =
+        measure_rows(boundary, *value, {mine->reference, mine->simulated}, region->dtype, false);
+    return !gap || excess(*gap) <= 1;
+  }
+
+  /// Names the values of mine that a value was judged on by way of earlier steps, too.
+  void add_carried(size_t i) {
+    if (judged_[i].carried.empty()) return;
+    const Result<Region> whole = replay_.plan(i, {}, Carry::No);
+    if (!whole) return;  // it was planned before, with the same operators
+    judged_[i].recorded.clear();
+    for (const Region::Value& value : whole->values) {
+      if (value.source == Region::Value::Source::Recorded)
+        judged_[i].recorded.push_back(value.boundary);
+    }
+  }
+
+  /// unusable  values of mine that nothing may be judged on
+  void judge(size_t i, const std::vector<bool>& unusable) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    Judged& judged = judged_[i];
+    judged = {};
+    judged.step.call = boundary.call;
+    judged.step.use = boundary.use;
+    judged.step.input = boundary.input;
+    judged.step.owner = mine_.calls[boundary.call].module;
+    if (Status status = judge_value(i, unusable, &judged); !status) {
+      judged.step.reason = status.error().message;
+      judged.step.suspicious = false;
+      judged.finding.reset();
+    }
+  }
+
+  Status judge_value(size_t i, const std::vector<bool>& unusable, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const Use& use = use_of(mine_, boundary);
+    const run::TensorRecord& record = mine_.run->records[use.record];
+    if (!record.bytes) return fail(Errc::NotFound, "not captured in full");
+    if (boundary.reshaped != kNoValue)
+      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
+    judged->step.unknown_to_golden = boundary.golden == kNoValue;
+    if (boundary.golden == kNoValue)
+      return fail(Errc::NotFound, "golden has no such value: program differs here, cannot judge");
+    const size_t before = replay_.recorded(boundary.golden, i, unusable);
+    if (before == kNone) return judge_replayed(i, unusable, judged);
+    judged->recorded.push_back(before);
+    judged->handed_over = true;
+    return judge_handed_over(i, before, judged);
+  }
+
+  [[nodiscard]] bool follows_other_integers(const Boundary& boundary) const {
+    const ModuleCall& call = mine_.calls[boundary.call];
+    return locate::follows_other_integers(golden_, mine_, pairing_,
+                                          {call.module, call.rank, call.step, call.begin, call.end},
+                                          boundary.call);
+  }
+
+  /// Is made by or of a module that is called several times in a step: of a loop over experts golden's record has the rounds of
+  /// its own choice, in numbers.
+  [[nodiscard]] bool has_loop(const Region& region) const {
+    const auto is_called_again = [](const Program& program, std::string_view module, int rank,
+                                    int64_t step) {
+      return std::ranges::count_if(program.calls, [&](const ModuleCall& call) {
+               return call.module == module && call.rank == rank && call.step == step;
+             }) > 1;
+    };
+    const bool makes = std::ranges::any_of(region.operators, [&](const Region::Call& call) {
+      const Operator& one = golden_.operators[call.op];
+      return is_called_again(golden_, one.module, one.rank, one.step);
+    });
+    return makes || std::ranges::any_of(region.values, [&](const Region::Value& value) {
+             if (value.source != Region::Value::Source::Recorded) return false;
+             const ModuleCall& call = mine_.calls[replay_.boundaries()[value.boundary].call];
+             return is_called_again(mine_, call.module, call.rank, call.step);
+           });
+  }
+
+  [[nodiscard]] bool is_padded(size_t golden, size_t mine) const {
+    const std::optional<Dims>& theirs = golden_.run->records[golden].shape;
+    const std::optional<Dims>& ours = mine_.run->records[mine].shape;
+    return theirs && ours && is_padded(*ours, *theirs);
+  }
+
+  /// More of the last axis than golden has: what the rows that pad a weight make.
+  [[nodiscard]] bool is_padded(const Dims& mine, const Dims& golden) const {
+    if (!options_.padded || mine.empty() || mine.size() != golden.size()) return false;
+    return std::equal(mine.begin(), mine.end() - 1, golden.begin()) &&
+           mine[mine.size() - 1] > golden[golden.size() - 1];
+  }
+
+  /// The value is one that was recorded before.
+  Status judge_handed_over(size_t i, size_t before, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const Use& use = use_of(mine_, boundary);
+    const Use& earlier = use_of(mine_, replay_.boundaries()[before]);
+    if (same_place(mine_.run->records[use.record], mine_.run->records[earlier.record])) return {};
+    ASSAY_TRY(const Tensor value, load_use(mine_, use));
+    ASSAY_TRY(const Tensor source, load_use(mine_, earlier));
+    if (!(value.view.shape == source.view.shape) ||
+        is_float(value.view.dtype) != is_float(source.view.dtype))
+      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
+    ASSAY_TRY(const bool same, is_same_value(value, source));
+    if (same) return {};
+    const DType narrower =
+        info(value.view.dtype).element_bits <= info(source.view.dtype).element_bits
+            ? value.view.dtype
+            : source.view.dtype;
+    ASSAY_TRY(const Gap gap, measure_gap(value.view, source.view, source.view, narrower, false));
+    set(gap, &judged->step);
+    // An input must be what was handed over; an output may be rounded once more on its way out.
+    judged->step.suspicious = boundary.input || is_beyond(gap);
+    if (!judged->step.suspicious) return {};
+    if (follows_other_integers(boundary)) return fail(Errc::Unsupported, kOtherIndices);
+    const std::string& from = mine_.calls[replay_.boundaries()[before].call].module;
+    const std::string& module = mine_.calls[boundary.call].module;
+    Finding finding = make_finding(i, *judged, {module, common_module({module, from})});
+    finding.kind = boundary.input ? FindingKind::Edge : FindingKind::Gap;
+    finding.err_in = 0;
+    finding.detail = std::string(boundary.input ? "input" : "output") + " is not the " +
+                     (replay_.boundaries()[before].input ? "input" : "output") + " of " +
+                     (from.empty() ? std::string("the model") : from) + " that it should be";
+    judged->finding = std::move(finding);
+    return {};
+  }
+
+  Status judge_replayed(size_t i, const std::vector<bool>& unusable, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    ASSAY_TRY(const Region region, replay_.plan(i, unusable));
+    for (const Region::Value& value : region.values) {
+      if (value.source == Region::Value::Source::Recorded)
+        judged->recorded.push_back(value.boundary);
+    }
+    judged->carried = region.carried;
+    judged->step.operators = region.operators.size();
+    const auto is_of_mine = [](const Region::Value& value) { return value.floating; };
+    if (region.around != kNone && std::ranges::none_of(region.values, is_of_mine))
+      return fail(Errc::Invalid, "program differs here, cannot judge: other shapes");
+    const run::TensorRecord& record = mine_.run->records[use_of(mine_, boundary).record];
+    if (record.dtype && is_float(*record.dtype) && !is_judged_type(region.dtype))
+      return fail(Errc::Unsupported,
+                  "no wider reference than " + std::string(name(region.dtype)) + " to judge by");
+    gate_.enter(region.bytes);
+    const Status status = measure(i, region, judged);
+    gate_.leave(region.bytes);
+    ASSAY_TRY_STATUS(status);
+
+    std::vector<std::string_view> modules;
+    for (const Region::Call& call : region.operators) {
+      judged->operators.push_back(call.op);
+      if (call.floating) modules.push_back(golden_.operators[call.op].module);
+    }
+    for (const size_t number : region.carried) {
+      const std::vector<std::string_view>& earlier = replay_.carried(number).modules;
+      modules.insert(modules.end(), earlier.begin(), earlier.end());
+    }
+    Owner owner = name_owner(mine_.calls[boundary.call].module, boundary.input, modules);
+    judged->step.owner = owner.module;
+    if (!judged->step.suspicious) return {};
+    // Only for what is said about it: without the values behind earlier steps it is as wrong.
+    const Result<Region> whole = replay_.plan(i, unusable, Carry::No);
+    if (whole) judged->step.operators = whole->operators.size();
+    Finding finding = make_finding(i, *judged, std::move(owner));
+    finding.err_in = error_of_inputs(whole ? *whole : region);
+    finding.detail = detail_of(i, judged->step);
+    if (region.around != kNone) blame_shape(region.around, &finding);
+    judged->finding = std::move(finding);
+    return {};
+  }
+
+  /// The value was judged without one of mine that has another shape than golden's, and is wrong: that is the cause.
+  void blame_shape(size_t other, Finding* finding) const {
+    const Boundary& boundary = replay_.boundaries()[other];
+    const ModuleCall& call = mine_.calls[boundary.call];
+    const Use& use = use_of(mine_, boundary);
+    finding->module = call.module;
+    finding->also.clear();
+    finding->node = call.module;
+    finding->op_type = call.type;
+    finding->slot = use.slot;
+    finding->time = use.time;
+    finding->mine_record = use.record;
+    finding->golden_record = boundary.golden_record;
+    finding->detail = shape_difference(boundary, other);
+  }
+
+  /// "output 1 of model.layers.0.mlp.gate has shape [17, 1] against golden's [17, 2]"
+  [[nodiscard]] std::string shape_difference(const Boundary& boundary, size_t number) const {
+    const run::TensorRecord& mine = mine_.run->records[use_of(mine_, boundary).record];
+    const run::TensorRecord& golden = golden_.run->records[boundary.golden_record];
+    return value_text(number) + " has shape " + list_text(mine.shape->span()) +
+           " against golden's " + list_text(golden.shape->span());
+  }
+
+  /// Another number of features, as of a router that chooses fewer: how many rows there are may follow from the data, and how
+  /// many keys the probabilities of attention have from the cache.
+  [[nodiscard]] bool has_other_features(const Boundary& boundary) const {
+    const Dims& mine = *mine_.run->records[use_of(mine_, boundary).record].shape;
+    const Dims& golden = *golden_.run->records[boundary.golden_record].shape;
+    constexpr size_t kProbabilities = 4;  // [batch, heads, queries, keys]
+    return !mine.empty() && mine.size() == golden.size() && mine.size() < kProbabilities &&
+           mine[mine.size() - 1] != golden[golden.size() - 1];
+  }
+
+  /// Results of another shape of calls that were given values of golden's shapes; of calls whose inputs were not captured those
+  /// with another number of features.
+  [[nodiscard]] std::vector<std::string> other_shapes() const {
+    std::map<size_t, bool> same_inputs;  // by call, of those with inputs
+    for (const Boundary& boundary : replay_.boundaries()) {
+      if (!boundary.input || boundary.golden_record == kNone) continue;
+      const auto [found, fresh] = same_inputs.try_emplace(boundary.call, true);
+      found->second = found->second && boundary.reshaped == kNoValue;
+    }
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < replay_.boundaries().size(); ++i) {
+      const Boundary& boundary = replay_.boundaries()[i];
+      if (boundary.input || boundary.reshaped == kNoValue) continue;
+      const auto inputs = same_inputs.find(boundary.call);
+      if (inputs == same_inputs.end() ? has_other_features(boundary) : inputs->second)
+        texts.push_back(shape_difference(boundary, i));
+    }
+    return texts;
+  }
+
+  /// Few values are no average, nor are many of which few have nearly all of the noise: their error alone is beyond twice its
+  /// deviation by chance, of one value in 5 cases of 100. What a healthy error may be, over the usual 2: the k noisiest at
+  /// their limit, where chi-square of k leaves one case in 100 000 (its root over k), and the others as large as they are on
+  /// average.
+  [[nodiscard]] static double excess_of_few(const NoiseDraws& draws) {
+    constexpr std::array<double, 8> kLimits = {4.42, 3.39, 2.94, 2.67, 2.48, 2.35, 2.25, 2.16};
+    double limit = kLimit, share = 0;
+    const std::vector<double> shares = draws.largest_shares(kLimits.size());
+    for (size_t k = 0; k < shares.size(); ++k) {
+      share += shares[k];
+      limit = std::max(limit, std::sqrt(kLimits[k] * kLimits[k] * share + (1 - share)));
+    }
+    return limit / kLimit;
+  }
+
+  /// Of few values, of a row with one scale and of a single element the simulated noise is one draw, which may be small by
+  /// chance. More draws say what it usually is.
+  Status widen_lucky_floor(const Boundary& boundary, const Tensor& value, const Region& region,
+                           const How& how, bool masks, Gap* gap) const {
+    // Roundings of few values are moved to one side or the other: in 8 draws two of them go the same way in one case of 256,
+    // and what should not cancel does.
+    constexpr uint32_t kDraws = 8, kDrawsOfFew = 32;
+    const uint32_t count = value.view.element_count() <= kFewToAverage ? kDrawsOfFew : kDraws;
+    NoiseDraws draws;
+    Tensor reference;
+    How drawn = how;
+    while (drawn.draw < count) {
+      ++drawn.draw;
+      ASSAY_TRY(const Replayed replayed, replay_.run(region, drawn));
+      ASSAY_TRY_STATUS(draws.add(replayed.reference, replayed.simulated, region.dtype));
+      reference = replayed.reference;
+    }
+    ASSAY_TRY(const Gap usual, measure_rows(boundary, value, {reference, draws.usual()},
+                                            region.dtype, masks, NoiseOf::Draws));
+    const double few = excess_of_few(draws);
+    gap->r = std::min(gap->r, usual.r) / few;
+    gap->r_element = std::min(gap->r_element, usual.r_element) / few;
+    gap->noise_floor = std::max(gap->noise_floor, usual.noise_floor) * few;
+    return {};
+  }
+
+  /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong, with leaves as golden
+  /// has them, with leaves rounded on the fly, with what is made of leaves alone rounded, and with the scores of attention
+  /// stored as a chain of operators stores
+  /// them. The smallest error counts.
+  Status measure(size_t i, const Region& region, Judged* judged) {
+    const Boundary& boundary = replay_.boundaries()[i];
+    ASSAY_TRY(Tensor value, load_use(mine_, use_of(mine_, boundary)));
+    if (const size_t theirs = boundary.golden_record; theirs < golden_.run->records.size()) {
+      const std::optional<Dims>& shape = golden_.run->records[theirs].shape;
+      if (shape && is_padded(value.view.shape, *shape))
+        value.view = reference::section(value.view, value.view.shape.size() - 1, 0,
+                                        (*shape)[shape->size() - 1]);
+    }
+    const bool masks = std::ranges::none_of(region.operators, &Region::Call::floating) &&
+                       !region.values[0].floating;
+    Gap best;
+    Replayed nearest;
+    bool order_open = false, first = true;
+    How way;
+    std::vector<How> ways;
+    const auto attempt = [&](const How& how) -> Status {
+      ASSAY_TRY(Replayed replayed, replay_.run(region, how));
+      ASSAY_TRY(const Gap gap,
+                measure_rows(boundary, value, {replayed.reference, replayed.simulated},
+                             region.dtype, masks));
+      ways.push_back(how);
+      order_open = order_open || replayed.order_open;
+      if (first || excess(gap) < excess(best)) {
+        best = gap;
+        way = how;
+        nearest = std::move(replayed);
+      }
+      first = false;
+      return {};
+    };
+    for (const How& how :
+         {How{}, How{.rounding = LeafRounding::None}, How{.rounding = LeafRounding::Narrowest},
+          How{.rounding = LeafRounding::Prepared}, How{.kernel = AttentionKernel::Chain}}) {
+      if (!first && !is_beyond(best)) break;
+      if (how.kernel == AttentionKernel::Chain && !has_attention(region)) break;
+      ASSAY_TRY_STATUS(attempt(how));
+    }
+    if (excess(best) > 1 && excess(best) < kLuckyExcess)
+      ASSAY_TRY_STATUS(widen_lucky_floor(boundary, value, region, way, masks, &best));
+    set(best, &judged->step);
+    judged->step.suspicious = is_beyond(best);
+    if (!judged->step.suspicious) return {};
+    if (order_open) {
+      ASSAY_TRY(judged->order_open, depends_on_order(region));
+      if (judged->order_open)
+        return fail(Errc::Unsupported, "depends on the order of equal values in a sort");
+    }
+    // Healthy reasons to be this far away, none of which golden's program can rule out.
+    if (nearest.other_path ||
+        ((nearest.other_choice || !nearest.choices.empty()) && has_loop(region)))
+      return fail(Errc::Unsupported, kOtherIndices);
+    if (region.from_before)
+      return fail(Errc::NotFound, "needs a value that was made before the capture began");
+    if (nearest.tie_elsewhere) return fail(Errc::Unsupported, kOpenChoice);
+    if (nearest.choices.empty()) return {};
+    ASSAY_TRY_STATUS(judge_choices(region, way, value, nearest, masks, judged));
+    if (judged->step.suspicious)
+      ASSAY_TRY_STATUS(judge_choices_otherwise(region, ways, value, masks, judged));
+    return {};
+  }
+
+  /// The nearest way by values may be another than mine's: weights of another type can hide that a choice was close.
+  Status judge_choices_otherwise(const Region& region, const std::vector<How>& ways,
+                                 const Tensor& value, bool masks, Judged* judged) {
+    for (const How& way : ways) {
+      ASSAY_TRY(const Replayed replayed, replay_.run(region, way));
+      if (replayed.choices.empty()) continue;
+      Judged other = *judged;
+      const Status status = judge_choices(region, way, value, replayed, masks, &other);
+      if (!status || other.step.suspicious) continue;
+      *judged = std::move(other);
+      return {};
+    }
+    return {};
+  }
+
+  static constexpr const char* kOtherIndices =
+      "golden's operators follow other indices than mine's";
+  static constexpr const char* kOpenChoice =
+      "rounding decides a selection in it (top-k or arg max)";
+
+  /// Where rounding decides a choice only the tokens it is made for are excused, and of these only what another choice
+  /// within the noise gives.
+  Status judge_choices(const Region& region, How way, const Tensor& value, const Replayed& replayed,
+                       bool masks, Judged* judged) {
+    if (is_another_choice(value, replayed)) {
+      set({}, &judged->step);
+      judged->step.suspicious = false;
+      return {};
+    }
+    const auto tokens = tokens_of(replayed.choices, value.view.shape);
+    if (!tokens) return fail(Errc::Unsupported, kOpenChoice);
+    way.order = TieOrder::RunnerUp;
+    ASSAY_TRY(const Replayed runner_up, replay_.run(region, way));
+    const auto measure = [&](bool with_open) -> Result<Gap> {
+      ASSAY_TRY(const Compared some,
+                compared_tokens(value, {replayed.reference, replayed.simulated},
+                                {runner_up.reference, runner_up.simulated}, *tokens, with_open));
+      return measure_gap(some.mine.view, some.golden.reference.view, some.golden.simulated.view,
+                         region.dtype, masks);
+    };
+    ASSAY_TRY(Gap gap, measure(true));
+    if (is_beyond(gap)) {
+      ASSAY_TRY(gap, measure(false));
+      if (!is_beyond(gap)) return fail(Errc::Unsupported, kOpenChoice);
+    }
+    set(gap, &judged->step);
+    judged->step.suspicious = is_beyond(gap);
+    return {};
+  }
+
+  /// The places of a choice itself.
+  static bool is_another_choice(const Tensor& value, const Replayed& replayed) {
+    if (!is_integer(value.view.dtype)) return false;
+    const Result<reference::Whole> right = reference::whole(replayed.reference.view);
+    return right && std::ranges::any_of(replayed.choices, [&](const Choice& choice) {
+             return choice.last_axis && choice.places.values == right->values &&
+                    could_be_taken(choice, value.view);
+           });
+  }
+
+  /// Over the rows that mine computed.
+  [[nodiscard]] Result<Gap> measure_rows(const Boundary& boundary, const Tensor& value,
+                                         const Replica& golden, DType dtype, bool masks,
+                                         NoiseOf noise = NoiseOf::OneDraw) const {
+    const auto rows = mine_.computed_rows.find(use_of(mine_, boundary).record);
+    if (rows == mine_.computed_rows.end())
+      return measure_gap(value.view, golden.reference.view, golden.simulated.view, dtype, masks,
+                         noise);
+    ASSAY_TRY(const Tensor mine, some_rows(value, rows->second));
+    ASSAY_TRY(const Tensor reference, some_rows(golden.reference, rows->second));
+    ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, rows->second));
+    ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise));
+    // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually is.
+    const double usual = relative_l2(golden.reference.view, golden.simulated.view);
+    if (gap.noise_floor > 0 && std::isfinite(usual) && usual > gap.noise_floor) {
+      const double smaller = gap.noise_floor / usual;
+      gap.r *= smaller;
+      gap.r_element *= smaller;
+      gap.noise_floor = usual;
+    }
+    return gap;
+  }
+
+  [[nodiscard]] bool has_attention(const Region& region) const {
+    return std::ranges::any_of(region.operators, [&](const Region::Call& call) {
+      return reference::aten::class_of(golden_.operators[call.op].name) ==
+             reference::aten::OperatorClass::Attention;
+    });
+  }
+
+  [[nodiscard]] Result<bool> depends_on_order(const Region& region) const {
+    ASSAY_TRY(const Replayed one, replay_.run(region, {}));
+    ASSAY_TRY(const Replayed other, replay_.run(region, {.order = TieOrder::Reversed}));
+    if (!is_float(one.reference.view.dtype)) {
+      ASSAY_TRY(const bool same, is_same_value(one.reference, other.reference));
+      return !same;
+    }
+    constexpr double kSumsInAnotherOrder = 1e-9;  // of fp64
+    return !(relative_l2(one.reference.view, other.reference.view) < kSumsInAnotherOrder);
+  }
+
+  [[nodiscard]] bool is_beyond(const Gap& gap) const {
+    return gap.r > limit_ || gap.r_element > element_limit_;
+  }
+
+  [[nodiscard]] double excess(const Gap& gap) const {
+    return std::max(gap.r / limit_, gap.r_element / element_limit_);
+  }
+
+  static void set(const Gap& gap, Step* step) {
+    step->r = gap.r;
+    step->r_element = gap.r_element;
+    step->err_own = gap.err_own;
+    step->noise_floor = gap.noise_floor;
+  }
+
+  Finding make_finding(size_t i, const Judged& judged, Owner owner) const {
+    const Boundary& boundary = replay_.boundaries()[i];
+    const ModuleCall& call = mine_.calls[boundary.call];
+    const Use& use = use_of(mine_, boundary);
+    Finding finding;
+    finding.kind = FindingKind::Gap;
+    finding.confidence = judged.step.r > kMediumRatio || judged.step.r_element > kMediumElementRatio
+                             ? Confidence::Medium
+                             : Confidence::Low;
+    finding.rank = call.rank;
+    finding.step = call.step;
+    finding.module = std::move(owner.module);
+    if (owner.also != finding.module) finding.also = std::move(owner.also);
+    finding.node = call.module;
+    finding.op_type = call.type;
+    finding.slot = use.slot;
+    finding.time = use.time;
+    finding.mine_record = use.record;
+    finding.golden_record = boundary.golden_record;
+    finding.ratio = std::max(judged.step.r, judged.step.r_element);
+    finding.err_own = judged.step.err_own;
+    finding.noise_floor = judged.step.noise_floor;
+    finding.err_out = against_golden(boundary);
+    return finding;
+  }
+
+  /// Relative L2 against golden's own value at the same place.
+  [[nodiscard]] double against_golden(const Boundary& boundary) const {
+    if (boundary.golden_record >= golden_.run->records.size()) return NAN;
+    const Result<Tensor> ours = load_use(mine_, use_of(mine_, boundary));
+    const Result<Tensor> theirs = run::load_tensor(golden_.run->records[boundary.golden_record]);
+    return ours && theirs ? relative_l2(ours->view, theirs->view) : NAN;
+  }
+
+  [[nodiscard]] double error_of_inputs(const Region& region) const {
+    double worst = NAN;
+    for (const Region::Value& value : region.values) {
+      if (value.source != Region::Value::Source::Recorded) continue;
+      worst = std::fmax(worst, against_golden(replay_.boundaries()[value.boundary]));
+    }
+    return worst;
+  }
+
+  /// "output 1 of model.layers.0.mlp.gate"
+  [[nodiscard]] std::string value_text(size_t i) const {
+    const Boundary& boundary = replay_.boundaries()[i];
+    std::string text = boundary.input ? "input" : "output";
+    if (const std::string& slot = use_of(mine_, boundary).slot; !slot.empty()) text += " " + slot;
+    const std::string& module = mine_.calls[boundary.call].module;
+    return text + " of " + (module.empty() ? std::string("the model") : module);
+  }
+
+  [[nodiscard]] std::string detail_of(size_t i, const Step& step) const {
+    const Boundary& boundary = replay_.boundaries()[i];
+    std::string detail = value_text(i);
+    const size_t count = step.operators;
+    detail += count == 0 ? " is not what golden was given there"
+                         : " is not what golden's " + std::to_string(count) +
+                               (count == 1 ? " operator makes" : " operators make") +
+                               " of the values before it";
+    const std::optional<DType>& type = mine_.run->records[use_of(mine_, boundary).record].dtype;
+    const std::optional<DType>& usual = replay_.type_at(i);
+    if (type && usual && *type != *usual)
+      detail += "; it is computed in " + std::string(name(*type)) + ", its peers in " +
+                std::string(name(*usual));
+    return detail;
+  }
+
+  /// Operators that make a floating value; those that return what they were given make nothing.
+  [[nodiscard]] bool produces_floats(size_t op) const {
+    const Operator& one = golden_.operators[op];
+    if (reference::aten::class_of(one.name) == reference::aten::OperatorClass::Allocation)
+      return false;
+    for (size_t i = 0; i < one.outputs.size(); ++i) {
+      const Use& output = one.outputs[i];
+      if (output.record >= golden_.run->records.size()) continue;
+      const run::TensorRecord& record = golden_.run->records[output.record];
+      if (record.dtype && is_float(*record.dtype) &&
+          (output.value == kNoValue || replay_.values().is_made(output.value, {op, i})))
+        return true;
+    }
+    return false;
+  }
+
+  /// Adds the operators behind values of earlier steps.
+  void cover_carried(std::vector<size_t> numbers, std::set<size_t>* seen,
+                     std::set<size_t>* covered) const {
+    while (!numbers.empty()) {
+      const size_t number = numbers.back();
+      numbers.pop_back();
+      if (!seen->insert(number).second) continue;
+      const Carried& earlier = replay_.carried(number);
+      covered->insert(earlier.operators.begin(), earlier.operators.end());
+      numbers.insert(numbers.end(), earlier.carried.begin(), earlier.carried.end());
+    }
+  }
+
+  /// Values that the outputs of golden's model are made of, by way of what each was judged on.
+  void find_path() {
+    std::vector<size_t> open;
+    for (const auto& [golden, output] : outputs_of_model()) {
+      const size_t found = boundary_of_output(output);
+      if (found == kNone) {
+        missing_outputs_.push_back(output_text(golden_.calls[golden], output));
+      } else {
+        open.push_back(found);
+      }
+    }
+    std::set<size_t> carried;
+    while (!open.empty()) {
+      const size_t i = open.back();
+      open.pop_back();
+      if (judged_[i].step.on_path) continue;
+      judged_[i].step.on_path = true;
+      open.insert(open.end(), judged_[i].recorded.begin(), judged_[i].recorded.end());
+      add_recorded_earlier(judged_[i].carried, &carried, &open);
+    }
+  }
+
+  /// Mine's value for a value that golden's model returns, or for the one that it only views or casts.
+  [[nodiscard]] size_t boundary_of_output(const Use& output) const {
+    for (size_t i = replay_.boundaries().size(); i-- > 0;) {
+      const Boundary& one = replay_.boundaries()[i];
+      if (!one.input && one.golden_record == output.record) return i;
+    }
+    size_t behind = golden_.operators.size();
+    for (ValueId value = output.value; value != kNoValue;) {
+      for (size_t i = replay_.boundaries().size(); i-- > 0;) {
+        if (replay_.boundaries()[i].golden == value) return i;
+      }
+      const size_t maker = replay_.values().origin(value, behind).op;
+      if (maker == kNone) break;
+      const Operator& one = golden_.operators[maker];
+      if (one.inputs.empty() || !(is_transparent(one.name) || reference::aten::is_view(one.name)))
+        break;
+      value = one.inputs.front().value;
+      behind = maker;
+    }
+    return kNone;
+  }
+
+  void add_recorded_earlier(std::vector<size_t> numbers, std::set<size_t>* seen,
+                            std::vector<size_t>* boundaries) const {
+    while (!numbers.empty()) {
+      const size_t number = numbers.back();
+      numbers.pop_back();
+      if (!seen->insert(number).second) continue;
+      const Carried& earlier = replay_.carried(number);
+      boundaries->insert(boundaries->end(), earlier.recorded.begin(), earlier.recorded.end());
+      numbers.insert(numbers.end(), earlier.carried.begin(), earlier.carried.end());
+    }
+  }
+
+  /// Reals that golden's model returned in steps that mine has, with the call.
+  [[nodiscard]] std::vector<std::pair<size_t, Use>> outputs_of_model() const {
+    std::set<std::pair<int, int64_t>> captured;
+    for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
+    std::vector<std::pair<size_t, Use>> outputs;
+    for (size_t i = 0; i < golden_.calls.size(); ++i) {
+      const ModuleCall& call = golden_.calls[i];
+      if (!call.module.empty() || !captured.contains({call.rank, call.step})) continue;
+      for (const Use& use : call.outputs) {
+        if (use.record >= golden_.run->records.size()) continue;
+        const std::optional<DType>& type = golden_.run->records[use.record].dtype;
+        if (type && is_float(*type)) outputs.emplace_back(i, use);
+      }
+    }
+    return outputs;
+  }
+
+  static std::string output_text(const ModuleCall& call, const Use& use) {
+    return (use.slot.empty() ? std::string("its result") : use.slot) + ", step " +
+           std::to_string(call.step);
+  }
+
+  Walk collect() {
+    Walk walk;
+    walk.limit = limit_;
+    walk.missing_outputs = std::move(missing_outputs_);
+    walk.other_shapes = other_shapes();
+    std::set<size_t> covered;
+    std::set<size_t> carried;
+    for (size_t i = 0; i < judged_.size(); ++i) {
+      Judged& judged = judged_[i];
+      const bool detour = detours_.contains(i);
+      if (detour) judged.step.suspicious = false;
+      ++walk.judgeable;
+      if (judged.step.reason.empty()) {
+        ++walk.judged;
+        covered.insert(judged.operators.begin(), judged.operators.end());
+        cover_carried(judged.carried, &carried, &covered);
+      } else {
+        ++walk.unjudged[judged.step.reason];
+      }
+      if (judged.finding)
+        (detour ? walk.detours : walk.findings).push_back(std::move(*judged.finding));
+      walk.steps.push_back(std::move(judged.step));
+    }
+    walk.covered.assign(golden_.operators.size(), false);
+    for (const size_t op : covered) walk.covered[op] = true;
+    // Steps that mine did not capture are nobody's business here.
+    std::set<std::pair<int, int64_t>> captured;
+    for (const ModuleCall& call : mine_.calls) captured.emplace(call.rank, call.step);
+    for (size_t op = 0; op < golden_.operators.size(); ++op) {
+      const Operator& one = golden_.operators[op];
+      if (!captured.contains({one.rank, one.step}) || !produces_floats(op)) continue;
+      ++walk.operators;
+      if (covered.contains(op)) ++walk.operators_covered;
+      const bool paired = op < pairing_.mine_of.size() && pairing_.mine_of[op] != kNone;
+      if (paired || is_transparent(one.name) || reference::aten::is_view(one.name)) continue;
+      ++(covered.contains(op) ? walk.seen_from_outside : walk.unseen);
+    }
+    return walk;
+  }
+
+  const Program& golden_;
+  const Program& mine_;
+  const Pairing& pairing_;
+  const WalkOptions& options_;
+  double limit_;
+  double element_limit_;
+  Replay replay_;
+  MemoryGate gate_;
+  std::vector<Judged> judged_;
+  std::vector<std::string> missing_outputs_;
+  std::set<size_t> detours_;  // of judged_
+};
+
+}  // namespace
+
+bool Walk::is_whole_path_judged() const {
+  if (!missing_outputs.empty()) return false;
+  bool any = false;
+  for (const Step& step : steps) {
+    if (!step.on_path) continue;
+    if (!step.reason.empty()) return false;
+    any = true;
+  }
+  return any;
+}
+
+Result<Walk> walk(const Program& golden, const Program& mine, const Pairing& pairing,
+                  const WalkOptions& options) {
+  if (golden.operators.empty())
+    return fail(Errc::Invalid, "golden was not captured at operator level: it is no program");
+  return Walker(golden, mine, pairing, options).run();
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross substitution: golden's program replayed in fp64 on mine's values.   localisation 4, 5
+#pragma once
+#include <atomic>
+#include <functional>
+#include <set>
+
+#include "locate/program/pairing.hpp"
+
+namespace assay::locate {
+
+/// One recorded value of mine that golden's program was replayed for.
+struct Step {
+  size_t call = kNone;  // index into mine's calls
+  size_t use = 0;       // index into its inputs or outputs
+  bool input = false;
+  double r = 0;            // |t - ref| / floor
+  double r_element = 0;    // largest element over its own limit
+  double err_own = 0;      // |t - ref| / |ref|
+  double noise_floor = 0;  // floor / |ref|
+  bool suspicious = false;
+  size_t operators = 0;  // that were replayed; of a suspicious one with those of earlier steps
+  std::string owner;     // module path
+  std::string reason;    // why it was not judged; empty when it was
+  bool on_path = false;  // the model's outputs are made of it
+  bool unknown_to_golden = false;  // golden has no such value
+};
+
+struct WalkOptions {
+  CaptureLevel level =
+      CaptureLevel::Leaves;    // what of mine is walked over: Leaves, Modules, Layers
+  double r_limit = 0;          // 0: 2, at level Layers 1.5
+  double r_element_limit = 0;  // 0: 3, at level Layers 1.75
+  int jobs = 0;
+  uint64_t max_memory = uint64_t{2} << 30;
+  bool padded = false;  // tensors of mine may have more columns than golden's, which are nothing
+  std::vector<std::string> other_buffers;  // of mine, whose captured values are not golden's
+  std::function<void(size_t done, size_t total)> progress;
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+struct Walk {
+  std::vector<Step> steps;        // in order of production
+  std::vector<Finding> findings;  // kind Gap or Edge, in that order; hard: they are confirmed
+  /// Values that are not golden's although what is made of them is: the same function in other pieces.
+  std::vector<Finding> detours;
+  std::set<std::string>
+      unread_buffers;  // of WalkOptions::other_buffers: mine did not compute with those values
+  size_t judged = 0, judgeable = 0;  // values
+  size_t operators_covered = 0,
+         operators = 0;       // of golden, that produce floats: replayed for some value | all
+  std::vector<bool> covered;  // by operator of golden: replayed for some value that was judged
+  std::map<std::string, size_t> unjudged;  // reason -> count
+  /// Outputs of golden's model in the steps of mine that mine has no judgeable value for: "logits, step 0".
+  std::vector<std::string> missing_outputs;
+  /// "output 1 of model.layers.1.mlp.gate has shape [17, 1] against golden's [17, 2]": results of another shape although
+  /// the module was given golden's shapes; another program, however well what is made of them fits.
+  std::vector<std::string> other_shapes;
+  double limit = 0;  // of Step::r
+  /// Of golden's operators that make floats those without partner among mine's: judged by the values around them | not at all
+  size_t seen_from_outside = 0, unseen = 0;
+
+  /// Everything that the model's outputs are made of is what golden's program makes of it, whatever mine's program is.
+  [[nodiscard]] bool is_whole_path_judged() const;
+};
+
+/// For every value of mine at the boundary of a module call: what golden's operators make of mine's values recorded before
+/// it, in fp64 and in a simulation of mine's rounding, and how far mine is from that (walk_measure.hpp). A value is
+/// judged on mine's own values, so nothing is inherited and every value is judged independently of the others.
+///
+/// level Leaves   inputs and outputs of all captured modules. An input that is a value recorded before must be equal to
+///                it, up to a cast (else an Edge finding). Level Operators is walked like this
+/// level Modules  outputs of all captured modules
+/// level Layers   outputs of `x.<number>` and of the root
+///
+/// errors  Interrupted | Invalid (golden has no operators)
+[[nodiscard]] Result<Walk> walk(const Program& golden, const Program& mine, const Pairing& pairing,
+                                const WalkOptions& options);
+
+}  // namespace assay::locate

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of section 6: own errors, pair tests, replay of golden's program where it decides, one verdict.
+#include "locate/verdict/locate.hpp"
+
+#include <algorithm>
+
+#include "compare/resident_files.hpp"
+#include "locate/judge/leaf_modules.hpp"
+#include "locate/verdict/across_engines.hpp"
+#include "locate/verdict/locate_errors.hpp"
+#include "locate/verdict/locate_hypotheses.hpp"
+#include "locate/verdict/locate_identical.hpp"
+#include "locate/verdict/nan_origin.hpp"
+#include "locate/verdict/next_command.hpp"
+#include "locate/verdict/obligations.hpp"
+#include "locate/verdict/rank_divergence.hpp"
+#include "locate/verdict/same_model.hpp"
+#include "locate/verdict/slice.hpp"
+#include "locate/verdict/step_modules.hpp"
+#include "locate/verdict/token_divergence.hpp"
+#include "locate/verdict/verdict.hpp"
+#include "pair/paired_runs.hpp"
+
+namespace assay::locate {
+namespace {
+
+constexpr uint64_t kShareOfFiles = 8;  // file pages beside working tensors
+
+class Locator {
+ public:
+  /// across  what mine's modules are, when its engine is not golden's; null: the same engine
+  /// steps   mine's modules in golden's steps, when its own hold other tokens; null: they do not
+  Locator(const run::Run& golden, const run::Run& mine, const LocateOptions& options,
+          const GgmlModules* across = nullptr, const StepModules* steps = nullptr)
+      : options_(options),
+        across_(across),
+        steps_(steps),
+        golden_(make_program(golden)),
+        mine_(make_program(mine)) {
+    if (steps_ != nullptr) steps_->describe(&mine_);
+    if (across_ == nullptr) return;
+    across_->describe(&mine_);
+    across_->add_inner_values(&golden_);
+  }
+
+  Result<Verdict> locate() {
+    if (!options_.slice.empty()) {
+      ASSAY_TRY(slice_, Slice::make(mine_, options_.slice));
+    }
+    if (options_.own_error) {
+      ASSAY_TRY(own_, find_own_errors(mine_, "own errors of mine", false));
+      // Golden's values decide nothing about mine: large products may be judged by sums.
+      ASSAY_TRY(golden_own_, find_own_errors(golden_, "own errors of golden", true));
+    }
+    pairing_ = pair_programs(golden_, mine_);
+    inputs_ = find_input_difference(golden_, mine_, pairing_);
+    ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
+    if (across_ == nullptr) {
+      ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, tests_));
+      if (difference) return verdict_on_other_models(*difference);
+    }
+    if (needs_walk()) {
+      ASSAY_TRY(walk_, walk(golden_, mine_, pairing_, walk_options()));
+    }
+    if (across_ != nullptr) name_places();
+    if (steps_ != nullptr) name_steps();
+    ASSAY_TRY_STATUS(judge_without_program());
+    ASSAY_TRY(nan_origins_,
+              find_nan_origins(*golden_.run, *mine_.run, options_.jobs, options_.interrupted));
+    ASSAY_TRY(rank_divergence_,
+              find_rank_divergence(*golden_.run, *mine_.run, options_.interrupted));
+    Verdict verdict = compose_verdict(stages());
+    for (const size_t record : nan_origins_.inherited)
+      verdict.records[record].verdict = RowJudgement::NanInherited;
+    add_errors_against_golden(golden_, mine_, pairing_, &verdict);
+    add_hypotheses(golden_, mine_, &verdict);
+    verdict.next = next_command(verdict, *golden_.run, *mine_.run);
+    return verdict;
+  }
+
+ private:
+  [[nodiscard]] Verdict verdict_on_other_models(const ModelDifference& difference) const {
+    Verdict verdict;
+    verdict.golden_level = golden_.level;
+    verdict.mine_level = mine_.level;
+    verdict.order_known = mine_.run->order_known;
+    verdict.obligations = {{"models are the same", difference.text}};
+    verdict.reason = difference.text;
+    if (difference.exchanged)
+      verdict.next =
+          "assay locate " + shell_quote(mine_.run->path) + " " + shell_quote(golden_.run->path);
+    return verdict;
+  }
+
+  Result<std::optional<OwnErrors>> find_own_errors(const Program& program, std::string_view stage,
+                                                   bool by_sums) const {
+    OwnErrorOptions options;
+    options.by_sums = by_sums;
+    options.jobs = options_.jobs;
+    options.max_memory = options_.max_memory / 2;
+    options.interrupted = options_.interrupted;
+    if (options_.progress) {
+      options.progress = [this, stage](size_t done, size_t total) {
+        options_.progress(stage, done, total);
+      };
+    }
+    if (program.level == CaptureLevel::Operators) return own_errors(program, options);
+    if (program.run->has(run::Trait::AtbOperations)) {
+      ASSAY_TRY(OwnErrors errors, own_errors_of_operations(*program.run, options));
+      if (errors.judged > 0) return errors;  // a dump without parameters says nothing
+    }
+    return std::optional<OwnErrors>();
+  }
+
+  // Modules of known classes need no golden; everything else is held against what healthy runs differ by.
+  Status judge_without_program() {
+    if (options_.own_error && !own_ && !walk_) {
+      OwnErrorOptions options;
+      options.jobs = options_.jobs;
+      options.max_memory = options_.max_memory / 2;
+      options.interrupted = options_.interrupted;
+      ASSAY_TRY(leaves_, judge_leaf_modules(mine_, options));
+    }
+    const bool has_program = golden_.level == CaptureLevel::Operators;
+    if (options_.floors != nullptr && !walk_ && !(own_ && has_program)) {
+      ASSAY_TRY(floors_, judge_by_floors(*golden_.run, *mine_.run, *options_.floors,
+                                         {.jobs = options_.jobs,
+                                          .interrupted = options_.interrupted,
+                                          .judged_already = &leaves_.records}));
+    }
+    return {};
+  }
+
+  // A mine without operators is judged by replaying golden's; one with operators where the programs differ, and before it is
+  // called clean: casts, and storages that nobody was seen to write, show in no operator's own error.
+  bool needs_walk() const {
+    if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
+      return false;
+    if (mine_.level != CaptureLevel::Operators || is_judged_by_modules()) return true;
+    if (inputs_ && inputs_->shape_differs) return false;
+    const auto is_hard = [](const Finding& finding) { return finding.hard; };
+    const bool suspicious = !std::ranges::all_of(tests_.findings, is_hard);
+    const bool accused = std::ranges::any_of(tests_.findings, is_hard) ||
+                         (own_ && std::ranges::any_of(own_->findings, is_hard));
+    return suspicious || !accused ||
+           std::ranges::any_of(tests_.findings,
+                               [this](const Finding& one) { return is_buffer(one); });
+  }
+
+  bool is_judged_by_modules() const {
+    return across_ != nullptr || (steps_ != nullptr && mine_.level == CaptureLevel::Operators);
+  }
+
+  WalkOptions walk_options() const {
+    WalkOptions options;
+    options.level = is_judged_by_modules() ? CaptureLevel::Leaves : mine_.level;
+    options.jobs = options_.jobs;
+    options.max_memory = options_.max_memory;
+    options.interrupted = options_.interrupted;
+    options.padded = !tests_.padded.empty();
+    for (const Finding& finding : tests_.findings) {
+      if (is_buffer(finding))
+        options.other_buffers.push_back(
+            finding.module.empty() ? finding.slot : finding.module + '.' + finding.slot);
+    }
+    if (options_.progress) {
+      options.progress = [this](size_t done, size_t total) {
+        options_.progress("replay of golden's program", done, total);
+      };
+    }
+    return options;
+  }
+
+  bool is_buffer(const Finding& finding) const {
+    return finding.kind == FindingKind::Weight && finding.mine_record != kNone &&
+           mine_.run->records[finding.mine_record].role == run::Role::Buffer;
+  }
+
+  /// Findings say where they are in the captured graph, and stand in its order.
+  void name_places() {
+    const AcrossEngines names(golden_, mine_, *across_);
+    for (Finding& finding : tests_.findings) names.complete(&finding);
+    if (walk_) {
+      for (Finding& finding : walk_->findings) names.complete(&finding);
+    }
+    if (own_) {
+      for (Finding& finding : own_->findings) names.complete(&finding);
+    }
+    tests_.notes.insert(tests_.notes.begin(), across_->notes().begin(), across_->notes().end());
+  }
+
+  /// Findings in golden's steps stand where mine computed their tokens.
+  void name_steps() {
+    if (walk_) {
+      for (Finding& finding : walk_->findings) steps_->complete(&finding);
+    }
+    tests_.notes.insert(tests_.notes.begin(), steps_->notes().begin(), steps_->notes().end());
+  }
+
+  Stages stages() const {
+    Stages stages;
+    stages.across_engines = is_judged_by_modules();
+    if (across_ != nullptr) stages.missing = across_->missing();
+    stages.order_known = mine_.run->order_known;
+    stages.golden = &golden_;
+    stages.mine = &mine_;
+    stages.pairing = &pairing_;
+    stages.tests = &tests_;
+    if (own_) stages.own = &*own_;
+    if (golden_own_) stages.golden_own = &*golden_own_;
+    if (walk_) stages.walk = &*walk_;
+    if (floors_) stages.floors = &*floors_;
+    stages.more = nan_origins_.findings;
+    stages.more.insert(stages.more.end(), rank_divergence_.begin(), rank_divergence_.end());
+    stages.token = find_token_divergence(*golden_.run, *mine_.run);
+    stages.more.insert(stages.more.end(), leaves_.findings.begin(), leaves_.findings.end());
+    stages.more_coarse = leaves_.coarse;
+    if (!own_ && !walk_ && !floors_ && (steps_ == nullptr || !steps_->is_partial()))
+      stages.identical = find_identical_values(*golden_.run, *mine_.run);
+    stages.inputs = inputs_;
+    if (steps_ != nullptr && steps_->is_partial())
+      stages.missing = "golden has tokens that mine did not compute";
+    if (slice_) stages.in_slice = [this](const Finding& finding) { return slice_->holds(finding); };
+    return stages;
+  }
+
+  const LocateOptions& options_;
+  const GgmlModules* across_;
+  const StepModules* steps_;
+  Program golden_;
+  Program mine_;
+  std::optional<Slice> slice_;
+  std::optional<OwnErrors> own_;
+  std::optional<OwnErrors> golden_own_;
+  Pairing pairing_;
+  std::optional<InputDifference> inputs_;
+  PairTests tests_;
+  std::optional<Walk> walk_;
+  LeafErrors leaves_;
+  std::optional<FloorFindings> floors_;
+  NanOrigins nan_origins_;
+  std::vector<Finding> rank_divergence_;
+};
+
+/// The verdict on two runs of one engine.
+Result<Verdict> locate_by_steps(const run::Run& golden, const run::Run& mine,
+                                const pair::Correspondence& pairs, const LocateOptions& options) {
+  if (pairs.steps.by_number) return Locator(golden, mine, options).locate();
+  const StepModules modules(golden, mine, pairs);
+  ASSAY_TRY(Verdict verdict, Locator(golden, modules.run(), options, nullptr, &modules).locate());
+  modules.put_back(&verdict);
+  return verdict;
+}
+
+/// Ranks, steps and modules are called as mine calls them.
+void use_names_of_mine(const pair::PairedRuns& runs, Verdict* verdict) {
+  for (std::vector<Finding>* list : {&verdict->candidates, &verdict->suspicions}) {
+    for (Finding& finding : *list) {
+      finding.rank = runs.rank_of_mine(finding.rank);
+      finding.step = runs.step_of_mine(finding.step);
+      for (std::string* name : {&finding.module, &finding.also, &finding.node})
+        *name = runs.name_of_mine(*name);
+    }
+  }
+  for (ChainLink& link : verdict->chain) {
+    link.step = runs.step_of_mine(link.step);
+    link.module = runs.name_of_mine(link.module);
+  }
+  for (int64_t* step : {&verdict->token.step, &verdict->clean_up_to}) {
+    if (*step >= 0) *step = runs.step_of_mine(*step);
+  }
+}
+
+/// One of the two is of a ggml program. The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
+Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
+                                      const pair::EngineAlignment& alignment,
+                                      const LocateOptions& options) {
+  const bool turned = pair::is_ggml_run(golden);
+  const GgmlModules modules(turned ? mine : golden, turned ? golden : mine, alignment);
+  ASSAY_TRY(Verdict verdict,
+            Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
+  put_on_sides(modules, turned, &verdict);
+  return verdict;
+}
+
+Result<Verdict> locate_whole(const run::Run& golden, const run::Run& mine,
+                             const pair::Correspondence& pairs, const LocateOptions& options) {
+  compare::ResidentFiles files(options.max_memory / kShareOfFiles);
+  files.add(golden);
+  files.add(mine);
+  if (pairs.engine != nullptr) return locate_across_engines(golden, mine, *pairs.engine, options);
+  if (!pair::PairedRuns::are_needed(pairs)) return locate_by_steps(golden, mine, pairs, options);
+  ASSAY_TRY(const pair::PairedRuns runs, pair::PairedRuns::make(golden, mine, pairs));
+  ASSAY_TRY(Verdict verdict, locate_by_steps(runs.golden(), runs.mine(), pairs, options));
+  use_names_of_mine(runs, &verdict);
+  return verdict;
+}
+
+// Damage accuses nobody: what the capture wrote is not there.
+std::optional<Verdict> refuse_damaged(const run::Run& golden, const run::Run& mine) {
+  for (const auto& [run, side] :
+       {std::pair(&golden, "golden is"), std::pair(&mine, "the run under test is")}) {
+    const std::string damage = run->first_damage();
+    if (damage.empty()) continue;
+    Verdict verdict;
+    verdict.reason = std::string(side) + " damaged: " + damage;
+    verdict.obligations.push_back({std::string(kRunsAreWhole), verdict.reason});
+    verdict.next = "assay verify " + shell_quote(run->path);
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
+                       const pair::Correspondence& pairs, const LocateOptions& options) {
+  if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
+  ASSAY_TRY(Verdict verdict, locate_whole(golden, mine, pairs, options));
+  // Payloads were held against their records while they were read.
+  if (std::optional<Verdict> refused = refuse_damaged(golden, mine)) return *std::move(refused);
+  return verdict;
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first wrong operator of a run.   docs/localisation.md
+#pragma once
+#include <atomic>
+#include <functional>
+
+#include "locate/judge/own_error.hpp"
+#include "locate/noise/floors.hpp"
+#include "locate/replay/walk.hpp"
+#include "pair/correspondence.hpp"
+
+namespace assay::locate {
+
+struct LocateOptions {
+  bool own_error = true;  // --own-error off
+  /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
+  const FloorProfile* floors = nullptr;
+  /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty: everything.
+  std::string slice;
+  int jobs = 0;
+  uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
+  std::function<void(std::string_view stage, size_t done, size_t total)> progress;
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+enum class Outcome : uint8_t {
+  FirstWrong,  // candidates[0]; without an order of execution (Verdict::order_known) each of them is wrong, none first
+  Clean,       // all obligations hold
+  CannotJudge,  // `reason` says why, `next` what to capture so that it can
+};
+[[nodiscard]] std::string_view outcome_name(
+    Outcome outcome, bool order_known = true);  // "first_wrong" ("wrong") "clean" "cannot_judge"
+
+/// What a verdict rests on; the letters stand in reports.
+enum class JudgedBy : char {
+  Identity = '-',   // nothing but values that are golden's bit for bit
+  Operators = 'O',  // operators of mine, computed again
+  Leaves = 'L',   // golden's program, replayed between values: of modules without modules in them,
+  Modules = 'M',  // of modules,
+  Layers = 'B',   // of layers
+  MeasuredValues = 'N',      // what healthy runs differ by, in values
+  MeasuredStatistics = 'S',  // and in statistics
+};
+[[nodiscard]] constexpr char letter_of(JudgedBy level) { return static_cast<char>(level); }
+[[nodiscard]] JudgedBy judged_by(CaptureLevel level);
+[[nodiscard]] constexpr bool is_measured(JudgedBy level) {
+  return level == JudgedBy::MeasuredValues || level == JudgedBy::MeasuredStatistics;
+}
+
+/// Where the limits of a verdict are from.
+enum class Floor : uint8_t { None, Model, Measured, Exact };
+[[nodiscard]] std::string_view floor_name(Floor floor);  // "" "model" "measured" "exact"
+
+struct Coverage {
+  size_t judged = 0;  // operators (or values, for levels below O) that were judged
+  size_t judgeable = 0;
+  size_t weights_compared = 0, weights = 0;
+  size_t weights_refuted = 0;  // of them: not golden's, and the outcome is the same
+  /// Of `weights`: golden has them in other pieces (LoRA merged), and every value on the way to the outputs is golden's.
+  size_t weights_by_function = 0;
+  std::map<std::string, size_t> unjudged;  // reason -> count
+  size_t operators = 0;                    // of mine
+  size_t paired = 0;                       // of them, with a partner in golden
+  size_t values = 0;  // levels L, M, B: values of mine that golden's program was replayed for
+  size_t unjudged_before = 0;  // operators before candidates[0] that were not judged
+  // Level O, where golden's program was replayed between values that were judged:
+  size_t judged_around = 0;    // of `judged`: operators of mine that were not recomputed
+  size_t without_partner = 0;  // operators of golden that mine was not seen to run
+  [[nodiscard]] size_t around() const { return judged_around + without_partner; }
+};
+
+/// The first token at which the two runs' logits choose differently.
+struct TokenDivergence {
+  int64_t step = -1;      // -1: none, or no logits
+  bool near_tie = false;  // the margin is within twice the difference of the logits
+  int64_t golden_token = -1, mine_token = -1;
+  double margin = NAN;      // top1 - top2 of golden
+  double difference = NAN;  // largest |delta logit| over the two ids
+};
+
+/// A value after the first wrong one, on the way to the output.
+struct ChainLink {
+  std::string module;
+  int64_t step = 0;
+  double err_out = NAN;  // relative L2 against golden's
+};
+
+/// Findings of one kind at the same place of several layers.
+struct Systematic {
+  std::string pattern;  // "model.layers.*.mlp aten.mm.default"
+  size_t members = 0;   // layers that have it
+  size_t layers = 0;    // layers that could
+  FindingKind kind = FindingKind::OwnError;
+};
+
+/// One thing that must hold before a run may be called clean.
+struct Obligation {
+  std::string name;  // "inputs are equal"
+  std::string open;  // why it does not hold, one clause; empty: it holds
+};
+
+/// Of a clean run: an error larger than this share of the size of any value on the way to the outputs would have been seen.
+struct Power {
+  double error = NAN;  // relative L2; NaN: not known
+  std::string module;  // where it would have to be the largest
+  int64_t step = 0;
+};
+
+struct Verdict {
+  Outcome outcome = Outcome::CannotJudge;
+  std::vector<Finding> candidates;          // in mine's execution order; [0] is the verdict
+  std::vector<Finding> suspicions;          // refuted or undecidable, for people
+  std::vector<Finding> golden_findings;     // golden itself is not clean: said first
+  std::vector<CoarseGroup> coarse;          // kernels that are coarse in all layers: information
+  std::vector<Systematic> systematic;       // the same finding in three layers or more
+  std::vector<ChainLink> chain;             // from candidates[0] to the output
+  Confidence confidence = Confidence::Low;  // of candidates[0], or of clean
+  bool order_known = true;                  // run::Run::order_known of mine
+  CaptureLevel golden_level = CaptureLevel::Nothing, mine_level = CaptureLevel::Nothing;
+  JudgedBy level = JudgedBy::Identity;
+  Coverage coverage;
+  Floor floor = Floor::None;
+  /// Of weights that are golden's within the rounding of the types that mine's file holds them in; empty: none.
+  std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
+  std::string cache_blocks;  // Program::cache_blocks of mine
+  TokenDivergence token;
+  std::vector<std::string> notes;       // "program differs here, cannot judge: ..."
+  std::vector<Obligation> obligations;  // without candidates: what clean stands on
+  Power power;                          // of Clean
+  std::string reason;                   // of CannotJudge: the first open obligation
+  /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be compared. -1: none.
+  int64_t clean_up_to = -1;
+  std::string next;  // a command that would tell more; may be empty
+  // Every judged output, for the columns of the table: by index into mine's records.
+  struct RecordJudgement {
+    double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;
+    OwnSource own_source = OwnSource::None;
+    RowJudgement verdict = RowJudgement::None;
+    std::string confidence;
+  };
+  std::map<size_t, RecordJudgement> records;
+};
+
+/// pairs   of these runs
+/// errors  Interrupted | Usage (the slice names nothing; a rank or step of the user is in no run)
+[[nodiscard]] Result<Verdict> locate(const run::Run& golden, const run::Run& mine,
+                                     const pair::Correspondence& pairs,
+                                     const LocateOptions& options);
+
+}  // namespace assay::locate

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/verdict/locate_hypotheses.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "locate/verdict/hypotheses.hpp"
+#include "pair/ranks.hpp"
+
+namespace assay::locate {
+namespace {
+
+constexpr size_t kCandidates = 4;  // that a screen shows
+constexpr int64_t kMaxElements = int64_t{1} << 24;
+constexpr double kOneRounding = 0.425 / 256;  // relative L2 of a tensor rounded to bfloat16
+
+// Numbers of heads that a last axis may consist of.
+std::vector<int64_t> possible_heads(const TensorView& view) {
+  std::vector<int64_t> heads;
+  if (view.shape.empty()) return heads;
+  const int64_t width = view.shape[view.shape.size() - 1];
+  for (int64_t count = 2; count <= 128 && count * 2 <= width; ++count)
+    if (width % count == 0) heads.push_back(count);
+  return heads;
+}
+
+std::optional<Tensor> tensor_of(const run::Run& run, size_t record) {
+  if (record >= run.records.size()) return std::nullopt;
+  Result<Tensor> tensor = run::load_tensor(run.records[record]);
+  if (!tensor || tensor->view.element_count() > kMaxElements) return std::nullopt;
+  return *std::move(tensor);
+}
+
+// What the operator should have given from its own captured inputs.
+std::optional<Tensor> reference_of(const Program& mine, const Finding& finding) {
+  if (finding.mine_operator >= mine.operators.size()) return std::nullopt;
+  const Operator& one = mine.operators[finding.mine_operator];
+  const auto output = std::ranges::find_if(
+      one.outputs, [&](const Use& use) { return use.record == finding.mine_record; });
+  if (output == one.outputs.end()) return std::nullopt;
+  const Result<reference::aten::Call> call = load_call(mine, one);
+  if (!call) return std::nullopt;
+  Result<std::vector<Tensor>> outputs = reference::aten::evaluate(*call);
+  const auto index = static_cast<size_t>(output - one.outputs.begin());
+  if (!outputs || index >= outputs->size()) return std::nullopt;
+  return std::move((*outputs)[index]);
+}
+
+std::optional<Tensor> right_of(const Program& golden, const Program& mine, const Finding& finding) {
+  switch (finding.kind) {
+    case FindingKind::OwnError:
+      return reference_of(mine, finding);
+    case FindingKind::Weight:
+    case FindingKind::Gap:
+    case FindingKind::MeasuredFloor:
+      return tensor_of(*golden.run, finding.golden_record);
+    default:
+      return std::nullopt;
+  }
+}
+
+double floor_of(const Finding& finding) {
+  double floor = kOneRounding;
+  for (const double known : {finding.noise_floor, finding.err_in})
+    if (std::isfinite(known)) floor = std::max(floor, known);
+  return floor;
+}
+
+}  // namespace
+
+void add_hypotheses(const Program& golden, const Program& mine, Verdict* verdict) {
+  const auto ranks = static_cast<int>(pair::ranks_of(*mine.run).size());
+  for (size_t i = 0; i < std::min(kCandidates, verdict->candidates.size()); ++i) {
+    Finding& finding = verdict->candidates[i];
+    if (!finding.hypothesis.empty()) continue;
+    const std::optional<Tensor> wrong = tensor_of(*mine.run, finding.mine_record);
+    if (!wrong) continue;
+    const std::optional<Tensor> right = right_of(golden, mine, finding);
+    if (!right) continue;
+    finding.hypothesis =
+        explain(right->view, wrong->view, floor_of(finding), possible_heads(wrong->view), ranks)
+            .sentence;
+  }
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of the enumerations of a verdict.
+#include <cstdio>
+
+#include "locate/verdict/locate.hpp"
+
+namespace assay::locate {
+
+JudgedBy judged_by(CaptureLevel level) {
+  switch (level) {
+    case CaptureLevel::Operators:
+      return JudgedBy::Operators;
+    case CaptureLevel::Leaves:
+      return JudgedBy::Leaves;
+    case CaptureLevel::Modules:
+      return JudgedBy::Modules;
+    case CaptureLevel::Layers:
+      return JudgedBy::Layers;
+    case CaptureLevel::Statistics:
+      return JudgedBy::MeasuredStatistics;
+    case CaptureLevel::Nothing:
+      break;
+  }
+  return JudgedBy::Identity;
+}
+
+std::string_view floor_name(Floor floor) {
+  constexpr std::string_view kNames[] = {"", "model", "measured", "exact"};
+  return kNames[static_cast<size_t>(floor)];
+}
+
+RowJudgement judgement_of(FindingKind kind) {
+  // Findings are the first judgements behind None, in the same order.
+  static_assert(static_cast<int>(RowJudgement::OwnError) ==
+                static_cast<int>(FindingKind::OwnError) + 1);
+  static_assert(static_cast<int>(RowJudgement::RankDivergence) ==
+                static_cast<int>(FindingKind::RankDivergence) + 1);
+  return static_cast<RowJudgement>(static_cast<uint8_t>(kind) + 1);
+}
+
+std::string_view kind_name(FindingKind kind) { return judgement_name(judgement_of(kind)); }
+
+std::string_view confidence_name(Confidence confidence) {
+  switch (confidence) {
+    case Confidence::High:
+      return "high";
+    case Confidence::Medium:
+      return "medium";
+    case Confidence::Low:
+      break;
+  }
+  return "low";
+}
+
+std::string_view outcome_name(Outcome outcome, bool order_known) {
+  switch (outcome) {
+    case Outcome::FirstWrong:
+      return order_known ? "first_wrong" : "wrong";
+    case Outcome::Clean:
+      return "clean";
+    case Outcome::CannotJudge:
+      break;
+  }
+  return "cannot_judge";
+}
+
+std::string percent_text(double share) {
+  char text[32];
+  // No exponents: 310 %, 12 %, 1.5 %, 0.0012 %.
+  std::snprintf(text, sizeof(text), share < 0.1 ? "%.2g %%" : "%.0f %%", 100 * share);
+  return text;
+}
+
+}  // namespace assay::locate

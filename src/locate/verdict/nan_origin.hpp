@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where NaN and infinities come from.   compare 8.3, nan_origin and nan_inherited
+#pragma once
+#include <atomic>
+
+#include "locate/program/finding.hpp"
+
+namespace assay::locate {
+
+struct NanOrigins {
+  std::vector<Finding> findings;  // in execution order; hard
+  /// Outputs of mine with NaN or infinities that golden does not have, made from such inputs.
+  std::vector<size_t> inherited;
+};
+
+/// Looks at every output of operators and modules, and at their inputs where one has NaN or infinities. Statistics are
+/// enough. Where golden has no such output only NaN count: an infinity may be a mask.
+///
+/// errors  Interrupted
+[[nodiscard]] Result<NanOrigins> find_nan_origins(const run::Run& golden, const run::Run& mine,
+                                                  int jobs, const std::atomic<bool>* interrupted);
+
+}  // namespace assay::locate

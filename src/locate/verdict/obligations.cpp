@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/verdict/obligations.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "base/text.hpp"
+
+namespace assay::locate {
+namespace {
+
+bool is_by_floors(const Verdict& verdict) { return is_measured(verdict.level); }
+
+std::string reasons(const std::map<std::string, size_t>& unjudged) {
+  constexpr size_t kShown = 3;
+  std::vector<std::pair<std::string, size_t>> sorted(unjudged.begin(), unjudged.end());
+  std::ranges::stable_sort(sorted,
+                           [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
+    text += (i == 0 ? " (" : ", ") + sorted[i].first + ": " + std::to_string(sorted[i].second);
+  if (sorted.size() > kShown) text += ", ...";
+  return text.empty() ? text : text + ")";
+}
+
+/// Steps of the modules' calls; of a run without any, of its operators.
+std::set<int64_t> steps_of(const Program& program) {
+  std::set<int64_t> steps;
+  for (const ModuleCall& call : program.calls) steps.insert(call.step);
+  if (!steps.empty()) return steps;
+  for (const Operator& one : program.operators) steps.insert(one.step);
+  return steps;
+}
+
+class Obligations {
+ public:
+  Obligations(const Stages& stages, const Verdict& verdict, const std::vector<Finding>& undecided)
+      : stages_(stages), verdict_(verdict), undecided_(undecided) {}
+
+  std::vector<Obligation> list() {
+    add(std::string(kRunsAreWhole), {});  // locate() judges no others
+    add("runs are complete", what_is_lost());
+    if (verdict_.level == JudgedBy::Identity) {
+      if (stages_.identical.values == 0) {
+        add("values are judged", why_nothing_was_judged());
+      } else {
+        add("golden's values are covered", what_is_uncovered());
+      }
+      return std::move(list_);
+    }
+    if (!stages_.across_engines) add("models are the same", {});
+    add("inputs are equal", other_inputs());
+    if (!stages_.in_slice) add("steps are the same", other_steps());
+    add("programs are equal", other_programs());
+    add("operators are judged", too_few_judged());
+    if (!stages_.in_slice) add("every path to the outputs is judged", unjudged_path());
+    add("errors would be seen", too_little_power());
+    add("golden is a program", no_program());
+    add("weights are golden's", unknown_weights());
+    return std::move(list_);
+  }
+
+ private:
+  void add(std::string name, std::string open) {
+    list_.push_back({std::move(name), std::move(open)});
+  }
+
+  [[nodiscard]] std::string what_is_lost() const {
+    for (const auto& [name, program] :
+         {std::pair("golden", stages_.golden), std::pair("mine", stages_.mine)}) {
+      const run::Run* run = program->run;
+      if (run == nullptr || program->level == CaptureLevel::Nothing) continue;
+      const std::string of = std::string("the capture of ") + name;
+      if (run->coverage.lost > 0) return of + " lost " + counted(run->coverage.lost, "tensor");
+      if (!run->coverage.complete)
+        return of + " did not finish: what came after its last record is not known";
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string what_is_uncovered() const {
+    const IdenticalValues& identical = stages_.identical;
+    if (identical.uncovered == 0) return {};
+    return counted(identical.values, "captured value") +
+           " of mine equal golden's bit for bit, but " + std::to_string(identical.uncovered) +
+           " of golden's were not captured of mine, first " + identical.first_uncovered;
+  }
+
+  [[nodiscard]] std::string other_inputs() const {
+    if (!stages_.inputs) return {};
+    const InputDifference& inputs = *stages_.inputs;
+    if (inputs.first_step) return "mine was not given what golden was: " + inputs.text;
+    if (stages_.token.near_tie && stages_.token.step < inputs.step) return {};
+    return "no fault was found before step " + std::to_string(inputs.step) +
+           ", in which mine was not given what golden was: " + inputs.text;
+  }
+
+  [[nodiscard]] std::string other_steps() const {
+    if (!stages_.missing.empty())
+      return "no fault was found in what both runs computed, but " + stages_.missing;
+    if (stages_.across_engines) return {};  // steps were paired by their tokens
+    const std::set<int64_t> golden = steps_of(*stages_.golden);
+    const std::set<int64_t> mine = steps_of(*stages_.mine);
+    std::vector<int64_t> lonely;
+    std::ranges::set_difference(golden, mine, std::back_inserter(lonely));
+    if (!lonely.empty())
+      return "mine has no step " + std::to_string(lonely.front()) + ", which golden has" +
+             more(lonely);
+    std::ranges::set_difference(mine, golden, std::back_inserter(lonely));
+    if (!lonely.empty())
+      return "golden has no step " + std::to_string(lonely.front()) + ", which mine has" +
+             more(lonely);
+    return {};
+  }
+
+  static std::string more(const std::vector<int64_t>& steps) {
+    return steps.size() == 1 ? "" : ", and " + std::to_string(steps.size() - 1) + " more";
+  }
+
+  [[nodiscard]] std::string other_programs() const {
+    if (undecided_.empty()) return other_shapes();
+    return "the programs differ in " + counted(undecided_.size(), "place") +
+           " that no replay could tell from a fault, first in " + first_place(undecided_);
+  }
+
+  [[nodiscard]] std::string other_shapes() const {
+    if (stages_.walk == nullptr || stages_.walk->other_shapes.empty()) return {};
+    const std::vector<std::string>& shapes = stages_.walk->other_shapes;
+    return "no fault was found in what has golden's shapes, but " + shapes.front() +
+           (shapes.size() > 1 ? ", and " + std::to_string(shapes.size() - 1) + " more" : "");
+  }
+
+  [[nodiscard]] std::string too_few_judged() const {
+    const Coverage& coverage = verdict_.coverage;
+    if (coverage.judgeable == 0) return "nothing that computes with floats was captured of mine";
+    if (static_cast<double>(coverage.judged) >=
+        kCleanCoverage * static_cast<double>(coverage.judgeable))
+      return {};
+    // What no output is made of, such as a state that no step reads any more, need not be judged.
+    if (verdict_.level != JudgedBy::Operators && stages_.walk != nullptr &&
+        stages_.walk->is_whole_path_judged())
+      return {};
+    return "no fault was found in " + std::to_string(coverage.judged) + " of " +
+           std::to_string(coverage.judgeable) + " " + unit() + ", the others were not judged" +
+           reasons(coverage.unjudged);
+  }
+
+  /// What the outputs are made of and nobody judged may be the fault, however small a part of the program it is.
+  [[nodiscard]] std::string unjudged_path() const {
+    if (stages_.walk == nullptr) return {};
+    const std::vector<std::string>& missing = stages_.walk->missing_outputs;
+    if (!missing.empty())
+      return "no fault was found, but what golden's model returns as " + missing.front() +
+             (missing.size() > 1 ? " and " + std::to_string(missing.size() - 1) + " more" : "") +
+             ", was not captured of mine, so what lies in front of it was not judged";
+    const std::set<ValueId> exact = values_of_judged_operators();
+    const Step* first = nullptr;
+    size_t count = 0;
+    for (const Step& step : stages_.walk->steps) {
+      if (!step.on_path || step.reason.empty() || exact.contains(use_of(step).value)) continue;
+      if (first == nullptr) first = &step;
+      ++count;
+    }
+    if (first == nullptr) return {};
+    const ModuleCall& call = stages_.mine->calls[first->call];
+    const std::string& slot = use_of(*first).slot;
+    return "no fault was found, but the model's outputs are made of the " +
+           std::string(first->input ? "input" : "output") + (slot.empty() ? "" : " " + slot) +
+           " of " + (call.module.empty() ? std::string("the model") : call.module) + ", step " +
+           std::to_string(call.step) + ", which was not judged: " + first->reason +
+           (count > 1 ? " (and of " + std::to_string(count - 1) + " more)" : "");
+  }
+
+  [[nodiscard]] const Use& use_of(const Step& step) const {
+    const ModuleCall& call = stages_.mine->calls[step.call];
+    return (step.input ? call.inputs : call.outputs)[step.use];
+  }
+
+  /// Values of mine whose operator was recomputed.
+  [[nodiscard]] std::set<ValueId> values_of_judged_operators() const {
+    std::set<ValueId> values;
+    if (stages_.own == nullptr || verdict_.level != JudgedBy::Operators) return values;
+    for (const OwnError& output : stages_.own->outputs) {
+      if (output.state != OwnError::State::Judged && output.state != OwnError::State::Exact)
+        continue;
+      if (output.op == kNone) continue;
+      const Operator& one = stages_.mine->operators[output.op];
+      if (output.output < one.outputs.size()) values.insert(one.outputs[output.output].value);
+    }
+    values.erase(kNoValue);
+    return values;
+  }
+
+  /// At level O the operators are judged by themselves; their errors are relative to results that may cancel. Another engine
+  /// may keep its cache in four bits, which is said beside.
+  [[nodiscard]] std::string too_little_power() const {
+    const Power& power = verdict_.power;
+    if (verdict_.level == JudgedBy::Operators || stages_.across_engines ||
+        !(power.error > kLeastPower))
+      return {};
+    return "no fault was found, but in " + (power.module.empty() ? "the root" : power.module) +
+           ", step " + std::to_string(power.step) +
+           ", an error as large as the value itself would pass for rounding";
+  }
+
+  [[nodiscard]] std::string no_program() const {
+    if (verdict_.level != JudgedBy::Operators || stages_.golden->level == CaptureLevel::Operators)
+      return {};
+    return "all " + std::to_string(verdict_.coverage.judged) +
+           " judged operators of mine are exact to rounding, but whether they are the right "
+           "ones, in the right order, only a golden with operators can tell";
+  }
+
+  [[nodiscard]] std::string unknown_weights() const {
+    const Coverage& coverage = verdict_.coverage;
+    // Where mine has golden's in other pieces, both have some that the other has not.
+    const size_t missing = stages_.tests == nullptr || coverage.weights_by_function > 0
+                               ? 0
+                               : stages_.tests->weights_missing.size();
+    const bool compared =
+        coverage.weights_compared > 0 &&
+        coverage.weights_compared + coverage.weights_by_function >= coverage.weights;
+    if (compared && missing > 0)
+      return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
+             counted(missing, "weight") + " of golden's had no partner among mine's, first " +
+             stages_.tests->weights_missing.front();
+    if (compared) return {};
+    return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
+           (coverage.weights == 0
+                ? "no weights of mine were captured"
+                : "only " + std::to_string(coverage.weights_compared) + " of " +
+                      counted(coverage.weights, "weight") + " could be held against golden's");
+  }
+
+  [[nodiscard]] std::string unit() const { return is_by_floors(verdict_) ? "values" : "operators"; }
+
+  [[nodiscard]] std::string why_nothing_was_judged() const {
+    for (const auto& [name, program] :
+         {std::pair("golden", stages_.golden), std::pair("mine", stages_.mine)}) {
+      if (program->level != CaptureLevel::Nothing) continue;
+      const bool empty = program->run == nullptr || program->run->records.empty();
+      return empty ? "nothing of " + std::string(name) + " was captured"
+                   : std::string(name) +
+                         " holds no module calls and no operators with a reference (" +
+                         std::string(run::layout_name(program->run->layout)) + ")";
+    }
+    const bool program = stages_.golden->level == CaptureLevel::Operators;
+    return std::string(program ? "mine holds statistics only"
+                               : "golden was captured without operators") +
+           ", and how far healthy runs differ was not measured";
+  }
+
+  const Stages& stages_;
+  const Verdict& verdict_;
+  const std::vector<Finding>& undecided_;
+  std::vector<Obligation> list_;
+};
+
+}  // namespace
+
+std::string first_place(const std::vector<Finding>& findings) {
+  const auto first = std::ranges::min_element(findings, [](const Finding& a, const Finding& b) {
+    return std::tie(a.step, a.time, a.rank) < std::tie(b.step, b.time, b.rank);
+  });
+  if (first == findings.end()) return "the root";
+  return (first->module.empty() ? std::string("the root") : first->module) +
+         (first->detail.empty() ? "" : ": " + first->detail);
+}
+
+std::vector<Obligation> clean_obligations(const Stages& stages, const Verdict& verdict,
+                                          const std::vector<Finding>& undecided) {
+  return Obligations(stages, verdict, undecided).list();
+}
+
+}  // namespace assay::locate

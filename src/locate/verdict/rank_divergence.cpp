@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/verdict/rank_divergence.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "base/ascii.hpp"
+#include "locate/noise/record_distance.hpp"
+#include "pair/ranks.hpp"
+#include "run/common_names.hpp"
+
+namespace assay::locate {
+namespace {
+
+using run::TensorRecord;
+
+/// Replicas that were each rounded once more may differ by this many roundings; ranks that only copy are equal.
+constexpr double kReplicaRoundings = 2;
+
+/// Relative L2 of b against a, or of their statistics; nothing when they cannot be compared.
+std::optional<double> distance(const TensorRecord& a, const TensorRecord& b) {
+  if (a.digest && b.digest && a.digest == b.digest) return 0;
+  if (a.bytes && b.bytes) {
+    const Result<Tensor> first = run::load_tensor(a);
+    const Result<Tensor> second = run::load_tensor(b);
+    if (!first || !second || !is_float(first->view.dtype) || !is_float(second->view.dtype) ||
+        !(first->view.shape == second->view.shape))
+      return std::nullopt;
+    return value_components(first->view, second->view)[0];
+  }
+  if (!a.stats || !b.stats || a.stats->count != b.stats->count) return std::nullopt;
+  // Equal tensors have equal statistics; the largest component is no L2, but it is 0 when that is.
+  return std::ranges::max(statistics_components(*a.stats, *b.stats));
+}
+
+bool is_communication(std::string_view type) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "linearparallel", "c10d"};
+  std::string plain = lower_case(type);
+  std::erase(plain, '_');
+  return std::ranges::any_of(
+      kNames, [&](std::string_view one) { return plain.find(one) != std::string::npos; });
+}
+
+class RankSearch {
+ public:
+  RankSearch(const run::Run& golden, const run::Run& mine) : golden_(golden), mine_(mine) {
+    std::set<int> ranks;
+    for (const TensorRecord& record : golden.records) {
+      ranks.insert(record.rank);
+      if (is_output(record)) golden_outputs_[place_without_rank(golden, record)].push_back(&record);
+    }
+    golden_is_whole_ = ranks.size() == 1;
+  }
+
+  Result<std::vector<Finding>> search(const std::atomic<bool>* interrupted) const {
+    std::map<std::string, std::vector<size_t>> places;
+    std::vector<const std::vector<size_t>*> in_order;
+    const int first_rank = pair::first_rank(mine_);
+    for (size_t i = 0; i < mine_.records.size(); ++i) {
+      const TensorRecord& record = mine_.records[i];
+      if (!is_output(record)) continue;
+      std::vector<size_t>& ranks = places[place_without_rank(mine_, record)];
+      if (ranks.empty() && record.rank == first_rank) in_order.push_back(&ranks);
+      ranks.push_back(i);
+    }
+    std::vector<Finding> findings;
+    for (const std::vector<size_t>* ranks : in_order) {
+      if (interrupted != nullptr && interrupted->load())
+        return fail(Errc::Interrupted, "interrupted");
+      if (ranks->size() < 2) continue;
+      const size_t other = diverging(*ranks);
+      if (other == kNone) continue;
+      findings.push_back(finding_at(ranks->front(), other));
+      break;
+    }
+    return findings;
+  }
+
+ private:
+  static bool is_output(const TensorRecord& record) {
+    return pair::is_operand(record) && record.role == run::Role::Output;
+  }
+  static std::string place_without_rank(const run::Run& run, const TensorRecord& record) {
+    const std::string place = pair::place_of(run, record);
+    const std::string suffix = " rank " + std::to_string(record.rank);
+    return record.rank > 0 ? place.substr(0, place.size() - suffix.size()) : place;
+  }
+
+  /// The first rank that holds something else than the first, of a tensor that is replicated.
+  [[nodiscard]] size_t diverging(const std::vector<size_t>& ranks) const {
+    const TensorRecord& first = mine_.records[ranks.front()];
+    for (const size_t index : ranks) {
+      const TensorRecord& record = mine_.records[index];
+      const std::optional<double> apart = distance(first, record);
+      if (apart && *apart > kReplicaRoundings * rounding_of(first.dtype, record.dtype))
+        return is_replicated(ranks) ? index : kNone;
+    }
+    return kNone;
+  }
+
+  [[nodiscard]] bool is_replicated(const std::vector<size_t>& ranks) const {
+    const auto found =
+        golden_outputs_.find(place_without_rank(mine_, mine_.records[ranks.front()]));
+    if (found == golden_outputs_.end()) return false;
+    const std::vector<const TensorRecord*>& golden = found->second;
+    if (golden_is_whole_) {
+      return std::ranges::any_of(ranks, [&](size_t index) {
+        const std::optional<double> apart = distance(*golden.front(), mine_.records[index]);
+        return apart && *apart <= kReplicaDifference;
+      });
+    }
+    return golden.size() > 1 && std::ranges::all_of(golden, [&](const TensorRecord* record) {
+             const std::optional<double> apart = distance(*golden.front(), *record);
+             return apart &&
+                    *apart <= kReplicaRoundings * rounding_of(golden.front()->dtype, record->dtype);
+           });
+  }
+
+  Finding finding_at(size_t first, size_t other) const {
+    const TensorRecord& record = mine_.records[other];
+    const std::string path = run::module_path(mine_, record.node);
+    Finding finding;
+    finding.kind = FindingKind::RankDivergence;
+    finding.hard = true;
+    finding.confidence = Confidence::Medium;
+    finding.rank = record.rank;
+    finding.step = record.step;
+    finding.module = run::module_of_node(path);
+    finding.node = record.node;
+    finding.op_type = record.op_type;
+    finding.slot = record.slot;
+    finding.time = record.order;
+    finding.mine_record = other;
+    finding.detail = "rank " + std::to_string(record.rank) + " holds other values than rank " +
+                     std::to_string(mine_.records[first].rank) + " of a tensor that both share";
+    if (const TensorRecord* last = last_communication(record)) {
+      finding.also = run::module_path(mine_, last->node);
+      finding.detail +=
+          "; the last communication before it is " + last->node + " (" + last->op_type + ")";
+    }
+    return finding;
+  }
+
+  /// Up to and with the operation itself.
+  const TensorRecord* last_communication(const TensorRecord& before) const {
+    const TensorRecord* last = nullptr;
+    for (const TensorRecord& record : mine_.records) {
+      if (record.rank != before.rank || record.step != before.step || !is_output(record)) continue;
+      if (record.order <= before.order && is_communication(record.op_type)) last = &record;
+    }
+    return last;
+  }
+
+  const run::Run& golden_;
+  const run::Run& mine_;
+  std::map<std::string, std::vector<const TensorRecord*>> golden_outputs_;
+  bool golden_is_whole_ = false;
+};
+
+}  // namespace
+
+Result<std::vector<Finding>> find_rank_divergence(const run::Run& golden, const run::Run& mine,
+                                                  const std::atomic<bool>* interrupted) {
+  if (pair::ranks_of(mine).size() < 2) return std::vector<Finding>();
+  return RankSearch(golden, mine).search(interrupted);
+}
+
+}  // namespace assay::locate

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors that all ranks should hold alike, and do not.   compare 8.5, "Ranks"
+#pragma once
+#include <atomic>
+
+#include "locate/program/finding.hpp"
+
+namespace assay::locate {
+
+/// The first output, of each step, that is replicated and differs between ranks. Replicated is what golden's ranks
+/// hold alike; with a golden of one rank, what at least one rank has as golden has it, whole, to kReplicaDifference:
+/// parts of a sum are not.
+///
+/// returns  at most one finding; none for runs of one rank
+/// errors   Interrupted
+[[nodiscard]] Result<std::vector<Finding>> find_rank_divergence(
+    const run::Run& golden, const run::Run& mine, const std::atomic<bool>* interrupted);
+
+/// Relative L2 against golden up to which a rank's tensor counts as the whole one.
+inline constexpr double kReplicaDifference = 0.1;
+
+}  // namespace assay::locate

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate/verdict/sentence.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/text.hpp"
+#include "run/common_names.hpp"
+
+namespace assay::locate {
+namespace {
+
+// Two digits tell how bad it is: "8.6", "31", "4.2e+05".
+std::string short_factor(double value) {
+  char text[32];
+  const char* format = value < 9.95 ? "%.1f" : value < 99999.5 ? "%.0f" : "%.1e";
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+// "31x what rounding explains"; of what is infinitely more than that there is nothing to count.
+std::string beyond_rounding(double ratio) {
+  return std::isinf(ratio) ? "which no rounding explains"
+                           : short_factor(ratio) + "x what rounding explains";
+}
+
+void add(std::string* text, const std::string& clause) {
+  if (clause.empty()) return;
+  if (!text->empty()) *text += "; ";
+  *text += clause;
+}
+
+std::string worst_element(const Finding& finding) {
+  if (std::isnan(finding.worst_ulp) || std::isnan(finding.allowed_ulp)) return {};
+  return ", largest element " + short_factor(finding.worst_ulp) + " ULP where " +
+         short_factor(finding.allowed_ulp) + " is allowed";
+}
+
+std::string own_error_clause(const Finding& finding) {
+  if (std::isnan(finding.ratio))
+    return finding.detail.empty() ? "its result is not that of its inputs" : finding.detail;
+  if (std::isinf(finding.ratio)) {
+    return finding.detail.empty()
+               ? "its result is not that of its inputs: other integers, NaN or shape"
+               : finding.detail;
+  }
+  return "its own error is " + beyond_rounding(finding.ratio) + worst_element(finding);
+}
+
+std::string weight_clause(const Finding& finding) {
+  const std::string name = finding.slot.empty() ? "weight" : finding.slot;
+  std::string text;
+  if (!finding.hypothesis.empty()) {
+    text = finding.hypothesis.starts_with("weight ")
+               ? finding.hypothesis
+               : name + " differs from golden's: " + finding.hypothesis;
+    if (finding.err_own > finding.noise_floor)
+      text += " (" + percent_text(finding.err_own) + " relative L2)";
+  } else {
+    text = finding.detail.empty() ? name + " differs from golden's" : finding.detail;
+  }
+  return text;
+}
+
+std::string gap_clause(const Finding& finding) {
+  std::string text = "golden's function of mine's own values gives something else";
+  if (!std::isnan(finding.ratio)) text += ", " + beyond_rounding(finding.ratio);
+  return text;
+}
+
+std::string measured_clause(const Finding& finding) {
+  if (std::isnan(finding.ratio)) return "differs more from golden than healthy runs do";
+  if (std::isinf(finding.ratio)) return "differs from golden where healthy runs do not";
+  return "differs " + short_factor(finding.ratio) + "x as much from golden as healthy runs do";
+}
+
+std::string first_clause(const Finding& finding) {
+  const auto detail_or = [&](const char* text) {
+    return finding.detail.empty() ? std::string(text) : finding.detail;
+  };
+  switch (finding.kind) {
+    case FindingKind::OwnError:
+      return own_error_clause(finding);
+    case FindingKind::Weight:
+      return weight_clause(finding);
+    case FindingKind::Attribute:
+      return detail_or("an argument differs from golden's");
+    case FindingKind::Constant:
+      return detail_or("a constant differs from golden's");
+    case FindingKind::Topology:
+      return detail_or("golden's program has no such operator");
+    case FindingKind::Edge:
+      return detail_or("an input is not what it is in golden's program");
+    case FindingKind::Gap:
+      return gap_clause(finding);
+    case FindingKind::MeasuredFloor:
+      return measured_clause(finding);
+    case FindingKind::NanOrigin:
+      return detail_or("NaN or infinity comes out of finite inputs");
+    case FindingKind::Structure:
+      return detail_or("shape or integer values differ from golden's");
+    case FindingKind::RankDivergence:
+      return detail_or("ranks hold different values of a tensor that they share");
+  }
+  return {};
+}
+
+bool has_detail_of_its_own(const Finding& finding) {
+  switch (finding.kind) {
+    case FindingKind::Gap:
+    case FindingKind::MeasuredFloor:
+      return true;
+    default:
+      return false;  // the detail is the clause, or repeats its numbers
+  }
+}
+
+// "in all 12 layers"
+std::string layers_of(const Systematic& group) {
+  return group.members >= group.layers
+             ? "all " + std::to_string(group.layers) + " layers"
+             : std::to_string(group.members) + " of " + std::to_string(group.layers) + " layers";
+}
+
+const Systematic* systematic_of(const Verdict& verdict) {
+  if (verdict.candidates.empty()) return nullptr;
+  const Finding& first = verdict.candidates.front();
+  const std::string pattern = run::layer_pattern(first.module);
+  for (const Systematic& group : verdict.systematic) {
+    if (group.kind == first.kind &&
+        (group.pattern == pattern || group.pattern.starts_with(pattern + " ")))
+      return &group;
+  }
+  return nullptr;
+}
+
+std::string inputs_clause(const Verdict& verdict) {
+  if (!verdict.order_known)
+    return "which operator ran first is not known, so others may have been wrong before it";
+  const Finding& first = verdict.candidates.front();
+  if (first.kind == FindingKind::Weight || first.kind == FindingKind::RankDivergence) {
+    if (verdict.level == JudgedBy::Identity) return {};
+  }
+  switch (verdict.level) {
+    case JudgedBy::Operators:
+      if (verdict.coverage.unjudged_before > 0)
+        return counted(verdict.coverage.unjudged_before, "operator") + " before it not judged";
+      return "inputs were clean";
+    case JudgedBy::Leaves:
+    case JudgedBy::Modules:
+    case JudgedBy::Layers:
+      return "nothing before it is wrong";
+    default:
+      return {};
+  }
+}
+
+std::string others_clause(const Verdict& verdict) {
+  const Coverage& coverage = verdict.coverage;
+  std::string text;
+  if (verdict.candidates.size() > 1)
+    add(&text, counted(verdict.candidates.size() - 1, "more candidate"));
+  if (verdict.level == JudgedBy::Operators && coverage.judged > 0) {
+    size_t wrong = 0;
+    for (const Finding& finding : verdict.candidates)
+      wrong += finding.kind == FindingKind::OwnError ? 1 : 0;
+    const size_t other = wrong + coverage.judged_around;
+    const size_t exact = coverage.judged > other ? coverage.judged - other : 0;
+    add(&text, std::to_string(exact) + (wrong > 0 ? " other" : "") +
+                   (exact == 1 ? " operator" : " operators") + " exact to rounding");
+    if (coverage.judged < coverage.judgeable)
+      text += ", " + std::to_string(coverage.judgeable - coverage.judged) + " not judged";
+  }
+  return text;
+}
+
+std::string first_bad(const Verdict& verdict) {
+  const Finding& first = verdict.candidates.front();
+  std::string text = clause_of(first);
+  if (const Systematic* group = systematic_of(verdict))
+    add(&text, "the same in " + layers_of(*group) + ", so systematic");
+  add(&text, inputs_clause(verdict));
+  add(&text, others_clause(verdict));
+  add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
+  return (verdict.order_known ? "first bad: " : "bad: ") + place_of(first) + ": " + text;
+}
+
+/// "0.3 %", "0.0001 %": one digit, and no exponent.
+std::string percent(double share) {
+  char digit[32], text[48];
+  std::snprintf(digit, sizeof(digit), "%.0e", 100 * share);
+  const double rounded = std::strtod(digit, nullptr);
+  const int decimals = std::max(0, -std::atoi(std::strchr(digit, 'e') + 1));
+  std::snprintf(text, sizeof(text), "%.*f %%", std::min(decimals, 12),
+                share < 0.095 ? rounded : 100 * share);
+  return text;
+}
+
+std::string power_clause(const Power& power) {
+  if (std::isnan(power.error)) return {};
+  return "errors above " + percent(power.error) + " of a value would have been seen";
+}
+
+std::string clean(const Verdict& verdict) {
+  const Coverage& coverage = verdict.coverage;
+  std::string text;
+  const size_t judged = coverage.judged - coverage.judged_around;
+  const bool all = judged == coverage.judgeable;
+  const std::string of = all ? "all " + std::to_string(judged)
+                             : std::to_string(judged) + " of " + std::to_string(coverage.judgeable);
+  switch (verdict.level) {
+    case JudgedBy::Operators:
+      text = of + " operators are exact to rounding";
+      if (coverage.around() > 0)
+        add(&text,
+            std::to_string(coverage.around()) + " more are judged by the values around them");
+      break;
+    case JudgedBy::Leaves:
+    case JudgedBy::Modules:
+    case JudgedBy::Layers:
+      text = counted(coverage.values, "captured value") + " of mine " +
+             (coverage.values == 1 ? "is" : "are") +
+             " golden's function of the ones before, to rounding (" + of + " operators replayed)";
+      break;
+    case JudgedBy::MeasuredValues:
+    case JudgedBy::MeasuredStatistics:
+      text = of + " captured values differ no more from golden than healthy runs do";
+      break;
+    default:
+      return "clean: all " + counted(coverage.values, "captured value") +
+             " of mine are golden's, bit for bit; confidence high";
+  }
+  if (!verdict.quantisation.empty() || !verdict.cache_blocks.empty())
+    text = "quantisation, as expected: " + text;
+  if (!verdict.cache_blocks.empty()) add(&text, verdict.cache_blocks + ", within their rounding");
+  if (!verdict.quantisation.empty()) {
+    add(&text, verdict.quantisation + ", the others golden's");
+  } else if (coverage.weights_by_function > 0) {
+    add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
+                   counted(coverage.weights, "weight") +
+                   " are golden's, the others compute what other weights of golden's do");
+  } else if (coverage.weights_refuted > 0) {
+    add(&text, std::to_string(coverage.weights_compared - coverage.weights_refuted) + " of " +
+                   counted(coverage.weights_compared, "weight") +
+                   " are golden's, the others change nothing");
+  } else if (coverage.weights > 0) {
+    add(&text, "all " + counted(coverage.weights_compared, "weight") + " are golden's");
+  }
+  add(&text, power_clause(verdict.power));
+  add(&text, "confidence " + std::string(confidence_name(verdict.confidence)));
+  if (verdict.clean_up_to < 0) return "clean: " + text;
+  return "clean up to step " + std::to_string(verdict.clean_up_to - 1) +
+         ", then a near tie gave mine other tokens: " + text;
+}
+
+// Behind a fault the choice is no tie, however close it was.
+std::string token_clause(const Verdict& verdict) {
+  const TokenDivergence& token = verdict.token;
+  if (token.step < 0) return {};
+  std::string text = "golden and mine first choose other tokens in step " +
+                     std::to_string(token.step) + ": " + std::to_string(token.golden_token) +
+                     " and " + std::to_string(token.mine_token);
+  if (token.near_tie && verdict.outcome != Outcome::FirstWrong) text += ", a near tie";
+  char numbers[96];
+  if (!std::isnan(token.margin) && !std::isnan(token.difference)) {
+    std::snprintf(numbers, sizeof(numbers), " (margin %.3g, logits differ by %.3g)", token.margin,
+                  token.difference);
+    text += numbers;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string place_of(const Finding& finding) {
+  std::string text =
+      finding.module.empty() ? (finding.node.empty() ? "the model" : finding.node) : finding.module;
+  if (!finding.also.empty() && finding.also != finding.module) text += " or " + finding.also;
+  std::string inside = finding.module_type;
+  if (!finding.op_type.empty() && finding.op_type != finding.module_type)
+    inside += (inside.empty() ? "" : ": ") + finding.op_type;
+  if (!inside.empty()) inside += ", ";
+  inside += "step " + std::to_string(finding.step);
+  if (finding.rank > 0) inside += ", rank " + std::to_string(finding.rank);
+  return text + " (" + inside + ")";
+}
+
+std::string clause_of(const Finding& finding) {
+  // What it comes from, before how it was seen.
+  std::string text = finding.cause;
+  if (finding.kind != FindingKind::Weight) add(&text, finding.hypothesis);
+  add(&text, first_clause(finding));
+  if (has_detail_of_its_own(finding)) add(&text, finding.detail);
+  return text;
+}
+
+std::string sentence(const Verdict& verdict) {
+  std::string text;
+  if (!verdict.golden_findings.empty()) {
+    const Finding& first = verdict.golden_findings.front();
+    text = "golden itself is not clean: " + place_of(first) + ": " + clause_of(first) + "; ";
+  }
+  switch (verdict.outcome) {
+    case Outcome::FirstWrong:
+      return text + first_bad(verdict);
+    case Outcome::Clean:
+      return text + clean(verdict);
+    case Outcome::CannotJudge:
+      break;
+  }
+  text += "cannot judge: " + verdict.reason;
+  if (!verdict.next.empty()) text += "; next: " + verdict.next;
+  return text;
+}
+
+std::vector<std::string> checked_list(const Verdict& verdict) {
+  std::vector<std::string> lines;
+  for (const Obligation& one : verdict.obligations)
+    lines.push_back((one.open.empty() ? "holds: " : "open: ") + one.name +
+                    (one.open.empty() ? "" : ": " + one.open));
+  if (const Power& power = verdict.power; !std::isnan(power.error))
+    lines.push_back("power: " + power_clause(power) + "; least in " +
+                    (power.module.empty() ? std::string("the model") : power.module) + ", step " +
+                    std::to_string(power.step));
+  return lines;
+}
+
+std::vector<std::string> remarks(const Verdict& verdict) {
+  constexpr size_t kShown = 4;
+  std::vector<std::string> lines;
+  const std::string then = verdict.order_known ? "then: " : "also: ";
+  for (size_t i = 1; i < std::min(verdict.candidates.size(), kShown + 1); ++i) {
+    const Finding& finding = verdict.candidates[i];
+    lines.push_back(then + place_of(finding) + ": " + clause_of(finding));
+  }
+  if (verdict.candidates.size() > kShown + 1)
+    lines.push_back(then + std::to_string(verdict.candidates.size() - kShown - 1) + " more");
+  for (const Systematic& group : verdict.systematic) {
+    lines.push_back("systematic: " + group.pattern + ": " + std::string(kind_name(group.kind)) +
+                    " in " + layers_of(group));
+  }
+  for (const CoarseGroup& group : verdict.coarse) {
+    char numbers[64];
+    std::snprintf(numbers, sizeof(numbers), "%.1fx one rounding", group.median_z);
+    lines.push_back("coarse kernel (systematic): " + group.pattern + ": " + numbers + " in " +
+                    std::to_string(group.members) + " places; no alarm");
+  }
+  if (std::string token = token_clause(verdict); !token.empty())
+    lines.push_back("tokens: " + token);
+  if (verdict.outcome == Outcome::FirstWrong && !verdict.quantisation.empty())
+    lines.push_back("quantisation, as expected: " + verdict.quantisation);
+  for (const std::string& note : verdict.notes) lines.push_back("note: " + note);
+  if (verdict.outcome != Outcome::CannotJudge && !verdict.next.empty())
+    lines.push_back("next: " + verdict.next);
+  return lines;
+}
+
+}  // namespace assay::locate

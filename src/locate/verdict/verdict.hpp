@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what the stages found to one verdict.   localisation 6
+#pragma once
+#include <functional>
+
+#include "locate/verdict/locate.hpp"
+#include "locate/verdict/locate_identical.hpp"
+#include "locate/verdict/same_inputs.hpp"
+
+namespace assay::locate {
+
+/// What the stages of locate() left. nullptr: the stage did not run.
+struct Stages {
+  const Program* golden = nullptr;  // always there
+  const Program* mine = nullptr;    // always there
+  const Pairing* pairing = nullptr;
+  const OwnErrors* own = nullptr;         // of mine
+  const OwnErrors* golden_own = nullptr;  // of golden
+  const PairTests* tests = nullptr;
+  const Walk* walk = nullptr;
+  const FloorFindings* floors = nullptr;
+  /// NaN origins, diverging ranks and whatever else is a verdict by itself.
+  std::vector<Finding> more = {};
+  /// Coarse kernels of leaf modules.
+  std::vector<CoarseGroup> more_coarse = {};
+  TokenDivergence token = {};
+  IdenticalValues identical = {};
+  /// What mine was given otherwise than golden; nothing: no difference was seen.
+  std::optional<InputDifference> inputs = {};
+  /// Mine's operators are not golden's (another engine, tokens cut into other steps): its modules are judged by the walk.
+  bool across_engines = false;
+  /// What of golden mine has nothing for, so that the run is not clean; empty: nothing.
+  std::string missing = {};
+  /// Mine's findings are in its order of execution: run::Run::order_known.
+  bool order_known = true;
+  /// False for findings outside the slice that the user asked for; empty: everything counts.
+  std::function<bool(const Finding&)> in_slice = {};
+};
+
+/// Findings in mine's execution order, confirmed or refuted; outcome, confidence, coverage, notes.
+/// `chain`, `next` and errors against golden are left to locate().
+[[nodiscard]] Verdict compose_verdict(const Stages& stages);
+
+/// Share of operators that must be judged before a run may be called clean.
+inline constexpr double kCleanCoverage = 0.95;
+/// A value between operators in which an error of this share of its size would not be seen was not judged.
+inline constexpr double kLeastPower = 1;
+/// The same finding in this many layers is one of the program, not of a layer.
+inline constexpr size_t kSystematicLayers = 3;
+
+}  // namespace assay::locate
