@@ -28,10 +28,12 @@ ALLOWED: dict[str, set[str]] = {
     "compare": _CORE | {"stats", "formats", "topology", "reference", "run", "pair"},
     "opcheck": _CORE | {"stats", "formats", "topology", "reference", "run"},
     "locate": _CORE | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck"},
+    "engines": _CORE
+    | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate"},
     "report": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
-    "cli": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "report"},
+    "cli": _CORE | {"stats", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "engines", "report"},
     "python": _CORE
-    | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate", "report"},
+    | {"stats", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate", "engines", "report"},
 }
 # Rooms of a module, in the order in which data passes through them: each may include those before it.
 ROOMS = {"locate": ("program", "noise", "judge", "replay", "verdict")}

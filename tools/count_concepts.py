@@ -79,7 +79,7 @@ def _verdicts(root: Path) -> list[str]:
 
 def _ggml(root: Path) -> list[str]:
     """Files that name the engine outside its own rooms."""
-    rooms = ("src/capture/ggml/", "src/reference/ggml/")
+    rooms = ("src/capture/ggml/", "src/reference/ggml/", "src/engines/ggml/")
     return [path for path, text in _files(root) if not path.startswith(rooms) and "ggml" in text.lower()]
 
 

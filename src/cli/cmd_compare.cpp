@@ -20,6 +20,7 @@
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "compare/dispatch.hpp"
+#include "engines/engines.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "report/files.hpp"
 #include "report/terminal.hpp"
@@ -36,6 +37,7 @@ Result<std::string> read_text(const std::string& path) {
 
 Result<compare::CompareOptions> comparison_options(const CompareRequest& request) {
   compare::CompareOptions options;
+  options.engines = engines::for_pairing();
   options.ait02 = request.compat == "ait-0.2";
   options.rules =
       request.compat == "none" ? compare::MetricRules::Corrected : compare::MetricRules::Msit;

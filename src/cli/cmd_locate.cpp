@@ -13,6 +13,7 @@
 #include "cli/progress_bar.hpp"
 #include "cli/ranges.hpp"
 #include "cli/verdict_options.hpp"
+#include "engines/engines.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "report/verdict_json.hpp"
 #include "report/verdict_terminal.hpp"
@@ -39,7 +40,8 @@ Result<Bisected> judge_runs(const std::string& golden_path, const std::string& m
   const auto& [golden, mine, notes] = pair;
   pair::UserRules said;
   ASSAY_TRY_STATUS(read_pair_options(request.pairs, &said));
-  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, said));
+  ASSAY_TRY(const pair::Correspondence pairs,
+            pair::correspond(golden, mine, said, engines::for_pairing()));
   Bisected located;
   located.notes = notes;
   for (const run::Run* side : {&golden, &mine}) {

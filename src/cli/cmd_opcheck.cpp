@@ -19,6 +19,7 @@
 #include "cli/ranges.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "compare/algorithms.hpp"
+#include "engines/engines.hpp"
 #include "locate/judge/operator_check.hpp"
 #include "opcheck/check.hpp"
 #include "opcheck/registry.hpp"
@@ -341,8 +342,9 @@ bool was_only_before(const opcheck::CaseList& cases) {
 /// The old names check dumps of ATB and nothing else.
 Result<locate::CheckSubject> find_subject(const Request& request, bool operators) {
   if (operators) {
-    ASSAY_TRY(locate::CheckSubject subject,
-              locate::find_check_subject(request.input, request.cases, request.check));
+    ASSAY_TRY(
+        locate::CheckSubject subject,
+        locate::find_check_subject(request.input, request.cases, request.check, engines::all()));
     const report::OpcheckTableOptions& table = request.table;
     if (subject.operators && (table.absolute || table.cosine))
       return fail(Errc::Usage, "--precision-metric: only for dumps of ATB");
@@ -379,7 +381,8 @@ Result<Outcome> check(const Request& request, bool operators) {
     const InterruptGuard guard;
     ProgressBar bar;
     options.progress = [&](size_t done, size_t total) { bar.update(done, total); };
-    ASSAY_TRY(outcome.report, locate::check_subject(subject, request.cases.names, options));
+    ASSAY_TRY(outcome.report,
+              locate::check_subject(subject, request.cases.names, options, engines::all()));
   }
   ASSAY_TRY_STATUS(std::move(written));
   ASSAY_TRY(outcome.files, writer.finish(outcome.report));

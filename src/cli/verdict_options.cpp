@@ -7,6 +7,7 @@
 #include "base/paths.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
+#include "engines/engines.hpp"
 #include "locate/noise/floors.hpp"
 #include "run/pair.hpp"
 
@@ -99,6 +100,7 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
                                      std::vector<std::string>* notes) {
   ASSAY_TRY_STATUS(check(request));
   locate::LocateOptions options;
+  options.engines = engines::all();
   options.own_error = request.own_error == "auto" || request.own_error == "exact";
   if (request.own_error == "inferred") {
     notes->push_back(

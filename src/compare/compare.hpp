@@ -87,6 +87,7 @@ struct CompareOptions {
   MetricRules rules = MetricRules::Corrected;
   bool ait02 = false;  // also the metrics of ait 0.2; goes with MetricRules::Msit
   pair::UserRules user;
+  pair::Engines engines = {};
   /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.
   std::vector<std::string> allow_unmatched = {};
   pair::MappingTables tables = pair::builtin_tables();

@@ -13,7 +13,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "pair/ggml_names.hpp"
+#include "pair/gguf_names.hpp"
 #include "run/container.hpp"
 #include "tensor/block_types.hpp"
 #include "tensor/convert.hpp"
@@ -196,7 +196,7 @@ int64_t file_row(const GgufWeight& weight, int64_t rows, int64_t row) {
     const int64_t part = row / size % 3;
     return (part * weight.fused_heads + head) * size + row % size;
   }
-  return weight.rope_heads > 0 ? pair::ggml_channel(row, rows / weight.rope_heads) : row;
+  return weight.rope_heads > 0 ? pair::gguf_channel(row, rows / weight.rope_heads) : row;
 }
 
 /// Of a vector each value is a row; rows of stacked matrices are counted through.
@@ -444,7 +444,7 @@ GgufSide as_checkpoint(const run::Run& gguf, const run::Run& other) {
     if (!parameter) continue;
     GgufWeight weight;
     weight.name = record.node;
-    const auto table = pair::ggml_weight_of(*parameter);
+    const auto table = pair::gguf_name_of(*parameter);
     if (table && table->heads != pair::Heads::None) {
       const int64_t layer = layer_of(record.node).value_or(-1);
       const std::string key = architecture + ".attention.head_count";

@@ -4,14 +4,11 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "pair/ggml_alignment.hpp"
 
 namespace assay::pair {
 namespace {
 
 using run::Run;
-
-using StepPairs = std::vector<std::pair<int64_t, int64_t>>;
 
 /// The only step of a run whose path names it: the user gave one step's folder.
 std::optional<int64_t> named_step(const Run& run) {
@@ -33,25 +30,22 @@ StepPairs only_steps(const Run& golden, const Run& mine) {
   return {{*golden_step, *mine_step}};
 }
 
-Result<std::shared_ptr<const EngineAlignment>> align_engines(const Run& golden, const Run& mine,
-                                                             StepPairs steps) {
-  const bool turned = is_ggml_run(golden);
-  if (turned) {
-    for (auto& [golden_step, mine_step] : steps) std::swap(golden_step, mine_step);
-  }
-  ASSAY_TRY(EngineAlignment alignment,
-            align_ggml(turned ? mine : golden, turned ? golden : mine, steps));
-  return std::make_shared<const EngineAlignment>(std::move(alignment));
+Result<std::shared_ptr<const EngineAlignment>> align_with(const Engine& engine, const Run& golden,
+                                                          const Run& mine, StepPairs steps) {
+  if (!engine.made(golden)) return engine.align(golden, mine, steps);
+  for (auto& [golden_step, mine_step] : steps) std::swap(golden_step, mine_step);
+  return engine.align(mine, golden, steps);
 }
 
 }  // namespace
 
-Result<Correspondence> correspond(const Run& golden, const Run& mine, const UserRules& user) {
+Result<Correspondence> correspond(const Run& golden, const Run& mine, const UserRules& user,
+                                  Engines engines) {
   Correspondence out{.user = user, .ranks = align_ranks(golden, mine, user.ranks)};
   out.step_pairs = user.token_map;
   name_modules(golden, mine, user.explicit_pairs, &out.modules, &out.map_of_tensors);
-  if (is_ggml_pair(golden, mine)) {
-    ASSAY_TRY(out.engine, align_engines(golden, mine, user.token_map));
+  if (const Engine* engine = engine_between(golden, mine, engines)) {
+    ASSAY_TRY(out.engine, align_with(*engine, golden, mine, user.token_map));
     return out;
   }
   const bool has_operations =

@@ -7,13 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "pair/engine.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "pair/ranks.hpp"
 #include "pair/step_tokens.hpp"
 
 namespace assay::pair {
-
-struct EngineAlignment;
 
 struct Correspondence {
   UserRules user = {};
@@ -21,7 +20,7 @@ struct Correspondence {
   /// Which tokens of which steps are the same; by number where `step_pairs` says it, and for operations of ATB.
   StepAlignment steps = {};
   /// (golden, mine): the user's, or the only steps of two runs; empty: as `steps` has them.
-  std::vector<std::pair<int64_t, int64_t>> step_pairs = {};
+  StepPairs step_pairs = {};
   /// Paths (golden, mine) of modules that the user named; the modules below go along.
   std::vector<std::pair<std::string, std::string>> modules = {};
   /// Entries of the user's map that speak of single tensors, or parts of them, and so of no module.
@@ -33,6 +32,6 @@ struct Correspondence {
 /// errors  NothingInCommon, Usage (two engines whose tokens have nothing in common). What the user says of ranks and steps
 ///         that no run has is found by those who use it.
 [[nodiscard]] Result<Correspondence> correspond(const run::Run& golden, const run::Run& mine,
-                                                const UserRules& user);
+                                                const UserRules& user, Engines engines = {});
 
 }  // namespace assay::pair

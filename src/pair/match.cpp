@@ -5,7 +5,6 @@
 #include <set>
 #include <tuple>
 
-#include "pair/ggml_alignment.hpp"
 #include "pair/matcher.hpp"
 #include "run/atb_names.hpp"
 
@@ -278,13 +277,17 @@ double Matching::coverage_percent() const {
 }
 
 bool have_levels(const run::Run& golden, const run::Run& mine) {
-  if (is_ggml_pair(golden, mine)) return false;  // a graph of operators has no modules
   return golden.has_tree() && mine.has_tree();
+}
+
+Result<Matching> match_named(const run::Run& golden, const run::Run& mine,
+                             const Correspondence& pairs, const MatchOptions& options) {
+  return Matcher(golden, mine, pairs, options).match_named();
 }
 
 Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,
                             const Correspondence& pairs, const MatchOptions& options) {
-  if (pairs.engine != nullptr) return match_engines(golden, mine, pairs, options);
+  if (pairs.engine != nullptr) return pairs.engine->match(golden, mine, pairs, options);
   if (!is_turned_around(golden, mine, options))
     return Matcher(golden, mine, pairs, options).match();
   const Correspondence turned = turned_around(pairs);

@@ -98,5 +98,10 @@ struct Matching {
 ///         nothing)
 [[nodiscard]] Result<Matching> match_runs(const run::Run& golden, const run::Run& mine,
                                           const Correspondence& pairs, const MatchOptions& options);
+/// The pairs that the user named, nothing else.
+/// errors  Usage (an explicit pair names nothing)
+[[nodiscard]] Result<Matching> match_named(const run::Run& golden, const run::Run& mine,
+                                           const Correspondence& pairs,
+                                           const MatchOptions& options);
 
 }  // namespace assay::pair

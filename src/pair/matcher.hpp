@@ -255,9 +255,4 @@ class Matcher {
   int64_t token_ = 0;                 // of the place that is being matched
 };
 
-/// Pairs of two engines, whichever of them is golden: those of `pairs.engine`, and what the user names.
-[[nodiscard]] Result<Matching> match_engines(const run::Run& golden, const run::Run& mine,
-                                             const Correspondence& pairs,
-                                             const MatchOptions& options);
-
 }  // namespace assay::pair

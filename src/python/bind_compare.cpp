@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "compare/dispatch.hpp"
+#include "engines/engines.hpp"
 #include "python/module.hpp"
 #include "python/table_rows.hpp"
 #include "report/files.hpp"
@@ -186,6 +187,7 @@ struct PythonOptions {
 
 compare::CompareOptions native_options(const PythonOptions& options) {
   compare::CompareOptions native;
+  native.engines = engines::for_pairing();
   native.rules = rules_of(options.compat);
   native.ait02 = options.compat == "ait-0.2";
   native.statistics = options.stats;

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "engines/engines.hpp"
 #include "locate/judge/own_error.hpp"
 #include "locate/replay/walk.hpp"
 #include "locate/verdict/locate.hpp"
@@ -88,7 +89,7 @@ Result<std::unique_ptr<JudgedRun>> judge(const std::string& path,
                                          const locate::OwnErrorOptions& options) {
   auto judged = std::make_unique<JudgedRun>();
   ASSAY_TRY(judged->run, run::open_run(path));
-  judged->program = locate::make_program(judged->run);
+  judged->program = locate::make_program(judged->run, engines::all());
   const bool is_atb = judged->run.has(run::Trait::AtbOperations);
   ASSAY_TRY(judged->errors, is_atb ? locate::own_errors_of_operations(judged->run, options)
                                    : locate::own_errors(judged->program, options));
@@ -147,8 +148,8 @@ Result<std::unique_ptr<WalkedRuns>> walk_runs(const std::string& golden, const s
   auto walked = std::make_unique<WalkedRuns>();
   ASSAY_TRY(walked->golden, run::open_run(golden));
   ASSAY_TRY(walked->mine, run::open_run(mine));
-  walked->golden_program = locate::make_program(walked->golden);
-  walked->mine_program = locate::make_program(walked->mine);
+  walked->golden_program = locate::make_program(walked->golden, engines::all());
+  walked->mine_program = locate::make_program(walked->mine, engines::all());
   const locate::Pairing pairing =
       locate::pair_programs(walked->golden_program, walked->mine_program);
   ASSAY_TRY(walked->walk,

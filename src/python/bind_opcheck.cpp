@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // assay.opcheck(): the check of a dump's operations.
+#include "engines/engines.hpp"
 #include "opcheck/check.hpp"
 
 #include <nanobind/nanobind.h>
@@ -112,8 +113,8 @@ void bind_opcheck(nb::module_& m) {
         if (max_memory != 0) options.check.max_memory = max_memory;
         return read_without_gil([&]() -> Result<opcheck::Report> {
           ASSAY_TRY(const locate::CheckSubject subject,
-                    locate::find_check_subject(path, options.cases, options.check));
-          return locate::check_subject(subject, names, options.check);
+                    locate::find_check_subject(path, options.cases, options.check, engines::all()));
+          return locate::check_subject(subject, names, options.check, engines::all());
         });
       },
       "path"_a, "ids"_a, "names"_a, "csv"_a, "kernels"_a, "standard"_a, "precision_mode"_a,

@@ -8,6 +8,7 @@
 #include <deque>
 #include <optional>
 
+#include "engines/engines.hpp"
 #include "locate/verdict/locate.hpp"
 #include "pair/explicit_pairs.hpp"
 #include "python/module.hpp"
@@ -60,8 +61,10 @@ Result<locate::Verdict> find(const Request& request) {
   if (!request.map.empty()) {
     ASSAY_TRY(said.explicit_pairs, pair::parse_explicit_pairs(request.map));
   }
-  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, said));
+  ASSAY_TRY(const pair::Correspondence pairs,
+            pair::correspond(golden, mine, said, engines::for_pairing()));
   locate::LocateOptions options;
+  options.engines = engines::all();
   options.own_error = request.own_error;
   options.slice = request.slice;
   options.jobs = request.jobs;

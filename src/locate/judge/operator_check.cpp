@@ -29,8 +29,8 @@ Status check_options(const opcheck::CaseOptions& cases, const opcheck::CheckOpti
                                                : nullptr;
   if (what == nullptr) return {};
   return fail(Errc::Usage, std::string(what) +
-                               ": only for dumps of ATB; operators of PyTorch and ggml are judged "
-                               "by what rounding explains");
+                               ": only for dumps of ATB; captured operators are judged by "
+                               "what rounding explains");
 }
 
 Outcome outcome_of(const OwnError& error) {
@@ -145,9 +145,9 @@ Report report_of(const Program& program, const OwnErrors& errors,
 }
 
 Result<Report> check_operators(const run::Run& run, const std::vector<std::string>& names,
-                               const opcheck::CheckOptions& options) {
+                               const opcheck::CheckOptions& options, Engines engines) {
   const auto start = std::chrono::steady_clock::now();
-  const Program program = make_program(run);
+  const Program program = make_program(run, engines);
   OwnErrorOptions judging;
   judging.jobs = options.jobs;
   judging.max_memory = options.max_memory;
@@ -169,14 +169,14 @@ Result<Report> check_operators(const run::Run& run, const std::vector<std::strin
   return report;
 }
 
-bool holds_operators(const run::Run& run) {
-  return make_program(run).level == CaptureLevel::Operators;
+bool holds_operators(const run::Run& run, Engines engines) {
+  return make_program(run, engines).level == CaptureLevel::Operators;
 }
 
 }  // namespace
 
 Result<CheckSubject> find_check_subject(const std::string& path, const opcheck::CaseOptions& cases,
-                                        const opcheck::CheckOptions& options) {
+                                        const opcheck::CheckOptions& options, Engines engines) {
   CheckSubject subject;
   Result<opcheck::CaseList> listed = opcheck::list_cases(path, cases);
   if (listed) {
@@ -185,7 +185,7 @@ Result<CheckSubject> find_check_subject(const std::string& path, const opcheck::
   }
   Result<run::Run> run = run::open_run(path);
   if (!run || !run->has(run::Trait::Hooks)) return fail(listed.error());
-  if (!holds_operators(*run))
+  if (!holds_operators(*run, engines))
     return fail(Error{Errc::NotCaptured, path, std::nullopt,
                       "holds no operators with their inputs and outputs"});
   ASSAY_TRY_STATUS(check_options(cases, options));
@@ -194,9 +194,9 @@ Result<CheckSubject> find_check_subject(const std::string& path, const opcheck::
 }
 
 Result<Report> check_subject(const CheckSubject& subject, const std::vector<std::string>& names,
-                             const opcheck::CheckOptions& options) {
+                             const opcheck::CheckOptions& options, Engines engines) {
   if (subject.operations) return opcheck::check_cases(*subject.operations, options);
-  return check_operators(*subject.operators, names, options);
+  return check_operators(*subject.operators, names, options, engines);
 }
 
 }  // namespace assay::locate

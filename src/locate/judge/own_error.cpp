@@ -18,7 +18,6 @@
 #include "locate/judge/judge_output.hpp"
 #include "locate/judge/judge_sums.hpp"
 #include "locate/judge/strict_kernels.hpp"
-#include "reference/ggml/operators.hpp"
 #include "reference/products/matmul.hpp"
 
 namespace assay::locate {
@@ -297,7 +296,7 @@ Schedule make_schedule(const Program& program, unsigned jobs, bool by_sums) {
 
 /// A view that moved nothing and was not copied: there is nothing to judge.
 bool is_alias_only(const Program& program, const Operator& one) {
-  return reference::ggml::is_ggml(one.name) && reference::aten::is_view(one.name) &&
+  return program.engine != nullptr && reference::aten::is_view(one.name) &&
          std::ranges::none_of(one.outputs, [&](const Use& use) {
            return use.record < program.run->records.size() &&
                   program.run->records[use.record].bytes.has_value();

@@ -9,7 +9,6 @@
 
 #include "locate/noise/kernel_rounding.hpp"
 #include "reference/aten/call.hpp"
-#include "reference/ggml/operators.hpp"
 #include "reference/products/matmul.hpp"
 #include "reference/wide.hpp"
 
@@ -63,16 +62,6 @@ std::optional<std::vector<int64_t>> matrices_of_groups(const Tensor& ends, int64
   }
   if (static_cast<int64_t>(matrices.size()) != rows) return std::nullopt;
   return matrices;
-}
-
-/// Variance of the results by the conversion alone, [rows of x, rows of the weight].
-Result<reference::Wide> conversion_variance(const std::string& type, Tensor weight, Tensor x) {
-  reference::aten::Call call{"ggml.mul_mat", {}};
-  call.arguments["src0"].value = std::move(weight);
-  call.arguments["src1"].value = std::move(x);
-  call.arguments["src0_type"].value = type;
-  ASSAY_TRY(reference::aten::Magnitudes error, reference::ggml::rounding(call));
-  return std::move(error.variance);
 }
 
 /// Rows of x, one after the other, that meet the same matrix.
@@ -143,8 +132,8 @@ std::optional<WeightProduct> weight_product(const reference::aten::Call& call,
   return product;
 }
 
-Status add_conversion_noise(const StoredWeight& stored, const WeightProduct& product,
-                            Tensor* result) {
+Status add_conversion_noise(const Engine& engine, const StoredWeight& stored,
+                            const WeightProduct& product, Tensor* result) {
   const Dims& shape = product.weight.view.shape;
   const size_t axis = shape.size() - 2;
   const int64_t out = shape[axis];
@@ -165,8 +154,9 @@ Status add_conversion_noise(const StoredWeight& stored, const WeightProduct& pro
       weight.view = reference::section(weight.view, 0, first, end - first);
       Tensor some = x;
       some.view = reference::section(x.view, 0, run.first, run.count);
-      ASSAY_TRY(const reference::Wide variance,
-                conversion_variance(stored.parts[part].type, std::move(weight), std::move(some)));
+      ASSAY_TRY(
+          const reference::Wide variance,
+          engine.conversion_variance(stored.parts[part].type, std::move(weight), std::move(some)));
       for (int64_t i = 0; i < variance.size(); ++i) {
         const int64_t row = run.first + i / (end - first);
         const int64_t at = row * out + first + i % (end - first);

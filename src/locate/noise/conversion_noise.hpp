@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ggml errs beyond one rounding a result: it converts what it multiplies with a stored weight, and keys and values in a
+// What an engine errs beyond one rounding a result: it converts what it multiplies with a stored weight, and keys and values in a
 // cache, and makes the angles of the rotary embedding one from the other.
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "locate/program/program.hpp"
+#include "locate/program/engine.hpp"
 #include "reference/aten/call.hpp"
 #include "tensor/tensor_view.hpp"
 
@@ -30,13 +30,13 @@ struct WeightProduct {
                                                           std::string_view slot);
 
 /// Moves every element of a product's simulated result at random by what the conversion of the activation errs: a
-/// uniform number of the variance that reference::ggml::rounding() gives, the same each time.
+/// uniform number of the variance that the engine gives, the same each time.
 ///
 /// stored   types of the weight's rows in the file
 /// result   as many values as [..., out]
-/// errors   of reference::ggml::rounding()
-[[nodiscard]] Status add_conversion_noise(const StoredWeight& stored, const WeightProduct& product,
-                                          Tensor* result);
+/// errors   of Engine::conversion_variance()
+[[nodiscard]] Status add_conversion_noise(const Engine& engine, const StoredWeight& stored,
+                                          const WeightProduct& product, Tensor* result);
 
 /// Moves cos or sin of the rotary embedding's angles by what angle i of n errs: a float32 factor, multiplied i times in
 /// float32, is off by i + 1 roundoffs, or two of them where the power that gives the factor is not rounded well.

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "reference/ggml/operators.hpp"
+#include "reference/aten/magnitudes.hpp"
 
 namespace assay::locate {
 namespace {
@@ -84,19 +84,24 @@ std::optional<double> wide_zero_dim(const Call& call, std::string_view name, DTy
 
 bool is_16_bit(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
 
+/// The scalar, and alpha, are rounded to the compute type before anything is computed. That moves all elements alike, so
+/// nothing averages out: v is u^2, not w^2 / 12.
+ErrorRow scalar_row(ErrorScale scale) {
+  return {.scale = scale, .w_factor = 2 * kU, .v_factor = kU * kU};
+}
+
 ErrorRow sum_row(const Call& call, DType mine) {
-  // The scalar, and alpha, are rounded to the compute type before anything is computed.
   const std::optional<double> alpha = number(call, "alpha");
   for (const std::string_view name : {"other", "self"}) {
     std::optional<double> scalar = real_scalar(call, name);
     if (!scalar) scalar = wide_zero_dim(call, name, mine);
     if (!scalar) continue;
-    ErrorRow row = row_of(ErrorScale::PlusSide, 2 * kU);
+    ErrorRow row = scalar_row(ErrorScale::PlusSide);
     row.side_constant = std::fabs(*scalar * (name == "other" ? alpha.value_or(1) : 1));
     return row;
   }
   if (alpha && std::fabs(*alpha) != 1) {
-    ErrorRow row = row_of(ErrorScale::PlusSide, 2 * kU);
+    ErrorRow row = scalar_row(ErrorScale::PlusSide);
     row.side = tensor_of(call, plain_packet_of(call.name) == "rsub" ? "self" : "other");
     row.side_factor = std::fabs(*alpha);
     if (!row.side) row.side_constant = std::fabs(number(call, "other").value_or(0) * *alpha);
@@ -108,7 +113,7 @@ ErrorRow sum_row(const Call& call, DType mine) {
 ErrorRow product_of_two_row(const Call& call, DType mine) {
   for (const std::string_view name : {"other", "self"}) {
     if (real_scalar(call, name) || wide_zero_dim(call, name, mine))
-      return row_of(ErrorScale::Result, 2 * kU);
+      return scalar_row(ErrorScale::Result);
   }
   return {};
 }
@@ -160,9 +165,13 @@ ErrorRow sums_row() { return terms_row(2 * kU, 4 * kU * kU / 12, true); }
 std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t output, DType mine,
                                 const FloatGrid& grid) {
   constexpr double k16 = 16 * kU;
-  if (reference::ggml::is_ggml(call.name)) {
-    if (reference::ggml::has_rounding(call.name)) return ErrorRow{.scale = ErrorScale::Given};
-    return ErrorRow{};  // rounded once
+  switch (reference::aten::rounding_of(call.name)) {
+    case reference::aten::Rounding::Given:
+      return ErrorRow{.scale = ErrorScale::Given};
+    case reference::aten::Rounding::Once:
+      return ErrorRow{};
+    case reference::aten::Rounding::ByClass:
+      break;
   }
   switch (kind) {
     case OperatorClass::Move:

@@ -29,7 +29,7 @@ enum class ErrorScale : uint8_t {
   LargerInput,  // max(|y|, |x|), x the operand `side`
   PlusSide,     // |y| + |side| * side_factor, or |y| + side_constant
   Terms,        // C: the size of the terms that are added up; aten::magnitudes() has it
-  Given,        // none: aten::magnitudes() has w and v themselves (operators of ggml)
+  Given,        // none: aten::magnitudes() has w and v themselves
 };
 
 /// One row of the table: v_i = v_factor scale_i^2 and w_i = w_factor scale_i.

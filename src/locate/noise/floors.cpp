@@ -254,7 +254,9 @@ class FloorJudge {
       const Result<stats::TensorStats> m = statistics_of(record);
       if (!g || !m) continue;
       ++found_.weights_compared;
-      const double ratio = weight_statistics_ratio(*g, *m, golden.dtype, record.dtype);
+      const int64_t columns =
+          record.shape && !record.shape->empty() ? record.shape->span().back() : 0;
+      const double ratio = weight_statistics_ratio(*g, *m, golden.dtype, record.dtype, columns);
       if (ratio > 1) add_weight(i, ratio);
     }
   }

@@ -37,6 +37,8 @@ constexpr double kWeightSketchRoundings = 4;
 /// values in a weight that was quantised once.
 constexpr int64_t kIndependentElements = 1024;
 constexpr int64_t kElementsPerValue = 4;
+/// Rows so short may all be the same one, as the states' rates of Mamba are: log 1, log 2 ... log 16.
+constexpr int64_t kShortWeightRow = 64;
 /// Statistics of the same values from two kernels: sums in float32, numbers as text.
 constexpr double kStatisticsPrecision = 1e-5;
 
@@ -286,7 +288,7 @@ std::vector<double> statistics_components(const stats::TensorStats& golden,
 
 double weight_statistics_ratio(const stats::TensorStats& golden, const stats::TensorStats& mine,
                                const std::optional<DType>& golden_dtype,
-                               const std::optional<DType>& mine_dtype) {
+                               const std::optional<DType>& mine_dtype, int64_t columns) {
   if (golden.nan_count != mine.nan_count || golden.positive_inf_count != mine.positive_inf_count ||
       golden.negative_inf_count != mine.negative_inf_count || golden.count != mine.count)
     return kInfinity;
@@ -310,8 +312,11 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
     const double limit = converted ? kWeightSketchRoundings * rounding : kStatisticsPrecision * l2;
     ratio = std::max(ratio, sketch_distance(*golden.sketch, *mine.sketch) / limit);
   }
-  const auto independent = static_cast<double>(
-      std::max(std::min(finite, kIndependentElements), finite / kElementsPerValue));
+  const int64_t distinct =
+      columns > 0 && columns <= kShortWeightRow
+          ? std::min(columns, finite)
+          : std::max(std::min(finite, kIndependentElements), finite / kElementsPerValue);
+  const auto independent = static_cast<double>(distinct);
   double mean_limit = kStatisticsPrecision;
   double norm_limit = kStatisticsPrecision;
   if (converted && golden.min == golden.max) {  // one error for all elements

@@ -62,10 +62,13 @@ inline constexpr size_t kPlainStatistics = 4;
                                                         const stats::TensorStats& mine);
 /// Statistics of a parameter over what rounding from golden's type to mine's leaves, above 1: they differ. Rounding to
 /// nearest and truncation are healthy.
+///
+/// columns  of the last axis, whose rows may repeat each other where they are short; 0: not known
 [[nodiscard]] double weight_statistics_ratio(const stats::TensorStats& golden,
                                              const stats::TensorStats& mine,
                                              const std::optional<DType>& golden_dtype,
-                                             const std::optional<DType>& mine_dtype);
+                                             const std::optional<DType>& mine_dtype,
+                                             int64_t columns = 0);
 /// Of a record, or of its bytes.
 /// errors  of run::load_tensor()
 [[nodiscard]] Result<stats::TensorStats> statistics_of(const run::TensorRecord& record);

@@ -8,10 +8,9 @@
 #include <unordered_map>
 
 #include "base/numbers.hpp"
-#include "locate/program/ggml_operands.hpp"
+#include "locate/program/engine.hpp"
 #include "locate/program/program_arguments.hpp"
 #include "locate/program/program_level.hpp"
-#include "reference/ggml/operators.hpp"
 #include "run/common_names.hpp"
 
 namespace assay::locate {
@@ -37,14 +36,17 @@ ExecutionKey key_of(const TensorRecord& record) {
 
 class Builder {
  public:
-  explicit Builder(const run::Run& run) : run_(run) { program_.run = &run; }
+  Builder(const run::Run& run, const Engine* engine) : run_(run) {
+    program_.run = &run;
+    program_.engine = engine;
+  }
 
   Program build() {
     number_ranks();
     add_operators();
     add_records();
     connect();
-    program_.model_weights = model_weights(run_);
+    if (program_.engine != nullptr) program_.model_weights = program_.engine->model_weights(run_);
     if (run_.topology && run_.has_modules()) add_leaf_types(*run_.topology);
     std::ranges::stable_sort(program_.calls, [](const ModuleCall& a, const ModuleCall& b) {
       return std::tuple(a.rank, a.end) < std::tuple(b.rank, b.end);
@@ -126,10 +128,8 @@ class Builder {
     for (const size_t i : leaf_inputs_) consider_leaf(run_.records[i].leaf, i);
   }
 
-  /// Tokens, positions and masks of a ggml graph are leaves, too.
-  static bool is_weight(const TensorRecord& record) {
-    return !reference::ggml::is_ggml(record.op_type) || record.leaf.ends_with(".weight") ||
-           record.leaf.ends_with(".bias");
+  [[nodiscard]] bool is_weight(const TensorRecord& record) const {
+    return program_.engine == nullptr || program_.engine->is_weight(record);
   }
 
   static bool starts_before(const Operator& one, const TensorRecord& record) {
@@ -282,6 +282,10 @@ class Builder {
 
 }  // namespace
 
-Program make_program(const run::Run& run) { return Builder(run).build(); }
+Program make_program(const run::Run& run, std::span<const Engine* const> engines) {
+  const auto maker =
+      std::ranges::find_if(engines, [&](const Engine* engine) { return engine->made(run); });
+  return Builder(run, maker == engines.end() ? nullptr : *maker).build();
+}
 
 }  // namespace assay::locate

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -93,8 +94,11 @@ struct AttentionRounding {
   int64_t first_channel = 0;  // those before are something else: queries and keys beside values
 };
 
+class Engine;
+
 struct Program {
-  const run::Run* run = nullptr;  // outlives the program
+  const run::Run* run = nullptr;   // outlives the program
+  const Engine* engine = nullptr;  // that made the run; null: its operators are PyTorch's
   CaptureLevel level = CaptureLevel::Nothing;
   bool has_bytes = false;           // full data
   std::vector<Operator> operators;  // by rank, then time
@@ -102,9 +106,9 @@ struct Program {
   std::map<std::string, size_t>
       leaves;  // name of a parameter or buffer -> a record with its bytes (or statistics)
   std::map<std::string, DType> leaf_types;  // of topology where there are no records
-  /// Of a ggml run: weights by name, in the model's file.
+  /// Of an engine: weights by name, in the model's file.
   std::map<std::string, run::TensorRecord, std::less<>> model_weights;
-  // Of a ggml run that is held against Hugging Face's modules:
+  // Of an engine's run that is held against Hugging Face's modules:
   std::map<std::string, StoredWeight, std::less<>> stored_weights;  // by golden's name
   /// A matrix of mine's file, not in float32, that is no known parameter of golden; empty: none. What golden computes with a
   /// matrix that is none of the file's is not judged then.
@@ -126,7 +130,9 @@ struct Program {
 };
 
 /// Builds the program of a run of any layout; a run without operator records has calls only.
-[[nodiscard]] Program make_program(const run::Run& run);
+/// engines  one of them may have made the run
+[[nodiscard]] Program make_program(const run::Run& run,
+                                   std::span<const Engine* const> engines = {});
 
 /// The captured call with its operands mapped, ready for evaluate().
 /// errors  NotFound (an input without bytes, with its slot) | Invalid (Operator::problem) | of run::load_tensor()

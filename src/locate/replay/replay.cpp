@@ -541,7 +541,7 @@ class Replay::Machine {
   /// A kernel that multiplies with a stored weight converts the activation to go with its type.
   Status add_conversions(const Operator& one, const Region::Call& call, const Call& exact,
                          std::vector<Tensor>* noisy) const {
-    if (replay_.mine_.stored_weights.empty() || noisy->empty() ||
+    if (replay_.mine_.engine == nullptr || replay_.mine_.stored_weights.empty() || noisy->empty() ||
         reference::aten::class_of(one.name) != OperatorClass::Product)
       return {};
     for (size_t k = 0; k < one.inputs.size(); ++k) {
@@ -551,7 +551,8 @@ class Replay::Machine {
       const run::TensorRecord* record = own_weight(stored->first);
       const auto product = weight_product(exact, one.inputs[k].slot);
       if (record == nullptr || !product) continue;
-      ASSAY_TRY_STATUS(add_conversion_noise(stored->second, *product, &noisy->front()));
+      ASSAY_TRY_STATUS(
+          add_conversion_noise(*replay_.mine_.engine, stored->second, *product, &noisy->front()));
     }
     return {};
   }

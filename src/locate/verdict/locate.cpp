@@ -6,7 +6,6 @@
 
 #include "compare/resident_files.hpp"
 #include "locate/judge/leaf_modules.hpp"
-#include "locate/verdict/across_engines.hpp"
 #include "locate/verdict/locate_errors.hpp"
 #include "locate/verdict/locate_hypotheses.hpp"
 #include "locate/verdict/locate_identical.hpp"
@@ -31,12 +30,12 @@ class Locator {
   /// across  what mine's modules are, when its engine is not golden's; null: the same engine
   /// steps   mine's modules in golden's steps, when its own hold other tokens; null: they do not
   Locator(const run::Run& golden, const run::Run& mine, const LocateOptions& options,
-          const GgmlModules* across = nullptr, const StepModules* steps = nullptr)
+          const EngineModules* across = nullptr, const StepModules* steps = nullptr)
       : options_(options),
         across_(across),
         steps_(steps),
-        golden_(make_program(golden)),
-        mine_(make_program(mine)) {
+        golden_(make_program(golden, options.engines)),
+        mine_(make_program(mine, options.engines)) {
     if (steps_ != nullptr) steps_->describe(&mine_);
     if (across_ == nullptr) return;
     across_->describe(&mine_);
@@ -178,14 +177,10 @@ class Locator {
 
   /// Findings say where they are in the captured graph, and stand in its order.
   void name_places() {
-    const AcrossEngines names(golden_, mine_, *across_);
-    for (Finding& finding : tests_.findings) names.complete(&finding);
-    if (walk_) {
-      for (Finding& finding : walk_->findings) names.complete(&finding);
-    }
-    if (own_) {
-      for (Finding& finding : own_->findings) names.complete(&finding);
-    }
+    const auto name = [this](Finding& finding) { across_->complete(golden_, mine_, &finding); };
+    std::ranges::for_each(tests_.findings, name);
+    if (walk_) std::ranges::for_each(walk_->findings, name);
+    if (own_) std::ranges::for_each(own_->findings, name);
     tests_.notes.insert(tests_.notes.begin(), across_->notes().begin(), across_->notes().end());
   }
 
@@ -225,7 +220,7 @@ class Locator {
   }
 
   const LocateOptions& options_;
-  const GgmlModules* across_;
+  const EngineModules* across_;
   const StepModules* steps_;
   Program golden_;
   Program mine_;
@@ -271,15 +266,54 @@ void use_names_of_mine(const pair::PairedRuns& runs, Verdict* verdict) {
   }
 }
 
-/// One of the two is of a ggml program. The program is Hugging Face's, whichever side it is on: a graph of ggml knows no modules.
+/// Moves records of modules to the captured ones, and to the side that the caller has as mine.
+///
+/// turned   the caller's golden is the engine's run
+void put_on_sides(const EngineModules& modules, bool turned, Verdict* verdict) {
+  const auto captured = [&](size_t record) {
+    const EnginePlace* place = modules.place_of(record);
+    return place == nullptr ? record : turned ? place->golden : place->record;
+  };
+  for (std::vector<Finding>* list :
+       {&verdict->candidates, &verdict->suspicions, &verdict->golden_findings}) {
+    for (Finding& finding : *list) {
+      const EnginePlace* place = modules.place_of(finding.mine_record);
+      if (place == nullptr) continue;
+      finding.mine_record = turned ? place->golden : place->record;
+      if (turned) finding.golden_record = place->record;
+    }
+  }
+  std::map<size_t, Verdict::RecordJudgement> records;
+  for (const auto& [record, judgement] : verdict->records) {
+    const bool made = modules.place_of(record) != nullptr;
+    const size_t at = captured(record);
+    if (at == kNone || (turned && !made)) continue;
+    // What golden's program says of a value comes before what its own operator does.
+    if (made || !records.contains(at)) records.insert_or_assign(at, judgement);
+  }
+  verdict->records = std::move(records);
+  if (turned) {
+    verdict->notes.insert(verdict->notes.begin(),
+                          "golden is a run that knows no modules: mine's program was replayed "
+                          " on golden's values, and what is said of \"mine\" above is golden's");
+    std::swap(verdict->golden_level, verdict->mine_level);
+  }
+}
+
+/// One of the two is of another engine. The program is that of the run with modules, whichever side it is on.
 Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
                                       const pair::EngineAlignment& alignment,
                                       const LocateOptions& options) {
-  const bool turned = pair::is_ggml_run(golden);
-  const GgmlModules modules(turned ? mine : golden, turned ? golden : mine, alignment);
+  const auto engine = std::ranges::find_if(
+      options.engines, [&](const Engine* one) { return one->made(golden) != one->made(mine); });
+  if (engine == options.engines.end())
+    return fail(Errc::Unsupported, "the runs are of engines that cannot be held together");
+  const bool turned = (*engine)->made(golden);
+  const std::unique_ptr<const EngineModules> modules =
+      (*engine)->modules(turned ? mine : golden, turned ? golden : mine, alignment);
   ASSAY_TRY(Verdict verdict,
-            Locator(turned ? mine : golden, modules.run(), options, &modules).locate());
-  put_on_sides(modules, turned, &verdict);
+            Locator(turned ? mine : golden, modules->run(), options, modules.get()).locate());
+  put_on_sides(*modules, turned, &verdict);
   return verdict;
 }
 

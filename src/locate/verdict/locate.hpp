@@ -6,6 +6,7 @@
 
 #include "locate/judge/own_error.hpp"
 #include "locate/noise/floors.hpp"
+#include "locate/program/engine.hpp"
 #include "locate/replay/walk.hpp"
 #include "pair/correspondence.hpp"
 
@@ -21,6 +22,7 @@ struct LocateOptions {
   uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
   std::function<void(std::string_view stage, size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
+  Engines engines = {};
 };
 
 enum class Outcome : uint8_t {

@@ -435,4 +435,9 @@ Result<Wide> product_rows(const Call& call, std::span<const int64_t> rows, int j
   return values;
 }
 
+Rounding rounding_of(std::string_view name) {
+  if (!ggml::is_ggml(name)) return Rounding::ByClass;
+  return ggml::has_rounding(name) ? Rounding::Given : Rounding::Once;
+}
+
 }  // namespace assay::reference::aten

@@ -41,6 +41,14 @@ struct MagnitudeOptions {
   bool addend = false;
 };
 
+/// What a correct kernel of an operator may err.
+enum class Rounding : uint8_t {
+  ByClass,  // as its class does
+  Once,     // one rounding of the result
+  Given,    // magnitudes() has the bound and the variance themselves
+};
+[[nodiscard]] Rounding rounding_of(std::string_view name);
+
 /// C for one output of a call, computed in fp64 from its operands.
 ///
 /// output   0; of layer and group norms 1 (mean) and 2 (rstd) too, of var_mean and std_mean 1, of attention 1 (logsumexp)

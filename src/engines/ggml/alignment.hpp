@@ -8,15 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "pair/ggml_names.hpp"
+#include "engines/ggml/node_names.hpp"
 #include "pair/operand.hpp"
 #include "run/run.hpp"
 
-namespace assay::pair {
-
-[[nodiscard]] bool is_ggml_run(const run::Run& run);
-/// True when one side, and only one, is of a ggml program.
-[[nodiscard]] bool is_ggml_pair(const run::Run& golden, const run::Run& mine);
+namespace assay::engines::ggml {
 
 /// True for queries and keys behind the rotary embedding, which stand in no module of their own.
 [[nodiscard]] inline bool is_rotated(ModulePlace place) {
@@ -41,12 +37,12 @@ struct TokenSpan {
 };
 
 /// One tensor of the Hugging Face run and what holds the same values in the ggml run.
-struct GgmlPair {
+struct TensorPair {
   size_t hf = 0;                  // record
   std::vector<size_t> ggml = {};  // records of one node, one a graph, in order of tokens
   ModuleTensor tensor = {};
   std::string node = {};  // "Qcur-3 mul_mat"
-  size_t span = 0;        // index into EngineAlignment::spans
+  size_t span = 0;        // index into Alignment::spans
 
   /// Rows (tokens) of each side that the other holds, too; all of them in order when `all_rows`.
   bool all_rows = true;
@@ -65,13 +61,13 @@ struct GgmlPair {
   int64_t ggml_first = 0, ggml_last = 0;
 
   /// How the two become tensors of one shape, [rows in common, ...].
-  [[nodiscard]] Recipe hf_recipe(const run::Run& hf_run) const;
-  [[nodiscard]] Recipe ggml_recipe(const run::Run& hf_run, const run::Run& ggml_run) const;
+  [[nodiscard]] pair::Recipe hf_recipe(const run::Run& hf_run) const;
+  [[nodiscard]] pair::Recipe ggml_recipe(const run::Run& hf_run, const run::Run& ggml_run) const;
 };
 
-struct EngineAlignment {
-  std::vector<TokenSpan> spans;  // in order
-  std::vector<GgmlPair> pairs;   // in order of the Hugging Face run's records
+struct Alignment {
+  std::vector<TokenSpan> spans;   // in order
+  std::vector<TensorPair> pairs;  // in order of the Hugging Face run's records
   /// Tensors of modules that no node holds, with the reason.
   std::vector<std::pair<size_t, std::string>> hf_alone;
   std::vector<std::string> notes;  // one sentence each
@@ -81,8 +77,7 @@ struct EngineAlignment {
 
 /// steps   (Hugging Face, ggml) that the user says belong together; empty: by position and id of their tokens
 /// errors  Usage: no tokens in common
-[[nodiscard]] Result<EngineAlignment> align_ggml(
-    const run::Run& hf, const run::Run& ggml,
-    const std::vector<std::pair<int64_t, int64_t>>& steps = {});
+[[nodiscard]] Result<Alignment> align(const run::Run& hf, const run::Run& ggml,
+                                      const std::vector<std::pair<int64_t, int64_t>>& steps = {});
 
-}  // namespace assay::pair
+}  // namespace assay::engines::ggml

@@ -1,44 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of a Hugging Face run and a run of a ggml program, whichever of them is golden.
+#include "engines/ggml/row_matcher.hpp"
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
-#include "pair/ggml_alignment.hpp"
-#include "pair/matcher.hpp"
-
-namespace assay::pair {
+namespace assay::engines::ggml {
 namespace {
 
+using pair::Correspondence;
+using pair::Matching;
+using pair::MatchOptions;
+using pair::Recipe;
+using pair::RecordPair;
+using pair::Rule;
+using pair::Side;
 using run::Role;
 using run::Run;
 using run::TensorRecord;
 
-class GgmlMatcher {
+class RowMatcher {
  public:
-  GgmlMatcher(const Run& golden, const Run& mine, const Correspondence& pairs,
-              const MatchOptions& options)
-      : whole_(pairs),
+  RowMatcher(const Run& golden, const Run& mine, bool golden_is_ggml, const Alignment& alignment,
+             const Correspondence& pairs, const MatchOptions& options)
+      : alignment_(alignment),
+        whole_(pairs),
         options_(options),
         golden_(golden),
         mine_(mine),
-        golden_is_ggml_(is_ggml_run(golden)),
+        golden_is_ggml_(golden_is_ggml),
         hf_(golden_is_ggml_ ? mine : golden),
         ggml_(golden_is_ggml_ ? golden : mine) {}
 
   Result<Matching> match() {
     ASSAY_TRY_STATUS(take_named());
-    const EngineAlignment& alignment = *whole_.engine;
-    for (const GgmlPair& pair : alignment.pairs) {
+    for (const TensorPair& pair : alignment_.pairs) {
       const bool is_named = named_.contains({hf_side(), pair.hf}) ||
                             std::ranges::any_of(pair.ggml, [this](size_t record) {
                               return named_.contains({ggml_side(), record});
                             });
-      if (!is_named) add(pair, alignment);
+      if (!is_named) add(pair);
     }
-    list_rest(alignment);
-    out_.notes.insert(out_.notes.end(), alignment.notes.begin(), alignment.notes.end());
+    list_rest();
+    out_.notes.insert(out_.notes.end(), alignment_.notes.begin(), alignment_.notes.end());
     sort();
     return std::move(out_);
   }
@@ -53,7 +58,7 @@ class GgmlMatcher {
     return static_cast<int32_t>(out_.recipes.size() - 1);
   }
 
-  void add(const GgmlPair& pair, const EngineAlignment& alignment) {
+  void add(const TensorPair& pair) {
     const int32_t hf = keep(pair.hf_recipe(hf_));
     const int32_t ggml = keep(pair.ggml_recipe(hf_, ggml_));
     RecordPair row;
@@ -62,7 +67,7 @@ class GgmlMatcher {
     row.golden_recipe = golden_is_ggml_ ? ggml : hf;
     row.mine_recipe = golden_is_ggml_ ? hf : ggml;
     row.rule = Rule::EngineTable;
-    row.token = alignment.spans[pair.span].hf_step;
+    row.token = alignment_.spans[pair.span].hf_step;
     out_.pairs.push_back(std::move(row));
     hf_used_.insert(pair.hf);
     ggml_used_.insert(pair.ggml.begin(), pair.ggml.end());
@@ -71,7 +76,7 @@ class GgmlMatcher {
   /// What the user names wins over the table.
   Status take_named() {
     if (whole_.user.explicit_pairs.empty()) return {};
-    ASSAY_TRY(out_, Matcher(golden_, mine_, whole_, options_).match_named());
+    ASSAY_TRY(out_, pair::match_named(golden_, mine_, whole_, options_));
     for (RecordPair& pair : out_.pairs) {
       named_.emplace(Side::Golden, pair.golden);
       named_.emplace(Side::Mine, pair.mine);
@@ -82,17 +87,17 @@ class GgmlMatcher {
     return {};
   }
 
-  void list_rest(const EngineAlignment& alignment) {
+  void list_rest() {
     std::set<int64_t> graphs;
     std::set<int64_t> tokens;
-    for (const TokenSpan& span : alignment.spans) {
+    for (const TokenSpan& span : alignment_.spans) {
       graphs.insert(span.ggml_steps.begin(), span.ggml_steps.end());
       tokens.insert(golden_is_ggml_ ? span.hf_step : span.ggml_steps.front());
     }
     out_.tokens.assign(tokens.begin(), tokens.end());
     out_.ranks = {0};
     // What modules hand on to each other has one record of its own, their output.
-    for (const auto& [record, reason] : alignment.hf_alone)
+    for (const auto& [record, reason] : alignment_.hf_alone)
       out_.unmatched.push_back({hf_side(), record, reason});
     std::map<std::string, size_t> inner;  // by operator
     for (size_t i = 0; i < ggml_.records.size(); ++i) {
@@ -107,7 +112,7 @@ class GgmlMatcher {
       out_.notes.push_back(std::to_string(count) +
                            " nodes of ggml stand inside modules of Hugging Face, or only view "
                            "values, and have no tensor to be compared with");
-    const size_t hf_candidates = hf_used_.size() + alignment.hf_alone.size();
+    const size_t hf_candidates = hf_used_.size() + alignment_.hf_alone.size();
     out_.golden_candidates = golden_is_ggml_ ? ggml_used_.size() : hf_candidates;
     out_.mine_candidates = golden_is_ggml_ ? hf_candidates : ggml_used_.size();
     out_.golden_matched = golden_is_ggml_ ? ggml_used_.size() : hf_used_.size();
@@ -125,6 +130,7 @@ class GgmlMatcher {
                      });
   }
 
+  const Alignment& alignment_;
   const Correspondence& whole_;
   const MatchOptions& options_;
   const Run& golden_;
@@ -140,9 +146,10 @@ class GgmlMatcher {
 
 }  // namespace
 
-Result<Matching> match_engines(const Run& golden, const Run& mine, const Correspondence& pairs,
-                               const MatchOptions& options) {
-  return GgmlMatcher(golden, mine, pairs, options).match();
+Result<Matching> match_rows(const Run& golden, const Run& mine, bool golden_is_ggml,
+                            const Alignment& alignment, const Correspondence& pairs,
+                            const MatchOptions& options) {
+  return RowMatcher(golden, mine, golden_is_ggml, alignment, pairs, options).match();
 }
 
-}  // namespace assay::pair
+}  // namespace assay::engines::ggml

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engines/engines.hpp"
 #include "locate/judge/own_error.hpp"
 #include "locate/program/test_program.hpp"
 
@@ -15,7 +16,8 @@ using test::Value;
 using Numbers = std::vector<double>;
 
 OwnErrors judged(TestRun* run) {
-  const Program program = run->program();
+  run->run().properties["host.kind"] = "ggml";
+  const Program program = make_program(run->run(), engines::all());
   OwnErrorOptions options;
   options.jobs = 1;
   return own_errors(program, options).value();

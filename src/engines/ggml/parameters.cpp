@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/verdict/across_engines.hpp"
+#include "engines/ggml/parameters.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <span>
 
-#include "pair/ggml_names.hpp"
 #include "reference/wide.hpp"
 
-namespace assay::locate {
+namespace assay::engines::ggml {
 namespace {
 
+using locate::EnginePlace;
+using locate::Finding;
+using locate::FindingKind;
+using locate::kNone;
+using locate::ModuleCall;
+using locate::Operator;
+using locate::Use;
 using run::TensorRecord;
 
 std::string number_text(double value) {
@@ -29,7 +35,7 @@ std::optional<double> number_of(const Operator& one, std::string_view name) {
   return std::nullopt;
 }
 
-std::string op_type_of(const pair::CapturedNode& node) {
+std::string op_type_of(const CapturedNode& node) {
   return "ggml " + std::string(node.op) + " " + std::string(node.name);
 }
 
@@ -42,7 +48,7 @@ std::string layer_of(std::string_view name) {
 }
 
 /// The module in which Hugging Face does what a node does that is no module's output.
-std::string inner_module(const pair::CapturedNode& node) {
+std::string inner_module(const CapturedNode& node) {
   const std::string layer = layer_of(node.name);
   if (layer.empty()) return node.name == "norm" ? "model.norm" : "";
   const std::string path = "model.layers." + layer;
@@ -57,32 +63,32 @@ std::string inner_module(const pair::CapturedNode& node) {
 
 }  // namespace
 
-size_t AcrossEngines::record_of(const Finding& finding) const {
-  const GgmlPlace* place = modules_.place_of(finding.mine_record);
+size_t Parameters::record_of(const Finding& finding) const {
+  const EnginePlace* place = modules_.place_of(finding.mine_record);
   if (place != nullptr && place->record != kNone) return place->record;
   if (place == nullptr) return finding.mine_record;
   // A weight takes part where its module's output is made.
   for (const ModuleCall& call : mine_.calls) {
     if (call.module != finding.module) continue;
     for (const Use& use : call.outputs) {
-      const GgmlPlace* made = modules_.place_of(use.record);
+      const EnginePlace* made = modules_.place_of(use.record);
       if (made != nullptr && made->record != kNone) return made->record;
     }
   }
   return kNone;
 }
 
-const Operator* AcrossEngines::find_operator(int64_t step, std::string_view op,
-                                             std::string_view name, int64_t number) const {
+const Operator* Parameters::find_operator(int64_t step, std::string_view op, std::string_view name,
+                                          int64_t number) const {
   for (const Operator& one : mine_.operators) {
     if (one.step != step) continue;
-    const auto node = pair::parse_ggml_node(one.node);
+    const auto node = parse_node(one.node);
     if (node && node->op == op && node->name == name && node->number == number) return &one;
   }
   return nullptr;
 }
 
-void AcrossEngines::complete(Finding* finding) const {
+void Parameters::complete(Finding* finding) const {
   if (finding->kind == FindingKind::OwnError) {
     complete_own_error(finding);
     return;
@@ -92,7 +98,7 @@ void AcrossEngines::complete(Finding* finding) const {
   const TensorRecord& captured = mine_.run->records[record];
   finding->golden_node = finding->node;
   finding->node = captured.node;
-  if (const auto node = pair::parse_ggml_node(captured.node)) finding->op_type = op_type_of(*node);
+  if (const auto node = parse_node(captured.node)) finding->op_type = op_type_of(*node);
   finding->step = captured.step;
   finding->time = captured.order;
   if (finding->module.ends_with("_rope"))
@@ -101,25 +107,24 @@ void AcrossEngines::complete(Finding* finding) const {
   for (const auto& difference :
        {epsilon(*finding), rotary_base(*finding), scale(*finding), used_experts(*finding)}) {
     if (!difference) continue;
-    if (const auto node = pair::parse_ggml_node(difference->mine->node))
-      finding->op_type = op_type_of(*node);
+    if (const auto node = parse_node(difference->mine->node)) finding->op_type = op_type_of(*node);
     finding->node = difference->mine->node;
     finding->hypothesis = difference->text;
     return;
   }
 }
 
-void AcrossEngines::complete_own_error(Finding* finding) const {
-  const auto node = pair::parse_ggml_node(finding->node);
+void Parameters::complete_own_error(Finding* finding) const {
+  const auto node = parse_node(finding->node);
   if (!node) return;
-  const auto modules = pair::module_tensors_of(node->name, node->op);
+  const auto modules = module_tensors_of(node->name, node->op);
   finding->module = modules.empty() ? inner_module(*node) : modules.front().module;
   finding->op_type = op_type_of(*node);
 }
 
-std::optional<AcrossEngines::Difference> AcrossEngines::differ(const Operator& one,
-                                                               std::string_view what, double mine,
-                                                               double golden, double tolerance) {
+std::optional<Parameters::Difference> Parameters::differ(const Operator& one, std::string_view what,
+                                                         double mine, double golden,
+                                                         double tolerance) {
   if (std::abs(mine - golden) <= tolerance * std::max(std::abs(mine), std::abs(golden)))
     return std::nullopt;
   return Difference{&one, std::string(what) + " " + number_text(mine) + " where golden has " +
@@ -127,8 +132,8 @@ std::optional<AcrossEngines::Difference> AcrossEngines::differ(const Operator& o
 }
 
 /// The scalar that golden's norm adds to the mean of squares, or its argument.
-std::optional<AcrossEngines::Difference> AcrossEngines::epsilon(const Finding& finding) const {
-  const auto node = pair::parse_ggml_node(finding.node);
+std::optional<Parameters::Difference> Parameters::epsilon(const Finding& finding) const {
+  const auto node = parse_node(finding.node);
   if (!node || !finding.module.ends_with("norm")) return std::nullopt;
   const std::string layer = layer_of(node->name);
   const Operator* norm = layer.empty()
@@ -147,8 +152,8 @@ std::optional<AcrossEngines::Difference> AcrossEngines::epsilon(const Finding& f
 }
 
 /// base = inv_freq[1] ^ (-d / 2), d the channels that are turned.
-std::optional<AcrossEngines::Difference> AcrossEngines::rotary_base(const Finding& finding) const {
-  const auto node = pair::parse_ggml_node(finding.node);
+std::optional<Parameters::Difference> Parameters::rotary_base(const Finding& finding) const {
+  const auto node = parse_node(finding.node);
   if (!node || node->op != "rope") return std::nullopt;
   const Operator* rope = find_operator(finding.step, "rope", node->name, node->number);
   if (rope == nullptr) return std::nullopt;
@@ -180,8 +185,8 @@ std::optional<AcrossEngines::Difference> AcrossEngines::rotary_base(const Findin
   return std::nullopt;
 }
 
-std::optional<AcrossEngines::Difference> AcrossEngines::scale(const Finding& finding) const {
-  const auto node = pair::parse_ggml_node(finding.node);
+std::optional<Parameters::Difference> Parameters::scale(const Finding& finding) const {
+  const auto node = parse_node(finding.node);
   if (!node || !finding.module.ends_with("self_attn")) return std::nullopt;
   const std::string layer = layer_of(node->name);
   const Operator* attention = find_operator(finding.step, "soft_max", "kq_soft_max-" + layer, 0);
@@ -196,15 +201,15 @@ std::optional<AcrossEngines::Difference> AcrossEngines::scale(const Finding& fin
   return std::nullopt;
 }
 
-int64_t AcrossEngines::result_count(const Operator* one) const {
+int64_t Parameters::result_count(const Operator* one) const {
   if (one == nullptr || one->outputs.empty()) return 0;
   const size_t record = one->outputs.front().record;
   if (record >= mine_.run->records.size() || !mine_.run->records[record].shape) return 0;
   return element_count(*mine_.run->records[record].shape).value_or(0);
 }
 
-std::optional<AcrossEngines::Difference> AcrossEngines::used_experts(const Finding& finding) const {
-  const auto node = pair::parse_ggml_node(finding.node);
+std::optional<Parameters::Difference> Parameters::used_experts(const Finding& finding) const {
+  const auto node = parse_node(finding.node);
   if (!node || !node->name.starts_with("ffn_moe_")) return std::nullopt;
   const std::string layer = layer_of(node->name);
   // A row of logits for each token, and a weight for each expert that it uses.
@@ -224,36 +229,4 @@ std::optional<AcrossEngines::Difference> AcrossEngines::used_experts(const Findi
   return std::nullopt;
 }
 
-void put_on_sides(const GgmlModules& modules, bool turned, Verdict* verdict) {
-  const auto captured = [&](size_t record) {
-    const GgmlPlace* place = modules.place_of(record);
-    return place == nullptr ? record : turned ? place->golden : place->record;
-  };
-  for (std::vector<Finding>* list :
-       {&verdict->candidates, &verdict->suspicions, &verdict->golden_findings}) {
-    for (Finding& finding : *list) {
-      const GgmlPlace* place = modules.place_of(finding.mine_record);
-      if (place == nullptr) continue;
-      finding.mine_record = turned ? place->golden : place->record;
-      if (turned) finding.golden_record = place->record;
-    }
-  }
-  std::map<size_t, Verdict::RecordJudgement> records;
-  for (const auto& [record, judgement] : verdict->records) {
-    const bool made = modules.place_of(record) != nullptr;
-    const size_t at = captured(record);
-    if (at == kNone || (turned && !made)) continue;
-    // What golden's program says of a value comes before what its own operator does.
-    if (made || !records.contains(at)) records.insert_or_assign(at, judgement);
-  }
-  verdict->records = std::move(records);
-  if (turned) {
-    verdict->notes.insert(
-        verdict->notes.begin(),
-        "golden is the ggml run, which knows no modules: mine's program was "
-        "replayed on golden's values, and what is said of \"mine\" above is golden's");
-    std::swap(verdict->golden_level, verdict->mine_level);
-  }
-}
-
-}  // namespace assay::locate
+}  // namespace assay::engines::ggml

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/program/ggml_operands.hpp"
+#include "engines/ggml/operands.hpp"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -9,10 +9,16 @@
 #include "run/checkpoint.hpp"
 #include "run/container.hpp"
 
-namespace assay::locate {
+namespace assay::engines::ggml {
 namespace {
 
+using locate::kNone;
+using locate::Operator;
+using locate::Program;
+using locate::Use;
 using nlohmann::json;
+using reference::aten::ArgumentList;
+using reference::aten::Call;
 using run::TensorRecord;
 
 /// The same weight as far as the records tell.
@@ -73,8 +79,6 @@ std::vector<std::string> model_files(const run::Run& run) {
 
 std::map<std::string, TensorRecord, std::less<>> model_weights(const run::Run& run) {
   std::map<std::string, TensorRecord, std::less<>> weights;
-  const auto kind = run.properties.find("host.kind");
-  if (kind == run.properties.end() || kind->second != "ggml") return weights;
   std::set<std::string> ambiguous;
   std::set<std::string> files;  // all shards of each
   for (const std::string& path : model_files(run)) {
@@ -119,4 +123,34 @@ Result<Tensor> load_uncopied(const Program& program, const Use& use) {
   return tensor;
 }
 
-}  // namespace assay::locate
+Status add_facts(const Program& program, const Operator& one, Call* call) {
+  const auto& records = program.run->records;
+  for (const Use& use : one.inputs) {
+    if (use.record >= records.size()) continue;
+    const run::TensorRecord& record = records[use.record];
+    if (!record.memory_format.empty())
+      call->arguments[use.slot + "_type"].value = record.memory_format;
+    // What is loaded has no gaps; offsets count in what the host had.
+    if (one.name == "ggml.view" && record.shape && record.strides &&
+        *record.strides != contiguous_strides(*record.shape))
+      return fail(Errc::Unsupported, one.name + ": a view of a view with gaps");
+  }
+  if (one.outputs.empty() || one.outputs[0].record >= records.size()) return {};
+  const run::TensorRecord& result = records[one.outputs[0].record];
+  if (!result.memory_format.empty())
+    return fail(Errc::Unsupported, one.name + ": no reference for results in blocks");
+  if (!result.shape || result.shape->size() > 4) return {};
+  ArgumentList ne(4);
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t rank = result.shape->size();
+    ne[i].value = i < rank ? (*result.shape)[rank - 1 - i] : int64_t{1};
+  }
+  call->arguments["ne"].value = std::move(ne);
+  if (one.name != "ggml.view" || !result.strides) return {};
+  ArgumentList strides;
+  for (const int64_t stride : result.strides->span()) strides.emplace_back().value = stride;
+  call->arguments["strides"].value = std::move(strides);
+  return {};
+}
+
+}  // namespace assay::engines::ggml

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pair/ggml_alignment.hpp"
+#include "engines/ggml/alignment.hpp"
 
 #include <algorithm>
 #include <map>
@@ -13,9 +13,21 @@
 #include "pair/slices.hpp"
 #include "pair/step_tokens.hpp"
 
-namespace assay::pair {
+namespace assay::engines::ggml {
 namespace {
 
+using pair::hold_sequences;
+using pair::integer_values;
+using pair::Merge;
+using pair::PlacedToken;
+using pair::Recipe;
+using pair::sequence_keys;
+using pair::shape_of_record;
+using pair::Step;
+using pair::StepTokens;
+using pair::token_keys;
+using pair::TokenKeys;
+using pair::torch_steps;
 using run::Role;
 using run::Run;
 using run::TensorRecord;
@@ -52,7 +64,7 @@ int64_t product(std::span<const int64_t> sizes) {
 }
 
 /// A norm of each head by itself: [1, tokens, heads, channels].
-bool is_by_head(const GgmlPair& pair, const Dims& shape) {
+bool is_by_head(const TensorPair& pair, const Dims& shape) {
   const std::string& module = pair.tensor.module;
   return shape.size() == 4 && shape[0] == 1 && !is_rotated(pair.tensor.place) &&
          (module.ends_with("q_norm") || module.ends_with("k_norm"));
@@ -73,11 +85,11 @@ class GgmlSide {
       const TensorRecord& record = run.records[i];
       if (record.role == Role::Input) {
         if (!record.leaf.empty()) leaves_.try_emplace({record.step, kind_of(record.leaf)}, i);
-        if (const auto node = parse_ggml_node(record.node))
+        if (const auto node = parse_node(record.node))
           sources_.try_emplace(
               {record.step, std::string(node->name), std::string(node->op), record.slot}, i);
       } else if (record.role == Role::Output) {
-        if (const auto node = parse_ggml_node(record.node))
+        if (const auto node = parse_node(record.node))
           nodes_.try_emplace({record.step, std::string(node->name), std::string(node->op)}, i);
       }
       steps_.insert(record.step);
@@ -103,7 +115,7 @@ class GgmlSide {
     return out;
   }
 
-  [[nodiscard]] std::optional<size_t> find(int64_t step, const GgmlNode& node) const {
+  [[nodiscard]] std::optional<size_t> find(int64_t step, const GraphNode& node) const {
     const auto found = nodes_.find({step, node.name, std::string(node.op)});
     return found == nodes_.end() ? std::nullopt : std::optional(found->second);
   }
@@ -375,7 +387,7 @@ class Aligner {
  public:
   Aligner(const Run& hf, const Run& ggml) : hf_run_(hf), ggml_run_(ggml), hf_(hf), ggml_(ggml) {}
 
-  Result<EngineAlignment> align(const std::vector<std::pair<int64_t, int64_t>>& steps) {
+  Result<Alignment> align(const std::vector<std::pair<int64_t, int64_t>>& steps) {
     if (steps.empty() && (hold_sequences(hf_.tokens()) || hold_sequences(ggml_.tokens()))) {
       ASSAY_TRY_STATUS(find_sequences());
     } else if (steps.empty()) {
@@ -588,7 +600,7 @@ class Aligner {
       if (!shape || shape->empty()) return;
       part.ggml_last = (*shape)[shape->size() - 1];
     }
-    for (const GgmlNode& node : ggml_nodes_of(tensor)) {
+    for (const GraphNode& node : nodes_of(tensor)) {
       if (add(place, span->second, node, part, &why, rotates)) return;
     }
     if (add_fused(place, span->second, &why)) return;
@@ -602,7 +614,7 @@ class Aligner {
     const bool keys = place.tensor.place == ModulePlace::CachedKeys;
     const std::string layer = layer_in(place.tensor.module);
     const int64_t step = out_.spans[span].ggml_steps.back();
-    GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
+    TensorPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
     auto found = ggml_.find_source(step, (keys ? "kq-" : "kqv-") + layer, "mul_mat", "src0");
     pair.node = (keys ? "kq-" : "kqv-") + layer + " mul_mat src0";
     pair.cells_last = found && !keys;
@@ -642,8 +654,8 @@ class Aligner {
     const auto rows = hf_.expert_rows(record.step, place.tensor.module);
     const std::optional<Dims> shape = shape_of_record(record);
     if (!rows || !shape || shape->size() != 2) return;
-    for (const GgmlNode& node : ggml_nodes_of(place.tensor)) {
-      GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
+    for (const GraphNode& node : nodes_of(place.tensor)) {
+      TensorPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
       pair.node = node.name + " " + std::string(node.op);
       std::map<std::pair<int64_t, int64_t>, int64_t> row_of;  // by token and expert
       int64_t first_token = 0;
@@ -735,14 +747,14 @@ class Aligner {
     const std::string layer = layer_in(place.tensor.module);
     const int64_t step = out_.spans[span].ggml_steps.front();
     int64_t first = 0;
-    std::vector<std::pair<GgmlNode, Part>> pieces;
+    std::vector<std::pair<GraphNode, Part>> pieces;
     for (const std::string_view name : names) {
       const Heads heads = name == "Qcur-"   ? Heads::Queries
                           : name == "Kcur-" ? Heads::Keys
                                             : Heads::None;
-      std::optional<GgmlNode> node;
+      std::optional<GraphNode> node;
       for (const std::string_view op : {"add", "mul_mat"}) {
-        const GgmlNode one{.name = std::string(name) + layer, .op = op, .heads = heads};
+        const GraphNode one{.name = std::string(name) + layer, .op = op, .heads = heads};
         if (!node && ggml_.find(step, one)) node = one;
       }
       if (!node) return false;
@@ -759,9 +771,9 @@ class Aligner {
 
   /// False when the graphs lack the node, or its sizes are not the tensor's; `why` says so then.
   /// multiplied  what the node, a product, multiplies its weight with, instead of the node itself
-  bool add(const HfPlace& place, size_t span, const GgmlNode& node, Part part, std::string* why,
+  bool add(const HfPlace& place, size_t span, const GraphNode& node, Part part, std::string* why,
            bool multiplied = false) {
-    GgmlPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
+    TensorPair pair{.hf = place.record, .tensor = place.tensor, .span = span};
     pair.node = node.name + " " + std::string(node.op);
     const std::string layer = layer_in(place.tensor.module);
     const int64_t head_size = ggml_.head_size(layer, out_.spans[span].ggml_steps.front());
@@ -787,7 +799,7 @@ class Aligner {
     return true;
   }
 
-  bool find_rows(GgmlPair* pair) const {
+  bool find_rows(TensorPair* pair) const {
     const std::optional<Dims> shape = shape_of_record(hf_run_.records[pair->hf]);
     if (!shape || shape->size() < 2) return false;
     const bool rotated = is_rotated(pair->tensor.place);
@@ -878,19 +890,10 @@ class Aligner {
   GgmlSide ggml_;
   std::map<int64_t, size_t> span_of_;  // by step of Hugging Face
   mutable std::map<int64_t, int64_t> token_counts_;
-  EngineAlignment out_;
+  Alignment out_;
 };
 
 }  // namespace
-
-bool is_ggml_run(const Run& run) {
-  const auto kind = run.properties.find("host.kind");
-  return kind != run.properties.end() && kind->second == "ggml";
-}
-
-bool is_ggml_pair(const Run& golden, const Run& mine) {
-  return is_ggml_run(golden) != is_ggml_run(mine);
-}
 
 namespace {
 
@@ -899,7 +902,7 @@ bool is_batch(const Dims& shape) { return shape.size() == 3 && shape[0] > 1; }
 
 }  // namespace
 
-Recipe GgmlPair::hf_recipe(const Run& hf_run) const {
+Recipe TensorPair::hf_recipe(const Run& hf_run) const {
   Recipe recipe{.records = {hf}};
   const Dims shape = shape_of_record(hf_run.records[hf]).value_or(Dims());
   const bool some = !all_rows && hf_rows != counted(hf_row_count);
@@ -921,12 +924,12 @@ namespace {
 
 Step channels_of_heads(int axis, int64_t width, int64_t head_size) {
   Step step{.kind = Step::Kind::Permute, .axis = axis};
-  for (int64_t i = 0; i < width; ++i) step.order.push_back(ggml_channel(i, head_size));
+  for (int64_t i = 0; i < width; ++i) step.order.push_back(pair::gguf_channel(i, head_size));
   return step;
 }
 
 /// [heads, cells, channels] or [heads, channels, cells] to [1, heads, tokens, channels].
-Recipe window_recipe(const GgmlPair& pair, const Dims& shape) {
+Recipe window_recipe(const TensorPair& pair, const Dims& shape) {
   Recipe recipe{.records = pair.ggml};
   recipe.note = std::to_string(pair.cells.size()) + " cells of the cache";
   recipe.steps.push_back(
@@ -943,7 +946,7 @@ Recipe window_recipe(const GgmlPair& pair, const Dims& shape) {
 
 }  // namespace
 
-Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
+Recipe TensorPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   if (!cells.empty()) return window_recipe(*this, *hf_run.records[hf].shape);
   Recipe recipe{.records = ggml};
   recipe.flat = true;
@@ -999,9 +1002,9 @@ Recipe GgmlPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   return recipe;
 }
 
-Result<EngineAlignment> align_ggml(const Run& hf, const Run& ggml,
-                                   const std::vector<std::pair<int64_t, int64_t>>& steps) {
+Result<Alignment> align(const Run& hf, const Run& ggml,
+                        const std::vector<std::pair<int64_t, int64_t>>& steps) {
   return Aligner(hf, ggml).align(steps);
 }
 
-}  // namespace assay::pair
+}  // namespace assay::engines::ggml

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pair/ggml_alignment.hpp"
+#include "engines/ggml/alignment.hpp"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "engines/engines.hpp"
 #include "pair/match.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::pair {
+namespace assay::engines::ggml {
 namespace {
 
-Result<Matching> matching_of(const run::Run& golden, const run::Run& mine,
-                             const UserRules& user = {}) {
-  ASSAY_TRY(const Correspondence pairs, correspond(golden, mine, user));
-  return match_runs(golden, mine, pairs, {});
+Result<pair::Matching> matching_of(const run::Run& golden, const run::Run& mine,
+                                   const pair::UserRules& user = {}) {
+  ASSAY_TRY(const pair::Correspondence pairs, pair::correspond(golden, mine, user, for_pairing()));
+  return pair::match_runs(golden, mine, pairs, {});
 }
 
 using run::Role;
@@ -101,15 +102,15 @@ class Runs {
     ggml.operations.push_back(operation);
   }
 
-  [[nodiscard]] EngineAlignment align() const {
-    auto alignment = align_ggml(hf, ggml);
+  [[nodiscard]] Alignment align() const {
+    auto alignment = engines::ggml::align(hf, ggml);
     EXPECT_TRUE(alignment) << alignment.error().message;
-    return alignment ? *alignment : EngineAlignment{};
+    return alignment ? *alignment : Alignment{};
   }
-  [[nodiscard]] Values ggml_values(const GgmlPair& pair) const {
+  [[nodiscard]] Values ggml_values(const TensorPair& pair) const {
     return values_of(load_operand(ggml, pair.ggml_recipe(hf, ggml)));
   }
-  [[nodiscard]] Values hf_values(const GgmlPair& pair) const {
+  [[nodiscard]] Values hf_values(const TensorPair& pair) const {
     return values_of(load_operand(hf, pair.hf_recipe(hf)));
   }
 
@@ -126,8 +127,8 @@ class Runs {
   }
 };
 
-const GgmlPair* find(const EngineAlignment& alignment, const std::string& node) {
-  for (const GgmlPair& pair : alignment.pairs) {
+const TensorPair* find(const Alignment& alignment, const std::string& node) {
+  for (const TensorPair& pair : alignment.pairs) {
     if (pair.node == node) return &pair;
   }
   return nullptr;
@@ -141,7 +142,7 @@ TEST(AlignGgml, TakesAPromptInPiecesForOneStepAndLeavesOutTheWarmUp) {
   runs.graph(1, {1, 50, 60}, 0);
   runs.graph(2, {70, 300}, 3);
   runs.graph(3, {7}, 5);
-  const EngineAlignment alignment = runs.align();
+  const Alignment alignment = runs.align();
   ASSERT_EQ(alignment.spans.size(), 2U);
   EXPECT_EQ(alignment.spans[0].ggml_steps, (Integers{1, 2}));
   EXPECT_EQ(alignment.spans[1].ggml_steps, (Integers{3}));
@@ -157,7 +158,7 @@ TEST(AlignGgml, StopsWhereTheRunsGoOnWithOtherTokens) {
   runs.hf_step(1, {7});
   runs.graph(0, {1, 50}, 0);
   runs.graph(1, {8}, 2);
-  const EngineAlignment alignment = runs.align();
+  const Alignment alignment = runs.align();
   ASSERT_EQ(alignment.spans.size(), 1U);
   EXPECT_NE(alignment.notes.back().find("from Hugging Face's step 1 on"), std::string::npos);
 }
@@ -166,11 +167,11 @@ TEST(AlignGgml, RefusesRunsWithoutATokenInCommon) {
   Runs runs;
   runs.hf_step(0, {1, 50});
   runs.graph(0, {1, 51}, 0);
-  const auto alignment = align_ggml(runs.hf, runs.ggml);
+  const auto alignment = align(runs.hf, runs.ggml);
   ASSERT_FALSE(alignment);
   EXPECT_EQ(alignment.error().code, Errc::Usage);
   // The user knows better.
-  const auto told = align_ggml(runs.hf, runs.ggml, {{0, 0}});
+  const auto told = align(runs.hf, runs.ggml, {{0, 0}});
   ASSERT_TRUE(told);
   EXPECT_EQ(told->pairs.size(), 1U);
 }
@@ -180,7 +181,7 @@ TEST(AlignGgml, CountsTokensWhereTheirIdsWereNotCaptured) {
   runs.hf_step(0, {1, 50, 60}, /*ids=*/false);
   runs.graph(0, {1, 2}, 0);
   runs.graph(1, {9, 9, 9}, 0);
-  const EngineAlignment alignment = runs.align();
+  const Alignment alignment = runs.align();
   ASSERT_EQ(alignment.spans.size(), 1U);
   EXPECT_EQ(alignment.spans[0].ggml_steps, (Integers{1}));
 }
@@ -194,13 +195,13 @@ TEST(AlignGgml, PairsTheRowsThatBothHave) {
   runs.leaf(0, "inp_out_ids", {0, 2});
   runs.node(0, "result_norm::ggml.mul.0", {2, 2});
   runs.node(0, "result_output::ggml.mul_mat.0", {2, 4});
-  const EngineAlignment alignment = runs.align();
-  const GgmlPair* norm = find(alignment, "result_norm mul");
+  const Alignment alignment = runs.align();
+  const TensorPair* norm = find(alignment, "result_norm mul");
   ASSERT_NE(norm, nullptr);
   EXPECT_EQ(norm->hf_rows, (Integers{0, 2}));
   EXPECT_EQ(runs.hf_values(*norm), (Values{0, 1, 4, 5}));
   EXPECT_EQ(runs.ggml_values(*norm), (Values{0, 1, 2, 3}));
-  const GgmlPair* head = find(alignment, "result_output mul_mat");
+  const TensorPair* head = find(alignment, "result_output mul_mat");
   ASSERT_NE(head, nullptr);
   EXPECT_EQ(runs.hf_values(*head), (Values{0, 1, 2, 3}));
   EXPECT_EQ(runs.ggml_values(*head), (Values{4, 5, 6, 7}));
@@ -218,9 +219,9 @@ TEST(AlignGgml, BringsHeadsBackFromRopesOrder) {
     runs.node(0, "Qcur-3::ggml.mul_mat.0", {2, 8});
     runs.node(0, "Qcur-3::ggml.rope.0", {2, 2, 4}, 100);  // [token, head, channel]
     runs.node(0, "Kcur-3::ggml.rope.0", {2, 1, 4});
-    const EngineAlignment alignment = runs.align();
-    const GgmlPair* projected = find(alignment, "Qcur-3 mul_mat");
-    const GgmlPair* rotated = find(alignment, "Qcur-3 rope");
+    const Alignment alignment = runs.align();
+    const TensorPair* projected = find(alignment, "Qcur-3 mul_mat");
+    const TensorPair* rotated = find(alignment, "Qcur-3 rope");
     ASSERT_NE(projected, nullptr);
     ASSERT_NE(rotated, nullptr);
     ASSERT_NE(find(alignment, "Kcur-3 rope"), nullptr);
@@ -249,10 +250,10 @@ TEST(AlignGgml, CutsProjectionsThatOneEngineHasInOnePiece) {
   runs.node(0, "Qcur-1::ggml.mul_mat.0", {4}, 10);
   runs.node(0, "Kcur-1::ggml.mul_mat.0", {2}, 20);
   runs.node(0, "Vcur-1::ggml.mul_mat.0", {2}, 30);
-  const EngineAlignment alignment = runs.align();
+  const Alignment alignment = runs.align();
   std::vector<Values> mine;
   std::vector<Values> golden;
-  for (const GgmlPair& pair : alignment.pairs) {
+  for (const TensorPair& pair : alignment.pairs) {
     if (pair.node == "embd get_rows") continue;
     mine.push_back(runs.ggml_values(pair));
     golden.push_back(runs.hf_values(pair));
@@ -284,8 +285,8 @@ TEST(AlignGgml, TakesWhatIsMultipliedWhereAttentionIsRotated) {
   runs.node(0, "attn_out-0::ggml.mul_mat.0", {2}, 60);
   runs.ggml.records.back().role = Role::Input;
   runs.ggml.records.back().slot = "src1";
-  const EngineAlignment alignment = runs.align();
-  const GgmlPair* input = find(alignment, "attn_out-0 mul_mat");
+  const Alignment alignment = runs.align();
+  const TensorPair* input = find(alignment, "attn_out-0 mul_mat");
   ASSERT_NE(input, nullptr);
   EXPECT_EQ(runs.ggml_values(*input), (Values{60, 61}));
 }
@@ -311,10 +312,10 @@ TEST(AlignGgml, CutsTheTokensSoFarOutOfTheCache) {
     runs.ggml.records.back().role = Role::Input;
     runs.ggml.records.back().slot = "src0";
   }
-  const EngineAlignment alignment = runs.align();
+  const Alignment alignment = runs.align();
   std::vector<Values> keys;
   std::vector<Values> values;
-  for (const GgmlPair& pair : alignment.pairs) {
+  for (const TensorPair& pair : alignment.pairs) {
     if (pair.node == "kq-0 mul_mat src0") keys.push_back(runs.ggml_values(pair));
     if (pair.node == "kqv-0 mul_mat src0") values.push_back(runs.ggml_values(pair));
   }
@@ -333,7 +334,7 @@ TEST(AlignGgml, SaysWhatHasNoNodeOrAnotherShape) {
   runs.hf_output("model.layers.0.mlp.up_proj", 0, {1, 1, 4});
   runs.graph(0, {1}, 0);
   runs.node(0, "ffn_up-0::ggml.mul_mat.0", {7});
-  const EngineAlignment alignment = runs.align();
+  const Alignment alignment = runs.align();
   ASSERT_EQ(alignment.hf_alone.size(), 2U);
   EXPECT_EQ(alignment.hf_alone[0].second, "ggml has no node of its own for it");
   EXPECT_EQ(alignment.hf_alone[1].second, "ffn_up-0 mul_mat has another shape");
@@ -367,9 +368,9 @@ TEST(MatchRuns, TakesTheUsersPairsBeforeTheTableOfGgml) {
                   {.explicit_pairs = {{.golden = "model.norm", .mine = "mine::ggml.mul.0"}}});
   ASSERT_TRUE(matching) << matching.error().message;
   ASSERT_EQ(matching->pairs.size(), 2U);
-  EXPECT_EQ(matching->pairs[1].rule, Rule::Explicit);
+  EXPECT_EQ(matching->pairs[1].rule, pair::Rule::Explicit);
   EXPECT_EQ(runs.ggml.records[matching->pairs[1].mine].node, "mine::ggml.mul.0");
 }
 
 }  // namespace
-}  // namespace assay::pair
+}  // namespace assay::engines::ggml

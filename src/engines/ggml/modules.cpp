@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/verdict/ggml_modules.hpp"
+#include "engines/ggml/modules.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,9 @@
 #include <set>
 #include <span>
 
+#include "engines/ggml/operands.hpp"
+#include "engines/ggml/parameters.hpp"
 #include "locate/noise/conversion_noise.hpp"
-#include "locate/program/ggml_operands.hpp"
 #include "locate/verdict/made_rows.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
@@ -16,18 +17,25 @@
 #include "tensor/block_types.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::locate {
+namespace assay::engines::ggml {
 namespace {
 
-using pair::EngineAlignment;
-using pair::GgmlPair;
-using pair::ModulePlace;
+using locate::EnginePlace;
+using locate::Finding;
+using locate::has_block_steps;
+using locate::kNone;
+using locate::MadeRows;
+using locate::ModuleCall;
+using locate::Operator;
+using locate::Program;
+using locate::StoredWeight;
+using locate::Use;
 using run::Role;
 using run::Run;
 using run::TensorRecord;
 
 /// The records of a pair, put together; rows that ggml lacks are golden's.
-std::shared_ptr<MadeRows> module_tensor(const Run& hf, const Run& ggml, const GgmlPair& pair) {
+std::shared_ptr<MadeRows> module_tensor(const Run& hf, const Run& ggml, const TensorPair& pair) {
   auto made = std::make_shared<MadeRows>(ggml, pair.ggml_recipe(hf, ggml));
   if (static_cast<int64_t>(pair.hf_rows.size()) != pair.hf_row_count)
     made->fill_from(hf.records[pair.hf], pair.hf_rows, pair.hf_row_count);
@@ -103,7 +111,7 @@ std::string stored_type(const TensorRecord& record) {
 /// and up one after the other. Nothing for axes in another order, which some families have.
 std::optional<StoredWeight> stacked_experts(const Run& file, const TensorRecord& golden) {
   if (!golden.shape || golden.shape->size() != 3) return std::nullopt;
-  for (const std::vector<std::string>& names : pair::ggml_experts_of(golden.node)) {
+  for (const std::vector<std::string>& names : pair::gguf_experts_of(golden.node)) {
     StoredWeight weight;
     int64_t rows = 0;
     for (const std::string& name : names) {
@@ -123,16 +131,16 @@ std::optional<StoredWeight> stacked_experts(const Run& file, const TensorRecord&
   return std::nullopt;
 }
 
-std::string inner_name(const GgmlPair& pair) {
+std::string inner_name(const TensorPair& pair) {
   return pair.tensor.module +
          (pair.tensor.place == ModulePlace::RotatedQuery ? ".query_rope" : ".key_rope");
 }
 
 constexpr std::string_view kFusedProjection = ".qkv_proj";
 
-std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
+std::optional<AttentionInput> attention_input(const TensorPair& pair) {
   if (pair.tensor.place == ModulePlace::RotatedQuery) return AttentionInput::Query;
-  if (pair::is_rotated(pair.tensor.place)) return AttentionInput::Key;
+  if (is_rotated(pair.tensor.place)) return AttentionInput::Key;
   const std::string& module = pair.tensor.module;
   const bool fused = pair.node.starts_with("wqkv-") &&
                      (module.ends_with(kFusedProjection) || module.ends_with("v_proj"));
@@ -142,23 +150,23 @@ std::optional<AttentionInput> attention_input(const GgmlPair& pair) {
 
 }  // namespace
 
-GgmlModules::GgmlModules(const Run& hf, const Run& ggml, const EngineAlignment& alignment)
+Modules::Modules(const Run& hf, const Run& ggml, const Alignment& alignment)
     : run_(std::make_unique<Run>(ggml)), notes_(alignment.notes), missing_(alignment.missing) {
   add_tensors(hf, alignment);
   add_weights(hf);
 }
 
-void GgmlModules::add_tensors(const Run& hf, const EngineAlignment& alignment) {
+void Modules::add_tensors(const Run& hf, const Alignment& alignment) {
   uint64_t order = 0;
   for (const TensorRecord& record : run_->records) order = std::max(order, record.order + 1);
   for (const run::OperationRecord& one : run_->operations) order = std::max(order, one.order + 1);
   Run ggml_records;  // what grows below would move them
   ggml_records.records = run_->records;
-  for (const GgmlPair& pair : alignment.pairs) {
+  for (const TensorPair& pair : alignment.pairs) {
     if (pair.hf_last > 0) continue;     // a part of golden's tensor
     if (!pair.cells.empty()) continue;  // attention is judged by what comes out of it
     // Experts, and the few weights of each token, are judged by what comes out of all experts.
-    if (pair.tensor.place == ModulePlace::RouterWeights || pair::is_of_experts(pair.tensor.place))
+    if (pair.tensor.place == ModulePlace::RouterWeights || is_of_experts(pair.tensor.place))
       continue;
     const bool captured = std::ranges::all_of(pair.ggml, [&](size_t record) {
       return ggml_records.records[record].bytes && ggml_records.records[record].shape;
@@ -166,7 +174,7 @@ void GgmlModules::add_tensors(const Run& hf, const EngineAlignment& alignment) {
     if (!captured) continue;
     const TensorRecord& golden = hf.records[pair.hf];
     const TensorRecord& first = ggml_records.records[pair.ggml.front()];
-    const bool rotated = pair::is_rotated(pair.tensor.place);
+    const bool rotated = is_rotated(pair.tensor.place);
     TensorRecord record;
     record.rank = golden.rank;
     record.step = golden.step;
@@ -188,15 +196,15 @@ void GgmlModules::add_tensors(const Run& hf, const EngineAlignment& alignment) {
     if (const std::optional<AttentionInput> input = attention_input(pair))
       attention_inputs_.emplace(run_->records.size(), *input);
     places_.emplace(run_->records.size(),
-                    GgmlPlace{pair.ggml.front(), pair.hf, pair.node,
-                              static_cast<int64_t>(pair.hf_rows.size()) == pair.hf_row_count
-                                  ? std::vector<int64_t>()
-                                  : pair.hf_rows});
+                    EnginePlace{pair.ggml.front(), pair.hf, pair.node,
+                                static_cast<int64_t>(pair.hf_rows.size()) == pair.hf_row_count
+                                    ? std::vector<int64_t>()
+                                    : pair.hf_rows});
     run_->records.push_back(std::move(record));
   }
 }
 
-void GgmlModules::add_weights(const Run& hf) {
+void Modules::add_weights(const Run& hf) {
   const Run names = parameters_of(hf);
   std::vector<std::string> files = model_files(*run_);
   // The other shards belong to the first.
@@ -254,8 +262,7 @@ void GgmlModules::add_weights(const Run& hf) {
   }
 }
 
-void GgmlModules::add_weight(const std::string& name, const Dims& shape,
-                             const StoredWeight& stored) {
+void Modules::add_weight(const std::string& name, const Dims& shape, const StoredWeight& stored) {
   const TensorRecord& first = stored.parts.front().record;
   const size_t dot = name.rfind('.');
   TensorRecord record;
@@ -271,11 +278,12 @@ void GgmlModules::add_weight(const std::string& name, const Dims& shape,
   record.bytes->raw = false;
   record.made = std::make_shared<FileWeight>(stored);
   weights_.insert_or_assign(name, stored);
-  places_.emplace(run_->records.size(), GgmlPlace{kNone, kNone, stored.parts.front().how.name, {}});
+  places_.emplace(run_->records.size(),
+                  EnginePlace{kNone, kNone, stored.parts.front().how.name, {}});
   run_->records.push_back(std::move(record));
 }
 
-void GgmlModules::describe(Program* mine) const {
+void Modules::describe(Program* mine) const {
   mine->stored_weights = weights_;
   mine->lonely_weight = lonely_weight_;
   for (const auto& [record, place] : places_) {
@@ -308,7 +316,7 @@ void GgmlModules::describe(Program* mine) const {
   describe_attention(types, mine);
 }
 
-int64_t GgmlModules::key_count() const {
+int64_t Modules::key_count() const {
   std::map<std::string, int64_t> counts;  // by module, over all steps
   int64_t most = 0;
   for (const auto& [record, input] : attention_inputs_) {
@@ -321,7 +329,7 @@ int64_t GgmlModules::key_count() const {
   return most;
 }
 
-void GgmlModules::describe_attention(const AttentionTypes& types, Program* mine) const {
+void Modules::describe_attention(const AttentionTypes& types, Program* mine) const {
   // Queries are converted to go with keys in blocks: to q8_0, or to q8_1, whose steps are the same.
   const std::string* const blocks[] = {&types.key_blocks, &types.key_blocks, &types.value_blocks};
   std::array<bool, 3> known{};
@@ -358,7 +366,7 @@ void GgmlModules::describe_attention(const AttentionTypes& types, Program* mine)
   }
 }
 
-int64_t GgmlModules::first_value_channel(size_t record) const {
+int64_t Modules::first_value_channel(size_t record) const {
   const TensorRecord& fused = run_->records[record];
   if (!fused.node.ends_with(kFusedProjection) || !fused.shape) return 0;
   const std::string keys =
@@ -371,7 +379,7 @@ int64_t GgmlModules::first_value_channel(size_t record) const {
   return 0;
 }
 
-void GgmlModules::add_inner_values(Program* golden) const {
+void Modules::add_inner_values(Program* golden) const {
   std::map<size_t, std::string_view> wanted;
   for (const auto& [record, name] : inner_) wanted.emplace(record, name);
   for (const Operator& one : golden->operators) {
@@ -395,9 +403,13 @@ void GgmlModules::add_inner_values(Program* golden) const {
   });
 }
 
-const GgmlPlace* GgmlModules::place_of(size_t record) const {
+void Modules::complete(const Program& golden, const Program& mine, Finding* finding) const {
+  Parameters(golden, mine, *this).complete(finding);
+}
+
+const EnginePlace* Modules::place_of(size_t record) const {
   const auto found = places_.find(record);
   return found == places_.end() ? nullptr : &found->second;
 }
 
-}  // namespace assay::locate
+}  // namespace assay::engines::ggml

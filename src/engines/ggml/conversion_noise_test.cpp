@@ -8,12 +8,15 @@
 #include <cmath>
 #include <limits>
 
+#include "engines/ggml/engine.hpp"
 #include "reference/wide.hpp"
 
 namespace assay::locate {
 namespace {
 
 using testing::DoubleNear;
+
+const engines::ggml::Engine engine;
 
 Tensor tensor_of(Dims shape, std::vector<double> values) {
   reference::Wide wide(shape);
@@ -85,7 +88,7 @@ TEST(ConversionNoise, OfOneExpertIsThatOfItsMatrixAlone) {
   EXPECT_THAT(product->matrices, testing::ElementsAre(0, 0, 2, 2, 2, 2));
   const Tensor zero = reference::to_tensor(reference::Wide(Dims{6, 64}, 0.0));
   Tensor noisy = zero;
-  ASSERT_TRUE(add_conversion_noise(stored_as({{"q8_0", 0}}), *product, &noisy));
+  ASSERT_TRUE(add_conversion_noise(engine, stored_as({{"q8_0", 0}}), *product, &noisy));
   // A step of x is 1/127, its error of variance 1/127^2 / 12, in a sum of 256 products with numbers of variance 0.01 / 2:
   // 0.0026, give or take what is random in it.
   const double expected = std::sqrt(256 * 0.01 / 2 / 12) / 127;
@@ -98,7 +101,7 @@ TEST(ConversionNoise, IsOfThePartThatAKernelConverts) {
   const Tensor zero = reference::to_tensor(reference::Wide(Dims{5, 64}, 0.0));
   Tensor noisy = zero;
 
-  ASSERT_TRUE(add_conversion_noise(stored_as({{"f32", 0}, {"q8_0", 48}}), product, &noisy));
+  ASSERT_TRUE(add_conversion_noise(engine, stored_as({{"f32", 0}, {"q8_0", 48}}), product, &noisy));
 
   for (size_t row = 0; row < 5; ++row) {
     EXPECT_EQ(moved(noisy, zero, row * 64, 48).most, 0);
