@@ -243,7 +243,7 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
               std::to_string(run.coverage.planned) +
               (run.has(run::Trait::AtbOperations) ? " tensors" : " nodes"));
   }
-  for (const run::Coverage::Missed& missed : run.coverage.missed) {
+  for (const native::MissedNode& missed : run.coverage.missed) {
     out->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) + ": " +
               printable(missed.reason));
   }
@@ -525,7 +525,7 @@ void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out)
            ",\"planned\":" + std::to_string(coverage.planned) +
            ",\"captured\":" + std::to_string(coverage.captured) + ",\"missed\":[");
   const char* comma = "";
-  for (const run::Coverage::Missed& missed : coverage.missed) {
+  for (const native::MissedNode& missed : coverage.missed) {
     out->add(comma + ("{\"node\":" + json_quote(missed.node)) + ",\"reason\":" +
              json_quote(missed.reason) + ",\"count\":" + std::to_string(missed.count) + "}");
     comma = ",";

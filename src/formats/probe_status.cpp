@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
+#include "formats/json_fields.hpp"
 
 namespace assay::formats {
 namespace {
@@ -89,11 +90,6 @@ std::string counters_json(const ProbeCounters& counters) {
     }
   }
   return json + "}";
-}
-
-std::string text_or_empty(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 ProbeCounters read_counters(const Json& object) {
@@ -198,30 +194,26 @@ std::string probe_summary_json(const ProbeStatus& status, bool complete,
 Result<ProbeSummary> read_probe_summary(std::string_view text) {
   const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return fail(Errc::Invalid, "is no JSON object");
-  if (text_or_empty(object, "format") != "assay-probe-summary") {
+  if (text_of(object, "format") != "assay-probe-summary") {
     return fail(Errc::Invalid, "its \"format\" is not \"assay-probe-summary\"");
   }
   if (!object.contains("version") || object["version"] != 1) {
     return fail(Errc::Invalid, "its \"version\" is not 1");
   }
   ProbeSummary summary;
-  summary.tool = text_or_empty(object, "tool");
+  summary.tool = text_of(object, "tool");
   if (object.contains("pid") && object["pid"].is_number_integer()) {
     summary.pid = object["pid"].get<int64_t>();
   }
-  summary.program = text_or_empty(object, "program");
-  summary.started = text_or_empty(object, "started");
+  summary.program = text_of(object, "program");
+  summary.started = text_of(object, "started");
   if (object.contains("ended") && object["ended"].is_string()) {
     summary.ended = object["ended"].get<std::string>();
   }
   summary.complete = object.contains("complete") && object["complete"] == true;
   summary.counters = read_counters(object);
-  summary.first_error = text_or_empty(object, "first_error");
-  if (object.contains("notes") && object["notes"].is_array()) {
-    for (const Json& note : object["notes"]) {
-      if (note.is_string()) summary.notes.push_back(note.get<std::string>());
-    }
-  }
+  summary.first_error = text_of(object, "first_error");
+  summary.notes = texts_of(object, "notes");
   return summary;
 }
 

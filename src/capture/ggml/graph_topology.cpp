@@ -3,19 +3,18 @@
 
 #include <unordered_map>
 
-#include "base/text.hpp"
+#include "base/json_text.hpp"
 #include "capture/ggml/graph_plan.hpp"
 
 namespace assay::capture::ggml {
 namespace {
 
 std::string leaf_json(const Engine& engine, const TensorFields& leaf) {
-  const Four ne = leaf.ne();
-  std::string sizes;
-  for (const int64_t size : ne) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
-  return "{\"name\":" + json_quote(origin_name(leaf.name())) +
-         ",\"dtype\":" + json_quote(engine.type_info(leaf.type()).name) + ",\"ne\":[" + sizes +
-         "]}";
+  return JsonObject()
+      .add("name", origin_name(leaf.name()))
+      .add("dtype", engine.type_info(leaf.type()).name)
+      .add_json("ne", json_list(leaf.ne(), [](int64_t size) { return std::to_string(size); }))
+      .text();
 }
 
 }  // namespace
