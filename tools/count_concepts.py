@@ -91,7 +91,16 @@ def _verdicts(root: Path) -> list[str]:
 
 def _ggml(root: Path) -> list[str]:
     """Files that name the engine outside its own rooms."""
-    rooms = ("src/capture/ggml/", "src/reference/ggml/", "src/engines/ggml/")
+    rooms = (
+        "src/capture/ggml/",  # the probe
+        "src/reference/",  # dialects of operators
+        "src/engines/",
+        "src/cli/dump/",  # starts hosts of each kind
+        "src/formats/gguf",  # the file format, whose types of blocks are ggml's
+        "src/tensor/block_types",
+        "src/python/reference/",
+        "python/assay/reference/",
+    )
     return [path for path, text in _files(root) if not path.startswith(rooms) and "ggml" in text.lower()]
 
 

@@ -28,7 +28,7 @@ class OpcheckReport:
     def rows(self) -> list[Row]:
         """One dict an output, by rank, run count and natural order of ids; keys are the report's columns.
 
-        Operators of PyTorch and ggml stand in the order of their execution and have columns of their own.
+        Operators of a captured run stand in the order of their execution and have columns of their own.
 
         ``"result"`` is ``"PASS"``, ``"FAILED"``, ``"NOT_SUPPORTED"`` or ``"ERROR"``, ``"reason"`` says why.
         """
@@ -93,7 +93,7 @@ def opcheck(
 ) -> OpcheckReport:
     """Recomputes every captured operation of an ATB dump in fp64 from its own inputs and judges its outputs.
 
-    A run of PyTorch or ggml at operator level is judged, too, each operator by what rounding explains: then only
+    A run captured at operator level is judged, too, each operator by what rounding explains: then only
     `names`, `jobs` and `max_memory` have a meaning.
 
     Args:

@@ -88,11 +88,11 @@ Grammar grammar_of(const std::string& program) {
   const bool ours = program.starts_with("assay");
   Grammar grammar{
       program,
-      ours ? "Recomputes each captured operation of ATB, or operator of PyTorch or ggml, in fp64 "
-             "from its own "
-             "inputs and judges what it produced."
-           : "Recomputes each captured operation in fp64 from its own inputs and judges what it "
-             "produced.",
+      ours
+          ? "Recomputes each operation of an ATB dump, or operator of a captured run, in fp64 from "
+            "its own inputs and judges what it produced."
+          : "Recomputes each captured operation in fp64 from its own inputs and judges what it "
+            "produced.",
       {
           help_argument(),
           {"--input",
@@ -100,8 +100,7 @@ Grammar grammar_of(const std::string& program) {
            Takes::One,
            "DIR",
            ours ? "A dump of ATB operations, or any folder inside one down to one operation; or a "
-                  "run of PyTorch or "
-                  "ggml with operators."
+                  "run captured with operators."
                 : "A dump of ATB operations, or any folder inside one down to one operation.",
            !ours,
            {},

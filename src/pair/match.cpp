@@ -26,9 +26,9 @@ bool is_operators(const Run& run, const TensorRecord& record) {
   return run.has(run::Trait::AtenOperators) && record.is_of_operator();
 }
 
-// A capture of ggml names weights, caches and views of them without copying their bytes.
-bool is_named_only(const TensorRecord& record) {
-  return record.op_type.starts_with("ggml.") && !record.bytes && !record.stats && !record.digest;
+// A capture of an engine names weights, caches and views of them without copying their bytes.
+bool is_named_only(const Run& run, const TensorRecord& record) {
+  return run.has_own_engine() && !record.bytes && !record.stats && !record.digest;
 }
 
 size_t count_operators(const Run& run) {
@@ -63,7 +63,7 @@ void Matcher::group_tensors() {
   const bool one_side = (of_golden > 0) != (of_mine > 0);
   for (MatchSide* side : {&golden_, &mine_}) {
     side->group([&](const TensorRecord& record) {
-      return is_tensor(record) && !is_named_only(record) &&
+      return is_tensor(record) && !is_named_only(side->run, record) &&
              !(one_side && is_operators(side->run, record));
     });
   }

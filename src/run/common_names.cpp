@@ -26,11 +26,6 @@ constexpr double kSameNorm = 0.02;
 /// The type of the root that the models of a native run stand below.
 constexpr std::string_view kModels = "models";
 
-bool is_ggml(const Run& run) {
-  return std::ranges::any_of(
-      run.records, [](const TensorRecord& record) { return record.op_type.starts_with("ggml."); });
-}
-
 // ---- names of a run ----
 
 using Rename = std::function<std::string(std::string_view path)>;
@@ -503,8 +498,8 @@ void rename_modules(const Rename& rename, Run* run) {
 
 std::vector<std::string> use_common_names(Run* golden, Run* mine) {
   std::vector<std::string> notes;
-  if (!golden->has(Trait::ModuleNames) || !mine->has(Trait::ModuleNames) || is_ggml(*golden) ||
-      is_ggml(*mine))
+  if (!golden->has(Trait::ModuleNames) || !mine->has(Trait::ModuleNames) ||
+      golden->has_own_engine() || mine->has_own_engine())
     return notes;
   see_through_wrappers(golden, mine, &notes);
   name_models_alike(*golden, mine, &notes);

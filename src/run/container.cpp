@@ -176,7 +176,7 @@ class SafetensorsContainer : public Container {
   Result<formats::Safetensors> content_;
 };
 
-/// A model of a ggml program. Block types are listed as the float32 values they are decoded to.
+/// A model in a GGUF file. Block types are listed as the float32 values they are decoded to.
 class GgufContainer : public Container {
  public:
   explicit GgufContainer(MappedFile file)

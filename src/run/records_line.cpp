@@ -223,7 +223,7 @@ Status take_dtype(const json& object, TensorRecord* record) {
   return {};
 }
 
-/// Sizes as ggml has them, fastest first: they must be those of the shape.
+/// Sizes as some engines have them, fastest first: they must be those of the shape.
 Status check_ne(const json& object, TensorRecord* record) {
   std::optional<Dims> ne;
   ASSAY_TRY_STATUS(take_dims(object, key::kSizes, &ne));

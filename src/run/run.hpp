@@ -199,6 +199,8 @@ struct Run {
   [[nodiscard]] bool has_modules() const {
     return !has(Trait::AtbOperations) && !has(Trait::CompiledGraphs);
   }
+  /// Captured in a host that is no PyTorch program: nodes are operators of its graphs, some of which only view others.
+  [[nodiscard]] bool has_own_engine() const { return properties.contains("host.kind"); }
   /// Nodes have parents: the run tells its topology, or their names do.
   [[nodiscard]] bool has_tree() const { return topology.has_value() || has(Trait::AtbOperations); }
 

@@ -9,9 +9,11 @@
 namespace assay::engines::ggml {
 namespace {
 
+/// As the manifest says, or the operators where it is lost.
 bool is_of_ggml(const run::Run& run) {
   const auto kind = run.properties.find("host.kind");
-  return kind != run.properties.end() && kind->second == "ggml";
+  if (kind != run.properties.end()) return kind->second == "ggml";
+  return !run.operations.empty() && reference::ggml::is_ggml(run.operations.front().op_type);
 }
 
 struct AlignedRuns final : pair::EngineAlignment {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "reference/ggml/operators.hpp"
+#include "locate/program/program.hpp"
 
 namespace assay::locate {
 
@@ -28,22 +28,14 @@ Finding finding_at(const PairContext& pair, FindingKind kind, size_t mine_operat
   return finding;
 }
 
-namespace {
-
-/// Operators of ggml and of torch have no arguments, sequences or edges in common.
-bool speaks_ggml(const Program& program) {
-  return !program.operators.empty() && reference::ggml::is_ggml(program.operators.front().name);
-}
-
-}  // namespace
-
 Result<PairTests> test_pairs(const Program& golden, const Program& mine, const Pairing& pairing,
                              const std::atomic<bool>* interrupted) {
   const PairContext pair{golden, mine, pairing, interrupted};
   PairTests tests;
   test_weights(pair, &tests);
+  // Operators of two engines have no arguments, sequences or edges in common.
   if (golden.level == CaptureLevel::Operators && mine.level == CaptureLevel::Operators &&
-      speaks_ggml(golden) == speaks_ggml(mine) && !mine.regrouped) {
+      golden.engine == mine.engine && !mine.regrouped) {
     test_attributes(pair, &tests);
     test_topology(pair, &tests);
     test_edges(pair, &tests);

@@ -84,20 +84,35 @@ std::optional<double> wide_zero_dim(const Call& call, std::string_view name, DTy
 
 bool is_16_bit(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
 
-/// The scalar, and alpha, are rounded to the compute type before anything is computed. That moves all elements alike, so
-/// nothing averages out: v is u^2, not w^2 / 12.
-ErrorRow scalar_row(ErrorScale scale) {
-  return {.scale = scale, .w_factor = 2 * kU, .v_factor = kU * kU};
+/// A scalar is rounded before anything is computed. That moves all elements alike, so nothing averages out: v is u^2, not
+/// w^2 / 12.
+///
+/// roundoff  of the type that it is rounded to
+ErrorRow scalar_row(ErrorScale scale, double roundoff = kU) {
+  return {.scale = scale, .w_factor = roundoff + kU, .v_factor = roundoff * roundoff};
+}
+
+/// Of an operand that is a scalar: numbers are rounded to the compute type, as is alpha; tensors without axes by some kernels
+/// to the type of the result (torch's sums, and products that have it as their first operand). Nothing: it is no scalar.
+struct ScalarOperand {
+  double value = 0;
+  double roundoff = kU;
+};
+std::optional<ScalarOperand> scalar_operand(const Call& call, std::string_view name, DType mine) {
+  if (const std::optional<double> scalar = real_scalar(call, name)) return ScalarOperand{*scalar};
+  const std::optional<double> scalar = wide_zero_dim(call, name, mine);
+  const std::optional<FloatGrid> grid = float_grid(mine);
+  if (!scalar || !grid) return std::nullopt;
+  return ScalarOperand{*scalar, grid->roundoff()};
 }
 
 ErrorRow sum_row(const Call& call, DType mine) {
   const std::optional<double> alpha = number(call, "alpha");
   for (const std::string_view name : {"other", "self"}) {
-    std::optional<double> scalar = real_scalar(call, name);
-    if (!scalar) scalar = wide_zero_dim(call, name, mine);
+    const std::optional<ScalarOperand> scalar = scalar_operand(call, name, mine);
     if (!scalar) continue;
-    ErrorRow row = scalar_row(ErrorScale::PlusSide);
-    row.side_constant = std::fabs(*scalar * (name == "other" ? alpha.value_or(1) : 1));
+    ErrorRow row = scalar_row(ErrorScale::PlusSide, scalar->roundoff);
+    row.side_constant = std::fabs(scalar->value * (name == "other" ? alpha.value_or(1) : 1));
     return row;
   }
   if (alpha && std::fabs(*alpha) != 1) {
@@ -112,8 +127,8 @@ ErrorRow sum_row(const Call& call, DType mine) {
 
 ErrorRow product_of_two_row(const Call& call, DType mine) {
   for (const std::string_view name : {"other", "self"}) {
-    if (real_scalar(call, name) || wide_zero_dim(call, name, mine))
-      return scalar_row(ErrorScale::Result);
+    if (const std::optional<ScalarOperand> scalar = scalar_operand(call, name, mine))
+      return scalar_row(ErrorScale::Result, scalar->roundoff);
   }
   return {};
 }
@@ -130,6 +145,10 @@ ErrorRow arithmetic_row(const Call& call, DType mine) {
     ErrorRow row = row_of(ErrorScale::PlusSide, 4 * kU);
     row.side = tensor_of(call, "self");
     return row;
+  }
+  for (const std::string_view name : {"other", "self"}) {
+    const std::optional<ScalarOperand> scalar = scalar_operand(call, name, mine);
+    if (scalar && scalar->roundoff > kU) return scalar_row(ErrorScale::Result, scalar->roundoff);
   }
   return row_of(ErrorScale::Result, 4 * kU);  // div, and what divides inside
 }

@@ -202,13 +202,13 @@ void count(const RecordsLine& line, RecordsFacts* facts) {
   step.tensors += line.is_tensor;
   if (line.is_tensor && !line.same_as && line.record.bytes)
     step.bytes += line.record.bytes->size_bytes;
-  facts->has_views = facts->has_views || line.record.op_type.starts_with("ggml.");
 }
 
 RecordsFacts read_records(const RankFolder& folder, const std::string& boundary, Run* run) {
   const std::string path = join_path(folder.path, native::kRecordsFile);
   RecordsFacts facts;
   facts.path = path;
+  facts.has_views = run->has_own_engine();
   if (const std::string target = real_path(path); !target.empty() && !is_inside(target, boundary)) {
     run->warnings.push_back(path + ": is a link that leaves the run: " + target);
     return facts;

@@ -30,6 +30,8 @@ HEALTHY = [
     pytest.param("diffllama-889360-bfloat16-threads-decode32", "OL", marks=pytest.mark.slow),
     # and in the operator's own error
     ("diffllama-485240-bfloat16-autocast-shaped-decode4", "O"),
+    # a scalar in a tensor of its own, in front of the product: torch rounds it to the other's type
+    ("diffllama-589257-bfloat16-autocast-shaped", "O"),
     # two weights of experts whose noise is nearly a common factor, which cancels: few draws show none
     pytest.param("deepseek_v3-980775-bfloat16-lora-decode32", "M", marks=pytest.mark.slow),
     # one element of a step has nearly all of the step's noise
