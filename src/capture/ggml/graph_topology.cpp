@@ -55,9 +55,13 @@ std::string topology_json(const Engine& engine, std::span<const TopologyNode> no
     maker_by_name[fields.name()] = i;
     if (nodes[i].writes) last_writer[fields.root().address()] = i;
     const std::string name = json_quote(nodes[i].name);
-    list += (i == 0 ? "" : ",\n") + std::string("{\"opName\":") + name +
-            ",\"opType\":" + json_quote(nodes[i].type) + ",\"param\":" + nodes[i].arguments +
-            ",\"inTensors\":[" + sources + "],\"outTensors\":[" + name + "]}";
+    list += (i == 0 ? "" : ",\n") + JsonObject()
+                                        .add_json("opName", name)
+                                        .add("opType", nodes[i].type)
+                                        .add_json("param", nodes[i].arguments)
+                                        .add_json("inTensors", "[" + sources + "]")
+                                        .add_json("outTensors", "[" + name + "]")
+                                        .text();
   }
   return "{\"name\":\"\",\"type\":\"ggml\",\"opName\":\"ggml\",\"opType\":\"ggml\",\"leafs\":[" +
          leafs + "],\"nodes\":[\n" + list + "]}\n";
