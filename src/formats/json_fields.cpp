@@ -3,14 +3,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 namespace assay::formats {
 namespace {
 
-const nlohmann::json& list_of(const nlohmann::json& object, std::string_view name) {
-  static const nlohmann::json kEmpty = nlohmann::json::array();
+/// The items of a list; none when it is no list.
+std::span<const nlohmann::json> items_of(const nlohmann::json& object, std::string_view name) {
   const nlohmann::json* list = member(object, name);
-  return list != nullptr && list->is_array() ? *list : kEmpty;
+  if (list == nullptr || !list->is_array()) return {};
+  return list->get_ref<const nlohmann::json::array_t&>();
 }
 
 }  // namespace
@@ -62,7 +64,7 @@ uint64_t count_of(const nlohmann::json& object, std::string_view name) {
 
 std::vector<const nlohmann::json*> objects_of(const nlohmann::json& object, std::string_view name) {
   std::vector<const nlohmann::json*> objects;
-  for (const nlohmann::json& item : list_of(object, name)) {
+  for (const nlohmann::json& item : items_of(object, name)) {
     if (item.is_object()) objects.push_back(&item);
   }
   return objects;
@@ -70,7 +72,7 @@ std::vector<const nlohmann::json*> objects_of(const nlohmann::json& object, std:
 
 std::vector<std::string> texts_of(const nlohmann::json& object, std::string_view name) {
   std::vector<std::string> texts;
-  for (const nlohmann::json& item : list_of(object, name)) {
+  for (const nlohmann::json& item : items_of(object, name)) {
     if (item.is_string()) texts.push_back(item.get<std::string>());
   }
   return texts;
