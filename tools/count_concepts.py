@@ -68,8 +68,20 @@ def _rules(root: Path) -> list[str]:
 
 
 def _operator_marks(root: Path) -> list[str]:
-    """The mark between a module and its operator, spelled out; writers of runs do not know src/run."""
-    return _lines(root, r'"::"', ("src/capture/", "src/writer/", "python/"))
+    """The mark between a module and its operator, spelled out."""
+    return _lines(root, r'"::"', ("python/",))
+
+
+def _native_keys(root: Path) -> list[str]:
+    """Members of the native format's JSON that are spelled outside its home; `assay show` has an output of its own."""
+    keys = "same_as|vid|pos_inf|neg_inf|wall_ms|added_ms|__metadata__"
+    return _lines(root, rf'"(?:{keys})\\?"', ("src/formats/native/", "src/formats/safetensors", "src/cli/", "python/"))
+
+
+def _tiles(root: Path) -> list[str]:
+    """Files that compute where an element of a tile lies."""
+    places = _lines(root, r"/ (?:axis\.)?tile\b.*% (?:axis\.)?tile\b", ("python/",))
+    return sorted({place.rsplit(":", 1)[0] for place in places})
 
 
 def _verdicts(root: Path) -> list[str]:
@@ -115,6 +127,8 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "branches on the name of a pairing rule": _rules,
     "comparisons of a level, floor or verdict with text": _verdicts,
     "spellings of the mark in front of an operator": _operator_marks,
+    "keys of the native format spelled outside its home": _native_keys,
+    "files that compute places in tiles": _tiles,
     "files outside its rooms that name ggml": _ggml,
     "binders of reference operators by hand": _binders,
     **{f"definitions of {name}()": _helper(name) for name in ("add_lanes", "exists", "shape_text", "relative_l2")},

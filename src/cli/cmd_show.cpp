@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/command.hpp"
@@ -243,7 +244,7 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
               std::to_string(run.coverage.planned) +
               (run.has(run::Trait::AtbOperations) ? " tensors" : " nodes"));
   }
-  for (const run::Coverage::Missed& missed : run.coverage.missed) {
+  for (const native::MissedNode& missed : run.coverage.missed) {
     out->line("  missed " + std::to_string(missed.count) + " x " + printable(missed.node) + ": " +
               printable(missed.reason));
   }
@@ -478,43 +479,38 @@ std::string json_dims(const std::optional<Dims>& dims) {
 }
 
 std::string json_stats(const stats::TensorStats& stats) {
-  return "{\"count\":" + std::to_string(stats.count) +
-         ",\"nan\":" + std::to_string(stats.nan_count) +
-         ",\"pos_inf\":" + std::to_string(stats.positive_inf_count) +
-         ",\"neg_inf\":" + std::to_string(stats.negative_inf_count) +
-         ",\"min\":" + json_number(stats.min) + ",\"max\":" + json_number(stats.max) +
-         ",\"mean\":" + json_number(stats.mean) + ",\"l2\":" + json_number(stats.l2_norm) + "}";
+  JsonObject json;
+  json.add("count", stats.count).add("nan", stats.nan_count);
+  json.add("pos_inf", stats.positive_inf_count).add("neg_inf", stats.negative_inf_count);
+  json.add_json("min", json_number(stats.min)).add_json("max", json_number(stats.max));
+  json.add_json("mean", json_number(stats.mean)).add_json("l2", json_number(stats.l2_norm));
+  return json.text();
 }
 
 std::string json_record(const Shown& item) {
   const run::TensorRecord& record = item.record;
-  std::string out =
-      "{\"rank\":" + std::to_string(record.rank) + ",\"step\":" + std::to_string(record.step) +
-      ",\"step_name\":" + json_quote(record.step_name) + ",\"node\":" + json_quote(record.node) +
-      ",\"type\":" + json_quote(record.op_type) +
-      ",\"role\":" + json_quote(run::role_name(record.role)) +
-      ",\"slot\":" + json_quote(record.slot) + ",\"call\":" + std::to_string(record.call) +
-      ",\"order\":" + std::to_string(record.order) +
-      ",\"dtype\":" + (record.dtype ? json_quote(name(*record.dtype)) : "null") +
-      ",\"shape\":" + json_dims(record.shape) + ",\"strides\":" + json_dims(record.strides);
+  JsonObject json;
+  json.add("rank", record.rank).add("step", record.step).add("step_name", record.step_name);
+  json.add("node", record.node).add("type", record.op_type);
+  json.add("role", run::role_name(record.role)).add("slot", record.slot);
+  json.add("call", record.call).add("order", record.order);
+  json.add_json("dtype", record.dtype ? json_quote(name(*record.dtype)) : "null");
+  json.add_json("shape", json_dims(record.shape)).add_json("strides", json_dims(record.strides));
   if (record.bytes) {
-    out += ",\"file\":" + json_quote(record.bytes->file) +
-           ",\"member\":" + json_quote(record.bytes->member);
-    if (record.bytes->raw) out += ",\"offset\":" + std::to_string(record.bytes->offset);
-    out += ",\"bytes\":" + std::to_string(tensor_bytes(record));
+    json.add("file", record.bytes->file).add("member", record.bytes->member);
+    if (record.bytes->raw) json.add("offset", record.bytes->offset);
+    json.add("bytes", tensor_bytes(record));
   }
   if (const auto blocks = block_type(record)) {
-    out += ",\"block_type\":" + json_quote(name(*blocks)) +
-           ",\"block\":" + std::to_string(info(*blocks).block_values) +
-           ",\"block_bytes\":" + std::to_string(info(*blocks).block_bytes);
+    json.add("block_type", name(*blocks)).add("block", info(*blocks).block_values);
+    json.add("block_bytes", info(*blocks).block_bytes);
   }
   if (item.stats)
-    out += ",\"stats\":" + json_stats(*item.stats) +
-           ",\"stats_recorded\":" + (item.computed ? "false" : "true");
-  if (record.digest) out += ",\"digest\":" + json_quote(stats::digest_text(*record.digest));
-  if (!record.value.empty()) out += ",\"value\":" + json_quote(record.value);
-  if (!record.problem.empty()) out += ",\"problem\":" + json_quote(record.problem);
-  return out + "}";
+    json.add_json("stats", json_stats(*item.stats)).add("stats_recorded", !item.computed);
+  if (record.digest) json.add("digest", stats::digest_text(*record.digest));
+  if (!record.value.empty()) json.add("value", record.value);
+  if (!record.problem.empty()) json.add("problem", record.problem);
+  return json.text();
 }
 
 void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out) {
@@ -525,7 +521,7 @@ void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out)
            ",\"planned\":" + std::to_string(coverage.planned) +
            ",\"captured\":" + std::to_string(coverage.captured) + ",\"missed\":[");
   const char* comma = "";
-  for (const run::Coverage::Missed& missed : coverage.missed) {
+  for (const native::MissedNode& missed : coverage.missed) {
     out->add(comma + ("{\"node\":" + json_quote(missed.node)) + ",\"reason\":" +
              json_quote(missed.reason) + ",\"count\":" + std::to_string(missed.count) + "}");
     comma = ",";

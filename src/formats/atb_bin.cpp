@@ -6,14 +6,13 @@
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "tensor/layouts.hpp"
 
 namespace assay::formats {
 namespace {
 
 constexpr std::string_view kMagic = "$Version=";
 constexpr size_t kMaxRank = 64;
-constexpr int64_t kNzRows = 16;         // rows of one FRACTAL_NZ tile
-constexpr int64_t kNzColumnBytes = 32;  // bytes of one row of a tile
 
 void append_line(std::string& text, std::string_view name, std::string_view value) {
   text.append(name).append("=").append(value).append("\n");
@@ -213,23 +212,6 @@ class RecordParser {
   AtbBin record_;
 };
 
-/// [..., rows, columns] as FRACTAL_NZ stores it: [..., columns / c0, rows / 16 * 16, c0], rounded up.
-/// Nothing for less than two dimensions, for types of less than a byte, and for absurd sizes.
-std::optional<Dims> fractal_nz_shape(DType dtype, const Dims& logical) {
-  const int64_t element_bytes = info(dtype).element_bits / 8;
-  if (logical.size() < 2 || element_bytes == 0) return std::nullopt;
-  const int64_t c0 = kNzColumnBytes / element_bytes;
-  const int64_t rows = logical[logical.size() - 2];
-  const int64_t columns = logical[logical.size() - 1];
-  constexpr int64_t kMaxExtent = INT64_MAX / 2;
-  if (c0 == 0 || rows > kMaxExtent || columns > kMaxExtent) return std::nullopt;
-  Dims stored(logical.span().subspan(0, logical.size() - 2));
-  stored.push_back((columns + c0 - 1) / c0);
-  stored.push_back((rows + kNzRows - 1) / kNzRows * kNzRows);
-  stored.push_back(c0);
-  return stored;
-}
-
 std::optional<uint64_t> bytes_of(DType dtype, const Dims& shape) {
   const auto count = element_count(shape);
   return count ? storage_bytes(dtype, static_cast<uint64_t>(*count)) : std::nullopt;
@@ -261,7 +243,7 @@ Result<TensorView> atb_bin_view(const AtbBin& record) {
                                        " is not supported");
   }
   if (record.format == kAtbFormatFractalNz) {
-    const std::optional<Dims> stored = fractal_nz_shape(*dtype, record.dims);
+    const auto stored = fractal_nz_shape(record.dims, fractal_columns(*dtype));
     if (stored && bytes_of(*dtype, *stored) == record.payload->size() &&
         bytes_of(*dtype, record.dims) != record.payload->size())
       return make_view(*dtype, *stored, *record.payload);

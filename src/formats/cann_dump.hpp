@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dump files of CANN's graph engine: a protobuf header, then the operands of one operator.
-// Bytes: docs/formats/cann-dump.md
+// Dump files of CANN's graph engine: a protobuf header, then the operands of one operator. Read in cann_dump.cpp (where
+// the payload is), cann_message.cpp and cann_nano.cpp (headers); cann_tensor.cpp makes tensors of them. Bytes: docs/formats/cann-dump.md
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -56,6 +56,7 @@ struct CannBuffer {
 struct CannAttribute {
   std::string name;
   std::string value;
+  friend bool operator==(const CannAttribute&, const CannAttribute&) = default;
 };
 
 enum class CannVariant : uint8_t {
@@ -80,11 +81,8 @@ struct CannDump {
 };
 
 inline constexpr size_t kMaxCannOperands = 1 << 16;  // of each kind
-
-/// The attribute of files in which arg_index is the index among the operator's inputs or outputs. In the
-/// vendor's files the k-th input can be operand k + n, and arg_index is 0 or, after an exception, a kernel's.
-inline constexpr std::string_view kCannOperandIndices = "assay_operand_index";
-inline constexpr std::string_view kCannOperandIndicesInArgIndex = "arg_index";
+inline constexpr size_t kMaxCannRank = 64;
+inline constexpr std::string_view kCannDumpVersion = "2.0";  // of the current variant
 
 /// Index of a tensor among the operator's inputs or outputs; `position` is its place in the file.
 [[nodiscard]] inline size_t cann_operand_index(const CannDump& dump, const CannTensor& tensor,
@@ -100,6 +98,23 @@ inline constexpr std::string_view kCannOperandIndicesInArgIndex = "arg_index";
 /// errors    Truncated (8 bytes or less, a header longer than the file) | Invalid (header is no DumpData)
 ///           | TooLarge (more than 65536 operands of a kind)
 [[nodiscard]] Result<CannDump> read_cann_dump(ByteSpan file);
+
+/// The header alone: description without data. errors  Invalid | TooLarge
+[[nodiscard]] Result<CannDump> read_cann_header(ByteSpan header);
+/// The same of the Nano variant. errors  Truncated | Invalid | TooLarge
+[[nodiscard]] Result<CannDump> read_cann_nano_header(ByteSpan header);
+
+/// The first 8 + N bytes of a file: header length and header. The bytes of inputs, outputs, buffers and workspaces
+/// (with a message: workspaces, then buffers) follow in that order as they are, without gaps.
+///
+/// dump      `variant`, `version`, `warnings` and every `problem` are ignored: the current variant, version "2.0", is
+///           written. Each operand's `data` is exactly `size_bytes` long: a reader finds a later tensor only by the
+///           sizes of those before it. Sizes are 64 bits wide throughout.
+///           With `has_operand_indices` the arg_index of every tensor is its index among the operator's inputs or
+///           outputs, and the attribute that says so is added.
+/// errors    Invalid: data and size_bytes differ, a negative dimension | TooLarge: the header exceeds 2 GiB, protobuf's
+///           limit
+[[nodiscard]] Result<std::vector<std::byte>> cann_dump_header(const CannDump& dump);
 
 /// True when the first bytes can only be such a file: header length and version "2.0", or Nano's magic.
 /// Files without these bytes are told by their name.

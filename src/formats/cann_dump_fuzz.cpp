@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a dump file. A file that is whole is written again and reads back the same.
-#include "formats/cann_dump_write.hpp"
+#include "formats/cann_dump.hpp"
 #include "formats/fuzz_support.hpp"
 
 using namespace assay;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/cann_dump_write.hpp"
+#include "formats/cann_dump.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -4,6 +4,7 @@
 // There are two numberings of element types: the one of protobuf messages (dump files, graph texts), where float32
 // is 1, and the one of the run time (ge.Const(dtype=), message OriginalOp, Nano files), where it is 0.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,5 +40,20 @@ inline constexpr int32_t kCannFormatNd = 2;
 
 /// "FRACTAL_NZ"; the number as text when it has no name.
 [[nodiscard]] std::string cann_format_name(int32_t format);
+
+/// 29 for "FRACTAL_NZ"; nothing for other texts.
+[[nodiscard]] std::optional<int32_t> cann_format_from_name(std::string_view name);
+
+struct CannFormat {
+  std::string_view name;
+  std::string_view layout;  // as tensor/layouts.hpp writes it; empty: its axes have no names
+  std::array<std::string_view, 3>
+      orders;  // of the framework's shapes that it is made of, the likeliest first
+};
+/// Null for formats without named axes (ND), and for those that nobody says how to undo.
+[[nodiscard]] const CannFormat* cann_layout(int32_t format);
+
+/// Formats whose elements do not lie in the order of their logical axes.
+[[nodiscard]] bool is_cann_tiled(int32_t format);
 
 }  // namespace assay::formats

@@ -8,7 +8,9 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "base/text.hpp"
+#include "formats/json_fields.hpp"
 
 namespace assay::formats {
 namespace {
@@ -72,28 +74,18 @@ std::string_view field_text(const char (&field)[size]) {
   return {field, strnlen(field, size)};
 }
 
-std::string counters_json(const ProbeCounters& counters) {
-  std::string json;
-  std::string group;
-  for (const CounterKey& entry : kCounters) {
-    if (group != entry.group) {
-      if (!group.empty()) json += "},";
-      group = entry.group;
-      json += json_quote(group) + ":{";
-    } else {
-      json += ',';
+/// One object a group.
+void add_counters(const ProbeCounters& counters, JsonObject* json) {
+  for (size_t i = 0; i < std::size(kCounters);) {
+    const std::string_view group = kCounters[i].group;
+    JsonObject members;
+    for (; i < std::size(kCounters) && kCounters[i].group == group; ++i) {
+      members.add(kCounters[i].key, counters.*kCounters[i].counter);
+      if (kCounters[i].counter == &ProbeCounters::tensors_dropped)
+        members.add("lost", tensors_lost(counters));
     }
-    json += json_quote(entry.key) + ":" + std::to_string(counters.*entry.counter);
-    if (entry.counter == &ProbeCounters::tensors_dropped) {
-      json += ",\"lost\":" + std::to_string(tensors_lost(counters));
-    }
+    json->add_json(group, members.text());
   }
-  return json + "}";
-}
-
-std::string text_or_empty(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 ProbeCounters read_counters(const Json& object) {
@@ -175,53 +167,45 @@ bool is_skipped_tensor_note(std::string_view note) { return note.starts_with("a 
 
 std::string probe_summary_json(const ProbeStatus& status, bool complete,
                                std::optional<int64_t> ended) {
-  std::string json = R"({"format":"assay-probe-summary","version":1,"tool":)";
-  json += json_quote(field_text(status.tool));
-  json += ",\"pid\":" + std::to_string(status.pid);
-  json += ",\"program\":" + json_quote(field_text(status.program));
-  json += ",\"started\":" + json_quote(utc_text(status.started));
-  json += ",\"ended\":" + (ended ? json_quote(utc_text(*ended)) : std::string("null"));
-  json += std::string(",\"complete\":") + (complete ? "true," : "false,");
-  json += counters_json(status.counters);
-  json += ",\"waited_ms\":" + json_number(static_cast<double>(status.counters.waited_us) / 1000);
-  json += ",\"first_error\":" + json_quote(field_text(status.first_error)) + ",\"notes\":[";
-  bool first = true;
+  JsonObject json;
+  json.add("format", "assay-probe-summary").add("version", 1);
+  json.add("tool", field_text(status.tool)).add("pid", status.pid);
+  json.add("program", field_text(status.program)).add("started", utc_text(status.started));
+  json.add_json("ended", ended ? json_quote(utc_text(*ended)) : "null").add("complete", complete);
+  add_counters(status.counters, &json);
+  const double waited_ms = static_cast<double>(status.counters.waited_us) / 1000;
+  json.add_json("waited_ms", json_number(waited_ms));
+  json.add("first_error", field_text(status.first_error));
+  std::vector<std::string_view> notes;
   for (const auto& note : status.notes) {
-    if (note[0] == '\0') continue;
-    if (!first) json += ',';
-    first = false;
-    json += json_quote(field_text(note));
+    if (note[0] != '\0') notes.push_back(field_text(note));
   }
-  return json + "]}\n";
+  return json.add_json("notes", json_texts(notes)).text() + "\n";
 }
 
 Result<ProbeSummary> read_probe_summary(std::string_view text) {
   const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return fail(Errc::Invalid, "is no JSON object");
-  if (text_or_empty(object, "format") != "assay-probe-summary") {
+  if (text_of(object, "format") != "assay-probe-summary") {
     return fail(Errc::Invalid, "its \"format\" is not \"assay-probe-summary\"");
   }
   if (!object.contains("version") || object["version"] != 1) {
     return fail(Errc::Invalid, "its \"version\" is not 1");
   }
   ProbeSummary summary;
-  summary.tool = text_or_empty(object, "tool");
+  summary.tool = text_of(object, "tool");
   if (object.contains("pid") && object["pid"].is_number_integer()) {
     summary.pid = object["pid"].get<int64_t>();
   }
-  summary.program = text_or_empty(object, "program");
-  summary.started = text_or_empty(object, "started");
+  summary.program = text_of(object, "program");
+  summary.started = text_of(object, "started");
   if (object.contains("ended") && object["ended"].is_string()) {
     summary.ended = object["ended"].get<std::string>();
   }
   summary.complete = object.contains("complete") && object["complete"] == true;
   summary.counters = read_counters(object);
-  summary.first_error = text_or_empty(object, "first_error");
-  if (object.contains("notes") && object["notes"].is_array()) {
-    for (const Json& note : object["notes"]) {
-      if (note.is_string()) summary.notes.push_back(note.get<std::string>());
-    }
-  }
+  summary.first_error = text_of(object, "first_error");
+  summary.notes = texts_of(object, "notes");
   return summary;
 }
 

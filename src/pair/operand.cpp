@@ -8,14 +8,13 @@
 #include "formats/atb_bin.hpp"
 #include "pair/tensor_builder.hpp"
 #include "tensor/convert.hpp"
+#include "tensor/layouts.hpp"
 
 namespace assay::pair {
 namespace {
 
 constexpr std::string_view kFractalNz = "fractal_nz";
-constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileRowBytes = 32;  // of one row of a FRACTAL_NZ tile
-constexpr int64_t kSumBlock = 4096;    // values added at once
+constexpr int64_t kSumBlock = 4096;  // values added at once
 
 /// The axis counted from the front.
 Result<size_t> axis_of(int axis, const Dims& shape) {
@@ -367,6 +366,20 @@ Result<Tensor> apply(Tensor tensor, const Step& step) {
 
 // ---- FRACTAL_NZ ----
 
+/// Nothing when memory of the view's size does not hold a tensor of shape `logical`.
+std::optional<Tiling> fractal_tiling(const TensorView& view, const Dims& logical) {
+  if (element_count(logical).value_or(0) == 0) return std::nullopt;
+  const bool is_untold = view.shape.size() < 3 || view.shape == logical;
+  std::optional<Dims> tiles =
+      fractal_nz_shape(logical, is_untold ? fractal_columns(view.dtype) : view.shape.span().back());
+  if (!tiles) return std::nullopt;
+  // Rows may be filled up to whole tiles; anything else means that the shape is another tensor's.
+  if (element_count(*tiles) != view.element_count())
+    (*tiles)[tiles->size() - 2] = logical[logical.size() - 2];
+  if (element_count(*tiles) != view.element_count()) return std::nullopt;
+  return find_tiling("*CRc", *tiles, "*RC", logical);
+}
+
 /// What an ATB header says about the shape before tiling. Nothing when it repeats the stored shape.
 std::optional<Dims> header_dims(const run::TensorRecord& record, const Dims& stored) {
   if (!record.bytes || !record.bytes->raw || !record.bytes->file.ends_with(".bin")) return {};
@@ -376,11 +389,10 @@ std::optional<Dims> header_dims(const run::TensorRecord& record, const Dims& sto
   if (!header) return {};
   if (header->dims != stored) return header->dims;
   // A payload without padding has the size of the plain tensor. Two axes cannot be a tiled shape.
-  const int64_t element_bytes = info(record.dtype.value_or(DType::UInt8)).element_bits / 8;
+  const int64_t columns = fractal_columns(record.dtype.value_or(DType::UInt8));
   const bool tiled =
-      stored.size() != 2 && (element_bytes == 0 || stored.empty() ||
-                             stored[stored.size() - 1] == kTileRowBytes / element_bytes ||
-                             stored[stored.size() - 1] == 16);
+      stored.size() != 2 && (columns == 0 || stored.empty() || stored.span().back() == columns ||
+                             stored.span().back() == 16);
   return tiled ? std::nullopt : std::optional(stored);
 }
 
@@ -404,47 +416,20 @@ std::string_view merge_name(Merge merge) {
 
 Result<Tensor> to_nd(const Tensor& stored, const Dims& logical) {
   const TensorView& view = stored.view;
-  const int64_t element_bytes = info(view.dtype).element_bits / 8;
-  if (element_bytes == 0) {
+  if (is_packed(view.dtype))
     return fail(Errc::Unsupported, "FRACTAL_NZ of " + std::string(name(view.dtype)));
-  }
-  const auto misfit = [&] {
+  const auto tiling = fractal_tiling(view, logical);
+  if (!tiling) {
     return fail(Errc::Invalid, "FRACTAL_NZ memory of shape " + shape_text(view.shape) +
                                    " does not hold a tensor of shape " + shape_text(logical));
-  };
-  if (logical.size() < 2 || element_count(logical).value_or(0) == 0) return misfit();
-  const int64_t rows = logical[logical.size() - 2];
-  const int64_t columns = logical[logical.size() - 1];
-  const int64_t heads = product(logical, 0, logical.size() - 2);
-  const int64_t c0 = view.shape.size() < 3 || view.shape == logical
-                         ? std::max<int64_t>(1, kTileRowBytes / element_bytes)
-                         : view.shape[view.shape.size() - 1];
-  if (c0 <= 0 || columns > INT64_MAX - c0) return misfit();
-  const int64_t c1 = (columns + c0 - 1) / c0;
-  int64_t strips = 0;  // of c0 columns and all rows
-  int64_t strip_row = 0;
-  if (mul_overflows(heads, c1, &strips) || mul_overflows(strips, c0, &strip_row)) return misfit();
-  const int64_t stored_count = view.element_count();
-  if (stored_count % strip_row != 0) return misfit();
-  const int64_t stored_rows = stored_count / strip_row;
-  // Rows are filled up to whole tiles; anything else means that the shape is another tensor's.
-  if (stored_rows != rows && stored_rows != (rows - 1) / kTileRows * kTileRows + kTileRows) {
-    return misfit();
   }
   ASSAY_TRY(const Tensor source, contiguous(stored));
   ASSAY_TRY(auto builder, TensorBuilder::create(view.dtype, logical));
-  const std::byte* bytes = source.view.contiguous_bytes().data();
-  std::vector<std::byte> row(static_cast<size_t>(columns * element_bytes));
-  for (int64_t head = 0; head < heads; ++head) {
-    for (int64_t n = 0; n < rows; ++n) {
-      for (int64_t strip = 0; strip < c1; ++strip) {
-        const int64_t width = std::min(c0, columns - strip * c0);
-        const int64_t from = ((head * c1 + strip) * stored_rows + n) * c0;
-        std::memcpy(row.data() + strip * c0 * element_bytes, bytes + from * element_bytes,
-                    static_cast<size_t>(width * element_bytes));
-      }
-      ASSAY_TRY_STATUS(builder.append(row));
-    }
+  TiledRows rows(*tiling, info(view.dtype).element_bits / 8u);
+  std::vector<std::byte> row(rows.row_bytes());
+  while (rows.next()) {
+    rows.read(source.view.contiguous_bytes().data(), row.data());
+    ASSAY_TRY_STATUS(builder.append(row));
   }
   return with_lazy_bits_of(builder.finish(), view);
 }

@@ -19,21 +19,33 @@ inline constexpr uint64_t kMaxScratchMemory = uint64_t{64} << 20;
 /// errors  NoSpace | Permission | Io
 [[nodiscard]] Result<int> open_unlinked_file();
 
-/// float32 values of a C-contiguous tensor, written piece by piece from any thread.
+/// The bytes of a C-contiguous tensor, written piece by piece from any thread.
 class ScratchTensor {
  public:
   /// errors  TooLarge | of open_unlinked_file()
-  [[nodiscard]] static Result<ScratchTensor> create(const Dims& shape,
+  [[nodiscard]] static Result<ScratchTensor> create(DType dtype, const Dims& shape,
                                                     uint64_t max_memory = kMaxScratchMemory);
+  /// Of float32.
+  [[nodiscard]] static Result<ScratchTensor> create(const Dims& shape,
+                                                    uint64_t max_memory = kMaxScratchMemory) {
+    return create(DType::Float32, shape, max_memory);
+  }
   /// Pieces must not overlap. errors  NoSpace | Io
-  [[nodiscard]] Status write(int64_t first_element, std::span<const float> values);
+  [[nodiscard]] Status write_bytes(uint64_t offset, ByteSpan bytes);
+  [[nodiscard]] Status write(int64_t first_element, std::span<const float> values) {
+    return write_bytes(static_cast<uint64_t>(first_element) * sizeof(float), std::as_bytes(values));
+  }
+  [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
+  /// Where it is in memory; null when it is in a file.
+  [[nodiscard]] std::byte* memory() const { return memory_.get(); }
   /// The finished tensor; a file is mapped read-only.
   [[nodiscard]] Result<Tensor> finish() &&;
 
  private:
+  DType dtype_ = DType::Float32;
   Dims shape_;
   uint64_t size_bytes_ = 0;
-  std::shared_ptr<float[]> memory_;       // when small
+  std::shared_ptr<std::byte[]> memory_;   // when small
   std::shared_ptr<FileDescriptor> file_;  // otherwise
 };
 

@@ -36,16 +36,12 @@ class TensorBuilder {
   [[nodiscard]] Result<Tensor> finish();
 
  private:
-  TensorBuilder(DType dtype, const Dims& shape, uint64_t size_bytes);
+  TensorBuilder(ScratchTensor target, uint64_t block_bytes);
 
-  DType dtype_;
-  Dims shape_;
-  uint64_t size_bytes_;
-  uint64_t written_ = 0;                 // by earlier flushes; 0 in memory
-  uint64_t filled_ = 0;                  // of buffer_
-  std::shared_ptr<std::byte[]> buffer_;  // the whole tensor, or what goes to the file next
-  uint64_t buffer_bytes_;
-  std::shared_ptr<FileDescriptor> file_;  // null in memory
+  ScratchTensor target_;
+  uint64_t written_ = 0;          // in the target
+  uint64_t filled_ = 0;           // of block_
+  std::vector<std::byte> block_;  // goes to the file next; empty in memory
 };
 
 }  // namespace assay::pair

@@ -49,7 +49,7 @@ nb::dict tree_dict(const run::TopologyNode& node) {
 
 nb::dict coverage_dict(const run::Coverage& coverage) {
   nb::list missed;
-  for (const run::Coverage::Missed& item : coverage.missed) {
+  for (const native::MissedNode& item : coverage.missed) {
     missed.append(nb::make_tuple(to_str(item.node), to_message(item.reason), item.count));
   }
   nb::dict dict;

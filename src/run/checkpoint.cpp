@@ -8,9 +8,9 @@
 
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
+#include "formats/json_fields.hpp"
 #include "run/container.hpp"
 #include "run/folder.hpp"
-#include "run/records_line.hpp"
 
 namespace assay::run {
 namespace {
@@ -27,13 +27,7 @@ Result<json> read_json(const std::string& path, uint64_t max_bytes) {
                       "has " + std::to_string(file.bytes().size()) + " bytes, at most " +
                           std::to_string(max_bytes) + " are read"});
   }
-  const std::string_view text = as_text(file.bytes());
-  if (json_nesting(text) > kMaxRecordNesting)
-    return fail(Error{Errc::TooLarge, path, std::nullopt, "is nested too deeply"});
-  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!value.is_object())
-    return fail(Error{Errc::Invalid, path, std::nullopt, "is no JSON object"});
-  return value;
+  return in_file(path, formats::parse_json_object(as_text(file.bytes())));
 }
 
 struct Listing {

@@ -487,7 +487,7 @@ void rename_modules(const Rename& rename, Run* run) {
     operation.node = renamed_node(*run, operation.node, rename);
     operation.module = rename(operation.module);
   }
-  for (Coverage::Missed& missed : run->coverage.missed)
+  for (native::MissedNode& missed : run->coverage.missed)
     missed.node = renamed_node(*run, missed.node, rename);
   if (!run->topology) return;
   if (run->topology->type == kModels) {  // no module itself

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/bytes.hpp"
@@ -18,27 +17,7 @@
 namespace assay::run {
 namespace {
 
-using nlohmann::json;
-
 constexpr size_t kHeadBytes = 1024;  // our writer's metadata, which stands first, takes about 150
-constexpr std::string_view kStepFileSuffix = ".safetensors";
-constexpr std::string_view kRecordsFile = "records.jsonl";
-
-// The value of `__metadata__` when a header begins with it.
-json metadata_of(std::string_view header) {
-  constexpr std::string_view kStart = R"({"__metadata__":)";
-  if (!header.starts_with(kStart)) return {};
-  header.remove_prefix(kStart.size());
-  const json metadata =
-      json::parse(header.substr(0, header.find('}') + 1), nullptr, /*allow_exceptions=*/false);
-  return metadata.is_object() ? metadata : json();
-}
-
-std::string text_of(const json& object, const char* key) {
-  if (!object.is_object()) return {};
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 class RankFiles {
  public:
@@ -52,7 +31,7 @@ class RankFiles {
   void find_damage() {
     check_records_id();
     for (const FolderEntry& entry : entries_) {
-      if (entry.kind == FolderEntry::Kind::File && entry.name.ends_with(kStepFileSuffix))
+      if (entry.kind == FolderEntry::Kind::File && entry.name.ends_with(native::kStepFileSuffix))
         check_step_file(entry);
     }
     if (!manifest_.complete) return;
@@ -80,21 +59,21 @@ class RankFiles {
     const Result<StepFileHead> head = read_step_file_head(entry.path);
     if (!head) return add(entry.path, head.error().describe());
     const std::string& id = manifest_.found ? manifest_.id : records_.run_id;
-    if (head->run_id.empty()) {
+    if (head->run.empty()) {
       // The header comes last: of a capture that did not end it may never have been written.
       if (!id.empty() && manifest_.complete) add(entry.path, "its header does not name the run");
       return;
     }
-    if (head->run_id != id) return add(entry.path, "is of another run");
+    if (head->run != id) return add(entry.path, "is of another run");
     if (head->file != entry.name) return add(entry.path, "was written as " + head->file);
     if (manifest_.complete && !is_listed(entry.name))
       add(entry.path, "is not in the list of " + manifest_.path);
   }
 
   void check_list() {
-    if (!is_listed(kRecordsFile)) add(manifest_.path, "does not list records.jsonl");
-    for (const Manifest::File& file : manifest_.files) {
-      if (file.name == kRecordsFile) {
+    if (!is_listed(native::kRecordsFile)) add(manifest_.path, "does not list records.jsonl");
+    for (const native::ManifestFile& file : manifest_.files) {
+      if (file.name == native::kRecordsFile) {
         check_records(file);
       } else {
         check_listed(file);
@@ -102,16 +81,16 @@ class RankFiles {
     }
   }
 
-  void check_records(const Manifest::File& file) {
+  void check_records(const native::ManifestFile& file) {
     const ByteSpan lines = records_.file ? records_.file->bytes() : ByteSpan();
     if (lines.size() != file.bytes)  // and then its digest is not asked for: it may be of any size
       return add(records_.path, "has " + std::to_string(lines.size()) +
                                     " bytes, the capture wrote " + std::to_string(file.bytes));
-    if (stats::digest_text(stats::digest_bytes(lines)) != file.digest)
+    if (stats::digest_bytes(lines) != file.digest)
       add(records_.path, "holds other lines than the capture wrote");
   }
 
-  void check_listed(const Manifest::File& file) {
+  void check_listed(const native::ManifestFile& file) {
     const auto entry = std::ranges::find(entries_, file.name, &FolderEntry::name);
     const std::string path = join_path(folder_, file.name);
     if (entry == entries_.end()) return add(path, "the file is missing");
@@ -120,14 +99,15 @@ class RankFiles {
     if (head->file_bytes != file.bytes)
       return add(path, "has " + std::to_string(head->file_bytes) + " bytes, the capture wrote " +
                            std::to_string(file.bytes));
-    if (head->digest != file.digest) add(path, "is not the file that the capture wrote");
+    if (head->digest != stats::digest_text(file.digest))
+      add(path, "is not the file that the capture wrote");
   }
 
   void check_steps() {
     if (manifest_.steps.empty() && manifest_.id.empty())
       return;  // of an earlier version, or by hand
-    std::map<int64_t, Manifest::Step> said;
-    for (const Manifest::Step& step : manifest_.steps) {
+    std::map<int64_t, native::ManifestStep> said;
+    for (const native::ManifestStep& step : manifest_.steps) {
       if (!said.emplace(step.step, step).second)
         add(manifest_.path, "lists step " + std::to_string(step.step) + " twice");
     }
@@ -138,11 +118,12 @@ class RankFiles {
     }
     for (const auto& [number, step] : said) {
       const auto met = records_.steps.find(number);
-      check_step(step, met == records_.steps.end() ? Manifest::Step{.step = number} : met->second);
+      check_step(step,
+                 met == records_.steps.end() ? native::ManifestStep{.step = number} : met->second);
     }
   }
 
-  void check_step(const Manifest::Step& said, const Manifest::Step& met) {
+  void check_step(const native::ManifestStep& said, const native::ManifestStep& met) {
     const std::string where = " of step " + std::to_string(said.step) + ", the capture wrote ";
     const auto differs = [&](const char* what, uint64_t has, uint64_t had) {
       if (has != had)
@@ -175,11 +156,8 @@ Result<StepFileHead> read_step_file_head(const std::string& path) {
   head.file_bytes = static_cast<uint64_t>(info.st_size);
   if (count <= 8) return head;
   head.header_bytes = 8 + load<uint64_t>(bytes.data());
-  const json metadata =
-      metadata_of(std::string_view(bytes.data(), static_cast<size_t>(count)).substr(8));
-  head.run_id = text_of(metadata, "run");
-  head.file = text_of(metadata, "file");
-  head.digest = text_of(metadata, "digest");
+  static_cast<native::StepMetadata&>(head) = native::read_step_metadata(
+      std::string_view(bytes.data(), static_cast<size_t>(count)).substr(8));
   return head;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/mapped_file.hpp"
 #include "base/result.hpp"
+#include "formats/native/step_header.hpp"
 #include "run/manifest.hpp"
 #include "run/run.hpp"
 #include "stats/digest.hpp"
@@ -20,17 +21,14 @@ struct RecordsFacts {
   std::string run_id;  // of the first line; empty: it names none
   uint64_t lines = 0;
   std::optional<MappedFile> file;
-  std::map<int64_t, Manifest::Step> steps;  // steps of weights left out
+  std::map<int64_t, native::ManifestStep> steps;  // steps of weights left out
   /// Lines whose payload is a part of another one's and was not stored again, as views in a graph are: the bytes of
   /// a step are not the sum of its lines then.
   bool has_views = false;
 };
 
 /// The start of a step file: what its header says of the file as a whole.
-struct StepFileHead {
-  std::string run_id;  // empty: the header names none, or was never written
-  std::string file;    // its own name
-  std::string digest;  // of everything behind the header
+struct StepFileHead : native::StepMetadata {
   uint64_t header_bytes = 0;
   uint64_t file_bytes = 0;
 };

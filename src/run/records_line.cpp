@@ -8,24 +8,22 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "formats/json_fields.hpp"
+#include "formats/native/schema.hpp"
 #include "tensor/block_types.hpp"
 
 namespace assay::run {
 namespace {
 
+using formats::member;
 using nlohmann::json;
+namespace key = native::key;
 
 Error wrong(std::string_view key, std::string_view expected) {
   return {Errc::Invalid,
           {},
           std::nullopt,
           "key '" + std::string(key) + "' is not " + std::string(expected)};
-}
-
-/// nullptr when the key is absent or null.
-const json* find(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
 std::optional<int64_t> integer(const json& value) {
@@ -39,8 +37,8 @@ std::optional<int64_t> integer(const json& value) {
 }
 
 /// Leaves *out alone when the key is absent.
-Status take_integer(const json& object, const char* key, int64_t minimum, int64_t* out) {
-  const json* value = find(object, key);
+Status take_integer(const json& object, std::string_view key, int64_t minimum, int64_t* out) {
+  const json* value = member(object, key);
   if (value == nullptr) return {};
   const std::optional<int64_t> number = integer(*value);
   if (!number || *number < minimum)
@@ -49,16 +47,16 @@ Status take_integer(const json& object, const char* key, int64_t minimum, int64_
   return {};
 }
 
-Status take_text(const json& object, const char* key, std::string* out) {
-  const json* value = find(object, key);
+Status take_text(const json& object, std::string_view key, std::string* out) {
+  const json* value = member(object, key);
   if (value == nullptr) return {};
   if (!value->is_string()) return fail(wrong(key, "a string"));
   *out = value->get_ref<const std::string&>();
   return {};
 }
 
-Status take_dims(const json& object, const char* key, std::optional<Dims>* out) {
-  const json* value = find(object, key);
+Status take_dims(const json& object, std::string_view key, std::optional<Dims>* out) {
+  const json* value = member(object, key);
   if (value == nullptr) return {};
   if (!value->is_array() || value->size() > 1024)
     return fail(wrong(key, "a list of at most 1024 integers"));
@@ -100,29 +98,31 @@ std::optional<stats::Sketch> parse_sketch(std::string_view text) {
 
 Status take_sketch(const json& stats, std::optional<stats::Sketch>* out) {
   std::string text;
-  ASSAY_TRY_STATUS(take_text(stats, "sketch", &text));
-  if (find(stats, "sketch") == nullptr) return {};
+  ASSAY_TRY_STATUS(take_text(stats, key::kSketch, &text));
+  if (member(stats, key::kSketch) == nullptr) return {};
   *out = parse_sketch(text);
-  if (!*out) return fail(wrong("sketch", "128 hexadecimal digits of sixteen finite numbers"));
+  if (!*out) return fail(wrong(key::kSketch, "128 hexadecimal digits of sixteen finite numbers"));
   return {};
 }
 
 Status take_stats(const json& object, std::optional<stats::TensorStats>* out) {
-  const json* value = find(object, "stats");
+  const json* value = member(object, key::kStats);
   if (value == nullptr) return {};
-  if (!value->is_object()) return fail(wrong("stats", "an object"));
+  if (!value->is_object()) return fail(wrong(key::kStats, "an object"));
   stats::TensorStats stats;
-  ASSAY_TRY_STATUS(take_integer(*value, "count", 0, &stats.count));
-  ASSAY_TRY_STATUS(take_integer(*value, "nan", 0, &stats.nan_count));
-  ASSAY_TRY_STATUS(take_integer(*value, "pos_inf", 0, &stats.positive_inf_count));
-  ASSAY_TRY_STATUS(take_integer(*value, "neg_inf", 0, &stats.negative_inf_count));
+  ASSAY_TRY_STATUS(take_integer(*value, key::kCount, 0, &stats.count));
+  ASSAY_TRY_STATUS(take_integer(*value, key::kNan, 0, &stats.nan_count));
+  ASSAY_TRY_STATUS(take_integer(*value, key::kPositiveInf, 0, &stats.positive_inf_count));
+  ASSAY_TRY_STATUS(take_integer(*value, key::kNegativeInf, 0, &stats.negative_inf_count));
   const struct {
-    const char* key;
+    std::string_view key;
     double* target;
-  } numbers[] = {
-      {"min", &stats.min}, {"max", &stats.max}, {"mean", &stats.mean}, {"l2", &stats.l2_norm}};
+  } numbers[] = {{key::kMin, &stats.min},
+                 {key::kMax, &stats.max},
+                 {key::kMean, &stats.mean},
+                 {key::kL2, &stats.l2_norm}};
   for (const auto& [key, target] : numbers) {
-    const json* item = find(*value, key);
+    const json* item = member(*value, key);
     if (item == nullptr) continue;
     const std::optional<double> number = real_number(*item);
     if (!number) return fail(wrong(key, "a number"));
@@ -141,21 +141,14 @@ std::string value_text(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-std::optional<Role> role_from_name(std::string_view name) {
-  for (const Role role : {Role::Input, Role::Output, Role::Weight, Role::Buffer}) {
-    if (role_name(role) == name) return role;
-  }
-  return std::nullopt;
-}
-
 Status take_location(const json& object, TensorRecord* record) {
   std::string file;
-  ASSAY_TRY_STATUS(take_text(object, "file", &file));
+  ASSAY_TRY_STATUS(take_text(object, key::kFile, &file));
   if (file.empty()) return {};
   int64_t offset = 0;
   int64_t size = 0;
-  ASSAY_TRY_STATUS(take_integer(object, "offset", 0, &offset));
-  ASSAY_TRY_STATUS(take_integer(object, "bytes", 0, &size));
+  ASSAY_TRY_STATUS(take_integer(object, key::kOffset, 0, &offset));
+  ASSAY_TRY_STATUS(take_integer(object, key::kBytes, 0, &size));
   // The name is joined to the rank folder and must not lead out of it.
   if (file.find('/') != std::string::npos || file.find('\0') != std::string::npos || file == "." ||
       file == "..") {
@@ -206,7 +199,7 @@ void check_consistency(TensorRecord* record) {
 /// The element type; of block types, "q8_0", the type of the values that they are decoded to.
 Status take_dtype(const json& object, TensorRecord* record) {
   std::string dtype;
-  ASSAY_TRY_STATUS(take_text(object, "dtype", &dtype));
+  ASSAY_TRY_STATUS(take_text(object, key::kDtype, &dtype));
   if (dtype.empty()) return {};
   record->dtype = dtype_from_name(dtype);
   if (record->dtype) return {};
@@ -219,8 +212,8 @@ Status take_dtype(const json& object, TensorRecord* record) {
   record->memory_format = dtype;
   int64_t values = info(*blocks).block_values;
   int64_t bytes = info(*blocks).block_bytes;
-  ASSAY_TRY_STATUS(take_integer(object, "block", 1, &values));
-  ASSAY_TRY_STATUS(take_integer(object, "block_bytes", 1, &bytes));
+  ASSAY_TRY_STATUS(take_integer(object, key::kBlock, 1, &values));
+  ASSAY_TRY_STATUS(take_integer(object, key::kBlockBytes, 1, &bytes));
   if (values != info(*blocks).block_values || bytes != info(*blocks).block_bytes) {
     record->problem = "a block of " + dtype + " has " + std::to_string(values) + " values in " +
                       std::to_string(bytes) + " bytes in this run, " +
@@ -233,7 +226,7 @@ Status take_dtype(const json& object, TensorRecord* record) {
 /// Sizes as some engines have them, fastest first: they must be those of the shape.
 Status check_ne(const json& object, TensorRecord* record) {
   std::optional<Dims> ne;
-  ASSAY_TRY_STATUS(take_dims(object, "ne", &ne));
+  ASSAY_TRY_STATUS(take_dims(object, key::kSizes, &ne));
   if (!ne || !record->shape || !record->problem.empty()) return {};
   const Dims& shape = *record->shape;
   bool is_same = true;
@@ -250,16 +243,16 @@ Status check_ne(const json& object, TensorRecord* record) {
 
 /// Which value the tensor is: keys of the operator level.
 Status take_value_ids(const json& object, TensorRecord* record) {
-  ASSAY_TRY_STATUS(take_integer(object, "vid", 0, &record->value_id));
-  ASSAY_TRY_STATUS(take_integer(object, "storage", 0, &record->storage_id));
-  ASSAY_TRY_STATUS(take_integer(object, "storage_offset", 0, &record->storage_offset));
-  ASSAY_TRY_STATUS(take_integer(object, "version", 0, &record->storage_version));
-  ASSAY_TRY_STATUS(take_integer(object, "from", 0, &record->producer));
-  return take_text(object, "leaf", &record->leaf);
+  ASSAY_TRY_STATUS(take_integer(object, key::kValueId, 0, &record->value_id));
+  ASSAY_TRY_STATUS(take_integer(object, key::kStorage, 0, &record->storage_id));
+  ASSAY_TRY_STATUS(take_integer(object, key::kStorageOffset, 0, &record->storage_offset));
+  ASSAY_TRY_STATUS(take_integer(object, key::kVersion, 0, &record->storage_version));
+  ASSAY_TRY_STATUS(take_integer(object, key::kFrom, 0, &record->producer));
+  return take_text(object, key::kLeaf, &record->leaf);
 }
 
-Status take_names(const json& object, const char* key, std::vector<std::string>* out) {
-  const json* value = find(object, key);
+Status take_names(const json& object, std::string_view key, std::vector<std::string>* out) {
+  const json* value = member(object, key);
   if (value == nullptr) return {};
   if (!value->is_array()) return fail(wrong(key, "a list of strings"));
   for (const json& item : *value) {
@@ -312,11 +305,11 @@ Result<OperationRecord> take_operation(const json& object, std::string_view line
   operation.node = place.node;
   operation.op_type = place.op_type;
   operation.module_call = place.call;
-  ASSAY_TRY_STATUS(take_text(object, "module", &operation.module));
-  ASSAY_TRY_STATUS(take_names(object, "writes", &operation.writes));
-  if (const json* args = find(object, "args"); args != nullptr) {
-    if (!args->is_object()) return fail(wrong("args", "an object"));
-    operation.parameters = object_text(line, "args");
+  ASSAY_TRY_STATUS(take_text(object, key::kModule, &operation.module));
+  ASSAY_TRY_STATUS(take_names(object, key::kWrites, &operation.writes));
+  if (const json* args = member(object, key::kArguments); args != nullptr) {
+    if (!args->is_object()) return fail(wrong(key::kArguments, "an object"));
+    operation.parameters = object_text(line, key::kArguments);
     // A key written with escapes is found by the parser only.
     if (operation.parameters.empty())
       operation.parameters = args->dump(-1, ' ', false, json::error_handler_t::replace);
@@ -326,31 +319,10 @@ Result<OperationRecord> take_operation(const json& object, std::string_view line
 
 }  // namespace
 
-size_t json_nesting(std::string_view text) {
-  size_t depth = 0;
-  size_t deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\0') break;  // no JSON goes on behind it; a hole in a file can have any size
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
 Result<RecordsLine> parse_records_line(std::string_view line) {
   if (line.size() > kMaxRecordLineBytes)
     return fail(Errc::TooLarge, "a record line is longer than 1 MiB", 0);
-  if (json_nesting(line) > kMaxRecordNesting)
+  if (formats::json_nesting(line) > formats::kMaxJsonNesting)
     return fail(Errc::TooLarge, "JSON is nested deeper than 64", 0);
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (object.is_discarded() || !object.is_object())
@@ -360,60 +332,60 @@ Result<RecordsLine> parse_records_line(std::string_view line) {
   TensorRecord& record = result.record;
   int64_t order = 0;
   int64_t call = 0;
-  ASSAY_TRY_STATUS(take_integer(object, "n", 0, &result.number));
-  ASSAY_TRY_STATUS(take_integer(object, "step", -1, &record.step));
-  ASSAY_TRY_STATUS(take_integer(object, "order", 0, &order));
-  ASSAY_TRY_STATUS(take_integer(object, "call", 0, &call));
-  if (call > UINT32_MAX) return fail(wrong("call", "below 2^32"));
+  ASSAY_TRY_STATUS(take_integer(object, key::kNumber, 0, &result.number));
+  ASSAY_TRY_STATUS(take_integer(object, key::kStep, -1, &record.step));
+  ASSAY_TRY_STATUS(take_integer(object, key::kOrder, 0, &order));
+  ASSAY_TRY_STATUS(take_integer(object, key::kCall, 0, &call));
+  if (call > UINT32_MAX) return fail(wrong(key::kCall, "below 2^32"));
   record.order = static_cast<uint64_t>(order);
   record.call = static_cast<uint32_t>(call);
   record.step_name = record.step < 0 ? "weights" : std::to_string(record.step);
-  ASSAY_TRY_STATUS(take_text(object, "node", &record.node));
-  ASSAY_TRY_STATUS(take_text(object, "type", &record.op_type));
-  ASSAY_TRY_STATUS(take_text(object, "slot", &record.slot));
-  ASSAY_TRY_STATUS(take_text(object, "run", &result.run_id));
-  ASSAY_TRY_STATUS(take_text(object, "device", &result.device));
+  ASSAY_TRY_STATUS(take_text(object, key::kNode, &record.node));
+  ASSAY_TRY_STATUS(take_text(object, key::kType, &record.op_type));
+  ASSAY_TRY_STATUS(take_text(object, key::kSlot, &record.slot));
+  ASSAY_TRY_STATUS(take_text(object, key::kRun, &result.run_id));
+  ASSAY_TRY_STATUS(take_text(object, key::kDevice, &result.device));
 
   std::string role = "output";
-  ASSAY_TRY_STATUS(take_text(object, "role", &role));
-  const std::optional<Role> known_role = role_from_name(role);
+  ASSAY_TRY_STATUS(take_text(object, key::kRole, &role));
+  const auto known_role = native::from_name<Role>(native::kRoleNames, role);
   if (!known_role) return fail(Errc::Invalid, "unknown role '" + role + "'");
   record.role = *known_role;
 
-  if (find(object, "same_as") != nullptr) {
+  if (member(object, key::kSameAs) != nullptr) {
     int64_t same_as = 0;
-    ASSAY_TRY_STATUS(take_integer(object, "same_as", 0, &same_as));
+    ASSAY_TRY_STATUS(take_integer(object, key::kSameAs, 0, &same_as));
     result.same_as = same_as;
   }
   std::string kind = "tensor";
-  ASSAY_TRY_STATUS(take_text(object, "kind", &kind));
-  if (kind == "value") {
-    const auto value = object.find("value");
+  ASSAY_TRY_STATUS(take_text(object, key::kKind, &kind));
+  const auto known_kind = native::from_name<native::RecordKind>(native::kRecordKindNames, kind);
+  if (!known_kind) return fail(Errc::Invalid, "unknown kind '" + kind + "'");
+  if (*known_kind == native::RecordKind::Value) {
+    const auto value = object.find(key::kValue.name());
     record.value = value == object.end() ? "None" : value_text(*value);
     return result;
   }
-  if (kind == "operator") {
+  if (*known_kind == native::RecordKind::Operator) {
     ASSAY_TRY(result.operation, take_operation(object, line, record));
     return result;
   }
-  if (kind != "tensor" && kind != "skipped")
-    return fail(Errc::Invalid, "unknown kind '" + kind + "'");
 
   ASSAY_TRY_STATUS(take_dtype(object, &record));
-  ASSAY_TRY_STATUS(take_dims(object, "shape", &record.shape));
+  ASSAY_TRY_STATUS(take_dims(object, key::kShape, &record.shape));
   ASSAY_TRY_STATUS(check_ne(object, &record));
-  ASSAY_TRY_STATUS(take_dims(object, "strides", &record.strides));
+  ASSAY_TRY_STATUS(take_dims(object, key::kStrides, &record.strides));
   ASSAY_TRY_STATUS(take_value_ids(object, &record));
   ASSAY_TRY_STATUS(take_stats(object, &record.stats));
   std::string digest;
-  ASSAY_TRY_STATUS(take_text(object, "digest", &digest));
+  ASSAY_TRY_STATUS(take_text(object, key::kDigest, &digest));
   if (!digest.empty()) {
     record.digest = stats::parse_digest(digest);
-    if (!record.digest) return fail(wrong("digest", "32 hexadecimal digits"));
+    if (!record.digest) return fail(wrong(key::kDigest, "32 hexadecimal digits"));
   }
-  if (kind == "skipped") {
+  if (*known_kind == native::RecordKind::Skipped) {
     std::string reason = "no reason given";
-    ASSAY_TRY_STATUS(take_text(object, "reason", &reason));
+    ASSAY_TRY_STATUS(take_text(object, key::kReason, &reason));
     record.problem = "not captured: " + reason;
     record.not_captured = true;
     return result;

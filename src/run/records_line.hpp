@@ -12,7 +12,6 @@ namespace assay::run {
 
 inline constexpr size_t kMaxRecordLineBytes = size_t{1}
                                               << 20;  // our writer's lines stay below a few kB
-inline constexpr size_t kMaxRecordNesting = 64;
 
 struct RecordsLine {
   int64_t number = 0;              // key `n`
@@ -32,9 +31,5 @@ struct RecordsLine {
 /// key of the wrong type, an unknown role or kind |
 ///           TooLarge: a limit above
 [[nodiscard]] Result<RecordsLine> parse_records_line(std::string_view line);
-
-/// Deepest nesting of { and [ outside of strings: to be checked before a parser that allocates per
-/// level.
-[[nodiscard]] size_t json_nesting(std::string_view text);
 
 }  // namespace assay::run

@@ -240,10 +240,5 @@ TEST(ParseRecordsLine, RefusesHugeNesting) {
   EXPECT_EQ(parsed.error().code, Errc::TooLarge);
 }
 
-TEST(JsonNesting, DoesNotCountBracketsInStrings) {
-  EXPECT_EQ(json_nesting(R"({"a":[1,"]]]\"[["]})"), 2u);
-  EXPECT_EQ(json_nesting("]]]"), 0u);
-}
-
 }  // namespace
 }  // namespace assay::run

@@ -105,20 +105,6 @@ std::string Run::first_damage() const {
   return all.empty() ? std::string() : all.front().describe();
 }
 
-std::string_view role_name(Role role) {
-  switch (role) {
-    case Role::Input:
-      return "input";
-    case Role::Output:
-      return "output";
-    case Role::Weight:
-      return "weight";
-    case Role::Buffer:
-      return "buffer";
-  }
-  return "";
-}
-
 Result<Run> open_run(const std::string& path) {
   ASSAY_TRY(Run run, detect_and_read(path));
   run.path = path;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "formats/native/manifest.hpp"
+#include "formats/native/schema.hpp"
 #include "run/layout.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
@@ -19,8 +21,8 @@
 
 namespace assay::run {
 
-enum class Role : uint8_t { Input, Output, Weight, Buffer };
-[[nodiscard]] std::string_view role_name(Role role);  // "input" ...
+using native::Role;
+using native::role_name;
 
 /// What a record is beside an operand in the course of the run. Only operands are compared.
 enum class RecordKind : uint8_t {
@@ -72,8 +74,7 @@ class FoundDamage {
 
 class PayloadCheck;
 
-/// Between the path of a module and an operator that ran in it: "model.norm::aten.mul.Tensor.1".
-inline constexpr std::string_view kOperatorMark = "::";
+using native::kOperatorMark;
 /// The module in front of the mark; all of a node that is no operator.
 [[nodiscard]] inline std::string_view module_of_node(std::string_view node) {
   return node.substr(0, node.find(kOperatorMark));
@@ -152,12 +153,7 @@ struct Coverage {
   bool complete = true;  // false: the host was killed or is still writing
   uint64_t planned = 0;  // nodes, in an ATB dump tensors; 0 when the layout does not say
   uint64_t captured = 0;
-  struct Missed {
-    std::string node;
-    std::string reason;
-    uint64_t count = 0;
-  };
-  std::vector<Missed> missed;
+  std::vector<native::MissedNode> missed;
   uint64_t lost = 0;  // tensors that were seen and could not be kept
 };
 

@@ -19,6 +19,9 @@ if (error.message.find("random") != npos) return;     // message
 if (row.fail_reason.find("shape") != npos) return;    // message
 if (verdict.level == 'O') return;                     // verdict
 if (verdict.floor == "measured") return;              // verdict
+text += ",\\"same_as\\":";                              // native key
+const auto made = member(line, "vid");                // native key
+return column / tile * rows + column % tile;          // tiles
 double relative_l2(double a, double b) {
 """
 
@@ -53,6 +56,8 @@ def test_each_rule_finds_what_it_is_for(tmp_path):
     assert found["comparisons of a layout outside src/run"] == 2
     assert found["branches on the text of a message"] == 2
     assert found["comparisons of a level, floor or verdict with text"] == 2
+    assert found["keys of the native format spelled outside its home"] == 2
+    assert found["files that compute places in tiles"] == 1
     assert found["definitions of relative_l2()"] == 1
     assert found["files outside its rooms that name ggml"] == 0
 

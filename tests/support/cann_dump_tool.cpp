@@ -21,7 +21,7 @@
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
-#include "formats/cann_dump_write.hpp"
+#include "formats/cann_dump.hpp"
 #include "tensor/convert.hpp"
 
 namespace {

@@ -488,16 +488,12 @@ class Capture:
         return f"{total} {'tensor has' if total == 1 else 'tensors have'} a record without values: {reasons}"
 
     def _write_manifest(self, finished: Optional[str]) -> None:
-        counters = self.stats
         executed = self._session.executed()
         planned = sum(plan.planned for plan in self._plans)
         captured = sum(bool(executed[n]) for n, plan in enumerate(self._plans) if plan.planned)
-        steps = [
-            (s["step"], s["tensors"], s["records"], s["bytes"], s["wall_ms"], s["added_ms"])
-            for s in self._session.steps()
-        ]
         for path in self._folder.manifests:
             _capture.write_manifest(
+                self._session,
                 str(path),
                 self._folder.run_id,
                 _TOOL,
@@ -506,11 +502,8 @@ class Capture:
                 self._started,
                 finished,
                 (planned, captured),
-                steps,
-                self._session.files() if finished else [],
                 self._missed(),
-                (counters["queue_bytes"], counters["waited_ms"], counters["dropped"], counters["dropped_bytes"]),
-                counters["stopped"],
+                self.stats["stopped"],
             )
 
     @property

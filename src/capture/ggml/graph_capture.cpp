@@ -200,7 +200,7 @@ void GraphCapture::store(const TensorView& view, const PlannedSlot& planned,
   } else if (waiting_bytes_ >= kMostWaitingBytes) {
     push_lines();
   }
-  const std::optional<writer::PayloadLocation> payload =
+  const std::optional<native::PayloadLocation> payload =
       run.append_payload(view, planned.record, nullptr);
   if (!payload) return;
   content->payload = *payload;

@@ -81,7 +81,7 @@ class GraphCapture final : public LineHolder {
   std::chrono::steady_clock::time_point started_;
   uint64_t started_ticks_ = 0;
   uint64_t spent_ticks_ = 0;
-  writer::ManifestStep counts_;
+  native::ManifestStep counts_;
   uint64_t captured_ = 0;
   bool under_way_ = false;  // between begin_step() and end_step() of the session
 };

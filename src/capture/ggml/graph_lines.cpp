@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/ggml/graph_lines.hpp"
 
-#include <charconv>
-
 namespace assay::capture::ggml {
 namespace {
 
-void append_number(writer::RecordText& out, std::string_view key, int64_t value) {
-  out += key;
-  char digits[24];
-  const char* end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
-  out += std::string_view(digits, static_cast<size_t>(end - digits));
-}
+using native::append_member;
+namespace key = native::key;
 
 }  // namespace
 
@@ -26,12 +20,12 @@ uint64_t StepLines::size_bytes() const {
          content_->entering.size() * sizeof(StepContent::Entering);
 }
 
-void StepLines::append(uint64_t first, writer::RecordText& out, EntryFunction entry, void* data) {
+void StepLines::append(uint64_t first, native::RecordText& out, EntryFunction entry, void* data) {
   StepContent& content = *content_;
   const GraphLines& planned = *content.lines;
   content.numbers.resize(planned.lines.size(), -1);
   content.statistics.resize(planned.slots.size());
-  writer::RecordBatch sizes;
+  native::RecordBatch sizes;
   uint64_t number = first;
   for (const Range& range : ranges_) {
     for (uint32_t i = range.begin; i < range.end; ++i, ++number) {
@@ -42,7 +36,7 @@ void StepLines::append(uint64_t first, writer::RecordText& out, EntryFunction en
       const auto slot = static_cast<size_t>(line.slot);
       if (!content.slots[slot].has_payload) continue;
       sizes.clear();
-      writer::Record record = planned.slots[slot].record;
+      native::Record record = planned.slots[slot].record;
       record.number = number;
       record.payload = content.slots[slot].payload;
       sizes.set_dims(record, planned.slots[slot].shape.span(), {});
@@ -51,11 +45,12 @@ void StepLines::append(uint64_t first, writer::RecordText& out, EntryFunction en
   }
 }
 
-void StepLines::append_line(uint64_t number, const PlannedLine& line, writer::RecordText& out) {
+void StepLines::append_line(uint64_t number, const PlannedLine& line, native::RecordText& out) {
   StepContent& content = *content_;
   const std::string_view text = content.lines->text;
-  append_number(out, R"({"n":)", static_cast<int64_t>(number));
-  append_number(out, R"(,"step":)", content.step);
+  out += '{';
+  native::append_first(out, key::kNumber, number);
+  append_member(out, key::kStep, content.step);
   out += text.substr(line.head.begin, line.head.size);
   if (line.is_operator) return;
   if (line.slot >= 0) {
@@ -63,23 +58,21 @@ void StepLines::append_line(uint64_t number, const PlannedLine& line, writer::Re
     const StepContent::Slot& slot = content.slots[at];
     const bool has_bytes = line.has_bytes && slot.has_payload;
     if (has_bytes) {
-      out += R"(,"file":")";
-      out += *slot.payload.file;
-      append_number(out, R"(","offset":)",
-                    static_cast<int64_t>(slot.payload.offset) + line.bytes_begin);
-      append_number(out, R"(,"bytes":)", line.bytes);
+      native::append_location(
+          out, {slot.payload.file, slot.payload.offset + static_cast<uint64_t>(line.bytes_begin),
+                static_cast<uint64_t>(line.bytes)});
     }
     const int64_t stored_for = content.numbers[content.lines->slots[at].line];
     const bool is_whole = line.has_statistics;
     if (has_bytes && is_whole && !line.is_first && stored_for >= 0)
-      append_number(out, R"(,"same_as":)", stored_for);
+      append_member(out, key::kSameAs, stored_for);
     if (is_whole && slot.has_statistics) {
       StepContent::Text& known = content.statistics[at];
       if (known.chunk == this) {
         out.append_copy(known.begin, known.size);
       } else {
         known.begin = out.text().size();
-        writer::append_statistics_text(out, slot.stats);
+        native::append_statistics(out, slot.stats);
         known.size = out.text().size() - known.begin;
         known.chunk = this;
       }
@@ -89,22 +82,22 @@ void StepLines::append_line(uint64_t number, const PlannedLine& line, writer::Re
   if (line.has_value) {
     const bool is_entering = line.value < 0;
     const auto entering = static_cast<size_t>(-1 - line.value);
-    append_number(out, R"(,"vid":)",
+    append_member(out, key::kValueId,
                   is_entering ? content.entering[entering].id : content.first_value + line.value);
     const bool is_leaf = line.storage < 0;
     const auto leaf = static_cast<size_t>(-1 - line.storage);
-    append_number(out, R"(,"storage":)",
+    append_member(out, key::kStorage,
                   is_leaf ? content.lines->leaves[leaf].storage->number
                           : content.first_storage + line.storage);
     out += text.substr(line.identity.begin, line.identity.size);
     const int64_t version = line.version + (is_leaf ? content.leaf_versions[leaf] : 0);
-    if (version != 0) append_number(out, R"(,"version":)", version);
+    if (version != 0) append_member(out, key::kVersion, version);
     if (is_entering && line.producer < 0 && line.is_input)
       producer = content.entering[entering].producer;
   } else {
     out += text.substr(line.identity.begin, line.identity.size);
   }
-  if (producer >= 0) append_number(out, R"(,"from":)", producer);
+  if (producer >= 0) append_member(out, key::kFrom, producer);
   out += text.substr(line.leaf.begin, line.leaf.size);
   out += "}\n";
 }

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "capture/ggml/engine.hpp"
+#include "formats/native/record_lines.hpp"
 #include "tensor/tensor_view.hpp"
-#include "writer/record_batch.hpp"
 
 namespace assay::capture::ggml {
 
@@ -77,7 +77,7 @@ struct PlannedSlot {
   TensorView view;          // blocks: of their bytes; without storage when not on the host
   bool with_statistics = false;
   uint32_t line = 0;      // the one it is stored for
-  writer::Record record;  // of that line, without what a call fills in
+  native::Record record;  // of that line, without what a call fills in
   Dims shape;
 };
 
@@ -113,7 +113,7 @@ struct GraphLines {
 struct StepContent {
   struct Slot {
     stats::TensorStats stats;
-    writer::PayloadLocation payload;
+    native::PayloadLocation payload;
     bool has_statistics = false;
     bool has_payload = false;
   };
@@ -139,7 +139,7 @@ struct StepContent {
 };
 
 /// Some lines of a call, in order.
-class StepLines final : public writer::PreparedLines {
+class StepLines final : public native::PreparedLines {
  public:
   struct Range {
     uint32_t begin, end;  // lines
@@ -148,10 +148,10 @@ class StepLines final : public writer::PreparedLines {
 
   [[nodiscard]] uint64_t line_count() const override { return count_; }
   [[nodiscard]] uint64_t size_bytes() const override;
-  void append(uint64_t first, writer::RecordText& out, EntryFunction entry, void* data) override;
+  void append(uint64_t first, native::RecordText& out, EntryFunction entry, void* data) override;
 
  private:
-  void append_line(uint64_t number, const PlannedLine& line, writer::RecordText& out);
+  void append_line(uint64_t number, const PlannedLine& line, native::RecordText& out);
 
   std::shared_ptr<StepContent> content_;
   std::vector<Range> ranges_;

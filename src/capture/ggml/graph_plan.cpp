@@ -24,6 +24,9 @@
 namespace assay::capture::ggml {
 namespace {
 
+using native::append_member;
+namespace key = native::key;
+
 constexpr int kInputFlag = 1;
 constexpr int kComputeFlag = 16;
 constexpr int kWeightsUsage = 1;
@@ -142,7 +145,7 @@ class Planner {
  private:
   /// What is known of a node before the lines are made.
   struct Draft {
-    const writer::RecordNode* node = nullptr;
+    const native::RecordNode* node = nullptr;
     const std::string* operation = nullptr;  // "ggml.mul_mat"
     uint32_t occurrence = 0;                 // of the operation among the nodes of that name
     bool computed = true;  // false: the engine skips it, and its memory means nothing
@@ -268,10 +271,8 @@ class Planner {
       const Draft& draft = drafts_[i];
       if (!draft.computed) continue;
       const TensorFields fields = engine_.fields(plan_.nodes[i].tensor);
-      nodes.push_back(
-          {plan_.nodes[i].tensor,
-           draft.node->name + "::" + *draft.operation + "." + std::to_string(draft.occurrence),
-           *draft.operation, arguments_json(engine_, fields), writes(i, fields)});
+      nodes.push_back({plan_.nodes[i].tensor, native::node_name(record_of(i)), *draft.operation,
+                       arguments_json(engine_, fields), writes(i, fields)});
     }
     session_.write_topology(prefix_, topology_json(engine_, nodes));
   }
@@ -351,7 +352,7 @@ class Planner {
       return;
     }
     const size_t dot = leaf->name->rfind('.');
-    writer::Record record;
+    native::Record record;
     record.node = session_.node(leaf->name->substr(0, std::min(dot, leaf->name->size())));
     record.slot = session_.run().intern(
         dot == std::string::npos ? "" : std::string_view(*leaf->name).substr(dot + 1));
@@ -411,15 +412,20 @@ class Planner {
     }
   }
 
-  Piece keep(std::string_view text) {
+  /// What append(RecordText&) makes.
+  template <typename Append>
+  Piece keep(Append append) {
+    scratch_.clear();
+    append(scratch_);
+    const std::string_view text = scratch_.text();
     const Piece piece{static_cast<uint32_t>(out_.text.size()), static_cast<uint32_t>(text.size())};
     out_.text += text;
     return piece;
   }
 
-  [[nodiscard]] writer::Record record_of(size_t index) const {
+  [[nodiscard]] native::Record record_of(size_t index) const {
     const Draft& draft = drafts_[index];
-    writer::Record record;
+    native::Record record;
     record.node = draft.node;
     record.operation = draft.operation;
     record.operation_index = draft.occurrence;
@@ -428,7 +434,7 @@ class Planner {
   }
 
   /// ne   the sizes to tell: the tensor's, or those of a window
-  void describe(const TensorFields& fields, const Four& ne, writer::Record* record, Dims* shape,
+  void describe(const TensorFields& fields, const Four& ne, native::Record* record, Dims* shape,
                 Dims* strides) {
     const TypeInfo& type = engine_.type_info(fields.type());
     *shape = shape_of(ne);
@@ -497,12 +503,14 @@ class Planner {
       if (writes(index_, fields)) note_write(storage_of(fields.root()));
       return;
     }
-    writer::Record record = record_of(index_);
+    native::Record record = record_of(index_);
     if (!node.alias) record.writes = written_argument(fields);
     PlannedLine line;
     line.is_operator = true;
-    line.head = keep(writer::call_text(record) +
-                     writer::operator_text(record, arguments_json(engine_, fields)));
+    line.head = keep([&](native::RecordText& text) {
+      native::append_call(text, record);
+      native::append_operator(text, record, arguments_json(engine_, fields));
+    });
     out_.lines.push_back(line);
     for (size_t i = 0; i < fields.source_count(); ++i) {
       const EngineTensor* source = fields.source(i);
@@ -593,7 +601,7 @@ class Planner {
         storage.kind == Storage::kChanging)
       is_first = read_cache(fields, &value, &shown);
     if (value.slot < 0) share_content(storage, &value);
-    add_line(fields, shown, storage, value, writer::RecordRole::Input, argument, is_first);
+    add_line(fields, shown, storage, value, native::Role::Input, argument, is_first);
   }
 
   // The node that writes takes the rows of before, all others what they see after everything before them has run.
@@ -639,7 +647,7 @@ class Planner {
         value.is_window = shown != fields.ne();
       }
     }
-    const int32_t line = add_line(fields, shown, storage, value, writer::RecordRole::Output,
+    const int32_t line = add_line(fields, shown, storage, value, native::Role::Output,
                                   Session::kResultSlot, is_first);
     // An operator that returns what it was given did not make it.
     if (value.producer < 0 || !node->alias) value.producer = line;
@@ -653,18 +661,20 @@ class Planner {
 
   /// shown   the sizes of what is stored for this line; the tensor's own otherwise
   int32_t add_line(const TensorFields& fields, const Four& shown, const Storage& storage,
-                   const Value& value, writer::RecordRole role, size_t argument, bool is_first) {
-    writer::Record record = record_of(index_);
+                   const Value& value, native::Role role, size_t argument, bool is_first) {
+    native::Record record = record_of(index_);
     record.role = role;
     record.slot = session_.slot(argument);
     Dims shape;
     Dims strides;
     describe(fields, shown, &record, &shape, &strides);
     PlannedLine line;
-    line.head =
-        keep(writer::call_text(record) + writer::tensor_text(record, shape.span(), strides.span()) +
-             content_of_weight(storage, value));
-    line.is_input = role == writer::RecordRole::Input;
+    line.head = keep([&](native::RecordText& text) {
+      native::append_call(text, record);
+      native::append_tensor(text, record, shape.span(), strides.span());
+      text += content_of_weight(storage, value);
+    });
+    line.is_input = role == native::Role::Input;
     // A line of a whole cache does not have the bytes of a window into it.
     line.slot = value.is_window && !is_first ? -1 : value.slot;
     line.is_first = is_first;
@@ -675,27 +685,27 @@ class Planner {
     const TypeInfo& type = engine_.type_info(value.place.type);
     const int64_t offset =
         type.block_bytes > 0 ? value.place.offset_bytes / type.block_bytes * type.block_values : 0;
-    std::string offset_text;
-    if (offset != 0) offset_text = ",\"storage_offset\":" + std::to_string(offset);
-    std::string leaf_text;
-    if (fields.view_source() == nullptr && storage.leaf != nullptr)
-      leaf_text = ",\"leaf\":" + json_quote(*storage.leaf);
-    if (storage.kind == Storage::kWeight) {
-      std::string identity = ",\"vid\":" + std::to_string(value.id) +
-                             ",\"storage\":" + std::to_string(storage.shared->number) + offset_text;
-      if (storage.version != 0) identity += ",\"version\":" + std::to_string(storage.version);
-      // Views of weights that the graph makes have a maker in this call.
-      line.identity = keep(identity);
-      line.producer = line.is_input ? value.producer : -1;
-      line.leaf = keep(leaf_text);
-    } else {
-      line.has_value = true;
-      line.identity = keep(offset_text);
-      line.leaf = keep(leaf_text);
+    // Those of weights are known; others are made in each call.
+    line.has_value = storage.kind != Storage::kWeight;
+    line.identity = keep([&](native::RecordText& text) {
+      if (!line.has_value) {
+        append_member(text, key::kValueId, value.id);
+        append_member(text, key::kStorage, storage.shared->number);
+      }
+      if (offset != 0) append_member(text, key::kStorageOffset, offset);
+      if (!line.has_value && storage.version != 0)
+        append_member(text, key::kVersion, storage.version);
+    });
+    line.leaf = keep([&](native::RecordText& text) {
+      if (fields.view_source() == nullptr && storage.leaf != nullptr)
+        append_member(text, key::kLeaf, *storage.leaf);
+    });
+    // Views of weights that the graph makes have a maker in this call, too.
+    line.producer = line.is_input ? value.producer : -1;
+    if (line.has_value) {
       line.value = value.reference;
       line.storage = storage.number;
       line.version = storage.version;
-      line.producer = line.is_input ? value.producer : -1;
     }
     const auto number = static_cast<int32_t>(out_.lines.size());
     if (is_first) {
@@ -753,6 +763,7 @@ class Planner {
   std::unordered_map<std::string_view, size_t> node_by_name_;      // made when a copy is met
   std::unordered_map<const EngineTensor*, Window> windows_;        // by root
   GraphLines out_;
+  native::RecordText scratch_;
 };
 
 }  // namespace

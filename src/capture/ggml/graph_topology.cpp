@@ -3,19 +3,18 @@
 
 #include <unordered_map>
 
-#include "base/text.hpp"
+#include "base/json_text.hpp"
 #include "capture/ggml/graph_plan.hpp"
 
 namespace assay::capture::ggml {
 namespace {
 
 std::string leaf_json(const Engine& engine, const TensorFields& leaf) {
-  const Four ne = leaf.ne();
-  std::string sizes;
-  for (const int64_t size : ne) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
-  return "{\"name\":" + json_quote(origin_name(leaf.name())) +
-         ",\"dtype\":" + json_quote(engine.type_info(leaf.type()).name) + ",\"ne\":[" + sizes +
-         "]}";
+  return JsonObject()
+      .add("name", origin_name(leaf.name()))
+      .add("dtype", engine.type_info(leaf.type()).name)
+      .add_json("ne", json_list(leaf.ne(), [](int64_t size) { return std::to_string(size); }))
+      .text();
 }
 
 }  // namespace
@@ -56,9 +55,13 @@ std::string topology_json(const Engine& engine, std::span<const TopologyNode> no
     maker_by_name[fields.name()] = i;
     if (nodes[i].writes) last_writer[fields.root().address()] = i;
     const std::string name = json_quote(nodes[i].name);
-    list += (i == 0 ? "" : ",\n") + std::string("{\"opName\":") + name +
-            ",\"opType\":" + json_quote(nodes[i].type) + ",\"param\":" + nodes[i].arguments +
-            ",\"inTensors\":[" + sources + "],\"outTensors\":[" + name + "]}";
+    list += (i == 0 ? "" : ",\n") + JsonObject()
+                                        .add_json("opName", name)
+                                        .add("opType", nodes[i].type)
+                                        .add_json("param", nodes[i].arguments)
+                                        .add_json("inTensors", "[" + sources + "]")
+                                        .add_json("outTensors", "[" + name + "]")
+                                        .text();
   }
   return "{\"name\":\"\",\"type\":\"ggml\",\"opName\":\"ggml\",\"opType\":\"ggml\",\"leafs\":[" +
          leafs + "],\"nodes\":[\n" + list + "]}\n";

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/atomic_file.hpp"
+#include "base/json_text.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "capture/common/host_guard.hpp"
@@ -26,24 +27,12 @@ std::vector<std::string> command_line() {
   return words;
 }
 
-std::string program_json() {
-  std::string list = "[";
-  for (const std::string& word : command_line())
-    list += (list.size() > 1 ? "," : "") + json_quote(word);
-  return list + "]";
-}
-
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-std::string number_list(const std::set<int64_t>& numbers) {
-  std::string list = "[";
-  for (const int64_t number : numbers)
-    list += (list.size() > 1 ? "," : "") + std::to_string(number);
-  return list + "]";
-}
+std::string number_text(int64_t number) { return std::to_string(number); }
 
 bool is_model_file(std::string_view path) {
   return path.ends_with(".gguf") || path.ends_with(".bin") || path.ends_with(".ggml");
@@ -85,28 +74,23 @@ int64_t environment_number(const char* name, int64_t otherwise) {
   return number.value_or(otherwise);
 }
 
-std::string list_json(const std::vector<std::string>& words) {
-  std::string list = "[";
-  for (const std::string& word : words) list += (list.size() > 1 ? "," : "") + json_quote(word);
-  return list + "]";
-}
-
 std::string steps_json(const Settings& settings) {
   if (settings.all_steps) return "\"all\"";
-  std::string list = "[";
-  for (const auto& [first, last] : settings.steps) {
-    list +=
-        (list.size() > 1 ? ",[" : "[") + std::to_string(first) + "," + std::to_string(last) + "]";
-  }
-  return list + "]";
+  return json_list(settings.steps, [](const StepRange& range) {
+    return "[" + std::to_string(range.first) + "," + std::to_string(range.second) + "]";
+  });
 }
 
 std::string config_json(const Settings& settings) {
   const char* data = settings.full ? "full" : settings.statistics ? "statistics" : "none";
-  return std::string(R"({"level":"operator","data":")") + data +
-         "\",\"steps\":" + steps_json(settings) + ",\"names\":" + list_json(settings.names) +
-         ",\"exclude\":" + list_json(settings.exclude) + ",\"types\":" + list_json(settings.types) +
-         "}";
+  return JsonObject()
+      .add("level", "operator")
+      .add("data", data)
+      .add_json("steps", steps_json(settings))
+      .add_json("names", json_texts(settings.names))
+      .add_json("exclude", json_texts(settings.exclude))
+      .add_json("types", json_texts(settings.types))
+      .text();
 }
 
 void wait_here(void (*wait)(void* data), void* data) { wait(data); }
@@ -117,12 +101,12 @@ std::string report_json(const std::string& output, uint64_t steps, uint64_t pass
                         uint64_t bytes, const std::string& message,
                         const std::set<int64_t>& warm_ups) {
   const std::vector<std::string> command = command_line();
-  return "{\"pid\":" + std::to_string(::getpid()) +
-         ",\"program\":" + json_quote(command.empty() ? "" : command[0]) +
-         ",\"output\":" + (output.empty() ? "null" : json_quote(output)) +
-         ",\"steps\":" + std::to_string(steps) + ",\"passed\":" + std::to_string(passed) +
-         ",\"nodes\":" + std::to_string(nodes) + ",\"bytes\":" + std::to_string(bytes) +
-         ",\"warm_ups\":" + number_list(warm_ups) + ",\"message\":" + json_quote(message) + "}\n";
+  JsonObject report;
+  report.add("pid", ::getpid()).add("program", command.empty() ? "" : command[0]);
+  report.add_json("output", output.empty() ? "null" : json_quote(output));
+  report.add("steps", steps).add("passed", passed).add("nodes", nodes).add("bytes", bytes);
+  report.add_json("warm_ups", json_list(warm_ups, number_text)).add("message", message);
+  return report.text() + "\n";
 }
 
 void write_report_file(const std::string& report_folder, const std::string& json) {
@@ -176,27 +160,26 @@ Status Session::make_folder() {
 }
 
 std::string Session::engines_json() const {
-  std::string list = "[";
-  for (const Engine* engine : engines_) {
-    list += list.size() > 1 ? "," : "";
-    list += "{\"file\":" + json_quote(engine->file()) +
-            ",\"build_id\":" + json_quote(engine->build_id()) +
-            ",\"version\":" + json_quote(engine->version()) +
-            ",\"commit\":" + json_quote(engine->commit()) + "}";
-  }
-  return list + "]";
+  return json_list(engines_, [](const Engine* engine) {
+    return JsonObject()
+        .add("file", engine->file())
+        .add("build_id", engine->build_id())
+        .add("version", engine->version())
+        .add("commit", engine->commit())
+        .text();
+  });
 }
 
 Status Session::write_manifest() {
   add_model_files(&models_);
-  manifest_.host_json =
-      "{\"kind\":\"ggml\",\"ggml\":" + json_quote(engines_.empty() ? "" : engines_[0]->version()) +
-      ",\"program\":" + program_json() + ",\"cwd\":" + json_quote(working_folder_) +
-      ",\"models\":" + list_json({models_.begin(), models_.end()}) +
-      ",\"warm_up_steps\":" + number_list(warm_ups_) + ",\"hostname\":" + json_quote(host_name()) +
-      ",\"pid\":" + std::to_string(::getpid()) +
-      ",\"rank\":" + std::to_string(environment_number("RANK", 0)) +
-      ",\"world_size\":" + std::to_string(environment_number("WORLD_SIZE", 1)) + "}";
+  JsonObject host;
+  host.add("kind", "ggml").add("ggml", engines_.empty() ? "" : engines_[0]->version());
+  host.add_json("program", json_texts(command_line())).add("cwd", working_folder_);
+  host.add_json("models", json_texts(models_));
+  host.add_json("warm_up_steps", json_list(warm_ups_, number_text)).add("hostname", host_name());
+  host.add("pid", ::getpid()).add("rank", environment_number("RANK", 0));
+  host.add("world_size", environment_number("WORLD_SIZE", 1));
+  manifest_.host_json = host.text();
   manifest_.engines_json = engines_json();
   ASSAY_TRY_STATUS(writer::write_manifest(folder_ + "/manifest.json", manifest_));
   if (!top_manifest_path_.empty())
@@ -211,10 +194,10 @@ void Session::write_report(const std::string& message) {
                   captured_nodes_, run_->counters().payload_bytes, message, warm_ups_));
 }
 
-const writer::RecordNode* Session::node(const std::string& name) {
+const native::RecordNode* Session::node(const std::string& name) {
   const auto known = nodes_.find(name);
   if (known != nodes_.end()) return known->second;
-  const writer::RecordNode* made = run_->add_node(name, "");
+  const native::RecordNode* made = run_->add_node(name, "");
   nodes_.emplace(name, made);
   return made;
 }
@@ -230,13 +213,13 @@ size_t Session::SizesHash::operator()(const Sizes& sizes) const noexcept {
 const std::string* Session::sizes_text(const Four& ne, const TypeInfo& type) {
   const std::string*& known = sizes_texts_[{ne, &type}];
   if (known != nullptr) return known;
-  std::string text = "\"ne\":[" + std::to_string(ne[0]) + "," + std::to_string(ne[1]) + "," +
-                     std::to_string(ne[2]) + "," + std::to_string(ne[3]) + "]";
+  JsonObject sizes;
+  sizes.add_json(native::key::kSizes, json_list(ne, number_text));
   if (!type.dtype) {
-    text += ",\"block\":" + std::to_string(type.block_values) +
-            ",\"block_bytes\":" + std::to_string(type.block_bytes);
+    sizes.add(native::key::kBlock, type.block_values);
+    sizes.add(native::key::kBlockBytes, type.block_bytes);
   }
-  known = run_->intern(text);
+  known = run_->intern(sizes.open_text().substr(1));
   return known;
 }
 
@@ -272,7 +255,7 @@ void Session::push_all_lines() {
   for (LineHolder* capture : active_) capture->push_lines();
 }
 
-std::string Session::record_weight(const TensorView& view, writer::Record record, const Dims& shape,
+std::string Session::record_weight(const TensorView& view, native::Record record, const Dims& shape,
                                    const Dims& strides) {
   if (!in_weights_) {
     push_all_lines();
@@ -280,7 +263,7 @@ std::string Session::record_weight(const TensorView& view, writer::Record record
     in_weights_ = true;
   }
   record.step = -1;
-  record.role = writer::RecordRole::Weight;
+  record.role = native::Role::Weight;
   if (settings_.statistics && !record.raw_bytes) {
     const FloatingPointState floating_point;
     record.stats = stats::compute_stats(view);
@@ -288,14 +271,12 @@ std::string Session::record_weight(const TensorView& view, writer::Record record
   if (settings_.full) record.payload = run_->append_payload(view, record, nullptr);
   record.first_copy = record.payload.has_value();
   const uint64_t number = run_->push_record(record, shape.span(), strides.span());
-  writer::RecordText text;
+  native::RecordText text;
   if (record.payload) {
-    text += ",\"file\":" + json_quote(*record.payload->file) +
-            ",\"offset\":" + std::to_string(record.payload->offset) +
-            ",\"bytes\":" + std::to_string(record.payload->size_bytes) +
-            ",\"same_as\":" + std::to_string(number);
+    native::append_location(text, *record.payload);
+    native::append_member(text, native::key::kSameAs, static_cast<int64_t>(number));
   }
-  if (record.stats) writer::append_statistics_text(text, *record.stats);
+  if (record.stats) native::append_statistics(text, *record.stats);
   return std::string(text.text());
 }
 
@@ -342,7 +323,7 @@ void Session::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_e
   run_->begin_file(stem, expected_entries);
 }
 
-void Session::end_step(LineHolder* capture, const writer::ManifestStep& step, uint64_t planned,
+void Session::end_step(LineHolder* capture, const native::ManifestStep& step, uint64_t planned,
                        uint64_t captured, uint64_t not_computed) {
   std::erase(active_, capture);
   manifest_.steps.push_back(step);

@@ -18,7 +18,7 @@
 #include "capture/ggml/graph_lines.hpp"
 #include "capture/ggml/settings.hpp"
 #include "writer/layouts/native_run.hpp"
-#include "writer/manifest.hpp"
+#include "writer/run_claim.hpp"
 
 namespace assay::capture::ggml {
 
@@ -45,7 +45,7 @@ class Session {
 
   // With the lock.
   [[nodiscard]] writer::NativeRun& run() { return *run_; }
-  [[nodiscard]] const writer::RecordNode* node(const std::string& name);
+  [[nodiscard]] const native::RecordNode* node(const std::string& name);
   /// "src0" ... for an input, "" for kResultSlot.
   static constexpr size_t kResultSlot = kMaxSources;
   [[nodiscard]] const std::string* slot(size_t index) const { return slots_[index]; }
@@ -66,7 +66,7 @@ class Session {
   void push_all_lines();
   /// A weight as a record of step -1, in weights.safetensors when its bytes are wanted: `node`, slot, dtype and sizes of
   /// `record` are set. Returns what further lines say of it.
-  [[nodiscard]] std::string record_weight(const TensorView& view, writer::Record record,
+  [[nodiscard]] std::string record_weight(const TensorView& view, native::Record record,
                                           const Dims& shape, const Dims& strides);
   /// After the last of the weights that were found together.
   void end_weights();
@@ -77,7 +77,7 @@ class Session {
   void write_topology(const std::string& prefix, std::string_view json);
   void note_engine(const Engine* engine);
   void begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries);
-  void end_step(LineHolder* capture, const writer::ManifestStep& step, uint64_t planned,
+  void end_step(LineHolder* capture, const native::ManifestStep& step, uint64_t planned,
                 uint64_t captured, uint64_t not_computed);
   void abandon_step(LineHolder* capture);
 
@@ -102,13 +102,13 @@ class Session {
   std::mutex mutex_;
   std::atomic<bool> finished_{false};
   std::unique_ptr<writer::NativeRun> run_;
-  writer::Manifest manifest_;
+  native::Manifest manifest_;
   std::vector<const Engine*> engines_;
   std::vector<std::string> topologies_;  // prefixes of schedulers
   std::set<std::string> models_;         // files, absolute
   std::set<int64_t> warm_ups_;           // steps
   std::string working_folder_;           // when the capture began
-  std::unordered_map<std::string, const writer::RecordNode*> nodes_;
+  std::unordered_map<std::string, const native::RecordNode*> nodes_;
   std::array<const std::string*, kMaxSources + 1> slots_{};
   struct Sizes {
     Four ne;

@@ -9,21 +9,12 @@
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "formats/json_fields.hpp"
 
 namespace assay::capture::ggml {
 namespace {
 
 using nlohmann::json;
-
-std::vector<std::string> texts(const json& object, const char* key) {
-  const auto found = object.find(key);
-  std::vector<std::string> out;
-  if (found == object.end() || !found->is_array()) return out;
-  for (const json& item : *found) {
-    if (item.is_string()) out.push_back(item.get<std::string>());
-  }
-  return out;
-}
 
 bool matches_any(const std::vector<std::string>& patterns, const std::string& text) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -68,9 +59,9 @@ Result<Settings> settings_from_json(std::string_view text) {
     if (settings.output.empty()) return fail(Errc::Invalid, "ASSAY_GGML_DUMP names no output");
     set_range(object.value("steps", "0,0"), &settings);
     settings.first_only = object.value("first_only", false);
-    settings.names = texts(object, "names");
-    settings.exclude = texts(object, "exclude");
-    settings.types = texts(object, "types");
+    settings.names = formats::texts_of(object, "names");
+    settings.exclude = formats::texts_of(object, "exclude");
+    settings.types = formats::texts_of(object, "types");
     settings.full = object.value("full", true);
     settings.statistics = object.value("statistics", false);
     settings.inputs = object.value("inputs", true);

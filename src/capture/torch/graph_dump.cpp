@@ -8,7 +8,7 @@
 
 #include "capture/common/host_threads.hpp"
 #include "capture/torch/python_compat.hpp"
-#include "formats/cann_dump_write.hpp"
+#include "formats/cann_dump.hpp"
 #include "formats/crc32.hpp"
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "capture/torch/tensor_access.hpp"
+#include "formats/native/record_lines.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
-#include "writer/record_batch.hpp"
 
 namespace assay::capture {
 
@@ -39,7 +39,7 @@ struct SeenTensor {
   uint64_t record_number = 0;
   /// Place in the list of what is on its way from a device; -1: the bytes were read, and the number is known.
   int64_t place = -1;
-  std::optional<writer::PayloadLocation> payload;
+  std::optional<native::PayloadLocation> payload;
   std::optional<stats::TensorStats> stats;
   std::optional<stats::Digest> digest;
 

@@ -154,13 +154,13 @@ class Session::Lock {
 
 // A record of a device tensor that waits for its statistics or bytes.
 struct Session::Unfetched {
-  writer::Record record;
+  native::Record record;
   Dims shape;
   Dims strides;
   std::shared_ptr<StepProgress> step;
   int64_t same_as_entry = -1;  // index of the entry whose bytes it shares
   bool known = false;          // the record is whole: its bytes were fetched before
-  std::optional<writer::PayloadLocation> payload;
+  std::optional<native::PayloadLocation> payload;
   uint64_t number = 0;
   std::string text;  // of records that only keep their place behind others
 };
@@ -170,7 +170,7 @@ class Session::Recorder final : public LeafVisitor {
  public:
   Recorder(Session& session, SessionNode& node, StepProgress& step,
            const std::shared_ptr<StepProgress>& shared_step, uint64_t order, uint32_t call,
-           writer::RecordRole role)
+           native::Role role)
       : session_(session),
         run_(*session.run_),
         node_(node),
@@ -192,7 +192,7 @@ class Session::Recorder final : public LeafVisitor {
       skip_unread(tensor, slot, look_.reason);
       return;
     }
-    writer::Record record = draft(slot);
+    native::Record record = draft(slot);
     record.more = members_of(tensor);
     describe(record);
     version_is_known_ = false;
@@ -207,15 +207,15 @@ class Session::Recorder final : public LeafVisitor {
   }
 
   void value(PyObject* value, std::string_view slot) override {
-    writer::Record record = draft(run_.intern(slot));
-    record.kind = writer::RecordKind::Value;
+    native::Record record = draft(run_.intern(slot));
+    record.kind = native::RecordKind::Value;
     push(record, value_json(value));
   }
 
   /// `tensor`: as it was looked at last, or nullptr.
   void skip(PyObject* tensor, const std::string* slot, std::string_view reason) {
-    writer::Record record = draft(slot);
-    record.kind = writer::RecordKind::Skipped;
+    native::Record record = draft(slot);
+    record.kind = native::RecordKind::Skipped;
     record.dtype_name = look_.dtype_name;
     if (tensor != nullptr) record.more = members_of(tensor);
     set_rank(record);
@@ -240,15 +240,15 @@ class Session::Recorder final : public LeafVisitor {
   }
   void begin_operator(std::string_view arguments, const std::string* writes) {
     forget_look();
-    writer::Record record = draft(session_.no_slot_);
-    record.kind = writer::RecordKind::Operator;
+    native::Record record = draft(session_.no_slot_);
+    record.kind = native::RecordKind::Operator;
     record.writes = writes;
     push(record, arguments);
   }
 
  private:
-  [[nodiscard]] writer::Record draft(const std::string* slot) const {
-    writer::Record record;
+  [[nodiscard]] native::Record draft(const std::string* slot) const {
+    native::Record record;
     record.step = step_.step;
     record.node = node_.text;
     record.slot = slot;
@@ -262,7 +262,7 @@ class Session::Recorder final : public LeafVisitor {
 
   // Which value it is, and who made it. The first operator of a step that returns a value made it; one that returns
   // what it was given did not.
-  void identify(PyObject* tensor, writer::Record& record, Storage*& storage, StoredValue*& stored) {
+  void identify(PyObject* tensor, native::Record& record, Storage*& storage, StoredValue*& stored) {
     const StorageTable::Sight sight = session_.storages_.see(tensor, is_settled());
     storage = sight.storage;
     if (!is_negative_known(tensor, sight)) session_.access_.look_for_negative(tensor, look_);
@@ -274,13 +274,13 @@ class Session::Recorder final : public LeafVisitor {
     stored = &value;
     const bool first_sight = value.seen_in != step_.step;
     value.seen_in = step_.step;
-    made_here_ = first_sight && operation_ != nullptr && role_ == writer::RecordRole::Output;
+    made_here_ = first_sight && operation_ != nullptr && role_ == native::Role::Output;
     record.value.id = value.id;
     record.value.storage = storage->number;
     record.value.storage_offset = value.storage_offset;
     record.value.version = storage->version;
     if (made_here_) return;
-    if (role_ != writer::RecordRole::Output) record.value.producer = value.producer;
+    if (role_ != native::Role::Output) record.value.producer = value.producer;
     if (value.producer == -1) record.value.leaf = session_.storages_.leaf_of(*storage, value);
   }
 
@@ -288,7 +288,7 @@ class Session::Recorder final : public LeafVisitor {
   // its own does not, and what was seen before has the bit of then.
   [[nodiscard]] bool is_negative_known(PyObject* tensor, const StorageTable::Sight& sight) {
     if (sight.storage == nullptr) return false;
-    const bool is_result = operation_ != nullptr && role_ == writer::RecordRole::Output;
+    const bool is_result = operation_ != nullptr && role_ == native::Role::Output;
     if (is_result && sight.is_new && !is_view_ && !mutates_ && operation_->starts_with("aten."))
       return true;
     if (is_result && is_view_) return false;
@@ -296,7 +296,7 @@ class Session::Recorder final : public LeafVisitor {
   }
 
   // The sizes themselves follow with push(): until then the sink may start another batch.
-  void set_rank(writer::Record& record) {
+  void set_rank(native::Record& record) {
     record.has_shape = look_.has_shape;
     record.ndim = look_.ndim;
   }
@@ -307,7 +307,7 @@ class Session::Recorder final : public LeafVisitor {
     return {look_.strides, look_.strides != nullptr ? static_cast<size_t>(look_.ndim) : 0};
   }
 
-  void describe(writer::Record& record) {
+  void describe(native::Record& record) {
     record.dtype = look_.dtype;
     record.dtype_name = look_.dtype_name;
     if (look_.readable == Readable::Device)
@@ -315,9 +315,9 @@ class Session::Recorder final : public LeafVisitor {
     set_rank(record);
   }
 
-  uint64_t push(writer::Record& record, std::string_view text = {}) {
+  uint64_t push(native::Record& record, std::string_view text = {}) {
     const bool keeps_place = session_.options_.operators && !session_.unfetched_.empty() &&
-                             record.kind != writer::RecordKind::Tensor;
+                             record.kind != native::RecordKind::Tensor;
     if (keeps_place) {  // behind device tensors whose numbers come with their bytes
       Unfetched entry;
       entry.shape = Dims(shape());
@@ -329,13 +329,13 @@ class Session::Recorder final : public LeafVisitor {
       return 0;
     }
     ++step_.counts.records;
-    if (record.kind == writer::RecordKind::Tensor) {
+    if (record.kind == native::RecordKind::Tensor) {
       ++step_.counts.tensors;
       ++node_.tensors;
     }
     if (record.first_copy) step_.counts.bytes += record.payload->size_bytes;
-    const bool known = record.has_shape && (record.kind == writer::RecordKind::Tensor ||
-                                            record.kind == writer::RecordKind::Skipped);
+    const bool known = record.has_shape && (record.kind == native::RecordKind::Tensor ||
+                                            record.kind == native::RecordKind::Skipped);
     return run_.push_record(record, known ? shape() : std::span<const int64_t>{},
                             known ? strides() : std::span<const int64_t>{}, text);
   }
@@ -386,7 +386,7 @@ class Session::Recorder final : public LeafVisitor {
     return run_.intern(R"("class":)" + json_quote(class_name(Py_TYPE(tensor))));
   }
 
-  void record_memory(PyObject* tensor, writer::Record& record, const std::string* slot,
+  void record_memory(PyObject* tensor, native::Record& record, const std::string* slot,
                      Storage* storage, StoredValue* stored) {
     const bool contiguous = is_contiguous(look_);
     const bool dense = contiguous || is_dense(look_);
@@ -427,13 +427,13 @@ class Session::Recorder final : public LeafVisitor {
     } else if (full) {
       store(record, fresh, view, runner);
       if (!record.payload) {
-        record.kind = writer::RecordKind::Skipped;
+        record.kind = native::RecordKind::Skipped;
         lost = run_.stopped() ? "capture stopped" : "dropped, the queue was full";
       }
     }
     record.stats = fresh.stats;
     if (session_.options_.digest || session_.options_.verify) record.digest = fresh.digest;
-    const bool remember = record.kind == writer::RecordKind::Tensor && twin == nullptr;
+    const bool remember = record.kind == native::RecordKind::Tensor && twin == nullptr;
     fresh.payload = record.payload;
     fresh.record_number = push(record, lost);
     if (stored != nullptr && made_here_)
@@ -449,7 +449,7 @@ class Session::Recorder final : public LeafVisitor {
   // Whether torch's version counters are final: autograd counts a write, and links a view to its base, only after the
   // operator has returned.
   [[nodiscard]] bool is_settled() const {
-    return operation_ == nullptr || role_ != writer::RecordRole::Output || !(is_view_ || mutates_);
+    return operation_ == nullptr || role_ != native::Role::Output || !(is_view_ || mutates_);
   }
   // torch's version counter, -1 where it has none or is not final.
   [[nodiscard]] int64_t version_of(PyObject* tensor) {
@@ -485,7 +485,7 @@ class Session::Recorder final : public LeafVisitor {
            (!session_.options_.digest || same);
   }
 
-  void share(writer::Record& record, const SeenTensor& seen) {
+  void share(native::Record& record, const SeenTensor& seen) {
     record.payload = seen.payload;
     record.same_as = static_cast<int64_t>(seen.record_number);
     record.stats = statistics_of(seen);
@@ -500,7 +500,7 @@ class Session::Recorder final : public LeafVisitor {
     return stats;
   }
 
-  void store(writer::Record& record, const SeenTensor& fresh, const TensorView& view,
+  void store(native::Record& record, const SeenTensor& fresh, const TensorView& view,
              stats::BlockRunner runner) {
     if (fresh.conjugate || fresh.negative) {
       store_resolved(record, view);
@@ -511,7 +511,7 @@ class Session::Recorder final : public LeafVisitor {
   }
 
   // Payloads are plain bytes: torch's lazy conj and neg bits are applied. The sign bit of each part is flipped, exactly.
-  void store_resolved(writer::Record& record, const TensorView& view) {
+  void store_resolved(native::Record& record, const TensorView& view) {
     const uint64_t element_bytes = info(view.dtype).element_bits / 8u;
     const bool complex = is_complex(view.dtype);
     std::vector<std::byte> resolved(payload_bytes(look_));
@@ -537,7 +537,7 @@ class Session::Recorder final : public LeafVisitor {
   }
 
   // Its bytes come with the next fetch; until then the list keeps its place among the records.
-  void record_device(PyObject* tensor, writer::Record record, Storage* storage,
+  void record_device(PyObject* tensor, native::Record record, Storage* storage,
                      StoredValue* stored) {
     const auto place = static_cast<int64_t>(session_.unfetched_.size());
     if (stored != nullptr && made_here_) stored->producer = -2 - place;
@@ -559,7 +559,7 @@ class Session::Recorder final : public LeafVisitor {
         ++session_.shared_;
     } else if (session_.options_.data != DataLevel::None) {
       if (session_.options_.device == nullptr || !send_to_device(tensor)) {
-        record.kind = writer::RecordKind::Skipped;
+        record.kind = native::RecordKind::Skipped;
         entry.record = std::move(record);
         session_.unfetched_.push_back(std::move(entry));
         return;
@@ -621,7 +621,7 @@ class Session::Recorder final : public LeafVisitor {
   const std::shared_ptr<StepProgress>& shared_step_;
   uint64_t order_;
   uint32_t call_;
-  writer::RecordRole role_;
+  native::Role role_;
   const std::string* operation_ = nullptr;
   uint32_t operation_index_ = 0;
   bool is_view_ = false;
@@ -760,8 +760,7 @@ bool Session::begin(uint32_t number, PyObject* args, PyObject* kwargs, CallFrame
     ++node.executed;
     open_step_file(step->step);
     if (options_.inputs) {
-      Recorder recorder(*this, node, *step, step, frame.order, frame.call,
-                        writer::RecordRole::Input);
+      Recorder recorder(*this, node, *step, step, frame.order, frame.call, native::Role::Input);
       walker_.walk_arguments(args, kwargs, recorder);
     }
     step->added_ns += now_ns() - begin_ns;
@@ -781,7 +780,7 @@ void Session::end(uint32_t number, PyObject* result, CallFrame& frame) noexcept 
       const InsideOurCode guard;
       const Lock lock(*this);
       Recorder recorder(*this, nodes_[number], *frame.step, frame.step, frame.order, frame.call,
-                        writer::RecordRole::Output);
+                        native::Role::Output);
       if (result == nullptr) {
         recorder.forget_look();
         recorder.skip(nullptr, no_slot_, "the call raised");
@@ -921,7 +920,7 @@ void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyOb
   bound_tensors_.clear();
   bind_arguments(schema, args, kwargs, access_, arguments_json_, bound_tensors_);
   Recorder recorder(*this, nodes_[frame.node], *frame.step, frame.step, frame.order, frame.call,
-                    writer::RecordRole::Input);
+                    native::Role::Input);
   recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
   recorder.begin_operator(arguments_json_, schema.writes);
   if (!options_.inputs) return;
@@ -962,7 +961,7 @@ void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObjec
     if (schema.is_mutable) note_writes(schema, args, kwargs);
     if (frame.step == nullptr) return;
     Recorder recorder(*this, nodes_[frame.node], *frame.step, frame.step, frame.order, frame.call,
-                      writer::RecordRole::Output);
+                      native::Role::Output);
     recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
     if (result == nullptr) {
       recorder.forget_look();
@@ -1005,7 +1004,7 @@ void Session::fetch_device_results() {
     return static_cast<int64_t>(unfetched_[static_cast<size_t>(-2 - producer)].number);
   };
   for (Unfetched& entry : unfetched_) {
-    writer::Record& record = entry.record;
+    native::Record& record = entry.record;
     if (record.value.producer <= -2) record.value.producer = number_of_place(record.value.producer);
     if (entry.same_as_entry >= 0) {
       const Unfetched& first = unfetched_[static_cast<size_t>(entry.same_as_entry)];
@@ -1013,7 +1012,7 @@ void Session::fetch_device_results() {
       record.payload = first.payload;
       record.stats = first.record.stats;
       record.kind = first.record.kind;
-    } else if (!entry.known && record.kind == writer::RecordKind::Tensor &&
+    } else if (!entry.known && record.kind == native::RecordKind::Tensor &&
                options_.data != DataLevel::None) {
       PyObject* item =
           results != nullptr && PyList_Check(results) && next < PyList_GET_SIZE(results)
@@ -1022,10 +1021,10 @@ void Session::fetch_device_results() {
       take_device_result(item, entry);
     }
     ++entry.step->counts.records;
-    if (record.kind == writer::RecordKind::Tensor) ++entry.step->counts.tensors;
+    if (record.kind == native::RecordKind::Tensor) ++entry.step->counts.tensors;
     if (record.first_copy) entry.step->counts.bytes += record.payload->size_bytes;
     entry.payload = record.payload;
-    if (record.kind == writer::RecordKind::Skipped && entry.text.empty())
+    if (record.kind == native::RecordKind::Skipped && entry.text.empty())
       entry.text = "the device refused the copy";
     entry.number = run_->push_record(record, entry.shape.span(), entry.strides.span(), entry.text);
   }
@@ -1043,7 +1042,7 @@ void Session::fetch_device_results() {
 // What was on its way has come, or was lost.
 void Session::settle_bytes(StoredValue& value) {
   const Unfetched& entry = unfetched_[static_cast<size_t>(value.bytes->place)];
-  if (entry.record.kind != writer::RecordKind::Tensor) {
+  if (entry.record.kind != native::RecordKind::Tensor) {
     value.bytes.reset();
     return;
   }
@@ -1056,12 +1055,12 @@ void Session::settle_bytes(StoredValue& value) {
 
 // item: (statistics or None, host tensor or None), the statistics as the eight numbers of a record.
 void Session::take_device_result(PyObject* item, Unfetched& entry) {
-  writer::Record& record = entry.record;
+  native::Record& record = entry.record;
   PyObject* numbers = nullptr;
   PyObject* tensor = nullptr;
   if (item == nullptr || PyArg_ParseTuple(item, "OO", &numbers, &tensor) == 0) {
     PyErr_Clear();
-    record.kind = writer::RecordKind::Skipped;
+    record.kind = native::RecordKind::Skipped;
     return;
   }
   double v[8];
@@ -1082,14 +1081,14 @@ void Session::take_device_result(PyObject* item, Unfetched& entry) {
   TensorLook look;
   access_.look(tensor, look);
   if (look.readable != Readable::Memory) {
-    record.kind = writer::RecordKind::Skipped;
+    record.kind = native::RecordKind::Skipped;
     return;
   }
   const TensorView view = view_of(look);
   if (options_.digest || options_.verify) record.digest = stats::digest(view);
   record.payload = run_->append_payload(view, record, host_runner(payload_bytes(look)));
   record.first_copy = record.payload.has_value();
-  if (!record.payload) record.kind = writer::RecordKind::Skipped;
+  if (!record.payload) record.kind = native::RecordKind::Skipped;
 }
 
 void Session::begin_weights(uint64_t expected_count) noexcept {
@@ -1099,7 +1098,7 @@ void Session::begin_weights(uint64_t expected_count) noexcept {
 }
 
 void Session::record_weight(uint32_t node, PyObject* tensor, std::string_view slot,
-                            writer::RecordRole role) noexcept {
+                            native::Role role) noexcept {
   if (!live() || !access_.is_tensor(tensor)) return;
   const InsideOurCode guard;
   const Lock lock(*this);
@@ -1148,8 +1147,8 @@ void Session::close() noexcept {
   by_digest_.clear();
 }
 
-std::vector<writer::ManifestStep> Session::steps() const {
-  std::vector<writer::ManifestStep> result;
+std::vector<native::ManifestStep> Session::steps() const {
+  std::vector<native::ManifestStep> result;
   for (const auto& step : finished_) result.push_back(step->counts);
   std::sort(result.begin(), result.end(),
             [](const auto& a, const auto& b) { return a.step < b.step; });

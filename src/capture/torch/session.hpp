@@ -20,7 +20,7 @@
 #include "capture/torch/tensor_access.hpp"
 #include "capture/torch/walker.hpp"
 #include "writer/layouts/native_run.hpp"
-#include "writer/manifest.hpp"
+#include "writer/run_claim.hpp"
 
 namespace assay::capture {
 
@@ -51,7 +51,7 @@ struct StepProgress {
   bool wanted = false;
   uint64_t order = 0;
   std::vector<uint32_t> calls;  // by node number
-  writer::ManifestStep counts;
+  native::ManifestStep counts;
   int64_t added_ns = 0;
   bool finished = false;  // listed among the finished steps
 };
@@ -76,7 +76,7 @@ struct OperatorFrame {
 };
 
 struct SessionNode {
-  const writer::RecordNode* text = nullptr;
+  const native::RecordNode* text = nullptr;
   bool is_root = false;
   bool wanted = true;   // false: a root that only counts steps
   bool opaque = false;  // compiled: torch must not meet a dispatch mode inside
@@ -122,13 +122,13 @@ class Session {
   /// Records one parameter or buffer with step -1; between begin_weights() and end_weights().
   void begin_weights(uint64_t expected_count) noexcept;
   void record_weight(uint32_t node, PyObject* tensor, std::string_view slot,
-                     writer::RecordRole role) noexcept;
+                     native::Role role) noexcept;
   void end_weights() noexcept;
 
   void flush() noexcept;
   void close() noexcept;
 
-  [[nodiscard]] std::vector<writer::ManifestStep> steps() const;
+  [[nodiscard]] std::vector<native::ManifestStep> steps() const;
   [[nodiscard]] const std::deque<SessionNode>& nodes() const { return nodes_; }
   [[nodiscard]] const writer::NativeRun& run() const { return *run_; }
   [[nodiscard]] int64_t steps_started() const { return steps_started_; }

@@ -190,7 +190,7 @@ PyObject* session_weights(PyObject* self, PyObject* list) {
       return nullptr;
     }
     session.record_weight(node, tensor, slot,
-                          is_buffer != 0 ? writer::RecordRole::Buffer : writer::RecordRole::Weight);
+                          is_buffer != 0 ? native::Role::Buffer : native::Role::Weight);
   }
   session.end_weights();
   Py_RETURN_NONE;
@@ -221,43 +221,6 @@ PyObject* session_stats(PyObject* self, PyObject*) {
                        counters.waited_ms, "queue_bytes",
                        static_cast<unsigned long long>(session.run().arena_bytes()), "stopped",
                        message_text(stopped));
-}
-
-PyObject* session_files(PyObject* self, PyObject*) {
-  PyObject* list = PyList_New(0);
-  if (list == nullptr) return nullptr;
-  for (const writer::ManifestFile& file : session_of(self).run().files()) {
-    PyObject* item = Py_BuildValue(
-        "(sKKs)", file.name.c_str(), static_cast<unsigned long long>(file.bytes),
-        static_cast<unsigned long long>(file.entries), stats::digest_text(file.digest).c_str());
-    if (item == nullptr || PyList_Append(list, item) != 0) {
-      Py_XDECREF(item);
-      Py_DECREF(list);
-      return nullptr;
-    }
-    Py_DECREF(item);
-  }
-  return list;
-}
-
-PyObject* session_steps(PyObject* self, PyObject*) {
-  PyObject* list = PyList_New(0);
-  if (list == nullptr) return nullptr;
-  for (const writer::ManifestStep& step : session_of(self).steps()) {
-    PyObject* item =
-        Py_BuildValue("{s:L,s:K,s:K,s:K,s:d,s:d}", "step", static_cast<long long>(step.step),
-                      "tensors", static_cast<unsigned long long>(step.tensors), "records",
-                      static_cast<unsigned long long>(step.records), "bytes",
-                      static_cast<unsigned long long>(step.bytes), "wall_ms", step.wall_ms,
-                      "added_ms", step.added_ms);
-    if (item == nullptr || PyList_Append(list, item) != 0) {
-      Py_XDECREF(item);
-      Py_DECREF(list);
-      return nullptr;
-    }
-    Py_DECREF(item);
-  }
-  return list;
 }
 
 // executed() -> list of int: how often each node was recorded, by node number
@@ -323,9 +286,6 @@ PyMethodDef session_methods[] = {
     {"flush", session_flush, METH_NOARGS, "Waits until everything recorded so far is on disk."},
     {"close", session_close, METH_NOARGS, "Ends the capture and waits for the writer. Idempotent."},
     {"stats", session_stats, METH_NOARGS, "stats() -> dict of counters"},
-    {"files", session_files, METH_NOARGS,
-     "files() -> list of (name, bytes, entries, digest), what was written so far"},
-    {"steps", session_steps, METH_NOARGS, "steps() -> list of dicts, one a finished step"},
     {"executed", session_executed, METH_NOARGS, "executed() -> list of int, by node number"},
     {"tallies", session_tallies, METH_NOARGS,
      "tallies() -> list of (steps, tensors), by node number"},
@@ -351,7 +311,7 @@ PyObject* claim_run_python(PyObject*, PyObject* args) {
   std::string path;
   const char *tool = nullptr, *host = nullptr, *config = nullptr;
   if (!PyArg_ParseTuple(args, "O&sss", path_argument, &path, &tool, &host, &config)) return nullptr;
-  writer::Manifest manifest;
+  native::Manifest manifest;
   manifest.tool = tool;
   manifest.host_json = host;
   manifest.config_json = config;
@@ -364,62 +324,39 @@ PyObject* claim_run_python(PyObject*, PyObject* args) {
   return Py_BuildValue("(sN)", claim->id.c_str(), PyBool_FromLong(claim->is_first));
 }
 
-bool take_files(PyObject* files, writer::Manifest* manifest) {
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(files); ++i) {
-    const char *name = nullptr, *digest = nullptr;
-    unsigned long long bytes = 0, entries = 0;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(files, i), "sKKs", &name, &bytes, &entries, &digest))
-      return false;
-    manifest->files.push_back(
-        {name, bytes, entries, stats::parse_digest(digest).value_or(stats::Digest())});
-  }
-  return true;
-}
-
-// write_manifest(path, id, tool, host_json, config_json, started, finished or None, steps, files, planned, captured,
-// missed, sink)
+// write_manifest(session, path, id, tool, host_json, config_json, started, finished or None, planned, captured,
+// list of (node, reason, count), stopped)
 PyObject* write_manifest_python(PyObject*, PyObject* args) {
-  writer::Manifest manifest;
+  PyObject *self = nullptr, *missed = nullptr;
   std::string path;
-  const char *tool = nullptr, *host = nullptr, *config = nullptr, *started = nullptr;
-  const char* finished = nullptr;
-  const char* id = nullptr;
-  PyObject *steps = nullptr, *files = nullptr, *missed = nullptr;
-  unsigned long long planned = 0, captured = 0, queue_bytes = 0, dropped = 0, dropped_bytes = 0;
-  const char* stopped = nullptr;
-  if (!PyArg_ParseTuple(args, "O&sssssz(KK)O!O!O!(KdKK)s", path_argument, &path, &id, &tool, &host,
-                        &config, &started, &finished, &planned, &captured, &PyList_Type, &steps,
-                        &PyList_Type, &files, &PyList_Type, &missed, &queue_bytes,
-                        &manifest.waited_ms, &dropped, &dropped_bytes, &stopped)) {
+  const char *id = nullptr, *tool = nullptr, *host = nullptr, *config = nullptr;
+  const char *started = nullptr, *finished = nullptr, *stopped = nullptr;
+  unsigned long long planned = 0, captured = 0;
+  if (!PyArg_ParseTuple(args, "O!O&sssssz(KK)O!s", session_type, &self, path_argument, &path, &id,
+                        &tool, &host, &config, &started, &finished, &planned, &captured,
+                        &PyList_Type, &missed, &stopped)) {
     return nullptr;
   }
+  const Session& session = session_of(self);
+  const writer::NativeRunCounters counters = session.run().counters();
+  native::Manifest manifest;
   manifest.id = id;
   manifest.tool = tool;
   manifest.host_json = host;
   manifest.config_json = config;
   manifest.started = started;
-  if (finished != nullptr) manifest.finished = finished;
+  manifest.steps = session.steps();
+  if (finished != nullptr) {
+    manifest.finished = finished;
+    manifest.files = session.run().files();
+  }
   manifest.planned = planned;
   manifest.captured = captured;
-  manifest.queue_bytes = queue_bytes;
-  manifest.dropped = dropped;
-  manifest.dropped_bytes = dropped_bytes;
+  manifest.queue_bytes = session.run().arena_bytes();
+  manifest.waited_ms = counters.waited_ms;
+  manifest.dropped = counters.dropped;
+  manifest.dropped_bytes = counters.dropped_bytes;
   manifest.stopped = stopped;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(steps); ++i) {
-    writer::ManifestStep step;
-    long long number = 0;
-    unsigned long long tensors = 0, records = 0, bytes = 0;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(steps, i), "LKKKdd", &number, &tensors, &records, &bytes,
-                          &step.wall_ms, &step.added_ms)) {
-      return nullptr;
-    }
-    step.step = number;
-    step.tensors = tensors;
-    step.records = records;
-    step.bytes = bytes;
-    manifest.steps.push_back(step);
-  }
-  if (!take_files(files, &manifest)) return nullptr;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(missed); ++i) {
     const char *node = nullptr, *reason = nullptr;
     unsigned long long count = 0;

@@ -26,7 +26,7 @@
 
 #include "capture/torch/identity.hpp"
 #include "capture/torch/tensor_access.hpp"
-#include "writer/record_batch.hpp"
+#include "formats/native/record_lines.hpp"
 
 namespace assay::capture {
 

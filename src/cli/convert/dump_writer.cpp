@@ -5,7 +5,7 @@
 #include <list>
 
 #include "cli/tensor_files.hpp"
-#include "formats/cann_dump_write.hpp"
+#include "formats/cann_dump.hpp"
 
 namespace assay::cli {
 namespace {

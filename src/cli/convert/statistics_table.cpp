@@ -15,7 +15,7 @@
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/tensor_files.hpp"
-#include "formats/cann_dump_write.hpp"
+#include "formats/cann_dump.hpp"
 #include "formats/cann_statistics.hpp"
 #include "formats/csv.hpp"
 #include "run/folder.hpp"

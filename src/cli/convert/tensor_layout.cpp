@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tensor/layouts.hpp"
+
 namespace assay::cli {
 namespace {
 
@@ -11,63 +13,20 @@ using formats::CannTensor;
 
 constexpr int32_t kNchw = 0;
 constexpr int32_t kNhwc = 1;
-constexpr int32_t kNd = 2;
-constexpr int32_t kNc1hwc0 = 3;
-constexpr int32_t kFractalZ = 4;
-constexpr int32_t kC1hwnc0 = 9;
-constexpr int32_t kNc1hwc0C04 = 12;
+constexpr int32_t kNd = formats::kCannFormatNd;
 constexpr int32_t kHwcn = 16;
-constexpr int32_t kFractalZz = 28;
-constexpr int32_t kFractalNz = 29;
-constexpr int32_t kNdc1hwc0 = 32;
-constexpr int32_t kFractalZ3d = 33;
-constexpr int32_t kFormatCount = 50;
 
 /// Axes of a plain format in their order; empty for formats whose axes have no names or are tiled.
 std::string_view axes_of(int32_t format) {
-  switch (format) {
-    case kNchw:
-      return "NCHW";
-    case kNhwc:
-      return "NHWC";
-    case 14:
-      return "CHWN";
-    case kHwcn:
-      return "HWCN";
-    case 27:
-      return "NDHWC";
-    case 30:
-      return "NCDHW";
-    case 31:
-      return "DHWCN";
-    case 34:
-      return "CN";
-    case 35:
-      return "NC";
-    case 47:
-      return "NCL";
-    default:
-      return {};
-  }
+  const formats::CannFormat* known = formats::cann_layout(format);
+  return known == nullptr || has_tiles(known->layout) ? std::string_view() : known->layout;
 }
 
-/// The plain axes that a tiled format is put together to.
-std::string_view untiled_axes(int32_t format) {
-  switch (format) {
-    case kNc1hwc0:
-    case kNc1hwc0C04:
-    case kFractalZ:
-    case kC1hwnc0:
-      return "NCHW";
-    case kNdc1hwc0:
-    case kFractalZ3d:
-      return "NCDHW";
-    default:
-      return {};
-  }
+/// The layout of a format in tiles; null for others.
+const formats::CannFormat* tiled_layout(int32_t format) {
+  const formats::CannFormat* known = formats::cann_layout(format);
+  return known == nullptr || !has_tiles(known->layout) ? nullptr : known;
 }
-
-bool is_matrix_format(int32_t format) { return format == kFractalNz || format == kFractalZz; }
 
 bool same_axes(std::string_view a, std::string_view b) {
   return a.size() == b.size() &&
@@ -88,48 +47,6 @@ TensorView permute(const TensorView& view, std::string_view from, std::string_vi
   return out;
 }
 
-bool fills(int64_t size, int64_t tiles, int64_t tile) {
-  int64_t whole = 0;
-  return !mul_overflows(tiles, tile, &whole) && size <= whole && size > whole - tile;
-}
-
-/// Whether a tiled shape can be that of `plain`, in untiled_axes(): every axis is what is stored, up to the filling of
-/// its last tile.
-bool is_shape_of(const CannTensor& tensor, const Dims& plain) {
-  const Dims& s = tensor.shape;
-  const auto same_product = [](int64_t whole, std::initializer_list<int64_t> sizes) {
-    int64_t product = 1;
-    for (const int64_t size : sizes) {
-      if (size <= 0 || mul_overflows(product, size, &product)) return false;
-    }
-    return product == whole;
-  };
-  const auto tile_count = [](int64_t size, int64_t tile) {
-    return tile > 0 && size > 0 ? (size - 1) / tile + 1 : 0;
-  };
-  switch (tensor.format) {
-    case kNc1hwc0:
-    case kNc1hwc0C04:
-      return s.size() == 5 && plain.size() == 4 && plain[0] == s[0] &&
-             fills(plain[1], s[1], s[4]) && plain[2] == s[2] && plain[3] == s[3];
-    case kC1hwnc0:
-      return s.size() == 5 && plain.size() == 4 && plain[0] == s[3] &&
-             fills(plain[1], s[0], s[4]) && plain[2] == s[1] && plain[3] == s[2];
-    case kNdc1hwc0:
-      return s.size() == 6 && plain.size() == 5 && plain[0] == s[0] &&
-             fills(plain[1], s[2], s[5]) && plain[2] == s[1] && plain[3] == s[3] &&
-             plain[4] == s[4];
-    case kFractalZ:
-      return s.size() == 4 && plain.size() == 4 && fills(plain[0], s[1], s[2]) &&
-             same_product(s[0], {tile_count(plain[1], s[3]), plain[2], plain[3]});
-    case kFractalZ3d:
-      return s.size() == 4 && plain.size() == 5 && fills(plain[0], s[1], s[2]) &&
-             same_product(s[0], {plain[2], tile_count(plain[1], s[3]), plain[3], plain[4]});
-    default:
-      return false;
-  }
-}
-
 Error no_way(int32_t from, int32_t to) {
   return {Errc::Unsupported,
           {},
@@ -139,13 +56,13 @@ Error no_way(int32_t from, int32_t to) {
 }
 
 /// Shapes that the tensor can have in `axes`, the likeliest first. The header does not say the order of the framework's
-/// shape.
+/// shape. Without one the last tile counts as full.
 std::vector<Dims> plain_shapes(const CannTensor& tensor, const Layout& layout,
-                               std::string_view axes) {
-  const std::string_view wanted = axes_of(layout.format);
+                               std::string_view stored, std::string_view axes) {
   std::vector<Dims> shapes;
   if (!layout.shape.empty()) {
-    if (layout.shape.size() == axes.size()) shapes.push_back(reorder(layout.shape, wanted, axes));
+    if (layout.shape.size() == axes.size())
+      shapes.push_back(reorder(layout.shape, axes_of(layout.format), axes));
     return shapes;
   }
   if (tensor.original_shape && tensor.original_shape->size() == axes.size()) {
@@ -155,16 +72,7 @@ std::vector<Dims> plain_shapes(const CannTensor& tensor, const Layout& layout,
           volume ? std::string_view("DHWCN") : std::string_view("HWCN")})
       shapes.push_back(reorder(*tensor.original_shape, order, axes));
   }
-  const Dims& s = tensor.shape;
-  // Without a shape of the framework the last tile counts as full.
-  int64_t channels = 0;
-  if ((tensor.format == kNc1hwc0 || tensor.format == kNc1hwc0C04) && s.size() == 5 &&
-      !mul_overflows(s[1], s[4], &channels))
-    shapes.push_back(Dims{s[0], channels, s[2], s[3]});
-  if (tensor.format == kC1hwnc0 && s.size() == 5 && !mul_overflows(s[0], s[4], &channels))
-    shapes.push_back(Dims{s[3], channels, s[1], s[2]});
-  if (tensor.format == kNdc1hwc0 && s.size() == 6 && !mul_overflows(s[2], s[5], &channels))
-    shapes.push_back(Dims{s[0], channels, s[1], s[3], s[4]});
+  if (const auto whole = whole_shape(stored, tensor.shape, axes)) shapes.push_back(*whole);
   return shapes;
 }
 
@@ -183,52 +91,38 @@ Result<Tensor> untiled_as(const CannTensor& tensor, const Dims& shape) {
 }
 
 /// NC1HWC0 and its kin to NCHW, then to the axes that are asked for.
-Result<Tensor> from_channel_tiles(const CannTensor& tensor, const Layout& layout) {
-  const std::string_view axes = untiled_axes(tensor.format);
+Result<Tensor> from_channel_tiles(const CannTensor& tensor, const Layout& layout,
+                                  const formats::CannFormat& tiles) {
+  const std::string_view axes = tiles.orders[0];
   const std::string_view wanted = axes_of(layout.format);
   if (!same_axes(axes, wanted)) return fail(no_way(tensor.format, layout.format));
-  for (const Dims& shape : plain_shapes(tensor, layout, axes)) {
-    if (!is_shape_of(tensor, shape)) continue;
+  for (const Dims& shape : plain_shapes(tensor, layout, tiles.layout, axes)) {
+    const auto tiling = find_tiling(tiles.layout, tensor.shape, axes, shape);
+    if (!tiling || !tiling->uses_every_tile()) continue;
     ASSAY_TRY(Tensor plain, untiled_as(tensor, shape));
     plain.view = permute(plain.view, axes, wanted);
     return plain;
   }
   return fail(Errc::Invalid, "the shape does not fit what is stored as " +
                                  formats::cann_format_name(tensor.format) + " " +
-                                 list_text(tensor.shape.span()) + "; name it with -s");
+                                 shape_text(tensor.shape) + "; name it with -s");
 }
 
 /// FRACTAL_NZ and FRACTAL_ZZ hold matrices: their last two axes become one row after the other.
-Result<Tensor> from_matrix_tiles(const CannTensor& tensor, const Layout& layout) {
+Result<Tensor> from_matrix_tiles(const CannTensor& tensor, const Layout& layout,
+                                 const formats::CannFormat& tiles) {
+  if (tensor.shape.size() < 4)
+    return fail(Errc::Invalid, "a tiled matrix has at least four dimensions");
   Dims shape = !layout.shape.empty() ? layout.shape : tensor.original_shape.value_or(Dims{});
-  const Dims& s = tensor.shape;
-  if (s.size() < 4) return fail(Errc::Invalid, "a tiled matrix has at least four dimensions");
   if (shape.empty()) {
-    const size_t first = s.size() - 4;
-    const bool rows_first = tensor.format == kFractalZz;
-    int64_t rows = 0;
-    int64_t columns = 0;
-    if (mul_overflows(s[first + (rows_first ? 0 : 1)], s[first + 2], &rows) ||
-        mul_overflows(s[first + (rows_first ? 1 : 0)], s[first + 3], &columns))
-      return fail(Errc::TooLarge, "the shape has too many elements");
-    shape = Dims(s.span().first(first));
-    shape.push_back(rows);
-    shape.push_back(columns);
+    const auto whole = whole_shape(tiles.layout, tensor.shape, tiles.orders[0]);
+    if (!whole) return fail(Errc::TooLarge, "the shape has too many elements");
+    shape = *whole;
   }
-  const bool is_row = shape.size() == 1;
-  const Dims matrix = is_row ? Dims{1, shape[0]} : shape;
-  CannTensor described = tensor;
-  described.original_shape = matrix;
-  ASSAY_TRY(Tensor plain, formats::cann_tensor(described));
-  if (!(plain.view.shape == matrix)) {
-    return fail(Errc::Invalid,
-                "the shape " + list_text(shape.span()) + " does not fit what is stored as " +
-                    formats::cann_format_name(tensor.format) + " " + list_text(s.span()));
-  }
-  if (is_row) {
-    plain.view.shape = shape;
-    plain.view.strides = contiguous_strides(shape);
-  }
+  if (shape.size() != 1) return untiled_as(tensor, shape);
+  ASSAY_TRY(Tensor plain, untiled_as(tensor, {1, shape[0]}));
+  plain.view.shape = shape;
+  plain.view.strides = contiguous_strides(shape);
   return plain;
 }
 
@@ -236,10 +130,7 @@ Result<Tensor> from_matrix_tiles(const CannTensor& tensor, const Layout& layout)
 
 std::optional<int32_t> cann_format_from_name(std::string_view name) {
   if (name == "DHWCH") return 31;  // how some tables spell DHWCN
-  for (int32_t format = 0; format < kFormatCount; ++format) {
-    if (formats::cann_format_name(format) == name) return format;
-  }
-  return std::nullopt;
+  return formats::cann_format_from_name(name);
 }
 
 int32_t real_format(const CannTensor& tensor) {
@@ -250,9 +141,10 @@ int32_t real_format(const CannTensor& tensor) {
 
 Result<Tensor> tensor_in_layout(const CannTensor& tensor, const Layout& layout) {
   const int32_t format = real_format(tensor);
-  if (is_matrix_format(format) && layout.format != format) return from_matrix_tiles(tensor, layout);
-  if (!untiled_axes(format).empty() && layout.format != format) {
-    if (layout.format != kNd) return from_channel_tiles(tensor, layout);
+  const formats::CannFormat* tiles = tiled_layout(format);
+  if (tiles != nullptr && layout.format != format) {
+    if (tiles->layout.starts_with('*')) return from_matrix_tiles(tensor, layout, *tiles);
+    if (layout.format != kNd) return from_channel_tiles(tensor, layout, *tiles);
     if (!tensor.original_shape && layout.shape.empty()) return fail(no_way(format, layout.format));
     return untiled_as(tensor, layout.shape.empty() ? *tensor.original_shape : layout.shape);
   }

@@ -2,6 +2,7 @@
 #include "cli/dump/dump_environment.hpp"
 
 #include "base/ascii.hpp"
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 
 namespace assay::cli {
@@ -75,26 +76,15 @@ std::string torch_settings(const DumpRequest& request, const DumpPlaces& places)
       if (!name.empty()) patterns.emplace_back(name);
     }
   }
-  std::string modules;
-  for (const std::string& pattern : patterns)
-    modules += (modules.empty() ? "" : ",") + json_quote(pattern);
   const bool statistics = request.wants_statistics();
   const bool full = request.has_type("tensor") && !statistics && !request.description_only;
-  return "{\"output\":" + json_quote(places.output) + ",\"layout\":\"" +
-         (request.strict ? "strict" : "native") + "\",\"level\":\"" +
-         (request.operators ? "operator" : "module") + "\"" +
-         ",\"weights\":" + (request.weights ? "true" : "false") +
-         ",\"steps\":" + json_quote(steps_of_range(request.range)) + ",\"modules\":[" + modules +
-         "],\"statistics\":" + (statistics ? "true" : "false") +
-         ",\"full\":" + (full ? "true" : "false") +
-         ",\"report_dir\":" + json_quote(places.scratch) +
-         ",\"seed\":" + (request.seed ? std::to_string(*request.seed) : "null") + "}";
-}
-
-std::string list_json(const std::vector<std::string>& words) {
-  std::string list = "[";
-  for (const std::string& word : words) list += (list.size() > 1 ? "," : "") + json_quote(word);
-  return list + "]";
+  JsonObject json;
+  json.add("output", places.output).add("layout", request.strict ? "strict" : "native");
+  json.add("level", request.operators ? "operator" : "module").add("weights", request.weights);
+  json.add("steps", steps_of_range(request.range)).add_json("modules", json_texts(patterns));
+  json.add("statistics", statistics).add("full", full).add("report_dir", places.scratch);
+  json.add_json("seed", request.seed ? std::to_string(*request.seed) : "null");
+  return json.text();
 }
 
 // Keys: docs/design/ggml-probe.md
@@ -105,25 +95,23 @@ std::string ggml_settings(const DumpRequest& request, const DumpPlaces& places) 
       if (!name.empty()) types.push_back(lower_case(name));
     }
   }
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
   const bool statistics = request.wants_statistics();
   const bool full = request.has_type("tensor") && !statistics && !request.description_only;
   // The default of the other hosts is more than a queue of a step's tensors needs.
   const uint64_t queue_bytes = request.queue_bytes == DumpRequest{}.queue_bytes
                                    ? request.queue_bytes / 4
                                    : request.queue_bytes;
-  return "{\"output\":" + json_quote(places.output) + ",\"steps\":" + json_quote(request.range) +
-         ",\"first_only\":" + truth(!request.range_given) +
-         ",\"names\":" + list_json(request.modules) + ",\"exclude\":" + list_json(request.exclude) +
-         ",\"types\":" + list_json(types) + ",\"full\":" + truth(full) +
-         ",\"statistics\":" + truth(statistics) + ",\"inputs\":" + truth(request.tensor_part != 1) +
-         ",\"outputs\":" + truth(request.tensor_part != 0) +
-         ",\"weights\":" + truth(request.weights) + ",\"caches\":" + truth(request.caches) +
-         ",\"report_dir\":" + json_quote(places.scratch) +
-         ",\"config\":" + json_quote(places.config_path) +
-         ",\"queue_bytes\":" + std::to_string(queue_bytes) +
-         ",\"drop_when_full\":" + truth(request.drop_when_full) +
-         ",\"sync\":" + truth(request.synchronous) + "}";
+  JsonObject json;
+  json.add("output", places.output).add("steps", request.range);
+  json.add("first_only", !request.range_given).add_json("names", json_texts(request.modules));
+  json.add_json("exclude", json_texts(request.exclude)).add_json("types", json_texts(types));
+  json.add("full", full).add("statistics", statistics);
+  json.add("inputs", request.tensor_part != 1).add("outputs", request.tensor_part != 0);
+  json.add("weights", request.weights).add("caches", request.caches);
+  json.add("report_dir", places.scratch).add("config", places.config_path);
+  json.add("queue_bytes", queue_bytes).add("drop_when_full", request.drop_when_full);
+  json.add("sync", request.synchronous);
+  return json.text();
 }
 
 }  // namespace

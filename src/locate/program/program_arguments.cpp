@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
-#include "run/records_line.hpp"
+#include "formats/json_fields.hpp"
 
 namespace assay::locate {
 namespace {
@@ -114,7 +114,7 @@ bool holds_tensors(const json& value) {
 std::vector<std::string> read_arguments(std::string_view text, Operator* one) {
   std::vector<std::string> slots;
   if (text.empty()) return slots;
-  if (run::json_nesting(text) > run::kMaxRecordNesting) {
+  if (formats::json_nesting(text) > formats::kMaxJsonNesting) {
     one->problem = "arguments are nested too deeply";
     return slots;
   }

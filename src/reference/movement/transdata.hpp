@@ -16,7 +16,7 @@ inline constexpr int64_t kNzBlockRows = 16;
 /// nz             [..., C1, R, c0], or with rows in blocks too [..., C1, R1, 16, c0]; the second form is
 ///                taken when the first one has too few rows or columns
 /// rows, columns  of the matrix; -1: all that are stored
-/// returns        [..., rows, columns] of the same type; a strided view of the copy when columns are cropped
+/// returns        [..., rows, columns] of the same type, contiguous
 /// errors         Invalid (fewer than three dimensions, more rows or columns than stored) | Unsupported
 ///                (packed types) | TooLarge
 [[nodiscard]] Result<Tensor> nz_to_nd(const Tensor& nz, int64_t rows, int64_t columns);

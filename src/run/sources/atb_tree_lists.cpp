@@ -11,6 +11,8 @@
 #include "base/text.hpp"
 #include "formats/atb_types.hpp"
 #include "formats/csv.hpp"
+#include "formats/json_fields.hpp"
+#include "formats/native/manifest.hpp"
 #include "formats/op_csv.hpp"
 #include "formats/probe_status.hpp"
 #include "run/atb_names.hpp"
@@ -185,6 +187,9 @@ std::optional<topology::Graph> read_graph_file(const std::string& path, Run* run
 
 // ---- coverage ------------------------------------------------------------------------------------
 
+using formats::count_of;
+using formats::member;
+using formats::text_of;
 using nlohmann::json;
 
 constexpr size_t kMaxManifestBytes = size_t{64} << 20;
@@ -218,45 +223,22 @@ void add_process(const formats::ProbeSummary& process, Run* run) {
   for (const std::string& note : process.notes) run->warnings.push_back(who + ": " + note);
 }
 
-uint64_t count_in(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
-}
-
-std::string text_in(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-void add_properties(const json& value, const std::string& name, Run* run) {
-  if (value.is_object()) {
-    for (const auto& [key, item] : value.items()) add_properties(item, name + "." + key, run);
-  } else if (value.is_string()) {
-    run->properties[name] = value.get<std::string>();
-  } else if (!value.is_null()) {
-    run->properties[name] = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  }
-}
-
 /// A process of a manifest, whose losses the manifest itself sums up.
 void add_listed_process(const json& process, Run* run) {
-  const std::string who = "process " + std::to_string(count_in(process, "pid"));
-  if (const auto complete = process.find("complete");
-      complete != process.end() && *complete == json(false)) {
+  const std::string who = "process " + std::to_string(count_of(process, "pid"));
+  if (const json* complete = member(process, "complete");
+      complete != nullptr && *complete == false) {
     run->coverage.complete = false;
     run->warnings.push_back(who + " did not come to its end");
   }
   // Where tensors are missing because of it, the list of what was missed says so.
-  const std::string error = text_in(process, "first_error");
+  const std::string error = text_of(process, "first_error");
   const bool is_said = std::ranges::any_of(run->coverage.missed, [&](const auto& missed) {
     return missed.node == who && missed.reason == error;
   });
   if (!error.empty() && !is_said) run->warnings.push_back(who + ": the first error was: " + error);
-  const auto notes = process.find("notes");
-  if (notes == process.end() || !notes->is_array()) return;
-  for (const json& note : *notes) {
-    if (note.is_string()) run->warnings.push_back(who + ": " + note.get<std::string>());
-  }
+  for (const std::string& note : formats::texts_of(process, "notes"))
+    run->warnings.push_back(who + ": " + note);
 }
 
 /// True when the file is a manifest of an ATB dump; it then says all that the summaries say.
@@ -268,27 +250,19 @@ Result<bool> add_manifest(const std::string& path, Run* run) {
   const json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object())
     return fail(Error{Errc::Invalid, path, 0, "is no JSON object, or was cut off"});
-  if (text_in(manifest, "format") != "assay-atb-dump") return false;
-  for (const char* key : {"tool", "command", "options", "started", "ended", "exit_status"}) {
-    if (const auto found = manifest.find(key); found != manifest.end())
-      add_properties(*found, key, run);
+  if (text_of(manifest, "format") != "assay-atb-dump") return false;
+  for (const char* name : {"tool", "command", "options", "started", "ended", "exit_status"}) {
+    if (const json* found = member(manifest, name))
+      formats::flatten(*found, name, &run->properties);
   }
-  run->coverage.planned = count_in(manifest, "planned");
-  run->coverage.captured = count_in(manifest, "captured");
-  if (const auto missed = manifest.find("missed"); missed != manifest.end() && missed->is_array()) {
-    for (const json& item : *missed) {
-      if (item.is_object())
-        add_missed(text_in(item, "node"), text_in(item, "reason"), count_in(item, "count"), run);
-    }
-  }
-  if (const auto processes = manifest.find("processes");
-      processes != manifest.end() && processes->is_array()) {
-    for (const json& process : *processes) {
-      if (!process.is_object()) continue;
-      add_listed_process(process, run);
-      std::string& pids = run->properties[kManifestProcesses];
-      pids += (pids.empty() ? "" : " ") + std::to_string(count_in(process, "pid"));
-    }
+  run->coverage.planned = count_of(manifest, "planned");
+  run->coverage.captured = count_of(manifest, "captured");
+  for (const native::MissedNode& missed : native::read_missed(manifest))
+    add_missed(missed.node, missed.reason, missed.count, run);
+  for (const json* process : formats::objects_of(manifest, "processes")) {
+    add_listed_process(*process, run);
+    std::string& pids = run->properties[kManifestProcesses];
+    pids += (pids.empty() ? "" : " ") + std::to_string(count_of(*process, "pid"));
   }
   return true;
 }

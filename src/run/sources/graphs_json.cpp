@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.hpp"
-#include "run/records_line.hpp"
+#include "formats/json_fields.hpp"
+#include "formats/native/manifest.hpp"
 #include "run/sources/graph_folders.hpp"
 
 namespace assay::run::sources {
@@ -12,28 +13,17 @@ namespace {
 
 using nlohmann::json;
 
-const json* member(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-std::string text_of(const json& object, const char* key) {
-  const json* value = member(object, key);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-}
-
-uint64_t count_of(const json& object, const char* key) {
-  const json* value = member(object, key);
-  return value != nullptr && value->is_number_unsigned() ? value->get<uint64_t>() : 0;
-}
+using formats::count_of;
+using formats::member;
+using formats::objects_of;
+using formats::text_of;
+using formats::texts_of;
 
 /// Text, number or truth as people read it.
 void add_property(const json& object, const char* key, const std::string& name, Run* run) {
   const json* value = member(object, key);
   if (value == nullptr || value->is_structured()) return;
-  run->properties[name] = value->is_string()
-                              ? value->get<std::string>()
-                              : value->dump(-1, ' ', false, json::error_handler_t::replace);
+  run->properties[name] = formats::plain_text(*value);
 }
 
 std::string numbers_text(const json* list) {
@@ -73,36 +63,25 @@ void add_graph(const json& graph, const std::string& prefix, Run* run) {
                             (place.empty() ? "" : ", " + place) +
                             (reason.empty() ? "" : ": " + reason));
   }
-  if (const json* warnings = member(graph, "warnings");
-      warnings != nullptr && warnings->is_array()) {
-    for (const json& warning : *warnings) {
-      if (warning.is_string())
-        run->warnings.push_back(prefix + name + ": " + warning.get<std::string>());
-    }
-  }
-  const json* missed = member(graph, "missed");
-  if (missed == nullptr || !missed->is_array()) return;
-  for (const json& item : *missed) {
-    if (!item.is_object()) continue;
-    run->coverage.missed.push_back({prefix + name + " " + text_of(item, "node"),
-                                    text_of(item, "reason"), count_of(item, "count")});
+  for (const std::string& warning : texts_of(graph, "warnings"))
+    run->warnings.push_back(prefix + name + ": " + warning);
+  for (native::MissedNode& missed : native::read_missed(graph)) {
+    missed.node = prefix + name + " " + missed.node;
+    run->coverage.missed.push_back(std::move(missed));
   }
 }
 
 /// Breaks of which no graph is known: code that ran between two graphs, or none at all.
-void add_breaks(const json& breaks, Run* run) {
-  if (!breaks.is_array()) return;
-  for (const json& item : breaks) {
-    if (!item.is_object()) continue;
-    const uint64_t count = count_of(item, "count");
+void add_breaks(const json& document, Run* run) {
+  for (const json* item : objects_of(document, "breaks")) {
+    const uint64_t count = count_of(*item, "count");
     run->findings.push_back("graph break" +
                             (count > 1 ? " (" + std::to_string(count) + " times)" : "") + ": " +
-                            text_of(item, "reason"));
+                            text_of(*item, "reason"));
   }
 }
 
 void add_writer(const json& writer, Run* run) {
-  if (!writer.is_object()) return;
   if (const uint64_t dropped = count_of(writer, "dropped"); dropped > 0)
     run->warnings.push_back("the capture dropped " + std::to_string(dropped) +
                             " files because writing was too slow");
@@ -114,16 +93,12 @@ void add_writer(const json& writer, Run* run) {
 }  // namespace
 
 Result<bool> read_graphs_json(std::string_view text, Run* run) {
-  if (json_nesting(text) > kMaxRecordNesting)
-    return fail(Errc::TooLarge, "JSON is nested deeper than 64", 0);
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return fail(Errc::Invalid, "is no JSON object, or was cut off", 0);
+  ASSAY_TRY(const json document, formats::parse_json_object(text));
   const json* graphs = member(document, "graphs");
   if (graphs == nullptr || !graphs->is_array() || member(document, "assay") == nullptr)
     return false;
   const json* complete = member(document, "complete");
-  if (complete == nullptr || !complete->is_boolean() || !complete->get<bool>())
-    run->coverage.complete = false;
+  if (complete == nullptr || *complete != true) run->coverage.complete = false;
   if (const std::string version = text_of(document, "assay"); !version.empty())
     run->properties["tool"] = "assay " + version;
   add_property(document, "torch", "host.torch", run);
@@ -135,11 +110,9 @@ Result<bool> read_graphs_json(std::string_view text, Run* run) {
   const std::string prefix = count_of(document, "world_size") > 1
                                  ? "rank " + std::to_string(count_of(document, "rank")) + " "
                                  : "";
-  if (const json* breaks = member(document, "breaks")) add_breaks(*breaks, run);
+  add_breaks(document, run);
   if (const json* writer = member(document, "writer")) add_writer(*writer, run);
-  for (const json& graph : *graphs) {
-    if (graph.is_object()) add_graph(graph, prefix, run);
-  }
+  for (const json* graph : objects_of(document, "graphs")) add_graph(*graph, prefix, run);
   return true;
 }
 

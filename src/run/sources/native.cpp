@@ -196,7 +196,7 @@ class PayloadChecks {
 void count(const RecordsLine& line, RecordsFacts* facts) {
   const int64_t number = line.operation ? line.operation->step : line.record.step;
   if (number < 0) return;
-  Manifest::Step& step = facts->steps[number];
+  native::ManifestStep& step = facts->steps[number];
   step.step = number;
   ++step.records;
   step.tensors += line.is_tensor;
@@ -205,7 +205,7 @@ void count(const RecordsLine& line, RecordsFacts* facts) {
 }
 
 RecordsFacts read_records(const RankFolder& folder, const std::string& boundary, Run* run) {
-  const std::string path = join_path(folder.path, "records.jsonl");
+  const std::string path = join_path(folder.path, native::kRecordsFile);
   RecordsFacts facts;
   facts.path = path;
   facts.has_views = run->has_own_engine();
@@ -295,7 +295,7 @@ RecordsFacts read_records(const RankFolder& folder, const std::string& boundary,
 
 void read_topology(const RankFolder& folder, Run* run) {
   if (run->topology) return;
-  const std::string path = join_path(folder.path, "topology.json");
+  const std::string path = join_path(folder.path, native::kTopologyFile);
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) {
     if (file.error().code != Errc::NotFound) run->warnings.push_back(file.error().describe());
@@ -314,7 +314,7 @@ bool is_native_manifest(const std::string& path) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) return false;
   const std::string_view start = as_text(file->bytes()).substr(0, 256);
-  return start.find("\"assay-run\"") != std::string_view::npos;
+  return start.find(native::kManifestFormat) != std::string_view::npos;
 }
 
 /// The manifest of each folder. With several processes each one keeps its own; what one of them has none of, the first has at
@@ -324,13 +324,14 @@ std::vector<Manifest> read_manifests(const std::string& path,
   std::vector<Manifest> manifests;
   std::vector<size_t> without;
   for (const RankFolder& folder : folders) {
-    manifests.push_back(folder.path == path
-                            ? Manifest()
-                            : add_manifest_file(join_path(folder.path, "manifest.json"), run));
+    manifests.push_back(
+        folder.path == path
+            ? Manifest()
+            : add_manifest_file(join_path(folder.path, native::kManifestFile), run));
     if (!manifests.back().found) without.push_back(manifests.size() - 1);
   }
   if (without.empty() && !folders.empty()) return manifests;
-  Manifest top = add_manifest_file(join_path(path, "manifest.json"), run);
+  Manifest top = add_manifest_file(join_path(path, native::kManifestFile), run);
   if (folders.empty()) {
     if (!top.files.empty()) run->add_damage(path, "the folders of its ranks are missing");
     return manifests;
@@ -361,16 +362,16 @@ Attempt read_native(const std::string& path) {
   Run run;
   run.layout = Layout::Native;
   std::vector<RankFolder> folders;
-  if (is_file(join_path(path, "records.jsonl"))) {
+  if (is_file(join_path(path, native::kRecordsFile))) {
     const std::optional<int> rank = parse_rank_folder(base_name(boundary));
     folders.push_back({path, rank.value_or(0)});
   } else {
     folders = find_rank_folders(*entries, &run);
     std::erase_if(folders, [](const RankFolder& folder) {
-      return !is_file(join_path(folder.path, "records.jsonl")) &&
-             !is_file(join_path(folder.path, "topology.json"));
+      return !is_file(join_path(folder.path, native::kRecordsFile)) &&
+             !is_file(join_path(folder.path, native::kTopologyFile));
     });
-    if (folders.empty() && !is_native_manifest(join_path(path, "manifest.json")))
+    if (folders.empty() && !is_native_manifest(join_path(path, native::kManifestFile)))
       return std::nullopt;
   }
 

@@ -10,8 +10,9 @@
 #include <unordered_map>
 
 #include "base/atomic_file.hpp"
+#include "base/json_text.hpp"
 #include "base/log.hpp"
-#include "base/text.hpp"
+#include "formats/native/step_header.hpp"
 #include "tensor/convert.hpp"
 #include "writer/fork_guard.hpp"
 #include "writer/layouts/step_file.hpp"
@@ -21,7 +22,6 @@ namespace {
 
 constexpr uint64_t kPayloadAlignment = 64;
 constexpr uint64_t kSmallestHeader = 8 << 10;
-constexpr uint64_t kMetadataBytes = 256;          // of a header: more than __metadata__ takes
 constexpr uint64_t kCopyPieceBytes = 256u << 10;  // of one thread in a parallel copy
 constexpr uint64_t kLineQueueBytes = 64ull << 20;
 constexpr uint64_t kTypicalLineBytes = 400;
@@ -49,10 +49,10 @@ struct CopyPieces {
 };
 
 // Between two records the host reads more than the cache holds, so the next one would wait for its memory.
-void prefetch_next(const std::vector<Record>& records) {
+void prefetch_next(const std::vector<native::Record>& records) {
   if (records.size() == records.capacity()) return;
   const auto* next = reinterpret_cast<const char*>(records.data() + records.size());
-  for (size_t at = 0; at < sizeof(Record); at += 64) __builtin_prefetch(next + at, 1);
+  for (size_t at = 0; at < sizeof(native::Record); at += 64) __builtin_prefetch(next + at, 1);
 }
 
 void copy_bytes(std::byte* target, const std::byte* source, uint64_t size_bytes,
@@ -77,58 +77,21 @@ struct NativeRun::OpenFile {
            uint64_t position, IoFunctions io)
       : name(file_name), data_position(position), file(path, header_bytes, io) {}
 
-  [[nodiscard]] std::string metadata(const std::string& run_id) const {
-    return "\"__metadata__\":{\"run\":\"" + run_id + "\",\"file\":" + json_quote(*name) +
-           ",\"digest\":\"" + stats::digest_text(file.payload_digest()) + "\"}";
-  }
-
   const std::string* name;
-  uint64_t
-      data_position;  // run position of the first payload byte; lies at header_bytes in the file
-  uint64_t header_used = kMetadataBytes;  // host: upper bound of the header so far
-  StepFile file;                          // writer from here on
-  struct Entry {
-    uint64_t begin, end;  // relative to the data
-    size_t text_begin, text_size;
-  };
-  std::vector<Entry> entries;
-  std::string texts;
+  uint64_t data_position;  // of the first payload byte in the run; header_bytes in the file
+  uint64_t header_used = native::StepHeader::kMetadataBytes;  // host: upper bound so far
+  StepFile file;                                              // writer from here on
+  native::StepHeader header;
 
   [[nodiscard]] uint64_t offset_of(uint64_t position) const {
     return file.header_bytes() + (position - data_position);
   }
-  void add_entry(const RecordBatch& batch, const Record& record) {
+  void add_entry(const native::RecordBatch& batch, const native::Record& record) {
     if (record.payload->file != name) return;
-    const uint64_t begin = record.payload->offset - file.header_bytes();
-    const size_t text_begin = texts.size();
-    append_header_entry(texts, batch, record, begin);
-    entries.push_back(
-        {begin, begin + record.payload->size_bytes, text_begin, texts.size() - text_begin});
+    header.add(batch, record, record.payload->offset - file.header_bytes());
   }
-  /// The metadata first, where a reader finds it without parsing; then the entries by offset, and pads in between and up to
-  /// `end`.
-  [[nodiscard]] std::string header(const std::string& run_id, uint64_t end) {
-    // Lines of threads that capture at the same time come one thread after the other.
-    std::stable_sort(entries.begin(), entries.end(),
-                     [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
-    std::string out = "{" + metadata(run_id);
-    uint64_t data_end = 0;
-    uint64_t pad_count = 0;
-    const auto add_pad = [&](uint64_t pad_end) {
-      if (pad_end == data_end) return;
-      out += ",\"__pad." + std::to_string(pad_count++) + "\":{\"dtype\":\"U8\",\"shape\":[" +
-             std::to_string(pad_end - data_end) + "],\"data_offsets\":[" +
-             std::to_string(data_end) + "," + std::to_string(pad_end) + "]}";
-      data_end = pad_end;
-    };
-    for (const Entry& entry : entries) {
-      add_pad(entry.begin);
-      out += ',';
-      out.append(texts, entry.text_begin, entry.text_size);
-      data_end = entry.end;
-    }
-    add_pad(end);
-    return out + "}";
+  [[nodiscard]] std::string header_text(const std::string& run_id, uint64_t end) {
+    return header.text({run_id, *name, stats::digest_text(file.payload_digest())}, end);
   }
 };
 
@@ -136,10 +99,11 @@ NativeRun::NativeRun(NativeRunOptions options, WaitFunction wait)
     : options_(std::move(options)),
       wait_(wait),
       budget_(options_.folder, options_.disk),
-      batch_(std::make_unique<RecordBatch>()),
+      batch_(std::make_unique<native::RecordBatch>()),
       text_index_(std::make_unique<TextIndex>()),
-      records_path_(options_.folder + "/records.jsonl"),
-      records_file_{.name = "records.jsonl", .digest = records_digest_.finish()} {}
+      records_path_(options_.folder + "/" + std::string(native::kRecordsFile)),
+      records_file_{.name = std::string(native::kRecordsFile), .digest = records_digest_.finish()} {
+}
 
 Result<std::unique_ptr<NativeRun>> NativeRun::create(NativeRunOptions options, WaitFunction wait) {
   std::unique_ptr<NativeRun> run(new NativeRun(std::move(options), wait));
@@ -187,8 +151,8 @@ Status NativeRun::map_arena() {
 
 bool NativeRun::alive() const noexcept { return writer_ != nullptr && writer_->alive(); }
 
-const RecordNode* NativeRun::add_node(std::string name, std::string type) {
-  return &nodes_.emplace_back(RecordNode{std::move(name), std::move(type)});
+const native::RecordNode* NativeRun::add_node(std::string name, std::string type) {
+  return &nodes_.emplace_back(native::RecordNode{std::move(name), std::move(type)});
 }
 
 const std::string* NativeRun::intern(std::string_view text) {
@@ -275,31 +239,32 @@ void NativeRun::end_file() {
 
 // Writer's thread.
 Status NativeRun::finish_file(OpenFile& file, uint64_t size_bytes) {
-  const std::string header = file.header(options_.run_id, size_bytes - file.file.header_bytes());
+  const std::string header =
+      file.header_text(options_.run_id, size_bytes - file.file.header_bytes());
   ASSAY_TRY_STATUS(noted(file.file.finish(header, size_bytes)));
   const std::lock_guard lock(mutex_);
-  files_.push_back({*file.name, size_bytes, file.entries.size(), file.file.payload_digest()});
+  files_.push_back({*file.name, size_bytes, file.header.size(), file.file.payload_digest()});
   return {};
 }
 
-std::vector<ManifestFile> NativeRun::files() const {
+std::vector<native::ManifestFile> NativeRun::files() const {
   if (!alive()) return {};
   const std::lock_guard lock(mutex_);
-  std::vector<ManifestFile> files = files_;
+  std::vector<native::ManifestFile> files = files_;
   files.push_back(records_file_);
   return files;
 }
 
-bool NativeRun::fits_open_file(uint64_t size_bytes, const Record& record) const {
+bool NativeRun::fits_open_file(uint64_t size_bytes, const native::Record& record) const {
   if (open_ == nullptr) return true;
-  const uint64_t header_bytes = open_->header_used + header_entry_bound(record);
+  const uint64_t header_bytes = open_->header_used + native::StepHeader::bound(record);
   if (header_bytes > open_->file.header_bytes() - 16) return false;
   const uint64_t used = head_ - open_->data_position;
   return used == 0 || used + size_bytes <= options_.max_file_bytes;
 }
 
-NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const Record& record) {
-  const uint64_t header_bound = header_entry_bound(record);
+NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const native::Record& record) {
+  const uint64_t header_bound = native::StepHeader::bound(record);
   if (open_ != nullptr) {
     if (!fits_open_file(size_bytes, record)) end_file();
   }
@@ -309,11 +274,11 @@ NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const Record& reco
                                               : expected_entries_ * kTypicalEntryBytes;
     const uint64_t header_bytes =
         align_up(std::clamp(wanted, kSmallestHeader, options_.max_header_bytes) + header_bound +
-                     kMetadataBytes,
+                     native::StepHeader::kMetadataBytes,
                  kDirectAlignment);
     const int part = parts_[stem_]++;
-    const std::string file_name =
-        stem_ + (part == 0 ? "" : "-" + std::to_string(part)) + ".safetensors";
+    const std::string file_name = stem_ + (part == 0 ? "" : "-" + std::to_string(part)) +
+                                  std::string(native::kStepFileSuffix);
     open_ = std::make_shared<OpenFile>(options_.folder + "/" + file_name, intern(file_name),
                                        header_bytes, head_, options_.io);
   }
@@ -411,9 +376,9 @@ bool NativeRun::copy_into_arena(const TensorView& view, uint64_t begin, uint64_t
   return true;
 }
 
-std::optional<PayloadLocation> NativeRun::append_payload(const TensorView& view,
-                                                         const Record& record,
-                                                         stats::BlockRunner runner) {
+std::optional<native::PayloadLocation> NativeRun::append_payload(const TensorView& view,
+                                                                 const native::Record& record,
+                                                                 stats::BlockRunner runner) {
   if (!alive() || stopped() || arena_ == nullptr) return std::nullopt;
   const uint64_t size_bytes =
       storage_bytes(view.dtype, static_cast<uint64_t>(view.element_count())).value_or(0);
@@ -430,7 +395,7 @@ std::optional<PayloadLocation> NativeRun::append_payload(const TensorView& view,
   // The gap goes to disk too: zeros, not what an earlier tensor left in the arena.
   for (uint64_t p = head_; p < begin; ++p) arena_[p % options_.arena_bytes] = std::byte{0};
   advance_head(begin);
-  PayloadLocation location{file->name, file->offset_of(begin), size_bytes};
+  native::PayloadLocation location{file->name, file->offset_of(begin), size_bytes};
   if (!copy_into_arena(view, begin, size_bytes, runner)) return std::nullopt;
   counters_.payload_bytes += size_bytes;
   return location;
@@ -439,10 +404,10 @@ std::optional<PayloadLocation> NativeRun::append_payload(const TensorView& view,
 // --- records
 // ---------------------------------------------------------------------------------------------------
 
-uint64_t NativeRun::push_record(const Record& given, std::span<const int64_t> shape,
+uint64_t NativeRun::push_record(const native::Record& given, std::span<const int64_t> shape,
                                 std::span<const int64_t> strides, std::string_view text) {
   (void)within_budget(kTypicalLineBytes);  // a no stops what comes after this record
-  Record& record = batch_->records.emplace_back(given);
+  native::Record& record = batch_->records.emplace_back(given);
   record.number = next_number_++;
   // Only now: appending the payload may have sent the batch of before on its way.
   if (record.has_shape) batch_->set_dims(record, shape, strides);
@@ -455,7 +420,7 @@ uint64_t NativeRun::push_record(const Record& given, std::span<const int64_t> sh
   return next_number_ - 1;
 }
 
-uint64_t NativeRun::push_lines(std::shared_ptr<PreparedLines> lines) {
+uint64_t NativeRun::push_lines(std::shared_ptr<native::PreparedLines> lines) {
   const uint64_t first = next_number_;
   const uint64_t count = lines->line_count();
   (void)within_budget(count * kTypicalLineBytes);
@@ -467,7 +432,7 @@ uint64_t NativeRun::push_lines(std::shared_ptr<PreparedLines> lines) {
 
 void NativeRun::submit_lines() {
   if (batch_->empty()) return;
-  const std::shared_ptr<RecordBatch> batch = std::move(batch_);
+  const std::shared_ptr<native::RecordBatch> batch = std::move(batch_);
   batch_ = spare_batch();
   const uint64_t size_bytes = batch->size_bytes();
   struct Admission {
@@ -488,7 +453,7 @@ void NativeRun::submit_lines() {
   writer_->submit(size_bytes, [this, batch, file = open_]() -> Status {
     if (broken()) return {};
     if (file != nullptr) {
-      for (const Record& record : batch->records) {
+      for (const native::Record& record : batch->records) {
         if (record.first_copy) file->add_entry(*batch, record);
       }
     }
@@ -499,15 +464,15 @@ void NativeRun::submit_lines() {
 }
 
 // A batch of a step of decoding has a megabyte: fresh memory for each would cost the host its page faults.
-std::unique_ptr<RecordBatch> NativeRun::spare_batch() {
+std::unique_ptr<native::RecordBatch> NativeRun::spare_batch() {
   const std::lock_guard lock(mutex_);
-  if (spare_batches_.empty()) return std::make_unique<RecordBatch>();
-  auto batch = std::make_unique<RecordBatch>(std::move(spare_batches_.back()));
+  if (spare_batches_.empty()) return std::make_unique<native::RecordBatch>();
+  auto batch = std::make_unique<native::RecordBatch>(std::move(spare_batches_.back()));
   spare_batches_.pop_back();
   return batch;
 }
 
-void NativeRun::keep_spare(RecordBatch& batch) {
+void NativeRun::keep_spare(native::RecordBatch& batch) {
   const std::lock_guard lock(mutex_);
   if (spare_batches_.size() >= kMostSpareBatches || batch.records.capacity() > kMostSpareRecords)
     return;
@@ -515,8 +480,9 @@ void NativeRun::keep_spare(RecordBatch& batch) {
   spare_batches_.push_back(std::move(batch));
 }
 
-Status NativeRun::write_lines(const RecordBatch& batch, OpenFile* file) {
-  constexpr auto kAddEntry = [](void* data, const RecordBatch& sizes, const Record& record) {
+Status NativeRun::write_lines(const native::RecordBatch& batch, OpenFile* file) {
+  constexpr auto kAddEntry = [](void* data, const native::RecordBatch& sizes,
+                                const native::Record& record) {
     if (data != nullptr) static_cast<OpenFile*>(data)->add_entry(sizes, record);
   };
   lines_.begin(batch);
@@ -529,7 +495,9 @@ Status NativeRun::write_lines(const RecordBatch& batch, OpenFile* file) {
   ASSAY_TRY_STATUS(noted(records_.check(records_path_)));
   std::string_view text = lines_.text();
   if (records_file_.bytes == 0 && !options_.run_id.empty() && !text.empty()) {
-    ASSAY_TRY_STATUS(write_text(R"({"run":")" + options_.run_id + "\","));
+    JsonObject line;
+    line.add(native::key::kRun, options_.run_id);
+    ASSAY_TRY_STATUS(write_text(std::string(line.open_text()) + ","));
     text.remove_prefix(1);
   }
   return write_text(text);

@@ -20,13 +20,13 @@
 
 #include "base/hosted_descriptor.hpp"
 #include "base/result.hpp"
+#include "formats/native/record_lines.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/tensor_view.hpp"
 #include "writer/async_writer.hpp"
 #include "writer/disk_budget.hpp"
 #include "writer/io_functions.hpp"
-#include "writer/manifest.hpp"
-#include "writer/record_batch.hpp"
+#include "writer/run_claim.hpp"
 
 namespace assay::writer {
 
@@ -73,7 +73,7 @@ class NativeRun {
   NativeRun& operator=(const NativeRun&) = delete;
 
   /// Texts that records point at; stable until the object dies.
-  [[nodiscard]] const RecordNode* add_node(std::string name, std::string type);
+  [[nodiscard]] const native::RecordNode* add_node(std::string name, std::string type);
   [[nodiscard]] const std::string* intern(std::string_view text);
 
   /// Payloads from here on go to `<stem>.safetensors` (`<stem>-1` ... when that exists); a file that is still open is finished first.
@@ -87,19 +87,19 @@ class NativeRun {
   /// will be. Lazy conj and neg bits are left as they are. `record` must have node, slot and dims
   /// (for the header's bound). runner   for large contiguous tensors: the host's threads, or
   /// nullptr returns  nothing when dropped, stopped, or when the run has no payloads
-  [[nodiscard]] std::optional<PayloadLocation> append_payload(const TensorView& view,
-                                                              const Record& record,
-                                                              stats::BlockRunner runner);
+  [[nodiscard]] std::optional<native::PayloadLocation> append_payload(const TensorView& view,
+                                                                      const native::Record& record,
+                                                                      stats::BlockRunner runner);
   /// Numbers the record and queues it with its sizes, strides (empty: unknown) and text (the value as JSON, or the
   /// reason). Returns its number.
-  uint64_t push_record(const Record& record, std::span<const int64_t> shape,
+  uint64_t push_record(const native::Record& record, std::span<const int64_t> shape,
                        std::span<const int64_t> strides, std::string_view text = {});
 
   /// Queues lines whose text is made later and numbers them. Returns the number of the first.
-  uint64_t push_lines(std::shared_ptr<PreparedLines> lines);
+  uint64_t push_lines(std::shared_ptr<native::PreparedLines> lines);
   /// Whether a payload of that size would go to the file that is open: if not, it ends before, and with it the lines that
   /// are to be in its header.
-  [[nodiscard]] bool fits_open_file(uint64_t size_bytes, const Record& record) const;
+  [[nodiscard]] bool fits_open_file(uint64_t size_bytes, const native::Record& record) const;
 
   /// Sends the pending lines and waits until everything is on disk (a partial block stays in the
   /// arena).
@@ -115,7 +115,7 @@ class NativeRun {
   [[nodiscard]] NativeRunCounters counters() const;
   [[nodiscard]] uint64_t arena_bytes() const { return options_.arena_bytes; }
   /// What was written: the step files that are finished, and records.jsonl as far as it goes.
-  [[nodiscard]] std::vector<ManifestFile> files() const;
+  [[nodiscard]] std::vector<native::ManifestFile> files() const;
 
  private:
   struct OpenFile;
@@ -125,7 +125,7 @@ class NativeRun {
   [[nodiscard]] Status noted(Status status);
   [[nodiscard]] bool broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool within_budget(uint64_t size_bytes);
-  [[nodiscard]] OpenFile* file_for(uint64_t size_bytes, const Record& record);
+  [[nodiscard]] OpenFile* file_for(uint64_t size_bytes, const native::Record& record);
   [[nodiscard]] bool has_room(uint64_t end) const;
   void wait_for_room(uint64_t end);
   [[nodiscard]] bool copy_into_arena(const TensorView& view, uint64_t begin, uint64_t size_bytes,
@@ -134,11 +134,11 @@ class NativeRun {
   void submit_block(uint64_t begin, uint64_t end);
   void submit_lines();
   [[nodiscard]] Status check_place();
-  [[nodiscard]] Status write_lines(const RecordBatch& batch, OpenFile* file);
+  [[nodiscard]] Status write_lines(const native::RecordBatch& batch, OpenFile* file);
   [[nodiscard]] Status write_text(std::string_view text);
   [[nodiscard]] Status finish_file(OpenFile& file, uint64_t size_bytes);
-  [[nodiscard]] std::unique_ptr<RecordBatch> spare_batch();
-  void keep_spare(RecordBatch& batch);
+  [[nodiscard]] std::unique_ptr<native::RecordBatch> spare_batch();
+  void keep_spare(native::RecordBatch& batch);
   void free_arena(uint64_t tail);
 
   NativeRunOptions options_;
@@ -157,18 +157,18 @@ class NativeRun {
   uint64_t expected_entries_ = 0;
   uint64_t header_need_ = 0;  // most header bytes a file has needed so far
   std::shared_ptr<OpenFile> open_;
-  std::unique_ptr<RecordBatch> batch_;
+  std::unique_ptr<native::RecordBatch> batch_;
   uint64_t next_number_ = 0;
   NativeRunCounters counters_;
 
-  std::deque<RecordNode> nodes_;
+  std::deque<native::RecordNode> nodes_;
   std::deque<std::string> texts_;
   struct TextIndex;
   std::unique_ptr<TextIndex> text_index_;
 
   HostedDescriptor records_;  // writer thread
   std::string records_path_;
-  RecordLines lines_;                   // writer thread's
+  native::RecordLines lines_;           // writer thread's
   stats::DigestStream records_digest_;  // writer thread's
 
   std::atomic<bool> stopped_{false};  // the host appends nothing more
@@ -176,9 +176,9 @@ class NativeRun {
   mutable std::mutex mutex_;          // files_, stop_reason_, spare_batches_ and the wait for room
   std::condition_variable room_;
   std::string stop_reason_;
-  std::vector<ManifestFile> files_;  // step files that are finished
-  ManifestFile records_file_;
-  std::vector<RecordBatch> spare_batches_;  // written, their memory is used again
+  std::vector<native::ManifestFile> files_;  // step files that are finished
+  native::ManifestFile records_file_;
+  std::vector<native::RecordBatch> spare_batches_;  // written, their memory is used again
 };
 
 }  // namespace assay::writer

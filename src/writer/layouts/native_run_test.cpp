@@ -49,11 +49,11 @@ std::vector<float> ramp(size_t count, float first) {
 }
 
 // Appends one float tensor; returns where it went.
-std::optional<PayloadLocation> add(NativeRun& run, const RecordNode* node,
-                                   const std::vector<float>& values) {
+std::optional<native::PayloadLocation> add(NativeRun& run, const native::RecordNode* node,
+                                           const std::vector<float>& values) {
   const auto view = make_view(DType::Float32, Dims{static_cast<int64_t>(values.size())},
                               std::as_bytes(std::span(values)));
-  Record record;
+  native::Record record;
   record.node = node;
   record.slot = run.intern("0");
   record.dtype = DType::Float32;
@@ -85,18 +85,18 @@ std::vector<std::string> lines_of(const std::string& folder) {
 }
 
 // Two lines that store a tensor each, in the order of their numbers.
-class TwoTensors final : public PreparedLines {
+class TwoTensors final : public native::PreparedLines {
  public:
-  TwoTensors(const RecordNode* node, const std::string* slot, PayloadLocation first,
-             PayloadLocation second)
+  TwoTensors(const native::RecordNode* node, const std::string* slot, native::PayloadLocation first,
+             native::PayloadLocation second)
       : node_(node), slot_(slot), places_{first, second} {}
   [[nodiscard]] uint64_t line_count() const override { return 2; }
   [[nodiscard]] uint64_t size_bytes() const override { return sizeof(*this); }
-  void append(uint64_t first, RecordText& out, EntryFunction entry, void* data) override {
-    RecordBatch sizes;
+  void append(uint64_t first, native::RecordText& out, EntryFunction entry, void* data) override {
+    native::RecordBatch sizes;
     for (uint64_t i = 0; i < 2; ++i) {
       out += std::string_view("{\"n\":" + std::to_string(first + i) + ",\"prepared\":true}\n");
-      Record record;
+      native::Record record;
       record.number = first + i;
       record.node = node_;
       record.slot = slot_;
@@ -109,15 +109,16 @@ class TwoTensors final : public PreparedLines {
   }
 
  private:
-  const RecordNode* node_;
+  const native::RecordNode* node_;
   const std::string* slot_;
-  PayloadLocation places_[2];
+  native::PayloadLocation places_[2];
 };
 
-PayloadLocation append(NativeRun& run, const RecordNode* node, const std::vector<float>& values) {
+native::PayloadLocation append(NativeRun& run, const native::RecordNode* node,
+                               const std::vector<float>& values) {
   const auto view = make_view(DType::Float32, Dims{static_cast<int64_t>(values.size())},
                               std::as_bytes(std::span(values)));
-  Record record;
+  native::Record record;
   record.node = node;
   record.slot = run.intern("0");
   return run.append_payload(*view, record, nullptr).value();
@@ -126,14 +127,14 @@ PayloadLocation append(NativeRun& run, const RecordNode* node, const std::vector
 TEST(NativeRun, NumbersPreparedLinesAmongRecordsAndSortsTheirTensorsByOffset) {
   const TemporaryFolder folder;
   auto run = start({.folder = folder.path()});
-  const RecordNode* node = run->add_node("layer", "");
+  const native::RecordNode* node = run->add_node("layer", "");
   run->begin_file("step-000000", 4);
 
   // Two threads store in turns; the lines of each come in one go.
-  const PayloadLocation a = append(*run, node, ramp(4, 0));
-  const PayloadLocation b = append(*run, node, ramp(5, 10));
-  const PayloadLocation c = append(*run, node, ramp(6, 20));
-  const PayloadLocation d = append(*run, node, ramp(7, 30));
+  const native::PayloadLocation a = append(*run, node, ramp(4, 0));
+  const native::PayloadLocation b = append(*run, node, ramp(5, 10));
+  const native::PayloadLocation c = append(*run, node, ramp(6, 20));
+  const native::PayloadLocation d = append(*run, node, ramp(7, 30));
   EXPECT_EQ(run->push_lines(std::make_shared<TwoTensors>(node, run->intern("0"), a, c)), 0u);
   EXPECT_EQ(run->push_lines(std::make_shared<TwoTensors>(node, run->intern("0"), b, d)), 2u);
   const auto e = add(*run, node, ramp(2, 40));
@@ -162,9 +163,9 @@ TEST(NativeRun, NumbersPreparedLinesAmongRecordsAndSortsTheirTensorsByOffset) {
 TEST(NativeRun, WritesWhatItWasGivenAcrossBlocksAndArenaTurns) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
-  const RecordNode* node = run->add_node("layer", "Linear");
+  const native::RecordNode* node = run->add_node("layer", "Linear");
   // 40 tensors of 1 to 700 000 floats: some smaller than a gap, some larger than a block, 5 turns of the arena.
-  std::vector<std::pair<std::vector<float>, PayloadLocation>> written;
+  std::vector<std::pair<std::vector<float>, native::PayloadLocation>> written;
   run->begin_file("step-000000", 40);
   for (size_t i = 0; i < 40; ++i) {
     auto values = ramp(1 + (i * i * 7919) % 700'000, static_cast<float>(i));
@@ -187,8 +188,8 @@ TEST(NativeRun, WritesWhatItWasGivenAcrossBlocksAndArenaTurns) {
 TEST(NativeRun, WritesOperatorsAndTheValuesBetweenThem) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 0});
-  Record line;
-  line.kind = RecordKind::Operator;
+  native::Record line;
+  line.kind = native::RecordKind::Operator;
   line.node = run->add_node("model.norm", "Norm");
   line.slot = run->intern("");
   line.call = 2;
@@ -196,19 +197,19 @@ TEST(NativeRun, WritesOperatorsAndTheValuesBetweenThem) {
   line.operation = run->intern("aten.mul_.Tensor");
   line.operation_index = 1;
   line.writes = run->intern(R"(["self"])");
-  Record input = line;
+  native::Record input = line;
   run->push_record(std::move(line), {}, {}, R"({"self":{"tensor":"self"},"other":2})");
-  input.kind = RecordKind::Tensor;
+  input.kind = native::RecordKind::Tensor;
   input.writes = nullptr;
-  input.role = RecordRole::Input;
+  input.role = native::Role::Input;
   input.slot = run->intern("self");
   input.dtype_name = "float32";
   input.has_shape = true;
   input.value = {.id = 5, .storage = 3, .storage_offset = 8, .version = 1, .producer = 0};
-  Record output = input;
+  native::Record output = input;
   const std::vector<int64_t> shape = {4};
   run->push_record(std::move(input), shape, {});
-  output.role = RecordRole::Output;
+  output.role = native::Role::Output;
   output.slot = run->intern("");
   output.value = {.id = 6, .storage = 3, .leaf = run->intern("model.norm.weight")};
   run->push_record(std::move(output), shape, {});
@@ -230,14 +231,14 @@ TEST(NativeRun, WritesOperatorsAndTheValuesBetweenThem) {
 TEST(NativeRun, EndsAFileWhenTooManyRecordsWait) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
-  const RecordNode* node = run->add_node("layer", "Linear");
+  const native::RecordNode* node = run->add_node("layer", "Linear");
   run->begin_file("step-000000", 4);
   ASSERT_TRUE(add(*run, node, ramp(10, 1)).has_value());
-  Record value;
+  native::Record value;
   value.node = node;
   value.slot = run->intern("0");
-  value.kind = RecordKind::Value;
-  for (int i = 0; i < 40'000; ++i) run->push_record(Record(value), {}, {}, "1");
+  value.kind = native::RecordKind::Value;
+  for (int i = 0; i < 40'000; ++i) run->push_record(native::Record(value), {}, {}, "1");
   const auto second = add(*run, node, ramp(10, 2));
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(*second->file, "step-000000-1.safetensors");
@@ -249,9 +250,9 @@ TEST(NativeRun, EndsAFileWhenTooManyRecordsWait) {
 TEST(NativeRun, WritesTailsOfAnySizeWhole) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
-  const RecordNode* node = run->add_node("layer", "Linear");
+  const native::RecordNode* node = run->add_node("layer", "Linear");
   // Given files of one tensor around the size from which a tail's whole pages are written directly
-  std::vector<std::pair<std::vector<float>, PayloadLocation>> written;
+  std::vector<std::pair<std::vector<float>, native::PayloadLocation>> written;
   for (const size_t count : {1u, 16'383u, 16'384u, 16'385u, 17'408u, 100'001u}) {
     run->begin_file("step-" + std::to_string(count), 1);
     auto values = ramp(count, 1.0f);
@@ -272,7 +273,8 @@ TEST(NativeRun, WritesTailsOfAnySizeWhole) {
 TEST(NativeRun, MakesFilesThatOurOwnSafetensorsReaderOpens) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
-  const RecordNode* node = run->add_node("a\"b\\c\x01", "T");  // a name that must be escaped
+  const native::RecordNode* node =
+      run->add_node("a\"b\\c\x01", "T");  // a name that must be escaped
   run->begin_file("step-000000", 2);
   ASSERT_TRUE(add(*run, node, ramp(3, 1)).has_value());  // 12 bytes: a gap of 52 follows
   ASSERT_TRUE(add(*run, node, ramp(5, 7)).has_value());
@@ -291,7 +293,7 @@ TEST(NativeRun, MakesFilesThatOurOwnSafetensorsReaderOpens) {
 TEST(NativeRun, RollsOverWhenTheHeaderOrTheFileIsFull) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20, .max_file_bytes = 3u << 20});
-  const RecordNode* node = run->add_node("layer", "Linear");
+  const native::RecordNode* node = run->add_node("layer", "Linear");
   run->begin_file("step-000007", 1);
   for (int i = 0; i < 100; ++i)
     ASSERT_TRUE(add(*run, node, ramp(1, 0)).has_value());  // about 300 bytes of header each
@@ -315,7 +317,7 @@ TEST(NativeRun, StopsAtTheDiskLimitAndKeepsWhatItHas) {
   TemporaryFolder folder;
   auto run =
       start({.folder = folder.path(), .arena_bytes = 8u << 20, .disk = {.limit_bytes = 1'000'000}});
-  const RecordNode* node = run->add_node("layer", "Linear");
+  const native::RecordNode* node = run->add_node("layer", "Linear");
   run->begin_file("step-000000", 4);
   EXPECT_TRUE(add(*run, node, ramp(200'000, 1)).has_value());
   EXPECT_FALSE(add(*run, node, ramp(200'000, 2)).has_value());
@@ -358,7 +360,7 @@ TEST(NativeRun, SurvivesAFullDisk) {
     auto run = start({.folder = folder.path(),
                       .arena_bytes = 8u << 20,
                       .io = {.pwrite = limited_pwrite, .write = limited_write}});
-    const RecordNode* node = run->add_node("layer", "Linear");
+    const native::RecordNode* node = run->add_node("layer", "Linear");
     for (int step = 0; step < 10; ++step) {
       run->begin_file("step-00000" + std::to_string(step), 4);
       for (int i = 0; i < 4; ++i) (void)add(*run, node, ramp(100'000, static_cast<float>(i)));
@@ -390,7 +392,7 @@ TEST(NativeRun, FinishesShortWrites) {
   auto run = start({.folder = folder.path(),
                     .arena_bytes = 8u << 20,
                     .io = {.pwrite = limited_pwrite, .write = limited_write}});
-  const RecordNode* node = run->add_node("layer", "Linear");
+  const native::RecordNode* node = run->add_node("layer", "Linear");
   run->begin_file("step-000000", 2);
   const auto values = ramp(3'000'000, 5);
   const auto location = add(*run, node, values);
@@ -411,7 +413,7 @@ TEST(NativeRun, SaysWhichFileCannotBeCreated) {
 TEST(NativeRun, DoesNothingInAForkedChild) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
-  const RecordNode* node = run->add_node("layer", "Linear");
+  const native::RecordNode* node = run->add_node("layer", "Linear");
   run->begin_file("step-000000", 1);
   ASSERT_TRUE(add(*run, node, ramp(10, 1)).has_value());
   const pid_t child = fork();
@@ -458,7 +460,7 @@ TEST(NativeRun, NamesTheRunInEveryFileAndTellsTheirDigests) {
   options.folder = folder.path();
   options.run_id = "0123456789abcdef0123456789abcdef";
   const auto run = start(std::move(options));
-  const RecordNode* node = run->add_node("norm", "RMSNorm");
+  const native::RecordNode* node = run->add_node("norm", "RMSNorm");
   run->begin_file("step-000000", 8);
   // More than a block, so that a part goes out before the tail does; and a gap behind the first.
   ASSERT_TRUE(add(*run, node, ramp(3, 1)));
@@ -480,7 +482,7 @@ TEST(NativeRun, NamesTheRunInEveryFileAndTellsTheirDigests) {
   EXPECT_EQ(lines_of(folder.path())[0].find(R"({"run":"0123456789abcdef0123456789abcdef","n":0,)"),
             0u);
 
-  const std::vector<ManifestFile> files = run->files();
+  const std::vector<native::ManifestFile> files = run->files();
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(files[0].name, "step-000000.safetensors");
   EXPECT_EQ(files[0].bytes, file->bytes().size());

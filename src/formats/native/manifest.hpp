@@ -3,15 +3,17 @@
 // docs/formats/native.md
 #pragma once
 #include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "stats/digest.hpp"
-#include "writer/async_writer.hpp"
 
-namespace assay::writer {
+namespace assay::native {
 
 struct ManifestStep {
   int64_t step = 0;
@@ -53,33 +55,23 @@ struct Manifest {
   double waited_ms = 0;
   uint64_t dropped = 0;
   uint64_t dropped_bytes = 0;
-  std::string
-      stopped;  // why nothing more was written, so that it is not complete; empty: it went on to the end
+  /// Why nothing more was written, so that it is not complete; empty: it went on to the end.
+  std::string stopped;
 
   [[nodiscard]] std::string to_json() const;
 };
 
-/// The time now as "2026-01-01T00:00:00Z".
-[[nodiscard]] std::string utc_now();
-
-/// 32 hexadecimal digits that no other run has.
-[[nodiscard]] std::string new_run_id();
-
-/// Which run the process belongs to that is about to capture beside the manifest `path`.
-struct RunClaim {
-  std::string id;
-  bool is_first =
-      false;  // the manifest was made here, with a new id; another process's is left as it is
+/// What a manifest says. Members of other types than expected are left out.
+struct ReadManifest : Manifest {
+  bool complete = false;       // the capture came to its end, or it does not say
+  bool is_as_written = false;  // its seal is that of its text; earlier versions have none
+  /// "tool", "host.torch", "config.steps" ...: for people.
+  std::map<std::string, std::string> properties;
 };
-/// All processes that capture into one folder are of one run: the first one's manifest names it. Those on hosts that share
-/// no folder are when ASSAY_RUN_ID gives them the same 32 hexadecimal digits.
-/// errors  of create_file_atomically()
-[[nodiscard]] Result<RunClaim> claim_run(const std::string& path, Manifest manifest);
+/// errors  Invalid: no JSON object | TooLarge: nested deeper than 64
+[[nodiscard]] Result<ReadManifest> read_manifest(std::string_view text);
 
-/// False when there is one already.
-/// errors  of create_file_atomically()
-[[nodiscard]] Result<bool> create_manifest(const std::string& path, const Manifest& manifest);
-/// errors  of write_file_atomically()
-[[nodiscard]] Status write_manifest(const std::string& path, const Manifest& manifest);
+/// The list `missed` of an object.
+[[nodiscard]] std::vector<MissedNode> read_missed(const nlohmann::json& object);
 
-}  // namespace assay::writer
+}  // namespace assay::native

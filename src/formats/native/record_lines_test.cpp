@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "writer/record_batch.hpp"
+#include "formats/native/record_lines.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace assay::writer {
+namespace assay::native {
 namespace {
 
 const RecordNode kNode{"model.\"norm\"", "Norm"};
@@ -121,4 +121,4 @@ TEST(RecordText, KeepsItsTextWhenItGrows) {
 }
 
 }  // namespace
-}  // namespace assay::writer
+}  // namespace assay::native

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "writer/manifest.hpp"
+#include "writer/run_claim.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Manifest minimal() {
-  Manifest manifest;
+native::Manifest minimal() {
+  native::Manifest manifest;
   manifest.tool = "assay 0";
   manifest.host_json = manifest.config_json = "{}";
   manifest.started = "2026-01-01T00:00:00Z";
@@ -20,7 +20,7 @@ Manifest minimal() {
 }
 
 TEST(Manifest, EndsWithTheDigestOfWhatStandsBefore) {
-  Manifest manifest = minimal();
+  native::Manifest manifest = minimal();
   manifest.id = "0123456789abcdef0123456789abcdef";
   manifest.files.push_back({"records.jsonl", 12, 1, {1, 2}});
   const std::string text = manifest.to_json();

@@ -12,14 +12,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "formats/native/schema.hpp"
 #include "stats/digest.hpp"
 #include "stats/tensor_stats.hpp"
 #include "tensor/dtype.hpp"
 
-namespace assay::writer {
-
-enum class RecordRole : uint8_t { Input, Output, Weight, Buffer };
-enum class RecordKind : uint8_t { Tensor, Value, Skipped, Operator };
+namespace assay::native {
 
 /// A node of the topology as records name it. Lives as long as the writer.
 struct RecordNode {
@@ -53,7 +51,7 @@ struct Record {
   const std::string* slot = nullptr;
   uint64_t order = 0;
   uint32_t call = 0;
-  RecordRole role = RecordRole::Output;
+  Role role = Role::Output;
   RecordKind kind = RecordKind::Tensor;
   bool has_shape = false;
   bool first_copy = false;  // the payload was written for this record: it gets a header entry
@@ -100,6 +98,8 @@ struct RecordBatch {
 
   [[nodiscard]] bool empty() const { return records.empty() && prepared.empty(); }
   [[nodiscard]] uint64_t size_bytes() const;
+  [[nodiscard]] std::span<const int64_t> shape_of(const Record& record) const;
+  [[nodiscard]] std::span<const int64_t> strides_of(const Record& record) const;
   void set_dims(Record& record, std::span<const int64_t> shape, std::span<const int64_t> strides);
   void set_text(Record& record, std::string_view content);
   /// Forgets the records and keeps the memory.
@@ -197,9 +197,9 @@ class RecordLines {
   };
   static constexpr size_t kMostEarlierStatistics = 16384;
 
-  void append_call(const Record& record);
-  void append_statistics(size_t index);
-  [[nodiscard]] bool append_earlier_statistics(const Record& record);
+  void add_call(const Record& record);
+  void add_statistics(size_t index);
+  [[nodiscard]] bool add_earlier_statistics(const Record& record);
 
   const RecordBatch* batch_ = nullptr;
   RecordText lines_;
@@ -210,23 +210,29 @@ class RecordLines {
       earlier_;  // by number of the record of an earlier batch
 };
 
-/// `,"stats":{...}` as a line has it.
-void append_statistics_text(RecordText& out, const stats::TensorStats& stats);
-/// The keys `node`, `type` and `order` of a line, with the comma in front.
-[[nodiscard]] std::string call_text(const Record& record);
+/// `[1,2]`
+void append_list(RecordText& out, std::span<const int64_t> numbers);
+void append_quoted(RecordText& out, std::string_view text);
+
+// Pieces of lines, each with the comma in front, for those who put lines together themselves.
+
+/// Key and number of the first member of an object: no comma.
+void append_first(RecordText& out, const Key& key, uint64_t number);
+/// Key and number.
+void append_member(RecordText& out, const Key& key, int64_t number);
+/// Key and text, quoted.
+void append_member(RecordText& out, const Key& key, std::string_view text);
+/// `step`, `node`, `type`, `call` and `order`; without the step: it follows the number of the line.
+void append_call(RecordText& out, const Record& record);
 /// The rest of an operator's line up to its newline: `,"kind":"operator","module":...}`.
-[[nodiscard]] std::string operator_text(const Record& record, std::string_view arguments);
-/// The keys `role` to `more` of a tensor's line, with the comma in front.
-[[nodiscard]] std::string tensor_text(const Record& record, std::span<const int64_t> shape,
-                                      std::span<const int64_t> strides);
+void append_operator(RecordText& out, const Record& record, std::string_view arguments);
+/// The keys `role` to `more` of a tensor's line.
+void append_tensor(RecordText& out, const Record& record, std::span<const int64_t> shape,
+                   std::span<const int64_t> strides);
+/// `file`, `offset` and `bytes`.
+void append_location(RecordText& out, const PayloadLocation& payload);
+void append_statistics(RecordText& out, const stats::TensorStats& stats);
+/// The operator of a record as part of its node: "model.norm::aten.mul.Tensor.1".
+[[nodiscard]] std::string node_name(const Record& record);
 
-/// "<number>:<node>.<role>.<slot>", the tensor's name in the step file.
-[[nodiscard]] std::string payload_name(const Record& record);
-/// Appends `"name":{"dtype":"F32","shape":[..],"data_offsets":[a,b]}` without separator. Element
-/// types that safetensors has no name for become U8 of shape [bytes].
-void append_header_entry(std::string& out, const RecordBatch& batch, const Record& record,
-                         uint64_t data_offset);
-/// Upper bound of the bytes append_header_entry() and one padding entry add for such a record.
-[[nodiscard]] uint64_t header_entry_bound(const Record& record);
-
-}  // namespace assay::writer
+}  // namespace assay::native
