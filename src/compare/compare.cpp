@@ -937,7 +937,8 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
 
 Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
                                 const CompareOptions& options) {
-  ASSAY_TRY(pair::Correspondence pairs, pair::correspond(golden, mine, options.user, options.engines));
+  ASSAY_TRY(pair::Correspondence pairs,
+            pair::correspond(golden, mine, options.user, options.engines));
   ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, pairs, options));
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
   comparison.pairs = std::move(pairs);

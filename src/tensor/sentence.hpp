@@ -2,9 +2,11 @@
 // Sentences of errors, out of words, numbers, shapes and names of element types.
 #pragma once
 #include <concepts>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/result.hpp"
 #include "tensor/dims.hpp"
@@ -30,8 +32,9 @@ template <typename... Parts>
   return text;
 }
 
-/// fail() with a sentence of several parts.
+/// fail() with a sentence of several parts. Of two parts the second is no number: that is the offset of base's fail().
 template <typename First, typename Second, typename... Parts>
+  requires(sizeof...(Parts) > 0 || !std::is_convertible_v<Second, std::optional<uint64_t>>)
 [[nodiscard]] tl::unexpected<Error> fail(Errc code, const First& first, const Second& second,
                                          const Parts&... parts) {
   return fail(code, sentence(first, second, parts...));

@@ -117,8 +117,9 @@ def allowed(kind: str, args: dict[str, Any], y: Any, unit: float) -> tuple[Any, 
     if kind in ("aten.mul.Tensor", "aten.add.Tensor"):
         if not real:
             return 0 * size, 0 * size
-        w = 2 * U_ACC * (size if kind == "aten.mul.Tensor" else size + abs(args["other"]))
-        return w * w / 12, w
+        # The scalar's own rounding moves all elements alike.
+        scale = size if kind == "aten.mul.Tensor" else size + abs(args["other"])
+        return (U_ACC * scale) ** 2, 2 * U_ACC * scale
     if kind in ("aten.rsqrt.default", "aten.exp.default", "aten.sigmoid.default"):
         return (4 * U_ACC * size) ** 2 / 12, 4 * U_ACC * size
     if kind == "aten.cos.default" or kind == "aten.sin.default":

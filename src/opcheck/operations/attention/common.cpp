@@ -78,7 +78,7 @@ Result<Heads> read_heads(const Parameters& parameters) {
   ASSAY_TRY(heads.query, parameters.integer("headNum", 0));
   ASSAY_TRY(heads.kv, parameters.integer("kvHeadNum", 0));
   if (heads.query <= 0 || heads.query > (1 << 20))
-    return fail(Errc::Invalid, "headNum is ", heads.query);
+    return fail(Errc::Invalid, sentence("headNum is ", heads.query));
   if (heads.kv == 0) heads.kv = heads.query;
   if (heads.kv < 0 || heads.query % heads.kv != 0)
     return fail(Errc::Invalid, "kvHeadNum ", heads.kv, " does not divide headNum ", heads.query);

@@ -33,7 +33,7 @@ Result<Call> read_call(const Case& one, size_t mask_index) {
   ASSAY_TRY(call.options.scale, one.parameters.number("scaleValue", call.options.scale));
   ASSAY_TRY(call.options.pre_tokens, one.parameters.integer("preTokens", INT32_MAX));
   if (call.options.pre_tokens < 1)
-    return fail(Errc::Invalid, "parameter preTokens is ", call.options.pre_tokens);
+    return fail(Errc::Invalid, sentence("parameter preTokens is ", call.options.pre_tokens));
   for (size_t i = mask_index - 3; i < mask_index; ++i) {
     if (!one.operands->has_input(i)) continue;
     ASSAY_TRY(const Tensor tensor, one.operands->input(i));

@@ -29,7 +29,8 @@ struct Group {
 /// input_count  inputs that every rank has
 Result<Group> read_group(const Case& one, size_t input_count) {
   ASSAY_TRY(const int64_t size, one.parameters.integer("rankSize", 0));
-  if (size < 1 || size > kMaxRanks) return fail(Errc::Invalid, "parameter rankSize is ", size);
+  if (size < 1 || size > kMaxRanks)
+    return fail(Errc::Invalid, sentence("parameter rankSize is ", size));
   Group group;
   ASSAY_TRY(group.rank, one.parameters.integer("rank", 0));
   if (group.rank < 0 || group.rank >= size)

@@ -118,8 +118,9 @@ Result<Evaluation> evaluate_layer_norm_with_stride(const Case& one) {
   ASSAY_TRY(const double eps, one.parameters.number("normParam.epsilon", norms::kEpsilon));
   ASSAY_TRY(const Quantisation quantisation, norms::read_quantisation(one, "normParam", 0));
   if (layer != 1 || quantisation.kind != Quantisation::Kind::None)
-    return fail(Errc::Unsupported,
-                "only layerType 1 (NORM) without quantisation has strides; layerType is ", layer);
+    return fail(
+        Errc::Unsupported,
+        sentence("only layerType 1 (NORM) without quantisation has strides; layerType is ", layer));
   ASSAY_TRY(auto inputs, nd_inputs(one, {"x", "gamma", "beta", "strides", "offset"}));
   ASSAY_TRY(Tensor x, norms::strided(inputs[0], inputs[3], inputs[4]));
   Norm norm = layer_norm_of(Addends({std::move(x)}), std::span(inputs).subspan(1), eps);

@@ -163,9 +163,10 @@ Result<Evaluation> evaluate_rms_norm_with_stride(const Case& one) {
   ASSAY_TRY(const bool rstd, one.parameters.boolean("normParam.rstd", false));
   ASSAY_TRY(const Quantisation quantisation, norms::read_quantisation(one, "normParam", 0));
   if (layer != 1 || rstd || quantisation.kind != Quantisation::Kind::None)
-    return fail(Errc::Unsupported,
-                "only layerType 1 (NORM) without rstd and quantisation has strides; layerType is ",
-                layer);
+    return fail(
+        Errc::Unsupported,
+        sentence("only layerType 1 (NORM) without rstd and quantisation has strides; layerType is ",
+                 layer));
   ASSAY_TRY(const reference::NormOptions options, read_options(one.parameters));
   ASSAY_TRY(auto inputs, nd_inputs(one, {"x", "gamma", "strides", "offset"}));
   ASSAY_TRY(Tensor x, norms::strided(inputs[0], inputs[2], inputs[3]));

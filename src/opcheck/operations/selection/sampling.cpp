@@ -171,14 +171,14 @@ Result<Sampler> read_sampler(const Case& one, int64_t type, const Tensor& probs)
   int64_t kept = columns;
   if (type == kSingleTopk) {
     ASSAY_TRY(kept, one.parameters.integer("topk", 0));
-    if (kept < 1) return fail(Errc::Invalid, "parameter topk is ", kept);
+    if (kept < 1) return fail(Errc::Invalid, sentence("parameter topk is ", kept));
   } else {
     ASSAY_TRY(const Tensor places, one.operands->input(1));
     ASSAY_TRY(const std::vector<double> top_k, column(places, rows, false, "intensor1 (topk)"));
     for (const double place : top_k) {
       // Compared as a double: what a hostile file holds may exceed every integer.
       if (!(place >= 0 && place < static_cast<double>(columns)))
-        return fail(Errc::Invalid, "intensor1 (topk) points outside rows of ", columns);
+        return fail(Errc::Invalid, sentence("intensor1 (topk) points outside rows of ", columns));
       sampler.input.top_k.push_back(static_cast<int64_t>(place));
     }
   }
@@ -247,7 +247,7 @@ Result<Evaluation> evaluate_multinomial(const Case& one) {
   ASSAY_TRY_STATUS(refuse_nz(one));
   ASSAY_TRY(const int64_t samples, one.parameters.integer("numSamples", 1));
   ASSAY_TRY(const int64_t seed, one.parameters.integer("randSeed", 0));
-  if (samples < 1) return fail(Errc::Invalid, "parameter numSamples is ", samples);
+  if (samples < 1) return fail(Errc::Invalid, sentence("parameter numSamples is ", samples));
   if (samples > kMostSamples)
     return fail(Errc::Unsupported, samples, " samples; no public golden draws more than 64");
   ASSAY_TRY(const Tensor probs, one.operands->input(0));
