@@ -102,6 +102,7 @@ class Modules final : public locate::EngineModules {
 
 class Engine final : public locate::Engine {
  public:
+  [[nodiscard]] std::string_view name() const override { return "example"; }
   [[nodiscard]] bool made(const Run& run) const override {
     const auto kind = run.properties.find("host.kind");
     return kind != run.properties.end() && kind->second == "example";

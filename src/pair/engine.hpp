@@ -2,8 +2,10 @@
 // What an engine adds to pairing whose runs have graphs of operators in words of its own, and no modules. The edge hands the
 // implementations in (engines/): nobody here knows which there are.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   virtual ~Engine() = default;
 
+  /// As people call it.
+  [[nodiscard]] virtual std::string_view name() const = 0;
   /// A program of this engine was captured.
   [[nodiscard]] virtual bool made(const run::Run& run) const = 0;
   /// modules  a run with modules
@@ -53,7 +57,12 @@ class Engine {
 using Engines = std::span<const Engine* const>;
 
 /// The engine that made one of the two runs and not the other; nullptr: both have the same words.
-[[nodiscard]] const Engine* engine_between(const run::Run& golden, const run::Run& mine,
-                                           Engines engines);
+template <typename AnyEngine>
+[[nodiscard]] const AnyEngine* engine_between(const run::Run& golden, const run::Run& mine,
+                                              std::span<const AnyEngine* const> engines) {
+  const auto found = std::ranges::find_if(
+      engines, [&](const AnyEngine* engine) { return engine->made(golden) != engine->made(mine); });
+  return found == engines.end() ? nullptr : *found;
+}
 
 }  // namespace assay::pair

@@ -7,6 +7,7 @@ namespace assay::engines::ggml {
 
 class Engine final : public locate::Engine {
  public:
+  [[nodiscard]] std::string_view name() const override { return "ggml"; }
   [[nodiscard]] bool made(const run::Run& run) const override;
   [[nodiscard]] Result<std::shared_ptr<const pair::EngineAlignment>> align(
       const run::Run& modules, const run::Run& own, const pair::StepPairs& steps) const override;

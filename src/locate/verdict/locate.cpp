@@ -269,7 +269,8 @@ void use_names_of_mine(const pair::PairedRuns& runs, Verdict* verdict) {
 /// Moves records of modules to the captured ones, and to the side that the caller has as mine.
 ///
 /// turned   the caller's golden is the engine's run
-void put_on_sides(const EngineModules& modules, bool turned, Verdict* verdict) {
+void put_on_sides(const EngineModules& modules, bool turned, std::string_view engine,
+                  Verdict* verdict) {
   const auto captured = [&](size_t record) {
     const EnginePlace* place = modules.place_of(record);
     return place == nullptr ? record : turned ? place->golden : place->record;
@@ -294,8 +295,9 @@ void put_on_sides(const EngineModules& modules, bool turned, Verdict* verdict) {
   verdict->records = std::move(records);
   if (turned) {
     verdict->notes.insert(verdict->notes.begin(),
-                          "golden is a run that knows no modules: mine's program was replayed "
-                          " on golden's values, and what is said of \"mine\" above is golden's");
+                          "golden is the " + std::string(engine) +
+                              " run, which knows no modules: mine's program was replayed on "
+                              "golden's values, and what is said of \"mine\" above is golden's");
     std::swap(verdict->golden_level, verdict->mine_level);
   }
 }
@@ -304,16 +306,15 @@ void put_on_sides(const EngineModules& modules, bool turned, Verdict* verdict) {
 Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
                                       const pair::EngineAlignment& alignment,
                                       const LocateOptions& options) {
-  const auto engine = std::ranges::find_if(
-      options.engines, [&](const Engine* one) { return one->made(golden) != one->made(mine); });
-  if (engine == options.engines.end())
+  const Engine* engine = pair::engine_between(golden, mine, options.engines);
+  if (engine == nullptr)
     return fail(Errc::Unsupported, "the runs are of engines that cannot be held together");
-  const bool turned = (*engine)->made(golden);
+  const bool turned = engine->made(golden);
   const std::unique_ptr<const EngineModules> modules =
-      (*engine)->modules(turned ? mine : golden, turned ? golden : mine, alignment);
+      engine->modules(turned ? mine : golden, turned ? golden : mine, alignment);
   ASSAY_TRY(Verdict verdict,
             Locator(turned ? mine : golden, modules->run(), options, modules.get()).locate());
-  put_on_sides(*modules, turned, &verdict);
+  put_on_sides(*modules, turned, engine->name(), &verdict);
   return verdict;
 }
 
