@@ -169,12 +169,15 @@ void test_attributes(const PairContext& pair, PairTests* tests) {
       const bool whole_numbers =
           equal_inputs &&
           (pair.pairing.same_shapes || (!mine.inputs.empty() && !is_place_or_size(name)));
-      const bool equal =
-          in_golden && in_mine
-              ? equal_arguments(theirs->second, ours->second, whole_numbers) ||
-                    (name == "size" && equal_sizes(theirs->second, ours->second))
-              : is_default(mine.name, name, in_golden ? theirs->second : ours->second);
-      if (equal || (is_place_or_size(name) && is_led_elsewhere(pair, mine))) continue;
+      const auto is_equal = [&](bool whole) {
+        return in_golden && in_mine
+                   ? equal_arguments(theirs->second, ours->second, whole) ||
+                         (name == "size" && equal_sizes(theirs->second, ours->second))
+                   : is_default(mine.name, name, in_golden ? theirs->second : ours->second);
+      };
+      if (is_equal(whole_numbers) ||
+          (is_place_or_size(name) && is_equal(false) && is_led_elsewhere(pair, mine)))
+        continue;
       Finding finding = finding_at(pair, FindingKind::Attribute, i, partner);
       // Without a value on one side the default may be the same, where it is not known for certain. A place or size that
       // makes another shape may be that of a longer cache, whose rest is masked.

@@ -332,6 +332,29 @@ TEST(AttributeRule, ComparesHowManyWhereShapesDifferBecauseOfIt) {
   EXPECT_EQ(tests.findings[0].detail, "k 1 against golden's 2");
 }
 
+TEST(AttributeRule, ExcusesOnlyIndicesWhereAModuleWasGivenOtherIntegers) {
+  // Given  a module whose caller chose another expert for a token on each side: its index is that expert's number
+  const auto led = [](int64_t expert, double factor) {
+    return [=](TestRun* run, DType dtype) {
+      const Value x = run->value(dtype, {4}, {1, 2, 3, 4});
+      run->module_input("experts", "0", x);
+      run->module_input("experts", "1",
+                        run->value(DType::Int64, {1}, {static_cast<double>(expert)}));
+      const Value one = run->op("experts", "aten.select.int", {{"self", x}},
+                                R"({"dim":0,"index":)" + std::to_string(expert) + "}",
+                                run->value(dtype, {1}, {1}));
+      run->module_output("experts", run->op("experts", "aten.mul.Tensor", {{"self", one}},
+                                            R"({"other":)" + std::to_string(factor) + "}", one));
+    };
+  };
+  EXPECT_THAT(tests_of(led(3, 0.5), led(2, 0.5)).findings, IsEmpty());
+
+  // Then  a factor is none, whatever was chosen
+  const PairTests tests = tests_of(led(3, 0.5), led(2, 0.25));
+  ASSERT_EQ(tests.findings.size(), 1u);
+  EXPECT_EQ(tests.findings[0].detail, "other 0.25 against golden's 0.5");
+}
+
 // ---- constants -----------------------------------------------------------------------------------
 
 Fill with_constant(DType dtype, const std::vector<double>& values) {
