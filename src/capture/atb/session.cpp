@@ -187,7 +187,7 @@ struct Session::TensorJob {
   std::string format;
   std::string dtype;
   std::string dims;
-  BufferPool::Buffer buffer;  // header, then payload
+  BufferPool::Buffer file;  // header, then payload
   size_t header_bytes = 0;
   uint64_t payload_bytes = 0;
   bool hash = false;
@@ -527,8 +527,8 @@ void Session::queue_tensor(const std::string& path, const TensorArguments& tenso
   if (admission == Admission::Dropped) return count(&ProbeCounters::tensors_dropped);
   count(&ProbeCounters::tensors_accepted);
   auto job = std::make_shared<TensorJob>();
-  job->buffer = buffers_.take(size_bytes);
-  if (job->buffer.bytes == nullptr) {
+  job->file = buffers_.take(size_bytes);
+  if (job->file.bytes == nullptr) {
     if (admission == Admission::Queue) {
       held_bytes_.fetch_sub(size_bytes);
       writer_->release(size_bytes);
@@ -536,10 +536,9 @@ void Session::queue_tensor(const std::string& path, const TensorArguments& tenso
     count(&ProbeCounters::tensors_failed);
     return fail_with(Error{Errc::Internal, path, {}, "no memory for a copy of the tensor"});
   }
-  std::memcpy(job->buffer.bytes.get(), header.data(), header.size());
-  if (payload_bytes > 0) {
-    std::memcpy(job->buffer.bytes.get() + header.size(), tensor.data, payload_bytes);
-  }
+  std::memcpy(job->file.span().data(), header.data(), header.size());
+  if (payload_bytes > 0)
+    std::memcpy(job->file.span().data() + header.size(), tensor.data, payload_bytes);
   job->path = path;
   job->header_bytes = header.size();
   job->payload_bytes = payload_bytes;
@@ -558,14 +557,14 @@ void Session::store_tensor(TensorJob& job) {
     fail_with(status.error());
   writer::AtbRecord record;
   record.path = job.path;
-  record.file = ByteSpan(job.buffer.bytes.get(), job.header_bytes + job.payload_bytes);
+  record.file = job.file.span();
   if (job.hash) {
     const formats::AtbAttribute attributes[] = {
         {"format", job.format}, {"dtype", job.dtype}, {"dims", job.dims}};
     record.hash = writer::atb_record_hash(attributes, record.file.subspan(job.header_bytes));
   }
   const Result<writer::AtbTree::Stored> stored = tree_.write_record(record);
-  buffers_.give_back(std::move(job.buffer));
+  job.file = {};
   if (!stored) {
     count(&ProbeCounters::tensors_failed);
     return fail_with(stored.error());

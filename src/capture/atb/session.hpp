@@ -15,7 +15,7 @@
 
 #include "base/result.hpp"
 #include "capture/atb/selection.hpp"
-#include "capture/common/buffer_pool.hpp"
+#include "capture/intake/buffer_pool.hpp"
 #include "formats/probe_status.hpp"
 #include "writer/async_writer.hpp"
 #include "writer/disk_budget.hpp"

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <exception>
 
-#include "capture/common/host_threads.hpp"
+#include "capture/intake/host_threads.hpp"
 #include "capture/torch/extension.hpp"
 #include "capture/torch/graph_dump.hpp"
 #include "capture/torch/python_compat.hpp"

@@ -349,22 +349,12 @@ struct HookFrame {
   Session* session;
   uint32_t node;
   CallFrame frame;
-  PyObject*
-      handled;  // the exception being handled when the call began, borrowed for comparison only
+  const void* handled;  // the exception being handled when the call began
 };
 
 std::vector<HookFrame>& hook_frames() {
   thread_local std::vector<HookFrame> frames;
   return frames;
-}
-
-PyObject* handled_exception() {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_GetExcInfo(&type, &value, &traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  Py_XDECREF(value);
-  return value == Py_None ? nullptr : value;
 }
 
 // (module, args, kwargs) before, (module, args, kwargs, output) after the call; the latter also when it raised.
@@ -391,7 +381,7 @@ PyObject* module_hook_call(PyObject* object, PyObject* args, PyObject*) {
     if (at > 0) {
       HookFrame entry = std::move(frames.back());
       frames.pop_back();
-      PyObject* handled = handled_exception();
+      const void* handled = handled_exception();
       const bool raised = handled != nullptr && handled != entry.handled;
       session.end(self->node, raised ? nullptr : PyTuple_GET_ITEM(args, 3), entry.frame);
     }

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/atomic_file.hpp"
-#include "capture/common/host_threads.hpp"
+#include "capture/intake/host_threads.hpp"
 #include "capture/torch/extension.hpp"
 #include "capture/torch/operator_mode.hpp"
 #include "capture/torch/python_compat.hpp"
@@ -16,9 +16,8 @@ PyTypeObject* session_type = nullptr;
 namespace {
 
 void wait_without_gil(void (*wait)(void* data), void* data) {
-  PyThreadState* const state = PyEval_SaveThread();
+  const GilReleased released;
   wait(data);
-  PyEval_RestoreThread(state);
 }
 
 // Raises assay.errors.Error(code, message, path, offset).

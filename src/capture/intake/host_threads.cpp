@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/common/host_threads.hpp"
+#include "capture/intake/host_threads.hpp"
 
 #include <dlfcn.h>
 #include <link.h>
