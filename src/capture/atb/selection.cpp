@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "base/ascii.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 
@@ -23,14 +24,6 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-std::string lowered(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), lower);
-  return result;
-}
-
 // Empty tokens never match an id or a device, so they are left out.
 std::vector<std::string> parse_list(std::string_view text) {
   std::vector<std::string> tokens;
@@ -45,7 +38,7 @@ std::vector<std::string> parse_list(std::string_view text) {
 std::vector<std::string> parse_names(std::string_view text) {
   std::vector<std::string> names;
   if (stripped(text).empty()) return names;
-  for (const std::string_view part : split(text, ',')) names.push_back(lowered(stripped(part)));
+  for (const std::string_view part : split(text, ',')) names.push_back(lower_case(stripped(part)));
   return names;
 }
 
@@ -153,7 +146,7 @@ bool directory_path_matches(const Settings& settings, std::span<const std::strin
   std::string full;
   for (const std::string_view node : nodes) {
     if (!full.empty()) full += '/';
-    full += lowered(numbered(node).second);
+    full += lower_case(numbered(node).second);
   }
   if (!settings.child.value_or(false)) {
     return starts_with_any(std::string_view(full).substr(full.rfind('/') + 1), settings.names);
@@ -357,7 +350,7 @@ bool needs_save(const Settings& s, std::span<const int64_t> ids, std::string_vie
   // The library asks once and keeps the answer; the file may change, so the folder decides.
   if (!s.config_path.empty()) return true;
   if (s.ids.empty() && s.names.empty()) return s.child.value_or(true) || ids.size() == 1;
-  return matches_ids(s, joined_ids(ids)) || starts_with_any(lowered(op_type), s.names);
+  return matches_ids(s, joined_ids(ids)) || starts_with_any(lower_case(op_type), s.names);
 }
 
 bool in_range(const Settings& s, uint64_t execute_count) {
@@ -373,7 +366,7 @@ bool in_directory(const Settings& s, std::string_view directory) {
   if (s.ids.empty() && s.names.empty()) return s.child.value_or(false) || nodes.size() == 1;
   if (directory_ids_match(s, nodes)) return true;
   if (s.msprobe) return directory_path_matches(s, nodes);
-  return starts_with_any(lowered(numbered(nodes.back()).second), s.names);
+  return starts_with_any(lower_case(numbered(nodes.back()).second), s.names);
 }
 
 bool device_matches(const Settings& s, std::string_view path) {
@@ -397,7 +390,7 @@ bool row_matches(const Settings& s, uint64_t execute_count, std::string_view op_
     begin = underscore;
   }
   const std::string_view ids = begin < op_name.size() ? op_name.substr(begin + 1) : "";
-  return matches_ids(s, ids) || starts_with_any(lowered(op_name.substr(0, begin)), s.names);
+  return matches_ids(s, ids) || starts_with_any(lower_case(op_name.substr(0, begin)), s.names);
 }
 
 FileVerdict part_verdict(const Settings& s, std::string_view path) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/atb/dynamic_config.hpp"
+#include "capture/common/dynamic_config.hpp"
 
 namespace assay::capture::atb {
 

@@ -359,17 +359,19 @@ void Session::dispatch(Admission admission, uint64_t size_bytes, std::function<v
   run_direct(job);
 }
 
-void Session::post(uint64_t size_bytes, std::function<void()> job) {
-  if (drop_when_full_ && writer_ != nullptr && !finished_.load(std::memory_order_acquire)) {
-    if (writer_->submit(0, [this, job]() -> Status {
-          run_job(job);
-          return {};
-        })) {
-      return;
-    }
-    return run_direct(job);
-  }
-  dispatch(admit(size_bytes), size_bytes, std::move(job));
+void Session::post(uint64_t size_bytes, uint64_t ProbeCounters::* written,
+                   std::function<Status()> write) {
+  std::function<void()> job = [this, written, write = std::move(write)] {
+    if (const Status status = write(); !status) return fail_with(status.error());
+    count(written);
+  };
+  if (!drop_when_full_ || writer_ == nullptr || finished_.load(std::memory_order_acquire))
+    return dispatch(admit(size_bytes), size_bytes, std::move(job));
+  const bool queued = writer_->submit(0, [this, job]() -> Status {
+    run_job(job);
+    return {};
+  });
+  if (!queued) run_direct(job);
 }
 
 void Session::run_direct(const std::function<void()>& job) {
@@ -603,10 +605,8 @@ void Session::save_tiling(const Settings& settings, const void* data, uint64_t s
   }
   look_for_replay(std::string(path),
                   std::atomic_ref(page_->counters.tensors_seen).load(std::memory_order_relaxed));
-  post(size_bytes, [this, copy, size_bytes, file = *relative] {
-    const Status status = tree_.write_tiling(file, ByteSpan(copy.get(), size_bytes));
-    if (!status) return fail_with(status.error());
-    count(&ProbeCounters::tiling_files);
+  post(size_bytes, &ProbeCounters::tiling_files, [this, copy, size_bytes, file = *relative] {
+    return tree_.write_tiling(file, ByteSpan(copy.get(), size_bytes));
   });
 }
 
@@ -636,12 +636,10 @@ void Session::save_param(const Settings& settings, std::string_view param, std::
   if (!disk_has(param.size() + 1)) {
     return add_note("the disk is almost full: parameters were left out");
   }
-  post(param.size() + relative->size(),
-       [this, thread = this_thread(), file = *relative, text = std::string(param)] {
-         Status status = tree_.settle_kernel(thread, file);
-         if (status) status = tree_.write_param(file, text);
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::param_files);
+  post(param.size() + relative->size(), &ProbeCounters::param_files,
+       [this, thread = this_thread(), file = *relative, text = std::string(param)]() -> Status {
+         ASSAY_TRY_STATUS(tree_.settle_kernel(thread, file));
+         return tree_.write_param(file, text);
        });
 }
 
@@ -661,11 +659,10 @@ bool Session::process_device_matches(const Settings& settings) {
 void Session::report_layer(const Settings& settings, std::string_view name,
                            std::string_view report) {
   if (!process_device_matches(settings)) return;
-  post(name.size() + report.size(), [this, layer = std::string(name), text = std::string(report)] {
-    const Status status = tree_.write_layer(layer, text);
-    if (!status) return fail_with(in_file("topology of " + layer, Status(status)).error());
-    count(&ProbeCounters::layer_files);
-  });
+  post(name.size() + report.size(), &ProbeCounters::layer_files,
+       [this, layer = std::string(name), text = std::string(report)] {
+         return in_file("topology of " + layer, tree_.write_layer(layer, text));
+       });
 }
 
 bool Session::wants_model(std::string_view name) {
@@ -680,11 +677,10 @@ void Session::report_model(const Settings& settings, std::string_view name,
     if (!reported_models_.emplace(name).second) return;
   }
   if (!process_device_matches(settings)) return;
-  post(name.size() + report.size(), [this, model = std::string(name), text = std::string(report)] {
-    const Status status = tree_.write_model(model, text);
-    if (!status) return fail_with(in_file("topology of " + model, Status(status)).error());
-    count(&ProbeCounters::model_files);
-  });
+  post(name.size() + report.size(), &ProbeCounters::model_files,
+       [this, model = std::string(name), text = std::string(report)] {
+         return in_file("topology of " + model, tree_.write_model(model, text));
+       });
 }
 
 void Session::report_operation(const Settings& settings, writer::AtbRow row) {
@@ -692,12 +688,11 @@ void Session::report_operation(const Settings& settings, writer::AtbRow row) {
   if (!path.empty() && !device_matches(settings, path)) return;
   if (!row_matches(settings, row.execute_count, row.op_name)) return;
   const uint64_t size_bytes = row_bytes(row);
-  post(size_bytes,
-       [this, thread = this_thread(), shared = std::make_shared<writer::AtbRow>(std::move(row))] {
-         Status status = tree_.settle_kernel(thread, "");
-         if (status) status = tree_.append_operation(std::move(*shared));
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::operation_rows);
+  post(size_bytes, &ProbeCounters::operation_rows,
+       [this, thread = this_thread(),
+        shared = std::make_shared<writer::AtbRow>(std::move(row))]() -> Status {
+         ASSAY_TRY_STATUS(tree_.settle_kernel(thread, ""));
+         return tree_.append_operation(std::move(*shared));
        });
 }
 
@@ -706,11 +701,9 @@ void Session::report_kernel(const Settings& settings, writer::AtbRow row) {
   if (!path.empty() && !device_matches(settings, path)) return;
   if (settings.filter_rows && !settings.range.contains(row.execute_count)) return;
   const uint64_t size_bytes = row_bytes(row);
-  post(size_bytes,
+  post(size_bytes, &ProbeCounters::kernel_rows,
        [this, thread = this_thread(), shared = std::make_shared<writer::AtbRow>(std::move(row))] {
-         const Status status = tree_.append_kernel(thread, std::move(*shared));
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::kernel_rows);
+         return tree_.append_kernel(thread, std::move(*shared));
        });
 }
 
@@ -725,11 +718,9 @@ void Session::report_execute(const Settings& settings, uint64_t count_of_runs,
   if (!process_device_matches(settings)) return;
   ++statistic_reports_;
   if (all_numbers_zero(text)) ++zero_reports_;
-  post(name.size() + text.size(),
+  post(name.size() + text.size(), &ProbeCounters::statistic_lines,
        [this, count_of_runs, op = std::string(name), line = std::string(text)] {
-         const Status status = tree_.append_statistic(count_of_runs, op, line);
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::statistic_lines);
+         return tree_.append_statistic(count_of_runs, op, line);
        });
 }
 

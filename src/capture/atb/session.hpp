@@ -91,7 +91,9 @@ class Session {
   [[nodiscard]] Admission admit(uint64_t size_bytes);
   void dispatch(Admission admission, uint64_t size_bytes, std::function<void()> job);
   /// For everything that is no tensor: small, and never dropped.
-  void post(uint64_t size_bytes, std::function<void()> job);
+  /// written   counts what `write` wrote
+  void post(uint64_t size_bytes, uint64_t formats::ProbeCounters::* written,
+            std::function<Status()> write);
   void run_direct(const std::function<void()>& job);
   void run_job(const std::function<void()>& job);
 

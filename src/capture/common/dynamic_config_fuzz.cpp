@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any configuration file: read, or refused with a sentence; what it selects can be asked for
 // everything.
-#include "capture/atb/dynamic_config.hpp"
+#include "capture/common/dynamic_config.hpp"
 
 #include <cstdlib>
 
 #include "capture/atb/selection.hpp"
 
-using namespace assay::capture::atb;
+using namespace assay::capture;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
