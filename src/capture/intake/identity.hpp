@@ -20,8 +20,8 @@ struct SeenLayout {
   int64_t element_count = 0;
   DType dtype = DType::Float32;
   bool contiguous = false;
-  bool dense =
-      false;  // some order of the dimensions has no gaps: the values need neither shape nor strides
+  // Some order of the dimensions has no gaps: the values need neither shape nor strides.
+  bool dense = false;
   bool conjugate = false;
   bool negative = false;
   Dims shape;
@@ -94,7 +94,7 @@ class IdentityTable {
     rebuild(slots_.size());
   }
   void clear() {
-    const std::vector<Entry> gone = std::exchange(entries_, {});
+    entries_.clear();
     rebuild(slots_.size());
   }
 

@@ -43,6 +43,30 @@ std::string file_name(const GraphOperator& op, uint64_t time_us) {
                               op.task_id, op.stream_id, time_us);
 }
 
+// What the host's thread finds out of an operand; the writer's makes the row.
+struct Statistics {
+  bool is_input = true;
+  uint32_t index = 0;
+  bool known = false;
+  std::string dtype_name;
+  DType dtype = DType::Float32;
+  Dims shape;
+  stats::TensorStats values;
+
+  [[nodiscard]] formats::CannStatisticsRow row() const {
+    if (known) return formats::cann_statistics_row(is_input, index, dtype, shape, values);
+    formats::CannStatisticsRow unknown;
+    unknown.is_input = is_input;
+    unknown.index = index;
+    const auto number = formats::cann_from_dtype(dtype);
+    unknown.data_type =
+        number && !dtype_name.empty() ? formats::cann_dtype_name(*number) : "UNKNOW";
+    unknown.format = "ND";
+    unknown.shape = shape;
+    return unknown;
+  }
+};
+
 struct PathParts {
   std::string folder, name;
 };
@@ -75,22 +99,6 @@ struct GraphDump::Look {
   TensorView view;
   uint64_t size_bytes = 0;
 };
-
-formats::CannStatisticsRow GraphDump::statistics_row(const Look& look) {
-  const GraphOperand& operand = *look.operand;
-  if (look.readable)
-    return formats::cann_statistics_row(operand.is_input, operand.index, look.view.dtype,
-                                        look.view.shape, statistics_of(look.view));
-  formats::CannStatisticsRow unknown;
-  unknown.is_input = operand.is_input;
-  unknown.index = operand.index;
-  const auto number = formats::cann_from_dtype(look.view.dtype);
-  unknown.data_type =
-      number && !look.dtype_name.empty() ? formats::cann_dtype_name(*number) : "UNKNOW";
-  unknown.format = "ND";
-  unknown.shape = look.view.shape;
-  return unknown;
-}
 
 /// A dump file in the queue. `dump` borrows the payload, or tensors that the waiting caller keeps alive.
 struct GraphDump::Job {
@@ -194,7 +202,7 @@ std::string GraphDump::submit_statistics(const GraphOperator& op, const std::vec
   struct Table {
     std::string folder, name;
     std::vector<formats::CannStatistic> chosen;
-    std::vector<formats::CannStatisticsRow> rows;
+    std::vector<Statistics> operands;
   };
   const auto table = std::make_shared<Table>();
   table->folder = op.folder;
@@ -204,12 +212,23 @@ std::string GraphDump::submit_statistics(const GraphOperator& op, const std::vec
   for (const Look& look : looks) total_bytes += look.size_bytes;
   {
     const GilReleased released(total_bytes >= kReleaseGilBytes);
-    for (const Look& look : looks) table->rows.push_back(statistics_row(look));
+    for (const Look& look : looks) {
+      Statistics& of = table->operands.emplace_back(Statistics{look.operand->is_input,
+                                                               look.operand->index,
+                                                               look.readable,
+                                                               look.dtype_name,
+                                                               look.view.dtype,
+                                                               look.view.shape,
+                                                               {}});
+      if (look.readable) of.values = statistics_of(look.view);
+    }
   }
   const std::string path = op.folder + "/" + writer::ge_stored_name(table->name);
   if (!admit(kJobBytes)) return {};
   const bool queued = writer_->submit(kJobBytes, [tree = tree_, table]() -> Status {
-    const std::string text = formats::write_cann_statistics(table->rows, table->chosen);
+    std::vector<formats::CannStatisticsRow> rows;
+    for (const Statistics& of : table->operands) rows.push_back(of.row());
+    const std::string text = formats::write_cann_statistics(rows, table->chosen);
     const FilePiece piece{as_bytes(text)};
     return tree->write(table->folder, table->name, std::span(&piece, 1));
   });

@@ -86,7 +86,6 @@ class GraphDump {
   struct Look;
   struct Job;
   [[nodiscard]] bool look_at(const GraphOperand& operand, Look* out);
-  [[nodiscard]] static formats::CannStatisticsRow statistics_row(const Look& look);
   [[nodiscard]] bool take_buffer(const std::string& path, uint64_t size_bytes,
                                  BufferPool::Buffer* buffer);
   void miss(const GraphOperator& op, std::string reason);

@@ -45,8 +45,8 @@ class Session::Recorder final : public LeafVisitor {
     bool contiguous = false;
     bool is_made_here = false;       // by the operator that is being recorded
     bool has_fresh_storage = false;  // it is the first one seen of its storage
-    std::optional<int64_t>
-        version;  // torch's counter, when it was read on the way; -1: it has none
+    // Torch's counter, when it was read on the way; -1: it has none.
+    std::optional<int64_t> version;
     RecordRef producer;
   };
   struct Seen {

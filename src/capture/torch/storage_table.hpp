@@ -147,8 +147,8 @@ class StorageTable {
   void forget_dead();
 
   TensorAccess& access_;
-  std::vector<Slot> slots_ =
-      std::vector<Slot>(kFirstSlots);  // a power of two, at most half of them used
+  // A power of two, at most half of them used.
+  std::vector<Slot> slots_ = std::vector<Slot>(kFirstSlots);
   size_t used_ = 0;
   /// Of values that are gone, to be used again.
   std::vector<std::unique_ptr<TakenBytes>> spare_bytes_;

@@ -24,8 +24,8 @@ constexpr unsigned kApiFolderMode = 0777;
 struct ThreadState {
   struct Frame {
     const StrictModule* module;
-    const void*
-        handled;  // exception that was being handled when the module was entered; an address to compare
+    // Exception that was being handled when the module was entered; an address to compare.
+    const void* handled;
   };
   uint64_t session_id = 0;
   bool in_root = false;

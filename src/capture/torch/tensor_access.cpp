@@ -125,8 +125,8 @@ struct Refusal {
 
 constexpr size_t kTypeCacheSize = 64;
 struct TypeCacheEntry {
-  PyTypeObject* type =
-      nullptr;  // a strong reference, so that the address cannot come back as another type
+  // A strong reference, so that the address cannot come back as another type.
+  PyTypeObject* type = nullptr;
   bool is_tensor = false;
 };
 
@@ -331,8 +331,8 @@ struct TensorAccess::Impl {
     look.element_count = count;
     if (const auto known = dtype_from_dlpack(view.code, view.bits, view.lanes)) {
       look.dtype = *known;
-      look.dtype_name =
-          name(*known).data();  // string literals of the table in dtype.cpp: null-terminated
+      // String literals of the table in dtype.cpp: null-terminated.
+      look.dtype_name = name(*known).data();
       // int1..int7 are reported as 8-bit; only the dtype object tells.
       if (view.bits == 8 && (view.code == kCodeInt || view.code == kCodeUInt))
         fill_dtype(object, look);
