@@ -8,6 +8,7 @@
 #include "capture/atb/selection.hpp"
 
 using namespace assay::capture;
+using namespace assay::capture::atb;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
