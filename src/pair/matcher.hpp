@@ -106,7 +106,7 @@ class Matcher {
   Status add_wanted(const ExplicitPair& wanted, size_t golden, size_t mine);
   Status add_merged(const ExplicitPair& wanted, const std::vector<size_t>& golden_found,
                     const std::vector<size_t>& mine_found);
-  static Status add_steps(MatchSide& side, const std::vector<Step>& steps, Recipe* recipe);
+  static Status add_steps(MatchSide& side, const std::vector<RecipeStep>& steps, Recipe* recipe);
   static bool is_trivial(const Recipe& recipe);
   void set_recipes(RecordPair* pair, Recipe golden, Recipe mine);
 

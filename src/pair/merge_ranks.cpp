@@ -503,19 +503,19 @@ class Side {
     for (const Segment& segment : way.segments) total += segment.length;
     const int64_t values = element_count(way.shape).value_or(0);
     if (total > values)
-      recipe->steps.push_back({.kind = Step::Kind::Range, .axis = 0, .last = values});
+      recipe->steps.push_back({.kind = RecipeStep::Kind::Range, .axis = 0, .last = values});
     recipe->steps.push_back(
-        {.kind = Step::Kind::Reshape, .shape = {way.shape.begin(), way.shape.end()}});
+        {.kind = RecipeStep::Kind::Reshape, .shape = {way.shape.begin(), way.shape.end()}});
   }
 
-  static Step order_step(const Way& way) {
+  static RecipeStep order_step(const Way& way) {
     std::vector<int64_t> shard_starts(way.members.size(), 0);
     std::vector<int64_t> shard_sizes(way.members.size(), 0);
     for (const Segment& segment : way.segments) shard_sizes[segment.shard] += segment.length;
     for (size_t k = 1; k < shard_starts.size(); ++k) {
       shard_starts[k] = shard_starts[k - 1] + shard_sizes[k - 1];
     }
-    Step step{.kind = Step::Kind::Permute, .axis = static_cast<int>(way.axis)};
+    RecipeStep step{.kind = RecipeStep::Kind::Permute, .axis = static_cast<int>(way.axis)};
     for (const Segment& segment : way.segments) {
       for (int64_t i = 0; i < segment.length; ++i) {
         step.order.push_back(shard_starts[segment.shard] + segment.first + i);
@@ -678,8 +678,8 @@ Result<WholeTensor> load_whole(const run::Run& golden_run, size_t golden, const 
   if (!(tensor.view.shape == *shape))
     return fail(Errc::Unsupported, what + ", in another order of axes");
   const bool plain = merged.mine.merge == Merge::Concat &&
-                     std::ranges::none_of(merged.mine.steps, [](const Step& step) {
-                       return step.kind == Step::Kind::Permute;
+                     std::ranges::none_of(merged.mine.steps, [](const RecipeStep& step) {
+                       return step.kind == RecipeStep::Kind::Permute;
                      });
   return WholeTensor{std::move(tensor),
                      plain || merged.mine.merge == Merge::None ? "" : merged.mine.note};

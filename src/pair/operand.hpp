@@ -24,7 +24,7 @@ enum class Merge : uint8_t {
 
 /// One change of a tensor's shape or order; applied in the order of Recipe::steps. Axes are counted
 /// from 0, or from -1 for the last one backwards.
-struct Step {
+struct RecipeStep {
   enum class Kind : uint8_t {
     Select,  // index `first` of `axis`; the axis goes
     Range,   // [first, last) of `axis`
@@ -47,7 +47,7 @@ struct Recipe {
   Merge merge = Merge::None;
   int axis = 0;
   int blocks = 1;
-  std::vector<Step> steps = {};
+  std::vector<RecipeStep> steps = {};
   std::string note = {};  // what the report says beside the row: "cat:1 of ranks 0,1"
   bool flat = false;      // the records are merged as lists of values, whatever their shapes
 };

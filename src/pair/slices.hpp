@@ -13,11 +13,11 @@ namespace assay::pair {
 
 /// The steps that cut the last row out of [..., rows, n] when `one` has a single row of n and
 /// `many` several in one sequence: a head that computes the last position only.
-[[nodiscard]] std::optional<std::vector<Step>> last_row(const Dims& many, const Dims& one);
+[[nodiscard]] std::optional<std::vector<RecipeStep>> last_row(const Dims& many, const Dims& one);
 
 struct RopeSlice {
-  std::vector<Step> golden;
-  std::vector<Step> mine;
+  std::vector<RecipeStep> golden;
+  std::vector<RecipeStep> mine;
   std::string note;
 };
 

@@ -39,7 +39,7 @@ class ExpertChoices {
     int64_t width = 0;
   };
   /// Of one rank, within the step that is read.
-  struct Step {
+  struct StepChoices {
     int64_t step = -1;
     int64_t tokens = 0;   // of the step; 0: unknown
     int64_t same = kAll;  // tokens before the first other choice
@@ -49,9 +49,9 @@ class ExpertChoices {
     Reordered reordered;
   };
 
-  Step& step_of(const run::TensorRecord& mine);
+  StepChoices& step_of(const run::TensorRecord& mine);
 
-  std::map<int, Step> ranks_;
+  std::map<int, StepChoices> ranks_;
 };
 
 }  // namespace assay::locate

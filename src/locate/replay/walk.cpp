@@ -163,7 +163,7 @@ class Walker {
 
  private:
   struct Judged {
-    Step step;
+    WalkStep step;
     std::optional<Finding> finding;
     std::vector<size_t> operators;  // of golden, that were replayed
     std::vector<size_t> recorded;   // boundaries it was judged on, but for those behind `carried`
@@ -812,7 +812,7 @@ class Walker {
     return std::max(gap.r / limit_, gap.r_element / element_limit_);
   }
 
-  static void set(const Gap& gap, Step* step) {
+  static void set(const Gap& gap, WalkStep* step) {
     step->r = gap.r;
     step->r_element = gap.r_element;
     step->err_own = gap.err_own;
@@ -871,7 +871,7 @@ class Walker {
     return text + " of " + (module.empty() ? std::string("the model") : module);
   }
 
-  [[nodiscard]] std::string detail_of(size_t i, const Step& step) const {
+  [[nodiscard]] std::string detail_of(size_t i, const WalkStep& step) const {
     const Boundary& boundary = replay_.boundaries()[i];
     std::string detail = value_text(i);
     const size_t count = step.operators;
@@ -1053,7 +1053,7 @@ class Walker {
 bool Walk::is_whole_path_judged() const {
   if (!missing_outputs.empty()) return false;
   bool any = false;
-  for (const Step& step : steps) {
+  for (const WalkStep& step : steps) {
     if (!step.on_path) continue;
     if (!step.reason.empty()) return false;
     any = true;

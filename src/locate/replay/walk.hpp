@@ -10,7 +10,7 @@
 namespace assay::locate {
 
 /// One recorded value of mine that golden's program was replayed for.
-struct Step {
+struct WalkStep {
   size_t call = kNone;  // index into the run under test's calls
   size_t use = 0;       // index into its inputs or outputs
   bool input = false;
@@ -40,7 +40,7 @@ struct WalkOptions {
 };
 
 struct Walk {
-  std::vector<Step> steps;        // in order of production
+  std::vector<WalkStep> steps;    // in order of production
   std::vector<Finding> findings;  // kind Gap or Edge, in that order; hard: they are confirmed
   /// Values that are not golden's although what is made of them is: the same function in other
   /// pieces.
@@ -59,7 +59,7 @@ struct Walk {
   /// another shape although the module was given golden's shapes; another program, however well
   /// what is made of them fits.
   std::vector<std::string> other_shapes;
-  double limit = 0;  // of Step::r
+  double limit = 0;  // of WalkStep::r
   /// Of golden's operators that make floats those without partner in the other program: judged by the values around them | not at all
   size_t seen_from_outside = 0, unseen = 0;
 

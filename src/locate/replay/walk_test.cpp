@@ -224,7 +224,7 @@ TEST(Walk, FindsNothingInAHealthyRun) {
       EXPECT_TRUE(walk.findings.empty()) << seed;
       EXPECT_EQ(walk.judged, walk.judgeable)
           << (walk.unjudged.empty() ? "" : walk.unjudged.begin()->first);
-      for (const Step& step : walk.steps) {
+      for (const WalkStep& step : walk.steps) {
         EXPECT_LT(step.r, 1.5) << seed << " " << step.owner;
         EXPECT_LT(step.r_element, 1.7) << seed << " " << step.owner;
       }

@@ -156,9 +156,9 @@ class Obligations {
              (missing.size() > 1 ? " and " + std::to_string(missing.size() - 1) + " more" : "") +
              ", was not captured of mine, so what lies in front of it was not judged";
     const std::set<ValueId> exact = values_of_judged_operators();
-    const Step* first = nullptr;
+    const WalkStep* first = nullptr;
     size_t count = 0;
-    for (const Step& step : stages_.walk->steps) {
+    for (const WalkStep& step : stages_.walk->steps) {
       if (!step.on_path || step.reason.empty() || exact.contains(use_of(step).value)) continue;
       if (first == nullptr) first = &step;
       ++count;
@@ -173,7 +173,7 @@ class Obligations {
            (count > 1 ? " (and of " + std::to_string(count - 1) + " more)" : "");
   }
 
-  [[nodiscard]] const Use& use_of(const Step& step) const {
+  [[nodiscard]] const Use& use_of(const WalkStep& step) const {
     const ModuleCall& call = stages_.mine->calls[step.call];
     return (step.input ? call.inputs : call.outputs)[step.use];
   }

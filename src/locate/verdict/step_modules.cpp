@@ -93,7 +93,7 @@ std::optional<StepModules::Rows> StepModules::rows_of(
     out.recipe.axis = axis;
   }
   out.recipe.steps.push_back(
-      {.kind = pair::Step::Kind::Permute, .axis = axis, .order = in_order(rows)});
+      {.kind = pair::RecipeStep::Kind::Permute, .axis = axis, .order = in_order(rows)});
   return out;
 }
 

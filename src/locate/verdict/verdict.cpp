@@ -217,9 +217,9 @@ class Composer {
   // The first value at a boundary behind the finding, in its module, one around it or one inside
   // it, was judged.
   bool was_judged_behind(const Finding& finding) const {
-    const Step* nearest = nullptr;
+    const WalkStep* nearest = nullptr;
     uint64_t nearest_time = 0;
-    for (const Step& step : stages_.walk->steps) {
+    for (const WalkStep& step : stages_.walk->steps) {
       const Use* use = use_of(step);
       if (use == nullptr || use->time < finding.time || step.unknown_to_golden) continue;
       const ModuleCall& call = stages_.mine->calls[step.call];
@@ -233,7 +233,7 @@ class Composer {
     return nearest != nullptr && nearest->reason.empty();
   }
 
-  const Use* use_of(const Step& step) const {
+  const Use* use_of(const WalkStep& step) const {
     if (step.call >= stages_.mine->calls.size()) return nullptr;
     const ModuleCall& call = stages_.mine->calls[step.call];
     const std::vector<Use>& uses = step.input ? call.inputs : call.outputs;
@@ -537,7 +537,7 @@ class Composer {
       }
     }
     if (stages_.walk == nullptr) return;
-    for (const Step& step : stages_.walk->steps) {
+    for (const WalkStep& step : stages_.walk->steps) {
       const ModuleCall& call = stages_.mine->calls[step.call];
       if (step.on_path && step.reason.empty())
         consider(stages_.walk->limit * step.noise_floor, call.module, call.step);
@@ -598,7 +598,7 @@ class Composer {
       for (const OwnError& output : stages_.own->outputs) list_own_error(output);
     }
     if (stages_.walk != nullptr && (stages_.own == nullptr || stages_.across_engines)) {
-      for (const Step& step : stages_.walk->steps) list_step(step);
+      for (const WalkStep& step : stages_.walk->steps) list_step(step);
     } else if (stages_.own == nullptr && stages_.floors != nullptr) {
       for (const auto& [index, judgement] : stages_.floors->records) list_floor(index, judgement);
     }
@@ -624,7 +624,7 @@ class Composer {
     record.confidence = confidence_name(verdict_.confidence);
   }
 
-  void list_step(const Step& step) {
+  void list_step(const WalkStep& step) {
     const Use* use = use_of(step);
     if (!step.reason.empty() || use == nullptr || use->record == kNone) return;
     Verdict::RecordJudgement& record = verdict_.records[use->record];

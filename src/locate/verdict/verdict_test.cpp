@@ -62,7 +62,7 @@ struct Healthy {
       output.relative_l2 = 1e-3;
       output.floor_l2 = 2e-3;
       own.outputs.push_back(output);
-      Step step;
+      WalkStep step;
       step.call = layer;
       walk.steps.push_back(step);
     }
