@@ -393,22 +393,19 @@ bool row_matches(const Settings& s, uint64_t execute_count, std::string_view op_
   return matches_ids(s, ids) || starts_with_any(lower_case(op_name.substr(0, begin)), s.names);
 }
 
-FileVerdict part_verdict(const Settings& s, std::string_view path) {
+bool wants_part(const Settings& s, std::string_view path) {
   const std::string_view name = file_parts(path).name;
-  const bool keep =
-      s.part == 2 || (s.part == 0 && names_input(name)) || (s.part == 1 && names_output(name));
-  return keep ? FileVerdict::Keep : FileVerdict::Part;
+  return s.part == 2 || (s.part == 0 && names_input(name)) || (s.part == 1 && names_output(name));
 }
 
-FileVerdict time_verdict(const Settings& s, std::string_view path) {
-  if (!s.in_before_out_after.value_or(false)) return FileVerdict::Keep;
+bool wants_time(const Settings& s, std::string_view path) {
+  if (!s.in_before_out_after.value_or(false)) return true;
   const FileParts parts = file_parts(path);
   // Older libraries have other folders; there the word anywhere in the path decides.
   const bool known = parts.folder == "before" || parts.folder == "after";
   const std::string_view where = known ? parts.folder : path;
-  const bool keep = (where.find("before") != std::string_view::npos && names_input(parts.name)) ||
-                    (where.find("after") != std::string_view::npos && names_output(parts.name));
-  return keep ? FileVerdict::Keep : FileVerdict::Time;
+  return (where.find("before") != std::string_view::npos && names_input(parts.name)) ||
+         (where.find("after") != std::string_view::npos && names_output(parts.name));
 }
 
 }  // namespace assay::capture::atb

@@ -312,13 +312,10 @@ void Session::fail_with(const Error& error) {
 void Session::skip(uint64_t ProbeCounters::* counter, std::string_view sentence) {
   count(counter);
   if (sentence.empty()) return;
-  const auto bit = uint64_t{1} << ((reinterpret_cast<const char*>(&(page_->counters.*counter)) -
-                                    reinterpret_cast<const char*>(&page_->counters)) /
-                                   static_cast<std::ptrdiff_t>(sizeof(uint64_t)));
   {
     const std::lock_guard lock(small_mutex_);
-    if ((told_skips_ & bit) != 0) return;
-    told_skips_ |= bit;
+    if (std::ranges::find(told_skips_, counter) != told_skips_.end()) return;
+    told_skips_.push_back(counter);
   }
   add_note(sentence);
   tell(LogLevel::Warning, sentence);
@@ -459,8 +456,7 @@ std::optional<std::string> Session::wanted_path(const Settings& settings,
     skip(counter, sentence);
     return std::nullopt;
   };
-  if (part_verdict(settings, tensor.path) != FileVerdict::Keep)
-    return skipped(&ProbeCounters::skipped_part);
+  if (!wants_part(settings, tensor.path)) return skipped(&ProbeCounters::skipped_part);
   if (tensor.size_bytes == 0 || tensor.size_bytes > kMaxTensorBytes) {
     return skipped(&ProbeCounters::skipped_size,
                    "a tensor has " + std::to_string(tensor.size_bytes) +
@@ -481,8 +477,7 @@ std::optional<std::string> Session::wanted_path(const Settings& settings,
                        " must stay free (ASSAY_PROBE_DISK_RESERVE)");
   }
   if (tensor.data == nullptr) return skipped(&ProbeCounters::skipped_null);
-  if (time_verdict(settings, tensor.path) != FileVerdict::Keep)
-    return skipped(&ProbeCounters::skipped_time);
+  if (!wants_time(settings, tensor.path)) return skipped(&ProbeCounters::skipped_time);
   if (!fits_header(tensor.format) || !fits_header(tensor.dtype) || !fits_header(tensor.dims)) {
     return skipped(&ProbeCounters::skipped_header,
                    "a tensor was not saved: its format, dtype or dims has more than 50 characters "

@@ -132,7 +132,7 @@ class Session {
   std::mutex small_mutex_;  // of all below
   std::optional<writer::DiskBudget> disk_;
   std::set<std::string, std::less<>> reported_models_;
-  uint64_t told_skips_ = 0;  // bits by counter
+  std::vector<uint64_t formats::ProbeCounters::*> told_skips_;
   bool told_error_ = false;
   std::vector<std::string> unwanted_types_;
   std::vector<std::string> unwanted_ids_;
