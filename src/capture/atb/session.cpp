@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The way of one tensor of the library: filters, a place in the queue, the copy, the file.
 #include "capture/atb/session.hpp"
 
 #include <dlfcn.h>

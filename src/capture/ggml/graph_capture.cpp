@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One compute call: what is read when a node is asked for, and when the engine has stopped.
 #include "capture/ggml/graph_capture.hpp"
 
 #include <algorithm>

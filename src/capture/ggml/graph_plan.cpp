@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Goes through a graph once and decides: names, what is read when, where the engine stops, the text of each line.
 #include "capture/ggml/graph_plan.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The folder of a rank, its manifests and report, and the numbers of values and storages over all calls.
 #include "capture/ggml/session.hpp"
 
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds libgomp in the process and runs regions on its threads while the cores are free.
 #include "capture/intake/host_threads.hpp"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tells code that Inductor wrote by the names that its modules begin with.
 #include "capture/torch/compiled_code.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// From the operands of an operator to its file in the queue: look, admit, copy or reduce, submit.
 #include "capture/torch/graph_dump.hpp"
 
 #include <algorithm>

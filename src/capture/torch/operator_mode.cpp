@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The dispatch mode as a C object, and its place on torch's stack of modes.
 #include "capture/torch/operator_mode.hpp"
 
 #include <structmember.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the schema of an operator once, and writes the arguments of a call as JSON.
 #include "capture/torch/operator_schema.hpp"
 
 #include <charconv>

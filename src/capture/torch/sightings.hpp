@@ -40,14 +40,15 @@ class Sightings {
       return first && (first.get() == tensor || access_.version(first.get()) == version);
     });
   }
-  /// Remembers `tensor`, in place of what lay there in the same way and version. Tensors that cannot be referenced weakly
-  /// are not remembered.
+  /// Remembers `tensor`, in place of what lay there in the same way and version, or is gone. Tensors that cannot be
+  /// referenced weakly are not remembered.
   void insert(PyObject* tensor, SeenLayout layout, Known known) {
     Ref object(PyWeakref_NewRef(tensor, nullptr));
     if (!object) return PyErr_Clear();
     const uint64_t key = key_of(layout.data);
     Sighting* stale = table_.find(key, [&](const Sighting& seen) {
-      return seen.object && seen.known.version == known.version && seen.layout.is_like(layout);
+      return seen.object && ((seen.known.version == known.version && seen.layout.is_like(layout)) ||
+                             !Ref(weakref_get(seen.object.get())));
     });
     Sighting fresh{std::move(layout), std::move(known), access_.is_parameter(tensor),
                    std::move(object)};

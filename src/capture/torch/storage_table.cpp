@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Storages by the address of torch's object for them, and the values that were seen in each.
 #include "capture/torch/storage_table.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One call of a hooked module or function: which tensors, where their bytes are, what the writer gets.
 #include "capture/torch/strict_session.hpp"
 
 #include <utility>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks through torch's exchange table or through attributes, and says why a tensor cannot be read.
 #include "capture/torch/tensor_access.hpp"
 
 #include <array>

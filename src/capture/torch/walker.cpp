@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Containers to a depth of 8; types are classified once.
 #include "capture/torch/walker.hpp"
 
 #include <algorithm>
