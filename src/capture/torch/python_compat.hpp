@@ -135,6 +135,13 @@ inline int path_argument(PyObject* object, void* target) {
   return 1;
 }
 
+/// "O&" converter of arguments that are true or false, to a bool.
+inline int flag_argument(PyObject* object, void* target) {
+  const int truth = PyObject_IsTrue(object);
+  if (truth >= 0) *static_cast<bool*>(target) = truth != 0;
+  return truth >= 0;
+}
+
 /// A message as a str; bytes of a path in it that are no UTF-8 are replaced.
 inline PyObject* message_text(std::string_view text) {
   return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");

@@ -56,39 +56,30 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    "digest",      "verify", "wanted",     "device",  "force_device",
                                    "queue_bytes", "drop",   "disk_limit", "threads", "outermost",
                                    "operators",   "run_id", nullptr};
-  std::string folder;
-  const char* run_id = "";
+  SessionOptions options;
+  writer::NativeRunOptions run_options;
   const char* data = "full";
-  int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
-      threads = 1, outermost = 0, operators = 0;
-  PyObject* wanted = Py_None;
-  PyObject* device = Py_None;
+  const char* run_id = "";
+  bool drop = false;
+  int threads = 1;
   unsigned long long queue_bytes = 64ull << 20;
-  PyObject* disk_limit = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$spppppOOpKpOipps",
-                                   const_cast<char**>(keywords), path_argument, &folder, &data,
-                                   &inputs, &outputs, &caches, &digest, &verify, &wanted, &device,
-                                   &force_device, &queue_bytes, &drop, &disk_limit, &threads,
-                                   &outermost, &operators, &run_id)) {
+  PyObject *wanted = Py_None, *device = Py_None, *disk_limit = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O&|$sO&O&O&O&O&OOO&KO&OiO&O&s", const_cast<char**>(keywords),
+          path_argument, &run_options.folder, &data, flag_argument, &options.inputs, flag_argument,
+          &options.outputs, flag_argument, &options.caches, flag_argument, &options.digest,
+          flag_argument, &options.verify, &wanted, &device, flag_argument, &options.force_device,
+          &queue_bytes, flag_argument, &drop, &disk_limit, &threads, flag_argument,
+          &options.outermost, flag_argument, &options.operators, &run_id)) {
     return nullptr;
   }
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return nullptr;
-  SessionOptions options;
   options.data = std::strcmp(data, "full") == 0    ? DataLevel::Full
                  : std::strcmp(data, "stats") == 0 ? DataLevel::Stats
                                                    : DataLevel::None;
-  options.inputs = inputs != 0;
-  options.outputs = outputs != 0;
-  options.caches = caches != 0;
-  options.digest = digest != 0;
-  options.verify = verify != 0;
-  options.force_device = force_device != 0;
-  options.outermost = outermost != 0;
-  options.operators = operators != 0;
   options.wanted = wanted != Py_None ? wanted : nullptr;
   options.device = device != Py_None ? device : nullptr;
-
   if (options.operators && !StorageTable::works(*access))
     return raise_error(
         {Errc::Unsupported, "", std::nullopt,
@@ -97,17 +88,16 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (options.operators && !mode) return nullptr;
   options.mode = mode.get();
 
-  writer::NativeRunOptions run_options;
-  run_options.folder = folder;
   run_options.run_id = run_id;
   run_options.arena_bytes = options.data == DataLevel::Full ? queue_bytes : 0;
-  run_options.on_full = drop != 0 ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
+  run_options.on_full = drop ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
   if (disk_limit != Py_None) {
     const unsigned long long limit = PyLong_AsUnsignedLongLong(disk_limit);
     if (PyErr_Occurred() != nullptr) return nullptr;
     run_options.disk.limit_bytes = limit;
   }
-  if (const Status made = make_directories(folder); !made) return raise_error(made.error());
+  if (const Status made = make_directories(run_options.folder); !made)
+    return raise_error(made.error());
   auto run = writer::NativeRun::create(std::move(run_options), wait_without_gil);
   if (!run) return raise_error(run.error());
   use_host_threads(threads);

@@ -87,33 +87,25 @@ PyObject* new_dumper(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    "tensor_part", "statistics_mode", "dump_modules", "dump_apis",
                                    "last_logits", "host_threads",    "module_list",  "to_dense",
                                    "warn_once",   "after_fork",      nullptr};
-  std::string dump_dir, dump_dir_text, analyze_path;
+  StrictOptions options;
   PyObject* tokens = nullptr;
-  int tensor_part = 2, statistics_mode = 0, dump_modules = 1, dump_apis = 0, last_logits = 0,
-      host_threads = 1;
+  int tensor_part = 2, statistics_mode = 0;
   StrictCallbacks callbacks;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "$O&O&O&OiipppiO!OOO", const_cast<char**>(keywords), path_argument,
-          &dump_dir, path_argument, &dump_dir_text, path_argument, &analyze_path, &tokens,
-          &tensor_part, &statistics_mode, &dump_modules, &dump_apis, &last_logits, &host_threads,
-          &PyTuple_Type, &callbacks.module_list, &callbacks.to_dense, &callbacks.warn_once,
-          &callbacks.after_fork)) {
+          args, kwargs, "$O&O&O&OiiO&O&O&iO!OOO", const_cast<char**>(keywords), path_argument,
+          &options.dump_dir, path_argument, &options.dump_dir_text, path_argument,
+          &options.analyze_path, &tokens, &tensor_part, &statistics_mode, flag_argument,
+          &options.dump_modules, flag_argument, &options.dump_apis, flag_argument,
+          &options.last_logits, &options.host_threads, &PyTuple_Type, &callbacks.module_list,
+          &callbacks.to_dense, &callbacks.warn_once, &callbacks.after_fork)) {
     return nullptr;
   }
   if (tensor_part < 0 || tensor_part > 2 || statistics_mode < 0 || statistics_mode > 2) {
     PyErr_SetString(PyExc_ValueError, "tensor_part and statistics_mode are 0, 1 or 2");
     return nullptr;
   }
-  StrictOptions options;
-  options.dump_dir = dump_dir;
-  options.dump_dir_text = dump_dir_text;
-  options.analyze_path = analyze_path;
   options.tensor_part = static_cast<TensorPart>(tensor_part);
   options.statistics = static_cast<StatisticsMode>(statistics_mode);
-  options.dump_modules = dump_modules != 0;
-  options.dump_apis = dump_apis != 0;
-  options.last_logits = last_logits != 0;
-  options.host_threads = host_threads;
   if (!read_tokens(tokens, &options)) return nullptr;
   auto session = StrictSession::create(std::move(options), callbacks);
   if (session == nullptr) return nullptr;
