@@ -922,7 +922,7 @@ def test_our_probe_stores_what_the_naive_one_stores(tmp_path, abi, arguments):
     ],
 )
 def test_three_commands_name_the_planted_fault(tmp_path, fault, place):
-    """What README shows to people without an NPU."""
+    """What docs/guide/without-an-npu.md shows."""
 
     def assay(*arguments, status=0):
         done = subprocess.run([ASSAY, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
