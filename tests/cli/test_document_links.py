@@ -56,6 +56,28 @@ def test_the_index_names_every_document():
     assert [str(path.relative_to(ROOT)) for path in sorted(missing)] == []
 
 
+def missing_files(text: str) -> list[str]:
+    """Files of this repository that code inside a line names and that are not there; a stem stands for its files."""
+    named: list[str] = re.findall(r"`((?:src|python|tests|tools|bench|cmake|examples|compat)/[\w./-]+)`", text)
+    return [
+        name
+        for name in named
+        if "foo" not in name and not (ROOT / name).exists() and not list(ROOT.glob(name + ".[hcp]*"))
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/design/lives.md", "docs/design/engines.md"]
+)
+def test_files_that_are_named_exist(name):
+    assert missing_files((ROOT / name).read_text(encoding="utf-8").replace("src/engines/NAME", "")) == []
+
+
+def test_a_file_that_is_not_there_is_found():
+    text = "`src/run/run.hpp` `src/run/run` `src/run/no_such.hpp` `src/run/no_such` `src/run/foo.cpp`"
+    assert missing_files(text) == ["src/run/no_such.hpp", "src/run/no_such"]
+
+
 def test_dead_links_are_found():
     index = ROOT / "docs" / "README.md"
     text = "[a](graph.md) [b](no-such.md) [c](graph.md#no-such) [d](#glossary) [e](#no-such) `[f](g.md)` [h](https://i)"
