@@ -102,7 +102,7 @@ struct PairMetrics : Patterns {
   double mean_absolute_error = NAN;
   double kl_divergence = NAN;  // [0, inf) nats, softmax over the whole flattened tensor
   double relative_euclidean_distance = NAN;  // [0, inf]
-  double kl_row_mean = NAN;                  // nats, softmax over golden's last axis; not in Msit
+  double kl_row_mean = NAN;  // nats, softmax over the last axis of golden; not in Msit
   double kl_row_max = NAN;
 
   int64_t worst_absolute_index =

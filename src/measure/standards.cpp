@@ -110,7 +110,7 @@ void judge_units(const Measures& m, const AtbLimits& limits, Judgement* out) {
 void judge_random(const Measures& m, Judgement* out) {
   out->rate = m.kolmogorov_smirnov_p > kSignificance ? 100 : 0;
   if (m.count == 0 || m.kolmogorov_smirnov_p > kSignificance) return;
-  fail_with("values are distributed unlike golden's: Kolmogorov-Smirnov distance " +
+  fail_with("values are distributed unlike the golden ones: Kolmogorov-Smirnov distance " +
                 number(m.kolmogorov_smirnov) + ", p " + number(m.kolmogorov_smirnov_p) +
                 " (needs more than 0.01)",
             out);

@@ -319,7 +319,7 @@ TEST(Atb, TruncatedResultsFailAndRoundedOnesPass) {
 }
 
 TEST(Atb, RoundingDownByChanceIsNotTruncation) {
-  // 1/3 in float16 is below 1/3, so every element is its golden's neighbour towards zero and rightly rounded.
+  // 1/3 in float16 is below 1/3, so every element is the neighbour of its golden towards zero and rightly rounded.
   const std::vector<double> thirds(1000, 1.0 / 3);
   EXPECT_TRUE(judged(Standard::Atb, wide(thirds), stored(thirds, DType::Float16), kFusion)
                   .judgement.passed);

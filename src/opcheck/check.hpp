@@ -31,7 +31,7 @@ struct CustomMetric {
     std::variant<std::monostate, double, int64_t, std::string> value;
     std::string message;  // joins the reason; also when the metric failed
   };
-  /// Called from one thread at a time. Golden comes in mine's dtype.
+  /// Called from one thread at a time. Golden comes in the dtype of the output.
   std::function<Value(const TensorView& golden, const TensorView& mine)> compute;
 };
 
