@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// | 93 "NUMPY" | u8 major, u8 minor | u16 length, from version 2 on u32 | header | elements |
+//
+//   header   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } blanks \n     ends at a multiple of 64
 #include "formats/npy.hpp"
 
 #include <algorithm>

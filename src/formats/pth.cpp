@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// A zip whose records lie in one folder, each stored and 64-byte aligned; files of before torch 1.6 are one stream:
+//
+//   name/data.pkl    pickle: _rebuild_tensor_v2(storage "0", offset, size, stride, ..)
+//   name/byteorder   "little"
+//   name/data/0      the bytes of storage "0"
+//
+//   | pickle: magic | pickle: protocol | pickle: system | pickle: the object | pickle: keys | u64 count, bytes | ...
 #include "formats/pth.hpp"
 
 #include <algorithm>

@@ -56,13 +56,12 @@ struct PthEntry {
 ///
 /// file      the whole file; never trusted
 /// errors    BadMagic | Truncated | Invalid (with the byte offset in the pickle or in the file) |
-/// TooLarge |
-///           Unsupported: TorchScript, tar files before torch 0.4, "tensor kind ..." (quantised,
+///           TooLarge | Unsupported: TorchScript, tar files before torch 0.4, "tensor kind ..." (quantised,
 ///           sparse, nested, meta, subclasses without data), and every class we do not know. What
 ///           stands inside the attributes of a parameter or of a tensor subclass is skipped without
 ///           looking at it.
 /// source    pytorch/pytorch: torch/serialization.py, torch/_utils.py,
-/// torch/_weights_only_unpickler.py
+///           torch/_weights_only_unpickler.py
 [[nodiscard]] Result<std::vector<PthEntry>> read_pth(ByteSpan file);
 /// The same; every tensor keeps the mapping alive through its owner.
 [[nodiscard]] Result<std::vector<PthEntry>> read_pth_file(const MappedFile& file);

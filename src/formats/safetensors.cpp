@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// | u64 n | header: n bytes of JSON | data |
+//
+//   header   {"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}, ...}    from the data's start
+//
+// No byte of the data belongs to no tensor or to two.
 #include "formats/safetensors.hpp"
 
 #include <algorithm>

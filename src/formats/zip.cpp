@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// | local header, name, extra, data, descriptor | ... | central entry ... | zip64 end, locator | end |
+//
+//   local     "PK" 03 04 .. 30 bytes     central  "PK" 01 02 .. 46 bytes, with the offset of the local header
+//   zip64 end "PK" 06 06 .. 56 bytes     locator  "PK" 06 07 .. 20 bytes     end  "PK" 05 06 .. 22 bytes, comment
+//
+// It is read from the end: end record, central entries, then the local headers that these name.
 #include "formats/zip.hpp"
 
 #include <zlib.h>

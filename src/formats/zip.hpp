@@ -23,8 +23,8 @@ inline constexpr uint64_t kMaxZipEntries = 1 << 22;
 enum class ZipMethod : uint16_t { Stored = 0, Deflated = 8 };
 
 struct ZipEntry {
-  std::string
-      name;  // as in the file: may contain '/', "..", anything; never use it as a path unchecked
+  /// As in the file: may contain '/', "..", anything; never use it as a path unchecked.
+  std::string name;
   uint16_t method = 0;
   uint32_t crc =
       0;  // as claimed; torch can be told to write 0, so it is not verified for stored entries
@@ -46,9 +46,8 @@ struct ZipArchive {
 ///
 /// file      the whole file; borrowed by the result
 /// errors    BadMagic (no end record) | Truncated | Invalid (overlapping entries, offsets outside
-/// the file, an
-///           impossible ratio, duplicate names) | Unsupported (several disks, encryption) |
-///           TooLarge
+///           the file, an impossible ratio, duplicate names) | Unsupported (several disks,
+///           encryption) | TooLarge
 /// source    PKWARE APPNOTE.TXT 6.3.10 sections 4.3 and 4.5
 [[nodiscard]] Result<ZipArchive> read_zip(ByteSpan file);
 

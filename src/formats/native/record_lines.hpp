@@ -206,8 +206,8 @@ class RecordLines {
   Call call_;
   RecordText call_text_;
   std::vector<Place> stats_places_;  // in lines_, by index in the batch
-  std::unordered_map<int64_t, EarlierStatistics>
-      earlier_;  // by number of the record of an earlier batch
+  /// By number of the record of an earlier batch.
+  std::unordered_map<int64_t, EarlierStatistics> earlier_;
 };
 
 /// `[1,2]`
