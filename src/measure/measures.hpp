@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a report says about how far an output is from its golden, from one pass over both.
-// Formulas: docs/opcheck.md; spec opcheck 6.1, 6.3, 6.4, 9.
+// Formulas: docs/opcheck.md.
 #pragma once
 #include <array>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number that compares two tensors, in one pass over both.   Formulas and edge cases:
-// docs/metrics.md
+// Every number that compares two tensors, in one pass over both.
+//   Formulas and edge cases: docs/metrics.md
 #pragma once
 #include <array>
 #include <cmath>

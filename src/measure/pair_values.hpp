@@ -24,8 +24,8 @@ struct PairSource {
   // imaginary part 0.
   bool real_part_only;
   bool pads_imaginary;
-  bool
-      exact_integers;  // both integers, one of 64 bits: differences are taken before rounding to double
+  /// Both integers, one of 64 bits: differences are taken before rounding to double.
+  bool exact_integers;
   int64_t value_count;
 };
 

@@ -35,7 +35,7 @@ Judged judged(Standard standard, const Tensor& golden, const Tensor& mine, Accur
 
 constexpr Accuracy kFusion{Precision::VectorFusion, 0};
 
-// RmsNorm of [1, 2, -3, 4] with gamma [1, 1, 1, 0.5] and epsilon 1e-5f, as spec opcheck 10 computes it: one output is
+// RmsNorm of [1, 2, -3, 4] with gamma [1, 1, 1, 0.5] and epsilon 1e-5f, computed by hand: one output is
 // off by one unit of the last place, one by three.
 class WorkedExample : public ::testing::Test {
  protected:

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // view -> layout (which bytes, in which order) -> blocks -> chunks of blocks -> one result.
 //
-//   element   0      8192   16384                        the cuts depend on the element count
-//   alone,
-//             | block | block | block | ... | block |     so threads cannot change the result
-//             |---- chunk 0 ----|---- chunk 1 ... ---|    at most 256 chunks: partial results fit
-//             on the stack
+//   element   0      8192   16384                       the cuts depend on the element count alone,
+//             | block | block | block | ... | block |    so threads cannot change the result
+//             |---- chunk 0 ----|---- chunk 1 ... ---|   at most 256 chunks: partial results fit on the stack
 #include "stats/tensor_stats.hpp"
 
 #include <algorithm>

@@ -32,8 +32,8 @@ struct Choice {
 /// Rows of probabilities, sorted in descending order and cut.
 struct NucleusInput {
   TopK sorted;  // [batch, values]
-  std::vector<int64_t>
-      top_k;  // [batch], place of the smallest probability that counts; empty: all count
+  /// [batch], place of the smallest probability that counts; empty: all count.
+  std::vector<int64_t> top_k;
   std::vector<double> top_p;  // [batch] or one for all
   DType sums =
       DType::Float64;  // type that cumulative sums are rounded to, each from its exact value
