@@ -35,7 +35,8 @@ struct CustomMetric {
   std::function<Value(const TensorView& golden, const TensorView& mine)> compute;
 };
 
-/// How a captured operator was judged: against what rounding explains, no standard.   docs/localisation.md
+/// How a captured operator was judged: against what rounding explains, no standard.
+///   docs/localisation.md
 struct RoundingMeasures {
   std::string module;    // path of the module in whose call it ran
   uint32_t call = 0;     // of that module within the step

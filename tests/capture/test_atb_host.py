@@ -511,7 +511,7 @@ FLOAT_EPSILON = 2.0**-24
 
 
 def read_bin(path):
-    """Returns (dtype number, float64 or integer array) of a record of atb-dump section 6.1."""
+    """Returns (dtype number, float64 or integer array) of a record as docs/formats/atb-bin.md draws it."""
     head, payload = path.read_bytes().split(b"$End=1\n", 1)
     fields = dict(line.split("=") for line in head.decode().splitlines())
     dtype = int(fields["dtype"])
@@ -560,7 +560,7 @@ def softmax_attention(q, k, v, scale, add):
 def expected(op):
     """Returns [(float64 result, bound of the float error)] of an operation, or None for one that is a mere container.
 
-    Formulas: opcheck section 8.
+    Formulas: docs/opcheck.
     """
     ins = [array for _, array in op.ins]
     if op.type == "GatherOperation":

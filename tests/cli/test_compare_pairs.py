@@ -179,7 +179,7 @@ def check_numbers(pairs: list[Pair], variant: Variant):
 
 
 def modules_of(layers: int):
-    """Outputs that the tables of the specification name, in this model."""
+    """Outputs that the original's tables name, in this model."""
     inside = ["", "self_attn", "mlp", "input_layernorm", "post_attention_layernorm"]
     inside += [f"self_attn.{letter}_proj" for letter in "qkvo"]
     inside += ["mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj"]

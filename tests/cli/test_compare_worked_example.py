@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worked example of the compare specification, section 3.13, as a whole: both sides written by hand, every cell
-of the report against numpy."""
+"""A worked example as a whole: a Llama of 12 layers on one device, both sides written by hand, every cell of the
+report against numpy."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def header_of(path):
     return path.read_text().splitlines()[0]
 
 
-def test_default_mode_has_the_pairs_of_the_specification_and_true_numbers(tmp_path, sides):
+def test_default_mode_has_the_same_pairs_and_true_numbers(tmp_path, sides):
     golden, mine, values = sides
     done = run("compare", golden, mine, "-cl", "layer", "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr

@@ -72,7 +72,7 @@ def test_a_neighbour_on_the_same_core_is_seen():
 
 
 def test_numpy_rival_agrees_with_the_worked_example():
-    # spec of the report: g = [1, 2, 0, -4], m = [1.001, 1.998, 0.5, -4.01]
+    # g = [1, 2, 0, -4], m = [1.001, 1.998, 0.5, -4.01]
     numpy = pytest.importorskip("numpy")
     rival = load("bench/rivals/numpy_compare.py")
     golden = numpy.array([1, 2, 0, -4], dtype=numpy.float32)
