@@ -48,14 +48,15 @@ struct UserRules {
 [[nodiscard]] Result<std::vector<Step>> resolve_steps(const std::vector<Step>& steps,
                                                       const Dims& shape);
 
-/// Indices of the records that a selector of --map names: a file (its last components are enough), a node, or "node:slot".
+/// Indices of the records that a selector of --map names: a file (its last components are enough),
+/// a node, or "node:slot".
 [[nodiscard]] std::vector<size_t> named_records(const run::Run& run, std::string_view selector);
 
 /// The module path that all records of a selector have; empty: there is none, or there are several.
 [[nodiscard]] std::string named_module(const run::Run& run, std::string_view selector);
 
-/// Entries of the map that speak of whole modules, for those that pair programs and not tensors: without slice and merge, and
-/// with selectors that name records of one module each.
+/// Entries of the map that speak of whole modules, for those that pair programs and not tensors:
+/// without slice and merge, and with selectors that name records of one module each.
 ///
 /// modules     gets (golden, mine) of each
 /// of_tensors  gets the number of the others

@@ -289,7 +289,8 @@ TEST(TensorBuilder, ReportsAFolderWhereNothingCanBeWritten) {
   EXPECT_EQ(builder.error().code, Errc::NotFound);
 }
 
-// The element rule of the format as a plain loop: nz[h, c / C0, n / N0, n % N0, c % C0] = nd[h, n, c].
+// The element rule of the format as a plain loop: nz[h, c / C0, n / N0, n % N0, c % C0] = nd[h, n,
+// c].
 std::vector<float> tiled(const std::vector<float>& plain, int64_t heads, int64_t rows,
                          int64_t columns, int64_t c0) {
   constexpr int64_t n0 = 16;

@@ -25,8 +25,8 @@ bool have_same_statistics(const TensorRecord& golden, const TensorRecord& mine) 
           golden.stats->sketch == mine.stats->sketch);
 }
 
-/// How many of the elements of a value belong to its first `same` tokens, which are its leading axes together:
-/// [tokens, ...], [1, tokens, ...], [batch, tokens / batch, ...].
+/// How many of the elements of a value belong to its first `same` tokens, which are its leading
+/// axes together: [tokens, ...], [1, tokens, ...], [batch, tokens / batch, ...].
 std::optional<int64_t> elements_of(const Dims& shape, int64_t tokens, int64_t same) {
   if (std::ranges::count(shape.span(), tokens) > 1) return std::nullopt;  // heads, keys
   int64_t count = 1;

@@ -90,7 +90,8 @@ struct Network {
 const Dims kShape{kRows, kWidth};
 const Dims kSquare{kWidth, kWidth};
 
-/// What mine's kernels do wrong: changes the exact result of a module before it is rounded.
+/// What the run under test's kernels do wrong: changes the exact result of a module before it is
+/// rounded.
 using Fault = std::function<void(const std::string& module, Values* result)>;
 
 /// The modules' boundaries with what bf16 kernels compute that accumulate wide and round once.
@@ -271,8 +272,9 @@ TEST(Walk, NamesTheModuleWhoseKernelIsWrongAndNothingBehindIt) {
   }
 }
 
-/// y = x * (a * b) with one number a * b for all: 9 is a bfloat16, so its rounding in the simulation is lucky to err nothing,
-/// and the floor would be that of the last rounding alone. `off` is by how much of half a ULP mine's number is.
+/// y = x * (a * b) with one number a * b for all: 9 is a bfloat16, so its rounding in the
+/// simulation is lucky to err nothing, and the floor would be that of the last rounding alone.
+/// `off` is by how much of half a ULP the run under test's number is.
 Walk walk_over_one_scale(double off) {
   const auto binary = R"({"self":{"tensor":"self"},"other":{"tensor":"other"}})";
   std::mt19937 random(5);
