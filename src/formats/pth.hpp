@@ -66,8 +66,7 @@ struct PthEntry {
 /// The same; every tensor keeps the mapping alive through its owner.
 [[nodiscard]] Result<std::vector<PthEntry>> read_pth_file(const MappedFile& file);
 
-// ---- writing
-// ---------------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 struct PthWriteOptions {
   /// Name of the directory inside the zip: torch takes the file's base name without its last
@@ -89,8 +88,8 @@ struct PthWriteOptions {
 /// untouched: `header`, then exactly `payload_size` bytes (the elements in C order, little-endian),
 /// then pth_epilogue().
 ///
-///   ASSAY_TRY(const auto prologue, pth_prologue(DType::Float32, {2, 3}, {.archive_name =
-///   "input_0"})); writev(header, payload, pth_epilogue(prologue, crc32(payload)));
+///   ASSAY_TRY(const auto prologue, pth_prologue(DType::Float32, {2, 3}, {.archive_name = "input_0"}));
+///   writev(header, payload, pth_epilogue(prologue, crc32(payload)));
 struct PthPrologue {
   std::string header;  // records data.pkl and byteorder, and the local header of data/0
   uint64_t payload_size = 0;

@@ -22,8 +22,7 @@ constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kAlignment = 64;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-// ---- the header's JSON
-// -----------------------------------------------------------------------------------------
+// ---- the header's JSON --------------------------------------------------------------------------
 
 struct ParsedTensor {
   std::string name;
@@ -137,8 +136,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::unordered_set<std::string> fields_;
 };
 
-// ---- from header lines to views
-// --------------------------------------------------------------------------------
+// ---- from header lines to views -----------------------------------------------------------------
 
 struct ElementType {
   DType dtype;

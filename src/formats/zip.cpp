@@ -38,8 +38,7 @@ constexpr uint16_t kEncryptedFlag = 0x0001;
 constexpr uint32_t kOverflow32 = 0xFFFFFFFF;  // "the value is in the zip64 extra"
 constexpr uint16_t kOverflow16 = 0xFFFF;
 
-// ---- reading
-// ---------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 struct Directory {
   uint64_t entry_count = 0;
@@ -314,8 +313,7 @@ Result<SharedBytes> read_zip_entry(const ZipArchive& archive, const ZipEntry& en
   return SharedBytes{as_bytes(*content), content};
 }
 
-// ---- writing ordinary entries
-// ----------------------------------------------------------------------------------
+// ---- writing ordinary entries -------------------------------------------------------------------
 
 namespace {
 
@@ -538,8 +536,7 @@ Status ZipWriter::finish() {
   return state_->remember(state_->write(as_bytes(tail)));
 }
 
-// ---- torch's records
-// -------------------------------------------------------------------------------------------
+// ---- torch's records ----------------------------------------------------------------------------
 
 namespace {
 

@@ -26,8 +26,8 @@ struct ZipEntry {
   /// As in the file: may contain '/', "..", anything; never use it as a path unchecked.
   std::string name;
   uint16_t method = 0;
-  uint32_t crc =
-      0;  // as claimed; torch can be told to write 0, so it is not verified for stored entries
+  /// As claimed; torch can be told to write 0, so it is not verified for stored entries.
+  uint32_t crc = 0;
   uint64_t compressed_size = 0;
   uint64_t size = 0;
   uint64_t header_offset = 0;  // of the local header
@@ -67,8 +67,9 @@ struct SharedBytes {
 /// 1980-01-01 so that the same content gives the same file. Entries are complete in memory when
 /// added.
 ///
-///   ZipWriter zip(&text);  ASSAY_TRY_STATUS(zip.add("xl/workbook.xml", bytes,
-///   ZipMethod::Deflated)); ASSAY_TRY_STATUS(zip.finish());
+///   ZipWriter zip(&text);
+///   ASSAY_TRY_STATUS(zip.add("xl/workbook.xml", bytes, ZipMethod::Deflated));
+///   ASSAY_TRY_STATUS(zip.finish());
 ///
 /// Invariant: after a failed call the archive is unusable and every later call returns the same
 /// error.
@@ -94,8 +95,7 @@ class ZipWriter {
   std::unique_ptr<State> state_;
 };
 
-// ---- torch's records
-// -------------------------------------------------------------------------------------------
+// ---- torch's records ----------------------------------------------------------------------------
 
 /// Multiple of this many bytes at which torch lets the data of a record start; mmap needs it.
 inline constexpr uint64_t kTorchAlignment = 64;

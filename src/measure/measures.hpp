@@ -72,8 +72,8 @@ struct Measures {
   // float16 and bfloat16: a kernel that cuts digits off, instead of rounding, shows itself here.
   int64_t inexact = 0;    // goldens that the dtype cannot hold
   int64_t truncated = 0;  // of those: mine is the neighbour of golden towards zero
-  int64_t away =
-      0;  // of those: golden rounds away from zero, so that truncation makes a difference
+  /// Of those: golden rounds away from zero, so that truncation makes a difference.
+  int64_t away = 0;
   int64_t away_truncated = 0;
   uint64_t away_values = 0;  // a bit for each of 64 classes of values among them
 

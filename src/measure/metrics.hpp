@@ -105,8 +105,8 @@ struct PairMetrics : Patterns {
   double kl_row_mean = NAN;  // nats, softmax over the last axis of golden; not in Msit
   double kl_row_max = NAN;
 
-  int64_t worst_absolute_index =
-      -1;  // first position of max_absolute_error, -1 when every error is 0
+  /// First position of max_absolute_error, -1 when every error is 0.
+  int64_t worst_absolute_index = -1;
   int64_t worst_relative_index = -1;
 
   /// Of each side by itself: finite values and counts, as stats::compute_stats defines them.

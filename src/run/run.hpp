@@ -93,8 +93,8 @@ struct TensorRecord {
   std::string slot;    // "0", "1.0", "kwargs.mask", "" for a single output
   uint32_t call = 0;   // which call of the node within the step
   uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
-  uint64_t order =
-      0;  // position in execution order within the run where known, else in tree order; unique
+  /// Position in execution order within the run where known, else in tree order; unique.
+  uint64_t order = 0;
   // dtype and shape are known from the records (native) or after the file's header was read
   // (load_header()).
   std::optional<DType> dtype;

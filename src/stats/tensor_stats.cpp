@@ -110,8 +110,8 @@ Layout analyse_layout(const TensorView& view) {
 /// One computation over one layout, shared by the threads that work on it.
 struct Job {
   const Layout* layout = nullptr;
-  BlockKernel kernel =
-      nullptr;  // null: elements are read as doubles, complex ones as their absolute value
+  /// Null: elements are read as doubles, complex ones as their absolute value.
+  BlockKernel kernel = nullptr;
   DType dtype = DType::Float32;
   double scale = 1;  // Float64 and types read as doubles only
   int64_t element_bytes = 1;

@@ -37,8 +37,8 @@ inline constexpr uint64_t kBlockBytes = 4ull << 20;
 struct NativeRunOptions {
   std::string folder;       // of the rank; exists
   std::string run_id = {};  // written into every file; new_run_id()
-  uint64_t arena_bytes =
-      64ull << 20;  // 0: no payloads; otherwise rounded up to at least two blocks
+  /// 0: no payloads; otherwise rounded up to at least two blocks.
+  uint64_t arena_bytes = 64ull << 20;
   FullPolicy on_full = FullPolicy::Wait;
   uint64_t max_file_bytes = 16ull << 30;    // then the step goes on in `-1`, `-2` ...
   uint64_t max_header_bytes = 16ull << 20;  // of one step file's header region
