@@ -289,7 +289,7 @@ def test_the_old_command_compares_the_same_paths(tmp_path, sides):
 
 
 def test_compat_msit_gives_the_rows_of_the_tables_and_no_other(tmp_path, sides):
-    """Section 3.5 on a model of the size and shape it was written for: twelve packed layers, warmed up."""
+    """The original's rules on a model of the size and shape it was written for: twelve packed layers, warmed up."""
     variant = VARIANTS["served"]
     done = run(
         "compare", sides.golden(variant, "tree"), sides.mine("served"), "-cl", "api", "--compat", "msit", "-o", tmp_path
