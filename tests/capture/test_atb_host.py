@@ -162,7 +162,7 @@ def model(prompt, layers):
 
 
 class DocumentedLibrary:
-    """The calls of the real library, step by step (docs/design/atb-probe.md); `calls` is what a probe is asked and told, in order."""
+    """The calls of the real library, step by step; `calls` is what a probe is asked and told, in order."""
 
     def __init__(self, release, no, pid):
         self.release, self.no, self.pid = release, set(no), pid
