@@ -117,7 +117,7 @@ std::string value_text(const compare::AlgorithmValue& value) {
 std::string metrics_text(const compare::Comparison& comparison, const compare::Row& row) {
   std::string text = "{";
   if (row.metrics && row.metrics->state == measure::PairState::Compared) {
-    for (const auto& [name, field] : measure::kMsitMetrics)
+    for (const auto& [name, field] : measure::kMetricFields)
       text += python_quote(name) + ": " + python_repr((*row.metrics).*field) + ", ";
   }
   for (size_t i = 0; i < row.custom.size() && i < comparison.algorithms.size(); ++i) {

@@ -194,15 +194,6 @@ bool needs_scale(DType golden, DType mine) {
   return (is_int8(golden) && is_float(mine)) || (is_float(golden) && is_int8(mine));
 }
 
-std::string corrected_fail_reason(const measure::PairMetrics& metrics) {
-  std::string reason;
-  if (metrics.state == measure::PairState::CountMismatch)
-    add_sentence("data shape doesn't match.", &reason);
-  if (metrics.golden.has_non_finite()) add_sentence("golden_data includes NAN or inf.", &reason);
-  if (metrics.mine.has_non_finite()) add_sentence("my_data includes NAN or inf.", &reason);
-  return reason;
-}
-
 void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
   if (golden.dtype != mine.dtype) add_note("dtype differs", &row->note);
   switch (*row->shape_relation) {
@@ -224,30 +215,33 @@ void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
     add_note("empty", &row->note);
 }
 
-// The user's own metrics, for pairs that have the built-in ones.
+// The user's own metrics and those of the conventions, for pairs that have the built-in ones.
 void run_algorithms(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                     Row* row) {
   if (row->metrics->state != measure::PairState::Compared) return;
-  for (const std::shared_ptr<Algorithm>& algorithm : options.algorithms) {
+  for (const std::shared_ptr<Algorithm>& algorithm : options.algorithms)
     row->custom.push_back(algorithm->compute(golden, mine));
-    if (!row->custom.back().message.empty())
-      add_sentence(row->custom.back().message, &row->fail_reason);
+  if (options.conventions.more_values != nullptr)
+    std::ranges::move(options.conventions.more_values(golden, mine),
+                      std::back_inserter(row->custom));
+  for (const AlgorithmValue& value : row->custom) {
+    if (!value.message.empty()) add_sentence(value.message, &row->fail_reason);
   }
 }
 
 void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                    int jobs, const Limit& limit, Row* row) {
-  const bool msit = options.rules == measure::MetricRules::Msit;
+  const Conventions& conventions = options.conventions;
   describe_view(golden, &row->golden);
   describe_view(mine, &row->mine);
   row->shape_relation = shape_relation(golden.shape, mine.shape);
-  row->metrics = measure::compare_tensors(golden, mine, {.rules = options.rules, .jobs = jobs});
+  row->metrics = measure::compare_tensors(golden, mine, {.rules = conventions.rules, .jobs = jobs});
   const measure::PairMetrics& metrics = *row->metrics;
   fill_statistics(metrics.golden, &row->golden);
   fill_statistics(metrics.mine, &row->mine);
-  row->fail_reason = msit ? measure::msit_fail_reason(metrics) : corrected_fail_reason(metrics);
+  row->fail_reason = measure::fail_reason(metrics, conventions.rules);
   row->comparable = metrics.state != measure::PairState::CountMismatch;
-  if (!msit && needs_scale(golden.dtype, mine.dtype)) {
+  if (!conventions.trusting && needs_scale(golden.dtype, mine.dtype)) {
     row->metrics.reset();
     row->comparable = false;
     row->fail_reason = "int8 against a float type needs scale and offset.";
@@ -255,10 +249,6 @@ void compare_views(const TensorView& golden, const TensorView& mine, const Compa
   add_notes(golden, mine, row);
   if (!row->comparable) return;
   run_algorithms(golden, mine, options, row);
-  if (options.ait02 && metrics.state == measure::PairState::Compared) {
-    row->ait02 = compare_like_ait02(golden, mine);
-    if (!row->ait02->fail_reason.empty()) add_sentence(row->ait02->fail_reason, &row->fail_reason);
-  }
   row->identical = metrics.is_identical();
   if ((limit.atol || limit.rtol) && metrics.state == measure::PairState::Compared &&
       !(metrics.max_absolute_error <= limit.atol.value_or(0))) {
@@ -333,15 +323,15 @@ class PairComparer {
     const pair::Recipe* golden_recipe = recipe_of(matching, pair.golden_recipe, &row);
     const pair::Recipe* mine_recipe = recipe_of(matching, pair.mine_recipe, &row);
     const bool is_plain = golden_recipe == nullptr && mine_recipe == nullptr;
-    const bool may_skip =
-        is_plain && options_.rules != measure::MetricRules::Msit && options_.algorithms.empty();
+    const bool may_skip = is_plain && options_.algorithms.empty() &&
+                          options_.conventions.rules == measure::MetricRules::Corrected;
     if (options_.statistics) {
       compare_statistics({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, &row);
     } else if (!may_skip || !fill_from_digests(golden, mine, &row)) {
       compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, jobs, &row);
     }
     judge(limit_of(row, node), &row);
-    if (options_.rules != measure::MetricRules::Msit) doubt(&row);
+    if (!options_.conventions.trusting) doubt(&row);
     if (pair.speculative && row.differs_in_count()) row.filtered = true;
     return row;
   }
@@ -438,7 +428,7 @@ class PairComparer {
     const auto mine_watch = resident_.watch(mine_tensor->view.storage);
     compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node),
                   row);
-    if (options_.rules != measure::MetricRules::Msit) {
+    if (!options_.conventions.trusting) {
       const bool is_compared = row->metrics && row->metrics->state == measure::PairState::Compared;
       const measure::PairMetrics metrics = is_compared ? *row->metrics : measure::PairMetrics();
       hold_against_record(golden, *golden_tensor, is_compared ? &metrics.golden : nullptr, "golden",
@@ -453,10 +443,6 @@ class PairComparer {
       compare_views(golden_tensor->view, reordered->view, options_, jobs, limit_of(*row, node),
                     row);
       add_note("columns stand in another order; compared in golden's", &row->note);
-    }
-    if (options_.rules == measure::MetricRules::Msit) {
-      name_as_decoded_by_msit(golden_, &row->golden);
-      name_as_decoded_by_msit(mine_, &row->mine);
     }
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
   }
@@ -475,19 +461,13 @@ class PairComparer {
     row->comparable = row->identical = false;
   }
 
-  // CANN's reader widened bfloat16 before msit saw it.
-  static void name_as_decoded_by_msit(const Run& run, SideSummary* side) {
-    if (run.has(run::Trait::GeOperators) && side->dtype == torch_name(DType::BFloat16))
-      side->dtype = torch_name(DType::Float32);
-  }
-
   // Two engines may hold the units of a layer (heads, rows of an MLP) in another order. Between runs of
   // one engine such a difference is a fault, and stays one.
   std::optional<Tensor> in_golden_order(const Tensor& golden, const Source& mine,
                                         const Tensor& mine_tensor, const Row& row) const {
-    if (options_.rules == measure::MetricRules::Msit || golden_.is_laid_out_like(mine_) ||
-        !row.comparable || !row.metrics || row.metrics->state != measure::PairState::Compared ||
-        row.identical || row.shape_relation == ShapeRelation::Reshaped ||
+    if (options_.conventions.trusting || golden_.is_laid_out_like(mine_) || !row.comparable ||
+        !row.metrics || row.metrics->state != measure::PairState::Compared || row.identical ||
+        row.shape_relation == ShapeRelation::Reshaped ||
         !(row.metrics->relative_euclidean_distance > kOtherOrder) ||
         golden.view.element_count() > kMaxReorderedElements || golden.view.shape.empty() ||
         !mine_tensor.view.is_contiguous())
@@ -556,7 +536,7 @@ class PairComparer {
                                   : same(g.max, m.max) && same(g.min, m.min) &&
                                         same(g.mean, m.mean) && same(g.l2_norm, m.l2_norm);
     if (digests_tell && !row->identical) add_note("digests differ", &row->note);
-    if (options_.rules == measure::MetricRules::Msit || !is_plain || row->identical) return;
+    if (options_.conventions.trusting || !is_plain || row->identical) return;
     if (golden_stats->count > 0 && mine_stats->count > 0 &&
         golden_stats->count != mine_stats->count) {
       doubt(row, "shapes contradict the pair");
@@ -587,24 +567,6 @@ uint64_t payload_bytes(const TensorRecord& record) {
 }
 
 }  // namespace
-
-// The original removed rows from the list it was walking over, so the row after a removed one was
-// never looked at. Scripts may count on the rows that this let through.
-void filter_like_msit(std::vector<Row>* rows) {
-  for (Row& row : *rows) row.filtered = row.differs_in_count();
-  bool skip = false;
-  for (Row& row : *rows) {
-    if (row.filtered) continue;
-    if (skip) {
-      skip = false;
-      continue;
-    }
-    if ((row.golden.dtype == "torch.int8") != (row.mine.dtype == "torch.int8")) {
-      row.filtered = true;
-      skip = true;
-    }
-  }
-}
 
 namespace {
 
@@ -779,7 +741,7 @@ struct PlannedSheet {
 pair::MatchOptions match_options(const CompareOptions& options, pair::Level level) {
   pair::MatchOptions match;
   match.level = level;
-  match.msit = options.rules == measure::MetricRules::Msit;
+  match.literal = options.conventions.pairs;
   match.statistics = options.statistics;
   match.tables = &options.tables;
   match.jobs = options.jobs;
@@ -827,8 +789,6 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   out.golden_records = golden.records.size();
   out.mine_records = mine.records.size();
   out.statistics = options.statistics;
-  out.msit = options.rules == measure::MetricRules::Msit;
-  out.ait02 = options.ait02;
   out.judged = !options.limits.empty();
   out.order_known = mine.order_known;
   for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
@@ -923,12 +883,10 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     }
     // Several reports count each for itself; the sheets of one report go on counting.
     if (sheet.graph >= 0) data_id = 0;
-    // Of two files the original printed the row and wrote no csv that it could be missing in.
-    const bool two_files = golden.has(run::Trait::OneFile) && mine.has(run::Trait::OneFile);
-    if (out.msit && !two_files) filter_like_msit(&sheet.rows);
   }
   out.compared_bytes = comparer.compared_bytes();
-  if (!out.msit) out.gaps = find_damage(golden, mine);
+  if (options.conventions.finish != nullptr) options.conventions.finish(golden, mine, &out);
+  if (!options.conventions.trusting) out.gaps = find_damage(golden, mine);
   out.damaged = !out.gaps.empty();
   return out;
 }
@@ -942,7 +900,8 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, pairs, options));
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
   comparison.pairs = std::move(pairs);
-  if (!comparison.msit) append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
+  if (!options.conventions.trusting)
+    append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
   return comparison;
 }
 

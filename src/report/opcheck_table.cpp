@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every column of an opcheck report, in its order.
+// Source of the first ones: Ascend/msit 8.2: msit_llm/opcheck/case_manager.py
 #include "report/opcheck_table.hpp"
 
 #include <array>
@@ -7,8 +9,7 @@
 #include <map>
 
 #include "base/text.hpp"
-#include "report/cells.hpp"
-#include "report/operator_rows.hpp"
+#include "report/column.hpp"
 
 namespace assay::report {
 namespace {
@@ -16,60 +17,26 @@ namespace {
 using measure::Judgement;
 using measure::Measures;
 using measure::Standard;
+using opcheck::CaseDescription;
 using opcheck::CaseResult;
 using opcheck::Outcome;
 using opcheck::OutputRow;
+using opcheck::RoundingMeasures;
 
-// Ascend/msit 8.2: msit_llm/opcheck/case_manager.py; of ait 0.2: llm/opcheck/opchecker.py
-const std::vector<std::string> kFirstColumns = {
-    "op_id", "op_name", "op_param", "tensor_path", "out_tensor_id", "precision_standard"};
+/// What stands in every row of a case: the verdict sticks, the reasons are joined.
+struct OldVerdict {
+  std::string result;
+  std::string reason;
+};
 
-const std::vector<std::string> kOurColumns = {"rank",
-                                              "step",
-                                              "node",
-                                              "output",
-                                              "result",
-                                              "reason",
-                                              "note",
-                                              "variant",
-                                              "standard",
-                                              "atb_result",
-                                              "atb_rate(%)",
-                                              "error_balance(%)",
-                                              "legacy_o4_result",
-                                              "legacy_o1_result",
-                                              "mixed_result",
-                                              "precision_type",
-                                              "terms",
-                                              "dtype",
-                                              "shape",
-                                              "count",
-                                              "max_abs",
-                                              "mean_abs",
-                                              "max_rel",
-                                              "mean_rel",
-                                              "rmse",
-                                              "cosine",
-                                              "relative_l2",
-                                              "nmse",
-                                              "mare",
-                                              "mere",
-                                              "golden_nan",
-                                              "golden_inf",
-                                              "mine_nan",
-                                              "mine_inf",
-                                              "pattern_mismatches",
-                                              "ulp_0",
-                                              "ulp_1",
-                                              "ulp_2",
-                                              "ulp_4",
-                                              "ulp_8",
-                                              "ulp_more",
-                                              "worst_index",
-                                              "worst_golden",
-                                              "worst_mine",
-                                              "worst_neighbours",
-                                              "unknown_parameters"};
+/// An output of a case.
+struct CaseRow {
+  const CaseResult& result;
+  const OutputRow& row;
+  size_t place = 0;  // among the outputs
+  const OldVerdict& verdict;
+};
+using CaseColumns = Columns<CaseRow>;
 
 std::string fixed(double value, int digits) {
   if (std::isnan(value)) return "nan";
@@ -80,8 +47,7 @@ std::string fixed(double value, int digits) {
 constexpr int kRateDigits = 16;
 constexpr int kCosineDigits = 10;
 
-Cell text_cell(std::string text) { return Cell::of(std::move(text)); }
-Cell missing() { return text_cell("NaN"); }  // as the original writes a value it does not have
+Cell missing() { return Cell::of("NaN"); }  // as the original writes a value it does not have
 
 std::string joined(const std::vector<std::string>& parts, const char* separator) {
   std::string text;
@@ -90,6 +56,10 @@ std::string joined(const std::vector<std::string>& parts, const char* separator)
     text += (text.empty() ? "" : separator) + part;
   }
   return text;
+}
+
+std::string index_text(const std::vector<int64_t>& index) {
+  return list_text(std::span<const int64_t>(index));
 }
 
 const Judgement& judgement_of(const OutputRow& row, Standard standard) {
@@ -105,24 +75,13 @@ std::string_view precision_name(opcheck::Precision precision) {
 
 // ---- the original's columns ----
 
-/// What stands in every row of a case: the verdict sticks, the reasons are joined.
-struct OldVerdict {
-  std::string result;
-  std::string reason;
-};
-
 OldVerdict old_verdict(const CaseResult& result, const OpcheckTableOptions& options) {
-  OldVerdict verdict;
-  if (!result.description.in_table) {
-    verdict.result = "addition failed";
-    verdict.reason = result.rows.empty() ? "" : result.rows.front().reason;
-    return verdict;
-  }
-  const Standard standard = options.o1_names ? Standard::LegacyO1 : Standard::LegacyO4;
+  if (!result.description.in_table)
+    return {"addition failed", result.rows.empty() ? "" : result.rows.front().reason};
   bool passed = !result.rows.empty();
   std::vector<std::string> reasons;
   for (const OutputRow& row : result.rows) {
-    const Judgement& judgement = judgement_of(row, standard);
+    const Judgement& judgement = judgement_of(row, options.style.standard);
     passed = passed && row.compared && judgement.passed;
     reasons.push_back(row.compared ? judgement.reason : row.reason);
     for (size_t i = 0; i < row.custom.size() && i < options.custom.size(); ++i) {
@@ -130,53 +89,7 @@ OldVerdict old_verdict(const CaseResult& result, const OpcheckTableOptions& opti
         reasons.push_back(options.custom[i] + ": " + row.custom[i].message);
     }
   }
-  verdict.result = options.o1_names ? (passed ? "execution successful" : "execution failed")
-                                    : (passed ? "PASS" : "FAILED");
-  verdict.reason = joined(reasons, ", ");
-  return verdict;
-}
-
-Cell custom_cell(const opcheck::CustomMetric::Value& value) {
-  if (const auto* number = std::get_if<double>(&value.value))
-    return std::isnan(*number) ? missing() : Cell::of(*number);
-  if (const auto* integer = std::get_if<int64_t>(&value.value)) return Cell::of(*integer);
-  if (const auto* text = std::get_if<std::string>(&value.value)) return Cell::of(*text);
-  return missing();
-}
-
-void append_old_metrics(const OutputRow& row, const OpcheckTableOptions& options, Cells* cells) {
-  const Measures& m = row.measures;
-  const bool o1 = options.o1_names;
-  const auto add = [&](const std::string& text) {
-    cells->push_back(row.compared ? text_cell(text) : missing());
-  };
-  const Judgement& judgement = judgement_of(row, o1 ? Standard::LegacyO1 : Standard::LegacyO4);
-  add(std::isnan(judgement.rate) ? "NaN" : fixed(judgement.rate, kRateDigits));
-  add(fixed(o1 ? m.legacy_o1_max_rel : m.legacy_o4_max_rel, kRateDigits));
-  if (options.absolute) {
-    const int64_t within = o1 ? m.legacy_o1_abs_within : m.legacy_abs_within;
-    const float share = static_cast<float>(within) / static_cast<float>(m.count);
-    add(fixed(m.count == 0 ? 0 : static_cast<double>(share) * 100, kRateDigits));
-    add(fixed(o1 ? m.legacy_o1_max_abs : m.legacy_max_abs, kRateDigits));
-  }
-  if (options.cosine) add(fixed(m.cosine, kCosineDigits));
-  if (options.kl) add(fixed(m.kl_divergence, kRateDigits));
-  for (size_t i = 0; i < options.custom.size(); ++i)
-    cells->push_back(i < row.custom.size() ? custom_cell(row.custom[i]) : missing());
-}
-
-/// Results that lie in inputs are numbered by their place, as the original does: it knows no gaps.
-Cell output_id(const CaseResult& result, size_t place) {
-  const OutputRow& row = result.rows[place];
-  if (!row.compared) return missing();
-  return Cell::of(static_cast<int64_t>(row.in_place ? place : row.index));
-}
-
-Cell standard_cell(const OutputRow& row, bool o1) {
-  if (!row.compared) return missing();
-  const auto limits =
-      measure::legacy_limits(o1 ? Standard::LegacyO1 : Standard::LegacyO4, row.measures.dtype);
-  return limits ? text_cell(measure::precision_standard_text(*limits)) : missing();
+  return {passed ? options.style.passed : options.style.failed, joined(reasons, ", ")};
 }
 
 /// "0_1@maskType" is case 0_1 with that one parameter switched off.
@@ -185,69 +98,255 @@ std::string closed_optimization(const std::string& id) {
   return at == std::string::npos ? "NaN" : id.substr(at + 1);
 }
 
+/// Results that lie in inputs are numbered by their place, as the original does: it knows no gaps.
+Cell output_id(const CaseRow& row) {
+  if (!row.row.compared) return missing();
+  return Cell::of(row.row.in_place ? row.place : row.row.index);
+}
+
+Cell standard_cell(const OutputRow& row, Standard standard) {
+  const auto limits = measure::legacy_limits(standard, row.measures.dtype);
+  return row.compared && limits ? Cell::of(measure::precision_standard_text(*limits)) : missing();
+}
+
+Cell custom_cell(const OutputRow& row, size_t place) {
+  if (place >= row.custom.size()) return missing();
+  Cell cell = Cell::of(row.custom[place].value);
+  const bool is_none = std::holds_alternative<std::monostate>(row.custom[place].value) ||
+                       std::holds_alternative<double>(row.custom[place].value);
+  return cell.kind == Cell::Kind::Empty && is_none ? missing() : cell;
+}
+
+double absolute_rate(const Measures& measures, int64_t Measures::* within) {
+  const float share = static_cast<float>(measures.*within) / static_cast<float>(measures.count);
+  return measures.count == 0 ? 0 : static_cast<double>(share) * 100;
+}
+
+/// A number of a row that was compared, with as many digits as the original wrote.
+template <typename Value>
+Column<CaseRow> old_number(std::string name, const Value& value, int digits = kRateDigits) {
+  return {std::move(name), [value, digits](const CaseRow& row) {
+            return row.row.compared ? Cell::of(fixed(value(row.row), digits)) : missing();
+          }};
+}
+
+Column<CaseRow> old_number(std::string name, double Measures::* value, int digits = kRateDigits) {
+  return old_number(
+      std::move(name), [value](const OutputRow& row) { return row.measures.*value; }, digits);
+}
+
+void append_old_metrics(const OpcheckTableOptions& options, CaseColumns* columns) {
+  const OpcheckStyle& style = options.style;
+  columns->push_back({style.rate, [standard = style.standard](const CaseRow& row) {
+                        const double rate = judgement_of(row.row, standard).rate;
+                        return row.row.compared && !std::isnan(rate)
+                                   ? Cell::of(fixed(rate, kRateDigits))
+                                   : missing();
+                      }});
+  columns->push_back(old_number("max_rel_error", style.max_rel));
+  if (options.absolute) {
+    columns->push_back(
+        old_number(style.absolute_rate, [within = style.absolute_within](const OutputRow& row) {
+          return absolute_rate(row.measures, within);
+        }));
+    columns->push_back(old_number("max_abs_error", style.max_abs));
+  }
+  if (options.cosine)
+    columns->push_back(old_number("cosine_similarity", &Measures::cosine, kCosineDigits));
+  if (options.kl) columns->push_back(old_number("kl_divergence", &Measures::kl_divergence));
+  for (size_t i = 0; i < options.custom.size(); ++i) {
+    columns->push_back(
+        {options.custom[i], [i](const CaseRow& row) { return custom_cell(row.row, i); }});
+  }
+}
+
+void append_old_columns(const OpcheckTableOptions& options, CaseColumns* columns) {
+  const auto described = [](const CaseRow& row) { return &row.result.description; };
+  append_part<CaseDescription>({{"op_id", cell_of(&CaseDescription::id)},
+                                {"op_name", cell_of(&CaseDescription::op_type)},
+                                {"op_param", cell_of(&CaseDescription::parameters)}},
+                               described, columns);
+  const OpcheckStyle& style = options.style;
+  columns->push_back({"tensor_path", [end = style.folder_end](const CaseRow& row) {
+                        const std::string& folder = row.result.description.folder;
+                        return Cell::of(folder.empty() ? folder : folder + end);
+                      }});
+  columns->push_back({"out_tensor_id", output_id});
+  columns->push_back({"precision_standard", [standard = style.standard](const CaseRow& row) {
+                        return standard_cell(row.row, standard);
+                      }});
+  columns->push_back(
+      {style.result, [](const CaseRow& row) { return Cell::of(row.verdict.result); }});
+  append_old_metrics(options, columns);
+  if (style.has_reason) {
+    columns->push_back(
+        {"fail_reason", [](const CaseRow& row) { return Cell::of(row.verdict.reason); }});
+  }
+  if (options.optimization) {
+    columns->push_back({"optimization_closed", [](const CaseRow& row) {
+                          return Cell::of(closed_optimization(row.result.description.id));
+                        }});
+  }
+}
+
 // ---- ours ----
 
 Cell verdict_cell(const OutputRow& row, Standard standard) {
-  if (!row.compared) return text_cell(std::string(opcheck::outcome_name(row.outcome)));
-  return text_cell(judgement_of(row, standard).passed ? "PASS" : "FAILED");
+  if (!row.compared) return Cell::of(opcheck::outcome_name(row.outcome));
+  return Cell::of(judgement_of(row, standard).passed ? "PASS" : "FAILED");
 }
 
-std::string index_text(const std::vector<int64_t>& index) {
-  return list_text(std::span<const int64_t>(index));
+Cell outcome_cell(const OutputRow& row) { return Cell::of(opcheck::outcome_name(row.outcome)); }
+Cell shape_cell(const OutputRow& row) { return Cell::of(list_text(row.shape.span())); }
+
+Column<Measures> ulp_column(const char* name, size_t place) {
+  return {name, [place](const Measures& m) { return Cell::of(m.ulp_histogram[place]); }};
 }
 
-void append_measures(const OutputRow& row, Cells* cells) {
-  const Measures& m = row.measures;
-  for (const double value : {m.max_abs_error, m.mean_abs_error, m.max_rel_error, m.mean_rel_error,
-                             m.rmse, m.cosine, m.relative_l2, m.nmse, m.mare, m.mere})
-    cells->push_back(Cell::of(value));
-  for (const int64_t value :
-       {m.golden_nan, m.golden_inf, m.mine_nan, m.mine_inf, m.pattern_mismatches})
-    cells->push_back(Cell::of(value));
-  for (const int64_t value : m.ulp_histogram) cells->push_back(Cell::of(value));
+void append_measures(CaseColumns* columns) {
+  append_part<Measures>(
+      {{"count", cell_of(&Measures::count)},
+       {"max_abs", cell_of(&Measures::max_abs_error)},
+       {"mean_abs", cell_of(&Measures::mean_abs_error)},
+       {"max_rel", cell_of(&Measures::max_rel_error)},
+       {"mean_rel", cell_of(&Measures::mean_rel_error)},
+       {"rmse", cell_of(&Measures::rmse)},
+       {"cosine", cell_of(&Measures::cosine)},
+       {"relative_l2", cell_of(&Measures::relative_l2)},
+       {"nmse", cell_of(&Measures::nmse)},
+       {"mare", cell_of(&Measures::mare)},
+       {"mere", cell_of(&Measures::mere)},
+       {"golden_nan", cell_of(&Measures::golden_nan)},
+       {"golden_inf", cell_of(&Measures::golden_inf)},
+       {"mine_nan", cell_of(&Measures::mine_nan)},
+       {"mine_inf", cell_of(&Measures::mine_inf)},
+       {"pattern_mismatches", cell_of(&Measures::pattern_mismatches)},
+       ulp_column("ulp_0", 0),
+       ulp_column("ulp_1", 1),
+       ulp_column("ulp_2", 2),
+       ulp_column("ulp_4", 3),
+       ulp_column("ulp_8", 4),
+       ulp_column("ulp_more", 5)},
+      [](const CaseRow& row) { return row.row.compared ? &row.row.measures : nullptr; }, columns);
 }
 
-/// Columns from precision_type to worst_neighbours, empty for a row without comparison.
-constexpr size_t kComparedColumns = 30;
+Cell worst_cell(double value) { return std::isnan(value) ? missing() : Cell::of(value); }
 
-void append_compared(const OutputRow& row, Cells* cells) {
-  if (!row.compared) {
-    cells->resize(cells->size() + kComparedColumns);
-    return;
-  }
-  cells->push_back(text_cell(std::string(precision_name(row.accuracy.precision))));
-  cells->push_back(Cell::of(row.accuracy.terms));
-  cells->push_back(text_cell(row.dtype));
-  cells->push_back(text_cell(list_text(row.shape.span())));
-  cells->push_back(Cell::of(row.measures.count));
-  append_measures(row, cells);
-  if (row.measures.worst_index < 0) {
-    cells->resize(cells->size() + 4);
-    return;
-  }
-  cells->push_back(text_cell(index_text(row.worst.index)));
-  for (const double value : {row.worst.golden, row.worst.mine})
-    cells->push_back(std::isnan(value) ? missing() : Cell::of(value));
-  cells->push_back(text_cell(neighbours_text(row)));
+void append_worst(CaseColumns* columns) {
+  append_part<OutputRow>(
+      {{"worst_index", [](const OutputRow& row) { return Cell::of(index_text(row.worst.index)); }},
+       {"worst_golden", [](const OutputRow& row) { return worst_cell(row.worst.golden); }},
+       {"worst_mine", [](const OutputRow& row) { return worst_cell(row.worst.mine); }},
+       {"worst_neighbours", [](const OutputRow& row) { return Cell::of(neighbours_text(row)); }}},
+      [](const CaseRow& row) {
+        return row.row.compared && row.row.measures.worst_index >= 0 ? &row.row : nullptr;
+      },
+      columns);
 }
 
-void append_ours(const CaseResult& result, const OutputRow& row, const OpcheckTableOptions& options,
-                 Cells* cells) {
-  const opcheck::CaseDescription& description = result.description;
-  cells->push_back(Cell::of(int64_t{description.rank}));
-  for (const std::string& text :
-       {description.step, description.node, output_name(row),
-        std::string(opcheck::outcome_name(row.outcome)), row.reason, row.note, result.variant,
-        std::string(measure::standard_name(options.standard))})
-    cells->push_back(text_cell(text));
-  cells->push_back(verdict_cell(row, Standard::Atb));
-  const Judgement& atb = judgement_of(row, Standard::Atb);
-  cells->push_back(row.compared ? Cell::of(atb.rate) : Cell{});
-  cells->push_back(row.compared ? Cell::of(atb.error_balance) : Cell{});
-  for (const Standard standard : {Standard::LegacyO4, Standard::LegacyO1, Standard::Mixed})
-    cells->push_back(verdict_cell(row, standard));
-  append_compared(row, cells);
-  cells->push_back(text_cell(joined(result.unknown_parameters, ", ")));
+Column<OutputRow> judged_column(const char* name, Standard standard) {
+  return {name, [standard](const OutputRow& row) { return verdict_cell(row, standard); }};
+}
+
+void append_our_columns(const OpcheckTableOptions& options, CaseColumns* columns) {
+  const auto described = [](const CaseRow& row) { return &row.result.description; };
+  const auto output = [](const CaseRow& row) { return &row.row; };
+  const auto compared = [](const CaseRow& row) { return row.row.compared ? &row.row : nullptr; };
+  append_part<CaseDescription>({{"rank", cell_of(&CaseDescription::rank)},
+                                {"step", cell_of(&CaseDescription::step)},
+                                {"node", cell_of(&CaseDescription::node)}},
+                               described, columns);
+  append_part<OutputRow>(
+      {{"output", [](const OutputRow& row) { return Cell::of(output_name(row)); }},
+       {"result", outcome_cell},
+       {"reason", cell_of(&OutputRow::reason)},
+       {"note", cell_of(&OutputRow::note)}},
+      output, columns);
+  columns->push_back({"variant", [](const CaseRow& row) { return Cell::of(row.result.variant); }});
+  columns->push_back({"standard", [standard = options.standard](const CaseRow&) {
+                        return Cell::of(measure::standard_name(standard));
+                      }});
+  append_part<OutputRow>({judged_column("atb_result", Standard::Atb)}, output, columns);
+  append_part<Judgement>(
+      {{"atb_rate(%)", cell_of(&Judgement::rate)},
+       {"error_balance(%)", cell_of(&Judgement::error_balance)}},
+      [](const CaseRow& row) {
+        return row.row.compared ? &judgement_of(row.row, Standard::Atb) : nullptr;
+      },
+      columns);
+  append_part<OutputRow>({judged_column("legacy_o4_result", Standard::LegacyO4),
+                          judged_column("legacy_o1_result", Standard::LegacyO1),
+                          judged_column("mixed_result", Standard::Mixed)},
+                         output, columns);
+  append_part<OutputRow>(
+      {{"precision_type",
+        [](const OutputRow& row) { return Cell::of(precision_name(row.accuracy.precision)); }},
+       {"terms", [](const OutputRow& row) { return Cell::of(row.accuracy.terms); }},
+       {"dtype", cell_of(&OutputRow::dtype)},
+       {"shape", shape_cell}},
+      compared, columns);
+  append_measures(columns);
+  append_worst(columns);
+  columns->push_back({"unknown_parameters", [](const CaseRow& row) {
+                        return Cell::of(joined(row.result.unknown_parameters, ", "));
+                      }});
+}
+
+// ---- operators, held against what rounding explains ----
+
+void append_rounding(CaseColumns* columns) {
+  append_part<RoundingMeasures>(
+      {{"z", cell_of(&RoundingMeasures::z)},
+       {"e", cell_of(&RoundingMeasures::e)},
+       {"worst_ulp", cell_of(&RoundingMeasures::worst_ulp)},
+       {"allowed_ulp", cell_of(&RoundingMeasures::allowed_ulp)},
+       {"relative_l2", cell_of(&RoundingMeasures::relative_l2)},
+       {"noise_floor", cell_of(&RoundingMeasures::noise_floor)},
+       {"worst_index",
+        [](const RoundingMeasures& m) {
+          return m.worst_index.empty() ? Cell{} : Cell::of(index_text(m.worst_index));
+        }},
+       {"checked", cell_of(&RoundingMeasures::extent)}},
+      [](const CaseRow& row) {
+        return row.row.rounding && row.row.rounding->judged ? &*row.row.rounding : nullptr;
+      },
+      columns);
+}
+
+CaseColumns operator_columns() {
+  static const RoundingMeasures kNone;
+  const auto described = [](const CaseRow& row) { return &row.result.description; };
+  const auto output = [](const CaseRow& row) { return &row.row; };
+  CaseColumns columns;
+  append_part<CaseDescription>(
+      {{"rank", cell_of(&CaseDescription::rank)}, {"step", cell_of(&CaseDescription::step)}},
+      described, &columns);
+  append_part<RoundingMeasures>(
+      {{"module", cell_of(&RoundingMeasures::module)},
+       {"module_call", [](const RoundingMeasures& m) { return Cell::of(int64_t{m.call}); }}},
+      [](const CaseRow& row) { return row.row.rounding ? &*row.row.rounding : &kNone; }, &columns);
+  append_part<CaseDescription>(
+      {{"operator", cell_of(&CaseDescription::op_type)}, {"node", cell_of(&CaseDescription::node)}},
+      described, &columns);
+  append_part<OutputRow>(
+      {{"output", cell_of(&OutputRow::index)},
+       {"result", outcome_cell},
+       {"reason", cell_of(&OutputRow::reason)},
+       {"dtype", cell_of(&OutputRow::dtype)},
+       {"shape",
+        [](const OutputRow& row) { return row.dtype.empty() ? Cell{} : shape_cell(row); }}},
+      output, &columns);
+  append_rounding(&columns);
+  append_part<OutputRow>({{"tensor_path", cell_of(&OutputRow::file)}}, output, &columns);
+  return columns;
+}
+
+CaseColumns case_columns(const OpcheckTableOptions& options) {
+  if (options.by_rounding) return operator_columns();
+  CaseColumns columns;
+  append_old_columns(options, &columns);
+  append_our_columns(options, &columns);
+  return columns;
 }
 
 std::string short_list(const std::vector<double>& values) {
@@ -281,48 +380,15 @@ std::string neighbours_text(const OutputRow& row) {
 }
 
 std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options) {
-  if (options.by_rounding) return operator_columns();
-  std::vector<std::string> columns = kFirstColumns;
-  const bool o1 = options.o1_names;
-  columns.emplace_back(o1 ? "excuted_information" : "precision_result");
-  columns.emplace_back(o1 ? "precision_result(%)" : "rel_precision_rate(%)");
-  columns.emplace_back("max_rel_error");
-  if (options.absolute) {
-    columns.emplace_back(o1 ? "abs_precision_result(%)" : "abs_precision_rate(%)");
-    columns.emplace_back("max_abs_error");
-  }
-  if (options.cosine) columns.emplace_back("cosine_similarity");
-  if (options.kl) columns.emplace_back("kl_divergence");
-  columns.insert(columns.end(), options.custom.begin(), options.custom.end());
-  if (!o1) columns.emplace_back("fail_reason");
-  if (options.optimization) columns.emplace_back("optimization_closed");
-  columns.insert(columns.end(), kOurColumns.begin(), kOurColumns.end());
-  return columns;
+  return names_of(case_columns(options));
 }
 
-std::vector<std::vector<Cell>> opcheck_rows(const CaseResult& result,
-                                            const OpcheckTableOptions& options) {
-  if (options.by_rounding) return operator_rows(result);
-  const opcheck::CaseDescription& description = result.description;
+std::vector<Cells> opcheck_rows(const CaseResult& result, const OpcheckTableOptions& options) {
+  const CaseColumns columns = case_columns(options);
   const OldVerdict verdict = old_verdict(result, options);
   std::vector<Cells> rows;
-  for (size_t place = 0; place < result.rows.size(); ++place) {
-    const OutputRow& row = result.rows[place];
-    // The oldest version names the folder of the tensors.
-    const bool names_after = options.o1_names && !description.folder.empty();
-    Cells cells = {text_cell(description.id),
-                   text_cell(description.op_type),
-                   text_cell(description.parameters),
-                   text_cell(description.folder + (names_after ? "/after" : "")),
-                   output_id(result, place),
-                   standard_cell(row, options.o1_names),
-                   text_cell(verdict.result)};
-    append_old_metrics(row, options, &cells);
-    if (!options.o1_names) cells.push_back(text_cell(verdict.reason));
-    if (options.optimization) cells.push_back(text_cell(closed_optimization(description.id)));
-    append_ours(result, row, options, &cells);
-    rows.push_back(std::move(cells));
-  }
+  for (size_t place = 0; place < result.rows.size(); ++place)
+    rows.push_back(cells_of(columns, {result, result.rows[place], place, verdict}));
   return rows;
 }
 
@@ -356,11 +422,11 @@ Table build_opcheck_summary(const opcheck::Report& report) {
   table.columns = {"op_name", "cases",         "outputs", "passed",
                    "failed",  "not_supported", "errors",  "first_reason"};
   const auto add = [&](const OpcheckTotals& totals) {
-    Cells cells = {text_cell(totals.op_type)};
+    Cells cells = {Cell::of(totals.op_type)};
     for (const size_t count : {totals.cases, totals.outputs, totals.passed, totals.failed,
                                totals.not_supported, totals.errors})
       cells.push_back(Cell::of(static_cast<int64_t>(count)));
-    cells.push_back(text_cell(totals.first_reason));
+    cells.push_back(Cell::of(totals.first_reason));
     table.rows.push_back(std::move(cells));
   };
   for (const OpcheckTotals& totals : opcheck_totals(report)) add(totals);
@@ -368,9 +434,9 @@ Table build_opcheck_summary(const opcheck::Report& report) {
   add({"total", report.cases.size(), counts.outputs, counts.passed, counts.failed,
        counts.not_supported, counts.errors, ""});
   for (const auto& [type, count] : report.unlisted) {
-    Cells cells = {text_cell(type), Cell::of(static_cast<int64_t>(count))};
+    Cells cells = {Cell::of(type), Cell::of(static_cast<int64_t>(count))};
     cells.resize(table.columns.size() - 1);
-    cells.push_back(text_cell("not judged"));
+    cells.push_back(Cell::of("not judged"));
     table.rows.push_back(std::move(cells));
   }
   return table;
