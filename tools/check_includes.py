@@ -34,7 +34,20 @@ ALLOWED: dict[str, set[str]] = {
     "report": _CORE | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
     "vendor": _CORE | {"measure", "formats", "run", "pair", "compare", "report"},
     "cli": _CORE
-    | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "engines", "report", "vendor"},
+    | {
+        "stats",
+        "measure",
+        "formats",
+        "topology",
+        "run",
+        "pair",
+        "compare",
+        "opcheck",
+        "locate",
+        "engines",
+        "report",
+        "vendor",
+    },
     "python": _CORE
     | {
         "stats",
