@@ -17,6 +17,7 @@
 #include "base/thread_pool.hpp"
 #include "compare/comparability.hpp"
 #include "compare/contradiction.hpp"
+#include "compare/pair_loop.hpp"
 #include "compare/resident.hpp"
 #include "compare/resident_files.hpp"
 #include "pair/operand.hpp"
@@ -33,7 +34,6 @@ namespace {
 using run::Run;
 using run::TensorRecord;
 
-constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
 // Relative L2 distance from which on another order of columns is looked for, and up to which size.
 constexpr double kOtherOrder = 0.05;
 constexpr int64_t kMaxReorderedElements = int64_t{1} << 28;
@@ -150,22 +150,12 @@ void judge_metrics(const measure::PairMetrics& metrics, const Limit& limit, Row*
 
 void judge_summary(const measure::SummaryErrors& errors, const SideSummary& golden,
                    const Limit& limit, Row* row) {
-  struct Statistic {
-    const char* name;
-    measure::SummaryError error;
-    double golden;
-  };
-  const std::array<Statistic, 4> statistics = {{{"max", errors.max, golden.max},
-                                                {"min", errors.min, golden.min},
-                                                {"mean", errors.mean, golden.mean},
-                                                {"l2norm", errors.l2_norm, golden.l2_norm}}};
-  for (const Statistic& s : statistics) {
-    if (std::isnan(s.error.absolute)) continue;
-    if (limit.atol || limit.rtol) {
-      const double allowed = limit.atol.value_or(0) + limit.rtol.value_or(0) * std::abs(s.golden);
-      if (s.error.absolute > allowed)
-        fail_row(exceeds(s.name, s.error.absolute, ">", allowed), row);
-    }
+  const double values[] = {golden.max, golden.min, golden.mean, golden.l2_norm};
+  for (size_t i = 0; (limit.atol || limit.rtol) && i < std::size(values); ++i) {
+    const auto& [name, field] = measure::kSummaryFields[i];
+    const double error = (errors.*field).absolute;
+    const double allowed = limit.atol.value_or(0) + limit.rtol.value_or(0) * std::abs(values[i]);
+    if (error > allowed) fail_row(exceeds(name, error, ">", allowed), row);
   }
   if (limit.rel_l2 && errors.l2_norm.relative > *limit.rel_l2) {
     // |‖m‖ - ‖g‖| is at most ‖m - g‖, so this much of the limit can be tested without the tensors.
@@ -781,17 +771,9 @@ void append_new(const std::vector<std::string>& from, std::vector<std::string>* 
 Result<Comparison> compare_planned(const Run& golden, const Run& mine,
                                    std::vector<PlannedSheet> planned,
                                    const CompareOptions& options) {
-  Comparison out;
-  out.golden_path = golden.path;
-  out.mine_path = mine.path;
-  out.golden_layout = golden.layout;
-  out.mine_layout = mine.layout;
-  out.golden_records = golden.records.size();
-  out.mine_records = mine.records.size();
+  Comparison out = begin_comparison(golden, mine, options);
   out.statistics = options.statistics;
-  out.judged = !options.limits.empty();
   out.order_known = mine.order_known;
-  for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   append_new(golden.warnings, &out.warnings);
   append_new(mine.warnings, &out.warnings);
   for (const std::string& finding : golden.findings) out.notes.push_back("golden: " + finding);
@@ -801,11 +783,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     size_t sheet;
     size_t row;
   };
-  struct Task {
-    RowPlace place;
-    bool large;
-  };
-  std::vector<Task> tasks;
+  std::vector<RowPlace> tasks;
   // A pair that several levels look at is compared once, unless a level looks at a part of it.
   std::map<std::pair<size_t, size_t>, RowPlace> first_row;
   std::vector<std::pair<RowPlace, RowPlace>> repeated;  // (done, copy of it)
@@ -823,9 +801,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
           continue;
         }
       }
-      const uint64_t bytes =
-          payload_bytes(golden_record(golden, mine, pair)) + payload_bytes(mine.records[pair.mine]);
-      tasks.push_back({place, bytes > kLargePair});
+      tasks.push_back(place);
     }
     Sheet sheet;
     sheet.name = std::move(plan.name);
@@ -838,33 +814,20 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   }
 
   PairComparer comparer(golden, mine, options);
-  const unsigned jobs = resolve_job_count(options.jobs);
-  std::mutex progress_mutex;
-  size_t done = 0;
-  const auto work = [&](const Task& task, unsigned inner_jobs) {
-    Sheet& sheet = out.sheets[task.place.sheet];
-    try {
-      const InterruptScope scope(options.interrupted);
-      throw_if_interrupted();
-      sheet.rows[task.place.row] = comparer.compare(
-          sheet.matching, sheet.matching.pairs[task.place.row], static_cast<int>(inner_jobs));
-    } catch (const Interrupted&) {  // no report is made of what is there
-      return;
-    }
-    if (!options.progress) return;
-    const std::lock_guard lock(progress_mutex);
-    options.progress(++done, tasks.size());
+  const auto pair_of = [&](size_t task) -> const pair::RecordPair& {
+    return out.sheets[tasks[task].sheet].matching.pairs[tasks[task].row];
   };
-  // Large pairs one by one with all threads on each, so that only one of them is resident; then the
-  // small ones side by side. Neither the order nor the number of threads changes a row.
-  const auto first_small = std::stable_partition(tasks.begin(), tasks.end(),
-                                                 [](const Task& task) { return task.large; });
-  const auto large_count = static_cast<size_t>(first_small - tasks.begin());
-  for (size_t i = 0; i < large_count; ++i) work(tasks[i], jobs);
-  parallel_for(tasks.size() - large_count, jobs,
-               [&](size_t i) { work(tasks[large_count + i], 1); });
-  if (options.interrupted != nullptr && *options.interrupted)
-    return fail(Errc::Interrupted, "interrupted");
+  ASSAY_TRY_STATUS(for_each_pair(
+      tasks.size(), options,
+      [&](size_t task) {
+        const pair::RecordPair& pair = pair_of(task);
+        return payload_bytes(golden_record(golden, mine, pair)) +
+               payload_bytes(mine.records[pair.mine]);
+      },
+      [&](size_t task, int threads) {
+        Sheet& sheet = out.sheets[tasks[task].sheet];
+        sheet.rows[tasks[task].row] = comparer.compare(sheet.matching, pair_of(task), threads);
+      }));
 
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];

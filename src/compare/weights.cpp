@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
-#include "base/interruption.hpp"
-#include "base/thread_pool.hpp"
 #include "compare/comparability.hpp"
 #include "compare/dequantise.hpp"
 #include "compare/gguf_weights.hpp"
+#include "compare/pair_loop.hpp"
 #include "compare/resident.hpp"
 #include "pair/weight_names.hpp"
 #include "run/checkpoint.hpp"
@@ -21,8 +19,6 @@ namespace {
 
 using run::Run;
 using run::TensorRecord;
-
-constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
 
 // ---- one pair ----
 
@@ -348,43 +344,22 @@ uint64_t float_bytes(const TensorRecord& record) {
   return count ? static_cast<uint64_t>(*count) * sizeof(float) : 0;
 }
 
-/// False when the user interrupted it.
-bool compare_pairs(const CompareOptions& options, const pair::CheckpointSide& golden,
-                   const pair::CheckpointSide& mine, const GgufSide* golden_gguf,
-                   const GgufSide* my_gguf, const std::vector<pair::WeightPair>& pairs,
-                   Comparison* out) {
+Status compare_pairs(const CompareOptions& options, const pair::CheckpointSide& golden,
+                     const pair::CheckpointSide& mine, const GgufSide* golden_gguf,
+                     const GgufSide* my_gguf, const std::vector<pair::WeightPair>& pairs,
+                     Comparison* out) {
   WeightComparer comparer(golden, mine, golden_gguf, my_gguf, options);
   std::vector<Row>& rows = out->sheets[0].rows;
   rows.resize(pairs.size());
-  const unsigned jobs = resolve_job_count(options.jobs);
-  std::mutex mutex;
-  size_t done = 0;
-  const auto work = [&](size_t i, unsigned inner_jobs) {
-    try {
-      const InterruptScope scope(options.interrupted);
-      throw_if_interrupted();
-      rows[i] = comparer.compare(pairs[i], static_cast<int>(inner_jobs));
-    } catch (const Interrupted&) {
-      return;
-    }
-    if (!options.progress) return;
-    const std::lock_guard lock(mutex);
-    options.progress(++done, pairs.size());
-  };
-  // Large weights one by one with all threads on each, so that only one of them is unpacked at a time.
-  std::vector<size_t> small;
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const uint64_t bytes = float_bytes(golden.record_of(golden.weights()[pairs[i].golden])) +
-                           float_bytes(mine.record_of(mine.weights()[pairs[i].mine]));
-    if (bytes > kLargePair) {
-      work(i, jobs);
-    } else {
-      small.push_back(i);
-    }
-  }
-  parallel_for(small.size(), jobs, [&](size_t i) { work(small[i], 1); });
+  ASSAY_TRY_STATUS(for_each_pair(
+      pairs.size(), options,
+      [&](size_t i) {
+        return float_bytes(golden.record_of(golden.weights()[pairs[i].golden])) +
+               float_bytes(mine.record_of(mine.weights()[pairs[i].mine]));
+      },
+      [&](size_t i, int threads) { rows[i] = comparer.compare(pairs[i], threads); }));
   out->compared_bytes = comparer.compared_bytes();
-  return options.interrupted == nullptr || !*options.interrupted;
+  return {};
 }
 
 bool is_gguf_run(const run::Run& run) { return run.has(run::Trait::GgufNames); }
@@ -410,16 +385,8 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
                                    const CompareOptions& options) {
   const Conventions& conventions = options.conventions;
   const bool as_stored = conventions.weight_pairs != nullptr;
-  Comparison out;
-  out.golden_path = golden_run.path;
-  out.mine_path = mine_run.path;
-  out.golden_layout = golden_run.layout;
-  out.mine_layout = mine_run.layout;
-  out.golden_records = golden_run.records.size();
-  out.mine_records = mine_run.records.size();
+  Comparison out = begin_comparison(golden_run, mine_run, options);
   out.weights = true;
-  out.judged = !options.limits.empty();
-  for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   out.warnings = golden_run.warnings;
   out.warnings.insert(out.warnings.end(), mine_run.warnings.begin(), mine_run.warnings.end());
   out.sheets.resize(1);
@@ -442,10 +409,8 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
     sheet.matching.pairs.push_back({.golden = pair.golden, .mine = pair.mine, .rule = pair.rule});
   }
   if (!as_stored) list_unmatched(golden, mine, pairing, &sheet.matching);
-  if (!compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,
-                     my_gguf ? &*my_gguf : nullptr, pairs, &out)) {
-    return fail(Errc::Interrupted, "interrupted");
-  }
+  ASSAY_TRY_STATUS(compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,
+                                 my_gguf ? &*my_gguf : nullptr, pairs, &out));
   set_orders(&sheet.rows);
   if (conventions.finish != nullptr) conventions.finish(golden_run, mine_run, &out);
   for (size_t i = 0; i < sheet.rows.size(); ++i) {

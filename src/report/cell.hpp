@@ -22,7 +22,9 @@ struct Cell {
   [[nodiscard]] static Cell of(std::string value);  // empty text gives an empty cell
   [[nodiscard]] static Cell of(std::string_view value) { return of(std::string(value)); }
   [[nodiscard]] static Cell of(const char* value) { return of(std::string(value)); }
+  [[nodiscard]] static Cell of(Cell cell) { return cell; }
   [[nodiscard]] static Cell of(int value) { return of(int64_t{value}); }
+  [[nodiscard]] static Cell of(uint32_t value) { return of(int64_t{value}); }
   [[nodiscard]] static Cell of(size_t value) { return of(static_cast<int64_t>(value)); }
   /// What an algorithm of the user gave.
   [[nodiscard]] static Cell of(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns: the one place where a table's header and its cells come from, whatever the format of the file.
+// Columns: the one place where a table's header and its cells come from, whatever
+// the format of the file.
 #pragma once
 #include <functional>
 #include <string>
@@ -36,24 +37,14 @@ template <typename Row>
   return cells;
 }
 
-/// The cell of a member.
-template <typename Row, typename Value>
-[[nodiscard]] auto cell_of(Value Row::* member) {
-  return [member](const Row& row) { return Cell::of(row.*member); };
-}
-
-/// The columns that hold for rows with a part (a side, metrics), as columns of the rows; the cell is empty where
-/// `part_of` gives nullptr.
-template <typename Part, typename Row, typename PartOf>
-void append_part(const Columns<Part>& of_part, const PartOf& part_of, Columns<Row>* columns,
-                 std::string_view prefix = "") {
-  for (const Column<Part>& column : of_part) {
-    columns->push_back(
-        {std::string(prefix) + column.name, [cell = column.cell, part_of](const Row& row) {
-           const Part* part = part_of(row);
-           return part != nullptr ? cell(*part) : Cell{};
-         }});
-  }
+/// The cell of what `value`, a member or a function, says of a part of the row; empty where there is
+/// no such part.
+template <typename Row, typename Part, typename Value>
+[[nodiscard]] auto of(const Part* (*part_of)(const Row&), Value value) {
+  return [part_of, value](const Row& row) {
+    const Part* part = part_of(row);
+    return part != nullptr ? Cell::of(std::invoke(value, *part)) : Cell{};
+  };
 }
 
 }  // namespace assay::report

@@ -3,6 +3,7 @@
 // Source of the first ones: Ascend/msit 8.2: msit_llm/opcheck/case_manager.py
 #include "report/opcheck_table.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -36,6 +37,25 @@ struct CaseRow {
   size_t place = 0;  // among the outputs
   const OldVerdict& verdict;
 };
+
+// The parts of a row; null: this row has none.
+const CaseDescription* described(const CaseRow& row) { return &row.result.description; }
+const CaseResult* result(const CaseRow& row) { return &row.result; }
+const OldVerdict* old(const CaseRow& row) { return &row.verdict; }
+const OutputRow* output(const CaseRow& row) { return &row.row; }
+const OutputRow* compared(const CaseRow& row) { return row.row.compared ? &row.row : nullptr; }
+const Measures* measured(const CaseRow& row) {
+  return row.row.compared ? &row.row.measures : nullptr;
+}
+const OutputRow* with_worst(const CaseRow& row) {
+  return row.row.compared && row.row.measures.worst_index >= 0 ? &row.row : nullptr;
+}
+const Judgement* judged_by_atb(const CaseRow& row) {
+  return row.row.compared ? &row.row.judgements[static_cast<size_t>(Standard::Atb)] : nullptr;
+}
+const RoundingMeasures* rounded(const CaseRow& row) {
+  return row.row.rounding && row.row.rounding->judged ? &*row.row.rounding : nullptr;
+}
 using CaseColumns = Columns<CaseRow>;
 
 std::string fixed(double value, int digits) {
@@ -93,9 +113,9 @@ OldVerdict old_verdict(const CaseResult& result, const OpcheckTableOptions& opti
 }
 
 /// "0_1@maskType" is case 0_1 with that one parameter switched off.
-std::string closed_optimization(const std::string& id) {
-  const size_t at = id.find('@');
-  return at == std::string::npos ? "NaN" : id.substr(at + 1);
+std::string closed_optimization(const CaseDescription& one) {
+  const size_t at = one.id.find('@');
+  return at == std::string::npos ? "NaN" : one.id.substr(at + 1);
 }
 
 /// Results that lie in inputs are numbered by their place, as the original does: it knows no gaps.
@@ -161,191 +181,143 @@ void append_old_metrics(const OpcheckTableOptions& options, CaseColumns* columns
 }
 
 void append_old_columns(const OpcheckTableOptions& options, CaseColumns* columns) {
-  const auto described = [](const CaseRow& row) { return &row.result.description; };
-  append_part<CaseDescription>({{"op_id", cell_of(&CaseDescription::id)},
-                                {"op_name", cell_of(&CaseDescription::op_type)},
-                                {"op_param", cell_of(&CaseDescription::parameters)}},
-                               described, columns);
+  using D = CaseDescription;
   const OpcheckStyle& style = options.style;
-  columns->push_back({"tensor_path", [end = style.folder_end](const CaseRow& row) {
-                        const std::string& folder = row.result.description.folder;
-                        return Cell::of(folder.empty() ? folder : folder + end);
-                      }});
-  columns->push_back({"out_tensor_id", output_id});
-  columns->push_back({"precision_standard", [standard = style.standard](const CaseRow& row) {
-                        return standard_cell(row.row, standard);
-                      }});
-  columns->push_back(
-      {style.result, [](const CaseRow& row) { return Cell::of(row.verdict.result); }});
+  const auto path = [end = style.folder_end](const D& one) {
+    return one.folder.empty() ? std::string() : one.folder + end;
+  };
+  const auto precision = [standard = style.standard](const OutputRow& row) {
+    return standard_cell(row, standard);
+  };
+  *columns = {{"op_id", of(described, &D::id)},
+              {"op_name", of(described, &D::op_type)},
+              {"op_param", of(described, &D::parameters)},
+              {"tensor_path", of(described, path)},
+              {"out_tensor_id", output_id},
+              {"precision_standard", of(output, precision)},
+              {style.result, of(old, &OldVerdict::result)}};
   append_old_metrics(options, columns);
-  if (style.has_reason) {
-    columns->push_back(
-        {"fail_reason", [](const CaseRow& row) { return Cell::of(row.verdict.reason); }});
-  }
-  if (options.optimization) {
-    columns->push_back({"optimization_closed", [](const CaseRow& row) {
-                          return Cell::of(closed_optimization(row.result.description.id));
-                        }});
-  }
+  if (style.has_reason) columns->push_back({"fail_reason", of(old, &OldVerdict::reason)});
+  if (options.optimization)
+    columns->push_back({"optimization_closed", of(described, closed_optimization)});
 }
 
 // ---- ours ----
 
-Cell verdict_cell(const OutputRow& row, Standard standard) {
-  if (!row.compared) return Cell::of(opcheck::outcome_name(row.outcome));
-  return Cell::of(judgement_of(row, standard).passed ? "PASS" : "FAILED");
+template <Standard kStandard>
+std::string_view verdict_by(const OutputRow& row) {
+  if (!row.compared) return opcheck::outcome_name(row.outcome);
+  return judgement_of(row, kStandard).passed ? "PASS" : "FAILED";
 }
-
-Cell outcome_cell(const OutputRow& row) { return Cell::of(opcheck::outcome_name(row.outcome)); }
-Cell shape_cell(const OutputRow& row) { return Cell::of(list_text(row.shape.span())); }
-
-Column<Measures> ulp_column(const char* name, size_t place) {
-  return {name, [place](const Measures& m) { return Cell::of(m.ulp_histogram[place]); }};
+std::string_view outcome_of(const OutputRow& row) { return opcheck::outcome_name(row.outcome); }
+std::string shape_of(const OutputRow& row) { return list_text(row.shape.span()); }
+std::string_view precision_of(const OutputRow& row) {
+  return precision_name(row.accuracy.precision);
 }
-
-void append_measures(CaseColumns* columns) {
-  append_part<Measures>(
-      {{"count", cell_of(&Measures::count)},
-       {"max_abs", cell_of(&Measures::max_abs_error)},
-       {"mean_abs", cell_of(&Measures::mean_abs_error)},
-       {"max_rel", cell_of(&Measures::max_rel_error)},
-       {"mean_rel", cell_of(&Measures::mean_rel_error)},
-       {"rmse", cell_of(&Measures::rmse)},
-       {"cosine", cell_of(&Measures::cosine)},
-       {"relative_l2", cell_of(&Measures::relative_l2)},
-       {"nmse", cell_of(&Measures::nmse)},
-       {"mare", cell_of(&Measures::mare)},
-       {"mere", cell_of(&Measures::mere)},
-       {"golden_nan", cell_of(&Measures::golden_nan)},
-       {"golden_inf", cell_of(&Measures::golden_inf)},
-       {"mine_nan", cell_of(&Measures::mine_nan)},
-       {"mine_inf", cell_of(&Measures::mine_inf)},
-       {"pattern_mismatches", cell_of(&Measures::pattern_mismatches)},
-       ulp_column("ulp_0", 0),
-       ulp_column("ulp_1", 1),
-       ulp_column("ulp_2", 2),
-       ulp_column("ulp_4", 3),
-       ulp_column("ulp_8", 4),
-       ulp_column("ulp_more", 5)},
-      [](const CaseRow& row) { return row.row.compared ? &row.row.measures : nullptr; }, columns);
+std::string unknown_of(const CaseResult& one) { return joined(one.unknown_parameters, ", "); }
+auto terms_of(const OutputRow& row) { return row.accuracy.terms; }
+template <size_t kPlace>
+int64_t ulp(const Measures& measures) {
+  return measures.ulp_histogram[kPlace];
 }
-
+std::string worst_index(const OutputRow& row) { return index_text(row.worst.index); }
 Cell worst_cell(double value) { return std::isnan(value) ? missing() : Cell::of(value); }
+Cell worst_golden(const OutputRow& row) { return worst_cell(row.worst.golden); }
+Cell worst_mine(const OutputRow& row) { return worst_cell(row.worst.mine); }
 
-void append_worst(CaseColumns* columns) {
-  append_part<OutputRow>(
-      {{"worst_index", [](const OutputRow& row) { return Cell::of(index_text(row.worst.index)); }},
-       {"worst_golden", [](const OutputRow& row) { return worst_cell(row.worst.golden); }},
-       {"worst_mine", [](const OutputRow& row) { return worst_cell(row.worst.mine); }},
-       {"worst_neighbours", [](const OutputRow& row) { return Cell::of(neighbours_text(row)); }}},
-      [](const CaseRow& row) {
-        return row.row.compared && row.row.measures.worst_index >= 0 ? &row.row : nullptr;
-      },
-      columns);
-}
-
-Column<OutputRow> judged_column(const char* name, Standard standard) {
-  return {name, [standard](const OutputRow& row) { return verdict_cell(row, standard); }};
-}
-
-void append_our_columns(const OpcheckTableOptions& options, CaseColumns* columns) {
-  const auto described = [](const CaseRow& row) { return &row.result.description; };
-  const auto output = [](const CaseRow& row) { return &row.row; };
-  const auto compared = [](const CaseRow& row) { return row.row.compared ? &row.row : nullptr; };
-  append_part<CaseDescription>({{"rank", cell_of(&CaseDescription::rank)},
-                                {"step", cell_of(&CaseDescription::step)},
-                                {"node", cell_of(&CaseDescription::node)}},
-                               described, columns);
-  append_part<OutputRow>(
-      {{"output", [](const OutputRow& row) { return Cell::of(output_name(row)); }},
-       {"result", outcome_cell},
-       {"reason", cell_of(&OutputRow::reason)},
-       {"note", cell_of(&OutputRow::note)}},
-      output, columns);
-  columns->push_back({"variant", [](const CaseRow& row) { return Cell::of(row.result.variant); }});
-  columns->push_back({"standard", [standard = options.standard](const CaseRow&) {
-                        return Cell::of(measure::standard_name(standard));
-                      }});
-  append_part<OutputRow>({judged_column("atb_result", Standard::Atb)}, output, columns);
-  append_part<Judgement>(
-      {{"atb_rate(%)", cell_of(&Judgement::rate)},
-       {"error_balance(%)", cell_of(&Judgement::error_balance)}},
-      [](const CaseRow& row) {
-        return row.row.compared ? &judgement_of(row.row, Standard::Atb) : nullptr;
-      },
-      columns);
-  append_part<OutputRow>({judged_column("legacy_o4_result", Standard::LegacyO4),
-                          judged_column("legacy_o1_result", Standard::LegacyO1),
-                          judged_column("mixed_result", Standard::Mixed)},
-                         output, columns);
-  append_part<OutputRow>(
-      {{"precision_type",
-        [](const OutputRow& row) { return Cell::of(precision_name(row.accuracy.precision)); }},
-       {"terms", [](const OutputRow& row) { return Cell::of(row.accuracy.terms); }},
-       {"dtype", cell_of(&OutputRow::dtype)},
-       {"shape", shape_cell}},
-      compared, columns);
-  append_measures(columns);
-  append_worst(columns);
-  columns->push_back({"unknown_parameters", [](const CaseRow& row) {
-                        return Cell::of(joined(row.result.unknown_parameters, ", "));
-                      }});
+CaseColumns our_columns(const OpcheckTableOptions& options) {
+  using D = CaseDescription;
+  using M = Measures;
+  const auto standard = [name = measure::standard_name(options.standard)](const OutputRow&) {
+    return name;
+  };
+  return {{"rank", of(described, &D::rank)},
+          {"step", of(described, &D::step)},
+          {"node", of(described, &D::node)},
+          {"output", of(output, output_name)},
+          {"result", of(output, outcome_of)},
+          {"reason", of(output, &OutputRow::reason)},
+          {"note", of(output, &OutputRow::note)},
+          {"variant", of(result, &CaseResult::variant)},
+          {"standard", of(output, standard)},
+          {"atb_result", of(output, verdict_by<Standard::Atb>)},
+          {"atb_rate(%)", of(judged_by_atb, &Judgement::rate)},
+          {"error_balance(%)", of(judged_by_atb, &Judgement::error_balance)},
+          {"legacy_o4_result", of(output, verdict_by<Standard::LegacyO4>)},
+          {"legacy_o1_result", of(output, verdict_by<Standard::LegacyO1>)},
+          {"mixed_result", of(output, verdict_by<Standard::Mixed>)},
+          {"precision_type", of(compared, precision_of)},
+          {"terms", of(compared, terms_of)},
+          {"dtype", of(compared, &OutputRow::dtype)},
+          {"shape", of(compared, shape_of)},
+          {"count", of(measured, &M::count)},
+          {"max_abs", of(measured, &M::max_abs_error)},
+          {"mean_abs", of(measured, &M::mean_abs_error)},
+          {"max_rel", of(measured, &M::max_rel_error)},
+          {"mean_rel", of(measured, &M::mean_rel_error)},
+          {"rmse", of(measured, &M::rmse)},
+          {"cosine", of(measured, &M::cosine)},
+          {"relative_l2", of(measured, &M::relative_l2)},
+          {"nmse", of(measured, &M::nmse)},
+          {"mare", of(measured, &M::mare)},
+          {"mere", of(measured, &M::mere)},
+          {"golden_nan", of(measured, &M::golden_nan)},
+          {"golden_inf", of(measured, &M::golden_inf)},
+          {"mine_nan", of(measured, &M::mine_nan)},
+          {"mine_inf", of(measured, &M::mine_inf)},
+          {"pattern_mismatches", of(measured, &M::pattern_mismatches)},
+          {"ulp_0", of(measured, ulp<0>)},
+          {"ulp_1", of(measured, ulp<1>)},
+          {"ulp_2", of(measured, ulp<2>)},
+          {"ulp_4", of(measured, ulp<3>)},
+          {"ulp_8", of(measured, ulp<4>)},
+          {"ulp_more", of(measured, ulp<5>)},
+          {"worst_index", of(with_worst, worst_index)},
+          {"worst_golden", of(with_worst, worst_golden)},
+          {"worst_mine", of(with_worst, worst_mine)},
+          {"worst_neighbours", of(with_worst, neighbours_text)},
+          {"unknown_parameters", of(result, unknown_of)}};
 }
 
 // ---- operators, held against what rounding explains ----
 
-void append_rounding(CaseColumns* columns) {
-  append_part<RoundingMeasures>(
-      {{"z", cell_of(&RoundingMeasures::z)},
-       {"e", cell_of(&RoundingMeasures::e)},
-       {"worst_ulp", cell_of(&RoundingMeasures::worst_ulp)},
-       {"allowed_ulp", cell_of(&RoundingMeasures::allowed_ulp)},
-       {"relative_l2", cell_of(&RoundingMeasures::relative_l2)},
-       {"noise_floor", cell_of(&RoundingMeasures::noise_floor)},
-       {"worst_index",
-        [](const RoundingMeasures& m) {
-          return m.worst_index.empty() ? Cell{} : Cell::of(index_text(m.worst_index));
-        }},
-       {"checked", cell_of(&RoundingMeasures::extent)}},
-      [](const CaseRow& row) {
-        return row.row.rounding && row.row.rounding->judged ? &*row.row.rounding : nullptr;
-      },
-      columns);
+std::string module_of(const OutputRow& row) { return row.rounding ? row.rounding->module : ""; }
+uint32_t call_of(const OutputRow& row) { return row.rounding ? row.rounding->call : 0; }
+std::string operator_shape(const OutputRow& row) { return row.dtype.empty() ? "" : shape_of(row); }
+Cell rounded_worst(const RoundingMeasures& m) {
+  return m.worst_index.empty() ? Cell{} : Cell::of(index_text(m.worst_index));
 }
 
 CaseColumns operator_columns() {
-  static const RoundingMeasures kNone;
-  const auto described = [](const CaseRow& row) { return &row.result.description; };
-  const auto output = [](const CaseRow& row) { return &row.row; };
-  CaseColumns columns;
-  append_part<CaseDescription>(
-      {{"rank", cell_of(&CaseDescription::rank)}, {"step", cell_of(&CaseDescription::step)}},
-      described, &columns);
-  append_part<RoundingMeasures>(
-      {{"module", cell_of(&RoundingMeasures::module)},
-       {"module_call", [](const RoundingMeasures& m) { return Cell::of(int64_t{m.call}); }}},
-      [](const CaseRow& row) { return row.row.rounding ? &*row.row.rounding : &kNone; }, &columns);
-  append_part<CaseDescription>(
-      {{"operator", cell_of(&CaseDescription::op_type)}, {"node", cell_of(&CaseDescription::node)}},
-      described, &columns);
-  append_part<OutputRow>(
-      {{"output", cell_of(&OutputRow::index)},
-       {"result", outcome_cell},
-       {"reason", cell_of(&OutputRow::reason)},
-       {"dtype", cell_of(&OutputRow::dtype)},
-       {"shape",
-        [](const OutputRow& row) { return row.dtype.empty() ? Cell{} : shape_cell(row); }}},
-      output, &columns);
-  append_rounding(&columns);
-  append_part<OutputRow>({{"tensor_path", cell_of(&OutputRow::file)}}, output, &columns);
-  return columns;
+  using D = CaseDescription;
+  using R = RoundingMeasures;
+  return {{"rank", of(described, &D::rank)},
+          {"step", of(described, &D::step)},
+          {"module", of(output, module_of)},
+          {"module_call", of(output, call_of)},
+          {"operator", of(described, &D::op_type)},
+          {"node", of(described, &D::node)},
+          {"output", of(output, &OutputRow::index)},
+          {"result", of(output, outcome_of)},
+          {"reason", of(output, &OutputRow::reason)},
+          {"dtype", of(output, &OutputRow::dtype)},
+          {"shape", of(output, operator_shape)},
+          {"z", of(rounded, &R::z)},
+          {"e", of(rounded, &R::e)},
+          {"worst_ulp", of(rounded, &R::worst_ulp)},
+          {"allowed_ulp", of(rounded, &R::allowed_ulp)},
+          {"relative_l2", of(rounded, &R::relative_l2)},
+          {"noise_floor", of(rounded, &R::noise_floor)},
+          {"worst_index", of(rounded, rounded_worst)},
+          {"checked", of(rounded, &R::extent)},
+          {"tensor_path", of(output, &OutputRow::file)}};
 }
 
 CaseColumns case_columns(const OpcheckTableOptions& options) {
   if (options.by_rounding) return operator_columns();
   CaseColumns columns;
   append_old_columns(options, &columns);
-  append_our_columns(options, &columns);
+  std::ranges::move(our_columns(options), std::back_inserter(columns));
   return columns;
 }
 

@@ -19,43 +19,41 @@ using measure::SummaryErrors;
 
 constexpr std::string_view kAlgorithms = "[algorithms]";
 
+// The parts of a row; null: this row has none.
+const Row* row_of(const JudgedRow& row) { return &row.row; }
+const SideSummary* golden_of(const JudgedRow& row) { return &row.row.golden; }
+const SideSummary* mine_of(const JudgedRow& row) { return &row.row.mine; }
+const PairMetrics* metrics_of(const JudgedRow& row) {
+  return row.row.metrics ? &*row.row.metrics : nullptr;
+}
+const SummaryErrors* errors_of(const JudgedRow& row) {
+  return row.row.summary ? &*row.row.summary : nullptr;
+}
+const RowVerdict* verdict_of(const JudgedRow& row) { return row.verdict; }
+
 Cell token_cell(const Row& row) {
   return row.token_id == pair::kWarmupToken ? Cell::of("warmup") : Cell::of(row.token_id);
 }
-
-void append_row_columns(Columns<JudgedRow>* all) {
-  append_part<Row>(
-      {{"token_id", token_cell},
-       {"data_id", cell_of(&Row::data_id)},
-       {"weight_name", cell_of(&Row::label)},
-       {"node", cell_of(&Row::label)},
-       {"rank", cell_of(&Row::rank)},
-       {"matched_by", [](const Row& row) { return Cell::of(pair::rule_name(row.matched_by)); }},
-       {"confidence", cell_of(&Row::confidence)},
-       {"cmp_fail_reason", cell_of(&Row::fail_reason)},
-       {"note", cell_of(&Row::note)},
-       {"result", [](const Row& row) { return Cell::of(compare::outcome_name(row.outcome)); }},
-       {"exceeded", cell_of(&Row::exceeded)},
-       {"sqnr_db", cell_of(&Row::sqnr_db)},
-       {"quantisation", cell_of(&Row::quantisation)},
-       {"outside_tolerance",
-        [](const Row& row) {
-          return row.metrics ? Cell::of_index(row.outside_tolerance) : Cell{};
-        }}},
-      [](const JudgedRow& row) { return &row.row; }, all);
+std::string_view rule_of(const Row& row) { return pair::rule_name(row.matched_by); }
+std::string_view result_of(const Row& row) { return compare::outcome_name(row.outcome); }
+Cell outside_cell(const Row& row) {
+  return row.metrics ? Cell::of_index(row.outside_tolerance) : Cell{};
 }
+std::string_view source_of(const RowVerdict& row) {
+  return locate::own_source_name(row.own_source);
+}
+std::string_view word_of(const RowVerdict& row) { return locate::judgement_name(row.verdict); }
 
-void append_side_columns(Columns<JudgedRow>* all) {
-  const Columns<SideSummary> columns = {{"data_path", cell_of(&SideSummary::path)},
-                                        {"op_type", cell_of(&SideSummary::op_type)},
-                                        {"dtype", cell_of(&SideSummary::dtype)},
-                                        {"shape", cell_of(&SideSummary::shape)},
-                                        {"max_value", cell_of(&SideSummary::max)},
-                                        {"min_value", cell_of(&SideSummary::min)},
-                                        {"mean_value", cell_of(&SideSummary::mean)},
-                                        {"l2norm_value", cell_of(&SideSummary::l2_norm)}};
-  append_part(columns, [](const JudgedRow& row) { return &row.row.golden; }, all, "golden_");
-  append_part(columns, [](const JudgedRow& row) { return &row.row.mine; }, all, "my_");
+void append_side(const std::string& name, const SideSummary* (*side)(const JudgedRow&),
+                 Columns<JudgedRow>* all) {
+  using S = SideSummary;
+  const Columns<JudgedRow> columns = {
+      {"data_path", of(side, &S::path)},  {"op_type", of(side, &S::op_type)},
+      {"dtype", of(side, &S::dtype)},     {"shape", of(side, &S::shape)},
+      {"max_value", of(side, &S::max)},   {"min_value", of(side, &S::min)},
+      {"mean_value", of(side, &S::mean)}, {"l2norm_value", of(side, &S::l2_norm)}};
+  for (const Column<JudgedRow>& column : columns)
+    all->push_back({name + "_" + column.name, column.cell});
 }
 
 // "nan_only_in_mine" is "nan_only_in_my" in a report.
@@ -64,59 +62,51 @@ std::string count_name(std::string name) {
   return name;
 }
 
-void append_metric_columns(Columns<JudgedRow>* all) {
-  Columns<PairMetrics> columns = {{"kl_row_mean", cell_of(&PairMetrics::kl_row_mean)},
-                                  {"kl_row_max", cell_of(&PairMetrics::kl_row_max)}};
+Columns<JudgedRow> every_column() {
+  using V = RowVerdict;
+  Columns<JudgedRow> all = {{"token_id", of(row_of, token_cell)},
+                            {"data_id", of(row_of, &Row::data_id)},
+                            {"weight_name", of(row_of, &Row::label)},
+                            {"node", of(row_of, &Row::label)},
+                            {"rank", of(row_of, &Row::rank)},
+                            {"matched_by", of(row_of, rule_of)},
+                            {"confidence", of(row_of, &Row::confidence)},
+                            {"cmp_fail_reason", of(row_of, &Row::fail_reason)},
+                            {"note", of(row_of, &Row::note)},
+                            {"result", of(row_of, result_of)},
+                            {"exceeded", of(row_of, &Row::exceeded)},
+                            {"sqnr_db", of(row_of, &Row::sqnr_db)},
+                            {"quantisation", of(row_of, &Row::quantisation)},
+                            {"outside_tolerance", of(row_of, outside_cell)},
+                            {"kl_row_mean", of(metrics_of, &PairMetrics::kl_row_mean)},
+                            {"kl_row_max", of(metrics_of, &PairMetrics::kl_row_max)},
+                            {"err_in", of(verdict_of, &V::err_in)},
+                            {"err_out", of(verdict_of, &V::err_out)},
+                            {"err_own", of(verdict_of, &V::err_own)},
+                            {"own_source", of(verdict_of, source_of)},
+                            {"noise_floor", of(verdict_of, &V::noise_floor)},
+                            {"amplification", of(verdict_of, &V::amplification)},
+                            {"verdict", of(verdict_of, word_of)},
+                            {"verdict_confidence", of(verdict_of, &V::confidence)}};
+  append_side("golden", golden_of, &all);
+  append_side("my", mine_of, &all);
   for (const auto& [name, field] : measure::kMetricFields)
-    columns.push_back({name, cell_of(field)});
+    all.push_back({name, of(metrics_of, field)});
   for (const auto& [name, field] : measure::kCountFields) {
-    columns.push_back({count_name(name), [field = field](const PairMetrics& metrics) {
-                         return Cell::of_index(metrics.*field);
-                       }});
+    const auto cell = [field = field](const PairMetrics& metrics) {
+      return Cell::of_index(metrics.*field);
+    };
+    all.push_back({count_name(name), of(metrics_of, cell)});
   }
-  append_part(
-      columns, [](const JudgedRow& row) { return row.row.metrics ? &*row.row.metrics : nullptr; },
-      all);
-}
-
-void append_statistics_columns(Columns<JudgedRow>* all) {
-  Columns<SummaryErrors> columns;
   for (const auto& [name, field] : measure::kSummaryFields) {
     const std::string stem = std::string(name) + "_stat_";
-    columns.push_back({stem + "absolute_error", [field = field](const SummaryErrors& errors) {
-                         return Cell::of((errors.*field).absolute);
-                       }});
-    columns.push_back({stem + "relative_error", [field = field](const SummaryErrors& errors) {
-                         return Cell::of((errors.*field).relative);
-                       }});
+    all.push_back({stem + "absolute_error", of(errors_of, [field = field](const SummaryErrors& e) {
+                     return (e.*field).absolute;
+                   })});
+    all.push_back({stem + "relative_error", of(errors_of, [field = field](const SummaryErrors& e) {
+                     return (e.*field).relative;
+                   })});
   }
-  append_part(
-      columns, [](const JudgedRow& row) { return row.row.summary ? &*row.row.summary : nullptr; },
-      all);
-}
-
-void append_verdict_columns(Columns<JudgedRow>* all) {
-  append_part<RowVerdict>(
-      {{"err_in", cell_of(&RowVerdict::err_in)},
-       {"err_out", cell_of(&RowVerdict::err_out)},
-       {"err_own", cell_of(&RowVerdict::err_own)},
-       {"own_source",
-        [](const RowVerdict& row) { return Cell::of(locate::own_source_name(row.own_source)); }},
-       {"noise_floor", cell_of(&RowVerdict::noise_floor)},
-       {"amplification", cell_of(&RowVerdict::amplification)},
-       {"verdict",
-        [](const RowVerdict& row) { return Cell::of(locate::judgement_name(row.verdict)); }},
-       {"verdict_confidence", cell_of(&RowVerdict::confidence)}},
-      [](const JudgedRow& row) { return row.verdict; }, all);
-}
-
-Columns<JudgedRow> every_column() {
-  Columns<JudgedRow> all;
-  append_row_columns(&all);
-  append_side_columns(&all);
-  append_metric_columns(&all);
-  append_statistics_columns(&all);
-  append_verdict_columns(&all);
   return all;
 }
 
