@@ -32,8 +32,22 @@ ALLOWED: dict[str, set[str]] = {
     "engines": _CORE
     | {"stats", "measure", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate"},
     "report": _CORE | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
+    "vendor": _CORE | {"measure", "formats", "run", "pair", "compare", "report"},
     "cli": _CORE
-    | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "engines", "report"},
+    | {
+        "stats",
+        "measure",
+        "formats",
+        "topology",
+        "run",
+        "pair",
+        "compare",
+        "opcheck",
+        "locate",
+        "engines",
+        "report",
+        "vendor",
+    },
     "python": _CORE
     | {
         "stats",
@@ -48,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
         "locate",
         "engines",
         "report",
+        "vendor",
     },
 }
 # Rooms of a module, in the order in which data passes through them: each may include those before it.

@@ -114,6 +114,21 @@ def _ggml(root: Path) -> list[str]:
     return [path for path, text in _files(root) if not path.startswith(rooms) and "ggml" in text.lower()]
 
 
+def _vendors(root: Path) -> list[str]:
+    """Files that name another program's conventions outside the vendor's rooms and the edges that choose them.
+
+    Names of files, folders and options stay: they are what users see.
+    """
+    rooms = ("src/vendor/", "src/cli/", "src/capture/", "python/")  # probes and strict hooks keep exported names
+    name = re.compile(r"msit|\bait(?:_?02)?\b|ait_?02", re.IGNORECASE)
+    hidden = re.compile(r"//.*|\"(?:[^\"\\\n]|\\.)*\"|#include.*")
+    return [
+        path
+        for path, text in _files(root)
+        if not path.startswith(rooms) and any(name.search(hidden.sub("", line)) for line in text.splitlines())
+    ]
+
+
 def _binders(root: Path) -> list[str]:
     """Files that convert arguments of reference operators by hand, beside the generic binder and that of aten."""
     rows = (root / "src/python/reference").glob("*.cpp")
@@ -141,6 +156,7 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "keys of the native format spelled outside its home": _native_keys,
     "files that compute places in tiles": _tiles,
     "files outside its rooms that name ggml": _ggml,
+    "files outside its rooms that name msit or ait": _vendors,
     "binders of reference operators by hand": _binders,
     **{f"definitions of {name}()": _helper(name) for name in ("add_lanes", "exists", "shape_text", "relative_l2")},
 }

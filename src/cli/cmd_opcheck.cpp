@@ -27,6 +27,7 @@
 #include "report/opcheck_files.hpp"
 #include "report/opcheck_table.hpp"
 #include "report/opcheck_terminal.hpp"
+#include "vendor/ait/report.hpp"
 
 namespace assay::cli {
 namespace {
@@ -269,7 +270,8 @@ Result<Request> request_of(const ToolCall& call) {
   }
   request.check.kl_divergence = request.table.kl;
   request.table.optimization = given.given("--optimization-identify");
-  request.table.o1_names = call.name == DumpName::Ait && given.given("--csv-path");
+  if (call.name == DumpName::Ait && given.given("--csv-path"))
+    request.table.style = vendor::ait::opcheck_style();
   if (const auto* formats = given.find("--format")) {
     request.formats.clear();
     for (const std::string& format : *formats) {

@@ -16,14 +16,17 @@
 #include "cli/cmd_compare.hpp"
 #include "cli/command.hpp"
 #include "cli/dump/cmd_dump.hpp"
-#include "cli/msit_log.hpp"
 #include "cli/tools/tools.hpp"
+#include "vendor/msit/log.hpp"
 
 namespace assay::cli {
 namespace {
 
 constexpr int kArgparseError = 2;
 constexpr int kException = 1;
+
+using MsitLog = vendor::msit::Log;
+using MsitLevel = vendor::msit::Level;
 
 Grammar compare_grammar(const std::string& program) {
   return {
@@ -84,48 +87,6 @@ CompareRequest request_of(const ParsedArguments& parsed) {
   return request;
 }
 
-// Python's repr(str), for text in UTF-8.
-std::string python_quote(std::string_view text) {
-  const char quote =
-      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"'
-                                                                                            : '\'';
-  std::string out(1, quote);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == quote || c == '\\') {
-      out += {'\\', c};
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      out += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
-    } else if (byte < 0x20 || byte == 0x7F) {
-      constexpr std::string_view kHex = "0123456789abcdef";
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
-  return out + quote;
-}
-
-std::string value_text(const compare::AlgorithmValue& value) {
-  if (const auto* number = std::get_if<double>(&value.value)) return python_repr(*number);
-  if (const auto* integer = std::get_if<int64_t>(&value.value)) return std::to_string(*integer);
-  if (const auto* text = std::get_if<std::string>(&value.value)) return python_quote(*text);
-  return "None";
-}
-
-// The metrics of two files as Python prints a dictionary.
-std::string metrics_text(const compare::Comparison& comparison, const compare::Row& row) {
-  std::string text = "{";
-  if (row.metrics && row.metrics->state == measure::PairState::Compared) {
-    for (const auto& [name, field] : measure::kMsitMetrics)
-      text += python_quote(name) + ": " + python_repr((*row.metrics).*field) + ", ";
-  }
-  for (size_t i = 0; i < row.custom.size() && i < comparison.algorithms.size(); ++i) {
-    text += python_quote(comparison.algorithms[i]) + ": " + value_text(row.custom[i]) + ", ";
-  }
-  return text + "'cmp_fail_reason': " + python_quote(row.fail_reason) + "}";
-}
-
 void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   const compare::Comparison& comparison = outcome.comparison;
   for (const std::string& note : outcome.notes) log.warning(note);
@@ -134,7 +95,7 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
     log.info("Added custom comparing algorithm: " + name);
   if (outcome.two_files) {
     for (const compare::Row& row : comparison.sheets.back().rows) {
-      log.info("Compared results: " + metrics_text(comparison, row));
+      log.info("Compared results: " + vendor::msit::metrics_text(comparison, row));
     }
     return;
   }
@@ -178,7 +139,7 @@ int run_compare(const std::string& program, const std::vector<std::string>& word
     std::fputs(help_text(grammar).c_str(), stdout);
     return kSame;
   }
-  const MsitLog log(msit_level_of(parsed->text("--log-level", "info")));
+  const MsitLog log(vendor::msit::level_of(parsed->text("--log-level", "info")));
   const CompareRequest request = request_of(*parsed);
   const Result<CompareOutcome> outcome = run_comparison(request);
   if (!outcome) return log_failure(outcome.error(), request, log);

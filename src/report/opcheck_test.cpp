@@ -23,6 +23,7 @@
 #include "report/opcheck_table.hpp"
 #include "report/opcheck_terminal.hpp"
 #include "report/terminal_text.hpp"
+#include "vendor/ait/report.hpp"
 
 namespace assay::report {
 namespace {
@@ -130,7 +131,7 @@ TEST(OpcheckTable, TheOriginalsColumnsComeFirst) {
       std::vector<std::string>(all.begin() + 9, all.begin() + 16),
       (std::vector<std::string>{"abs_precision_rate(%)", "max_abs_error", "cosine_similarity",
                                 "kl_divergence", "mine", "fail_reason", "optimization_closed"}));
-  const std::vector<std::string> o1 = opcheck_columns({.o1_names = true});
+  const std::vector<std::string> o1 = opcheck_columns({.style = vendor::ait::opcheck_style()});
   EXPECT_EQ(o1[6], "excuted_information");
   EXPECT_EQ(o1[7], "precision_result(%)");
   EXPECT_EQ(o1[9], "rank");
@@ -170,7 +171,7 @@ TEST(OpcheckTable, TheOldestVersionKnowsNoSmallGoldens) {
   EXPECT_EQ(
       value(opcheck_columns(options), opcheck_rows(result, options).at(0), "abs_precision_rate(%)"),
       "100.0000000000000000");
-  options.o1_names = true;
+  options.style = vendor::ait::opcheck_style();
   const auto columns = opcheck_columns(options);
   const auto row = opcheck_rows(result, options).at(0);
   EXPECT_EQ(value(columns, row, "abs_precision_result(%)"), "50.0000000000000000");

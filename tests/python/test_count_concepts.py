@@ -22,6 +22,7 @@ if (verdict.floor == "measured") return;              // verdict
 text += ",\\"same_as\\":";                              // native key
 const auto made = member(line, "vid");                // native key
 return column / tile * rows + column % tile;          // tiles
+if (options.msit) return 2;                           // a vendor's name
 double relative_l2(double a, double b) {
 """
 
@@ -60,6 +61,7 @@ def test_each_rule_finds_what_it_is_for(tmp_path):
     assert found["files that compute places in tiles"] == 1
     assert found["definitions of relative_l2()"] == 1
     assert found["files outside its rooms that name ggml"] == 0
+    assert found["files outside its rooms that name msit or ait"] == 1
 
 
 def test_a_number_that_rose_is_named_with_its_places(tmp_path):

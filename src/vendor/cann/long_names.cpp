@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/convert/long_names.hpp"
+#include "vendor/cann/long_names.hpp"
 
 #include <fcntl.h>
 
@@ -16,7 +16,7 @@
 #include "base/text.hpp"
 #include "formats/csv.hpp"
 
-namespace assay::cli {
+namespace assay::vendor::cann {
 namespace {
 
 constexpr size_t kDigestBytes = 16;
@@ -122,4 +122,4 @@ Result<std::string> LongNames::fit(const std::string& folder, const std::string&
   return short_name;
 }
 
-}  // namespace assay::cli
+}  // namespace assay::vendor::cann

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compare/ait02.hpp"
+#include "vendor/ait/metrics.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include "base/interruption.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::compare {
+namespace assay::vendor::ait {
 namespace {
 
 constexpr double kEpsilon = 0x1p-52;
@@ -16,9 +17,21 @@ constexpr int64_t kBlock = 1 << 15;
 
 double as_float(double value) { return static_cast<double>(static_cast<float>(value)); }
 
+compare::AlgorithmValue cosine(double golden_norm, double mine_norm, double product) {
+  if (mine_norm <= kEpsilon && golden_norm < kEpsilon) return {"1.0", ""};
+  const bool mine_is_zero = std::sqrt(mine_norm) <= kEpsilon;
+  if (mine_is_zero || std::sqrt(golden_norm) <= kEpsilon) {
+    return {"NaN", std::string("Cannot compare by Cosine Similarity. All the values in ") +
+                       (mine_is_zero ? "my_data" : "golden_data") + " are zeros."};
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6f", product / (golden_norm * mine_norm));
+  return {text, ""};
+}
+
 }  // namespace
 
-Ait02Metrics compare_like_ait02(const TensorView& golden, const TensorView& mine) {
+std::vector<compare::AlgorithmValue> metrics(const TensorView& golden, const TensorView& mine) {
   const int values = values_per_element(golden.dtype);
   const int64_t elements = golden.element_count();
   std::vector<double> g(static_cast<size_t>(kBlock * values));
@@ -47,27 +60,14 @@ Ait02Metrics compare_like_ait02(const TensorView& golden, const TensorView& mine
       max_relative = std::max(max_relative, relative);
     }
   }
-  Ait02Metrics out;
   const double golden_norm = std::sqrt(golden_square);
-  const double mine_norm = std::sqrt(mine_square);
-  if (mine_norm <= kEpsilon && golden_norm < kEpsilon) {
-    out.cosine_similarity = "1.0";
-  } else if (std::sqrt(mine_norm) <= kEpsilon || std::sqrt(golden_norm) <= kEpsilon) {
-    out.cosine_similarity = "NaN";
-    out.fail_reason = std::string("Cannot compare by Cosine Similarity. All the values in ") +
-                      (std::sqrt(mine_norm) <= kEpsilon ? "my_data" : "golden_data") +
-                      " are zeros.";
-  } else {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.6f", product / (golden_norm * mine_norm));
-    out.cosine_similarity = text;
-  }
-  out.max_relative_error = max_relative;
-  out.mean_relative_error =
+  const double mean_relative =
       as_float(sum_relative / static_cast<double>(std::max<int64_t>(1, elements * values)));
-  out.relative_euclidean_distance =
-      golden_norm <= kEpsilon ? 0 : as_float(difference_square / golden_square);
-  return out;
+  const double distance = golden_norm <= kEpsilon ? 0 : as_float(difference_square / golden_square);
+  return {cosine(golden_norm, std::sqrt(mine_square), product),
+          {max_relative, ""},
+          {mean_relative, ""},
+          {distance, ""}};
 }
 
-}  // namespace assay::compare
+}  // namespace assay::vendor::ait

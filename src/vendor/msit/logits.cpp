@@ -2,7 +2,7 @@
 // Source: Ascend/msit: msit/components/llm/msit_llm/logits_compare/logits_cmp.py,
 // msit/components/utils/cmp_algorithm.py; rounding: pytorch/pytorch:
 // aten/src/ATen/native/cpu/{SoftMaxKernel,BinaryOpsKernel}.cpp
-#include "cli/tools/logits_metrics.hpp"
+#include "vendor/msit/logits.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include "measure/rounding.hpp"
 #include "tensor/convert.hpp"
 
-namespace assay::cli {
+namespace assay::vendor::msit {
 namespace {
 
 // ---- names ----
@@ -232,4 +232,4 @@ Result<LogitsMetrics> compare_logits(const TensorView& golden, const TensorView&
   return metrics;
 }
 
-}  // namespace assay::cli
+}  // namespace assay::vendor::msit

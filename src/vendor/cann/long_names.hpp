@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that a file system refuses because they are too long, as the original's converter replaces them.
+// Names that a file system refuses because they are too long, as CANN's converter of dumps (msaccucmp)
+// replaces them.
 #pragma once
 #include <map>
 #include <mutex>
@@ -9,7 +10,7 @@
 
 #include "base/result.hpp"
 
-namespace assay::cli {
+namespace assay::vendor::cann {
 
 /// Names of this many bytes and more are replaced; the file system's own limit is 255.
 inline constexpr size_t kLongNameBytes = 255;
@@ -36,4 +37,4 @@ class LongNames {
   std::map<std::string, std::set<std::string>> written_;  // lines, by folder
 };
 
-}  // namespace assay::cli
+}  // namespace assay::vendor::cann

@@ -8,7 +8,7 @@
 #include "base/result.hpp"
 #include "tensor/tensor_view.hpp"
 
-namespace assay::cli {
+namespace assay::vendor::msit {
 
 /// What a file name "logits_{task}_{key}_{token}.pth" says.
 struct LogitsName {
@@ -47,4 +47,4 @@ struct LogitsMetrics {
 /// Precondition: equal shapes, finite values.
 [[nodiscard]] double kl_divergence_in_own_dtype(const TensorView& golden, const TensorView& mine);
 
-}  // namespace assay::cli
+}  // namespace assay::vendor::msit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values worked out by hand; tests/cli/test_logitscmp.py holds the whole tool against torch.
-#include "cli/tools/logits_metrics.hpp"
+#include "vendor/msit/logits.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <vector>
 
-namespace assay::cli {
+namespace assay::vendor::msit {
 namespace {
 
 std::string text_of(std::string_view file_name) {
@@ -103,4 +103,4 @@ TEST(CompareLogits, DropsALeadingAxisOfOne) {
 }
 
 }  // namespace
-}  // namespace assay::cli
+}  // namespace assay::vendor::msit
