@@ -13,6 +13,21 @@
 #include "report/column.hpp"
 
 namespace assay::report {
+
+/// What stands in every row of a case: the verdict sticks, the reasons are joined.
+struct OldVerdict {
+  std::string result;
+  std::string reason;
+};
+
+/// An output of a case.
+struct CaseRow {
+  const opcheck::CaseResult& result;
+  const opcheck::OutputRow& row;
+  size_t place = 0;  // among the outputs
+  const OldVerdict& verdict;
+};
+
 namespace {
 
 using measure::Judgement;
@@ -24,19 +39,7 @@ using opcheck::Outcome;
 using opcheck::OutputRow;
 using opcheck::RoundingMeasures;
 
-/// What stands in every row of a case: the verdict sticks, the reasons are joined.
-struct OldVerdict {
-  std::string result;
-  std::string reason;
-};
-
-/// An output of a case.
-struct CaseRow {
-  const CaseResult& result;
-  const OutputRow& row;
-  size_t place = 0;  // among the outputs
-  const OldVerdict& verdict;
-};
+using CaseColumns = Columns<CaseRow>;
 
 // The parts of a row; null: this row has none.
 const CaseDescription* described(const CaseRow& row) { return &row.result.description; }
@@ -56,7 +59,6 @@ const Judgement* judged_by_atb(const CaseRow& row) {
 const RoundingMeasures* rounded(const CaseRow& row) {
   return row.row.rounding && row.row.rounding->judged ? &*row.row.rounding : nullptr;
 }
-using CaseColumns = Columns<CaseRow>;
 
 std::string fixed(double value, int digits) {
   if (std::isnan(value)) return "nan";
@@ -351,16 +353,14 @@ std::string neighbours_text(const OutputRow& row) {
          short_list(row.worst.mine_values);
 }
 
-std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options) {
-  return names_of(case_columns(options));
-}
+OpcheckTable::OpcheckTable(const OpcheckTableOptions& options)
+    : options_(options), columns_(case_columns(options)) {}
 
-std::vector<Cells> opcheck_rows(const CaseResult& result, const OpcheckTableOptions& options) {
-  const CaseColumns columns = case_columns(options);
-  const OldVerdict verdict = old_verdict(result, options);
+std::vector<Cells> OpcheckTable::rows(const CaseResult& result) const {
+  const OldVerdict verdict = old_verdict(result, options_);
   std::vector<Cells> rows;
   for (size_t place = 0; place < result.rows.size(); ++place)
-    rows.push_back(cells_of(columns, {result, result.rows[place], place, verdict}));
+    rows.push_back(cells_of(columns_, {result, result.rows[place], place, verdict}));
   return rows;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "opcheck/check.hpp"
+#include "report/column.hpp"
 #include "report/table.hpp"
 
 namespace assay::report {
@@ -36,10 +37,21 @@ struct OpcheckTableOptions {
   measure::Standard standard = measure::Standard::Atb;  // what `result` follows
 };
 
-[[nodiscard]] std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options);
-/// One row an output.
-[[nodiscard]] std::vector<Cells> opcheck_rows(const opcheck::CaseResult& result,
-                                              const OpcheckTableOptions& options);
+struct CaseRow;
+
+/// The columns of a report, and its rows.
+class OpcheckTable {
+ public:
+  explicit OpcheckTable(const OpcheckTableOptions& options);
+
+  [[nodiscard]] std::vector<std::string> columns() const { return names_of(columns_); }
+  /// One row an output.
+  [[nodiscard]] std::vector<Cells> rows(const opcheck::CaseResult& result) const;
+
+ private:
+  OpcheckTableOptions options_;
+  Columns<CaseRow> columns_;
+};
 
 /// "outtensor0"; of a result in place "intensor2 after".
 [[nodiscard]] std::string output_name(const opcheck::OutputRow& row);
