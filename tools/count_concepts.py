@@ -140,6 +140,13 @@ def _binders(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in by_hand)
 
 
+def _intakes(root: Path) -> list[str]:
+    """Folders of captures that read, copy or store elements of tensors, or note which they have seen."""
+    taken = r"\b(?:compute_stats|gather_bytes|apply_lazy_bits|append_payload)\(|\bclass Identity\w* "
+    places = [place for place in _lines(root, taken) if place.startswith("src/capture/")]
+    return sorted({place.rsplit("/", 1)[0] for place in places})
+
+
 def _helper(name: str) -> Callable[[Path], list[str]]:
     """Definitions of a function of that name."""
     head = r"^ *(?:\[\[[\w:]+\]\] |static |inline |constexpr )*[A-Za-z_][\w:<>,* ]*[&*]? "
@@ -158,6 +165,7 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "files outside its rooms that name ggml": _ggml,
     "files outside its rooms that name msit or ait": _vendors,
     "binders of reference operators by hand": _binders,
+    "ways in for a tensor of a host": _intakes,
     **{f"definitions of {name}()": _helper(name) for name in ("add_lanes", "exists", "shape_text", "relative_l2")},
 }
 

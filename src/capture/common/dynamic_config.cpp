@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/atb/dynamic_config.hpp"
+// Reads a configuration file in either spelling, and refuses one that somebody else could have written.
+#include "capture/common/dynamic_config.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,8 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_descriptor.hpp"
+#include "capture/common/host_guard.hpp"
 
-namespace assay::capture::atb {
+namespace assay::capture {
 namespace {
 
 using Json = nlohmann::json;
@@ -148,4 +150,12 @@ Result<std::optional<DynamicConfig>> DynamicConfigFile::reload() {
   return std::optional(std::move(config));
 }
 
-}  // namespace assay::capture::atb
+std::optional<DynamicConfig> WatchedConfig::read() {
+  next_ms_.store(now_ms() + interval_ms_, std::memory_order_relaxed);
+  Result<std::optional<DynamicConfig>> config = file_.reload();
+  if (config) return *std::move(config);
+  tell(LogLevel::Error, config.error().describe() + "; what was read before stays in force");
+  return std::nullopt;
+}
+
+}  // namespace assay::capture

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/common/buffer_pool.hpp"
+// Buffers by capacity: the smallest that fits is taken, and those that are too many go back to the system.
+#include "capture/intake/buffer_pool.hpp"
 
 #include <exception>
 #include <iterator>
@@ -9,33 +10,35 @@
 namespace assay::capture {
 
 BufferPool::Buffer BufferPool::take(uint64_t size_bytes) {
+  const auto buffer = [&](Bytes bytes, uint64_t capacity_bytes) {
+    return Buffer{{bytes.release(), GiveBack{this, capacity_bytes}}, size_bytes};
+  };
   const std::lock_guard lock(mutex_);
   // The smallest that fits, unless it would waste more than half of itself.
   const auto found = idle_.lower_bound(size_bytes);
   if (found != idle_.end() && found->first / 2 <= size_bytes && size_bytes >= kSmallBytes) {
-    Buffer buffer{std::move(found->second), found->first};
+    const uint64_t capacity_bytes = found->first;
+    Bytes bytes = std::move(found->second);
     idle_.erase(found);
-    idle_bytes_ -= buffer.capacity_bytes;
-    used_bytes_ += buffer.capacity_bytes;
-    return buffer;
+    idle_bytes_ -= capacity_bytes;
+    used_bytes_ += capacity_bytes;
+    return buffer(std::move(bytes), capacity_bytes);
   }
   used_bytes_ += size_bytes;
   shrink_to(bound_bytes_);
-  Buffer buffer{Bytes(new (std::nothrow) std::byte[size_bytes]), size_bytes};
-  if (buffer.bytes == nullptr) used_bytes_ -= size_bytes;
-  return buffer;
+  Bytes bytes(new (std::nothrow) std::byte[size_bytes]);
+  if (bytes == nullptr) used_bytes_ -= size_bytes;
+  return buffer(std::move(bytes), size_bytes);
 }
 
-void BufferPool::give_back(Buffer buffer) noexcept {
+void BufferPool::give_back(std::byte* memory, uint64_t capacity_bytes) noexcept {
+  Bytes bytes(memory);
   const std::lock_guard lock(mutex_);
-  used_bytes_ -= buffer.capacity_bytes;
-  if (buffer.capacity_bytes < kSmallBytes ||
-      used_bytes_ + idle_bytes_ + buffer.capacity_bytes > bound_bytes_) {
+  used_bytes_ -= capacity_bytes;
+  if (capacity_bytes < kSmallBytes || used_bytes_ + idle_bytes_ + capacity_bytes > bound_bytes_)
     return;
-  }
   try {
-    const uint64_t capacity_bytes = buffer.capacity_bytes;
-    idle_.emplace(capacity_bytes, std::move(buffer.bytes));
+    idle_.emplace(capacity_bytes, std::move(bytes));
     idle_bytes_ += capacity_bytes;
   } catch (const std::exception&) {
     // No memory for the entry: the buffer goes back to the system instead.

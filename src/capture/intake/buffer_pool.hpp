@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 
 namespace assay::capture {
 
@@ -13,18 +14,24 @@ namespace assay::capture {
 /// long as what is in use alone does; memory in use beyond it is not kept when it comes back.
 class BufferPool {
  public:
-  using Bytes = std::unique_ptr<std::byte[]>;
-
+  struct GiveBack {
+    BufferPool* pool;
+    uint64_t capacity_bytes;
+    void operator()(std::byte* bytes) const noexcept { pool->give_back(bytes, capacity_bytes); }
+  };
+  /// Memory from the pool, and back to it, which it does not outlive.
   struct Buffer {
-    Bytes bytes;  // null: no memory
-    uint64_t capacity_bytes = 0;
+    std::unique_ptr<std::byte[], GiveBack> bytes;  // null: there was no memory
+    uint64_t size_bytes = 0;
+
+    [[nodiscard]] std::span<std::byte> span() const { return {bytes.get(), size_bytes}; }
+    [[nodiscard]] uint64_t capacity_bytes() const { return bytes.get_deleter().capacity_bytes; }
   };
 
   explicit BufferPool(uint64_t bound_bytes) : bound_bytes_(bound_bytes) {}
 
-  /// At least `size_bytes`, not initialised.
+  /// `size_bytes`, not initialised.
   [[nodiscard]] Buffer take(uint64_t size_bytes);
-  void give_back(Buffer buffer) noexcept;
 
   /// Bytes that lie idle.
   [[nodiscard]] uint64_t idle_bytes() const;
@@ -32,9 +39,11 @@ class BufferPool {
   [[nodiscard]] uint64_t total_bytes() const;
 
  private:
+  using Bytes = std::unique_ptr<std::byte[]>;
   // Small ones are cheap to allocate and would only fill the map.
   static constexpr uint64_t kSmallBytes = 64 << 10;
 
+  void give_back(std::byte* memory, uint64_t capacity_bytes) noexcept;
   void shrink_to(uint64_t total_bytes);
 
   const uint64_t bound_bytes_;

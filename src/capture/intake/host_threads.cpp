@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/common/host_threads.hpp"
+// Finds libgomp in the process and runs regions on its threads while the cores are free.
+#include "capture/intake/host_threads.hpp"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/atb/dynamic_config.hpp"
+#include "capture/common/dynamic_config.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace assay::capture::atb {
+namespace assay::capture {
 namespace {
 
 TEST(DynamicConfig, ReadsTheCommandsSchema) {
@@ -110,4 +110,4 @@ TEST_F(DynamicConfigFileTest, RefusesWhatOthersCanWriteAndWhatIsNoFile) {
 }
 
 }  // namespace
-}  // namespace assay::capture::atb
+}  // namespace assay::capture

@@ -4,7 +4,9 @@
 #pragma once
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,7 +14,7 @@
 
 #include "base/result.hpp"
 
-namespace assay::capture::atb {
+namespace assay::capture {
 
 /// The file's content as text; the selection gives it its meaning.
 struct DynamicConfig {
@@ -58,4 +60,30 @@ class DynamicConfigFile {
   bool told_missing_ = false;
 };
 
-}  // namespace assay::capture::atb
+/// Such a file, looked at as often as an interval allows, however often a program asks.
+class WatchedConfig {
+ public:
+  static constexpr int64_t kDefaultMs = 5000;
+
+  WatchedConfig(std::string path, int64_t interval_ms)
+      : file_(std::move(path)), interval_ms_(interval_ms) {}
+
+  /// Any thread; a few nanoseconds: the clock is the coarse one.
+  [[nodiscard]] bool is_due() const noexcept {
+    return now_ms() >= next_ms_.load(std::memory_order_relaxed);
+  }
+  /// The new content, if any. One thread at a time. A file that cannot be used is told, and changes nothing.
+  [[nodiscard]] std::optional<DynamicConfig> read();
+
+ private:
+  static int64_t now_ms() noexcept {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  }
+  DynamicConfigFile file_;
+  const int64_t interval_ms_;
+  std::atomic<int64_t> next_ms_{0};
+};
+
+}  // namespace assay::capture
