@@ -115,6 +115,14 @@ def _binders(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in by_hand)
 
 
+def _grammars(root: Path) -> list[str]:
+    """Files that take a command line apart: by a library, or by a parser of ours."""
+    libraries = r"#include <(?:CLI/|getopt|boost/program_options)|\bgetopt(?:_long)?\("
+    ours = r"\bparse_arguments\([^;]*\{$"
+    places = _lines(root, f"{libraries}|{ours}", ("python/",))
+    return sorted({place.rsplit(":", 1)[0] for place in places})
+
+
 def _helper(name: str) -> Callable[[Path], list[str]]:
     """Definitions of a function of that name."""
     head = r"^ *(?:\[\[[\w:]+\]\] |static |inline |constexpr )*[A-Za-z_][\w:<>,* ]*[&*]? "
@@ -131,6 +139,7 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "files that compute places in tiles": _tiles,
     "files outside its rooms that name ggml": _ggml,
     "binders of reference operators by hand": _binders,
+    "grammars of command lines": _grammars,
     **{f"definitions of {name}()": _helper(name) for name in ("add_lanes", "exists", "shape_text", "relative_l2")},
 }
 

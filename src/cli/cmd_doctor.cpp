@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -20,7 +19,7 @@
 #include "base/paths.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/dump/probe_library.hpp"
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
@@ -411,16 +410,15 @@ int run_doctor(const DoctorOptions& options) {
 
 }  // namespace
 
-void add_doctor_command(CLI::App& app, int& exit_status) {
+Command doctor_command(const Caller& caller) {
+  Command command(caller, "Says what can be captured on this machine and why something cannot");
   const auto options = std::make_shared<DoctorOptions>();
-  CLI::App* command = app.add_subcommand(
-      "doctor", "Says what can be captured on this machine and why something cannot");
-  command->add_flag("--json", options->json, "One JSON object for programs");
-  command
-      ->add_option("--timeout", options->timeout_s, "Seconds that each Python may take to answer")
-      ->check(Number{0.1, 600});
-  command->footer("example:\n  assay doctor");
-  command->callback([options, &exit_status] { exit_status = run_doctor(*options); });
+  command.add("--json", "One JSON object for programs", options->json);
+  command.add("--timeout N", "Seconds that each Python may take to answer", options->timeout_s,
+              number(0.1, 600));
+  command.example = "assay doctor";
+  command.run = [options](const ParsedArguments&) { return run_doctor(*options); };
+  return command;
 }
 
 }  // namespace assay::cli

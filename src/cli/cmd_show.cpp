@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +13,7 @@
 #include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
 #include "cli/record_selection.hpp"
@@ -29,15 +28,13 @@ namespace {
 
 struct ShowOptions {
   std::string run;
-  std::string name;
-  std::string steps;
-  std::string ranks;
+  RecordFilter filter;
+  bool narrowed = false;  // a name, steps or ranks were given
   bool stats = false;
   bool values = false;
   bool all = false;
   bool histogram = false;
   bool json = false;
-  bool weights = false;
   bool list = false;
   int width = 0;  // columns; 0 asks the terminal
 };
@@ -562,29 +559,18 @@ int run_show(const ShowOptions& options) {
     return report_error(
         run.error(),
         "assay show RUN takes a run folder, a step or module folder, or a tensor file");
-  RecordFilter filter;
-  filter.name = options.name;
-  filter.weights = options.weights || !options.name.empty();
-  Result<NumberSet> steps = parse_number_set(options.steps);
-  if (!steps) return report_error("--step: " + steps.error().message, "for example --step 0,2-4");
-  filter.steps = *std::move(steps);
-  Result<NumberSet> ranks = parse_number_set(options.ranks);
-  if (!ranks) return report_error("--rank: " + ranks.error().message, "for example --rank 0-3");
-  filter.ranks = *std::move(ranks);
-
-  const std::vector<size_t> chosen = select_records(*run, filter);
-  const bool narrowed = !options.name.empty() || !options.steps.empty() || !options.ranks.empty();
-  if (chosen.empty() && narrowed) {
+  const std::vector<size_t> chosen = select_records(*run, options.filter);
+  if (chosen.empty() && options.narrowed) {
     std::string hint = "assay show " + options.run + " lists what there is";
-    const std::vector<std::string> similar = similar_names(*run, options.name, 3);
+    const std::vector<std::string> similar = similar_names(*run, options.filter.name, 3);
     for (size_t i = 0; i < similar.size(); ++i)
       hint += (i == 0 ? "; similar: " : ", ") + printable(similar[i]);
     return report_error("no record of " + options.run + " fits" +
-                            (options.name.empty() ? std::string(" these steps and ranks")
-                                                  : " '" + options.name + "'"),
+                            (options.filter.name.empty() ? std::string(" these steps and ranks")
+                                                         : " '" + options.filter.name + "'"),
                         hint);
   }
-  const bool one_tensor = chosen.size() == 1 && (narrowed || run->has(run::Trait::OneFile));
+  const bool one_tensor = chosen.size() == 1 && (options.narrowed || run->has(run::Trait::OneFile));
   const std::vector<Shown> shown = look_at(*run, chosen, [&](const run::TensorRecord& record) {
     return options.stats || (one_tensor && reads_all_values(options, record));
   });
@@ -599,7 +585,7 @@ int run_show(const ShowOptions& options) {
   } else {
     add_head(*run, options.stats, &out);
     const bool wants_lines = options.list || options.stats || options.values || options.histogram ||
-                             narrowed || run->has(run::Trait::Files);
+                             options.narrowed || run->has(run::Trait::Files);
     if (wants_lines) {
       add_list(*run, shown, options.stats, &out);
     } else {
@@ -627,31 +613,40 @@ int run_show(const ShowOptions& options) {
 
 }  // namespace
 
-void add_show_command(CLI::App& app, int& exit_status) {
+Command show_command(const Caller& caller) {
+  Command command(caller, "Lists a run; shows one tensor's values, statistics and histogram");
   const auto options = std::make_shared<ShowOptions>();
-  CLI::App* command = app.add_subcommand(
-      "show", "Lists a run; shows one tensor's values, statistics and histogram");
+  options->filter.weights = false;
   command
-      ->add_option("RUN", options->run,
-                   "Run folder of any layout, a step or module folder, or a tensor file")
-      ->required();
-  command->add_option("NAME", options->name,
-                      "Node or tensor: 'root.lm_head', 'norm.output', or a pattern: '*.mlp'");
-  command->add_option("--step", options->steps, "Only these steps: 0,2-4");
-  command->add_option("--rank", options->ranks, "Only these ranks");
-  command->add_flag("--list", options->list, "One line a tensor instead of the tree");
-  command->add_flag("--stats", options->stats, "Statistics: as recorded, otherwise computed");
-  command->add_flag("--values", options->values, "First and last values");
-  command->add_flag("--all", options->all, "With --values: every value");
-  command->add_flag("--histogram", options->histogram, "Histogram of the values");
-  command->add_flag("--weights", options->weights, "Weights and buffers too");
-  command->add_flag("--json", options->json, "One JSON object for programs");
-  command->add_option("--width", options->width, "Columns to use; the terminal's by default")
-      ->check(WholeNumber{20, 1000});
-  command->footer(
-      "example:\n  assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay "
-      "show x.npy --values --all");
-  command->callback([options, &exit_status] { exit_status = run_show(*options); });
+      .add("RUN", "Run folder of any layout, a step or module folder, or a tensor file",
+           options->run)
+      .required = true;
+  command.add("NAME", "Node or tensor: 'root.lm_head', 'norm.output', or a pattern: '*.mlp'",
+              options->filter.name);
+  command.add("--step VALUE", "Only these steps: 0,2-4",
+              parsed_into(options->filter.steps, parse_number_set));
+  command.add("--rank VALUE", "Only these ranks",
+              parsed_into(options->filter.ranks, parse_number_set));
+  command.add("--list", "One line a tensor instead of the tree", options->list);
+  command.add("--stats", "Statistics: as recorded, otherwise computed", options->stats)
+      .old_names = {"-st"};
+  command.add("--values", "First and last values", options->values);
+  command.add("--all", "With --values: every value", options->all);
+  command.add("--histogram", "Histogram of the values", options->histogram);
+  command.add("--weights", "Weights and buffers too", options->filter.weights);
+  command.add("--json", "One JSON object for programs", options->json);
+  command.add("--width N", "Columns to use; the terminal's by default", options->width,
+              whole_number(20, 1000));
+  command.example =
+      "assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay show x.npy "
+      "--values --all";
+  command.run = [options](const ParsedArguments& parsed) {
+    const bool named = !options->filter.name.empty();
+    options->narrowed = named || parsed.given("--step") || parsed.given("--rank");
+    options->filter.weights |= named;
+    return run_show(*options);
+  };
+  return command;
 }
 
 }  // namespace assay::cli

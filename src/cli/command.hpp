@@ -6,10 +6,6 @@
 
 #include "base/result.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace assay::cli {
 
 /// Exit statuses, the same for every command; docs/commands/assay.md.
@@ -18,15 +14,6 @@ inline constexpr int kDiffers = 1;       // differs beyond the limits
 inline constexpr int kUsageOrInput = 2;  // wrong options, unreadable or malformed input
 inline constexpr int kOurFault = 3;
 inline constexpr int kCannotJudge = 125;  // not comparable as a whole; what git bisect skips
-
-// Each adds one sub-command to `app`. When the user chose it, its callback stores the exit status.
-void add_compare_command(CLI::App& app, int& exit_status);
-void add_show_command(CLI::App& app, int& exit_status);
-void add_convert_command(CLI::App& app, int& exit_status);
-void add_doctor_command(CLI::App& app, int& exit_status);
-void add_graph_command(CLI::App& app, int& exit_status);
-void add_locate_command(CLI::App& app, int& exit_status);
-void add_verify_command(CLI::App& app, int& exit_status);
 
 /// Prints "<kind>: <sentence>" to stderr. What comes from files is made printable here and nowhere else.
 void say(std::string_view kind, std::string_view sentence);

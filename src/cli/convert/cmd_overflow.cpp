@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines of the summary: Ascend/msprobe: python/msprobe/msaccucmp/overflow/overflow_analyse.py
-#include "cli/convert/cmd_overflow.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <optional>
 
 #include "base/atomic_file.hpp"
@@ -13,8 +12,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/argparse.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/convert/byte_budget.hpp"
 #include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
@@ -332,29 +330,6 @@ std::string range_text(const std::vector<DumpFile>& dumps, size_t limit, size_t*
 
 // ---- the command -----------------------------------------------------------------------------------------------------
 
-Grammar overflow_grammar(const std::string& program) {
-  Grammar grammar;
-  grammar.program = program;
-  grammar.description =
-      "Names the operators of an overflow dump that overflowed, the earliest first.";
-  grammar.arguments = {
-      help_argument(),
-      {"--dump-path", "-d", Takes::One, "DUMPS",
-       "folder with the dump, searched with all folders in it", true},
-      {"--output", "-out", Takes::One, "FOLDER",
-       "where summary, reports (.json) and tensors (.npy) go", true},
-      {"--top-n",
-       "-n",
-       Takes::One,
-       "",
-       "how many operators are described (1)",
-       false,
-       {"1", "2", "3", "4", "5"}},
-  };
-  grammar.example = "-d dump/20250102030405 -out overflow -n 3";
-  return grammar;
-}
-
 int analyse(const std::string& in, const std::string& out, size_t limit) {
   if (!run::is_folder(in))
     return report_error(Error{Errc::NotFound, in, std::nullopt, "is no folder"});
@@ -401,20 +376,33 @@ int analyse(const std::string& in, const std::string& out, size_t limit) {
   return found > 0 ? kDiffers : kSame;
 }
 
+struct OverflowRequest {
+  std::string dump;
+  std::string output;
+  size_t limit = 1;
+};
+
 }  // namespace
 
-int overflow_main(const std::string& program, const std::vector<std::string>& words) {
-  const Grammar grammar = overflow_grammar(program);
-  const Result<ParsedArguments> arguments = parse_arguments(grammar, words);
-  if (!arguments)
-    return report_error(arguments.error().message, program + " --help lists the options");
-  if (arguments->given("--help")) {
-    std::fputs(help_text(grammar).c_str(), stdout);
-    return kSame;
-  }
-  const InterruptGuard guard;
-  const auto limit = parse_number<size_t>(arguments->text("--top-n", "1"));
-  return analyse(arguments->text("--dump-path"), arguments->text("--output"), limit.value_or(1));
+Command overflow_command(const Caller& caller) {
+  Command command(caller,
+                  "Names the operators of an overflow dump that overflowed, the earliest first.");
+  const auto request = std::make_shared<OverflowRequest>();
+  command
+      .add("--dump-path, -d DUMPS", "folder with the dump, searched with all folders in it",
+           request->dump)
+      .required = true;
+  command
+      .add("--output, -out FOLDER", "where summary, reports (.json) and tensors (.npy) go",
+           request->output)
+      .required = true;
+  command.add("--top-n, -n {1,2,3,4,5}", "how many operators are described (1)", request->limit);
+  command.example = caller.program + " -d dump/20250102030405 -out overflow -n 3";
+  command.run = [request](const ParsedArguments&) {
+    const InterruptGuard guard;
+    return analyse(request->dump, request->output, request->limit);
+  };
+  return command;
 }
 
 }  // namespace assay::cli
