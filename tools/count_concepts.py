@@ -67,6 +67,16 @@ def _rules(root: Path) -> list[str]:
     return _lines(root, r"\b(?:reason|matched_by|rule|policy) *[!=]= *(?:\"|(?:\w+::)?k[A-Z])", ("python/",))
 
 
+def _pairing(root: Path) -> list[str]:
+    """Folders with types that decide what corresponds to what. An engine's own stands behind pair's interface."""
+    places = _lines(
+        root,
+        r"^\s*(?:class|struct) \w*(?:Matcher|Matching|Alignment|Pairing|Correspondence)\b(?!.*(?:;|: pair::))",
+        ("src/engines/", "python/"),
+    )
+    return sorted({place.rsplit("/", 1)[0] for place in places})
+
+
 def _operator_marks(root: Path) -> list[str]:
     """The mark between a module and its operator, spelled out."""
     return _lines(root, r'"::"', ("python/",))
@@ -81,7 +91,7 @@ def _native_keys(root: Path) -> list[str]:
 def _tiles(root: Path) -> list[str]:
     """Files that compute where an element of a tile lies."""
     places = _lines(root, r"/ (?:axis\.)?tile\b.*% (?:axis\.)?tile\b", ("python/",))
-    return sorted({place.rsplit(":", 1)[0] for place in places})
+    return sorted({place.rsplit(".", 1)[0] for place in places})  # header and source are one
 
 
 def _verdicts(root: Path) -> list[str]:
@@ -134,6 +144,7 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "branches on the text of a message": _messages,
     "branches on the name of a pairing rule": _rules,
     "comparisons of a level, floor or verdict with text": _verdicts,
+    "rooms that pair": _pairing,
     "spellings of the mark in front of an operator": _operator_marks,
     "keys of the native format spelled outside its home": _native_keys,
     "files that compute places in tiles": _tiles,

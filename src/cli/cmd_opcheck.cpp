@@ -161,7 +161,7 @@ std::string rerun_refusal() {
 
 int print_operators() {
   Output output;
-  for (const opcheck::Operator& op : opcheck::all_operators()) {
+  for (const opcheck::OperationRow& op : opcheck::all_operators()) {
     output.line(op.name);
     output.line("    variants    " + std::string(op.variants));
     output.line("    outputs     " + std::string(op.outputs));

@@ -505,7 +505,7 @@ class PairComparer {
     }
     const int axis = static_cast<int>(mine_tensor.view.shape.size()) - 1;
     recipe.steps.push_back(
-        {.kind = pair::Step::Kind::Permute, .axis = axis, .order = *std::move(order)});
+        {.kind = pair::RecipeStep::Kind::Permute, .axis = axis, .order = *std::move(order)});
     Result<Tensor> tensor = pair::load_operand(mine.run, recipe);
     return tensor ? std::optional<Tensor>(*std::move(tensor)) : std::nullopt;
   }

@@ -77,7 +77,7 @@ TEST(ParseExplicitPairs, ReadsSlicesAndMerges) {
   EXPECT_EQ(first.merge, pair::Merge::Concat);
   EXPECT_EQ(first.axis, 1);
   ASSERT_EQ(first.golden_steps.size(), 2u);
-  EXPECT_EQ(first.golden_steps[0].kind, pair::Step::Kind::Select);
+  EXPECT_EQ(first.golden_steps[0].kind, pair::RecipeStep::Kind::Select);
   EXPECT_EQ(first.golden_steps[0].axis, 1);
   // The index took its axis away, so the third axis of the text is the second of what is left.
   EXPECT_EQ(first.golden_steps[1].axis, 1);

@@ -48,7 +48,7 @@ struct CaseTensors {
 /// One case: nothing of it is opened before it is checked.
 struct CaseEntry {
   CaseDescription description;
-  const Operator* op = nullptr;  // null: nothing knows this type
+  const OperationRow* op = nullptr;  // null: nothing knows this type
   /// The type whose table entry is used: of a kernel its operation's.
   std::string evaluated_as;
   bool is_kernel = false;

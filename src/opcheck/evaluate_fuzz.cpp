@@ -124,7 +124,7 @@ nlohmann::json make_value(Bytes* bytes) {
   return "text";
 }
 
-opcheck::Parameters make_parameters(const opcheck::Operator& op, Bytes* bytes) {
+opcheck::Parameters make_parameters(const opcheck::OperationRow& op, Bytes* bytes) {
   nlohmann::json root = nlohmann::json::object();
   std::string_view rest = op.parameters;
   while (!rest.empty()) {
@@ -169,7 +169,7 @@ void try_golden(const opcheck::Expectation& expectation, const Result<Tensor>& g
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes bytes(data, size);
   const auto operators = opcheck::all_operators();
-  const opcheck::Operator& op =
+  const opcheck::OperationRow& op =
       operators[static_cast<size_t>(bytes.below(static_cast<int64_t>(operators.size())))];
   Case one;
   one.op_type = op.name;

@@ -99,7 +99,7 @@ struct Evaluation {
 };
 
 /// One row of the table of operations.
-struct Operator {
+struct OperationRow {
   std::string_view name;        // "RmsNormOperation"
   std::string_view variants;    // for people: "norm, prenorm, postnorm; int8 static and dynamic"
   std::string_view parameters;  // known paths, separated by blanks; spellings "a|b"

@@ -7,14 +7,14 @@
 namespace assay::opcheck {
 namespace {
 
-const std::vector<Operator>& table() {
-  static const std::vector<Operator> sorted = [] {
-    std::vector<Operator> all;
+const std::vector<OperationRow>& table() {
+  static const std::vector<OperationRow> sorted = [] {
+    std::vector<OperationRow> all;
     for (const auto& group : {movement_operators(), elementwise_operators(), norm_operators(),
                               selection_operators(), product_operators(), attention_operators()})
       all.insert(all.end(), group.begin(), group.end());
     std::sort(all.begin(), all.end(),
-              [](const Operator& a, const Operator& b) { return a.name < b.name; });
+              [](const OperationRow& a, const OperationRow& b) { return a.name < b.name; });
     return all;
   }();
   return sorted;
@@ -22,13 +22,13 @@ const std::vector<Operator>& table() {
 
 }  // namespace
 
-std::span<const Operator> all_operators() { return table(); }
+std::span<const OperationRow> all_operators() { return table(); }
 
-const Operator* find_operator(std::string_view name) {
-  const std::vector<Operator>& all = table();
-  const auto found =
-      std::lower_bound(all.begin(), all.end(), name,
-                       [](const Operator& a, std::string_view wanted) { return a.name < wanted; });
+const OperationRow* find_operator(std::string_view name) {
+  const std::vector<OperationRow>& all = table();
+  const auto found = std::lower_bound(
+      all.begin(), all.end(), name,
+      [](const OperationRow& a, std::string_view wanted) { return a.name < wanted; });
   return found != all.end() && found->name == name ? &*found : nullptr;
 }
 

@@ -9,16 +9,16 @@
 namespace assay::opcheck {
 
 /// nullptr for a name that is not in the table.
-[[nodiscard]] const Operator* find_operator(std::string_view name);
+[[nodiscard]] const OperationRow* find_operator(std::string_view name);
 /// All, by name.
-[[nodiscard]] std::span<const Operator> all_operators();
+[[nodiscard]] std::span<const OperationRow> all_operators();
 
 // The groups, one folder under operations/ each.
-[[nodiscard]] std::span<const Operator> movement_operators();     // opcheck 8.1, 8.7
-[[nodiscard]] std::span<const Operator> elementwise_operators();  // 8.2, 8.3
-[[nodiscard]] std::span<const Operator> norm_operators();         // 8.8, 8.9
-[[nodiscard]] std::span<const Operator> selection_operators();    // 8.4, 8.5
-[[nodiscard]] std::span<const Operator> product_operators();      // 8.6, collectives
-[[nodiscard]] std::span<const Operator> attention_operators();    // 8.11
+[[nodiscard]] std::span<const OperationRow> movement_operators();     // opcheck 8.1, 8.7
+[[nodiscard]] std::span<const OperationRow> elementwise_operators();  // 8.2, 8.3
+[[nodiscard]] std::span<const OperationRow> norm_operators();         // 8.8, 8.9
+[[nodiscard]] std::span<const OperationRow> selection_operators();    // 8.4, 8.5
+[[nodiscard]] std::span<const OperationRow> product_operators();      // 8.6, collectives
+[[nodiscard]] std::span<const OperationRow> attention_operators();    // 8.11
 
 }  // namespace assay::opcheck

@@ -50,8 +50,8 @@ class Aligner {
   }
 
  private:
-  /// ending_[j + 1] is the length of the common run that ends at a[i] and b[j]. Going down in j leaves the row
-  /// before in place where it is still needed.
+  /// ending_[j + 1] is the length of the common run that ends at a[i] and b[j]. Going down in j
+  /// leaves the row before in place where it is still needed.
   MatchingBlock longest(const Range& range) {
     MatchingBlock best{range.a_begin, range.b_begin, 0};
     for (size_t i = range.a_begin; i < range.a_end; ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two sequences aligned by their longest common runs, as Python's difflib.SequenceMatcher does without junk.
+// Two sequences aligned by their longest common runs, as Python's difflib.SequenceMatcher does
+// without junk.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,11 +16,12 @@ struct MatchingBlock {
   friend bool operator==(const MatchingBlock&, const MatchingBlock&) = default;
 };
 
-/// Above this product of the lengths only what both begin and end with is aligned: the time is quadratic.
+/// Above this product of the lengths only what both begin and end with is aligned: the time is
+/// quadratic.
 inline constexpr uint64_t kMaxAlignedPairs = uint64_t{1} << 26;
 
-/// The longest block, of several the first in `a`, of these the first in `b`; then the same on both sides of it.
-/// Ascending in both; adjacent blocks are joined; none is empty.
+/// The longest block, of several the first in `a`, of these the first in `b`; then the same on both
+/// sides of it. Ascending in both; adjacent blocks are joined; none is empty.
 [[nodiscard]] std::vector<MatchingBlock> matching_blocks(std::span<const uint32_t> a,
                                                          std::span<const uint32_t> b);
 

@@ -27,9 +27,9 @@ struct OperandAlignment {
   std::vector<size_t> ambiguous_second;
 };
 
-/// The pairs that every best alignment in order has: the one with the largest sum of similarities, in
-/// which operands of either side may be left out. Lists whose sizes multiply to more than a million
-/// are not aligned: everything is ambiguous.
+/// The pairs that every best alignment in order has: the one with the largest sum of similarities,
+/// in which operands of either side may be left out. Lists whose sizes multiply to more than a
+/// million are not aligned: everything is ambiguous.
 [[nodiscard]] OperandAlignment align_operands(const std::vector<OperandShape>& first,
                                               const std::vector<OperandShape>& second);
 

@@ -11,7 +11,8 @@ namespace {
 using Numbers = std::vector<uint32_t>;
 using Blocks = std::vector<MatchingBlock>;
 
-// Expected: Python 3.11, difflib.SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()[:-1]
+// Expected: Python 3.11, difflib.SequenceMatcher(None, a, b,
+// autojunk=False).get_matching_blocks()[:-1]
 TEST(MatchingBlocks, AreThoseOfDifflib) {
   EXPECT_EQ(matching_blocks(Numbers{0, 2, 2, 0, 1, 2, 1, 2}, Numbers{2, 0, 2, 0, 1, 1, 2, 0}),
             (Blocks{{0, 1, 1}, {2, 2, 3}, {6, 5, 2}}));

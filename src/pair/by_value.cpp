@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three rounds, each leaving less for the next: nearness of fingerprints; groups of equal content by
-// execution order; sequence alignment of what is left between the pairs found.
+// Three rounds, each leaving less for the next: nearness of fingerprints; groups of equal content
+// by execution order; sequence alignment of what is left between the pairs found.
 #include "pair/by_value.hpp"
 
 #include <algorithm>
@@ -40,10 +40,11 @@ constexpr double kStatisticsFactor = 0.7;  // four numbers instead of 64
 constexpr double kZeroFactor = 0.6;        // all zeros or all equal say little
 constexpr double kAlignedConfidence = 0.5;
 constexpr double kLooselyAlignedConfidence = 0.4;  // nothing known before or after
-// Distance from which on the directions of two tensors have little in common; of independent ones it
-// is sqrt(2).
+// Distance from which on the directions of two tensors have little in common; of independent ones
+// it is sqrt(2).
 constexpr double kUnrelated = 0.5;
-// Share of pairs by value after a place from which on a tensor there that differs is another tensor.
+// Share of pairs by value after a place from which on a tensor there that differs is another
+// tensor.
 constexpr double kHealthyShare = 0.5;
 constexpr uint64_t kMaxAlignmentCells = 40'000'000;
 
@@ -293,9 +294,9 @@ std::vector<Group> group_by_nearness(const Members& candidates, const std::vecto
 
 // ---- Matching ----
 
-class Matcher {
+class ValueMatcher {
  public:
-  Matcher(const Run& golden, const Run& mine, const ValueMatchOptions& options)
+  ValueMatcher(const Run& golden, const Run& mine, const ValueMatchOptions& options)
       : golden_run_(golden), mine_run_(mine), jobs_(resolve_job_count(options.jobs)) {}
 
   void add_candidates(std::span<const size_t> golden, std::span<const size_t> mine,
@@ -433,8 +434,8 @@ class Matcher {
 
   // ---- groups of equal content ----
 
-  // Where the sure pairs have the same order on both sides, equal tensors are partners only between the
-  // same two of them. Where they have not, or there are none, their own order has to do.
+  // Where the sure pairs have the same order on both sides, equal tensors are partners only between
+  // the same two of them. Where they have not, or there are none, their own order has to do.
   void pair_groups() {
     for (const auto& [members, confidence] : groups_) {
       for (const size_t i : members.golden) golden_[i].paired = false;
@@ -538,7 +539,8 @@ class Matcher {
 
   // ---- alignment of what values do not pair ----
 
-  /// What a tensor looks like from outside: role, values, last axis that is not 1, whether integers.
+  /// What a tensor looks like from outside: role, values, last axis that is not 1, whether
+  /// integers.
   using Look = std::tuple<run::Role, int64_t, int64_t, bool>;
 
   /// Nothing when not even the number of values is known.
@@ -591,8 +593,8 @@ class Matcher {
   }
 
   // Both have values that point in different directions, and yet most of what comes later agrees:
-  // other tensors, not a wrong one. A wrong scale or a mild fault keeps the direction; and where both
-  // sides have equally many of a type, each of them has its partner.
+  // other tensors, not a wrong one. A wrong scale or a mild fault keeps the direction; and where
+  // both sides have equally many of a type, each of them has its partner.
   bool contradicts(size_t golden, size_t mine) const {
     const std::string type = type_of(golden_record(golden));
     if (!type.empty() && type == type_of(mine_record(mine))) {
@@ -698,7 +700,7 @@ std::vector<ValuePair> match_by_value(const run::Run& golden,
                                       const run::Run& mine, std::span<const size_t> mine_candidates,
                                       std::span<const ValuePair> anchors,
                                       const ValueMatchOptions& options) {
-  Matcher matcher(golden, mine, options);
+  ValueMatcher matcher(golden, mine, options);
   matcher.add_candidates(golden_candidates, mine_candidates, anchors, options);
   if (options.interrupted != nullptr && options.interrupted->load()) return {};
   return matcher.run();

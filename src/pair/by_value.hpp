@@ -22,16 +22,16 @@ struct ValueMatchOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-/// Pairs records of one rank and token, one to one. A pair needs equal element counts and roles, and
-/// fingerprints (norm, mean, fixed random projections; of records without data their statistics)
-/// that agree within what low precision explains and fit no other candidate as well. Tensors with
-/// the same content pair in execution order when both sides have as many of them. Among what is
-/// left, type and shape signature and the place between pairs that are sure decide, with a lower
-/// confidence. When in doubt a record stays alone.
+/// Pairs records of one rank and token, one to one. A pair needs equal element counts and roles,
+/// and fingerprints (norm, mean, fixed random projections; of records without data their
+/// statistics) that agree within what low precision explains and fit no other candidate as well.
+/// Tensors with the same content pair in execution order when both sides have as many of them.
+/// Among what is left, type and shape signature and the place between pairs that are sure decide,
+/// with a lower confidence. When in doubt a record stays alone.
 ///
 /// golden, mine   candidates, in execution order; those in `anchors` are pairs already known, which
 ///                bound where the others can be
-/// returns        by mine's order
+/// returns        in the order of the run under test
 [[nodiscard]] std::vector<ValuePair> match_by_value(const run::Run& golden,
                                                     std::span<const size_t> golden_candidates,
                                                     const run::Run& mine,

@@ -29,7 +29,8 @@ std::vector<float> random_floats(size_t count) {
 void measure_fingerprint(benchmark::State& state, DType dtype, size_t element_bytes) {
   std::vector<float> values = random_floats(size_t{1} << 24);
   if (element_bytes == 2) {
-    // Two numbers of about size 1 in each place; any sign and fraction will do for either half type.
+    // Two numbers of about size 1 in each place; any sign and fraction will do for either half
+    // type.
     for (float& value : values) {
       const auto bits = std::bit_cast<uint32_t>(value);
       value = std::bit_cast<float>((bits & 0x83FF83FFu) | 0x3C003C00u);

@@ -50,8 +50,9 @@ struct Made {
   Floats values;
 };
 
-// Every module's inputs and outputs of a small Llama in execution order, with the duplicates that real
-// dumps have: q, k and v read the same tensor, a container returns what its last child returned.
+// Every module's inputs and outputs of a small Llama in execution order, with the duplicates that
+// real dumps have: q, k and v read the same tensor, a container returns what its last child
+// returned.
 std::vector<Made> llama(int layers, std::mt19937& random) {
   constexpr int64_t tokens = 8;
   constexpr int64_t hidden = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine adds to pairing whose runs have graphs of operators in words of its own, and no modules. The edge hands the
-// implementations in (engines/): nobody here knows which there are.
+// What an engine adds to pairing whose runs have graphs of operators in words of its own, and no
+// modules. The edge hands the implementations in (engines/): nobody here knows which there are.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -47,7 +47,8 @@ class Engine {
   [[nodiscard]] virtual bool made(const run::Run& run) const = 0;
   /// modules  a run with modules
   /// own      made() by this engine
-  /// steps    (modules, own) that the user says belong together; empty: by position and id of their tokens
+  /// steps    (modules, own) that the user says belong together; empty: by position and id of their
+  ///          tokens
   /// errors   Usage: no tokens in common
   [[nodiscard]] virtual Result<std::shared_ptr<const EngineAlignment>> align(
       const run::Run& modules, const run::Run& own, const StepPairs& steps) const = 0;

@@ -83,10 +83,10 @@ bool is_named(const run::Run& run, const run::TensorRecord& record, std::string_
 
 }  // namespace
 
-Result<std::vector<Step>> parse_slice(std::string_view text) {
+Result<std::vector<RecipeStep>> parse_slice(std::string_view text) {
   text = trim(text);
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
-  std::vector<Step> steps;
+  std::vector<RecipeStep> steps;
   int axis = 0;  // of the tensor as it is after the earlier steps: an index takes its axis away
   for (std::string_view part : split(text, ',')) {
     part = trim(part);
@@ -97,7 +97,7 @@ Result<std::vector<Step>> parse_slice(std::string_view text) {
     if (colon == std::string_view::npos) {
       const auto index = parse_number<int64_t>(part);
       if (!index) return wrong();
-      steps.push_back({.kind = Step::Kind::Select, .axis = axis, .first = *index});
+      steps.push_back({.kind = RecipeStep::Kind::Select, .axis = axis, .first = *index});
       continue;
     }
     const std::string_view first = trim(part.substr(0, colon));
@@ -106,17 +106,18 @@ Result<std::vector<Step>> parse_slice(std::string_view text) {
     const auto to = last.empty() ? std::optional<int64_t>(kOpenEnd) : parse_number<int64_t>(last);
     if (!from || !to) return wrong();
     if (*from != 0 || *to != kOpenEnd) {
-      steps.push_back({.kind = Step::Kind::Range, .axis = axis, .first = *from, .last = *to});
+      steps.push_back({.kind = RecipeStep::Kind::Range, .axis = axis, .first = *from, .last = *to});
     }
     ++axis;
   }
   return steps;
 }
 
-Result<std::vector<Step>> resolve_steps(const std::vector<Step>& steps, const Dims& shape) {
+Result<std::vector<RecipeStep>> resolve_steps(const std::vector<RecipeStep>& steps,
+                                              const Dims& shape) {
   std::vector<int64_t> sizes(shape.span().begin(), shape.span().end());
-  std::vector<Step> out;
-  for (Step step : steps) {
+  std::vector<RecipeStep> out;
+  for (RecipeStep step : steps) {
     const auto axis = static_cast<size_t>(step.axis);
     if (step.axis < 0 || axis >= sizes.size())
       return fail(Errc::Invalid,
@@ -124,13 +125,13 @@ Result<std::vector<Step>> resolve_steps(const std::vector<Step>& steps, const Di
     const int64_t size = sizes[axis];
     const auto from_end = [size](int64_t value) { return value < 0 ? value + size : value; };
     step.first = from_end(step.first);
-    if (step.kind == Step::Kind::Select) {
+    if (step.kind == RecipeStep::Kind::Select) {
       if (step.first < 0 || step.first >= size) {
         return fail(Errc::Invalid,
                     "the slice's index is outside of the shape " + list_text(shape.span()));
       }
       sizes.erase(sizes.begin() + step.axis);
-    } else if (step.kind == Step::Kind::Range) {
+    } else if (step.kind == RecipeStep::Kind::Range) {
       step.first = std::clamp<int64_t>(step.first, 0, size);
       step.last = std::clamp<int64_t>(from_end(step.last), step.first, size);
       sizes[axis] = step.last - step.first;

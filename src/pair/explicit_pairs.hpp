@@ -19,8 +19,8 @@ namespace assay::pair {
 struct ExplicitPair {
   std::string golden;
   std::string mine;
-  std::vector<Step> golden_steps = {};  // "slice": what of golden corresponds to mine
-  std::vector<Step> mine_steps = {};    // "my_slice"
+  std::vector<RecipeStep> golden_steps = {};  // "slice": what of golden corresponds to mine
+  std::vector<RecipeStep> mine_steps = {};    // "my_slice"
   /// How the ranks of the side that has more of them become one; nothing: found out.
   std::optional<Merge> merge = {};
   int axis = 0;
@@ -41,21 +41,22 @@ struct UserRules {
 /// "[:, -1, 2:8]" or without brackets: an index or a range for each leading axis, as in NumPy.
 /// Negative numbers count from the end; resolve_steps() makes them positive.
 /// errors  Invalid
-[[nodiscard]] Result<std::vector<Step>> parse_slice(std::string_view text);
+[[nodiscard]] Result<std::vector<RecipeStep>> parse_slice(std::string_view text);
 
 /// The same steps for a tensor of that shape: without negative numbers and open ends.
 /// errors  Invalid: an axis or index that the shape does not have
-[[nodiscard]] Result<std::vector<Step>> resolve_steps(const std::vector<Step>& steps,
-                                                      const Dims& shape);
+[[nodiscard]] Result<std::vector<RecipeStep>> resolve_steps(const std::vector<RecipeStep>& steps,
+                                                            const Dims& shape);
 
-/// Indices of the records that a selector of --map names: a file (its last components are enough), a node, or "node:slot".
+/// Indices of the records that a selector of --map names: a file (its last components are enough),
+/// a node, or "node:slot".
 [[nodiscard]] std::vector<size_t> named_records(const run::Run& run, std::string_view selector);
 
 /// The module path that all records of a selector have; empty: there is none, or there are several.
 [[nodiscard]] std::string named_module(const run::Run& run, std::string_view selector);
 
-/// Entries of the map that speak of whole modules, for those that pair programs and not tensors: without slice and merge, and
-/// with selectors that name records of one module each.
+/// Entries of the map that speak of whole modules, for those that pair programs and not tensors:
+/// without slice and merge, and with selectors that name records of one module each.
 ///
 /// modules     gets (golden, mine) of each
 /// of_tensors  gets the number of the others

@@ -43,8 +43,9 @@ uint64_t sign_bits(uint64_t block, uint64_t entry) {
   return value ^ (value >> 31);
 }
 
-// Halving the bits of a double halves its exponent and is within 6 % of the square root: continuous,
-// monotonic, the same on every machine, and two integer instructions instead of thirty cycles.
+// Halving the bits of a double halves its exponent and is within 6 % of the square root:
+// continuous, monotonic, the same on every machine, and two integer instructions instead of thirty
+// cycles.
 constexpr uint64_t kRootBias = 0x1FF8000000000000u;
 double root_of(double value) {
   const auto bits = std::bit_cast<uint64_t>(value);
@@ -121,8 +122,8 @@ struct LoadFloat16 {
   }
 };
 
-/// One block of 2048 values, all finite for a result that means something. Every loader gives the same
-/// bits for the same values.
+/// One block of 2048 values, all finite for a result that means something. Every loader gives the
+/// same bits for the same values.
 template <typename Load>
 [[gnu::always_inline]] inline void add_block_by(const std::byte* source, uint64_t block,
                                                 Part* out) {
@@ -182,7 +183,8 @@ ASSAY_CLONES void add_float16(const std::byte* source, uint64_t block, Part* out
   add_block_by<LoadFloat16>(source, block, out);
 }
 
-/// Adds one block straight from the tensor's memory. False for other types, which are widened first.
+/// Adds one block straight from the tensor's memory. False for other types, which are widened
+/// first.
 bool add_block_of(DType dtype, const std::byte* source, uint64_t block, Part* out) {
   switch (dtype) {
     case DType::Float64:
@@ -217,8 +219,8 @@ int64_t value_count_of(const TensorView& view) {
   return view.element_count() * values_per_element(view.dtype);
 }
 
-/// At most one block of values through a buffer: other types, strides, the last block, and values that
-/// are not finite.
+/// At most one block of values through a buffer: other types, strides, the last block, and values
+/// that are not finite.
 Part widened_block(const TensorView& view, int64_t first, int64_t count) {
   const int64_t per_element = values_per_element(view.dtype);
   alignas(64) double values[kBlock];

@@ -16,11 +16,11 @@ namespace assay::pair {
 inline constexpr size_t kSketchSize = 32;
 using Sketch = std::array<double, kSketchSize>;
 
-/// Entry k of a sketch is the sum of +-f(value i) over all i with i % 32 == k, i counting values in C
-/// order; the signs are bits of a hash of i. The squared distance of two sketches estimates the squared
-/// L2 distance of the tensors, with a relative standard deviation of at most 25 % (it is exact where
-/// few values make the difference). There are two: of the values, and of their signed square roots, so
-/// that some huge activations do not hide the rest.
+/// Entry k of a sketch is the sum of +-f(value i) over all i with i % 32 == k, i counting values in
+/// C order; the signs are bits of a hash of i. The squared distance of two sketches estimates the
+/// squared L2 distance of the tensors, with a relative standard deviation of at most 25 % (it is
+/// exact where few values make the difference). There are two: of the values, and of their signed
+/// square roots, so that some huge activations do not hide the rest.
 struct Fingerprint {
   enum class Source : uint8_t { None, Statistics, Values };
   Source source = Source::None;
@@ -38,8 +38,8 @@ struct Fingerprint {
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
-/// The fingerprint of a view, all in fp64. The same values give the same bits for any strides, type and
-/// number of threads. Of complex elements both parts are values.
+/// The fingerprint of a view, all in fp64. The same values give the same bits for any strides, type
+/// and number of threads. Of complex elements both parts are values.
 [[nodiscard]] Fingerprint fingerprint_of(const TensorView& view);
 /// The plain loop the kernel is tested against.
 [[nodiscard]] Fingerprint fingerprint_reference(const TensorView& view);

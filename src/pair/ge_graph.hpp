@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph of the graph engine, as far as the names of dumped operators have to be traced back in it.
+// A graph of the graph engine, as far as the names of dumped operators have to be traced back in
+// it.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -51,9 +52,10 @@ class GeGraph {
   /// Place in the order of execution; -1 for operators that are not in the graph.
   [[nodiscard]] int64_t position(std::string_view name) const;
 
-  /// The operators that one of a dump stands for: by the metadata of the optimised graph, its own name,
-  /// `origins` (what its dump file says), or its name taken apart.
-  /// dumped   operators that have a file; one of them that is not in the graph stops taking names apart
+  /// The operators that one of a dump stands for: by the metadata of the optimised graph, its own
+  /// name, `origins` (what its dump file says), or its name taken apart.
+  /// dumped   operators that have a file; one of them that is not in the graph stops taking names
+  ///          apart
   [[nodiscard]] OperatorOrigin origin(std::string_view name,
                                       const std::vector<std::string>& origins,
                                       const std::set<std::string, std::less<>>& dumped) const;
@@ -61,8 +63,8 @@ class GeGraph {
   [[nodiscard]] OperatorOrigin decompose(std::string_view name,
                                          const std::set<std::string, std::less<>>& dumped) const;
 
-  /// The values before fusion that an operator takes, in the order of its inputs in the optimised graph;
-  /// an absent one has no name. Nothing where there is no such operator.
+  /// The values before fusion that an operator takes, in the order of its inputs in the optimised
+  /// graph; an absent one has no name. Nothing where there is no such operator.
   [[nodiscard]] std::optional<std::vector<GraphValue>> values_of_inputs(
       std::string_view name) const;
 

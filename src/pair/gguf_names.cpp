@@ -41,7 +41,8 @@ constexpr auto kWeights = std::to_array<WeightRow>({
     {"model.layers.#.mlp.shared_experts.down_proj", "blk.#.ffn_down_shexp"},
     {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},  // Mixtral
     {"model.layers.#.mlp.router", "blk.#.ffn_gate_inp"},             // gpt-oss
-    // Gemma 2 and 3 have norms behind attention and MLP, so the one before the MLP has another name.
+    // Gemma 2 and 3 have norms behind attention and MLP, so the one before the MLP has another
+    // name.
     {"model.layers.#.pre_feedforward_layernorm", "blk.#.ffn_norm"},
     {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
     {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},

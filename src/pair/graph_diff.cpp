@@ -18,7 +18,8 @@ using topology::WiredNode;
 using topology::Wiring;
 
 constexpr uint32_t kNone = UINT32_MAX;
-// A table of this many cells is filled in some ten milliseconds; longer lists are paired one by one.
+// A table of this many cells is filled in some ten milliseconds; longer lists are paired one by
+// one.
 constexpr size_t kMaxTableCells = size_t{1} << 24;
 
 using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;  // kNone on one side: no partner
@@ -66,7 +67,8 @@ class Alignment {
  private:
   static constexpr uint32_t kEqual = 3;
 
-  /// 0 for other types; nodes of one type are worth more together when their parameters and sizes agree.
+  /// 0 for other types; nodes of one type are worth more together when their parameters and sizes
+  /// agree.
   [[nodiscard]] uint32_t score(size_t i, size_t k) const {
     const Node& a = golden_.nodes[a_[i]];
     const Node& b = mine_.nodes[b_[k]];
@@ -147,8 +149,9 @@ std::vector<ParameterChange> changed_parameters(const Node& golden, const Node& 
   return changes;
 }
 
-/// Which input of the whole stands for which. With as many on both sides their places say it. Otherwise what came or
-/// went has moved the others, a removed layer's weights all that follow, and the first use decides.
+/// Which input of the whole stands for which. With as many on both sides their places say it.
+/// Otherwise what came or went has moved the others, a removed layer's weights all that follow, and
+/// the first use decides.
 class OutsideInputs {
  public:
   explicit OutsideInputs(bool same_count) : same_count_(same_count) {}

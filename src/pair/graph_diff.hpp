@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between two structures: operations added, removed, with other parameters, or wired otherwise.
+// What differs between two structures: operations added, removed, with other parameters, or wired
+// otherwise.
 #pragma once
 #include <string>
 #include <utility>
@@ -38,9 +39,9 @@ struct GraphDiff {
       same_nodes;  // indices of nodes that stand for each other
 };
 
-/// Nodes are the same when they have the same type and stand at the same place among their siblings, as an alignment
-/// of both lists finds it; their names and ids may differ. A graph that was added or removed is one difference, its
-/// operations are not listed.
+/// Nodes are the same when they have the same type and stand at the same place among their
+/// siblings, as an alignment of both lists finds it; their names and ids may differ. A graph that
+/// was added or removed is one difference, its operations are not listed.
 [[nodiscard]] GraphDiff graph_diff(const topology::Graph& golden, const topology::Graph& mine);
 
 }  // namespace assay::pair

@@ -23,7 +23,7 @@ using FxNodeOf = std::function<const Operands*(const FxValue&)>;
 /// Rules: docs/formats/ge-tree.md. Used once: match() gives away what was collected.
 class GraphMatcher {
  public:
-  /// graph         the graph before the passes, with what is known of mine's fusion
+  /// graph         the graph before the passes, with what is known of the run under test's fusion
   /// golden_graph  what is known of golden's fusion
   GraphMatcher(const run::Run& golden, const run::Run& mine, const UserRules& user,
                const MatchOptions& options, const GeGraph& graph, const GeGraph& golden_graph)
@@ -60,19 +60,20 @@ class GraphMatcher {
   std::vector<GraphOperand> external_operands(
       const std::vector<const formats::GraphOp*>& members) const;
 
-  /// Which of `operands` each input of a fused operator is, by the optimised graph; nothing where that
-  /// does not tell of all of them.
+  /// Which of `operands` each input of a fused operator is, by the optimised graph; nothing where
+  /// that does not tell of all of them.
   std::optional<std::vector<const GraphOperand*>> operands_of_inputs(
       const Operands& op, const std::vector<GraphOperand>& operands) const;
 
   /// Of golden's files without a header in the records; read once each.
   OperandShape shape_of(const run::Run& run, size_t index);
 
-  /// True for an argument of an FX node that never was a tensor: numbers, texts and None have files, too.
+  /// True for an argument of an FX node that never was a tensor: numbers, texts and None have
+  /// files, too.
   bool is_scalar_argument(size_t index);
 
-  /// The inputs of an FX node that are tensors, as far as `wanted`, how many the graph has, tells: a
-  /// tensor of rank 0 looks like a number, a list of numbers like a tensor.
+  /// The inputs of an FX node that are tensors, as far as `wanted`, how many the graph has, tells:
+  /// a tensor of rank 0 looks like a number, a list of numbers like a tensor.
   std::vector<size_t> tensor_inputs(const Operands& fx, size_t wanted);
 
   void add(size_t golden, size_t mine, Rule rule, double confidence = 1);
@@ -109,8 +110,8 @@ class GraphMatcher {
 
   // ---- GE fused against unfused: graph_matcher_ge.cpp ----
 
-  /// Whether graph inputs of equal name are the same inputs: they are numbered anew in each compilation,
-  /// and one more in front of the others moves them all.
+  /// Whether graph inputs of equal name are the same inputs: they are numbered anew in each
+  /// compilation, and one more in front of the others moves them all.
   bool same_graph_inputs(const Operators& golden, const Operators& mine);
 
   void match_ge(const Operands& op, const Operators& golden);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GE against FX: outputs by the attribute that names their FX value, inputs by the operands of the graph.
+// GE against FX: outputs by the attribute that names their FX value, inputs by the operands of the
+// graph.
 #include <algorithm>
 
 #include "pair/graph_matcher.hpp"

@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kFusedOpType = "AutomaticBufferFusionOp";
 constexpr std::string_view kGraphInputType = "Data";
 
-/// True when the slots are not 0, 1, 2 ...: operands were left out and the others kept their indices.
+/// True when the slots are not 0, 1, 2 ...: operands were left out and the others kept their
+/// indices.
 bool has_gap(const run::Run& run, const std::vector<size_t>& records) {
   for (size_t i = 0; i < records.size(); ++i) {
     if (run.records[records[i]].slot != std::to_string(i)) return true;

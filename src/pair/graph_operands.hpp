@@ -25,7 +25,8 @@ using Operators = std::map<std::string, Operands, std::less<>>;
 /// By number of the token.
 using GraphTokens = std::map<int64_t, Operators>;
 
-/// Inputs and outputs of one graph on one rank; of a node that ran several times in a token, the first.
+/// Inputs and outputs of one graph on one rank; of a node that ran several times in a token, the
+/// first.
 [[nodiscard]] GraphTokens group_by_token(const run::Run& run, int rank, uint32_t graph);
 
 /// The file that tells of a record: with its bytes, or with its statistics only.

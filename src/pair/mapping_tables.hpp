@@ -66,9 +66,9 @@ struct MappingTables {
 /// The table that is shipped.
 [[nodiscard]] const MappingTables& builtin_tables();
 
-/// The built-in table changed by the user's: the original's form {"Type": "ModuleType"} or
-/// {"Type": ["A", "B_output_0"]} updates `types`, exact names included; a list under the key "rules"
-/// adds pairs of the form {"my": PATTERN, "golden": PATTERN, "my_location": ..., "golden_location":
+/// The built-in table changed by the user's: the original's form {"Type": "ModuleType"} or {"Type":
+/// ["A", "B_output_0"]} updates `types`, exact names included; a list under the key "rules" adds
+/// pairs of the form {"my": PATTERN, "golden": PATTERN, "my_location": ..., "golden_location":
 /// ...}, where PATTERN is a glob or an object as in the shipped table.
 /// path     a folder with op_mapping_file.json, or such a file
 /// errors   NotFound | Invalid ("Invalid op_mapping file: P", with what is wrong)

@@ -56,7 +56,8 @@ Matcher::Matcher(const Run& golden, const Run& mine, const Correspondence& pairs
   by_policy_ = levels_ && (options.level != Level::Api || options.msit);
 }
 
-// Operators that one side only has are not compared: they are many, and none of them can have a partner.
+// Operators that one side only has are not compared: they are many, and none of them can have a
+// partner.
 void Matcher::group_tensors() {
   const size_t of_golden = count_operators(golden_.run);
   const size_t of_mine = count_operators(mine_.run);

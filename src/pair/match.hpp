@@ -55,8 +55,8 @@ struct RecordPair {
   // What the path columns say instead of the record's own path; empty: that one.
   std::string golden_label = {};
   std::string mine_label = {};
-  /// `golden` is a record of mine: an operator that changes layout or precision only is held against
-  /// its own input.
+  /// `golden` is a record of mine: an operator that changes layout or precision only is held
+  /// against its own input.
   bool golden_in_mine = false;
 };
 
@@ -81,8 +81,8 @@ struct Matching {
   std::string golden_layer_type;  // empty when the tree has no repeated block
   std::string mine_layer_type;
   std::vector<std::string> warnings;
-  /// What was left out or found out as a whole, one sentence each: a rank or token of one side only,
-  /// a warm-up run, ranks that were put together.
+  /// What was left out or found out as a whole, one sentence each: a rank or token of one side
+  /// only, a warm-up run, ranks that were put together.
   std::vector<std::string> notes;
 
   /// Share of both sides' candidates that are in a pair, [0, 100]; 100 when there is none.

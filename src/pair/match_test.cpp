@@ -103,7 +103,8 @@ TEST(FindLayers, LeavesModelsOfTenLayersAloneUnlessShortModelsAreAllowed) {
 }
 
 TEST(FindLayers, EndsTheSearchWhereManyChildrenHaveNoCommonType) {
-  // 11 children of 11 types decide that there is no layer type, although the twelve below would be one.
+  // 11 children of 11 types decide that there is no layer type, although the twelve below would be
+  // one.
   TopologyNode root{"root", "M", {}, {}};
   for (int i = 0; i < 11; ++i)
     root.children.push_back({"root.a" + std::to_string(i), "T" + std::to_string(i), {}, {}});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of match_runs(), a part a file: matcher_align.cpp (ranks, tokens), matcher_explicit.cpp,
 // matcher_policies.cpp (the original's pairs), matcher_one_to_one.cpp (each tensor at most once),
-// matcher_values.cpp (what values teach), matcher_ranks.cpp (shards), and order and leftovers in match.cpp.
+// matcher_values.cpp (what values teach), matcher_ranks.cpp (shards), and order and leftovers in
+// match.cpp.
 #pragma once
 #include <map>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "pair/by_value.hpp"
 #include "pair/match.hpp"
+#include "pair/merge_ranks.hpp"
 #include "pair/policies.hpp"
 #include "pair/side.hpp"
 #include "pair/step_tokens.hpp"
@@ -75,10 +77,12 @@ class Matcher {
   std::vector<TokenPlace> places_of(MatchSide& side, TokenTable table);
   void add_token_pair(const TokenPlace& golden, const TokenPlace& mine, int64_t token);
   Status align_tokens();
-  // Steps of PyTorch that hold other tokens than the other side's of the same number. False: none do.
+  // Steps of PyTorch that hold other tokens than the other side's of the same number. False: none
+  // do.
   bool align_rows();
   void match_place(const PlacePair& places);
-  // Cuts the pairs from `first` on down to the tokens that both steps hold; drops those that have none.
+  // Cuts the pairs from `first` on down to the tokens that both steps hold; drops those that have
+  // none.
   void keep_common_rows(const StepRows& rows, size_t first);
   // A step's tensors take part in one pair for each step that has tokens of it.
   static std::vector<size_t> release(MatchSide& side, const Place& place);
@@ -102,15 +106,15 @@ class Matcher {
   Status add_wanted(const ExplicitPair& wanted, size_t golden, size_t mine);
   Status add_merged(const ExplicitPair& wanted, const std::vector<size_t>& golden_found,
                     const std::vector<size_t>& mine_found);
-  static Status add_steps(MatchSide& side, const std::vector<Step>& steps, Recipe* recipe);
+  static Status add_steps(MatchSide& side, const std::vector<RecipeStep>& steps, Recipe* recipe);
   static bool is_trivial(const Recipe& recipe);
   void set_recipes(RecordPair* pair, Recipe golden, Recipe mine);
 
   // ---- pairs of records ----
 
   void add(size_t golden, size_t mine, Rule rule, double confidence, bool speculative = false);
-  // Pairs two records that a rule names when their shapes can belong together. A tensor with one row
-  // belongs to the last row of one with many: a head that computes the last position only.
+  // Pairs two records that a rule names when their shapes can belong together. A tensor with one
+  // row belongs to the last row of one with many: a head that computes the last position only.
   bool add_fitting(size_t golden, size_t mine, Rule rule, double confidence);
   // As many elements, or a whole number of shards of the other.
   [[nodiscard]] bool fits(const Dims& golden, const Dims& mine) const;
@@ -137,17 +141,18 @@ class Matcher {
   void match_place_by_policy(const PlacePair& places);
   void apply_policy(const NodePair& pair, const Trees& trees, const NodeRecords& golden_nodes,
                     const NodeRecords& mine_nodes);
-  // A pair of the level whatever its shapes, with the last position cut out where that makes it fit.
+  // A pair of the level whatever its shapes, with the last position cut out where that makes it
+  // fit.
   void add_level_pair(size_t golden, size_t mine, Rule rule);
-  // One of all combinations: the report leaves it out when the shapes do not fit, and its number stays
-  // taken, as in the original. The last position is cut out where that makes it fit.
+  // One of all combinations: the report leaves it out when the shapes do not fit, and its number
+  // stays taken, as in the original. The last position is cut out where that makes it fit.
   void add_tried_pair(size_t golden, size_t mine, Rule rule);
   // Each golden tensor with the one tensor of mine that its shape fits.
   void add_only_fitting(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
                         Rule rule);
   static void sort_as_text(const run::Run& run, std::vector<size_t>* records);
-  // What rotary embeddings of PyTorch compute (cos, sin of all positions) against what the operation
-  // of ATB is given: cosine, sine and the length of the sequence.
+  // What rotary embeddings of PyTorch compute (cos, sin of all positions) against what the
+  // operation of ATB is given: cosine, sine and the length of the sequence.
   void add_rope(const std::vector<size_t>& golden, const std::vector<size_t>& mine);
   // At layer and module level only the nodes that the level is about are candidates.
   void count_level(const PlacePair& places, const Trees& trees);
@@ -215,10 +220,8 @@ class Matcher {
 
   // Several ranks against fewer: every pair of the first ranks becomes one of all their shards.
   void merge_ranks();
-  using ShardKey = std::tuple<int64_t, std::string, run::Role, std::string, uint32_t>;
   using ShardIndex = std::map<ShardKey, std::map<int, size_t>>;  // rank -> record
 
-  static ShardKey shard_key(const run::TensorRecord& record);
   static ShardIndex shard_index(const run::Run& run, const std::vector<int>& ranks);
   static std::vector<size_t> shards_of(const run::Run& run, const ShardIndex& index, size_t record);
 

@@ -168,9 +168,9 @@ void Matcher::keep_common_rows(const StepRows& rows, size_t first) {
     Recipe recipe{.records = {record}};
     const auto axis = static_cast<int>(chosen.axis);
     if (chosen.keys) {
-      recipe.steps.push_back({.kind = Step::Kind::Range, .axis = axis, .last = chosen.count});
+      recipe.steps.push_back({.kind = RecipeStep::Kind::Range, .axis = axis, .last = chosen.count});
     } else if (static_cast<int64_t>(order.size()) != shape[chosen.axis]) {
-      recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = order});
+      recipe.steps.push_back({.kind = RecipeStep::Kind::Permute, .axis = axis, .order = order});
     }
     return recipe;
   };

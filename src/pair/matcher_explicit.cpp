@@ -103,7 +103,7 @@ Status Matcher::add_merged(const ExplicitPair& wanted, const std::vector<size_t>
   return {};
 }
 
-Status Matcher::add_steps(MatchSide& side, const std::vector<Step>& steps, Recipe* recipe) {
+Status Matcher::add_steps(MatchSide& side, const std::vector<RecipeStep>& steps, Recipe* recipe) {
   if (steps.empty()) return {};
   const std::optional<Dims>& shape = side.shape_of(recipe->records.front());
   if (!shape) return {};  // loading it will say why

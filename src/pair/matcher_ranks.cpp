@@ -20,13 +20,14 @@ void Matcher::merge_ranks() {
     const auto m = mine_.element_count_of(pair.mine);
     return g && m && *g != *m;
   };
-  // Each level decides for itself: its note names it, so that two levels do not contradict each other.
+  // Each level decides for itself: its note names it, so that two levels do not contradict each
+  // other.
   const std::string counts = std::to_string(group.golden.size()) + " against " +
                              std::to_string(group.mine.size()) + " ranks, level " +
                              std::string(level_name(options_.level));
   if (std::none_of(out_.pairs.begin(), out_.pairs.end(), is_sharded)) {
     out_.notes.push_back(counts + ": no tensor is sharded, golden's rank " +
-                         std::to_string(group.golden.front()) + " is compared with mine's rank " +
+                         std::to_string(group.golden.front()) + " is compared with my rank " +
                          std::to_string(group.mine.front()));
     const std::set<int> golden(group.golden.begin(), group.golden.end());
     const std::set<int> mine(group.mine.begin(), group.mine.end());
@@ -59,10 +60,6 @@ void Matcher::merge_ranks() {
         std::to_string(doubtful) +
         " tensors of several ranks do not fit together, the first: " + first_problem);
   }
-}
-
-Matcher::ShardKey Matcher::shard_key(const TensorRecord& record) {
-  return {record.step, record.node, record.role, record.slot, record.call};
 }
 
 Matcher::ShardIndex Matcher::shard_index(const Run& run, const std::vector<int>& ranks) {

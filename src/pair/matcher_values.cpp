@@ -17,7 +17,8 @@ using run::TensorRecord;
 
 namespace {
 
-// Between ATB and PyTorch tables say what corresponds; beyond them only values do, not shape and place.
+// Between ATB and PyTorch tables say what corresponds; beyond them only values do, not shape and
+// place.
 constexpr double kTaughtConfidence = 0.55;
 // An input for an output: the content has to be telling, not one number or zeros.
 constexpr double kContentConfidence = 0.7;

@@ -2,11 +2,14 @@
 #include "pair/merge_ranks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <optional>
 
+#include "base/text.hpp"
 #include "tensor/convert.hpp"
 #include "tensor/equal_bytes.hpp"
 
@@ -55,6 +58,7 @@ struct Way {
   int blocks = 1;
   std::vector<Segment> segments = {};  // of Concat and Interleave
   bool reorders = false;               // Concat, then a permutation along the axis
+  bool flat = false;                   // Concat of lists, then `shape` made of their first values
   std::string name = {};               // "cat:1": what the note begins with
   int preference = 0;                  // smaller wins among equally near ones
   std::vector<double> samples = {};
@@ -243,6 +247,26 @@ class Ways {
   std::vector<Way> ways_;
 };
 
+/// Lists on one side, and one tensor of more axes on the other: all its values in order, and less
+/// than a list of padding.
+std::optional<Way> flat_way(const std::vector<Shard>& shards, const std::optional<Dims>& whole) {
+  if (!whole || whole->size() == 1) return std::nullopt;
+  Way way{.members = {}, .shape = *whole, .flat = true, .name = "flat", .preference = 10};
+  int64_t total = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (!shards[i].shape || shards[i].shape->size() != 1 || shards[i].dtype != shards[0].dtype)
+      return std::nullopt;
+    way.members.push_back(i);
+    way.segments.push_back({i, 0, (*shards[i].shape)[0]});
+    if (add_overflows(total, (*shards[i].shape)[0], &total)) return std::nullopt;
+  }
+  const int64_t values = element_count(*whole).value_or(0);
+  if (total < values || total - values >= std::max<int64_t>(total / std::ssize(shards), 1))
+    return std::nullopt;
+  if (shards.size() > 1) way.merge = Merge::Concat;
+  return way;
+}
+
 // ---- Looking at values ----
 
 uint64_t mix(uint64_t value) {  // SplitMix64's finaliser
@@ -275,7 +299,8 @@ class Sampler {
       starts_.push_back(start);
       start += segment.length;
     }
-    if (element_count(way.shape).value_or(0) == 0) return;  // nothing will be read
+    length_ = way.flat ? start : way.shape.size() > way.axis ? way.shape[way.axis] : 1;
+    if (way.flat || element_count(way.shape).value_or(0) == 0) return;
     for (size_t i = way.axis + 1; i < way.shape.size(); ++i) inner_ *= way.shape[i];
   }
 
@@ -306,8 +331,8 @@ class Sampler {
   }
   void read_joined(int64_t position, std::span<double> out) const {
     const int64_t inner = position % inner_;
-    const int64_t along = position / inner_ % way_.shape[way_.axis];
-    const int64_t outer = position / inner_ / way_.shape[way_.axis];
+    const int64_t along = position / inner_ % length_;
+    const int64_t outer = position / inner_ / length_;
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), along);
     const auto index = static_cast<size_t>(after - starts_.begin()) - 1;
     const Segment& segment = way_.segments[index];
@@ -319,6 +344,7 @@ class Sampler {
   const std::vector<Shard>& shards_;
   const Way& way_;
   std::vector<int64_t> starts_;  // of the segments on the merged axis
+  int64_t length_ = 1;           // of that axis
   int64_t inner_ = 1;
 };
 
@@ -396,6 +422,11 @@ class Side {
 
   [[nodiscard]] const std::vector<Shard>& shards() const { return shards_; }
   [[nodiscard]] std::vector<Way>& ways() { return ways_; }
+  /// One more way where the other side is whole.
+  void add_flat_way(const Side& other) {
+    if (other.shards_.size() != 1) return;
+    if (auto way = flat_way(shards_, other.shards_[0].shape)) ways_.push_back(std::move(*way));
+  }
   [[nodiscard]] bool has_values() const {
     return std::all_of(shards_.begin(), shards_.end(),
                        [](const Shard& shard) { return shard.tensor.has_value(); });
@@ -441,6 +472,7 @@ class Side {
     recipe.axis = static_cast<int>(way.axis);
     recipe.blocks = way.blocks;
     for (const size_t member : way.members) recipe.records.push_back(shards_[member].record);
+    if (way.flat) add_unflattening(way, &recipe);
     if (way.merge == Merge::None) return recipe;
     std::vector<size_t> named = way.members;
     if (way.merge == Merge::Pick) {
@@ -466,14 +498,24 @@ class Side {
     return way.members.size() == shards_.size() ? i : group_member(way, i, shards_.size());
   }
 
-  static Step order_step(const Way& way) {
+  static void add_unflattening(const Way& way, Recipe* recipe) {
+    int64_t total = 0;
+    for (const Segment& segment : way.segments) total += segment.length;
+    const int64_t values = element_count(way.shape).value_or(0);
+    if (total > values)
+      recipe->steps.push_back({.kind = RecipeStep::Kind::Range, .axis = 0, .last = values});
+    recipe->steps.push_back(
+        {.kind = RecipeStep::Kind::Reshape, .shape = {way.shape.begin(), way.shape.end()}});
+  }
+
+  static RecipeStep order_step(const Way& way) {
     std::vector<int64_t> shard_starts(way.members.size(), 0);
     std::vector<int64_t> shard_sizes(way.members.size(), 0);
     for (const Segment& segment : way.segments) shard_sizes[segment.shard] += segment.length;
     for (size_t k = 1; k < shard_starts.size(); ++k) {
       shard_starts[k] = shard_starts[k - 1] + shard_sizes[k - 1];
     }
-    Step step{.kind = Step::Kind::Permute, .axis = static_cast<int>(way.axis)};
+    RecipeStep step{.kind = RecipeStep::Kind::Permute, .axis = static_cast<int>(way.axis)};
     for (const Segment& segment : way.segments) {
       for (int64_t i = 0; i < segment.length; ++i) {
         step.order.push_back(shard_starts[segment.shard] + segment.first + i);
@@ -567,9 +609,10 @@ MergedPair merge_shards(const run::Run& golden_run, std::span<const size_t> gold
   MergedPair pair;
   pair.golden.records = {golden_shards[0]};
   pair.mine.records = {mine_shards[0]};
-  if (golden_shards.size() == 1 && mine_shards.size() == 1) return pair;
   Side golden(golden_run, golden_shards, &pair.problem);
   Side mine(mine_run, mine_shards, &pair.problem);
+  golden.add_flat_way(mine);
+  mine.add_flat_way(golden);
   const bool by_value = golden.has_values() && mine.has_values();
   if (by_value) {
     weigh_replicas(golden);
@@ -577,7 +620,8 @@ MergedPair merge_shards(const run::Run& golden_run, std::span<const size_t> gold
   }
   std::vector<Choice> choices = fitting(golden.ways(), mine.ways());
   if (choices.empty()) {
-    if (pair.problem.empty()) {
+    const bool merges = golden_shards.size() > 1 || mine_shards.size() > 1;
+    if (merges && pair.problem.empty()) {
       pair.problem = "no way to merge the ranks makes the shapes equal: golden " +
                      shapes_text(golden) + ", mine " + shapes_text(mine);
     }
@@ -591,6 +635,54 @@ MergedPair merge_shards(const run::Run& golden_run, std::span<const size_t> gold
     if (pair.problem.empty()) pair.problem = doubt;
   }
   return pair;
+}
+
+ShardKey shard_key(const run::TensorRecord& record) {
+  return {record.step, record.node, record.role, record.slot, record.call};
+}
+
+namespace {
+
+/// By rank; of several records of a rank the first with bytes.
+std::vector<size_t> shards_like(const run::Run& run, size_t record) {
+  const ShardKey key = shard_key(run.records[record]);
+  std::map<int, size_t> shards;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    const run::TensorRecord& one = run.records[i];
+    if (one.node == run.records[record].node && one.shape && one.bytes && shard_key(one) == key)
+      shards.emplace(one.rank, i);
+  }
+  std::vector<size_t> records;
+  for (const auto& [rank, i] : shards) records.push_back(i);
+  return records;
+}
+
+}  // namespace
+
+Result<WholeTensor> load_whole(const run::Run& golden_run, size_t golden, const run::Run& mine_run,
+                               size_t mine) {
+  const std::vector<size_t> shards = shards_like(mine_run, mine);
+  const std::optional<Dims>& shape = golden_run.records[golden].shape;
+  if (shards.empty() || !shape) return fail(Errc::Unsupported, "its bytes were not captured");
+  int64_t held = 0;
+  for (const size_t i : shards) held += element_count(*mine_run.records[i].shape).value_or(0);
+  const int64_t wanted = element_count(*shape).value_or(0);
+  const std::string what = counted(shards.size(), "captured rank") +
+                           (shards.size() == 1 ? " holds " : " hold ") + std::to_string(held) +
+                           " of golden's " + std::to_string(wanted) + " values";
+  if (held < wanted) return fail(Errc::Unsupported, what);
+  const std::array whole{golden};
+  const MergedPair merged = merge_shards(golden_run, whole, mine_run, shards);
+  if (!merged.problem.empty()) return fail(Errc::Unsupported, merged.problem);
+  ASSAY_TRY(Tensor tensor, load_operand(mine_run, merged.mine));
+  if (!(tensor.view.shape == *shape))
+    return fail(Errc::Unsupported, what + ", in another order of axes");
+  const bool plain = merged.mine.merge == Merge::Concat &&
+                     std::ranges::none_of(merged.mine.steps, [](const RecipeStep& step) {
+                       return step.kind == RecipeStep::Kind::Permute;
+                     });
+  return WholeTensor{std::move(tensor),
+                     plain || merged.mine.merge == Merge::None ? "" : merged.mine.note};
 }
 
 }  // namespace assay::pair

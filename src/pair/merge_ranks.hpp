@@ -3,6 +3,8 @@
 #pragma once
 #include <span>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "pair/operand.hpp"
 
@@ -11,18 +13,36 @@ namespace assay::pair {
 struct MergedPair {
   Recipe golden;
   Recipe mine;
-  /// A sentence when the merge is doubtful: replicas that differ (with rank and by how much), no way
-  /// to make the shapes equal. Empty when all is well.
+  /// A sentence when the merge is doubtful: replicas that differ (with rank and by how much), no
+  /// way to make the shapes equal. Empty when all is well.
   std::string problem;
 };
 
-/// Decides from shapes first, and from values where shapes leave a choice (replicas or partial sums,
-/// concatenation or interleaving): the candidate that is nearest to the other side wins. Shapes count
-/// up to axes of size 1 and joined leading axes ([batch, seq, hidden] and [tokens, hidden]).
+/// Decides from shapes first, and from values where shapes leave a choice (replicas or partial
+/// sums, concatenation or interleaving): the candidate that is nearest to the other side wins.
+/// Shapes count up to axes of size 1 and joined leading axes ([batch, seq, hidden] and [tokens,
+/// hidden]).
 ///
 /// golden_shards, mine_shards   records of the same node, role, slot and step, in numeric order of
 ///                              their ranks; at least one each
 [[nodiscard]] MergedPair merge_shards(const run::Run& golden, std::span<const size_t> golden_shards,
                                       const run::Run& mine, std::span<const size_t> mine_shards);
+
+/// What shards of one tensor have in common, whatever their rank.
+using ShardKey = std::tuple<int64_t, std::string, run::Role, std::string, uint32_t>;
+[[nodiscard]] ShardKey shard_key(const run::TensorRecord& record);
+
+struct WholeTensor {
+  Tensor tensor;
+  std::string
+      how;  // where it is more than one part after the other: "interleave:0 in 3 blocks of ranks 0,1"
+};
+/// The tensor of golden's shape that the shards of all captured ranks make.
+///
+/// golden   a whole tensor
+/// mine     one of the shards
+/// errors   Unsupported, with what they are instead | of load_operand()
+[[nodiscard]] Result<WholeTensor> load_whole(const run::Run& golden_run, size_t golden,
+                                             const run::Run& mine_run, size_t mine);
 
 }  // namespace assay::pair

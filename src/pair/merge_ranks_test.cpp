@@ -216,7 +216,8 @@ TEST(MergeShards, JoinsSequenceShardsInPlainAndZigzagOrder) {
 }
 
 TEST(MergeShards, LetsValuesChooseTheAxisWhereShapesDoNot) {
-  // Golden has joined its leading axes, so [2, 2, 4] twice can be put together along either of them.
+  // Golden has joined its leading axes, so [2, 2, 4] twice can be put together along either of
+  // them.
   const Floats whole = random_floats(32, 8);
   const auto rows = [&](std::initializer_list<std::ptrdiff_t> list) {
     Floats out;
@@ -337,6 +338,62 @@ RC_GTEST_PROP(MergeShards, FindsTheAxisThatWasSplit, ()) {
   const MergedPair merged = pair.merge();
   RC_ASSERT(merged.mine.merge == Merge::Concat);
   RC_ASSERT(merged.mine.axis == static_cast<int>(axis));
+}
+
+// ---- one side whole ----
+
+TEST(MergeShards, MakesATensorOfFlatShards) {
+  // FSDP: 3 * 5 values in one list, filled up to 8 + 8.
+  const Floats whole = random_floats(15, 1);
+  Floats list = whole;
+  list.push_back(0);
+  Pair pair;
+  pair.set_golden({3, 5}, whole);
+  pair.add_mine({8}, Floats(list.begin(), list.begin() + 8));
+  pair.add_mine({8}, Floats(list.begin() + 8, list.end()));
+  const MergedPair merged = pair.merge();
+  EXPECT_EQ(merged.problem, "");
+  EXPECT_EQ(merged.mine.note, "flat of ranks 0,1");
+  pair.expect_equal(merged);
+}
+
+TEST(MergeShards, TakesNoListWithAWholeShardOfPadding) {
+  // 4 values in 5 + 5: the second shard would be nothing but padding.
+  Pair pair;
+  pair.set_golden({2, 2}, random_floats(4, 1));
+  pair.add_mine({5}, random_floats(5, 1));
+  pair.add_mine({5}, Floats(5, 0.F));
+  EXPECT_EQ(pair.merge().problem,
+            "no way to merge the ranks makes the shapes equal: golden rank 0 [2, 2], mine ranks "
+            "0,1 [5]");
+}
+
+TEST(LoadWhole, SaysHowFusedShardsWerePutTogether) {
+  // Rows of q, k and v of two heads; each rank has its head of each.
+  const Floats whole = random_floats(6 * 4, 1);
+  const auto rows = [&](std::initializer_list<int> wanted) {
+    std::vector<Floats> parts;
+    for (const int row : wanted)
+      parts.emplace_back(whole.begin() + row * 4, whole.begin() + (row + 1) * 4);
+    return joined(parts);
+  };
+  Pair pair;
+  pair.set_golden({6, 4}, whole);
+  pair.add_mine({3, 4}, rows({0, 2, 4}));
+  pair.add_mine({3, 4}, rows({1, 3, 5}));
+  for (run::TensorRecord& record : pair.mine.run.records) record.node = "qkv";
+  const auto loaded = load_whole(pair.golden.run, 0, pair.mine.run, 0);
+  ASSERT_TRUE(loaded) << loaded.error().describe();
+  EXPECT_EQ(loaded->how, "interleave:0 in 3 blocks of ranks 0,1");
+  const auto values = values_of(loaded->tensor);
+  ASSERT_EQ(values.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(values[i], whole[i]) << i;
+
+  // One rank alone holds half of them.
+  pair.mine.run.records.pop_back();
+  const auto half = load_whole(pair.golden.run, 0, pair.mine.run, 0);
+  ASSERT_FALSE(half);
+  EXPECT_EQ(half.error().message, "1 captured rank holds 12 of golden's 24 values");
 }
 
 }  // namespace

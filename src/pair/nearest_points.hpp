@@ -9,9 +9,9 @@
 
 namespace assay::pair {
 
-/// Built once, then asked; points can be taken out one by one. Fast where a query has neighbours that
-/// are much nearer than points are to each other, or none within the given distance.
-/// Results depend on the points and their order only.
+/// Built once, then asked; points can be taken out one by one. Fast where a query has neighbours
+/// that are much nearer than points are to each other, or none within the given distance. Results
+/// depend on the points and their order only.
 class NearestPoints {
  public:
   /// coordinates   [points, dimensions], finite

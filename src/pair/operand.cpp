@@ -223,7 +223,7 @@ Result<Tensor> sum(const std::vector<Tensor>& shards) {
 
 // ---- Steps ----
 
-Result<Tensor> select(Tensor tensor, const Step& step) {
+Result<Tensor> select(Tensor tensor, const RecipeStep& step) {
   ASSAY_TRY(const size_t axis, axis_of(step.axis, tensor.view.shape));
   const int64_t size = tensor.view.shape[axis];
   const int64_t index = step.first < 0 ? step.first + size : step.first;
@@ -246,7 +246,7 @@ Result<Tensor> select(Tensor tensor, const Step& step) {
   return tensor;
 }
 
-Result<Tensor> cut(Tensor tensor, const Step& step) {
+Result<Tensor> cut(Tensor tensor, const RecipeStep& step) {
   ASSAY_TRY(const size_t axis, axis_of(step.axis, tensor.view.shape));
   if (step.first < 0 || step.last < step.first || step.last > tensor.view.shape[axis]) {
     return fail(Errc::Invalid, "range [" + std::to_string(step.first) + ", " +
@@ -262,7 +262,7 @@ Result<Tensor> cut(Tensor tensor, const Step& step) {
   return tensor;
 }
 
-Result<Tensor> reshape(const Tensor& tensor, const Step& step) {
+Result<Tensor> reshape(const Tensor& tensor, const RecipeStep& step) {
   const Dims shape(step.shape);
   const auto count = element_count(shape);
   if (!count || *count != tensor.view.element_count()) {
@@ -285,7 +285,7 @@ std::optional<int64_t> spacing_of(const std::vector<int64_t>& order) {
   return spacing;
 }
 
-Result<Tensor> permute(Tensor tensor, const Step& step) {
+Result<Tensor> permute(Tensor tensor, const RecipeStep& step) {
   ASSAY_TRY(const size_t axis, axis_of(step.axis, tensor.view.shape));
   TensorView& view = tensor.view;
   for (const int64_t index : step.order) {
@@ -330,7 +330,7 @@ Result<Tensor> permute(Tensor tensor, const Step& step) {
   return with_lazy_bits_of(builder.finish(), view);
 }
 
-Result<Tensor> transpose(Tensor tensor, const Step& step) {
+Result<Tensor> transpose(Tensor tensor, const RecipeStep& step) {
   const TensorView old = tensor.view;
   std::vector<int64_t> axes = step.order;
   std::ranges::sort(axes);
@@ -348,17 +348,17 @@ Result<Tensor> transpose(Tensor tensor, const Step& step) {
   return tensor;
 }
 
-Result<Tensor> apply(Tensor tensor, const Step& step) {
+Result<Tensor> apply(Tensor tensor, const RecipeStep& step) {
   switch (step.kind) {
-    case Step::Kind::Select:
+    case RecipeStep::Kind::Select:
       return select(std::move(tensor), step);
-    case Step::Kind::Range:
+    case RecipeStep::Kind::Range:
       return cut(std::move(tensor), step);
-    case Step::Kind::Permute:
+    case RecipeStep::Kind::Permute:
       return permute(std::move(tensor), step);
-    case Step::Kind::Reshape:
+    case RecipeStep::Kind::Reshape:
       return reshape(tensor, step);
-    case Step::Kind::Transpose:
+    case RecipeStep::Kind::Transpose:
       return transpose(std::move(tensor), step);
   }
   return fail(Errc::Internal, "unknown step");
@@ -473,7 +473,8 @@ Result<Tensor> load_operand(const run::Run& run, const Recipe& recipe) {
     if (index >= run.records.size()) return fail(Errc::Invalid, "a recipe of unknown records");
     ASSAY_TRY(PlainTensor plain, load_plain(run.records[index], nullptr));
     if (recipe.flat) {
-      const Step list{.kind = Step::Kind::Reshape, .shape = {plain.tensor.view.element_count()}};
+      const RecipeStep list{.kind = RecipeStep::Kind::Reshape,
+                            .shape = {plain.tensor.view.element_count()}};
       ASSAY_TRY(plain.tensor, reshape(plain.tensor, list));
     }
     shards.push_back(std::move(plain.tensor));
@@ -483,7 +484,7 @@ Result<Tensor> load_operand(const run::Run& run, const Recipe& recipe) {
   if (recipe.merge == Merge::Concat) tensor = interleave(shards, recipe.axis, 1);
   if (recipe.merge == Merge::Interleave) tensor = interleave(shards, recipe.axis, recipe.blocks);
   if (recipe.merge == Merge::Sum) tensor = sum(shards);
-  for (const Step& step : recipe.steps) {
+  for (const RecipeStep& step : recipe.steps) {
     if (!tensor) return tensor;
     tensor = apply(*std::move(tensor), step);
   }

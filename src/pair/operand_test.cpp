@@ -165,9 +165,9 @@ TEST(LoadOperand, SelectsWithoutCopying) {
   Files files;
   files.add<float>(DType::Float32, {2, 3, 2}, counting(12));
   Recipe recipe{.records = {0}};
-  recipe.steps = {{.kind = Step::Kind::Range, .axis = 1, .first = 1, .last = 3},
-                  {.kind = Step::Kind::Select, .axis = 0, .first = 1},
-                  {.kind = Step::Kind::Permute, .axis = -1, .order = {1, 0}}};
+  recipe.steps = {{.kind = RecipeStep::Kind::Range, .axis = 1, .first = 1, .last = 3},
+                  {.kind = RecipeStep::Kind::Select, .axis = 0, .first = 1},
+                  {.kind = RecipeStep::Kind::Permute, .axis = -1, .order = {1, 0}}};
   const auto tensor = load_operand(files.run, recipe);
   ASSERT_TRUE(tensor);
   // Element [1, j, k] is 6 + 2 j + k; rows j = 1, 2 with their columns turned round.
@@ -180,11 +180,11 @@ TEST(LoadOperand, ReshapesAndPermutesByBuilding) {
   Files files;
   files.add<float>(DType::Float32, {2, 6}, counting(12));
   Recipe recipe{.records = {0}};
-  recipe.steps = {{.kind = Step::Kind::Range, .axis = 1, .first = 2, .last = 6},
-                  {.kind = Step::Kind::Reshape, .shape = {2, 2, 2}},
-                  {.kind = Step::Kind::Permute, .axis = 0, .order = {1, 0}},
-                  {.kind = Step::Kind::Reshape, .shape = {8}},
-                  {.kind = Step::Kind::Permute, .axis = 0, .order = {3, 0, 1, 7}}};
+  recipe.steps = {{.kind = RecipeStep::Kind::Range, .axis = 1, .first = 2, .last = 6},
+                  {.kind = RecipeStep::Kind::Reshape, .shape = {2, 2, 2}},
+                  {.kind = RecipeStep::Kind::Permute, .axis = 0, .order = {1, 0}},
+                  {.kind = RecipeStep::Kind::Reshape, .shape = {8}},
+                  {.kind = RecipeStep::Kind::Permute, .axis = 0, .order = {3, 0, 1, 7}}};
   const auto tensor = load_operand(files.run, recipe);
   ASSERT_TRUE(tensor);
   // The range leaves 2 3 4 5 | 8 9 10 11; turned round 8 9 10 11 2 3 4 5; of these the 4th, 1st, 2nd, 8th.
@@ -196,8 +196,8 @@ TEST(LoadOperand, PutsListsTogetherWhateverTheirShapes) {
   files.add<float>(DType::Float32, {2, 3}, counting(6));
   files.add<float>(DType::Float32, {3}, {6, 7, 8});
   Recipe recipe{.records = {0, 1}, .merge = Merge::Concat, .flat = true};
-  recipe.steps = {{.kind = Step::Kind::Reshape, .shape = {3, 3}},
-                  {.kind = Step::Kind::Transpose, .order = {1, 0}}};
+  recipe.steps = {{.kind = RecipeStep::Kind::Reshape, .shape = {3, 3}},
+                  {.kind = RecipeStep::Kind::Transpose, .order = {1, 0}}};
   const auto tensor = load_operand(files.run, recipe);
   ASSERT_TRUE(tensor);
   EXPECT_EQ(tensor->view.shape, (Dims{3, 3}));
@@ -207,20 +207,23 @@ TEST(LoadOperand, PutsListsTogetherWhateverTheirShapes) {
 TEST(LoadOperand, RejectsStepsOutOfRange) {
   Files files;
   files.add<float>(DType::Float32, {2, 3}, counting(6));
-  const auto code_of = [&](const Step& step) {
+  const auto code_of = [&](const RecipeStep& step) {
     const auto tensor = load_operand(files.run, {.records = {0}, .steps = {step}});
     return tensor ? Errc::Internal : tensor.error().code;
   };
-  EXPECT_EQ(code_of({.kind = Step::Kind::Select, .axis = 2}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Select, .axis = 1, .first = 3}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Range, .axis = 1, .first = 2, .last = 1}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Range, .axis = 1, .first = 0, .last = 4}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Permute, .axis = 1, .order = {0, 3}}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Transpose, .order = {0}}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Transpose, .order = {0, 0}}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Transpose, .order = {1, 2}}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Reshape, .shape = {7}}), Errc::Invalid);
-  EXPECT_EQ(code_of({.kind = Step::Kind::Reshape, .shape = {-1, -6}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Select, .axis = 2}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Select, .axis = 1, .first = 3}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Range, .axis = 1, .first = 2, .last = 1}),
+            Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Range, .axis = 1, .first = 0, .last = 4}),
+            Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Permute, .axis = 1, .order = {0, 3}}),
+            Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Transpose, .order = {0}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Transpose, .order = {0, 0}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Transpose, .order = {1, 2}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Reshape, .shape = {7}}), Errc::Invalid);
+  EXPECT_EQ(code_of({.kind = RecipeStep::Kind::Reshape, .shape = {-1, -6}}), Errc::Invalid);
 }
 
 TEST(LoadOperand, PassesOnWhyAShardCannotBeRead) {
@@ -289,7 +292,8 @@ TEST(TensorBuilder, ReportsAFolderWhereNothingCanBeWritten) {
   EXPECT_EQ(builder.error().code, Errc::NotFound);
 }
 
-// The element rule of the format as a plain loop: nz[h, c / C0, n / N0, n % N0, c % C0] = nd[h, n, c].
+// The element rule of the format as a plain loop: nz[h, c / C0, n / N0, n % N0, c % C0] = nd[h, n,
+// c].
 std::vector<float> tiled(const std::vector<float>& plain, int64_t heads, int64_t rows,
                          int64_t columns, int64_t c0) {
   constexpr int64_t n0 = 16;

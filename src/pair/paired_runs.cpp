@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs are copied and renamed, so that whatever pairs by rank, step and module afterwards does as the user says.
+// The runs are copied and renamed, so that whatever pairs by rank, step and module afterwards does
+// as the user says.
 #include "pair/paired_runs.hpp"
 
 #include <algorithm>
@@ -28,7 +29,8 @@ bool has_step(const Run& run, int64_t step) {
   return std::ranges::find(run.records, step, &TensorRecord::step) != run.records.end();
 }
 
-/// The path with its longest beginning that stands on the `from` side of a pair replaced; what is below a module goes along.
+/// The path with its longest beginning that stands on the `from` side of a pair replaced; what is
+/// below a module goes along.
 std::string replaced(const PathPairs& pairs, std::string_view path,
                      std::string PathPairs::value_type::* from,
                      std::string PathPairs::value_type::* to) {
@@ -43,7 +45,8 @@ std::string replaced(const PathPairs& pairs, std::string_view path,
   return best->*to + std::string(path.substr((best->*from).size()));
 }
 
-/// Modules of mine that bear a name which the user gives to another one get one that golden does not have.
+/// Modules of mine that bear a name which the user gives to another one get one that golden does
+/// not have.
 PathPairs with_taken_names_freed(PathPairs pairs) {
   PathPairs freed;
   for (const auto& [golden, mine] : pairs) {
@@ -103,7 +106,7 @@ void PairedRuns::use_ranks(const RankAlignment& ranks) {
 
 Status PairedRuns::use_steps(const std::vector<std::pair<int64_t, int64_t>>& steps) {
   if (steps.empty()) return {};
-  std::map<int64_t, int64_t> golden_steps;  // by mine's
+  std::map<int64_t, int64_t> golden_steps;  // by the other run's
   for (const auto& [golden, mine] : steps) {
     if (!has_step(golden_, golden) || !has_step(mine_, mine)) {
       const bool in_golden = has_step(golden_, golden);

@@ -14,8 +14,8 @@
 
 namespace assay::pair {
 
-/// Two runs as a correspondence pairs them: mine has golden's ranks, steps and paths of modules, and what the user left out
-/// is no operand any more. Every record keeps its index.
+/// Two runs as a correspondence pairs them: mine has golden's ranks, steps and paths of modules,
+/// and what the user left out is no operand any more. Every record keeps its index.
 class PairedRuns {
  public:
   /// errors  Usage (a rank or step of the user that is not in a run)

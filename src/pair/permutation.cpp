@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kMaxColumns = 65536;
 constexpr int64_t kSketchRows = 16;  // numbers that a column is recognised by
-// Relative L2 error that is left when the order is right: rounding of half precision accumulated over
-// a network. Also what the columns may be apart while they are looked for.
+// Relative L2 error that is left when the order is right: rounding of half precision accumulated
+// over a network. Also what the columns may be apart while they are looked for.
 constexpr double kRounding = 0.03;
 // A right order makes the difference this much smaller ...
 constexpr double kMinGain = 0.1;

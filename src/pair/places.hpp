@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records at the same place of two runs: of the same module or operation, in the same call, step, rank and slot.
+// Records at the same place of two runs: of the same module or operation, in the same call, step,
+// rank and slot.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,8 +15,8 @@ inline constexpr size_t kNoPartner = SIZE_MAX;
 /// A captured input, output, parameter or buffer whose values count.
 [[nodiscard]] bool is_operand(const run::TensorRecord& record);
 
-/// The name of a place in both runs and in profiles: path, call, step, role, slot and rank. Parameters and buffers have no
-/// call and no step.
+/// The name of a place in both runs and in profiles: path, call, step, role, slot and rank.
+/// Parameters and buffers have no call and no step.
 [[nodiscard]] std::string place_of(const run::Run& run, const run::TensorRecord& record);
 
 /// Golden's operands by their places; of several at one place the first.

@@ -29,7 +29,8 @@ struct OperatorPairs {
   size_t unpaired = 0;  // and no partner
 };
 
-/// In each call of a module by name and order: sequences that differ are aligned by longest matching blocks.
+/// In each call of a module by name and order: sequences that differ are aligned by longest
+/// matching blocks.
 [[nodiscard]] OperatorPairs pair_operators(std::span<const Execution> golden,
                                            std::span<const Execution> mine);
 

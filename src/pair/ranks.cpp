@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The user's ranks, else a single process with a single process, else shards with shards, else equal numbers.
+// The user's ranks, else a single process with a single process, else shards with shards, else
+// equal numbers.
 #include "pair/ranks.hpp"
 
 #include <algorithm>

@@ -9,7 +9,8 @@
 
 namespace assay::pair {
 
-/// Ranks of golden and of mine that hold the same tensors, or shards of the same tensors. Ascending.
+/// Ranks of golden and of mine that hold the same tensors, or shards of the same tensors.
+/// Ascending.
 struct RankGroup {
   std::vector<int> golden;
   std::vector<int> mine;
@@ -17,7 +18,8 @@ struct RankGroup {
 
 struct RankAlignment {
   std::vector<RankGroup> groups = {};
-  /// One group with different numbers of ranks: shards of the same model, or ranks that are missing. Shapes decide.
+  /// One group with different numbers of ranks: shards of the same model, or ranks that are
+  /// missing. Shapes decide.
   bool may_be_shards = false;
   std::string problem = {};             // why there is no group; empty when a run has no records
   std::vector<std::string> notes = {};  // one sentence for each side that has ranks of its own
@@ -27,14 +29,17 @@ struct RankAlignment {
   [[nodiscard]] int first_mine() const { return groups.empty() ? 0 : groups[0].mine[0]; }
 };
 
-/// wanted  the user's; empty: ranks of equal numbers. Runs of one process each are the same process, whatever its number.
+/// wanted  the user's; empty: ranks of equal numbers. Runs of one process each are the same
+///         process, whatever its number.
 [[nodiscard]] RankAlignment align_ranks(const run::Run& golden, const run::Run& mine,
                                         const std::vector<int>& wanted);
 
 [[nodiscard]] std::set<int> ranks_of(const run::Run& run);
-/// The rank of the first operand: the first one that the user did not leave out. 0 when there is none.
+/// The rank of the first operand: the first one that the user did not leave out. 0 when there is
+/// none.
 [[nodiscard]] int first_rank(const run::Run& run);
-/// "ranks 1, 2 are in mine only", of numbers that the other side does not have; empty: there is none, and nothing to say.
+/// "ranks 1, 2 are in mine only", of numbers that the other side does not have; empty: there is
+/// none, and nothing to say.
 template <typename Number>
 [[nodiscard]] std::string only_in(const std::string& side, const std::string& noun,
                                   const std::set<Number>& numbers) {

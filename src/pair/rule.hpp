@@ -43,7 +43,8 @@ enum class Rule : uint8_t {
   TiedEmbedding,
   // What both sides hold; by_value.hpp.
   Values,  // holds the same on both sides,
-  Pattern,  // or made pairs of the same places in other layers or tokens, and these do not hold the same;
+  // or made pairs of the same places in other layers or tokens, and these do not hold the same;
+  Pattern,
   Place,  // or the place among pairs by value, type and shape
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor that is made here and compared once: in memory while it is small, else in a temporary file
-// without a name, whose pages can leave memory again.
+// A tensor that is made here and compared once: in memory while it is small, else in a temporary
+// file without a name, whose pages can leave memory again.
 #pragma once
 #include <memory>
 #include <span>

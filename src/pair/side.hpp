@@ -70,8 +70,8 @@ class MatchSide {
                                              const std::string& node, const Location& location,
                                              bool drop_nested);
 
-/// "0_Attention/0_QKVLinearSplitPack/after/outtensor0.bin", "root.model.norm/output_0.pth": the path
-/// within a step, as the original's rules see it.
+/// "0_Attention/0_QKVLinearSplitPack/after/outtensor0.bin", "root.model.norm/output_0.pth": the
+/// path within a step, as the original's rules see it.
 [[nodiscard]] std::string path_in_step(const run::Run& run, const run::TensorRecord& record);
 
 /// "output_1_0": a file's name without its ending, what the original sorted by.

@@ -11,13 +11,13 @@ namespace {
 
 int64_t last_axis(const Dims& shape) { return shape.empty() ? 1 : shape[shape.size() - 1]; }
 
-Step select(int axis, int64_t index) {
-  return {.kind = Step::Kind::Select, .axis = axis, .first = index};
+RecipeStep select(int axis, int64_t index) {
+  return {.kind = RecipeStep::Kind::Select, .axis = axis, .first = index};
 }
 
 }  // namespace
 
-std::optional<std::vector<Step>> last_row(const Dims& many, const Dims& one) {
+std::optional<std::vector<RecipeStep>> last_row(const Dims& many, const Dims& one) {
   const std::optional<int64_t> elements = element_count(one);
   const size_t rank = many.size();
   if (rank < 2 || one.empty() || !elements || *elements <= 0) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<std::vector<Step>> last_row(const Dims& many, const Dims& one) {
     if (many[axis] != 1) return std::nullopt;  // several sequences: which one is not known
   }
   if (rows < 2) return std::nullopt;
-  return std::vector<Step>{select(static_cast<int>(rank) - 2, rows - 1)};
+  return std::vector<RecipeStep>{select(static_cast<int>(rank) - 2, rows - 1)};
 }
 
 std::optional<RopeSlice> rope_slice(const Dims& golden, const Dims& mine, int64_t length, int type,
@@ -43,8 +43,8 @@ std::optional<RopeSlice> rope_slice(const Dims& golden, const Dims& mine, int64_
   };
   int64_t left = 0;
   // Of rank 4 the batch goes, of rank 3 one comes: both are [heads, half] then.
-  const auto without_batch = [&](Step step) {
-    std::vector<Step> steps = {std::move(step)};
+  const auto without_batch = [&](RecipeStep step) {
+    std::vector<RecipeStep> steps = {std::move(step)};
     if (golden[0] == 1) steps.push_back(select(0, 0));
     return steps;
   };
@@ -56,14 +56,15 @@ std::optional<RopeSlice> rope_slice(const Dims& golden, const Dims& mine, int64_
     left = *golden_count / golden[1];
   } else if (golden.size() == 3 && inside(golden[0]) && type < golden[2]) {
     left = golden[1];
-    slice.golden = {
-        select(0, length - 1), select(1, type), {.kind = Step::Kind::Reshape, .shape = {1, left}}};
+    slice.golden = {select(0, length - 1),
+                    select(1, type),
+                    {.kind = RecipeStep::Kind::Reshape, .shape = {1, left}}};
   } else {
     return std::nullopt;
   }
   // Both halves of a rotary row hold the same angles; PyTorch keeps one of them in some models.
   if (mine.size() == 2 && mine[0] == 1 && mine[1] == 2 * left) {
-    slice.mine = {{.kind = Step::Kind::Range, .axis = 1, .first = 0, .last = left}};
+    slice.mine = {{.kind = RecipeStep::Kind::Range, .axis = 1, .first = 0, .last = left}};
   } else if (*mine_count != left) {
     return std::nullopt;
   }

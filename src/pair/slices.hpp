@@ -11,19 +11,20 @@
 
 namespace assay::pair {
 
-/// The steps that cut the last row out of [..., rows, n] when `one` has a single row of n and `many`
-/// several in one sequence: a head that computes the last position only.
-[[nodiscard]] std::optional<std::vector<Step>> last_row(const Dims& many, const Dims& one);
+/// The steps that cut the last row out of [..., rows, n] when `one` has a single row of n and
+/// `many` several in one sequence: a head that computes the last position only.
+[[nodiscard]] std::optional<std::vector<RecipeStep>> last_row(const Dims& many, const Dims& one);
 
 struct RopeSlice {
-  std::vector<Step> golden;
-  std::vector<Step> mine;
+  std::vector<RecipeStep> golden;
+  std::vector<RecipeStep> mine;
   std::string note;
 };
 
-/// What of PyTorch's rotary tensors corresponds to what ATB's operation was given. As many elements:
-/// everything. Otherwise golden's position `length` - 1: of rank 4 [:, :, length - 1, :] or
-/// [:, length - 1, :, :], of rank 3 [length - 1, :, type]; and of mine's [1, 2k] the first half.
+/// What of PyTorch's rotary tensors corresponds to what ATB's operation was given. As many
+/// elements: everything. Otherwise golden's position `length` - 1: of rank 4 [:, :, length - 1, :]
+/// or [:, length - 1, :, :], of rank 3 [length - 1, :, type]; and of the other side's [1, 2k] the
+/// first half.
 ///
 /// type    0 cosine, 1 sine
 /// strict  the original's test, which leaves out a length equal to the axis

@@ -10,7 +10,7 @@ TEST(LastRow, IsTheLastPositionOfOneSequence) {
   const auto steps = last_row(Dims{1, 7, 32}, Dims{1, 32});
   ASSERT_TRUE(steps);
   ASSERT_EQ(steps->size(), 1u);
-  EXPECT_EQ((*steps)[0].kind, Step::Kind::Select);
+  EXPECT_EQ((*steps)[0].kind, RecipeStep::Kind::Select);
   EXPECT_EQ((*steps)[0].axis, 1);
   EXPECT_EQ((*steps)[0].first, 6);
 }

@@ -195,7 +195,7 @@ std::string describe(const std::vector<StepRows>& rows) {
       tokens += one.mine_count;
   }
   text += ", golden's step " + std::to_string(odd->golden_step) + count_text(odd->golden_count) +
-          " with mine's ";
+          " with the run under test's ";
   text += steps.size() == 1 ? "step " + std::to_string(*steps.begin())
                             : "steps " + std::to_string(*steps.begin()) + " to " +
                                   std::to_string(*steps.rbegin());
@@ -292,7 +292,8 @@ class Sequences {
     std::vector<uint64_t> keys(graph.tokens.size());
     std::vector<bool> known(graph.tokens.size());
     touched_.clear();
-    // Tokens that stand alone may belong to any sequence of that length: those that are looked for choose first.
+    // Tokens that stand alone may belong to any sequence of that length: those that are looked for
+    // choose first.
     for (const bool choose : {true, false}) {
       size_t before = kNoSequence;
       for (size_t i = 0; i < graph.tokens.size(); ++i) {
@@ -392,8 +393,9 @@ bool same_ids(const StepTokens& a, const StepTokens& b) {
   return std::ranges::equal(a.tokens, b.tokens, {}, &PlacedToken::token, &PlacedToken::token);
 }
 
-/// Steps in front of mine's text: an engine runs once or more on placeholders. Without captured positions the text would
-/// seem to go on behind them. Takes them away and returns how many they were.
+/// Steps in front of the run under test's text: an engine runs once or more on placeholders.
+/// Without captured positions the text would seem to go on behind them. Takes them away and returns
+/// how many they were.
 size_t drop_dry_runs(const std::vector<StepTokens>& golden, std::vector<StepTokens>* mine) {
   if (golden.empty() || mine->empty() || same_ids(golden.front(), mine->front())) return 0;
   const auto is_text = [&](size_t first) {
@@ -461,7 +463,8 @@ StepAlignment align_steps(const Run& golden_run, const Run& mine_run,
   const StepColumns mine_columns = columns_of(mine, mine_keys);
   if (dry == 0 && steps_agree(golden, golden_columns, mine, mine_columns)) return out;
   std::vector<StepRows> rows = common_rows(golden, golden_columns, mine, mine_columns);
-  // The same places of a step of the same number and length: nothing was cut otherwise, other tokens follow.
+  // The same places of a step of the same number and length: nothing was cut otherwise, other
+  // tokens follow.
   const bool regrouped = std::ranges::any_of(rows, [](const StepRows& one) {
     return one.golden_step != one.mine_step || one.golden_count != one.mine_count ||
            one.golden != one.mine;
@@ -492,7 +495,8 @@ bool StepAlignment::is_by_tokens(std::string_view module) const {
 
 namespace {
 
-/// The last `size` tokens of a step, as rows of a tensor that has no others: those of `tokens`, and which ones.
+/// The last `size` tokens of a step, as rows of a tensor that has no others: those of `tokens`, and
+/// which ones.
 struct Kept {
   std::vector<int64_t> golden, mine;
 };
@@ -516,7 +520,8 @@ std::vector<size_t> differing_axes(const Dims& golden, const Dims& mine) {
   return axes;
 }
 
-/// Of tensors of equal shapes: [sequences, tokens, ...] as modules have it, else the only axis of that size.
+/// Of tensors of equal shapes: [sequences, tokens, ...] as modules have it, else the only axis of
+/// that size.
 std::optional<size_t> token_axis(const StepRows& rows, const Dims& shape) {
   const auto fits = [&](size_t axis) {
     return shape[axis] == rows.golden_count && shape[axis] == rows.mine_count;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens a step computed, and which rows of two runs' steps are the same token at the same place of the same text:
-// a prompt may be cut into several steps, and a step may hold several tokens (guessed ones among them).
+// Which tokens a step computed, and which rows of two runs' steps are the same token at the same
+// place of the same text: a prompt may be cut into several steps, and a step may hold several
+// tokens (guessed ones among them).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -33,13 +34,14 @@ struct StepTokens {
   }
 };
 
-/// Steps of a PyTorch run, by what its embedding was given, of one rank (its first). Without captured positions the tokens of a
-/// step follow those of the step before.
+/// Steps of a PyTorch run, by what its embedding was given, of one rank (its first). Without
+/// captured positions the tokens of a step follow those of the step before.
 [[nodiscard]] std::vector<StepTokens> torch_steps(const run::Run& run,
                                                   std::optional<int> rank = std::nullopt);
 
-/// One number for each token of each step: equal where the token, its position and all tokens before it in its sequence
-/// are equal. Guessed tokens that were refused are forgotten when their positions are computed again.
+/// One number for each token of each step: equal where the token, its position and all tokens
+/// before it in its sequence are equal. Guessed tokens that were refused are forgotten when their
+/// positions are computed again.
 struct TokenKeys {
   std::vector<std::vector<uint64_t>> steps;
   bool from_start = true;  // every token's predecessors are known
@@ -47,14 +49,16 @@ struct TokenKeys {
 /// history  false: by token and position alone, for a capture that begins in the middle of a text
 [[nodiscard]] TokenKeys token_keys(const std::vector<StepTokens>& steps, bool history = true);
 
-/// True when a step or graph holds tokens of several sequences: positions go back, or leave some out.
+/// True when a step or graph holds tokens of several sequences: positions go back, or leave some
+/// out.
 [[nodiscard]] bool hold_sequences(const std::vector<StepTokens>& steps);
-/// The keys of graphs whose tokens do not say which sequence they belong to: of the sequence that has come this far, one of
-/// `wanted` where there is a choice.
+/// The keys of graphs whose tokens do not say which sequence they belong to: of the sequence that
+/// has come this far, one of `wanted` where there is a choice.
 [[nodiscard]] TokenKeys sequence_keys(const std::vector<StepTokens>& graphs,
                                       const std::set<uint64_t>& wanted);
 
-/// Tokens that a step of golden and a step of mine have in common. Of a batch these are the same columns of all sequences.
+/// Tokens that a step of golden and a step of mine have in common. Of a batch these are the same
+/// columns of all sequences.
 struct StepRows {
   int64_t golden_step = 0;
   int64_t mine_step = 0;
@@ -74,9 +78,10 @@ struct StepRows {
 struct StepAlignment {
   /// Steps of one number hold the same tokens, or nothing better is known.
   bool by_number = true;
-  std::vector<StepRows> rows = {};  // by golden's step, then mine's; empty when `by_number`
+  std::vector<StepRows> rows = {};  // by golden's step, then by the other's; empty when `by_number`
   bool partial = false;             // golden has tokens that mine did not compute
-  /// Kinds of modules, as run::layer_pattern() has them, that get rows chosen by values, such as the tokens of one expert.
+  /// Kinds of modules, as run::layer_pattern() has them, that get rows chosen by values, such as
+  /// the tokens of one expert.
   std::set<std::string, std::less<>> gathered = {};
   std::vector<std::string> notes = {};
 
@@ -89,7 +94,7 @@ struct StepAlignment {
                                         std::optional<int> golden_rank = std::nullopt,
                                         std::optional<int> mine_rank = std::nullopt);
 
-/// How a tensor of golden's step becomes that of its tokens, and mine's likewise.
+/// How a tensor of golden's step becomes that of its tokens, and the other run's likewise.
 struct RowSelection {
   bool known = false;  // which axis has the tokens; `reason` says why not
   bool none = false;   // none of the tensor's rows is one of the tokens in common
@@ -101,7 +106,8 @@ struct RowSelection {
   std::vector<int64_t> golden = {};  // along the axis
   std::vector<int64_t> mine = {};
 };
-/// Of tensors with fewer rows than tokens (a head that computes the last positions only) the rows are the last tokens.
+/// Of tensors with fewer rows than tokens (a head that computes the last positions only) the rows
+/// are the last tokens.
 [[nodiscard]] RowSelection select_rows(const StepRows& rows, const Dims& golden, const Dims& mine);
 
 }  // namespace assay::pair

@@ -59,7 +59,8 @@ TEST(SequenceKeys, FollowEachSequenceThroughGraphsThatHoldSeveral) {
 }
 
 TEST(SequenceKeys, ChooseAmongSequencesOfOneLengthByWhatIsLookedFor) {
-  // Two sequences of one token; then, in the other order, the second token of each. Only the first is looked for.
+  // Two sequences of one token; then, in the other order, the second token of each. Only the first
+  // is looked for.
   const std::vector<StepTokens> graphs = {
       graph({{.position = 0, .token = 1}}), graph({{.position = 0, .token = 2}}),
       graph({{.position = 1, .token = 9}, {.position = 1, .token = 8}})};
@@ -76,7 +77,7 @@ TEST(SequenceKeys, OfPositionsThatNobodyHasAreNoTrap) {
   EXPECT_EQ(found.steps[0].size(), 2u);
 }
 
-/// Golden's ten tokens, of which mine's step has the fifth to the eighth.
+/// Golden's ten tokens, of which the run under test's step has the fifth to the eighth.
 StepRows chunk() {
   return {.golden_step = 0,
           .mine_step = 1,
@@ -99,9 +100,10 @@ TEST(SelectRows, TakesTheRowsOfTheTokensInCommon) {
 }
 
 TEST(SelectRows, CountsAHeadsRowsFromTheLast) {
-  // Logits of golden's last two tokens are of tokens 8 and 9; mine's step ends with token 7.
+  // Logits of golden's last two tokens are of tokens 8 and 9; the run under test's step ends with
+  // token 7.
   EXPECT_TRUE(select_rows(chunk(), {1, 2, 96}, {1, 4, 96}).none);
-  // Of the last four they are of 6 and 7, too, which are mine's rows 2 and 3.
+  // Of the last four they are of 6 and 7, too, which are the run under test's rows 2 and 3.
   const RowSelection chosen = select_rows(chunk(), {1, 4, 96}, {1, 4, 96});
   ASSERT_TRUE(chosen.known);
   EXPECT_EQ(chosen.golden, (std::vector<int64_t>{0, 1}));

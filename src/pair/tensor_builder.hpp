@@ -19,7 +19,8 @@ class TensorBuilder {
   /// Tensors up to this size stay in memory.
   static constexpr uint64_t kMaxInMemory = kMaxScratchMemory;
 
-  /// errors  TooLarge | NoSpace, Permission, NotFound, Io (of the temporary file in $TMPDIR or /tmp)
+  /// errors  TooLarge | NoSpace, Permission, NotFound, Io (of the temporary file in $TMPDIR or
+  ///         /tmp)
   [[nodiscard]] static Result<TensorBuilder> create(DType dtype, const Dims& shape,
                                                     uint64_t max_in_memory = kMaxInMemory);
 

@@ -67,8 +67,8 @@ Result<std::vector<std::pair<int, int>>> common_ranks(const Run& golden, const R
   return ranks;
 }
 
-/// The graph of golden that belongs to one of mine: that of the same number, or, where the two sides
-/// number them differently, that in the same place.
+/// The graph of golden that belongs to one of mine: that of the same number, or, where the two
+/// sides number them differently, that in the same place.
 std::optional<uint32_t> golden_graph_of(const std::vector<uint32_t>& golden,
                                         const std::vector<uint32_t>& mine, size_t place) {
   if (std::find(golden.begin(), golden.end(), mine[place]) != golden.end() &&
@@ -87,7 +87,8 @@ GraphTokens take_tokens(const GraphTokens& mine, GraphTokens* golden) {
   return out;
 }
 
-/// How many operators of mine golden knows: by their names or, in FX, by those of the values they make.
+/// How many operators of mine golden knows: by their names or, in FX, by those of the values they
+/// make.
 size_t known_operators(const Operators& golden, const Operators& mine, const GeGraph& graph,
                        bool golden_is_fx) {
   size_t known = 0;
@@ -99,9 +100,10 @@ size_t known_operators(const Operators& golden, const Operators& mine, const GeG
   return known;
 }
 
-/// Tokens that mine's graph has and its counterpart has not: one side compiled the same code anew. The
-/// graph of golden that ran in this token and shares most names takes its place, if they are half of
-/// all: different code has a few names in common, the first operator of each type.
+/// Tokens that the run under test's graph has and its counterpart has not: one side compiled the
+/// same code anew. The graph of golden that ran in this token and shares most names takes its
+/// place, if they are half of all: different code has a few names in common, the first operator of
+/// each type.
 void take_recompiled(const GraphTokens& mine, const GeGraph& graph, bool golden_is_fx,
                      std::map<uint32_t, GraphTokens>* golden, GraphTokens* counterpart,
                      std::vector<std::string>* warnings) {
@@ -144,8 +146,8 @@ GeGraph read_metadata(const Run& golden, int rank, uint32_t graph,
   return out;
 }
 
-/// The graph before the passes, or what comes next to it, with the metadata of the others. A text that
-/// cannot be read is named, and names of operators tell what they can.
+/// The graph before the passes, or what comes next to it, with the metadata of the others. A text
+/// that cannot be read is named, and names of operators tell what they can.
 GeGraph read_graph(const Run& mine, int rank, uint32_t graph, std::vector<std::string>* warnings) {
   std::vector<const Run::GraphFile*> files;
   for (const Run::GraphFile& file : mine.graph_files) {

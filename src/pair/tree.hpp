@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trees of a run flattened in pre-order, with the names that rules look at, and their repeated layers.
+// The trees of a run flattened in pre-order, with the names that rules look at, and their repeated
+// layers.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -36,8 +37,8 @@ struct Tree {
   [[nodiscard]] std::vector<int> subtree(int node) const;
 };
 
-/// One tree a model: of torch one, of ATB one for each of Run::models (prompt, decoder), also when no
-/// topology was dumped and the folders are all there is. Empty: the layout has no tree.
+/// One tree a model: of torch one, of ATB one for each of Run::models (prompt, decoder), also when
+/// no topology was dumped and the folders are all there is. Empty: the layout has no tree.
 [[nodiscard]] std::vector<Tree> trees_of(const run::Run& run);
 
 /// Which of the trees of trees_of() a node belongs to, 0 when there is only one.
@@ -54,8 +55,9 @@ struct Layers {
 
 /// The original's rule: depth first, the first node with more than 10 children decides; its most
 /// frequent child type is the layer type when it occurs more than 5 times.
-/// short_models    also accept models of up to 10 layers: when the rule finds nothing, the first node
-///                 of which at least two children are of one type and have children of their own
+/// short_models    also accept models of up to 10 layers: when the rule finds nothing, the first
+///                 node of which at least two children are of one type and have children of their
+///                 own
 [[nodiscard]] Layers find_layers(const Tree& tree, bool short_models);
 
 }  // namespace assay::pair

@@ -180,8 +180,8 @@ void WeightPairing::pair(size_t golden, size_t mine, Rule rule, std::string note
   golden_of_[mine] = golden;
 }
 
-// The prefixes in front of dots that, taken from the free names of one side, give a free name of the
-// other, and how often.
+// The prefixes in front of dots that, taken from the free names of one side, give a free name of
+// the other, and how often.
 std::map<std::string, size_t> WeightPairing::count_prefixes(bool from_golden) const {
   const CheckpointSide& from = from_golden ? golden_ : mine_;
   const CheckpointSide& to = from_golden ? mine_ : golden_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names in two checkpoints say: which records make one weight, and which weights belong together.
+// What the names in two checkpoints say: which records make one weight, and which weights belong
+// together.
 #pragma once
 #include <map>
 #include <optional>
@@ -63,8 +64,8 @@ class CheckpointSide {
   std::map<std::string, size_t, std::less<>> names_;  // to the index of a weight
 };
 
-/// True when both are stored the same way. Then they are equal or not by their codes, and their scales
-/// by themselves.
+/// True when both are stored the same way. Then they are equal or not by their codes, and their
+/// scales by themselves.
 [[nodiscard]] bool are_stored_alike(const CheckpointSide& golden_side, const Weight& golden,
                                     const CheckpointSide& mine_side, const Weight& mine);
 

@@ -173,7 +173,7 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
       read_without_gil([&] { return walk_runs(golden, mine, options); });
   nb::dict result;
   nb::list steps;
-  for (const locate::Step& step : all->walk.steps) {
+  for (const locate::WalkStep& step : all->walk.steps) {
     const locate::ModuleCall& call = all->mine_program.calls[step.call];
     nb::dict row;
     row["module"] = call.module;

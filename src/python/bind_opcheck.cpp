@@ -121,7 +121,7 @@ void bind_opcheck(nb::module_& m) {
       "kl_divergence"_a, "jobs"_a, "max_memory"_a);
   m.def("operators", [] {
     nb::list list;
-    for (const opcheck::Operator& op : opcheck::all_operators()) {
+    for (const opcheck::OperationRow& op : opcheck::all_operators()) {
       nb::dict entry;
       entry["name"] = to_str(op.name);
       entry["variants"] = to_str(op.variants);

@@ -31,6 +31,23 @@ inline constexpr int64_t kFractalRows = 16;
 /// which is "*CRc". Nothing for less than two dimensions and for sizes beyond 2^62.
 [[nodiscard]] std::optional<Dims> fractal_nz_shape(const Dims& plain, int64_t columns_of_tile);
 
+/// A matrix in tiles that have as many rows as it has, so that no row is filled up: [columns / tile, rows, tile].
+struct TiledMatrix {
+  int64_t rows = 0;
+  int64_t columns = 0;  // a multiple of the tile's
+  int64_t tile = 0;     // columns of one
+
+  /// Where element `plain` of the matrix in C order lies in the tiles.
+  [[nodiscard]] int64_t place_of(int64_t plain) const {
+    const int64_t column = plain % columns;
+    return (column / tile * rows + plain / columns) * tile + column % tile;
+  }
+  /// Which element of the matrix lies there.
+  [[nodiscard]] int64_t element_at(int64_t place) const {
+    return place / tile % rows * columns + place / (tile * rows) * tile + place % tile;
+  }
+};
+
 /// One plain axis. Its element i is i / tile * tile_stride + i % tile * place_stride elements from the first one.
 struct TiledAxis {
   int64_t size = 1;

@@ -245,7 +245,7 @@ std::string full_edge(std::string edge) {
 }
 
 /// What a text of one graph says, before edges become tensors.
-struct Operator {
+struct GeOperator {
   std::string name;
   std::string type;
   std::vector<std::string> edges;
@@ -298,7 +298,7 @@ class GraphReader {
 
   /// prefix   stands in front of the names of the graph's tensors
   Status read_graph(Field field, uint32_t index, const std::string& prefix) {
-    std::vector<Operator> operators;
+    std::vector<GeOperator> operators;
     each(document_, field, [&](Field member) {
       if (document_.kind(member) != TextDocument::Kind::Message) return;
       const std::string_view name = document_.name(member);
@@ -331,8 +331,8 @@ class GraphReader {
     });
   }
 
-  [[nodiscard]] Operator read_operator(Field field) const {
-    Operator out;
+  [[nodiscard]] GeOperator read_operator(Field field) const {
+    GeOperator out;
     const bool is_node_def = document_.find(field, "op") != TextDocument::kNone;
     each(document_, field, [&](Field member) {
       const std::string_view name = document_.name(member);
@@ -359,7 +359,7 @@ class GraphReader {
   }
 
   /// In a NodeDef the values are texts: of an AttrDef, and in "[o]y" of an operand's descriptor.
-  void add_node_def_attribute(Field entry, Operator* out) const {
+  void add_node_def_attribute(Field entry, GeOperator* out) const {
     const std::string key = string_of(document_, entry, "key");
     const std::string text = string_of(document_, document_.find(entry, "value"), "s");
     const Result<TextDocument> inner = TextDocument::parse(text);
@@ -385,14 +385,15 @@ class GraphReader {
   }
 
   /// Gives every operator the tensors that others read of it.
-  void wire_operators(std::vector<Operator> operators, uint32_t parent, const std::string& prefix) {
+  void wire_operators(std::vector<GeOperator> operators, uint32_t parent,
+                      const std::string& prefix) {
     const bool names_tensors =
         std::any_of(operators.begin(), operators.end(),
-                    [](const Operator& op) { return !op.named_outputs.empty(); });
+                    [](const GeOperator& op) { return !op.named_outputs.empty(); });
     // Indices that are read but not described, by producer; -1 is a control edge.
     std::unordered_map<std::string, std::set<int64_t>> read_of;
     if (!names_tensors) {
-      for (Operator& op : operators) {
+      for (GeOperator& op : operators) {
         for (std::string& edge : op.edges) {
           edge = full_edge(std::move(edge));
           const auto [producer, output] = formats::split_graph_edge(edge);
@@ -401,7 +402,7 @@ class GraphReader {
       }
     }
     std::set<std::string> used;
-    for (Operator& op : operators) {
+    for (GeOperator& op : operators) {
       if (!used.insert(op.name).second && !op.name.empty())
         note("two operators are called " + op.name);
       const auto index = static_cast<uint32_t>(graph_.nodes.size());
@@ -425,7 +426,7 @@ class GraphReader {
     }
   }
 
-  void add_outputs(const Operator& op,
+  void add_outputs(const GeOperator& op,
                    const std::unordered_map<std::string, std::set<int64_t>>& read_of,
                    const std::string& prefix, Node* node) {
     const auto described = static_cast<int64_t>(op.outputs.size());

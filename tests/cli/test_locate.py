@@ -81,7 +81,7 @@ CASES = {
     "modules, kernel": (
         {"level": "module", "kernels": {"blocks.1.proj": lambda t: t * 1.03}},
         1,
-        "first bad: blocks.1.proj (Projection, step 0): a constant factor 1.03; golden's function of mine's own"
+        "first bad: blocks.1.proj (Projection, step 0): a constant factor 1.03; golden's function of the run's own"
         " values gives something else",
     ),
     "modules, weight": (
@@ -212,7 +212,7 @@ def test_own_errors_can_be_left_out(golden, tmp_path):
     done = run("locate", golden, mine, "--own-error", "off")
     assert "its own error" not in done.stdout
     assert (
-        "first bad: blocks.1.proj (Projection, step 0): a constant factor 2; golden's function of mine's own"
+        "first bad: blocks.1.proj (Projection, step 0): a constant factor 2; golden's function of the run's own"
         in sentence_of(done)
     )
     done = run("locate", golden, mine, "--own-error", "inferred")

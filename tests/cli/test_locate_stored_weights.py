@@ -151,6 +151,9 @@ def shards_of(value, how):
     if how == "flat":  # FSDP: one list, padded so that it divides
         padded = torch.cat([value.flatten(), torch.zeros(10)])
         return padded[: len(padded) // 2].clone(), padded[len(padded) // 2 :].clone()
+    if how == "fused":  # gate and up in one matrix: each rank has its half of both
+        first, second, third, fourth = value.chunk(4)
+        return torch.cat([first, third]), torch.cat([second, fourth])
     return tuple(part.clone() for part in value.chunk(2, dim=how))
 
 
@@ -165,11 +168,13 @@ def capture_ranks(folder: Path, shards) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("how", [0, 1, "flat"])
+@pytest.mark.parametrize("how", [0, 1, "flat", "fused"])
 def test_shards_of_all_ranks_are_put_together(golden, tmp_path, how):
     done = run("locate", golden, capture_ranks(tmp_path / "mine", shards_of(weight(), how)))
     assert "first bad" not in done.stdout, done.stdout
     assert "weights not judged" not in words_of(done)
+    note = "put together as interleave:0 in 2 blocks of ranks 0,1: linear.weight"
+    assert (note in words_of(done)) == (how == "fused"), done.stdout
 
     other = weight()
     other[40, 60] += 0.5

@@ -21,9 +21,9 @@ using pair::integer_values;
 using pair::Merge;
 using pair::PlacedToken;
 using pair::Recipe;
+using pair::RecipeStep;
 using pair::sequence_keys;
 using pair::shape_of_record;
-using pair::Step;
 using pair::StepTokens;
 using pair::token_keys;
 using pair::TokenKeys;
@@ -907,23 +907,23 @@ Recipe TensorPair::hf_recipe(const Run& hf_run) const {
   const Dims shape = shape_of_record(hf_run.records[hf]).value_or(Dims());
   const bool some = !all_rows && hf_rows != counted(hf_row_count);
   if (some && is_batch(shape)) {
-    recipe.steps.push_back({.kind = Step::Kind::Reshape,
+    recipe.steps.push_back({.kind = RecipeStep::Kind::Reshape,
                             .shape = {hf_row_count, product(shape.span()) / hf_row_count}});
-    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = 0, .order = hf_rows});
+    recipe.steps.push_back({.kind = RecipeStep::Kind::Permute, .axis = 0, .order = hf_rows});
   } else if (some) {
     const int axis = static_cast<int>(shape.size()) - 2;  // [1, heads, tokens, channels], too
-    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = axis, .order = hf_rows});
+    recipe.steps.push_back({.kind = RecipeStep::Kind::Permute, .axis = axis, .order = hf_rows});
   }
   if (hf_last > 0)
     recipe.steps.push_back(
-        {.kind = Step::Kind::Range, .axis = -1, .first = hf_first, .last = hf_last});
+        {.kind = RecipeStep::Kind::Range, .axis = -1, .first = hf_first, .last = hf_last});
   return recipe;
 }
 
 namespace {
 
-Step channels_of_heads(int axis, int64_t width, int64_t head_size) {
-  Step step{.kind = Step::Kind::Permute, .axis = axis};
+RecipeStep channels_of_heads(int axis, int64_t width, int64_t head_size) {
+  RecipeStep step{.kind = RecipeStep::Kind::Permute, .axis = axis};
   for (int64_t i = 0; i < width; ++i) step.order.push_back(pair::gguf_channel(i, head_size));
   return step;
 }
@@ -933,13 +933,14 @@ Recipe window_recipe(const TensorPair& pair, const Dims& shape) {
   Recipe recipe{.records = pair.ggml};
   recipe.note = std::to_string(pair.cells.size()) + " cells of the cache";
   recipe.steps.push_back(
-      {.kind = Step::Kind::Permute, .axis = pair.cells_last ? 2 : 1, .order = pair.cells});
-  if (pair.cells_last) recipe.steps.push_back({.kind = Step::Kind::Transpose, .order = {0, 2, 1}});
+      {.kind = RecipeStep::Kind::Permute, .axis = pair.cells_last ? 2 : 1, .order = pair.cells});
+  if (pair.cells_last)
+    recipe.steps.push_back({.kind = RecipeStep::Kind::Transpose, .order = {0, 2, 1}});
   if (pair.head_size > 0) {
     recipe.steps.push_back(channels_of_heads(2, shape[3], pair.head_size));
     recipe.note += ", channels of heads in Hugging Face's order";
   }
-  recipe.steps.push_back({.kind = Step::Kind::Reshape,
+  recipe.steps.push_back({.kind = RecipeStep::Kind::Reshape,
                           .shape = std::vector<int64_t>(shape.span().begin(), shape.span().end())});
   return recipe;
 }
@@ -962,9 +963,9 @@ Recipe TensorPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   int64_t elements = 0;
   for (const size_t record : ggml) elements += product(ggml_run.records[record].shape->span());
   const int64_t channels = elements / row_count;
-  recipe.steps.push_back({.kind = Step::Kind::Reshape, .shape = {row_count, channels}});
+  recipe.steps.push_back({.kind = RecipeStep::Kind::Reshape, .shape = {row_count, channels}});
   if (!all_rows && ggml_rows != counted(row_count))
-    recipe.steps.push_back({.kind = Step::Kind::Permute, .axis = 0, .order = ggml_rows});
+    recipe.steps.push_back({.kind = RecipeStep::Kind::Permute, .axis = 0, .order = ggml_rows});
   if (is_of_experts(tensor.place)) add_note("rows sorted by expert");
   const bool some = static_cast<int64_t>(hf_rows.size()) != hf_row_count;
   if (!all_rows && (some || !is_of_experts(tensor.place)))
@@ -972,7 +973,7 @@ Recipe TensorPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
              (is_of_experts(tensor.place) ? " rows" : " tokens"));
   if (ggml_last > 0) {
     recipe.steps.push_back(
-        {.kind = Step::Kind::Range, .axis = 1, .first = ggml_first, .last = ggml_last});
+        {.kind = RecipeStep::Kind::Range, .axis = 1, .first = ggml_first, .last = ggml_last});
     add_note(tensor.place == ModulePlace::RouterChoices
                  ? "the first " + std::to_string(ggml_last)
                  : "channels " + std::to_string(ggml_first) + " to " + std::to_string(ggml_last));
@@ -985,8 +986,9 @@ Recipe TensorPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
   const auto rows = static_cast<int64_t>(hf_rows.size());
   if (is_rotated(tensor.place)) {
     const int64_t head = shape[3];
-    recipe.steps.push_back({.kind = Step::Kind::Reshape, .shape = {rows, width / head, head}});
-    recipe.steps.push_back({.kind = Step::Kind::Transpose, .order = {1, 0, 2}});
+    recipe.steps.push_back(
+        {.kind = RecipeStep::Kind::Reshape, .shape = {rows, width / head, head}});
+    recipe.steps.push_back({.kind = RecipeStep::Kind::Transpose, .order = {1, 0, 2}});
     shape[2] = rows;
   } else if (!is_by_head(*this, shape)) {
     shape[shape.size() - 1] = width;
@@ -997,7 +999,7 @@ Recipe TensorPair::ggml_recipe(const Run& hf_run, const Run& ggml_run) const {
       shape[shape.size() - 2] = rows;
     }
   }
-  recipe.steps.push_back({.kind = Step::Kind::Reshape,
+  recipe.steps.push_back({.kind = RecipeStep::Kind::Reshape,
                           .shape = std::vector<int64_t>(shape.span().begin(), shape.span().end())});
   return recipe;
 }

@@ -12,6 +12,7 @@
 #include "locate/noise/conversion_noise.hpp"
 #include "locate/noise/error_classes.hpp"
 #include "locate/verdict/made_rows.hpp"
+#include "pair/weight_names.hpp"
 #include "reference/ggml/operators.hpp"
 #include "reference/wide.hpp"
 #include "run/checkpoint.hpp"
@@ -108,8 +109,9 @@ std::string stored_type(const TensorRecord& record) {
   return "f32";
 }
 
-/// The experts of a layer, where golden has their matrices in one parameter as the file has: "[experts, out, in]", gate
-/// and up one after the other. Nothing for axes in another order, which some families have.
+/// The experts of a layer, where golden has their matrices in one parameter as the file has:
+/// "[experts, out, in]", gate and up one after the other. Nothing for axes in another order, which
+/// some families have.
 std::optional<StoredWeight> stacked_experts(const Run& file, const TensorRecord& golden) {
   if (!golden.shape || golden.shape->size() != 3) return std::nullopt;
   for (const std::vector<std::string>& names : pair::gguf_experts_of(golden.node)) {
@@ -241,18 +243,17 @@ void Modules::add_weights(const Run& hf) {
   Run others;
   compare::take_experts_apart(&*opened, &others);
   compare::GgufSide side = compare::as_checkpoint(*opened, names);
-  for (const auto& [index, how] : side.weights) {
-    const std::string& parameter = side.run.records[index].node;
-    // Golden may have a prefix in front of "model.".
-    const auto golden = std::ranges::find_if(names.records, [&](const TensorRecord& one) {
-      return one.node == parameter || one.node.ends_with("." + parameter);
-    });
-    const TensorRecord& stored = side.run.records[index];
-    if (golden == names.records.end() || !stored.shape) continue;
+  const pair::CheckpointSide of_golden(names, /*as_stored=*/true);
+  const pair::CheckpointSide of_file(side.run, /*as_stored=*/true);
+  for (const pair::WeightPair& one : pair::WeightPairing(of_golden, of_file).pairs()) {
+    const auto how = side.weights.find(one.mine);
+    const TensorRecord& stored = side.run.records[one.mine];
+    if (how == side.weights.end() || !stored.shape || one.rule == pair::Rule::TiedEmbedding)
+      continue;
     StoredWeight whole;
-    whole.parts.push_back({stored, how, stored_type(stored), 0});
-    add_weight(golden->node, *stored.shape, whole);
-    paired.insert(how.name);
+    whole.parts.push_back({stored, how->second, stored_type(stored), 0});
+    add_weight(names.records[one.golden].node, *stored.shape, whole);
+    paired.insert(how->second.name);
   }
   for (const TensorRecord& record : opened->records) {
     if (!record.shape || record.shape->size() < 2 || stored_type(record) == "f32" ||
@@ -296,8 +297,8 @@ void Modules::describe(Program* mine) const {
     const bool writes = one.name == "ggml.set_rows";
     const bool attends = one.name == "ggml.flash_attn_ext";
     if (!writes && !attends) continue;
-    // Rows are written in the type of the cache; flash attention multiplies in that of its keys, and sums up in that of its
-    // values.
+    // Rows are written in the type of the cache; flash attention multiplies in that of its keys,
+    // and sums up in that of its values.
     for (const Use& use : writes ? one.outputs : one.inputs) {
       const bool is_key = use.slot == "src1";
       if ((attends && !is_key && use.slot != "src2") || use.record >= run_->records.size())
@@ -349,8 +350,8 @@ void Modules::describe_attention(const AttentionTypes& types, Program* mine) con
     if (!type->empty())
       mine->cache_blocks += (mine->cache_blocks.empty() ? "" : ", ") + (what + *type);
   }
-  // A score that is off moves all of a row. With the few keys of a text's first rows one draw of that noise may be several
-  // times another.
+  // A score that is off moves all of a row. With the few keys of a text's first rows one draw of
+  // that noise may be several times another.
   constexpr double kSpreadOfScores = 2;
   // A sum over n keys is rounded n times: n (kRoundingL2 roundoffs)^2 of the squares of its terms.
   const double of_sums =

@@ -16,7 +16,8 @@ namespace {
 using opcheck::CaseResult;
 using opcheck::OutputRow;
 
-/// Measures of one row. z is the relative L2 over that of one rounding, e the worst element over the standard's limit.
+/// Measures of one row. z is the relative L2 over that of one rounding, e the worst element over
+/// the standard's limit.
 OwnError error_of(const OutputRow& row) {
   OwnError error;
   error.output = row.index;
@@ -24,7 +25,8 @@ OwnError error_of(const OutputRow& row) {
     error.state = row.outcome == opcheck::Outcome::NotSupported ? OwnError::State::NoReference
                                                                 : OwnError::State::Failed;
     error.reason = row.reason;
-    // Outputs of another size, and outputs that should not be there, are judged without being compared.
+    // Outputs of another size, and outputs that should not be there, are judged without being
+    // compared.
     if (row.outcome != opcheck::Outcome::Failed) return error;
     error.state = OwnError::State::Judged;
     error.z = error.e = error.e2 = kInfinity;

@@ -5,7 +5,8 @@
 
 namespace assay::locate {
 
-/// Integers and truth values: equal or wrong. Where several answers are right, another right one is no error.
+/// Integers and truth values: equal or wrong. Where several answers are right, another right one is
+/// no error.
 /// errors  of aten::indices_select_same_values()
 [[nodiscard]] Status judge_integers(const reference::aten::Call& call,
                                     const std::vector<Tensor>& outputs, size_t output,

@@ -7,11 +7,12 @@
 
 namespace assay::locate {
 
-/// Rows of a large product that stand for all: `count` evenly spread from the first to the last, and the one with the
-/// largest value of mine. A NaN counts as largest. Ascending.
+/// Rows of a large product that stand for all: `count` evenly spread from the first to the last,
+/// and the one with the largest value of mine. A NaN counts as largest. Ascending.
 [[nodiscard]] std::vector<int64_t> sample_rows(const TensorView& mine, int64_t count);
 
-/// judge_output() of some rows (all axes but the last as one) of a product, of which no other rows are computed.
+/// judge_output() of some rows (all axes but the last as one) of a product, of which no other rows
+/// are computed.
 ///
 /// rows     ascending
 /// errors   of aten::product_rows(): Unsupported where rows cannot be had alone | of judge_output()

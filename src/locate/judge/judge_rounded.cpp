@@ -62,9 +62,9 @@ static_assert(kBlock % kLanes == 0);
 [[gnu::always_inline]] inline f64x8 larger(f64x8 a, f64x8 b) { return a < b ? b : a; }
 [[gnu::always_inline]] inline f64x8 smaller(f64x8 a, f64x8 b) { return b < a ? b : a; }
 
-/// Error, its expected square and both tests of every element; NaN in both, and both below the smallest normal number:
-/// no error and nothing expected. Values are clamped to the range of the type first.
-/// Sums are those of eight lanes, so that every clone adds in the same order.
+/// Error, its expected square and both tests of every element; NaN in both, and both below the
+/// smallest normal number: no error and nothing expected. Values are clamped to the range of the
+/// type first. Sums are those of eight lanes, so that every clone adds in the same order.
 ASSAY_CLONES void judge_values(const FloatGrid& grid, int64_t count, Block* block,
                                BlockSums* sums) {
   const f64x8 zero{};
@@ -358,8 +358,9 @@ class OutputJudge {
     for (int64_t i = 0; i < count; ++i) block->v[i] += rounding * terms->variance[in_row + i];
   }
 
-  /// Kernels that add a bias to a product of 16 bits may round the product first: oneDNN and BLAS add it in Float32 or behind
-  /// that, by the layout of the operands. Where both nearly cancel its rounding is larger than the result's.
+  /// Kernels that add a bias to a product of 16 bits may round the product first: oneDNN and BLAS
+  /// add it in Float32 or behind that, by the layout of the operands. Where both nearly cancel its
+  /// rounding is larger than the result's.
   void allow_rounded_product(const double* addend, int64_t count, Block* block) const {
     for (int64_t i = 0; i < count; ++i) {
       const double ulp = grid_.ulp(std::fabs(block->reference[i] - addend[i]));
@@ -397,8 +398,8 @@ class OutputJudge {
 
   void sum_up(OwnError* result) const {
     const RowSums all = total();
-    // One rounding is at most sqrt(3) of its deviation, but a sum of several is not: with a few results z is no average,
-    // and their bounds alone judge.
+    // One rounding is at most sqrt(3) of its deviation, but a sum of several is not: with a few
+    // results z is no average, and their bounds alone judge.
     const bool within = count_ < kShortestRow && all.e <= 1 && !all.pattern_differs;
     result->z = within ? std::min(all.z(), std::sqrt(3.0)) : all.z();
     result->e = all.pattern_differs ? kInfinity : all.e;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // An output whose elements were rounded, against its reference: dense, element and row tests.   localisation 2
 //
-// The size of the terms of a sum (C) costs as much as the sum itself, so it is computed only where an answer depends on
-// it: in rows with an element beyond one rounding (e > 1) or with z above 2, and everywhere when z of the whole is above
-// 1.5. Elsewhere z is given with v = 0, from above: what is reported as at most 1.5 is at most that, and no limit of 2.1
-// lies lower.
+// The size of the terms of a sum (C) costs as much as the sum itself, so it is computed only where
+// an answer depends on it: in rows with an element beyond one rounding (e > 1) or with z above 2,
+// and everywhere when z of the whole is above 1.5. Elsewhere z is given with v = 0, from above:
+// what is reported as at most 1.5 is at most that, and no limit of 2.1 lies lower.
 #pragma once
 #include <span>
 
@@ -23,8 +23,9 @@ struct RoundedOutput {
   const TensorView& reference;
   const TensorView& mine;  // of the same shape
   ErrorRow row;
-  FloatGrid grid;  // of mine's type
-  /// Of a sampled product: the rows of the whole that reference and mine hold; empty: they are the whole.
+  FloatGrid grid;  // of the run under test's type
+  /// Of a sampled product: the rows of the whole that reference and mine hold; empty: they are the
+  /// whole.
   std::span<const int64_t> parts = {};
 };
 

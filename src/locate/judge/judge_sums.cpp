@@ -24,7 +24,8 @@ using simd::f64x8;
 using simd::load;
 
 constexpr int64_t kLanes = 8;
-/// Below these the product costs no more than reading its operands, or its sums are too few to hide 64 roundings in.
+/// Below these the product costs no more than reading its operands, or its sums are too few to hide
+/// 64 roundings in.
 constexpr int64_t kFewestRows = 8;
 constexpr int64_t kFewestTerms = 512;
 constexpr int64_t kFewestColumns = 2 * kColumnBlock;

@@ -171,7 +171,8 @@ TEST(OwnErrors, BySumsFindTheSameFaultWithTheSameMeasures) {
 }
 
 TEST(OwnErrors, LargeViewsAreCheckedInParts) {
-  // Given  a transposed matrix of 512 rows; captured as it is, with a wrong row among those looked at, and with another one
+  // Given  a transposed matrix of 512 rows; captured as it is, with a wrong row among those looked
+  //        at, and with another one
   constexpr int64_t kSize = 512;
   std::vector<double> values, turned;
   for (int64_t i = 0; i < kSize * kSize; ++i) values.push_back(static_cast<double>(i % 8191));

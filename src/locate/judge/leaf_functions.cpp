@@ -14,7 +14,8 @@ using reference::aten::Argument;
 using reference::aten::ArgumentList;
 using reference::aten::Call;
 
-/// Of norms, in the order in which they are tried: Hugging Face's, torch's, BERT's, torch's RMSNorm for fp32 and bf16.
+/// Of norms, in the order in which they are tried: Hugging Face's, torch's, BERT's, torch's RMSNorm
+/// for fp32 and bf16.
 constexpr std::array<double, 6> kUsualEps = {1e-6, 1e-5, 1e-12, 1e-8, 0x1p-23, 0x1p-7};
 
 std::string eps_text(double eps) {

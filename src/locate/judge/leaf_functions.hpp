@@ -22,7 +22,8 @@ struct LeafFunction {
   std::string setting;  // "eps 1e-06"; empty where there is no choice
   /// errors  Invalid (shapes that no such module has) | of reference::widen()
   std::function<Result<reference::aten::Call>(const LeafTensors&)> call;
-  /// Roundings to the storage type inside it: 1, or 2 for norms that scale what they have already rounded.
+  /// Roundings to the storage type inside it: 1, or 2 for norms that scale what they have already
+  /// rounded.
   int roundings = 1;
   bool has_weight = true;
 };

@@ -22,8 +22,9 @@ constexpr double kLargeProduct = 0x1p32;
 constexpr size_t kTrials = 5;
 /// A function that is off by more than this many roundings in most modules is not the class's.
 constexpr double kOtherFunction = 4;
-/// Errors of one rounding that is scaled by a weight and rounded again: at most 1 + 2 half ULP (the scaled value may
-/// lie just above a power of two that the first lay just below), sqrt(1 + 4) in the root of squares.
+/// Errors of one rounding that is scaled by a weight and rounded again: at most 1 + 2 half ULP (the
+/// scaled value may lie just above a power of two that the first lay just below), sqrt(1 + 4) in
+/// the root of squares.
 constexpr double kTwoRoundingsElement = 3;
 const double kTwoRoundings = std::sqrt(5.0);
 
@@ -149,7 +150,8 @@ class LeafJudge {
     return error;
   }
 
-  /// Of each class with a choice: the function with the smallest median error over some of its modules.
+  /// Of each class with a choice: the function with the smallest median error over some of its
+  /// modules.
   void choose_functions() {
     for (auto& [type, functions] : functions_) {
       if (functions.size() < 2) continue;
@@ -167,7 +169,8 @@ class LeafJudge {
 
   void choose(const std::string& type, const std::vector<const LeafCall*>& trials,
               std::vector<LeafFunction>* functions) {
-    // Two kinds of GELU may be told apart by single elements only; whether it is one of them at all, by all elements.
+    // Two kinds of GELU may be told apart by single elements only; whether it is one of them at
+    // all, by all elements.
     std::vector<double> medians(functions->size());
     std::vector<double> dense(functions->size());
     parallel_for(functions->size(), resolve_job_count(options_.jobs), [&](size_t i) {
@@ -218,7 +221,8 @@ class LeafJudge {
     });
   }
 
-  /// Modules count as operators of their class, so that the rules of strict and coarse kernels hold for them, too.
+  /// Modules count as operators of their class, so that the rules of strict and coarse kernels hold
+  /// for them, too.
   LeafErrors conclude() {
     Program modules;
     modules.run = mine_.run;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules whose function is known by their class, recomputed from their captured inputs and weights: own errors
+// Modules whose function is known by their class, recomputed from their captured inputs and
+// weights: own errors
 // without operators and without golden.   localisation 5, N
 #pragma once
 #include <set>
@@ -16,9 +17,10 @@ struct LeafErrors {
   std::map<std::string, size_t> unjudged;
 };
 
-/// Linear, Conv1D, Embedding, LayerNorm, RMSNorm and their namesakes of Hugging Face, SiLU, GELU, ReLU. What the
-/// capture does not say (eps, the kind of GELU, whether a norm adds one to its weight) is the usual value that explains
-/// most modules of the class; a class that none explains is not judged.
+/// Linear, Conv1D, Embedding, LayerNorm, RMSNorm and their namesakes of Hugging Face, SiLU, GELU,
+/// ReLU. What the capture does not say (eps, the kind of GELU, whether a norm adds one to its
+/// weight) is the usual value that explains most modules of the class; a class that none explains
+/// is not judged.
 ///
 /// errors  Interrupted
 [[nodiscard]] Result<LeafErrors> judge_leaf_modules(const Program& mine,

@@ -14,8 +14,8 @@ struct Stretch {
   uint64_t end = 0;
 };
 
-/// A module around it, or its own, was called with other integers than golden's, such as the experts of each token: what
-/// golden did inside, one call an expert, is another story.
+/// A module around it, or its own, was called with other integers than golden's, such as the
+/// experts of each token: what golden did inside, one call an expert, is another story.
 /// except  a call of mine that does not count
 [[nodiscard]] bool follows_other_integers(const Program& golden, const Program& mine,
                                           const Pairing& pairing, const Stretch& stretch,

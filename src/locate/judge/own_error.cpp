@@ -62,7 +62,8 @@ struct Cost {
   uint64_t bytes = 0;          // of working tensors
 };
 
-/// [m, k] . [k, n] takes m k n: the root of the three sizes multiplied, k twice among them as m and n are.
+/// [m, k] . [k, n] takes m k n: the root of the three sizes multiplied, k twice among them as m and
+/// n are.
 double multiplications_of(const Program& program, const Operator& one) {
   double first = 0;
   double second = 0;
@@ -240,7 +241,8 @@ class OwnErrorJob {
     return **std::move(judged);
   }
 
-  /// Rows of a large view, at even distances; nothing when it is small, or not all of them are equal.
+  /// Rows of a large view, at even distances; nothing when it is small, or not all of them are
+  /// equal.
   [[nodiscard]] std::optional<OwnError> judge_parts(size_t op, const Operator& one,
                                                     const std::vector<Tensor>& results) const {
     const Result<Tensor> mine = load_use(program_, one.outputs[0]);
@@ -268,7 +270,8 @@ class OwnErrorJob {
   const OwnErrorOptions& options_;
 };
 
-/// Operators in the order in which they are worked on: the dearest first, so that no thread ends long after the others.
+/// Operators in the order in which they are worked on: the dearest first, so that no thread ends
+/// long after the others.
 struct Schedule {
   std::vector<size_t> alone;     // with all threads each
   std::vector<size_t> together;  // one thread each

@@ -64,8 +64,8 @@ struct OwnErrorOptions {
   uint64_t max_memory = uint64_t{1} << 30;  // of working tensors; one operator may exceed it alone
   /// Products with more multiplications than this are checked on sampled rows; 0: never.
   uint64_t sample_above = 0;
-  /// Large products of float32 are checked by sums over blocks of their columns, and large views on one row in 16; those in
-  /// doubt as all others.
+  /// Large products of float32 are checked by sums over blocks of their columns, and large views on
+  /// one row in 16; those in doubt as all others.
   bool by_sums = false;
   std::function<void(size_t done, size_t total)> progress;
   const std::atomic<bool>* interrupted = nullptr;
@@ -74,8 +74,8 @@ struct OwnErrorOptions {
 /// errors  Interrupted
 [[nodiscard]] Result<OwnErrors> own_errors(const Program& program, const OwnErrorOptions& options);
 
-/// The measures of one captured output against the reference result of `call`, before any threshold.
-/// Used by own_errors(), by leaf modules of known type and by tests.
+/// The measures of one captured output against the reference result of `call`, before any
+/// threshold. Used by own_errors(), by leaf modules of known type and by tests.
 ///
 /// outputs  of evaluate(call)
 /// mine     the captured output, its own type
@@ -84,7 +84,8 @@ struct OwnErrorOptions {
                                             const std::vector<Tensor>& outputs, size_t output,
                                             const TensorView& mine, int jobs = 1);
 
-/// The operations of an ATB run, recomputed by opcheck and judged by its `atb` standard, as findings.
+/// The operations of an ATB run, recomputed by opcheck and judged by its `atb` standard, as
+/// findings.
 [[nodiscard]] Result<OwnErrors> own_errors_of_operations(const run::Run& run,
                                                          const OwnErrorOptions& options);
 

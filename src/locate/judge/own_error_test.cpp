@@ -44,7 +44,8 @@ std::string text(const OwnError& error) {
          std::to_string(error.worst) + " " + error.reason;
 }
 
-/// Operands of many sizes of values: what a model computes with, and what stands at the ends of a type.
+/// Operands of many sizes of values: what a model computes with, and what stands at the ends of a
+/// type.
 struct Values {
   const char* name;
   std::function<double(std::mt19937&, const FloatGrid&)> draw;
@@ -185,7 +186,8 @@ TEST(JudgeOutput, OneRoundingNeverExceedsItsLimits) {
           // When  the exact result is rounded once
           const Tensor mine = *reference::narrow((*outputs)[i].view, dtype);
           const Result<OwnError> judged = judge_output(call, *outputs, i, mine.view);
-          // Then  no element is beyond half a ULP, and the mean is below sqrt(3), whatever the values
+          // Then  no element is beyond half a ULP, and the mean is below sqrt(3), whatever the
+          //       values
           ASSERT_TRUE(judged) << judged.error().describe();
           ASSERT_TRUE(judged->state == State::Judged || judged->state == State::Exact)
               << judged->reason;
@@ -370,7 +372,8 @@ TEST(JudgeOutput, Float64HasNoWiderReference) {
 }
 
 TEST(JudgeOutput, LongSumsInFloat32AreJudgedByTheirTerms) {
-  // Given  products whose terms cancel: 1000 rows of K = 512, added up one after the other in Float32
+  // Given  products whose terms cancel: 1000 rows of K = 512, added up one after the other in
+  //        Float32
   std::mt19937 random(5);
   std::normal_distribution<double> normal;
   constexpr int64_t kRows = 20, kDepth = 512, kColumns = 20;
@@ -406,7 +409,8 @@ TEST(JudgeOutput, LongSumsInFloat32AreJudgedByTheirTerms) {
 }
 
 TEST(JudgeOutput, WhatOneTermMakesIsRoundedByAllTermsBehindIt) {
-  // Given  a row of saturated attention: a weight near 1 first, behind it 300 whose products are lost in its sum
+  // Given  a row of saturated attention: a weight near 1 first, behind it 300 whose products are
+  //        lost in its sum
   std::mt19937 random(8);
   std::normal_distribution<double> normal;
   constexpr int64_t kDepth = 301, kColumns = 64;
@@ -429,15 +433,17 @@ TEST(JudgeOutput, WhatOneTermMakesIsRoundedByAllTermsBehindIt) {
   // When  it is judged
   const OwnError judged =
       *judge_output(call, outputs, 0, with_values(DType::Float32, {1, kColumns}, sums).view);
-  // Then  sqrt(300) 2.9e-8 = 5.0e-7 was lost, where additions that move 0.51 by half a unit, evenly, give
+  // Then  sqrt(300) 2.9e-8 = 5.0e-7 was lost, where additions that move 0.51 by half a unit,
+  //       evenly, give
   // sqrt(301 / 12) 2 0.51 2^-24 = 3.1e-7
   EXPECT_NEAR(judged.z, 1.6, 0.2);
   EXPECT_LT(judged.e, 2);
 }
 
 TEST(JudgeOutput, TheSumOfOneTokenIsJudgedByItsBoundAlone) {
-  // 0.75 in float32: an ULP is 2^-24, as is the accumulator's. Three additions err 1.5 ULP at most, and the bound is
-  // 0.5 + 2 sqrt(4) 0.75 = 3.5 ULP; the deviation is sqrt((1 + (2 * 2 * 0.75)^2) / 12) = 0.91 ULP.
+  // 0.75 in float32: an ULP is 2^-24, as is the accumulator's. Three additions err 1.5 ULP at most,
+  // and the bound is 0.5 + 2 sqrt(4) 0.75 = 3.5 ULP; the deviation is sqrt((1 + (2 * 2 * 0.75)^2) /
+  // 12) = 0.91 ULP.
   const Call call =
       CallOf("aten.sum.dim_IntList")
           .with("self", with_values(DType::Float32, {1, 4}, {0.25, 0.25, 0.125, 0.125}))
@@ -458,7 +464,8 @@ TEST(JudgeOutput, TheSumOfOneTokenIsJudgedByItsBoundAlone) {
 }
 
 TEST(JudgeOutput, ABiasMayBeAddedToARoundedProduct) {
-  // Given  products of about 4 with a bias that nearly takes them back, in 16 bits: x of 1 + small, weights of 1, bias -4
+  // Given  products of about 4 with a bias that nearly takes them back, in 16 bits: x of 1 + small,
+  //        weights of 1, bias -4
   std::mt19937 random(11);
   std::normal_distribution<double> normal;
   constexpr int64_t kRows = 20, kDepth = 4, kColumns = 24;
@@ -469,7 +476,8 @@ TEST(JudgeOutput, ABiasMayBeAddedToARoundedProduct) {
         tensor_of(dtype, {kColumns, kDepth}, [&](int64_t) { return 1 + 0.01 * normal(random); });
     const Tensor bias = tensor_of(dtype, {kColumns}, [](int64_t) { return -4.0; });
     const std::vector<double> left = values_of(x.view), right = values_of(weight.view);
-    // When  a kernel rounds the product, and then the sum; one of them also loses a sixteenth of the bias
+    // When  a kernel rounds the product, and then the sum; one of them also loses a sixteenth of
+    //       the bias
     std::vector<double> twice, wrong;
     for (int64_t i = 0; i < kRows; ++i) {
       for (int64_t j = 0; j < kColumns; ++j) {
@@ -492,7 +500,8 @@ TEST(JudgeOutput, ABiasMayBeAddedToARoundedProduct) {
             .with("mat2", tensor_of(dtype, {kDepth, kColumns}, [&](int64_t i) {
                     return right[static_cast<size_t>(i % kColumns * kDepth + i / kColumns)];
                   }));
-    // As a convolution of kRows images of kDepth channels and one place, which has [rows, columns, 1].
+    // As a convolution of kRows images of kDepth channels and one place, which has [rows, columns,
+    // 1].
     const auto with_shape = [](Tensor tensor, const Dims& dims) {
       return reference::reshaped(tensor, dims).value();
     };
@@ -507,7 +516,8 @@ TEST(JudgeOutput, ABiasMayBeAddedToARoundedProduct) {
       const OwnError judged =
           *judge_output(call, outputs, 0, with_values(dtype, shape, twice).view);
       const OwnError lost = *judge_output(call, outputs, 0, with_values(dtype, shape, wrong).view);
-      // Then  the first is within both roundings, though many ULP of its small results, and the second is not
+      // Then  the first is within both roundings, though many ULP of its small results, and the
+      //       second is not
       EXPECT_GT(judged.worst_ulp, 4) << text(judged);
       EXPECT_LE(judged.e, 1 + 1e-12) << text(judged);
       EXPECT_LT(judged.z, 1.2) << text(judged);
@@ -544,7 +554,8 @@ TEST(JudgeOutput, CoarseProductsAreExplainedByTheirTerms) {
   const auto outputs = reference::aten::evaluate(call).value();
   const Tensor mine = with_values(DType::BFloat16, {kRows, kColumns}, sums);
   const OwnError judged = *judge_output(call, outputs, 0, mine.view);
-  // Then  the element test alarms and the one for coarse kernels does not: z <= 2.3, e2 <= 1.5 in localisation 2.1
+  // Then  the element test alarms and the one for coarse kernels does not: z <= 2.3, e2 <= 1.5 in
+  //       localisation 2.1
   EXPECT_GT(judged.z, 1.2);
   EXPECT_LT(judged.z, 2.6);
   EXPECT_GT(judged.e, 3);
@@ -576,7 +587,8 @@ TEST(JudgeProductRows, JudgesTheWholeByAFewRows) {
 
 // ------------------------------------------------------------------------------------------- whole programs
 
-/// A chain of `layers` blocks in bf16: h = h @ w; a = silu(h); h = h + a, each rounded once from its own inputs.
+/// A chain of `layers` blocks in bf16: h = h @ w; a = silu(h); h = h + a, each rounded once from
+/// its own inputs.
 struct Chain {
   test::TestRun made;
   static constexpr int64_t kRows = 24, kWidth = 32;
@@ -654,7 +666,8 @@ TEST(OwnErrors, AHealthyProgramIsStrictAndHasNoFindings) {
 }
 
 TEST(OwnErrors, NamesTheOperatorWhoseResultIsNotThatOfItsInputs) {
-  // Given  one element of the product in layer 2 off by 8 ULP; everything after it computed from that
+  // Given  one element of the product in layer 2 off by 8 ULP; everything after it computed from
+  //        that
   Chain chain(12, [](int layer, const std::string& name, std::vector<double>* values) {
     if (layer == 2 && name == "mm")
       (*values)[40] += 8 * ulp_of((*values)[40], *float_grid(DType::BFloat16));

@@ -53,8 +53,8 @@ bool is_true_by_default(std::string_view name) {
   return std::ranges::find(kTrueByDefault, name) != kTrueByDefault.end();
 }
 
-/// What torch's schemas have as default, so that a program that says it and one that does not are the same. An operator's
-/// record lacks what was not given, so that is the default itself.
+/// What torch's schemas have as default, so that a program that says it and one that does not are
+/// the same. An operator's record lacks what was not given, so that is the default itself.
 bool is_default(std::string_view operator_name, std::string_view name, const Argument& argument) {
   if (std::holds_alternative<std::monostate>(argument.value) || is_of_host(argument)) return true;
   if (const auto* truth = std::get_if<bool>(&argument.value)) {
@@ -71,8 +71,8 @@ bool is_default(std::string_view operator_name, std::string_view name, const Arg
   return list != nullptr && list->empty();
 }
 
-/// Whole numbers that follow from how long a prompt is, or where in it a program is. All others are part of what an
-/// operator computes: how many of the largest, over which axis.
+/// Whole numbers that follow from how long a prompt is, or where in it a program is. All others are
+/// part of what an operator computes: how many of the largest, over which axis.
 bool is_place_or_size(std::string_view name) {
   return is_one_of(name, {"start", "end", "step", "size", "length", "index", "split_size",
                           "split_sizes", "repeats", "shape", "storage_offset", "stride",
@@ -91,8 +91,8 @@ std::set<std::string_view> names_of(const Operator& golden, const Operator& mine
   return names;
 }
 
-/// Tensors of both sides have equal shapes. Behind data-dependent operators (routing to experts) they need not, though
-/// the runs have.
+/// Tensors of both sides have equal shapes. Behind data-dependent operators (routing to experts)
+/// they need not, though the runs have.
 bool equal_shapes(const PairContext& pair, const std::vector<Use>& theirs_all,
                   const std::vector<Use>& ours_all) {
   for (const Use& use : ours_all) {
@@ -111,7 +111,8 @@ bool is_led_elsewhere(const PairContext& pair, const Operator& one) {
                                 {one.module, one.rank, one.step, one.time, one.time});
 }
 
-/// Sizes of a view: -1 stands for whatever fits, and torch itself writes the number or -1 as the strides have it.
+/// Sizes of a view: -1 stands for whatever fits, and torch itself writes the number or -1 as the
+/// strides have it.
 bool equal_sizes(const Argument& golden, const Argument& mine) {
   const auto* theirs = std::get_if<ArgumentList>(&golden.value);
   const auto* ours = std::get_if<ArgumentList>(&mine.value);
@@ -179,8 +180,9 @@ void test_attributes(const PairContext& pair, PairTests* tests) {
           (is_place_or_size(name) && is_equal(false) && is_led_elsewhere(pair, mine)))
         continue;
       Finding finding = finding_at(pair, FindingKind::Attribute, i, partner);
-      // Without a value on one side the default may be the same, where it is not known for certain. A place or size that
-      // makes another shape may be that of a longer cache, whose rest is masked.
+      // Without a value on one side the default may be the same, where it is not known for certain.
+      // A place or size that makes another shape may be that of a longer cache, whose rest is
+      // masked.
       finding.hard = pair.pairing.equal_stream[i] &&
                      ((in_golden && in_mine) || is_true_by_default(name)) &&
                      (equal_results || !is_place_or_size(name));

@@ -42,7 +42,8 @@ class Sources {
 
   [[nodiscard]] Source of(const Use& input) const {
     const Use* use = &input;
-    // Producers stand before their consumers, so the way back ends; a damaged run is stopped by the count.
+    // Producers stand before their consumers, so the way back ends; a damaged run is stopped by the
+    // count.
     for (size_t steps = 0; steps <= program_.operators.size(); ++steps) {
       if (use->producer == kNone) return leaf_of(*use);
       const Operator& one = program_.operators[use->producer];
@@ -89,7 +90,8 @@ class Sources {
   std::unordered_map<StorageKey, std::vector<Write>> writers_;  // ascending times within a rank
 };
 
-/// Both in the narrower of the two types, bit by bit but for NaN payloads. Nothing when they cannot be compared.
+/// Both in the narrower of the two types, bit by bit but for NaN payloads. Nothing when they cannot
+/// be compared.
 std::optional<bool> equal_after_cast(const TensorView& a, const TensorView& b) {
   const bool a_is_narrower = info(a.dtype).element_bits <= info(b.dtype).element_bits;
   const TensorView& narrow = a_is_narrower ? a : b;
@@ -125,8 +127,8 @@ class EdgeTest {
   }
 
  private:
-  /// A consumer must see the bytes that the producer of the same value wrote: an overwritten buffer, a race or a
-  /// stale cache shows here.
+  /// A consumer must see the bytes that the producer of the same value wrote: an overwritten
+  /// buffer, a race or a stale cache shows here.
   /// returns  false when it does not
   bool test_received(size_t op, size_t partner, const Use& mine) {
     if (mine.producer == kNone || mine.value == kNoValue) return true;
@@ -169,7 +171,8 @@ class EdgeTest {
     }
   }
 
-  /// Golden's input was computed: mine's must be what mine's partner of that operator computed.
+  /// Golden's input was computed: that of the run under test must be what its partner of that
+  /// operator computed.
   void test_producer(size_t op, size_t partner, const Use& mine, const Source& theirs,
                      const Source& ours) {
     const size_t expected = pair_.pairing.mine_of[theirs.op];
@@ -249,7 +252,7 @@ class EdgeTest {
   PairTests* tests_;
   Sources golden_sources_;
   Sources mine_sources_;
-  std::set<std::pair<size_t, size_t>> compared_;  // golden's record, mine's
+  std::set<std::pair<size_t, size_t>> compared_;  // golden's record, the other's
   std::set<std::pair<int, int64_t>> constants_;   // values of mine that were named: rank, id
 };
 

@@ -31,8 +31,8 @@ void test_edges(const PairContext& pair, PairTests* tests);
 [[nodiscard]] bool equal_arguments(const reference::aten::Argument& golden,
                                    const reference::aten::Argument& mine, bool whole_numbers);
 
-/// As weight_difference(), with values beyond 1e4 of one sign taken for equal: masks are filled with the lowest value
-/// of a type.
+/// As weight_difference(), with values beyond 1e4 of one sign taken for equal: masks are filled
+/// with the lowest value of a type.
 [[nodiscard]] Result<WeightDifference> constant_difference(const TensorView& golden,
                                                            const TensorView& mine);
 inline constexpr double kMaskValue = 1e4;

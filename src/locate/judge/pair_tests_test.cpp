@@ -56,8 +56,9 @@ TEST(WeightRule, PassesWhatOneRoundingExplains) {
 }
 
 TEST(WeightRule, NamesTheWeightAtItsFirstConsumer) {
-  // 0.3 is beside 0.25, where an ULP of bfloat16 is 2^-9; 0.305 is 0.005 / 2^-10 = 5 half ULP away. In bfloat16 they are
-  // 0.30078 and 0.30469; of a norm of 0.548 their distance and the others' roundings are 0.86 %
+  // 0.3 is beside 0.25, where an ULP of bfloat16 is 2^-9; 0.305 is 0.005 / 2^-10 = 5 half ULP away.
+  // In bfloat16 they are 0.30078 and 0.30469; of a norm of 0.548 their distance and the others'
+  // roundings are 0.86 %
   const PairTests tests = tests_of(weighted("proj.weight", {0.1, 0.2, 0.3, 0.4}),
                                    weighted("proj.weight", {0.1, 0.2, 0.305, 0.4}));
   ASSERT_EQ(tests.findings.size(), 1u);
@@ -198,7 +199,8 @@ TEST(AttributeRule, IgnoresTypesAndDevices) {
 }
 
 TEST(AttributeRule, ACastInsideASoftmaxIsAMatterOfTypes) {
-  // torch.softmax(x, dtype=torch.float32) of float16 on an accelerator is one kernel, of float32 there is nothing to cast.
+  // torch.softmax(x, dtype=torch.float32) of float16 on an accelerator is one kernel, of float32
+  // there is nothing to cast.
   const auto softmax = [](const std::string& half_to_float) -> Fill {
     return [half_to_float](TestRun* run, DType dtype) {
       const Value x = run->value(dtype, {2}, {0, 0});
@@ -247,7 +249,8 @@ TEST(AttributeRule, LeavesWholeNumbersOutBetweenRunsOfOtherShapes) {
 }
 
 TEST(AttributeRule, LeavesWholeNumbersOutWhereRoutingGaveOtherShapes) {
-  // The module boundaries have equal shapes, but an expert got two tokens in golden and three in mine
+  // The module boundaries have equal shapes, but an expert got two tokens in golden and three in
+  // mine
   const auto routed = [](int64_t tokens, const std::string& arguments) {
     return [=](TestRun* run, DType dtype) {
       const Value x = run->value(dtype, {4}, {1, 2, 3, 4});
@@ -333,7 +336,8 @@ TEST(AttributeRule, ComparesHowManyWhereShapesDifferBecauseOfIt) {
 }
 
 TEST(AttributeRule, ExcusesOnlyIndicesWhereAModuleWasGivenOtherIntegers) {
-  // Given  a module whose caller chose another expert for a token on each side: its index is that expert's number
+  // Given  a module whose caller chose another expert for a token on each side: its index is that
+  //        expert's number
   const auto led = [](int64_t expert, double factor) {
     return [=](TestRun* run, DType dtype) {
       const Value x = run->value(dtype, {4}, {1, 2, 3, 4});
@@ -468,7 +472,8 @@ TEST(EdgeRule, ReportsAnotherProducerWithOtherContent) {
 }
 
 TEST(EdgeRule, LetsContentDecideWhenProducersDiffer) {
-  // Mine reads an additional operator's output that is, in its narrower type, what golden's producer's partner gave
+  // Mine reads an additional operator's output that is, in its narrower type, what golden's
+  // producer's partner gave
   const auto copied = [](double value) {
     return [value](TestRun* run, DType dtype) {
       const Value x = run->value(dtype, {1}, {1});
@@ -539,8 +544,9 @@ TEST(EdgeRule, ReportsAConsumerThatDidNotReceiveWhatWasWritten) {
 }
 
 TEST(EdgeRule, FindsTheWriterOfAViewThroughItsStorage) {
-  // Given  a cache of two rows; add_ writes one through a view, then the whole is read: a new value of the storage
-  //        without a producer. Its content is computed, so it must not be taken for a constant.
+  // Given  a cache of two rows; add_ writes one through a view, then the whole is read: a new value
+  //        of the storage without a producer. Its content is computed, so it must not be taken for
+  //        a constant.
   const auto cached = [](double computed) {
     return [computed](TestRun* run, DType dtype) {
       const Value cache = run->value(dtype, {2}, {0, 0});

@@ -26,8 +26,8 @@ std::set<int64_t> steps_of(const Program& program) {
   return steps;
 }
 
-/// Groups of operators without partner, in execution order of their first. A step that the other side did not capture
-/// lacks nothing.
+/// Groups of operators without partner, in execution order of their first. A step that the other
+/// side did not capture lacks nothing.
 std::vector<Lonely> lonely_operators(const Program& program, const std::vector<size_t>& partner_of,
                                      const std::set<int64_t>& other_steps) {
   std::map<GroupKey, size_t> places;
@@ -48,7 +48,8 @@ std::string count_text(const Lonely& group, const Program& program) {
   return group.count == 1 ? name : std::to_string(group.count) + " x " + name;
 }
 
-/// When, in mine's order, an operator of golden would have run: where the next one with a partner does.
+/// When, in the run under test's order, an operator of golden would have run: where the next one
+/// with a partner does.
 std::vector<uint64_t> times_in_mine(const PairContext& pair) {
   std::vector<uint64_t> times(pair.golden.operators.size());
   uint64_t next = pair.mine.operators.empty() ? 0 : pair.mine.operators.back().time;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and buffers, name by name, else operand by operand.   localisation 3, "weight"
+// Parameters and buffers, each against its partner.   localisation 3, "weight"
 #include <algorithm>
 #include <cstdio>
 #include <set>
 #include <unordered_map>
 
 #include "base/thread_pool.hpp"
+#include "locate/judge/coded_weights.hpp"
 #include "locate/judge/pair_tests.hpp"
-#include "locate/judge/stored_parts.hpp"
 #include "locate/noise/record_distance.hpp"
 #include "locate/program/owner.hpp"
+#include "pair/merge_ranks.hpp"
 #include "reference/products/matmul.hpp"
 
 namespace assay::locate {
@@ -21,19 +22,18 @@ constexpr size_t kNamesInNote = 5;
 
 constexpr std::string_view kCalibrated =
     "further than a step of their codes, as calibration may move them";
-/// Weights of one scheme within their step for each that is not, so that calibration does not explain that one.
+/// Weights of one scheme within their step for each that is not, so that calibration does not
+/// explain that one.
 constexpr size_t kCalibrationPeers = 4;
 
-struct WeightPair {
-  std::string_view name;
-  size_t golden = kNone;  // records
-  size_t mine = kNone;
+struct JudgedWeight : pair::LeafPair {
   Result<WeightDifference> difference = WeightDifference{};
   std::string hypothesis;
-  std::optional<compare::RoundingCheck> rounding;  // where mine's file rounds
+  std::optional<compare::RoundingCheck> rounding;  // where the run under test's file rounds
   const StoredWeight::Part* part = nullptr;        // that rounding does not explain
   std::string scheme = {};                         // of a weight in codes: "int8 per channel"
   bool padded = false;                             // golden's rows, and more
+  std::string joined = {};                         // how its shards were put together
   std::string unjudged = {};                       // why, where nothing can be said
 };
 
@@ -45,8 +45,7 @@ std::string short_value(double value, int digits = 6) {
 
 class WeightTest {
  public:
-  WeightTest(const PairContext& pair, PairTests* tests)
-      : pair_(pair), tests_(tests), stored_(pair.mine) {
+  WeightTest(const PairContext& pair, PairTests* tests) : pair_(pair), tests_(tests) {
     for (size_t i = 0; i < pair.mine.operators.size(); ++i) {
       for (const Use& use : pair.mine.operators[i].inputs) {
         if (!use.leaf.empty() && use.producer == kNone) consumers_[use.leaf].push_back(i);
@@ -55,108 +54,43 @@ class WeightTest {
   }
 
   void run() {
-    std::vector<WeightPair> pairs;
-    std::vector<std::string_view> lonely;
-    size_t parts = 0;  // of weights in codes: judged with them
-    for (const auto& [name, record] : pair_.mine.leaves) {
-      size_t golden = partner_of(name);
-      if (golden == kNone) {
-        if (const auto coded = stored_.coded_weight(name)) golden = partner_of(*coded);
-      }
-      if (golden == kNone && stored_.is_part(name)) {
-        ++parts;
-      } else if (golden == kNone) {
-        lonely.push_back(name);
-      } else {
-        pairs.push_back({name, golden, record, WeightDifference{}, {}, {}, nullptr});
-      }
-    }
-    const size_t unread = drop_unread(pairs, &lonely);
-    tests_->weights = pair_.mine.leaves.size() - parts - unread;
-    tests_->weights_lonely = lonely.size();
-    find_missing(pairs);
+    const pair::LeafPairs& leaves = pair_.pairing.leaves;
+    std::vector<JudgedWeight> pairs;
+    for (const pair::LeafPair& one : leaves.pairs) pairs.emplace_back(one);
+    tests_->weights = leaves.judged;
+    tests_->weights_lonely = leaves.lonely.size();
+    find_missing(leaves);
     compare_all(&pairs);
     tell_faults_from_calibration(&pairs);
-    for (const WeightPair& one : pairs) report(one);
-    note("weights without a partner in golden: ", lonely);
+    for (const JudgedWeight& one : pairs) report(one);
+    note("weights without a partner in golden: ", leaves.lonely);
     note("weights that could not be compared: ", unreadable_);
     const std::vector<std::string_view> padded(tests_->padded.begin(), tests_->padded.end());
     note("weights have golden's rows and more behind them (padding): ", padded);
+    for (const auto& [how, names] : joined_)
+      note("weights are golden's where shards are put together as " + how + ": ", names);
     for (const auto& [reason, names] : unjudged_)
       note("weights not judged, " + reason + ": ", names);
   }
 
  private:
-  /// Golden's record of the same name; of another name that the paired operand has.
-  [[nodiscard]] size_t partner_of(const std::string& name) const {
-    if (const auto found = pair_.golden.leaves.find(name); found != pair_.golden.leaves.end())
-      return found->second;
-    const auto consumers = consumers_.find(name);
-    if (consumers == consumers_.end()) return kNone;
-    for (const size_t consumer : consumers->second) {
-      const size_t golden = pair_.pairing.golden_of[consumer];
-      if (golden == kNone) continue;
-      const std::string_view slot = slot_of(pair_.mine.operators[consumer], name);
-      for (const Use& use : pair_.golden.operators[golden].inputs) {
-        if (use.slot != slot || use.leaf.empty()) continue;
-        const auto found = pair_.golden.leaves.find(use.leaf);
-        if (found != pair_.golden.leaves.end()) return found->second;
-      }
-    }
-    return kNone;
-  }
-
-  /// Takes away weights that golden has nothing to hold against: every leaf that its program reads has its partner, so none of
-  /// them is one of these under another name. Where golden does not tell, those that no operator of mine reads.
-  /// returns  how many
-  size_t drop_unread(const std::vector<WeightPair>& pairs,
-                     std::vector<std::string_view>* lonely) const {
-    const bool golden_tells = !pair_.golden.operators.empty() && !has_lonely_leaf_of_golden(pairs);
-    if (!golden_tells && pair_.mine.operators.empty()) return 0;
-    return std::erase_if(*lonely, [&](std::string_view name) {
-      return golden_tells || !consumers_.contains(std::string(name));
-    });
-  }
-
-  /// Golden reads a parameter or buffer that none of mine's is the partner of.
-  [[nodiscard]] bool has_lonely_leaf_of_golden(const std::vector<WeightPair>& pairs) const {
-    std::set<size_t> partners;
-    for (const WeightPair& one : pairs) partners.insert(one.golden);
-    return std::ranges::any_of(pair_.golden.operators, [&](const Operator& one) {
-      return std::ranges::any_of(one.inputs, [&](const Use& use) {
-        if (use.leaf.empty() || use.producer != kNone) return false;
-        const auto found = pair_.golden.leaves.find(use.leaf);
-        return found == pair_.golden.leaves.end() || !partners.contains(found->second);
-      });
-    });
-  }
-
-  static std::string_view slot_of(const Operator& one, const std::string& leaf) {
-    return std::ranges::find(one.inputs, leaf, &Use::leaf)->slot;
-  }
-
-  /// Parameters of golden without partner: what mine computes with in their place was never compared.
-  void find_missing(const std::vector<WeightPair>& pairs) {
-    if (!pair_.mine.stored_weights.empty()) return;  // golden's names are those of mine's file
-    std::set<size_t> paired;
-    for (const WeightPair& one : pairs) paired.insert(one.golden);
-    std::set<std::string_view> read;
-    for (const Operator& one : pair_.golden.operators) {
-      for (const Use& use : one.inputs) {
-        if (use.producer == kNone && !use.leaf.empty()) read.insert(use.leaf);
-      }
-    }
-    for (const auto& [name, record] : pair_.golden.leaves) {
-      if (read.contains(name) && !paired.contains(record) &&
-          pair_.golden.run->records[record].role == run::Role::Weight)
-        tests_->weights_missing.push_back(name);
+  /// Parameters of golden without partner: what mine computes with in their place was never
+  /// compared.
+  void find_missing(const pair::LeafPairs& leaves) {
+    // golden's names are those of the run under test's file
+    if (!pair_.mine.stored_weights.empty()) return;
+    for (const std::string_view name : leaves.missing) {
+      const auto found = pair_.golden.leaves.find(name);
+      if (found != pair_.golden.leaves.end() &&
+          pair_.golden.run->records[found->second].role == run::Role::Weight)
+        tests_->weights_missing.emplace_back(name);
     }
   }
 
   /// Large weights one after the other, each on all cores; then the small ones beside each other.
-  void compare_all(std::vector<WeightPair>* pairs) const {
-    std::vector<WeightPair*> small;
-    for (WeightPair& one : *pairs) {
+  void compare_all(std::vector<JudgedWeight>* pairs) const {
+    std::vector<JudgedWeight*> small;
+    for (JudgedWeight& one : *pairs) {
       const std::optional<Dims>& shape = pair_.mine.run->records[one.mine].shape;
       if (shape && element_count(*shape).value_or(0) >= kLargeElements) {
         if (!pair_.stopped()) compare(&one);
@@ -169,7 +103,7 @@ class WeightTest {
     });
   }
 
-  void compare(WeightPair* one) const {
+  void compare(JudgedWeight* one) const {
     const run::TensorRecord& golden = pair_.golden.run->records[one->golden];
     const run::TensorRecord& mine = pair_.mine.run->records[one->mine];
     if (golden.digest && mine.digest && *golden.digest == *mine.digest &&
@@ -177,9 +111,9 @@ class WeightTest {
       one->difference = WeightDifference{.identical = true};
       return;
     }
-    if (stored_.coded_weight(std::string(one->name)) && golden.dtype &&
-        !is_integer(*golden.dtype)) {
-      compare_codes(golden, one);
+    const pair::Weight* coded = pair_.mine.coded->weight_at(one->name);
+    if (coded != nullptr && golden.dtype && !is_integer(*golden.dtype)) {
+      compare_codes(golden, *coded, one);
       return;
     }
     const auto stored = pair_.mine.stored_weights.find(one->name);
@@ -195,7 +129,7 @@ class WeightTest {
       return;
     }
     if (is_shard(golden, mine)) {
-      compare_shards(golden, mine, one);
+      compare_shards(one);
       return;
     }
     one->difference = compare_bytes(golden, mine, one);
@@ -208,8 +142,9 @@ class WeightTest {
            std::equal(golden.shape.begin() + 1, golden.shape.end(), mine.shape.begin() + 1);
   }
 
-  void compare_codes(const run::TensorRecord& golden, WeightPair* one) const {
-    const Result<StepDifference> steps = stored_.difference(std::string(one->name), golden);
+  void compare_codes(const run::TensorRecord& golden, const pair::Weight& weight,
+                     JudgedWeight* one) const {
+    const Result<StepDifference> steps = step_difference(*pair_.mine.coded, weight, golden);
     if (!steps) {
       one->unjudged = steps.error().message;
       return;
@@ -222,15 +157,16 @@ class WeightTest {
     if (steps->may_be_calibrated && steps->half_steps > kWeightLimit) one->unjudged = kCalibrated;
   }
 
-  /// Calibration moves all weights of a scheme: one that is further than a step among peers that are not is wrong.
-  static void tell_faults_from_calibration(std::vector<WeightPair>* pairs) {
+  /// Calibration moves all weights of a scheme: one that is further than a step among peers that
+  /// are not is wrong.
+  static void tell_faults_from_calibration(std::vector<JudgedWeight>* pairs) {
     std::map<std::string_view, std::pair<size_t, size_t>> schemes;  // within a step, further
-    for (const WeightPair& one : *pairs) {
+    for (const JudgedWeight& one : *pairs) {
       if (one.scheme.empty()) continue;
       auto& [within, further] = schemes[one.scheme];
       ++(one.unjudged == kCalibrated ? further : within);
     }
-    for (WeightPair& one : *pairs) {
+    for (JudgedWeight& one : *pairs) {
       if (one.unjudged != kCalibrated) continue;
       const auto& [within, further] = schemes.at(one.scheme);
       if (within >= kCalibrationPeers * further) one.unjudged.clear();
@@ -245,21 +181,22 @@ class WeightTest {
     return ours < theirs || (mine.shape->size() == 1 && golden.shape->size() > 1);
   }
 
-  void compare_shards(const run::TensorRecord& golden, const run::TensorRecord& mine,
-                      WeightPair* one) const {
-    const Result<Tensor> whole = stored_.put_together(mine, *golden.shape);
-    const Result<Tensor> theirs = run::load_tensor(golden);
+  void compare_shards(JudgedWeight* one) const {
+    const Result<pair::WholeTensor> whole =
+        pair::load_whole(*pair_.golden.run, one->golden, *pair_.mine.run, one->mine);
+    const Result<Tensor> theirs = run::load_tensor(pair_.golden.run->records[one->golden]);
     if (!whole || !theirs) {
       one->unjudged = "shards: " + (whole ? theirs.error() : whole.error()).message;
       return;
     }
-    one->difference = weight_difference(theirs->view, whole->view);
+    one->joined = whole->how;
+    one->difference = weight_difference(theirs->view, whole->tensor.view);
   }
 
-  /// Leaves `rounding` empty where the file holds golden's type. Of several parts the first that rounding does not
-  /// explain.
+  /// Leaves `rounding` empty where the file holds golden's type. Of several parts the first that
+  /// rounding does not explain.
   static Status check_rounding(const run::TensorRecord& golden, const StoredWeight& stored,
-                               WeightPair* one) {
+                               JudgedWeight* one) {
     ASSAY_TRY(const Tensor numbers, run::load_tensor(golden));
     for (const StoredWeight::Part& part : stored.parts) {
       ASSAY_TRY(const TensorView rows, rows_of(numbers.view, part));
@@ -287,7 +224,7 @@ class WeightTest {
   }
 
   static Result<WeightDifference> compare_bytes(const run::TensorRecord& golden,
-                                                const run::TensorRecord& mine, WeightPair* one) {
+                                                const run::TensorRecord& mine, JudgedWeight* one) {
     ASSAY_TRY(const Tensor theirs, run::load_tensor(golden));
     ASSAY_TRY(Tensor ours, run::load_tensor(mine));
     if (is_padded(theirs.view, ours.view)) {
@@ -305,7 +242,7 @@ class WeightTest {
     return difference;
   }
 
-  void report(const WeightPair& one) {
+  void report(const JudgedWeight& one) {
     if (!one.unjudged.empty()) {
       unjudged_[one.unjudged].push_back(one.name);
       return;
@@ -324,6 +261,7 @@ class WeightTest {
       }
     } else if (!(difference.half_ulp > kWeightLimit)) {
       if (!one.scheme.empty()) ++tests_->rounded[one.scheme];
+      if (!one.joined.empty()) joined_[one.joined].push_back(one.name);
       return;
     }
     const auto consumers = consumers_.find(std::string(one.name));
@@ -355,7 +293,7 @@ class WeightTest {
   }
 
   /// " (blk.0.ffn_up_exps.weight, expert 3)" where the worst block is one expert's.
-  static std::string place_of_expert(const WeightPair& one) {
+  static std::string place_of_expert(const JudgedWeight& one) {
     if (one.part == nullptr || one.part->record.shape->size() != 3) return {};
     std::string text = " (" + one.part->how.name;
     if (one.rounding->worst_row >= 0)
@@ -363,9 +301,10 @@ class WeightTest {
     return text + ")";
   }
 
-  /// Below the level of operators a weight takes part when its module, or the one around it, is first called, or something
-  /// inside: a mixer multiplies with the matrix of a module that is never called.
-  void place_at_call(Finding* finding, const WeightPair& one) const {
+  /// Below the level of operators a weight takes part when its module, or the one around it, is
+  /// first called, or something inside: a mixer multiplies with the matrix of a module that is
+  /// never called.
+  void place_at_call(Finding* finding, const JudgedWeight& one) const {
     const run::TensorRecord& record = pair_.mine.run->records[one.mine];
     finding->rank = record.rank;
     finding->node = finding->module;
@@ -388,7 +327,7 @@ class WeightTest {
     }
   }
 
-  [[nodiscard]] std::string detail_of(const WeightPair& one) const {
+  [[nodiscard]] std::string detail_of(const JudgedWeight& one) const {
     const WeightDifference& difference = *one.difference;
     const std::optional<Dims>& theirs = pair_.golden.run->records[one.golden].shape;
     const std::optional<Dims>& ours = pair_.mine.run->records[one.mine].shape;
@@ -419,7 +358,7 @@ class WeightTest {
   std::unordered_map<std::string, std::vector<size_t>> consumers_;  // operators of mine, by leaf
   std::vector<std::string_view> unreadable_;
   std::map<std::string, std::vector<std::string_view>> unjudged_;  // by reason
-  StoredParts stored_;
+  std::map<std::string, std::vector<std::string_view>> joined_;    // by the way
 };
 
 }  // namespace

@@ -91,7 +91,8 @@ Judgement judge_alone(const OwnError& error) {
           std::max({error.z, error.e2, error.zr})};
 }
 
-/// Peers: the same place in other layers; where these are few, everything of the same operator and type.
+/// Peers: the same place in other layers; where these are few, everything of the same operator and
+/// type.
 class Peers {
  public:
   Peers(const Program& program, const std::vector<OwnError>& outputs)

@@ -24,7 +24,8 @@ inline constexpr double kCoarseMedian = 1.5;
 /// Fills `strict`, `findings`, `coarse` and `wrong` of the outputs.
 void find_wrong_operators(const Program& program, OwnErrors* errors);
 
-/// The measure that speaks most against an output: "own error 8.6x its rounding, largest element 37 ULP, allowed 1".
+/// The measure that speaks most against an output: "own error 8.6x its rounding, largest element 37
+/// ULP, allowed 1".
 [[nodiscard]] std::string describe_own_error(const OwnError& error);
 
 }  // namespace assay::locate

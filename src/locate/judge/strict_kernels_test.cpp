@@ -137,7 +137,8 @@ TEST(FindWrongOperators, WithoutAnyPeerLimitsAreFixed) {
 }
 
 TEST(FindWrongOperators, PeersAreOtherLayersOfTheSameStep) {
-  // Given  a coarse run of 12 layers and 3 steps, in which the product of layer 3 is wrong in every step
+  // Given  a coarse run of 12 layers and 3 steps, in which the product of layer 3 is wrong in every
+  //        step
   Layers layers(0);
   for (int64_t step = 0; step < 3; ++step) {
     for (int layer = 0; layer < 12; ++layer) {

@@ -49,7 +49,8 @@ RC_GTEST_PROP(WeightDifference, IsAtMostOneAfterRoundingAndTwoAfterTruncation, (
 }
 
 TEST(WeightDifference, CountsHalfUlpsOfMine) {
-  // bf16 has 7 fraction bits: beside 1 an ULP is 2^-7, so 2 ULP are 4 half ULP; below 1 it is half of that
+  // bf16 has 7 fraction bits: beside 1 an ULP is 2^-7, so 2 ULP are 4 half ULP; below 1 it is half
+  // of that
   const double ulp = 0x1p-7;
   const Tensor golden = wide({0.25, 1, 8});
   const WeightDifference two = difference(golden, rounded({0.25, 1 + 2 * ulp, 8}, DType::BFloat16));

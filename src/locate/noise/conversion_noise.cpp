@@ -17,7 +17,8 @@ namespace {
 
 constexpr size_t kBlockValues = 32;
 
-/// A step as a part of the largest magnitude of a block, or of the distance between its largest and its smallest value.
+/// A step as a part of the largest magnitude of a block, or of the distance between its largest and
+/// its smallest value.
 struct BlockStep {
   std::string_view type;
   double of_magnitude = 0;

@@ -15,8 +15,9 @@ using reference::aten::Call;
 using reference::aten::OperatorClass;
 
 constexpr double kU = kAccumulatorRoundoff;
-/// Of 16-bit operands fused kernels take exponentials that are good enough for 16-bit results; the sums of these come out
-/// in Float32. PyTorch 2.13 on a CPU: 5.4e-5 off at most, 1.8e-5 on average, for BFloat16 and Float16 alike.
+/// Of 16-bit operands fused kernels take exponentials that are good enough for 16-bit results; the
+/// sums of these come out in Float32. PyTorch 2.13 on a CPU: 5.4e-5 off at most, 1.8e-5 on average,
+/// for BFloat16 and Float16 alike.
 constexpr double kFastLogSumExp = 0x1p-13;
 
 ErrorRow row_of(ErrorScale scale, double w_factor) {
@@ -71,8 +72,8 @@ std::optional<double> number(const Call& call, std::string_view name) {
   return real_scalar(call, name);
 }
 
-/// A tensor of one element and no axis that is wider than the result counts as a scalar: it does not take part in
-/// the promotion of types.
+/// A tensor of one element and no axis that is wider than the result counts as a scalar: it does
+/// not take part in the promotion of types.
 std::optional<double> wide_zero_dim(const Call& call, std::string_view name, DType mine) {
   const std::optional<Tensor> tensor = tensor_of(call, name);
   if (!tensor || !tensor->view.shape.empty() || !is_float(tensor->view.dtype) ||
@@ -84,16 +85,17 @@ std::optional<double> wide_zero_dim(const Call& call, std::string_view name, DTy
 
 bool is_16_bit(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
 
-/// A scalar is rounded before anything is computed. That moves all elements alike, so nothing averages out: v is u^2, not
-/// w^2 / 12.
+/// A scalar is rounded before anything is computed. That moves all elements alike, so nothing
+/// averages out: v is u^2, not w^2 / 12.
 ///
 /// roundoff  of the type that it is rounded to
 ErrorRow scalar_row(ErrorScale scale, double roundoff = kU) {
   return {.scale = scale, .w_factor = roundoff + kU, .v_factor = roundoff * roundoff};
 }
 
-/// Of an operand that is a scalar: numbers are rounded to the compute type, as is alpha; tensors without axes by some kernels
-/// to the type of the result (torch's sums, and products that have it as their first operand). Nothing: it is no scalar.
+/// Of an operand that is a scalar: numbers are rounded to the compute type, as is alpha; tensors
+/// without axes by some kernels to the type of the result (torch's sums, and products that have it
+/// as their first operand). Nothing: it is no scalar.
 struct ScalarOperand {
   double value = 0;
   double roundoff = kU;
@@ -177,8 +179,9 @@ ErrorRow terms_row(double w_factor, double v_factor, bool by_terms) {
       .scale = ErrorScale::Terms, .w_factor = w_factor, .v_factor = v_factor, .by_terms = by_terms};
 }
 
-/// Products, means and sums: w is 2 sqrt(K) u C. An addition moves its sum by up to u C to either side, evenly, and where
-/// one term makes most of the sum every later one does: v is K (2 u C)^2 / 12, as w^2 / 12 is elsewhere.
+/// Products, means and sums: w is 2 sqrt(K) u C. An addition moves its sum by up to u C to either
+/// side, evenly, and where one term makes most of the sum every later one does: v is K (2 u C)^2 /
+/// 12, as w^2 / 12 is elsewhere.
 ErrorRow sums_row() { return terms_row(2 * kU, 4 * kU * kU / 12, true); }
 
 std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t output, DType mine,
@@ -206,7 +209,8 @@ std::optional<ErrorRow> row_for(const Call& call, OperatorClass kind, size_t out
     case OperatorClass::Softmax: {
       const std::string_view packet = plain_packet_of(call.name);
       if (packet == "pow") return power_row(call, grid);
-      // Logarithms of sums are differences of larger terms; an exponential passes on the rounding of x - max.
+      // Logarithms of sums are differences of larger terms; an exponential passes on the rounding
+      // of x - max.
       if (packet.find("log") != std::string_view::npos ||
           packet.find("softmax") != std::string_view::npos)
         return terms_row(k16, k16 * k16 / 12, false);

@@ -39,7 +39,8 @@ struct ErrorRow {
   double v_factor = 0;
   /// Scale::Terms of sums: w and v grow with the square root of the number of terms.
   bool by_terms = false;
-  /// Fused attention: its w and v also hold one rounding of the probabilities and the error of the scores.
+  /// Fused attention: its w and v also hold one rounding of the probabilities and the error of the
+  /// scores.
   bool attention = false;
   std::optional<Tensor> side = std::nullopt;
   double side_factor = 1;

@@ -25,8 +25,8 @@ bool have_same_statistics(const TensorRecord& golden, const TensorRecord& mine) 
           golden.stats->sketch == mine.stats->sketch);
 }
 
-/// How many of the elements of a value belong to its first `same` tokens, which are its leading axes together:
-/// [tokens, ...], [1, tokens, ...], [batch, tokens / batch, ...].
+/// How many of the elements of a value belong to its first `same` tokens, which are its leading
+/// axes together: [tokens, ...], [1, tokens, ...], [batch, tokens / batch, ...].
 std::optional<int64_t> elements_of(const Dims& shape, int64_t tokens, int64_t same) {
   if (std::ranges::count(shape.span(), tokens) > 1) return std::nullopt;  // heads, keys
   int64_t count = 1;
@@ -93,8 +93,8 @@ bool ExpertChoices::is_choice(const TensorRecord& record) {
          record.shape->span().back() >= 1 && record.shape->span().back() <= kMostChoices;
 }
 
-ExpertChoices::Step& ExpertChoices::step_of(const TensorRecord& mine) {
-  Step& step = ranks_[mine.rank];
+ExpertChoices::StepChoices& ExpertChoices::step_of(const TensorRecord& mine) {
+  StepChoices& step = ranks_[mine.rank];
   if (mine.step != step.step) {
     step.other.merge(step.now);
     step.now.clear();
@@ -109,7 +109,7 @@ ExpertChoices::Step& ExpertChoices::step_of(const TensorRecord& mine) {
 
 void ExpertChoices::see_ahead(const TensorRecord& golden, const TensorRecord& mine) {
   const std::optional<FirstOther> first = compare(golden, mine);
-  Step& step = step_of(mine);
+  StepChoices& step = step_of(mine);
   if (!first || first->order == first->tokens) return;
   step.reordered = {.module = parent_of(mine.node),
                     .tokens = first->tokens,
@@ -118,7 +118,7 @@ void ExpertChoices::see_ahead(const TensorRecord& golden, const TensorRecord& mi
 }
 
 void ExpertChoices::see(const TensorRecord& golden, const TensorRecord& mine) {
-  Step& step = step_of(mine);
+  StepChoices& step = step_of(mine);
   if (!is_choice(mine)) return;
   const std::optional<FirstOther> first = compare(golden, mine);
   if (!first || first->set == first->tokens) return;
@@ -130,7 +130,7 @@ void ExpertChoices::see(const TensorRecord& golden, const TensorRecord& mine) {
 int64_t ExpertChoices::comparable_elements(const TensorRecord& mine) const {
   const auto rank = ranks_.find(mine.rank);
   if (rank == ranks_.end() || rank->second.step != mine.step) return kAll;
-  const Step& step = rank->second;
+  const StepChoices& step = rank->second;
   int64_t elements = kAll;
   const Reordered& reordered = step.reordered;
   if (!reordered.module.empty() && mine.node.starts_with(reordered.module + ".") && mine.shape) {

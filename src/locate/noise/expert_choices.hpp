@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens of two runs can still be compared behind a router: where two experts are nearly equal rounding decides,
-// and everything computed from that token, in later layers by every token after it, is another value.
+// Which tokens of two runs can still be compared behind a router: where two experts are nearly
+// equal rounding decides, and everything computed from that token, in later layers by every token
+// after it, is another value.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,15 +15,18 @@ namespace assay::locate {
 /// Fed with the records of mine in their order.
 class ExpertChoices {
  public:
-  /// Notes an integer result [tokens, k] of a module (numbers of experts) that differs from golden's. Of results that
-  /// are known by their statistics only, nothing behind one that differs can be compared.
+  /// Notes an integer result [tokens, k] of a module (numbers of experts) that differs from
+  /// golden's. Of results that are known by their statistics only, nothing behind one that differs
+  /// can be compared.
   void see(const run::TensorRecord& golden, const run::TensorRecord& mine);
-  /// The same ahead of time, for the router's other results: what it returns per choice stands before the choices.
+  /// The same ahead of time, for the router's other results: what it returns per choice stands
+  /// before the choices.
   void see_ahead(const run::TensorRecord& golden, const run::TensorRecord& mine);
   /// True for results that see() takes for choices.
   [[nodiscard]] static bool is_choice(const run::TensorRecord& record);
-  /// How many leading elements of a value that comes now are of tokens before the first other choice: all of them
-  /// (the largest int64) when every choice so far was the same; 0 when none is, or the value has no axis of tokens.
+  /// How many leading elements of a value that comes now are of tokens before the first other
+  /// choice: all of them (the largest int64) when every choice so far was the same; 0 when none is,
+  /// or the value has no axis of tokens.
   [[nodiscard]] int64_t comparable_elements(const run::TensorRecord& mine) const;
 
  private:
@@ -35,7 +39,7 @@ class ExpertChoices {
     int64_t width = 0;
   };
   /// Of one rank, within the step that is read.
-  struct Step {
+  struct StepChoices {
     int64_t step = -1;
     int64_t tokens = 0;   // of the step; 0: unknown
     int64_t same = kAll;  // tokens before the first other choice
@@ -45,9 +49,9 @@ class ExpertChoices {
     Reordered reordered;
   };
 
-  Step& step_of(const run::TensorRecord& mine);
+  StepChoices& step_of(const run::TensorRecord& mine);
 
-  std::map<int, Step> ranks_;
+  std::map<int, StepChoices> ranks_;
 };
 
 }  // namespace assay::locate

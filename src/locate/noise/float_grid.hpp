@@ -34,7 +34,8 @@ struct FloatGrid {
   }
 };
 
-/// The grid of a float type, or of the parts of a complex one; nothing for types without a fraction.
+/// The grid of a float type, or of the parts of a complex one; nothing for types without a
+/// fraction.
 [[nodiscard]] std::optional<FloatGrid> float_grid(DType dtype);
 /// Fewer bits, or of two types with equally many the one with fewer of the fraction.
 [[nodiscard]] bool is_narrower(DType a, DType b);

@@ -20,34 +20,40 @@ using Floors = std::map<std::string, Components>;
 
 /// T over the largest leave-one-out ratio.
 constexpr double kThresholdMargin = 1.1;
-/// Share of the places whose leave-one-out ratios decide T; what scatters more widens its own floor alone.
+/// Share of the places whose leave-one-out ratios decide T; what scatters more widens its own floor
+/// alone.
 constexpr double kOrdinaryPlaces = 0.9;
 /// No floor is below this share of one rounding.
 constexpr double kSmallestFloor = 0.25;
-/// Components that may have either sign are held against their spread; the largest of five pairs is some 1.6 times
-/// that, the largest ever seen 2.5 times.
+/// Components that may have either sign are held against their spread; the largest of five pairs is
+/// some 1.6 times that, the largest ever seen 2.5 times.
 constexpr double kLargestOverSpread = 2.5;
 
 constexpr std::array<std::string_view, kValueComponents> kValueNames = {"relative_l2", "peak",
                                                                         "row", "column", "slope"};
 constexpr std::array<std::string_view, kPlainStatistics + 1> kStatisticsNames = {
     "l2", "mean", "max", "min", "sketch"};
-/// By how much the next healthy run may exceed the floor, whatever a few pairs say: 1.1 times the most that 120
-/// healthy runs of Llama, Qwen2 and GPT-2 reached (1.36, 2.07, 1.40, 2.00, 4.4; S: 7.0), rounded up, the slope and S for their tails.
+/// By how much the next healthy run may exceed the floor, whatever a few pairs say: 1.1 times the
+/// most that 120 healthy runs of Llama, Qwen2 and GPT-2 reached (1.36, 2.07, 1.40, 2.00, 4.4; S:
+/// 7.0), rounded up, the slope and S for their tails.
 constexpr std::array<double, kValueComponents> kUsualThresholds = {1.6, 2.4, 1.7, 2.5, 9.0};
-/// S: of the four statistics together, and of the sketch, which tells the size of an error to 18 % only: 1.1 times the
-/// most (2.16) that 306 healthy runs of six model families reached beyond floors of five pairs.
+/// S: of the four statistics together, and of the sketch, which tells the size of an error to 18 %
+/// only: 1.1 times the most (2.16) that 306 healthy runs of six model families reached beyond
+/// floors of five pairs.
 constexpr std::array<double, 2> kUsualStatisticsThresholds = {8.8, 2.4};
-/// The largest of five sketches of healthy pairs over their root mean square, when their errors are of one size.
+/// The largest of five sketches of healthy pairs over their root mean square, when their errors are
+/// of one size.
 constexpr double kLargestSketchOverSpread = 1.6;
 
-/// What sums to zero over many roundings: small by chance in a few pairs, so its spread is taken from all like it.
+/// What sums to zero over many roundings: small by chance in a few pairs, so its spread is taken
+/// from all like it.
 bool is_signed(bool statistics, size_t component) {
   return statistics ? component < kPlainStatistics : component == 4;
 }
 
 constexpr double kPlentySamples = 30, kScarcity = 6;
-/// A place that fewer pairs have (others chose other experts before it) has no floor, unless fewer were measured.
+/// A place that fewer pairs have (others chose other experts before it) has no floor, unless fewer
+/// were measured.
 constexpr size_t kFewestPairs = 3;
 
 /// One place over all healthy pairs.
@@ -170,7 +176,8 @@ class FloorModel {
     floors_.emplace(place, std::move(floor));
   }
 
-  /// A spread out of few samples is too small too often: 1 for the 30 that six layers and five pairs have.
+  /// A spread out of few samples is too small too often: 1 for the 30 that six layers and five
+  /// pairs have.
   static double scarcity(double samples) {
     return std::max(1.0, (1 + kScarcity / samples) / (1 + kScarcity / kPlentySamples));
   }
@@ -226,8 +233,8 @@ std::vector<double> thresholds_of(const Floors& left_out, bool statistics) {
   return thresholds;
 }
 
-/// Places whose healthy pairs scatter more than the threshold allows (tables of positions depend on the prompt's length)
-/// get a wider floor.
+/// Places whose healthy pairs scatter more than the threshold allows (tables of positions depend on
+/// the prompt's length) get a wider floor.
 void widen(Floors* floors, const Floors& left_out, const FloorProfile& profile) {
   for (auto& [place, floor] : *floors) {
     const auto most = left_out.find(place);

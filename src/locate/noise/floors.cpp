@@ -20,7 +20,8 @@ std::string short_number(double value) {
   return text;
 }
 
-/// S: a value this far, as a share of the threshold, is named when so many others of the next ones are as far.
+/// S: a value this far, as a share of the threshold, is named when so many others of the next ones
+/// are as far.
 constexpr double kConfirmedShare = 0.65;
 constexpr size_t kConfirmingValues = 3;
 constexpr size_t kConfirmingReach = 24;
@@ -30,7 +31,8 @@ constexpr double kFewValues = 8;
 /// How far a value is beyond what healthy runs reach.
 struct Beyond {
   double limits =
-      0;  // largest component over its limit, which is its floor times its threshold; above 1: beyond
+      // largest component over its limit, which is its floor times its threshold; above 1: beyond
+      0;
   size_t component = 0;   // that one
   double ratio = 0;       // its value over its floor
   double statistics = 0;  // S: that of the four statistics together over its limit
@@ -95,13 +97,14 @@ class FloorJudge {
   FloorFindings take() { return std::move(found_); }
 
  private:
-  /// In mine's order; points at the places that judge() was given.
+  /// In the run under test's order; points at the places that judge() was given.
   struct Judged {
     const Measured* one = nullptr;
     Beyond beyond;
   };
 
-  /// Token ids, positions and masks are given, not computed: another batch, or a part of the prompt.
+  /// Token ids, positions and masks are given, not computed: another batch, or a part of the
+  /// prompt.
   bool have_other_inputs() const {
     return std::ranges::any_of(mine_.records, [&](const TensorRecord& record) {
       if (!is_given(record)) return false;
@@ -139,7 +142,8 @@ class FloorJudge {
     if (is_sketched) judge_as_first_seen(&judged_.back());
   }
 
-  /// A value that is handed on (a table of positions, to each layer) is as healthy as where it came from.
+  /// A value that is handed on (a table of positions, to each layer) is as healthy as where it came
+  /// from.
   void judge_as_first_seen(Judged* judged) {
     const auto first =
         first_seen_
@@ -158,7 +162,8 @@ class FloorJudge {
     if (judgement.beyond) add_beyond(one, judgement, beyond);
   }
 
-  /// Statistics say little of one value, but a fault goes on: several of the values behind it are far off, too.
+  /// Statistics say little of one value, but a fault goes on: several of the values behind it are
+  /// far off, too.
   bool is_confirmed(size_t index) const {
     const auto is_far = [&](size_t i) { return judged_[i].beyond.statistics > kConfirmedShare; };
     if (!profile_.statistics || !is_far(index)) return false;
@@ -227,7 +232,8 @@ class FloorJudge {
     return finding;
   }
 
-  /// What made an input lies between modules: in the one around it. Operations of other layouts follow each other.
+  /// What made an input lies between modules: in the one around it. Operations of other layouts
+  /// follow each other.
   std::string owner_of(const TensorRecord& record) const {
     std::string path = run::module_path(mine_, record.node);
     if (mine_.has(run::Trait::AtbOperations))
@@ -261,7 +267,8 @@ class FloorJudge {
     }
   }
 
-  /// Floats of 8 bits in the place of wider ones stand for these by a scale that statistics do not hold.
+  /// Floats of 8 bits in the place of wider ones stand for these by a scale that statistics do not
+  /// hold.
   static bool holds_codes(const TensorRecord& golden, const TensorRecord& mine) {
     return golden.dtype && mine.dtype && info(*mine.dtype).element_bits <= 8 &&
            info(*golden.dtype).element_bits > 8;

@@ -16,37 +16,42 @@ namespace assay::locate {
 
 /// Fewer healthy pairs than this say little about the spread: a note says so.
 inline constexpr size_t kEnoughPairs = 5;
-/// From here on healthy pairs differ too much among themselves for a run within their floors to be called clean.
+/// From here on healthy pairs differ too much among themselves for a run within their floors to be
+/// called clean.
 inline constexpr double kWidestThreshold = 12;
-/// How much further a value may be of which only some tokens can be compared: healthy pairs compared others.
+/// How much further a value may be of which only some tokens can be compared: healthy pairs
+/// compared others.
 inline constexpr double kPartialMargin = 2;
 
 /// What healthy runs differ by. A file that a team can commit.   docs/formats/floor-profile.md
 struct FloorProfile {
   bool statistics = false;  // S; otherwise N
   size_t pairs = 0;         // healthy pairs it was measured on
-  /// N: of each component, by how much it may exceed its floor. S: one for the root of the sum of the squares of l2,
-  /// mean, max and min over their floors; where runs had sketches, one for these.
+  /// N: of each component, by how much it may exceed its floor. S: one for the root of the sum of
+  /// the squares of l2, mean, max and min over their floors; where runs had sketches, one for
+  /// these.
   std::vector<double> thresholds;
-  /// By place, "model.layers.0.mlp call 0 step 0 output": how far healthy runs are apart in each component, above 0.
-  /// The largest of the pairs; the spread of what may have either sign (slope, statistics). S: without the last where
-  /// a place has no sketch.
+  /// By place, "model.layers.0.mlp call 0 step 0 output": how far healthy runs are apart in each
+  /// component, above 0. The largest of the pairs; the spread of what may have either sign (slope,
+  /// statistics). S: without the last where a place has no sketch.
   std::map<std::string, std::vector<double>> floors;
 };
 
-/// Names of the components: relative_l2, peak, row, column, slope (N, measured.hpp); l2, mean, max, min, sketch (S).
+/// Names of the components: relative_l2, peak, row, column, slope (N, measured.hpp); l2, mean, max,
+/// min, sketch (S).
 [[nodiscard]] std::span<const std::string_view> component_names(bool statistics);
 
-/// How far components are above their floors, one for each threshold: each (N), or the root of the sum of squares of the
-/// first four, and the sketch if both have one (S).
-/// Precondition: as many floors as components (N), at least four of each (S).
+/// How far components are above their floors, one for each threshold: each (N), or the root of the
+/// sum of squares of the first four, and the sketch if both have one (S). Precondition: as many
+/// floors as components (N), at least four of each (S).
 [[nodiscard]] std::vector<double> floor_ratios(const std::vector<double>& components,
                                                const std::vector<double>& floors, bool statistics);
 
 /// True when one of the runs has no bytes, so that only statistics can be held against each other.
 [[nodiscard]] bool has_only_statistics(const run::Run& golden, const run::Run& mine);
 
-/// golden, mine  of each healthy pair: the same model and programs, other prompts; at least 5 for a verdict
+/// golden, mine  of each healthy pair: the same model and programs, other prompts; at least 5 for a
+///               verdict
 /// statistics    level S, from statistics alone; tensors with bytes are reduced to theirs
 /// errors        Usage (no pair; runs with nothing in common) | Interrupted
 [[nodiscard]] Result<FloorProfile> measure_floors(

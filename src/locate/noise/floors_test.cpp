@@ -15,7 +15,8 @@ namespace {
 
 using test::TestRun;
 
-/// A model `m` with the modules `m.a` and `m.b` behind each other; outputs are [3, 4] and its multiples, each with an
+/// A model `m` with the modules `m.a` and `m.b` behind each other; outputs are [3, 4] and its
+/// multiples, each with an
 /// error in its first element.
 struct Errors {
   double a = 0;        // of the output of m.a
@@ -73,15 +74,16 @@ TEST(MeasureFloors, SingleProcessesAreTheSameWhateverTheirNumber) {
 TEST(MeasureFloors, TakesTheLargestHealthyDifferenceOfEachPlace) {
   // Given an error of 0.5 in a vector of norm 5, and smaller ones in four other pairs
   const FloorProfile profile = usual().measure();
-  // Then relative L2 = 0.5 / 5 and peak = 0.5 sqrt(2) / 5; the one row has all of the error, one of two columns, too
+  // Then relative L2 = 0.5 / 5 and peak = 0.5 sqrt(2) / 5; the one row has all of the error, one of
+  // two columns, too
   const std::vector<double>& floor = profile.floors.at("m.a call 0 step 0 output");
   ASSERT_EQ(floor.size(), 5u);
   EXPECT_NEAR(floor[0], 0.1, 1e-7);
   EXPECT_NEAR(floor[1], 0.1 * std::sqrt(2), 1e-7);
   EXPECT_NEAR(floor[2], 0.1, 1e-7);
   EXPECT_NEAR(floor[3], 0.1 * std::sqrt(2), 1e-7);
-  // slope = 0.1 k * 3 / 25 * sqrt(2) * 0.3 for k = 1 .. 5: their root mean square has 11 in place of k^2
-  // and out of five samples it is (1 + 6 / 5) / 1.2 times that
+  // slope = 0.1 k * 3 / 25 * sqrt(2) * 0.3 for k = 1 .. 5: their root mean square has 11 in place
+  // of k^2 and out of five samples it is (1 + 6 / 5) / 1.2 times that
   EXPECT_NEAR(floor[4], 0.1 * std::sqrt(11) * 3 / 25 * std::sqrt(2) * 0.3 * 2.2 / 1.2, 1e-7);
   EXPECT_EQ(profile.pairs, 5u);
   EXPECT_EQ(profile.floors.size(), 6u);
@@ -320,8 +322,8 @@ TEST(JudgeByFloors, StatisticsAreHeldAgainstStatistics) {
     EXPECT_TRUE(has_only_statistics(golden->run(), statistics));
     return judge_by_floors(golden_statistics, statistics, profile, {.jobs = 1}).value();
   };
-  // When mine is off by as much as healthy runs are, and by 80 times that: statistics of two values scatter five times
-  // as much as those of many
+  // When mine is off by as much as healthy runs are, and by 80 times that: statistics of two values
+  // scatter five times as much as those of many
   const FloorFindings healthy = judge_statistics({0.5, 0.5, 0.5});
   const FloorFindings wrong = judge_statistics({0.5, 0.5, -40});
   // Then
@@ -338,8 +340,8 @@ run::Run without_sketches(run::Run run) {
   return run;
 }
 
-/// Ten layers of [8, 16] values with noise of one part in a hundred; in `wrong_layer` and behind it the rows of all
-/// values are shifted by one.
+/// Ten layers of [8, 16] values with noise of one part in a hundred; in `wrong_layer` and behind it
+/// the rows of all values are shifted by one.
 std::unique_ptr<TestRun> noisy_run(unsigned prompt, unsigned noise, int wrong_layer = 99) {
   std::mt19937 prompts(prompt);
   std::mt19937 noises(noise + 1000);
@@ -422,7 +424,8 @@ TEST(JudgeByFloors, StatisticsThatAreFarOffAreNamedWhenOthersBehindThemAre) {
     pairs.emplace_back(golden.get(), run.get());
   }
   const FloorProfile profile = measure_floors(pairs, true, 1, nullptr).value();
-  // The four statistics move together here: an error of 1 is 2 in the root of the sum of squares, of T = 8.8
+  // The four statistics move together here: an error of 1 is 2 in the root of the sum of squares,
+  // of T = 8.8
   ASSERT_EQ(profile.thresholds, std::vector<double>{8.8});
   const auto judged = [&](const std::function<double(int)>& error) {
     const auto mine = run_of(error);
@@ -460,7 +463,8 @@ TEST(JudgeByFloors, StatisticsNameAWeight) {
 }
 
 TEST(JudgeByFloors, StatisticsOfCodesAreHeldAgainstNoWeight) {
-  // Given  a weight as 8-bit floats, 448 times as large as what they stand for, and as the same numbers in 16 bits
+  // Given  a weight as 8-bit floats, 448 times as large as what they stand for, and as the same
+  //        numbers in 16 bits
   const FloorProfile profile = usual().measure(true);
   const auto with_weight = [](DType dtype, double factor) {
     auto run = make_run({}, dtype);

@@ -65,8 +65,8 @@ struct GapSums {
   std::memcpy(values, &some, static_cast<size_t>(std::min(count, kLanes)) * sizeof(double));
 }
 
-/// One row: values are clamped, what does not count becomes 0; noisy values become their distance from the reference,
-/// which is added to the noise of the columns.
+/// One row: values are clamped, what does not count becomes 0; noisy values become their distance
+/// from the reference, which is added to the noise of the columns.
 ASSAY_CLONES GapSums sum_row(const GapGrid& grid, int64_t columns, double* mine, double* reference,
                              double* noise, double* column_noise) {
   const f64x8 zero{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a value of mine is from golden's function on mine's values, in units of what rounding explains.   localisation 4
+// How far a value of mine is from golden's function on the run under test's values, in units of what rounding explains.   localisation 4
 #pragma once
 #include <optional>
 #include <vector>
@@ -32,30 +32,36 @@ enum class NoiseOf : uint8_t {
 
 /// floor = max(|round(sim) - ref|, sqrt(sum U_i^2 / 12))
 /// R     = |t - ref| / floor
-/// R_e   = max_i |t_i - ref_i| / (4 max(row_i, col_i) + U_i / 2 + t_d), row and col the rms of round(sim) - ref over
+/// R_e   = max_i |t_i - ref_i| / (4 max(row_i, col_i) + U_i / 2 + t_d), row and col the rms of
+///       round(sim) - ref over
 ///         the last axis and over all other axes; of several draws also the element's own rms over these
-/// t and ref are clamped to the largest value of the type; elements below its normal range on both sides are left out;
-/// a NaN on one side only makes both infinite. Values that are no floats are equal, or both are infinite.
+/// t and ref are clamped to the largest value of the type; elements below its normal range on both
+/// sides are left out; a NaN on one side only makes both infinite. Values that are no floats are
+/// equal, or both are infinite.
 ///
 /// mine      t, any type
 /// reference, simulated   the shape of t
-/// dtype     the type whose rounding the floor holds: the narrowest of t and what it was computed from
-/// masks     elements beyond 1e4 of the same sign on both sides count as equal: the fill of a mask is a matter of taste
-/// errors    Invalid ("program differs here, cannot judge": another shape or kind of type) | Unsupported (fp64)
+/// dtype     the type whose rounding the floor holds: the narrowest of t and what it was computed
+///           from
+/// masks     elements beyond 1e4 of the same sign on both sides count as equal: the fill of a mask
+///           is a matter of taste
+/// errors    Invalid ("program differs here, cannot judge": another shape or kind of type) |
+///           Unsupported (fp64)
 [[nodiscard]] Result<Gap> measure_gap(const TensorView& mine, const TensorView& reference,
                                       const TensorView& simulated, DType dtype, bool masks,
                                       NoiseOf noise = NoiseOf::OneDraw);
 
-/// The noise of several draws: where large terms cancel, one element of a product of sums has far more of it than its row
-/// and its column.
+/// The noise of several draws: where large terms cancel, one element of a product of sums has far
+/// more of it than its row and its column.
 class NoiseDraws {
  public:
   /// errors  Invalid (another shape than before) | of widening
   Status add(const Tensor& reference, const Tensor& simulated, DType dtype);
-  /// Reference plus the root mean square of all draws, for NoiseOf::Draws. Complex numbers as_reals().
-  /// Precondition: add() was called.
+  /// Reference plus the root mean square of all draws, for NoiseOf::Draws. Complex numbers
+  /// as_reals(). Precondition: add() was called.
   [[nodiscard]] Tensor usual() const;
-  /// Shares of the noise's energy that the noisiest elements have, largest first; at most `count` of them.
+  /// Shares of the noise's energy that the noisiest elements have, largest first; at most `count`
+  /// of them.
   [[nodiscard]] std::vector<double> largest_shares(size_t count) const;
 
  private:

@@ -127,7 +127,8 @@ TEST(NoiseDraws, GiveEachElementItsOwnNoise) {
   ASSERT_EQ(shares.size(), 2u);
   EXPECT_NEAR(shares[0], 1 / 1.0063, 1e-4);
   EXPECT_NEAR(shares[1], 1e-4 / 1.0063, 1e-6);
-  // and an error of 3 is beyond 4 of its row's noise of 1/4, but not of its own; in another element it stands out
+  // and an error of 3 is beyond 4 of its row's noise of 1/4, but not of its own; in another element
+  // it stands out
   const auto gap_of = [&](size_t element, NoiseOf noise) {
     Wide mine = values;
     mine.values[element] += 3;

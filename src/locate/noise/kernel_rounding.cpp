@@ -149,21 +149,22 @@ Result<Tensor> simulate_attention(const Call& call, DType dtype, AttentionKernel
   return reference::flash_attention_model(attention, dtype);
 }
 
-/// jitter() among `count` results. Of few, such as one scale a row, a small number would make all of the noise small: there
-/// it is +-0.5.
+/// jitter() among `count` results. Of few, such as one scale a row, a small number would make all
+/// of the noise small: there it is +-0.5.
 double jitter_of_few(uint64_t seed, size_t index, int64_t count) {
   const double drawn = jitter(seed, index);
   return count > kFewToAverage ? drawn : std::copysign(0.5, drawn);
 }
 
-/// Sums of integers are exact as far as the accumulator counts, such as positions out of the sums of a mask: then the sum of
-/// their sizes is an integer, too.
+/// Sums of integers are exact as far as the accumulator counts, such as positions out of the sums
+/// of a mask: then the sum of their sizes is an integer, too.
 bool is_sum_of_integers(double sum, double sizes) {
   constexpr double kCounts = 0x1p24;
   return sizes <= kCounts && sizes == std::floor(sizes) && sum == std::floor(sum);
 }
 
-/// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its class may err, so that
+/// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its
+/// class may err, so that
 /// the variance is v_i of the own error.   localisation 2, table
 /// Only a storage type as fine as the accumulator shows it.
 Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tensor>* results) {
@@ -197,7 +198,8 @@ Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tenso
     const auto count = static_cast<int64_t>(values.values.size());
     if (relative > 0) {
       const double least = kind == OperatorClass::Trigonometric ? relative : 0;
-      // One value is moved the same way by each operator: what turns it round must not take that back.
+      // One value is moved the same way by each operator: what turns it round must not take that
+      // back.
       const std::string_view name = base_name(call.name);
       const double direction = name == "rsqrt" || name == "reciprocal" ? -1 : 1;
       for (size_t i = 0; i < values.values.size(); ++i) {
@@ -256,7 +258,8 @@ std::string_view base_name(std::string_view overload) {
 
 namespace {
 
-/// False when no element of a contiguous 16 or 32 bit float tensor is an infinity or NaN; true also of other types.
+/// False when no element of a contiguous 16 or 32 bit float tensor is an infinity or NaN; true also
+/// of other types.
 bool has_all_exponent_bits(const TensorView& view) {
   const auto any = [&]<typename Bits>(Bits exponent) {
     const ByteSpan bytes = view.contiguous_bytes();
@@ -283,7 +286,8 @@ bool has_all_exponent_bits(const TensorView& view) {
   }
 }
 
-/// A solver's result is exact for a matrix whose elements are off by as many roundoffs as it has rows, or fewer.
+/// A solver's result is exact for a matrix whose elements are off by as many roundoffs as it has
+/// rows, or fewer.
 Result<Call> with_moved_matrix(const Call& call, uint64_t draw) {
   constexpr double kUnit = 0x1p-24;
   const Tensor* matrix = tensor_argument(call, "self");
@@ -382,8 +386,8 @@ bool computes(const Call& call) {
          !is_transparent(call.name) && !counts(call);
 }
 
-/// What models mostly keep wide they may round as well. Of many values that hardly shows beside the roundings around it;
-/// of the one scale of a row it is a good part of the noise.
+/// What models mostly keep wide they may round as well. Of many values that hardly shows beside the
+/// roundings around it; of the one scale of a row it is a good part of the noise.
 Status round_few(DType dtype, uint64_t draw, std::vector<Tensor>* results) {
   for (Tensor& result : *results) {
     if (!reference::aten::is_predictable(result) || result.view.element_count() > kFewToAverage)

@@ -11,13 +11,13 @@ namespace assay::locate {
 /// "add" of "aten.add_.Tensor"
 [[nodiscard]] std::string_view base_name(std::string_view overload);
 
-/// True for operators whose results models keep wide, so that the simulation does not round them: views, casts, pow,
-/// mean, rsqrt, var, sub, sin, cos, neg and operators with a scalar argument. Results that only move values are never
-/// rounded either: their operands were.
+/// True for operators whose results models keep wide, so that the simulation does not round them:
+/// views, casts, pow, mean, rsqrt, var, sub, sin, cos, neg and operators with a scalar argument.
+/// Results that only move values are never rounded either: their operands were.
 [[nodiscard]] bool keeps_wide(const reference::aten::Call& call);
 
-/// Rounds to nearest even; finite values beyond the type's largest become the largest, not infinite: a mask is filled
-/// with the lowest value of its own type.
+/// Rounds to nearest even; finite values beyond the type's largest become the largest, not
+/// infinite: a mask is filled with the lowest value of its own type.
 /// errors  Unsupported (not a float type, packed types)
 [[nodiscard]] Result<Tensor> round_within(const Tensor& wide, DType dtype);
 
@@ -34,14 +34,16 @@ enum class AttentionKernel : uint8_t {
 };
 
 /// The results of a call on operands of the simulation, rounded as a kernel of type `dtype` would.
-/// Fused attention: operands and the unnormalised probabilities are rounded, too. In fp32 nothing is kept wider, and what
-/// an accumulator of fp32 errs is as large as the rounding: every element of a sum is moved at random within v_i of the own
+/// Fused attention: operands and the unnormalised probabilities are rounded, too. In fp32 nothing
+/// is kept wider, and what an accumulator of fp32 errs is as large as the rounding: every element
+/// of a sum is moved at random within v_i of the own
 /// error's table, the same way each time.
 ///
 /// exact    of evaluate(call) where the caller has them; nullptr: computed here
 /// dtype    Float16, BFloat16 or Float32; anything else: only results are rounded
-/// draw     0: as described. Any other number: results are not rounded but moved by up to half a ULP at random, and by what
-///          an accumulator errs otherwise: another draw of noise of the same size
+/// draw     0: as described. Any other number: results are not rounded but moved by up to half a
+///          ULP at random, and by what an accumulator errs otherwise: another draw of noise of the
+///          same size
 /// errors   of evaluate()
 [[nodiscard]] Result<std::vector<Tensor>> simulate(const reference::aten::Call& call,
                                                    const std::vector<Tensor>* exact, DType dtype,

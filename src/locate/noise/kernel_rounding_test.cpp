@@ -28,7 +28,8 @@ TEST(Simulate, TheNoiseOfAScaleDoesNotTakeItselfBack) {
   rsqrt.arguments["self"].value = noisy_mean;
   const double scale = only_value(simulate(rsqrt, nullptr, DType::Float32)->front());
 
-  // Then both errors point the same way: half of the first, and half of four roundoffs; one is for the result's rounding.
+  // Then both errors point the same way: half of the first, and half of four roundoffs; one is for
+  // the result's rounding.
   const double of_scale = (scale - 1 / std::sqrt(3.0)) * std::sqrt(3.0);
   EXPECT_GT(std::abs(of_scale), std::abs(of_mean) / 2 + kUnit);
 }
@@ -53,7 +54,8 @@ TEST(Simulate, OtherDrawsAreOfTheSizeOfARoundingAndDiffer) {
     square += first.values[i] * first.values[i] / kCount;
     product += first.values[i] * second.values[i] / kCount;
   }
-  // A uniform error of one ULP has the variance 1/12; of 4096 of them the mean is known to 1.4 %, and the product of two to 0.0013.
+  // A uniform error of one ULP has the variance 1/12; of 4096 of them the mean is known to 1.4 %,
+  // and the product of two to 0.0013.
   EXPECT_NEAR(square, 1.0 / 12, 0.005);
   EXPECT_NEAR(product, 0, 0.006);
   for (const double error : errors(0).values) EXPECT_EQ(error, 0);  // 1.5 is a bfloat16
@@ -71,7 +73,8 @@ TEST(Simulate, ASolverErrsByItsMatrix) {
   solve.arguments["B"].value = reference::to_tensor(std::move(sides));
   solve.arguments["upper"].value = false;
 
-  // Then  two roundoffs of the ones, 2^-23 each, are 2^-3 of the second unknown's divisor: it is off by up to a quarter
+  // Then  two roundoffs of the ones, 2^-23 each, are 2^-3 of the second unknown's divisor: it is
+  //       off by up to a quarter
   const std::vector<Tensor> made = simulate(solve, nullptr, DType::Float32).value();
   const reference::Wide found = reference::widen(made.front().view).value();
   EXPECT_NEAR(found.values[0], 1, 0x1.01p-23);
@@ -80,7 +83,8 @@ TEST(Simulate, ASolverErrsByItsMatrix) {
 }
 
 TEST(Simulate, CountsAreNotRounded) {
-  // Given 301 tokens of expert 0 and 3 of expert 1: between 256 and 512 a bfloat16 has no odd number
+  // Given 301 tokens of expert 0 and 3 of expert 1: between 256 and 512 a bfloat16 has no odd
+  // number
   reference::Wide experts(Dims{304}, 0.0);
   for (size_t i = 301; i < 304; ++i) experts.values[i] = 1;
   Call histc{"aten.histc.default", {}};
@@ -89,7 +93,8 @@ TEST(Simulate, CountsAreNotRounded) {
   histc.arguments["min"].value = int64_t{0};
   histc.arguments["max"].value = int64_t{1};
 
-  // Then they stay what they are in every draw of the noise: as offsets they say which expert's weights a token meets.
+  // Then they stay what they are in every draw of the noise: as offsets they say which expert's
+  // weights a token meets.
   for (const uint64_t draw : {0, 1, 2}) {
     const std::vector<Tensor> made =
         simulate(histc, nullptr, DType::BFloat16, AttentionKernel::Fused, draw).value();
@@ -109,7 +114,8 @@ TEST(Simulate, SumsOfIntegersAreExactInFloat32) {
     // When  it is added up
     const std::vector<Tensor> made = simulate(cumsum, nullptr, DType::Float32).value();
     const reference::Wide found = reference::widen(made.front().view).value();
-    // Then  the positions that are made of them are whole, where other sums have the noise of an accumulator
+    // Then  the positions that are made of them are whole, where other sums have the noise of an
+    //       accumulator
     size_t whole = 0;
     for (size_t i = 0; i < 40; ++i)
       whole += found.values[i] == step * static_cast<double>(i + 1) ? 1 : 0;

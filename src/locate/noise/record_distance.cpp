@@ -20,24 +20,28 @@ namespace {
 using run::TensorRecord;
 
 constexpr int64_t kBlockElements = int64_t{1} << 15;  // 256 KiB of doubles a side
-/// How much the L2 norm of independent errors moves, in units of their relative L2 times 1 / sqrt(N).
+/// How much the L2 norm of independent errors moves, in units of their relative L2 times 1 /
+/// sqrt(N).
 constexpr double kNormShare = 0.3;  // localisation 5
 /// Keeps tensors of zeros from dividing by zero: the smallest normal float.
 constexpr double kTiny = 0x1p-126;
 
-/// Weights by their statistics: what a conversion may move the extremes by, in half ULP (truncation: 2).
+/// Weights by their statistics: what a conversion may move the extremes by, in half ULP
+/// (truncation: 2).
 constexpr double kWeightHalfUlps = 2.1;
-/// Standard deviations that sums of independent errors may be off by; the bound for the norm is some two of them.
+/// Standard deviations that sums of independent errors may be off by; the bound for the norm is
+/// some two of them.
 constexpr double kMeanSpreads = 6;
 constexpr double kNormSpreads = 6;
-/// Distance of two sketches in roundings to nearest: truncation gives 2, and sixteen sums tell it to 18 %. Healthy weights
-/// of the laboratory reach 1.6, faults begin at 7.
+/// Distance of two sketches in roundings to nearest: truncation gives 2, and sixteen sums tell it
+/// to 18 %. Healthy weights of the laboratory reach 1.6, faults begin at 7.
 constexpr double kWeightSketchRoundings = 4;
-/// Elements of a weight that are rounded independently: all of so many, of more one in four, as there are few distinct
-/// values in a weight that was quantised once.
+/// Elements of a weight that are rounded independently: all of so many, of more one in four, as
+/// there are few distinct values in a weight that was quantised once.
 constexpr int64_t kIndependentElements = 1024;
 constexpr int64_t kElementsPerValue = 4;
-/// Rows so short may all be the same one, as the states' rates of Mamba are: log 1, log 2 ... log 16.
+/// Rows so short may all be the same one, as the states' rates of Mamba are: log 1, log 2 ... log
+/// 16.
 constexpr int64_t kShortWeightRow = 64;
 /// Statistics of the same values from two kernels: sums in float32, numbers as text.
 constexpr double kStatisticsPrecision = 1e-5;
@@ -59,7 +63,8 @@ bool has_values_of_interest(const TensorRecord& record, bool statistics) {
   return record.bytes || (statistics && record.stats);
 }
 
-/// Positions where the two differ in being finite, or in which infinity they are, are not a matter of rounding.
+/// Positions where the two differ in being finite, or in which infinity they are, are not a matter
+/// of rounding.
 bool same_pattern(double golden, double mine) {
   if (std::isnan(golden) || std::isnan(mine)) return std::isnan(golden) == std::isnan(mine);
   return golden == mine;
@@ -123,7 +128,8 @@ class Measurer {
         one.golden_record = found;
         one.elements = choices.comparable_elements(record);
         one.partial = one.elements != std::numeric_limits<int64_t>::max();
-        // Statistics are of all tokens: healthy pairs that went elsewhere, too, tell how far apart they may be.
+        // Statistics are of all tokens: healthy pairs that went elsewhere, too, tell how far apart
+        // they may be.
         if (statistics_) one.elements = std::numeric_limits<int64_t>::max();
         if (one.elements == 0) one.reason = "a router before it chose otherwise, as rounding may";
       }
@@ -330,8 +336,8 @@ double weight_statistics_ratio(const stats::TensorStats& golden, const stats::Te
   }
   const double nearest = std::max(std::abs(norm) / norm_limit, std::abs(mean) / mean_limit);
   if (nearest <= 1 || !converted) return std::max(ratio, nearest);
-  // Truncation makes every element smaller, by 2/3 of the largest rounding when mantissas are spread evenly: the norm,
-  // a mean in proportion, and neither extreme larger.
+  // Truncation makes every element smaller, by 2/3 of the largest rounding when mantissas are
+  // spread evenly: the norm, a mean in proportion, and neither extreme larger.
   const double shrink = -norm / grid.roundoff();
   const double golden_mean = golden.mean * root / l2;
   const bool truncated = shrink > 0.6 && shrink < 0.76 &&

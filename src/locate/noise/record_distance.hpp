@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the values of two runs are apart, record by record: what floors are made of and held against.
+// How far the values of two runs are apart, record by record: what floors are made of and held
+// against.
 //   localisation 5, N and S
 #pragma once
 #include <atomic>
@@ -22,14 +23,16 @@ struct Measured {
   std::vector<double> components;
   /// Leading elements that can be compared; fewer than all behind a router that chose otherwise.
   int64_t elements = std::numeric_limits<int64_t>::max();
-  bool partial = false;     // fewer than all of them, or statistics that hold other tokens' values
-  int64_t count = 0;        // S: values of mine that the statistics are of
-  double one_rounding = 0;  // relative L2 that one rounding of mine's storage type leaves
+  bool partial = false;  // fewer than all of them, or statistics that hold other tokens' values
+  int64_t count = 0;     // S: values of mine that the statistics are of
+  // relative L2 that one rounding of the run under test's storage type leaves
+  double one_rounding = 0;
   bool shape_differs = false;
   std::string reason;  // why there are no components
 };
 
-/// Every floating input and output of mine, in its order (rank, execution). `reason` says what has no partner.
+/// Every floating input and output of mine, in its order (rank, execution). `reason` says what has
+/// no partner.
 ///
 /// statistics  compare statistics only; those of tensors without any are computed
 /// errors      Interrupted
@@ -60,8 +63,8 @@ inline constexpr size_t kPlainStatistics = 4;
 /// differ.
 [[nodiscard]] std::vector<double> statistics_components(const stats::TensorStats& golden,
                                                         const stats::TensorStats& mine);
-/// Statistics of a parameter over what rounding from golden's type to mine's leaves, above 1: they differ. Rounding to
-/// nearest and truncation are healthy.
+/// Statistics of a parameter over what rounding from golden's type to the other's leaves, above 1:
+/// they differ. Rounding to nearest and truncation are healthy.
 ///
 /// columns  of the last axis, whose rows may repeat each other where they are short; 0: not known
 [[nodiscard]] double weight_statistics_ratio(const stats::TensorStats& golden,

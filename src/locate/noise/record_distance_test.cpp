@@ -148,7 +148,8 @@ TEST(WeightStatistics, WeightsOfTheSameTypeAreEqual) {
 }
 
 TEST(WeightStatistics, ShortRowsMayRepeat) {
-  // Given  128 rows log 1 ... log 16, which rounding moves all alike, and the same with one rate in all rows 2 % too large
+  // Given  128 rows log 1 ... log 16, which rounding moves all alike, and the same with one rate in
+  //        all rows 2 % too large
   std::vector<double> golden, mine, wrong;
   for (int i = 0; i < 128 * 16; ++i) {
     golden.push_back(std::log(1 + i % 16));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine adds to a verdict whose operators are none of PyTorch's: what its records leave out, and its run as the modules
-// of another. Implemented in engines/, handed in by the edge.
+// What an engine adds to a verdict whose operators are none of PyTorch's: what its records leave
+// out, and its run as the modules of another. Implemented in engines/, handed in by the edge.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,7 +20,8 @@ struct EnginePlace {
   std::vector<int64_t> rows = {};  // of golden's tensor, that the engine computed; empty: all
 };
 
-/// A run of an engine as the modules of another run, so that that one's program can be replayed on its values.
+/// A run of an engine as the modules of another run, so that that one's program can be replayed on
+/// its values.
 ///   docs/localisation.md, "Across engines"
 class EngineModules {
  public:
@@ -29,16 +30,19 @@ class EngineModules {
   EngineModules& operator=(const EngineModules&) = delete;
   virtual ~EngineModules() = default;
 
-  /// The engine's records and operators as they are, and behind them the tensors of modules and the weights of the model's
-  /// file, by the other run's names, shapes, steps and orders of rows and channels.
+  /// The engine's records and operators as they are, and behind them the tensors of modules and the
+  /// weights of the model's file, by the other run's names, shapes, steps and orders of rows and
+  /// channels.
   [[nodiscard]] virtual const run::Run& run() const = 0;
-  /// Marks what kernels do to values between the records: types of stored weights, of keys and values.
+  /// Marks what kernels do to values between the records: types of stored weights, of keys and
+  /// values.
   virtual void describe(Program* mine) const = 0;
   /// Adds golden's values that are no module's output, but a node's.
   virtual void add_inner_values(Program* golden) const = 0;
   /// Of a record behind the engine's own; nullptr for those.
   [[nodiscard]] virtual const EnginePlace* place_of(size_t record) const = 0;
-  /// Names the node and its place in the order of the engine's graph, and the parameter that differs where one explains a gap.
+  /// Names the node and its place in the order of the engine's graph, and the parameter that
+  /// differs where one explains a gap.
   ///
   /// golden  the program with modules, `mine` the one of run()
   virtual void complete(const Program& golden, const Program& mine, Finding* finding) const = 0;
@@ -61,8 +65,8 @@ class Engine : public pair::Engine {
   /// Adds to a call what the records say beside its arguments.
   [[nodiscard]] virtual Status add_facts(const Program& program, const Operator& one,
                                          reference::aten::Call* call) const = 0;
-  /// Variance of a product's results by the conversion of what is multiplied with a weight alone: [rows of x, rows of the
-  /// weight].
+  /// Variance of a product's results by the conversion of what is multiplied with a weight alone:
+  /// [rows of x, rows of the weight].
   ///
   /// type    that the weight is stored in
   /// weight  [out, in]

@@ -11,13 +11,13 @@
 namespace assay::locate {
 
 enum class FindingKind : uint8_t {
-  OwnError,        // an operator's result is not that of its inputs
-  Weight,          // a parameter or buffer differs from golden's
-  Attribute,       // an argument differs
-  Constant,        // an anonymous leaf differs: position ids, masks
-  Topology,        // an operator without partner
-  Edge,            // an input is not the output it should be
-  Gap,             // golden's function on mine's values gives something else (cross substitution)
+  OwnError,   // an operator's result is not that of its inputs
+  Weight,     // a parameter or buffer differs from golden's
+  Attribute,  // an argument differs
+  Constant,   // an anonymous leaf differs: position ids, masks
+  Topology,   // an operator without partner
+  Edge,       // an input is not the output it should be
+  Gap,  // golden's function on the run under test's values gives something else (cross substitution)
   MeasuredFloor,   // beyond the floor of healthy runs (levels N and S)
   NanOrigin,       // NaN or infinity out of finite inputs
   Structure,       // shape or integer values differ
@@ -48,20 +48,23 @@ struct Finding {
   std::string module_type = {};  // class of `module`, where the run knows it
   std::string slot;              // tensor, parameter or argument: "weight", "eps"
   uint64_t time =
-      0;  // of the operator or module call in mine's execution order (weights: first consumer)
-  size_t mine_operator = kNone;  // index into mine's operators
+      // of the operator or module call in the run under test's execution order (weights: first
+      // consumer)
+      0;
+  size_t mine_operator = kNone;  // index into the run under test's operators
   size_t golden_operator = kNone;
-  size_t mine_record = kNone;  // index into mine's records, of the tensor that is wrong
+  // index into the run under test's records, of the tensor that is wrong
+  size_t mine_record = kNone;
   size_t golden_record = kNone;
   // How much, where known (NaN: not):
-  double ratio = NAN;        // times what rounding explains: max(z, e), R, |m-g| in half ULPs
-  double err_in = NAN;       // relative L2 of the inputs against golden's
-  double err_out = NAN;      // of the output
-  double err_own = NAN;      // of the output against the reference on mine's own inputs
+  double ratio = NAN;    // times what rounding explains: max(z, e), R, |m-g| in half ULPs
+  double err_in = NAN;   // relative L2 of the inputs against golden's
+  double err_out = NAN;  // of the output
+  double err_own = NAN;  // of the output against the reference on the run under test's own inputs
   double noise_floor = NAN;  // relative L2 that rounding explains there
   double worst_ulp = NAN;    // largest error of one element, ULP of its type
   double allowed_ulp = NAN;
-  bool by_steps = false;  // `ratio` is in steps of mine's codes, which may be coarse
+  bool by_steps = false;  // `ratio` is in steps of the run under test's codes, which may be coarse
   /// A weight whose numbers golden's program was replayed with: what it computes cannot clear it.
   bool replayed_as_mine = false;
   std::string cause;   // what made it, found by another test: "extra aten.add.Tensor"; may be empty

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators and module calls of two programs, as pair/programs.hpp pairs them.
+// Operators, module calls and weights of two programs, as pair/ pairs them.
 #include "locate/program/pairing.hpp"
 
 #include <algorithm>
@@ -26,6 +26,22 @@ std::vector<pair::Execution> calls_of(const Program& program) {
   for (const ModuleCall& one : program.calls)
     out.push_back({one.rank, one.step, one.module, one.call});
   return out;
+}
+
+std::vector<pair::LeafRead> leaf_reads(const Program& program) {
+  std::vector<pair::LeafRead> reads;
+  for (size_t i = 0; i < program.operators.size(); ++i) {
+    for (const Use& use : program.operators[i].inputs) {
+      if (!use.leaf.empty() && use.producer == kNone) reads.push_back({i, use.slot, use.leaf});
+    }
+  }
+  return reads;
+}
+
+pair::LeafPairs pair_leaves(const Program& golden, const Program& mine,
+                            const pair::OperatorPairs& operators) {
+  return pair::pair_leaves({golden.leaves, leaf_reads(golden)}, {mine.leaves, leaf_reads(mine)},
+                           *mine.coded, operators);
 }
 
 /// Of the slots that both sides have with a shape.
@@ -65,6 +81,7 @@ Pairing pair_programs(const Program& golden, const Program& mine) {
   Pairing pairing;
   static_cast<pair::OperatorPairs&>(pairing) =
       pair::pair_operators(golden_operators, mine_operators);
+  pairing.leaves = pair_leaves(golden, mine, pairing);
   pair::CallPairs calls = pair::pair_calls(calls_of(golden), calls_of(mine));
   pairing.same_shapes = equal_shapes(golden, mine, calls);
   pairing.golden_call_of = std::move(calls.golden_of);

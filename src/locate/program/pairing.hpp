@@ -2,6 +2,7 @@
 // Which operator of mine is which of golden's, and the tests on pairs.   localisation 3
 #pragma once
 #include "locate/program/finding.hpp"
+#include "pair/program_weights.hpp"
 #include "pair/programs.hpp"
 
 namespace assay::locate {
@@ -9,23 +10,26 @@ namespace assay::locate {
 struct Pairing : pair::OperatorPairs {
   std::vector<size_t> golden_call_of;  // by module call of mine; kNone: golden has no such call
   std::vector<size_t> mine_call_of;    // by module call of golden
+  pair::LeafPairs leaves;              // of parameters and buffers
   bool same_shapes =
       true;  // every paired module call has inputs and outputs of equal shapes: replay is possible
 };
 
-/// By (rank, step, module, call number); sequences of names that differ are aligned by longest matching blocks.
+/// By (rank, step, module, call number); sequences of names that differ are aligned by longest
+/// matching blocks.
 [[nodiscard]] Pairing pair_programs(const Program& golden, const Program& mine);
 
 struct WeightDifference {
-  double half_ulp = 0;  // largest |m - g| in half ULP of mine's type
+  double half_ulp = 0;  // largest |m - g| in half ULP of the run under test's type
   int64_t worst = -1;
   double golden_value = 0, mine_value = 0;
   double relative_l2 = NAN;  // of all values; NaN: of integers, or where values are not finite
   bool shape_differs = false;
   bool identical = false;
 };
-/// Element by element against one rounding; at most 1 after rounding to nearest, 2 after truncation. Limit 2.1.
-/// Values are compared in mine's type: U is one ULP of mine's element.
+/// Element by element against one rounding; at most 1 after rounding to nearest, 2 after
+/// truncation. Limit 2.1. Values are compared in the run under test's type: U is one ULP of the run
+/// under test's element.
 [[nodiscard]] Result<WeightDifference> weight_difference(const TensorView& golden,
                                                          const TensorView& mine);
 inline constexpr double kWeightLimit = 2.1;
@@ -33,7 +37,8 @@ inline constexpr double kWeightLimit = 2.1;
 [[nodiscard]] std::string place_text(int64_t flat, const Dims& shape);
 
 struct PairTests {
-  std::vector<Finding> findings;  // hard ones and suspicions, in mine's execution order
+  // hard ones and suspicions, in the run under test's execution order
+  std::vector<Finding> findings;
   size_t weights_compared = 0;
   size_t weights = 0;         // of mine
   size_t weights_lonely = 0;  // of them, those that golden has nothing for under any name

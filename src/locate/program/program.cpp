@@ -53,6 +53,7 @@ class Builder {
     });
     mark_leaf_modules();
     read_all_arguments();
+    program_.coded = std::make_shared<pair::CodedLeaves>(run_, program_.leaves);
     if (lost_ > 0)
       program_.problems.push_back(std::to_string(lost_) +
                                   " tensors of operators have no operator and were left out");
@@ -185,7 +186,8 @@ class Builder {
     if (!record.leaf.empty()) consider_leaf(record.leaf, index);
   }
 
-  /// A parameter that was dumped is whole; what operators saw of one may be a part, so the largest counts.
+  /// A parameter that was dumped is whole; what operators saw of one may be a part, so the largest
+  /// counts.
   void consider_leaf(const std::string& name, size_t index) {
     const TensorRecord& record = run_.records[index];
     if (!record.bytes && !record.stats) return;
@@ -240,7 +242,8 @@ class Builder {
     for (ModuleCall& call : program_.calls) call.leaf = !inner.contains(call.module);
   }
 
-  /// Slots that the arguments name must be there; what the arguments do not say of lists the slots do.
+  /// Slots that the arguments name must be there; what the arguments do not say of lists the slots
+  /// do.
   void read_all_arguments() {
     for (size_t i = 0; i < program_.operators.size(); ++i) {
       Operator& one = program_.operators[i];

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A captured run as a program: operators in execution order, the values between them, the module calls around them.
+// A captured run as a program: operators in execution order, the values between them, the module
+// calls around them.
 //   localisation 1
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "compare/gguf_weights.hpp"
+#include "pair/program_weights.hpp"
 #include "reference/aten/call.hpp"
 #include "run/run.hpp"
 
@@ -39,7 +42,8 @@ struct Operator {
   int rank = 0;
   int64_t step = 0;
   uint64_t time = 0;
-  /// Non-tensor arguments by schema name; tensor arguments are absent here: they are inputs, by slot.
+  /// Non-tensor arguments by schema name; tensor arguments are absent here: they are inputs, by
+  /// slot.
   std::map<std::string, reference::aten::Argument, std::less<>> attributes;
   /// The shape of list arguments: "tensors" -> 3 with slots tensors.0 ...; a None inside a list has no input.
   std::map<std::string, size_t, std::less<>> list_sizes;
@@ -75,7 +79,8 @@ enum class CaptureLevel : uint8_t {
 };
 [[nodiscard]] std::string_view level_name(CaptureLevel level);  // "operators" ...
 
-/// A weight as the file of mine's model holds it: in one tensor, or in several that are its rows (the last axis but one).
+/// A weight as the file of the run under test's model holds it: in one tensor, or in several that
+/// are its rows (the last axis but one).
 struct StoredWeight {
   struct Part {
     run::TensorRecord record;
@@ -103,28 +108,31 @@ struct Program {
   bool has_bytes = false;           // full data
   std::vector<Operator> operators;  // by rank, then time
   std::vector<ModuleCall> calls;    // by rank, then end
-  std::map<std::string, size_t>
-      leaves;  // name of a parameter or buffer -> a record with its bytes (or statistics)
+  pair::LeafRecords leaves;         // each with its bytes, or statistics
+  /// Of them those in codes; null in programs that make_program() did not make.
+  std::shared_ptr<const pair::CodedLeaves> coded;
   std::map<std::string, DType> leaf_types;  // of topology where there are no records
   /// Of an engine: weights by name, in the model's file.
   std::map<std::string, run::TensorRecord, std::less<>> model_weights;
   // Of an engine's run that is held against Hugging Face's modules:
   std::map<std::string, StoredWeight, std::less<>> stored_weights;  // by golden's name
-  /// A matrix of mine's file, not in float32, that is no known parameter of golden; empty: none. What golden computes with a
-  /// matrix that is none of the file's is not judged then.
+  /// A matrix of the run under test's file, not in float32, that is no known parameter of golden;
+  /// empty: none. What golden computes with a matrix that is none of the file's is not judged then.
   std::string lonely_weight;
   /// Type of keys and values inside attention, where it is narrower than the values around it.
   std::optional<DType> attention_type;
   /// By record: the rows (last axis but one) that mine computed; the others are golden's.
   std::map<size_t, std::vector<int64_t>> computed_rows;
-  /// Module calls are in golden's steps, operators in mine's own: the steps hold other tokens.
+  /// Module calls are in golden's steps, operators in the run under test's own: the steps hold
+  /// other tokens.
   bool regrouped = false;
   /// Angles of the rotary embedding are made one from the other, in float32.
   bool multiplies_angles = false;
   /// By record: of queries, keys and values.
   std::map<size_t, AttentionRounding> attention_roundings;
   std::string cache_blocks;  // what attention reads in blocks: "keys in q8_0, values in q4_0"
-  /// A type of blocks that attention works in, where it cannot be told what is rounded how; it is not judged then.
+  /// A type of blocks that attention works in, where it cannot be told what is rounded how; it is
+  /// not judged then.
   std::string unknown_blocks;
   std::vector<std::string> problems;  // sentences for coverage: what was left out and why
 };
@@ -135,7 +143,8 @@ struct Program {
                                    std::span<const Engine* const> engines = {});
 
 /// The captured call with its operands mapped, ready for evaluate().
-/// errors  NotFound (an input without bytes, with its slot) | Invalid (Operator::problem) | of run::load_tensor()
+/// errors  NotFound (an input without bytes, with its slot) | Invalid (Operator::problem) | of
+///         run::load_tensor()
 [[nodiscard]] Result<reference::aten::Call> load_call(const Program& program, const Operator& one);
 /// errors  NotFound | of run::load_tensor()
 [[nodiscard]] Result<Tensor> load_use(const Program& program, const Use& use);
@@ -144,10 +153,12 @@ struct Program {
 [[nodiscard]] Result<reference::aten::Call> make_call(
     const Operator& one, const std::map<std::string, Tensor>& operands);
 
-/// Names that are left out of sequences: they differ legitimately between precisions (casts, clone, alias, detach,
+/// Names that are left out of sequences: they differ legitimately between precisions (casts, clone,
+/// alias, detach,
 /// lift_fresh, empty).   localisation 3
 [[nodiscard]] bool is_transparent(std::string_view name);
-/// "aten.mul.Tensor in model.norm", of several there with its number from 1: "aten.mul.Tensor (2) in model.norm".
+/// "aten.mul.Tensor in model.norm", of several there with its number from 1: "aten.mul.Tensor (2)
+/// in model.norm".
 [[nodiscard]] std::string operator_text(const Operator& one);
 
 }  // namespace assay::locate

@@ -81,7 +81,8 @@ std::optional<Argument> read_argument(const json& value, std::string* problem) {
   }
 }
 
-/// Inputs are found by the slots that the arguments imply, so an argument that names another is not understood.
+/// Inputs are found by the slots that the arguments imply, so an argument that names another is not
+/// understood.
 void add_slot(const std::string& slot, const std::string& expected, Operator* one,
               std::vector<std::string>* slots) {
   if (slot != expected)

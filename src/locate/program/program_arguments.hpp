@@ -7,8 +7,8 @@
 
 namespace assay::locate {
 
-/// Fills attributes and list_sizes of `one` from the `args` object of its line. What is not understood is left
-/// out and named in `problem`; nothing in the text is trusted.
+/// Fills attributes and list_sizes of `one` from the `args` object of its line. What is not
+/// understood is left out and named in `problem`; nothing in the text is trusted.
 /// returns  the slots of tensors that the arguments name
 [[nodiscard]] std::vector<std::string> read_arguments(std::string_view json, Operator* one);
 

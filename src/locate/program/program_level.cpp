@@ -18,8 +18,8 @@ bool has_operators(const Program& program) {
   });
 }
 
-/// Names of modules without children as the host declared them, so that a list of plain linear modules is not
-/// taken for one of layers.
+/// Names of modules without children as the host declared them, so that a list of plain linear
+/// modules is not taken for one of layers.
 void collect_leaves(const run::TopologyNode& node, std::set<std::string>* leaves) {
   if (node.children.empty())
     leaves->insert(node.name.starts_with("root.") ? node.name.substr(5) : node.name);
@@ -45,7 +45,8 @@ bool only_layers(const Program& program) {
   return any;
 }
 
-/// At least half of the leaf modules that have outputs have inputs, too: a missing file does not make another level.
+/// At least half of the leaf modules that have outputs have inputs, too: a missing file does not
+/// make another level.
 bool has_leaf_inputs(const Program& program) {
   size_t with_outputs = 0;
   size_t with_both = 0;

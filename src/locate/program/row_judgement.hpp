@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of the operator behind a row of the table; columns of --verdict, docs/localisation.md.
+// What is said of the operator behind a row of the table; columns of --verdict,
+// docs/localisation.md.
 #pragma once
 #include <cstdint>
 #include <string_view>

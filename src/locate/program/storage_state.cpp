@@ -10,8 +10,8 @@
 namespace assay::locate {
 namespace {
 
-/// Elements of a value, and between its first and last element in the storage: 2 GiB as fp64. Larger ones are refused
-/// with a reason instead of being put together.
+/// Elements of a value, and between its first and last element in the storage: 2 GiB as fp64.
+/// Larger ones are refused with a reason instead of being put together.
 constexpr int64_t kMaxRange = int64_t{1} << 28;
 
 Layout layout_of(const run::TensorRecord& record) {
@@ -29,8 +29,8 @@ uint64_t storage_key(const run::TensorRecord& record) {
          static_cast<uint64_t>(record.storage_id);
 }
 
-/// First and last element of a layout in its storage, both inclusive; nothing for an empty one, on overflow, or when
-/// there are too many elements (expanded dimensions count).
+/// First and last element of a layout in its storage, both inclusive; nothing for an empty one, on
+/// overflow, or when there are too many elements (expanded dimensions count).
 struct Range {
   int64_t first = 0, last = 0;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the values of a program come from, also of those that no operator returned: a tensor whose storage was
+// Where the values of a program come from, also of those that no operator returned: a tensor whose
+// storage was
 // written through another view has the bytes that the writers left.   docs/formats/native.md, operator level
 #pragma once
 #include <unordered_map>
@@ -38,22 +39,25 @@ class StorageState {
     size_t output = 0;
     friend bool operator==(const Origin&, const Origin&) = default;
   };
-  /// Who made the value: of several operators (a view made once more is the same value) the last in front of operator
-  /// `before`. Operators that return what they were given made nothing. kNone: no operator did.
+  /// Who made the value: of several operators (a view made once more is the same value) the last in
+  /// front of operator `before`. Operators that return what they were given made nothing. kNone: no
+  /// operator did.
   [[nodiscard]] Origin origin(ValueId value, size_t before = kNone) const;
   /// True when the operator's output is a value that it made.
   [[nodiscard]] bool is_made(ValueId value, Origin origin) const;
-  /// A record with the bytes of the value as captured, as input or output; kNone when there is none.
+  /// A record with the bytes of the value as captured, as input or output; kNone when there is
+  /// none.
   [[nodiscard]] size_t record(ValueId value) const;
   /// Name of the parameter or buffer that the value is; "" for none.
   [[nodiscard]] const std::string& leaf(ValueId value) const;
 
-  /// True for a value that no operator returned but that lies in a storage that operators wrote before it was used.
+  /// True for a value that no operator returned but that lies in a storage that operators wrote
+  /// before it was used.
   [[nodiscard]] bool is_assembled(ValueId value) const;
-  /// What the value is made of: the newest writers that together cover it, or down to the first captured value
-  /// of the storage.
-  /// errors  NotFound ("its storage was written outside the capture") | TooLarge | Unsupported (views of another
-  ///         element type)
+  /// What the value is made of: the newest writers that together cover it, or down to the first
+  /// captured value of the storage.
+  /// errors  NotFound ("its storage was written outside the capture") | TooLarge | Unsupported
+  ///         (views of another element type)
   [[nodiscard]] Result<Assembly> assembly(ValueId value) const;
 
  private:
@@ -82,9 +86,11 @@ class StorageState {
   std::unordered_map<uint64_t, Storage> storages_;  // by rank and storage id
 };
 
-/// The tensor that an assembly describes, from its parts' tensors, in the order of Assembly::parts. Reals come back as
-/// Float64 (a single type of all parts is kept), integers and truth values in their own type.
-/// errors  Invalid (a part's shape is not its layout's; nothing was ever written to some element) | Unsupported
+/// The tensor that an assembly describes, from its parts' tensors, in the order of Assembly::parts.
+/// Reals come back as Float64 (a single type of all parts is kept), integers and truth values in
+/// their own type.
+/// errors  Invalid (a part's shape is not its layout's; nothing was ever written to some element) |
+///         Unsupported
 [[nodiscard]] Result<Tensor> assemble(const Assembly& assembly, const std::vector<Tensor>& parts);
 
 }  // namespace assay::locate

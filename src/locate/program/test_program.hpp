@@ -27,7 +27,8 @@ struct Value {
   uint64_t size_bytes = 0;
 };
 
-/// Values are given as doubles and rounded to the type. run() may be opened as soon as everything is added.
+/// Values are given as doubles and rounded to the type. run() may be opened as soon as everything
+/// is added.
 class TestRun {
  public:
   TestRun() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices that rounding may decide: a router's experts, a token. Which rows are open, and what another choice would be.
+// Choices that rounding may decide: a router's experts, a token. Which rows are open, and what
+// another choice would be.
 #pragma once
 #include <optional>
 #include <vector>
@@ -9,7 +10,8 @@
 
 namespace assay::locate {
 
-/// One choice (top-k, arg max, sort along an axis) of a replayed program, made for each row of its scores.
+/// One choice (top-k, arg max, sort along an axis) of a replayed program, made for each row of its
+/// scores.
 struct Choice {
   enum class Row : uint8_t {
     Settled,  // no score that is not taken is within the noise of one that is
@@ -35,7 +37,8 @@ struct Choice {
 
 /// What of a choice rounding may decide; nothing when no row is open.
 ///
-/// exact, simulated  the scores, and what rounding makes of them: the largest difference of a row is its noise
+/// exact, simulated  the scores, and what rounding makes of them: the largest difference of a row
+///                   is its noise
 /// places            that the operator returned for the exact scores
 /// errors            of widening
 [[nodiscard]] Result<std::optional<Choice>> close_choice(const reference::aten::Call& call,
@@ -49,13 +52,14 @@ struct Choice {
 /// The scores at the places, in the places' shape. Precondition: choice.last_axis.
 [[nodiscard]] Result<Tensor> scores_at(const TensorView& scores, const TensorView& places);
 
-/// True when `mine` are places that could have been taken: each one's score is within the noise of the score of the place
-/// that was taken instead, and no place comes twice. Precondition: choice.last_axis.
+/// True when `mine` are places that could have been taken: each one's score is within the noise of
+/// the score of the place that was taken instead, and no place comes twice. Precondition:
+/// choice.last_axis.
 [[nodiscard]] bool could_be_taken(const Choice& choice, const TensorView& mine);
 
-/// The rows of the choices as tokens of a tensor of this shape: the leading axes that both have. A token is as open as the
-/// most open of its rows; an open order counts where the tensor has an axis of what was taken. Nothing when it has no such
-/// leading axes.
+/// The rows of the choices as tokens of a tensor of this shape: the leading axes that both have. A
+/// token is as open as the most open of its rows; an open order counts where the tensor has an axis
+/// of what was taken. Nothing when it has no such leading axes.
 [[nodiscard]] std::optional<std::vector<Choice::Row>> tokens_of(const std::vector<Choice>& choices,
                                                                 const Dims& shape);
 
@@ -69,9 +73,10 @@ struct Compared {
   Replica golden;
 };
 
-/// The tokens of a value as a matrix of one row each. Where a token is not settled the replica that is nearer to mine is
-/// taken: golden's choice, or the other one. Tokens that are Open are left out unless `with_open`.
-/// Precondition: all have the same shape, and tokens.size() divides its element count.
+/// The tokens of a value as a matrix of one row each. Where a token is not settled the replica that
+/// is nearer to mine is taken: golden's choice, or the other one. Tokens that are Open are left out
+/// unless `with_open`. Precondition: all have the same shape, and tokens.size() divides its element
+/// count.
 [[nodiscard]] Result<Compared> compared_tokens(const Tensor& mine, const Replica& taken,
                                                const Replica& other,
                                                const std::vector<Choice::Row>& tokens,

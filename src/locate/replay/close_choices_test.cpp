@@ -21,7 +21,8 @@ Tensor integers(const Dims& shape, const Places& values) {
   return reference::to_tensor(std::move(whole));
 }
 
-/// The two largest of four scores in each of three rows, whose noise is 0.01 (scores may be 0.02 apart and change places).
+/// The two largest of four scores in each of three rows, whose noise is 0.01 (scores may be 0.02
+/// apart and change places).
 std::optional<Choice> two_of_four(const Values& scores, const Places& taken) {
   Values noisy = scores;
   for (double& value : noisy) value += 0.01;
@@ -42,7 +43,8 @@ TEST(CloseChoice, TellsWhichRowsAreOpen) {
   const std::optional<Choice> choice = two_of_four(kScores, kTaken);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->rows, (std::vector{Row::Settled, Row::Swap, Row::Open}));
-  // Two that are taken and are as close may come in either order, which shows where each has a place of its own.
+  // Two that are taken and are as close may come in either order, which shows where each has a
+  // place of its own.
   const Choice order =
       *two_of_four({0.5, 0.5, 0.1, 0.2, 0.9, 0.5, 0.1, 0, 0.5, 0.5, 0.49, 0}, kTaken);
   EXPECT_EQ(order.rows, (std::vector{Row::Settled, Row::Settled, Row::Open}));

@@ -77,7 +77,8 @@ bool sorts_in_open_order(const Call& call) {
   return (base == "sort" || base == "argsort") && (promised == nullptr || !*promised);
 }
 
-/// Places of a sort with those of equal values in the opposite order; nothing when all values differ.
+/// Places of a sort with those of equal values in the opposite order; nothing when all values
+/// differ.
 Result<std::optional<Tensor>> turn_ties_round(const Call& call, const Tensor& self,
                                               const Tensor& places) {
   if (self.view.shape.empty() || !(self.view.shape == places.view.shape)) return std::nullopt;
@@ -116,7 +117,6 @@ Replay::Replay(const Program& golden, const Program& mine, std::vector<Boundary>
                uint64_t cache_bytes)
     : golden_(golden),
       mine_(mine),
-      stored_(mine),
       state_(golden),
       boundaries_(std::move(boundaries)),
       cache_(std::make_unique<Cache>()),
@@ -158,7 +158,8 @@ void Replay::find_constant_operators() {
       const std::string& leaf = state_.leaf(use.value);
       if (origin == kNone ? !leaf.empty() && !is_buffer(leaf) : learned[origin]) learned[op] = true;
     }
-    // Of a first layer whose input was not captured: what weights make of tokens is no constant, and has its own noise.
+    // Of a first layer whose input was not captured: what weights make of tokens is no constant,
+    // and has its own noise.
     if (learned[op] && reference::aten::class_of(one.name) == OperatorClass::Product)
       constant_[op] = false;
   }
@@ -178,7 +179,8 @@ size_t count_of(const TypeCounts& counts) {
   return all;
 }
 
-/// At most a share of them is in a type as narrow; nothing: it is more, or they are too few to tell.
+/// At most a share of them is in a type as narrow; nothing: it is more, or they are too few to
+/// tell.
 std::optional<DType> usual_type(const TypeCounts& counts, DType type, size_t least, size_t share) {
   const size_t all = count_of(counts);
   size_t narrow = 0;
@@ -207,10 +209,11 @@ std::optional<DType> narrowest_common(const TypeCounts& counts, size_t share) {
 
 }  // namespace
 
-/// A module that computes in a narrower type than its peers is a fault that its own type would explain as rounding.
+/// A module that computes in a narrower type than its peers is a fault that its own type would
+/// explain as rounding.
 void Replay::find_types() {
-  // Of three layers one, of all places of a model without layers every tenth; of layers of a kind of which there are too few
-  // (the only one with attention) a quarter of all places.
+  // Of three layers one, of all places of a model without layers every tenth; of layers of a kind
+  // of which there are too few (the only one with attention) a quarter of all places.
   constexpr size_t kLeastPeers = 3, kPeers = 3, kLeastPlaces = 20, kPlaces = 10, kFewPeers = 4;
   using Place = std::tuple<std::string, std::string_view, bool>;
   std::map<Place, TypeCounts> peers;
@@ -249,7 +252,8 @@ void Replay::find_types() {
   }
 }
 
-/// Under autocast products are computed in a narrower type than all weights, between values that may both be wide again.
+/// Under autocast products are computed in a narrower type than all weights, between values that
+/// may both be wide again.
 void Replay::find_autocast(const TypeCounts& types) {
   constexpr size_t kShareOfValues = 4, kShareOfProducts = 2;
   const std::optional<DType> narrowest =
@@ -280,7 +284,7 @@ TypeCounts Replay::types_of_products() const {
   return types;
 }
 
-/// Golden has as narrow a value there, or mine's module has weights of that type.
+/// Golden has as narrow a value there, or the run under test's module has weights of that type.
 bool Replay::is_deliberate(const Boundary& boundary, DType type) const {
   const auto is_as_narrow = [&](const std::optional<DType>& other) {
     return other && is_float(*other) && info(*other).element_bits <= info(type).element_bits;
@@ -329,8 +333,8 @@ size_t Replay::recorded(ValueId golden, size_t target, const std::vector<bool>& 
   return boundaries_[output].time > boundaries_[entering].time ? output : entering;
 }
 
-/// As everybody behind the end of that step sees it. What mine recorded later does not count: of what was recorded
-/// behind a module in its own step nobody sees anything else.
+/// As everybody behind the end of that step sees it. What mine recorded later does not count: of
+/// what was recorded behind a module in its own step nobody sees anything else.
 size_t Replay::recorded_by(ValueId golden, int64_t step) const {
   const auto found = recorded_.find(golden);
   if (found == recorded_.end()) return kNone;
@@ -344,11 +348,14 @@ size_t Replay::recorded_by(ValueId golden, int64_t step) const {
   return output == kNone ? first : output;
 }
 
+const run::TensorRecord* Replay::leaf_of_mine(const std::string& leaf) const {
+  const auto found = mine_.leaves.find(leaf);
+  return found == mine_.leaves.end() ? nullptr : &mine_.run->records[found->second];
+}
+
 DType Replay::leaf_type(const std::string& leaf, DType computed) const {
-  if (const auto record = mine_.leaves.find(leaf); record != mine_.leaves.end()) {
-    if (record->second < mine_.run->records.size() && mine_.run->records[record->second].dtype)
-      return *mine_.run->records[record->second].dtype;
-  }
+  const run::TensorRecord* record = leaf_of_mine(leaf);
+  if (record != nullptr && record->dtype) return *record->dtype;
   const auto type = mine_.leaf_types.find(leaf);
   return type != mine_.leaf_types.end() ? type->second : computed;
 }
@@ -434,7 +441,7 @@ class Replay::Machine {
       const std::string& lonely = replay_.mine_.lonely_weight;
       if (!lonely.empty() && real && record.role != run::Role::Buffer && record.shape &&
           record.shape->size() > 1)
-        return fail(Errc::Unsupported, "mine's " + replay_.state_.leaf(value.value) +
+        return fail(Errc::Unsupported, "the run under test's " + replay_.state_.leaf(value.value) +
                                            " is not known: its file has " + lonely +
                                            ", which may be it");
     }
@@ -474,16 +481,18 @@ class Replay::Machine {
     return rounded;
   }
 
-  /// What mine computes with where it holds codes and scales; the test of weights says whether it is golden's.
+  /// What mine computes with where it holds codes and scales; the test of weights says whether it
+  /// is golden's.
   Result<Tensor> restored_weight(const Region::Value& value, const run::TensorRecord& golden) {
     const std::string& leaf = replay_.state_.leaf(value.value);
-    Result<Tensor> made = replay_.stored_.restored(leaf, *golden.shape);
+    Result<Tensor> made = locate::restored_weight(*replay_.mine_.coded, leaf, *golden.shape);
     if (made) return made;
     return fail(Errc::Unsupported,
                 "mine holds " + leaf + " in codes or in parts, so its values are not golden's");
   }
 
-  /// As a padded vocabulary: golden's rows, which the test of weights compares, and others that golden does not have.
+  /// As a padded vocabulary: golden's rows, which the test of weights compares, and others that
+  /// golden does not have.
   static bool has_more_rows(const Dims& mine, const Dims& golden) {
     return mine.size() > 1 && mine.size() == golden.size() && mine[0] > golden[0] &&
            std::equal(mine.begin() + 1, mine.end(), golden.begin() + 1);
@@ -491,15 +500,11 @@ class Replay::Machine {
 
   static bool is_code(DType dtype) { return is_integer(dtype) || info(dtype).element_bits <= 8; }
 
-  /// Mine has the weight as codes with scales, as a shard, or as an object without memory of its own.
+  /// Mine has the weight as codes with scales, as a shard, or as an object without memory of its
+  /// own.
   [[nodiscard]] bool is_stored_otherwise(const std::string& leaf,
                                          const run::TensorRecord& golden) const {
-    const auto& leaves = replay_.mine_.leaves;
-    const auto record_of = [&](const std::string& name) -> const run::TensorRecord* {
-      const auto found = leaves.find(name);
-      return found == leaves.end() ? nullptr : &replay_.mine_.run->records[found->second];
-    };
-    if (const run::TensorRecord* mine = record_of(leaf)) {
+    if (const run::TensorRecord* mine = replay_.leaf_of_mine(leaf)) {
       const bool captured = mine->bytes || mine->stats || mine->digest;
       return !captured || (mine->dtype && is_code(*mine->dtype)) ||
              (mine->shape && golden.shape && *mine->shape != *golden.shape &&
@@ -517,25 +522,23 @@ class Replay::Machine {
     if (!leaf.ends_with("weight")) return false;
     const std::string stem = leaf.substr(0, leaf.size() - std::string_view("weight").size());
     return std::ranges::any_of(
-        std::array{leaf + "_packed", stem + "qweight", stem + "CB"},
-        [&](const std::string& name) { return leaves.contains(name) || types.contains(name); });
+        std::array{leaf + "_packed", stem + "qweight", stem + "CB"}, [&](const std::string& name) {
+          return replay_.leaf_of_mine(name) != nullptr || types.contains(name);
+        });
   }
 
-  /// Mine's weight where it is stored in another type, which the test of weights judges; null otherwise.
+  /// The run under test's weight where it is stored in another type, which the test of weights
+  /// judges; null otherwise.
   [[nodiscard]] const run::TensorRecord* own_weight(const std::string& leaf) const {
-    if (!replay_.mine_.stored_weights.contains(leaf)) return nullptr;
-    const auto found = replay_.mine_.leaves.find(leaf);
-    return found == replay_.mine_.leaves.end() ? nullptr
-                                               : &replay_.mine_.run->records[found->second];
+    return replay_.mine_.stored_weights.contains(leaf) ? replay_.leaf_of_mine(leaf) : nullptr;
   }
 
-  /// Mine's record of a buffer of golden's shape; null for other leaves.
+  /// The run under test's record of a buffer of golden's shape; null for other leaves.
   [[nodiscard]] const run::TensorRecord* captured_buffer(const std::string& leaf,
                                                          const run::TensorRecord& golden) const {
-    const auto found = replay_.mine_.leaves.find(leaf);
-    if (found == replay_.mine_.leaves.end()) return nullptr;
-    const run::TensorRecord& own = replay_.mine_.run->records[found->second];
-    return own.role == run::Role::Buffer && own.shape == golden.shape ? &own : nullptr;
+    const run::TensorRecord* own = replay_.leaf_of_mine(leaf);
+    return own != nullptr && own->role == run::Role::Buffer && own->shape == golden.shape ? own
+                                                                                          : nullptr;
   }
 
   /// A kernel that multiplies with a stored weight converts the activation to go with its type.
@@ -668,7 +671,8 @@ class Replay::Machine {
     return value.source == Source::Produced && !value.learned;
   }
 
-  /// A table is computed in golden's own type, and rounded to mine's where mine's values meet it.
+  /// A table is computed in golden's own type, and rounded to the other run's where its values meet
+  /// it.
   Status round_table(Pair* table) const {
     if (!is_float(table->simulated.view.dtype)) return {};
     ASSAY_TRY(table->simulated, round_within(table->simulated, region_.dtype));
@@ -730,8 +734,8 @@ class Replay::Machine {
         if (call.learned && is_table(call.operands[k])) ASSAY_TRY_STATUS(round_table(&operand));
         ASSAY_TRY_STATUS(cast_for_product(one, &operand));
       }
-      // What is written into keeps its element type, so a recorded 16-bit value would round the reference; and of complex
-      // numbers there are none of bfloat16.
+      // What is written into keeps its element type, so a recorded 16-bit value would round the
+      // reference; and of complex numbers there are none of bfloat16.
       const std::string_view argument = std::string_view(use.slot).substr(0, use.slot.find('.'));
       if (std::ranges::find(one.writes, argument) != one.writes.end() ||
           base_name(one.name) == "view_as_complex") {
@@ -752,7 +756,7 @@ class Replay::Machine {
       ASSAY_TRY_STATUS(order_ties(one, exact_call, &references));
     }
     std::vector<Tensor> noisy;
-    // What is the same for all values is rounded as mine's was, in all draws.
+    // What is the same for all values is rounded as it was in the run under test, in all draws.
     const uint64_t draw =
         how_.draw == 0 || call.constant ? 0 : (uint64_t{how_.draw} << 40U) + call.op + 1;
     const bool rounds_scalars = type_of(one, call) == DType::Float32 && has_inexact_scalar(one);
@@ -786,8 +790,8 @@ class Replay::Machine {
     return results;
   }
 
-  /// Where rounding may decide a choice the simulation takes what the exact program takes: noise is what becomes of the
-  /// values, and another choice is looked at for itself.
+  /// Where rounding may decide a choice the simulation takes what the exact program takes: noise is
+  /// what becomes of the values, and another choice is looked at for itself.
   Status settle_choice(const Region::Call& call, const Call& exact, const Call& simulated,
                        std::vector<Tensor>* references, std::vector<Tensor>* noisy) {
     const Tensor* scores = scores_of(exact);
@@ -823,7 +827,8 @@ class Replay::Machine {
            }) > 1;
   }
 
-  /// Roundings that are part of what is computed: golden's own casts to eight bits, and of the mode Prepared.
+  /// Roundings that are part of what is computed: golden's own casts to eight bits, and of the mode
+  /// Prepared.
   Status round_steps(const Operator& one, const Region::Call& call, std::vector<Tensor>* references,
                      std::vector<Tensor>* noisy) const {
     if (const std::optional<DType> type = eight_bits_of(one)) {
@@ -849,8 +854,9 @@ class Replay::Machine {
     return type && is_float(*type) && info(*type).element_bits == 8 ? type : std::nullopt;
   }
 
-  /// Where rounding before the cast is n and a step of the cast U, about n / U of the values come out one step off. Which ones
-  /// is a matter of chance, so all get the deviation that makes, and twice of it: a step may be a few values.
+  /// Where rounding before the cast is n and a step of the cast U, about n / U of the values come
+  /// out one step off. Which ones is a matter of chance, so all get the deviation that makes, and
+  /// twice of it: a step may be a few values.
   Status cast_to_eight_bits(DType type, Tensor* reference, Tensor* noisy) const {
     const std::optional<FloatGrid> steps = float_grid(type);
     const std::optional<FloatGrid> before = float_grid(region_.dtype);
@@ -871,7 +877,8 @@ class Replay::Machine {
     return {};
   }
 
-  /// Puts the places of equal values in golden's order, if that is one for these values, or turns them round.
+  /// Puts the places of equal values in golden's order, if that is one for these values, or turns
+  /// them round.
   Status order_ties(const Operator& one, const Call& call, std::vector<Tensor>* results) {
     const Tensor* self = scores_of(call);
     if (self == nullptr || results->empty()) return {};
@@ -913,8 +920,8 @@ class Replay::Machine {
       replay_.cache_->bytes += bytes;
   }
 
-  /// Whether recorded integers are not golden's. Operators whose shapes depend on values, and loops over what they
-  /// found, would have been others.
+  /// Whether recorded integers are not golden's. Operators whose shapes depend on values, and loops
+  /// over what they found, would have been others.
   Result<bool> takes_other_path() {
     const std::vector<run::TensorRecord>& records = replay_.golden_.run->records;
     for (const Region::Value& value : region_.values) {

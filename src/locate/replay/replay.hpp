@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "locate/judge/stored_parts.hpp"
+#include "locate/judge/coded_weights.hpp"
 #include "locate/noise/kernel_rounding.hpp"
 #include "locate/program/pairing.hpp"
 #include "locate/program/storage_state.hpp"
@@ -21,36 +21,41 @@ namespace assay::locate {
 struct Boundary {
   ValueId golden = kNoValue;
   size_t golden_record = kNone;  // golden's record of it at the same place
-  size_t call = kNone;           // index into mine's calls
+  size_t call = kNone;           // index into the run under test's calls
   size_t use = 0;                // index into its inputs or outputs
   bool input = false;
-  uint64_t time = 0;  // of mine's record
-  /// Golden's value at the same place, of another shape: this one stands for nothing of golden's, and `golden` is kNoValue.
+  uint64_t time = 0;  // of the run under test's record
+  /// Golden's value at the same place, of another shape: this one stands for nothing of golden's,
+  /// and `golden` is kNoValue.
   ValueId reshaped = kNoValue;
 };
 
-/// How golden's named float leaves are rounded before they meet mine's values.
+/// How golden's named float leaves are rounded before they meet the run under test's values.
 enum class LeafRounding : uint8_t {
-  OwnType,  // to the type that mine holds this leaf in; the type of the computation where that is not known
+  // to the type that mine holds this leaf in; the type of the computation where that is not known
+  OwnType,
   None,       // golden's values
   Narrowest,  // to the type of the computation, whatever mine holds it in: casts on the fly
-  Prepared,  // as OwnType, and what is made of parameters alone is rounded as well: 1 + weight in a norm
-  Captured,  // mine's captured values of buffers in place of golden's
+  // as OwnType, and what is made of parameters alone is rounded as well: 1 + weight in a norm
+  Prepared,
+  Captured,  // the run under test's captured values of buffers in place of golden's
 };
 
 /// In which order equal values leave a sort that promises none.
 enum class TieOrder : uint8_t {
   Captured,  // as golden's did, where golden sorted the same values; otherwise by place
   Reversed,  // the other way round: a result that stays the same does not depend on the order
-  RunnerUp,  // as captured; and where rounding decides the last one that is taken, the runner-up is taken
+  // as captured; and where rounding decides the last one that is taken, the runner-up is taken
+  RunnerUp,
 };
 
-/// How golden's program is run on mine's values.
+/// How golden's program is run on the run under test's values.
 struct How {
   LeafRounding rounding = LeafRounding::OwnType;
   TieOrder order = TieOrder::Captured;
   AttentionKernel kernel = AttentionKernel::Fused;
-  /// Which draw of the noise: 0 rounds as a kernel does, others move each result by as much at random.
+  /// Which draw of the noise: 0 rounds as a kernel does, others move each result by as much at
+  /// random.
   uint32_t draw = 0;
   friend auto operator<=>(const How&, const How&) = default;
 };
@@ -85,7 +90,7 @@ struct Region {
   std::vector<Call> operators;  // in golden's order
   DType dtype =
       DType::Float32;  // narrowest float type of the value asked for and the recorded ones used
-  bool casts = false;  // mine's values are wider and were cast to that before use
+  bool casts = false;  // the run under test's values are wider and were cast to that before use
   bool data_dependent = false;  // holds operators whose shapes depend on values
   bool from_before = false;     // needs a large value that was made before the capture began
   size_t around =
@@ -94,7 +99,8 @@ struct Region {
   std::vector<size_t> carried;  // distinct numbers of its Carried values
 };
 
-/// What is known of a value that golden made in an earlier step than the one that reads it, such as a key/value cache.
+/// What is known of a value that golden made in an earlier step than the one that reads it, such as
+/// a key/value cache.
 struct Carried {
   std::optional<DType> narrowest;  // of the recorded values behind it
   bool floating = false;           // depends on a floating value of mine
@@ -114,11 +120,13 @@ struct Replayed {
   Tensor simulated;  // the same with the rounding of a kernel
   /// Choices (top-k, arg max) in it that are so close that rounding may decide them.
   std::vector<Choice> choices;
-  /// There are others, in rows that are not rows of the result: of earlier steps, or in front of attention.
+  /// There are others, in rows that are not rows of the result: of earlier steps, or in front of
+  /// attention.
   bool tie_elsewhere = false;
   /// It went through the order of equal values in a sort, which is open.
   bool order_open = false;
-  /// Integers that shapes depend on are not golden's: its operators may not be what mine had to run.
+  /// Integers that shapes depend on are not golden's: its operators may not be what mine had to
+  /// run.
   bool other_path = false;
   /// A choice (top-k, sort) took other places than golden's.
   bool other_choice = false;
@@ -130,7 +138,8 @@ using TypeCounts = std::map<DType, size_t>;  // how many values are of a type
 class Replay {
  public:
   /// boundaries   all recorded values of mine
-  /// cache_bytes  for values that do not depend on mine's and for rounded weights; as much for values of earlier steps
+  /// cache_bytes  for values that do not depend on the run under test's and for rounded weights; as
+  ///              much for values of earlier steps
   Replay(const Program& golden, const Program& mine, std::vector<Boundary> boundaries,
          uint64_t cache_bytes);
   ~Replay();
@@ -139,25 +148,27 @@ class Replay {
 
   [[nodiscard]] const std::vector<Boundary>& boundaries() const { return boundaries_; }
   [[nodiscard]] const StorageState& values() const { return state_; }
-  /// The float type that rounding is forgiven in at a boundary: its record's own; where few of its peers (the same
-  /// place in other layers; of a place without layers all others) is computed in so narrow a type, neither golden nor
-  /// a weight of the module is, theirs. Nothing: no float.
+  /// The float type that rounding is forgiven in at a boundary: its record's own; where few of its
+  /// peers (the same place in other layers; of a place without layers all others) is computed in so
+  /// narrow a type, neither golden nor a weight of the module is, theirs. Nothing: no float.
   [[nodiscard]] const std::optional<DType>& type_at(size_t boundary) const {
     return types_[boundary];
   }
-  /// The recorded value of mine that stands for a value of golden when boundary `target` is judged: one that was
-  /// recorded before it. Of several the later of the last module output and of what entered the innermost module call
-  /// around the target; a module's input alone says nothing about what its neighbours read. kNone: none.
+  /// The recorded value of mine that stands for a value of golden when boundary `target` is judged:
+  /// one that was recorded before it. Of several the later of the last module output and of what
+  /// entered the innermost module call around the target; a module's input alone says nothing about
+  /// what its neighbours read. kNone: none.
   ///
   /// unusable  by boundary: values of mine that stand for nothing of golden's; empty: none
   [[nodiscard]] size_t recorded(ValueId golden, size_t target,
                                 const std::vector<bool>& unusable = {}) const;
 
-  /// With Carry::Yes the walk stops at values that golden made in earlier steps: their numbers stand in
-  /// Region::carried. Where these would not be the same for every reader (unusable values, shapes that depend on
-  /// values) it goes on as with Carry::No.
+  /// With Carry::Yes the walk stops at values that golden made in earlier steps: their numbers
+  /// stand in Region::carried. Where these would not be the same for every reader (unusable values,
+  /// shapes that depend on values) it goes on as with Carry::No.
   ///
-  /// errors  NotFound | Unsupported | Invalid: a sentence why golden's program cannot be run for this value
+  /// errors  NotFound | Unsupported | Invalid: a sentence why golden's program cannot be run for
+  ///         this value
   [[nodiscard]] Result<Region> plan(size_t target, const std::vector<bool>& unusable = {},
                                     Carry carry = Carry::Yes) const;
   /// The region reads golden's parameter or buffer of that name.
@@ -215,15 +226,17 @@ class Replay {
   [[nodiscard]] size_t behind_views(const Region& region, size_t at) const;
   /// Its name where it is a leaf; "" for none.
   [[nodiscard]] std::string_view leaf_behind(const Region& region, size_t at) const;
+  /// The run under test's record of the leaf that golden calls so; nullptr: it was not captured.
+  [[nodiscard]] const run::TensorRecord* leaf_of_mine(const std::string& leaf) const;
   [[nodiscard]] DType leaf_type(const std::string& leaf, DType computed) const;
 
   const Program& golden_;
   const Program& mine_;
-  StoredParts stored_;  // of mine
   StorageState state_;
   std::vector<Boundary> boundaries_;
   std::vector<std::optional<DType>> types_;  // by boundary
-  std::optional<DType> autocast_;  // of mine's products, where they are narrower than its weights
+  // of the run under test's products, where they are narrower than its weights
+  std::optional<DType> autocast_;
   std::unordered_map<ValueId, std::vector<size_t>>
       recorded_;                                  // by golden's value, in order of time
   std::unordered_map<ValueId, size_t> reshaped_;  // by golden's value: the first boundary

@@ -69,7 +69,8 @@ void Replay::Carrier::keep(size_t number, const Mode& mode, const CarriedValue& 
 
 const Carried& Replay::carried(size_t number) const { return carrier_->about(number); }
 
-/// What is not kept any more is made again from what is, step by step; what no other step reads is let go at once.
+/// What is not kept any more is made again from what is, step by step; what no other step reads is
+/// let go at once.
 Result<Replay::CarriedValue> Replay::carried_value(size_t number, const Mode& mode) const {
   if (const std::optional<CarriedValue> kept = carrier_->find(number, mode)) return *kept;
   CarriedValues held;

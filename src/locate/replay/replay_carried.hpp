@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that golden made in earlier steps: each is replayed once and kept while later steps read it.
+// Values that golden made in earlier steps: each is replayed once and kept while later steps read
+// it.
 #pragma once
 #include <deque>
 #include <list>
@@ -31,7 +32,8 @@ class Replay::Carrier {
   [[nodiscard]] std::optional<Error> problem(size_t number);
 
   [[nodiscard]] std::optional<CarriedValue> find(size_t number, const Mode& mode);
-  /// Of values that do not fit the one that was used longest ago goes: a cache of a step that is over.
+  /// Of values that do not fit the one that was used longest ago goes: a cache of a step that is
+  /// over.
   void keep(size_t number, const Mode& mode, const CarriedValue& value);
 
  private:

@@ -12,7 +12,8 @@ namespace {
 
 using reference::aten::OperatorClass;
 
-/// Tensors without producer of so many axes are caches, not constants, when the capture began after the first step.
+/// Tensors without producer of so many axes are caches, not constants, when the capture began after
+/// the first step.
 constexpr size_t kCacheAxes = 3;
 
 /// Operators whose results have shapes, or whose callers take branches, that depend on values.
@@ -156,8 +157,9 @@ class Replay::Planner {
     });
   }
 
-  /// A product takes operands of one type. Where what meets mine's weight was not captured, as inside a layer of which only
-  /// the output was, it is the weight's, whatever the residual around it is kept in.
+  /// A product takes operands of one type. Where what meets the run under test's weight was not
+  /// captured, as inside a layer of which only the output was, it is the weight's, whatever the
+  /// residual around it is kept in.
   void narrow_to_weights() {
     for (const Region::Call& call : region_.operators) {
       const std::string& name = replay_.golden_.operators[call.op].name;
@@ -185,7 +187,8 @@ class Replay::Planner {
     });
   }
 
-  /// before: index of the operator that reads the value. Of a view that several made each takes its own.
+  /// before: index of the operator that reads the value. Of a view that several made each takes its
+  /// own.
   size_t intern(ValueId value, size_t record, size_t before) {
     const StorageState::Origin origin =
         value == kNoValue ? StorageState::Origin{} : replay_.state_.origin(value, before);

@@ -75,7 +75,8 @@ Value copy_into(TestRun& run, const std::string& module, const Value& self, cons
 }
 
 TEST(Replay, SeesWhatWasWrittenThroughAView) {
-  // Given  h = x w; h[1] = b through a view of it; y = h w, in which h is a value that no operator returned
+  // Given  h = x w; h[1] = b through a view of it; y = h w, in which h is a value that no operator
+  //        returned
   const auto record = [](TestRun* run, const std::vector<double>& x_values, DType dtype) {
     const Value x = run->value(dtype, {2, 2}, x_values);
     const Value b = run->value(dtype, {2}, {x_values[0] + 10, 20});
@@ -104,7 +105,7 @@ TEST(Replay, SeesWhatWasWrittenThroughAView) {
   const Program mine = mine_run.program();
   const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
 
-  // When  golden's program runs on mine's x = [5 6; 7 8] and b = [15 20]
+  // When  golden's program runs on the run under test's x = [5 6; 7 8] and b = [15 20]
   const Region region = replay.plan(2).value();
   const Replayed replayed = replay.run(region, {LeafRounding::OwnType}).value();
 
@@ -135,7 +136,8 @@ TEST(Replay, RoundsAFactorAsKernelsDo) {
   EXPECT_THAT(values_of(replayed.simulated), ElementsAre(9 * 0.1f, 13 * 0.1f, 8 * 0.1f));
 }
 
-/// y = (x a) b with the weights a and b in `weights` and x and y in float32; x a, too, where it is recorded.
+/// y = (x a) b with the weights a and b in `weights` and x and y in float32; x a, too, where it is
+/// recorded.
 DType type_of_two_products(DType weights, bool between) {
   TestRun golden_run, mine_run;
   for (TestRun* run : {&golden_run, &mine_run}) {
@@ -158,7 +160,8 @@ DType type_of_two_products(DType weights, bool between) {
 }
 
 TEST(Replay, RoundsWhatNobodySawInTheTypeOfTheWeightsThatItMeets) {
-  // A layer that keeps its residual in float32 and computes in bfloat16: x a was not captured and is multiplied by b.
+  // A layer that keeps its residual in float32 and computes in bfloat16: x a was not captured and
+  // is multiplied by b.
   EXPECT_EQ(type_of_two_products(DType::BFloat16, /*between=*/false), DType::BFloat16);
   EXPECT_EQ(type_of_two_products(DType::Float32, /*between=*/false), DType::Float32);
   // Captured in float32 it was cast by the module, and so may the weight have been.
@@ -166,7 +169,8 @@ TEST(Replay, RoundsWhatNobodySawInTheTypeOfTheWeightsThatItMeets) {
 }
 
 TEST(Replay, DrawsTheNoiseOfAFirstLayerWhoseInputWasNotCaptured) {
-  // Given  y = a b of weights alone, as a layer makes of its tokens when nothing in front of it was recorded
+  // Given  y = a b of weights alone, as a layer makes of its tokens when nothing in front of it was
+  //        recorded
   TestRun golden_run, mine_run;
   for (TestRun* run : {&golden_run, &mine_run}) {
     const DType type = run == &mine_run ? DType::BFloat16 : DType::Float32;
@@ -181,7 +185,8 @@ TEST(Replay, DrawsTheNoiseOfAFirstLayerWhoseInputWasNotCaptured) {
   const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
   const Region region = replay.plan(0).value();
 
-  // Then  11 and 17 are bfloat16 and stay, and each draw moves them otherwise, none by more than half a step of 2^-4 or 2^-3
+  // Then  11 and 17 are bfloat16 and stay, and each draw moves them otherwise, none by more than
+  //       half a step of 2^-4 or 2^-3
   const auto drawn = [&](uint32_t draw) {
     return values_of(replay.run(region, {.draw = draw}).value().simulated);
   };
@@ -235,12 +240,13 @@ TEST(Replay, PutsACacheTogetherFromTheStepsThatWroteIt) {
   // When
   const Replayed first = replay.run(replay.plan(1).value(), {LeafRounding::OwnType}).value();
   const Replayed second = replay.run(replay.plan(3).value(), {LeafRounding::OwnType}).value();
-  // Then  sums over rows of mine's cache [1 2; 0 0] and [1 2; 2 4]
+  // Then  sums over rows of the run under test's cache [1 2; 0 0] and [1 2; 2 4]
   EXPECT_THAT(values_of(first.reference), ElementsAre(3, 0));
   EXPECT_THAT(values_of(second.reference), ElementsAre(3, 6));
 }
 
-/// Steps that each append a row k w to a cache and multiply all of it, as a decoder does with its keys.
+/// Steps that each append a row k w to a cache and multiply all of it, as a decoder does with its
+/// keys.
 void record_growing_cache(TestRun* run, int64_t steps, double scale, DType dtype) {
   const Value w = run->leaf("w", DType::Float32, {2, 2}, {0, 1, 1, 0});
   const Value ones = run->leaf("ones", DType::Float32, {2, 1}, {1, 1});
@@ -281,7 +287,8 @@ TEST(Replay, RunsEachStepOfALongDecodeOnce) {
       // When
       const Region region = replay.plan(2 * step + 1).value();
       const Replayed replayed = replay.run(region, {LeafRounding::OwnType}).value();
-      // Then  the program of the step itself runs, and row i of the result is the sum of mine's k_i: 3 (i + 1)
+      // Then  the program of the step itself runs, and row i of the result is the sum of the run
+      //       under test's k_i: 3 (i + 1)
       EXPECT_LE(region.operators.size(), 3u);
       EXPECT_EQ(region.carried.size(), step > 0 ? 1u : 0u);
       EXPECT_EQ(region.dtype, DType::BFloat16);
@@ -300,7 +307,7 @@ TEST(Replay, RunsEachStepOfALongDecodeOnce) {
 }
 
 TEST(Replay, ReadsAStepWhoseEarlierOnesMineDidNotCapture) {
-  // Given  mine's inputs of the first 30 of 40 steps are missing
+  // Given  the run under test's inputs of the first 30 of 40 steps are missing
   constexpr int64_t kSteps = 40;
   TestRun golden_run, mine_run;
   record_growing_cache(&golden_run, kSteps, 64, DType::Float32);
@@ -312,7 +319,7 @@ TEST(Replay, ReadsAStepWhoseEarlierOnesMineDidNotCapture) {
   const Replay replay(golden, mine, std::move(boundaries), 0);
   // When  the last step is replayed first
   const Replayed replayed = replay.run(replay.plan(19).value(), {LeafRounding::OwnType}).value();
-  // Then  the first rows come from golden's own inputs, the others from mine's
+  // Then  the first rows come from golden's own inputs, the others from those of the run under test
   std::vector<double> expected;
   for (int i = 0; i < kSteps; ++i) expected.push_back((i < 30 ? 192.0 : 3.0) * (i + 1));
   EXPECT_EQ(values_of(replayed.reference), expected);
@@ -332,7 +339,7 @@ TEST(Replay, RefusesAStorageThatSomebodyElseWrote) {
   const Replay replay(golden, mine, boundaries_of(golden, mine), 1 << 20);
   // When
   const Result<Region> region = replay.plan(3);
-  // Then  the first row of the cache is not known to be a function of mine's values
+  // Then  the first row of the cache is not known to be a function of the run under test's values
   ASSERT_FALSE(region);
   EXPECT_THAT(region.error().message, HasSubstr("written outside the capture"));
 }
@@ -441,7 +448,8 @@ TEST(MeasureGap, ScalesTheElementLimitWithTheNoiseOfItsRowOrColumn) {
   const Tensor mine = tensor_of({4, 2}, {1.5, 1, 1, 1, 1, 1.5, 1, 1}, DType::BFloat16);
   const Gap gap =
       measure_gap(mine.view, reference.view, simulated.view, DType::BFloat16, false).value();
-  // In the quiet column the row's rms counts: sqrt(0.0625 / 2) = 0.177, times 4, and half a unit of 1.5
+  // In the quiet column the row's rms counts: sqrt(0.0625 / 2) = 0.177, times 4, and half a unit of
+  // 1.5
   EXPECT_NEAR(gap.r_element, 0.5 / (4 * std::sqrt(0.0625 / 2) + 1.0 / 256), 1e-6);
   EXPECT_NEAR(gap.r, std::sqrt(0.5) / 0.5, 1e-6);  // noise 4 times 0.25^2
 }

@@ -163,7 +163,7 @@ class Walker {
 
  private:
   struct Judged {
-    Step step;
+    WalkStep step;
     std::optional<Finding> finding;
     std::vector<size_t> operators;  // of golden, that were replayed
     std::vector<size_t> recorded;   // boundaries it was judged on, but for those behind `carried`
@@ -172,7 +172,7 @@ class Walker {
     bool handed_over = false;       // it is a value that was recorded before
   };
 
-  /// Mine's recorded values, in order of rank and production.
+  /// The run under test's recorded values, in order of rank and production.
   std::vector<Boundary> find_boundaries() {
     std::vector<Boundary> boundaries;
     for (size_t call = 0; call < mine_.calls.size(); ++call) {
@@ -189,8 +189,8 @@ class Walker {
     return boundaries;
   }
 
-  /// Each value is judged for itself, so the order is free. The largest are often the dearest (logits): begun last, one would
-  /// keep a thread busy long after the others.
+  /// Each value is judged for itself, so the order is free. The largest are often the dearest
+  /// (logits): begun last, one would keep a thread busy long after the others.
   [[nodiscard]] std::vector<size_t> largest_first() const {
     const auto elements = [this](size_t i) {
       const run::TensorRecord& record =
@@ -206,7 +206,8 @@ class Walker {
     return order;
   }
 
-  /// Both records hold reals, or both integers, or both truth values; true when a type is not known.
+  /// Both records hold reals, or both integers, or both truth values; true when a type is not
+  /// known.
   bool is_same_kind(size_t golden, size_t mine) const {
     if (golden >= golden_.run->records.size()) return true;
     const std::optional<DType>& theirs = golden_.run->records[golden].dtype;
@@ -248,8 +249,9 @@ class Walker {
     boundaries->push_back(boundary);
   }
 
-  /// Values behind the order of equal values in a sort may be in another order than golden's, and so may what is made of
-  /// them, until the order is undone. What looks wrong on their account is judged without them.
+  /// Values behind the order of equal values in a sort may be in another order than golden's, and
+  /// so may what is made of them, until the order is undone. What looks wrong on their account is
+  /// judged without them.
   void judge_around_open_orders() {
     if (std::ranges::none_of(judged_, &Judged::order_open)) return;
     std::vector<bool> unusable(judged_.size(), false);
@@ -268,9 +270,10 @@ class Walker {
     }
   }
 
-  /// Another program may do the same in other pieces: with LoRA merged into the weight beside it, or with a norm that adds
-  /// the residual itself, a value in the middle is not golden's, and what is made of it is wrong by as much the other way.
-  /// Judged around that value it is right; then neither is a fault. A value that something right was made of is one.
+  /// Another program may do the same in other pieces: with LoRA merged into the weight beside it,
+  /// or with a norm that adds the residual itself, a value in the middle is not golden's, and what
+  /// is made of it is wrong by as much the other way. Judged around that value it is right; then
+  /// neither is a fault. A value that something right was made of is one.
   void judge_around_detours() {
     std::set<size_t> wrong;
     for (size_t i = 0; i < judged_.size(); ++i) {
@@ -300,7 +303,8 @@ class Walker {
     return values;
   }
 
-  /// returns  the wrong values that i is right without; empty: it is wrong all the same, or cannot be judged without them
+  /// returns  the wrong values that i is right without; empty: it is wrong all the same, or cannot
+  ///          be judged without them
   std::set<size_t> judge_around(size_t i, const std::set<size_t>& wrong) {
     constexpr size_t kMostRounds = 4;  // each replays golden's program from further back
     const Judged before = judged_[i];
@@ -326,9 +330,10 @@ class Walker {
     return {};
   }
 
-  /// Buffers whose captured values are not what mine computed with: rewritten before they were read, as some rotary
-  /// embeddings do. With golden's values everything that depends on one is right, with the captured ones nothing is, or
-  /// golden's own program puts other values there first.
+  /// Buffers whose captured values are not what mine computed with: rewritten before they were
+  /// read, as some rotary embeddings do. With golden's values everything that depends on one is
+  /// right, with the captured ones nothing is, or golden's own program puts other values there
+  /// first.
   std::set<std::string> find_unread_buffers() {
     std::set<std::string> unread;
     for (const std::string& name : options_.other_buffers) {
@@ -353,8 +358,8 @@ class Walker {
     return readers;
   }
 
-  /// Replayed with the values that mine's capture has of its buffers, the value is within rounding, and not because golden
-  /// overwrites them.
+  /// Replayed with the values that the run under test's capture has of its buffers, the value is
+  /// within rounding, and not because golden overwrites them.
   [[nodiscard]] bool is_right_with(size_t i, const std::string& name) {
     const Boundary& boundary = replay_.boundaries()[i];
     const Result<Region> region = replay_.plan(i);
@@ -422,8 +427,8 @@ class Walker {
                                           boundary.call);
   }
 
-  /// Is made by or of a module that is called several times in a step: of a loop over experts golden's record has the rounds of
-  /// its own choice, in numbers.
+  /// Is made by or of a module that is called several times in a step: of a loop over experts
+  /// golden's record has the rounds of its own choice, in numbers.
   [[nodiscard]] bool has_loop(const Region& region) const {
     const auto is_called_again = [](const Program& program, std::string_view module, int rank,
                                     int64_t step) {
@@ -534,7 +539,8 @@ class Walker {
     return {};
   }
 
-  /// The value was judged without one of mine that has another shape than golden's, and is wrong: that is the cause.
+  /// The value was judged without one of mine that has another shape than golden's, and is wrong:
+  /// that is the cause.
   void blame_shape(size_t other, Finding* finding) const {
     const Boundary& boundary = replay_.boundaries()[other];
     const ModuleCall& call = mine_.calls[boundary.call];
@@ -558,8 +564,8 @@ class Walker {
            " against golden's " + list_text(golden.shape->span());
   }
 
-  /// Another number of features, as of a router that chooses fewer: how many rows there are may follow from the data, and how
-  /// many keys the probabilities of attention have from the cache.
+  /// Another number of features, as of a router that chooses fewer: how many rows there are may
+  /// follow from the data, and how many keys the probabilities of attention have from the cache.
   [[nodiscard]] bool has_other_features(const Boundary& boundary) const {
     const Dims& mine = *mine_.run->records[use_of(mine_, boundary).record].shape;
     const Dims& golden = *golden_.run->records[boundary.golden_record].shape;
@@ -568,8 +574,8 @@ class Walker {
            mine[mine.size() - 1] != golden[golden.size() - 1];
   }
 
-  /// Results of another shape of calls that were given values of golden's shapes; of calls whose inputs were not captured those
-  /// with another number of features.
+  /// Results of another shape of calls that were given values of golden's shapes; of calls whose
+  /// inputs were not captured those with another number of features.
   [[nodiscard]] std::vector<std::string> other_shapes() const {
     std::map<size_t, bool> same_inputs;  // by call, of those with inputs
     for (const Boundary& boundary : replay_.boundaries()) {
@@ -588,10 +594,10 @@ class Walker {
     return texts;
   }
 
-  /// Few values are no average, nor are many of which few have nearly all of the noise: their error alone is beyond twice its
-  /// deviation by chance, of one value in 5 cases of 100. What a healthy error may be, over the usual 2: the k noisiest at
-  /// their limit, where chi-square of k leaves one case in 100 000 (its root over k), and the others as large as they are on
-  /// average.
+  /// Few values are no average, nor are many of which few have nearly all of the noise: their error
+  /// alone is beyond twice its deviation by chance, of one value in 5 cases of 100. What a healthy
+  /// error may be, over the usual 2: the k noisiest at their limit, where chi-square of k leaves
+  /// one case in 100 000 (its root over k), and the others as large as they are on average.
   [[nodiscard]] static double excess_of_few(const NoiseDraws& draws) {
     constexpr std::array<double, 8> kLimits = {4.42, 3.39, 2.94, 2.67, 2.48, 2.35, 2.25, 2.16};
     double limit = kLimit, share = 0;
@@ -603,12 +609,12 @@ class Walker {
     return limit / kLimit;
   }
 
-  /// Of few values, of a row with one scale and of a single element the simulated noise is one draw, which may be small by
-  /// chance. More draws say what it usually is.
+  /// Of few values, of a row with one scale and of a single element the simulated noise is one
+  /// draw, which may be small by chance. More draws say what it usually is.
   Status widen_lucky_floor(const Boundary& boundary, const Tensor& value, const Region& region,
                            const How& how, bool masks, Gap* gap) const {
-    // Roundings of few values are moved to one side or the other: in 8 draws two of them go the same way in one case of 256,
-    // and what should not cancel does.
+    // Roundings of few values are moved to one side or the other: in 8 draws two of them go the
+    // same way in one case of 256, and what should not cancel does.
     constexpr uint32_t kDraws = 8, kDrawsOfFew = 32;
     const uint32_t count = value.view.element_count() <= kFewToAverage ? kDrawsOfFew : kDraws;
     NoiseDraws draws;
@@ -629,10 +635,10 @@ class Walker {
     return {};
   }
 
-  /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong, with leaves as golden
-  /// has them, with leaves rounded on the fly, with what is made of leaves alone rounded, and with the scores of attention
-  /// stored as a chain of operators stores
-  /// them. The smallest error counts.
+  /// Runs the region with golden's leaves rounded as mine holds them; while the value looks wrong,
+  /// with leaves as golden has them, with leaves rounded on the fly, with what is made of leaves
+  /// alone rounded, and with the scores of attention stored as a chain of operators stores them.
+  /// The smallest error counts.
   Status measure(size_t i, const Region& region, Judged* judged) {
     const Boundary& boundary = replay_.boundaries()[i];
     ASSAY_TRY(Tensor value, load_use(mine_, use_of(mine_, boundary)));
@@ -695,7 +701,8 @@ class Walker {
     return {};
   }
 
-  /// The nearest way by values may be another than mine's: weights of another type can hide that a choice was close.
+  /// The nearest way by values may be another than that of the run under test: weights of another
+  /// type can hide that a choice was close.
   Status judge_choices_otherwise(const Region& region, const std::vector<How>& ways,
                                  const Tensor& value, bool masks, Judged* judged) {
     for (const How& way : ways) {
@@ -711,12 +718,12 @@ class Walker {
   }
 
   static constexpr const char* kOtherIndices =
-      "golden's operators follow other indices than mine's";
+      "golden's operators follow other indices than those of the run under test";
   static constexpr const char* kOpenChoice =
       "rounding decides a selection in it (top-k or arg max)";
 
-  /// Where rounding decides a choice only the tokens it is made for are excused, and of these only what another choice
-  /// within the noise gives.
+  /// Where rounding decides a choice only the tokens it is made for are excused, and of these only
+  /// what another choice within the noise gives.
   Status judge_choices(const Region& region, How way, const Tensor& value, const Replayed& replayed,
                        bool masks, Judged* judged) {
     if (is_another_choice(value, replayed)) {
@@ -767,7 +774,8 @@ class Walker {
     ASSAY_TRY(const Tensor reference, some_rows(golden.reference, rows->second));
     ASSAY_TRY(const Tensor simulated, some_rows(golden.simulated, rows->second));
     ASSAY_TRY(Gap gap, measure_gap(mine.view, reference.view, simulated.view, dtype, masks, noise));
-    // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually is.
+    // Of one row the noise is one draw, where it is one scale's; the other rows say what it usually
+    // is.
     const double usual = measure::relative_l2(golden.reference.view, golden.simulated.view);
     if (gap.noise_floor > 0 && std::isfinite(usual) && usual > gap.noise_floor) {
       const double smaller = gap.noise_floor / usual;
@@ -804,7 +812,7 @@ class Walker {
     return std::max(gap.r / limit_, gap.r_element / element_limit_);
   }
 
-  static void set(const Gap& gap, Step* step) {
+  static void set(const Gap& gap, WalkStep* step) {
     step->r = gap.r;
     step->r_element = gap.r_element;
     step->err_own = gap.err_own;
@@ -863,7 +871,7 @@ class Walker {
     return text + " of " + (module.empty() ? std::string("the model") : module);
   }
 
-  [[nodiscard]] std::string detail_of(size_t i, const Step& step) const {
+  [[nodiscard]] std::string detail_of(size_t i, const WalkStep& step) const {
     const Boundary& boundary = replay_.boundaries()[i];
     std::string detail = value_text(i);
     const size_t count = step.operators;
@@ -930,7 +938,8 @@ class Walker {
     }
   }
 
-  /// Mine's value for a value that golden's model returns, or for the one that it only views or casts.
+  /// The run under test's value for a value that golden's model returns, or for the one that it
+  /// only views or casts.
   [[nodiscard]] size_t boundary_of_output(const Use& output) const {
     for (size_t i = replay_.boundaries().size(); i-- > 0;) {
       const Boundary& one = replay_.boundaries()[i];
@@ -1044,7 +1053,7 @@ class Walker {
 bool Walk::is_whole_path_judged() const {
   if (!missing_outputs.empty()) return false;
   bool any = false;
-  for (const Step& step : steps) {
+  for (const WalkStep& step : steps) {
     if (!step.on_path) continue;
     if (!step.reason.empty()) return false;
     any = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross substitution: golden's program replayed in fp64 on mine's values.   localisation 4, 5
+// Cross substitution: golden's program replayed in fp64 on the run under test's values.   localisation 4, 5
 #pragma once
 #include <atomic>
 #include <functional>
@@ -10,8 +10,8 @@
 namespace assay::locate {
 
 /// One recorded value of mine that golden's program was replayed for.
-struct Step {
-  size_t call = kNone;  // index into mine's calls
+struct WalkStep {
+  size_t call = kNone;  // index into the run under test's calls
   size_t use = 0;       // index into its inputs or outputs
   bool input = false;
   double r = 0;            // |t - ref| / floor
@@ -40,9 +40,10 @@ struct WalkOptions {
 };
 
 struct Walk {
-  std::vector<Step> steps;        // in order of production
+  std::vector<WalkStep> steps;    // in order of production
   std::vector<Finding> findings;  // kind Gap or Edge, in that order; hard: they are confirmed
-  /// Values that are not golden's although what is made of them is: the same function in other pieces.
+  /// Values that are not golden's although what is made of them is: the same function in other
+  /// pieces.
   std::vector<Finding> detours;
   std::set<std::string>
       unread_buffers;  // of WalkOptions::other_buffers: mine did not compute with those values
@@ -51,25 +52,31 @@ struct Walk {
          operators = 0;       // of golden, that produce floats: replayed for some value | all
   std::vector<bool> covered;  // by operator of golden: replayed for some value that was judged
   std::map<std::string, size_t> unjudged;  // reason -> count
-  /// Outputs of golden's model in the steps of mine that mine has no judgeable value for: "logits, step 0".
+  /// Outputs of golden's model in the steps of mine that mine has no judgeable value for: "logits,
+  /// step 0".
   std::vector<std::string> missing_outputs;
-  /// "output 1 of model.layers.1.mlp.gate has shape [17, 1] against golden's [17, 2]": results of another shape although
-  /// the module was given golden's shapes; another program, however well what is made of them fits.
+  /// "output 1 of model.layers.1.mlp.gate has shape [17, 1] against golden's [17, 2]": results of
+  /// another shape although the module was given golden's shapes; another program, however well
+  /// what is made of them fits.
   std::vector<std::string> other_shapes;
-  double limit = 0;  // of Step::r
-  /// Of golden's operators that make floats those without partner among mine's: judged by the values around them | not at all
+  double limit = 0;  // of WalkStep::r
+  /// Of golden's operators that make floats those without partner in the other program: judged by the values around them | not at all
   size_t seen_from_outside = 0, unseen = 0;
 
-  /// Everything that the model's outputs are made of is what golden's program makes of it, whatever mine's program is.
+  /// Everything that the model's outputs are made of is what golden's program makes of it, whatever
+  /// the run under test's program is.
   [[nodiscard]] bool is_whole_path_judged() const;
 };
 
-/// For every value of mine at the boundary of a module call: what golden's operators make of mine's values recorded before
-/// it, in fp64 and in a simulation of mine's rounding, and how far mine is from that (walk_measure.hpp). A value is
-/// judged on mine's own values, so nothing is inherited and every value is judged independently of the others.
+/// For every value of mine at the boundary of a module call: what golden's operators make of the
+/// run under test's values recorded before it, in fp64 and in a simulation of the run under test's
+/// rounding, and how far mine is from that (walk_measure.hpp). A value is judged on the run under
+/// test's own values, so nothing is inherited and every value is judged independently of the
+/// others.
 ///
-/// level Leaves   inputs and outputs of all captured modules. An input that is a value recorded before must be equal to
-///                it, up to a cast (else an Edge finding). Level Operators is walked like this
+/// level Leaves   inputs and outputs of all captured modules. An input that is a value recorded
+///                before must be equal to it, up to a cast (else an Edge finding). Level Operators
+///                is walked like this
 /// level Modules  outputs of all captured modules
 /// level Layers   outputs of `x.<number>` and of the root
 ///

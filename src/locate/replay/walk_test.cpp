@@ -90,7 +90,8 @@ struct Network {
 const Dims kShape{kRows, kWidth};
 const Dims kSquare{kWidth, kWidth};
 
-/// What mine's kernels do wrong: changes the exact result of a module before it is rounded.
+/// What the run under test's kernels do wrong: changes the exact result of a module before it is
+/// rounded.
 using Fault = std::function<void(const std::string& module, Values* result)>;
 
 /// The modules' boundaries with what bf16 kernels compute that accumulate wide and round once.
@@ -223,7 +224,7 @@ TEST(Walk, FindsNothingInAHealthyRun) {
       EXPECT_TRUE(walk.findings.empty()) << seed;
       EXPECT_EQ(walk.judged, walk.judgeable)
           << (walk.unjudged.empty() ? "" : walk.unjudged.begin()->first);
-      for (const Step& step : walk.steps) {
+      for (const WalkStep& step : walk.steps) {
         EXPECT_LT(step.r, 1.5) << seed << " " << step.owner;
         EXPECT_LT(step.r_element, 1.7) << seed << " " << step.owner;
       }
@@ -271,8 +272,9 @@ TEST(Walk, NamesTheModuleWhoseKernelIsWrongAndNothingBehindIt) {
   }
 }
 
-/// y = x * (a * b) with one number a * b for all: 9 is a bfloat16, so its rounding in the simulation is lucky to err nothing,
-/// and the floor would be that of the last rounding alone. `off` is by how much of half a ULP mine's number is.
+/// y = x * (a * b) with one number a * b for all: 9 is a bfloat16, so its rounding in the
+/// simulation is lucky to err nothing, and the floor would be that of the last rounding alone.
+/// `off` is by how much of half a ULP the run under test's number is.
 Walk walk_over_one_scale(double off) {
   const auto binary = R"({"self":{"tensor":"self"},"other":{"tensor":"other"}})";
   std::mt19937 random(5);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each hypothesis undoes one mistake and measures what error is left. Those about all values come first; where a part
-// of the tensor is wrong and the rest is not, the place itself is an explanation.
+// Each hypothesis undoes one mistake and measures what error is left. Those about all values come
+// first; where a part of the tensor is wrong and the rest is not, the place itself is an
+// explanation.
 #include "locate/verdict/hypotheses.hpp"
 
 #include <algorithm>
@@ -11,15 +12,18 @@
 #include <vector>
 
 #include "reference/wide.hpp"
+#include "tensor/layouts.hpp"
 
 namespace assay::locate {
 namespace {
 
 using reference::Wide;
 
-// What is left of the error must be below this whatever the floor: values that agree to this are equal to a reader.
+// What is left of the error must be below this whatever the floor: values that agree to this are
+// equal to a reader.
 constexpr double kTiny = 1e-6;
-// An explanation takes away at least this part of the error, so that noise near the limit is not explained away.
+// An explanation takes away at least this part of the error, so that noise near the limit is not
+// explained away.
 constexpr double kImprovement = 0.5;
 // Fewer values than this fit too many stories.
 constexpr int64_t kLeast = 8;
@@ -176,7 +180,8 @@ class Search {
     return axis.size > 1 && axis.outer * axis.inner >= kWitnesses;
   }
 
-  /// A factor for every place of an axis: a missing or wrong weight of a norm, a scale of a quantisation.
+  /// A factor for every place of an axis: a missing or wrong weight of a norm, a scale of a
+  /// quantisation.
   void try_factors_of_places() {
     for (size_t k = shape().size(); k-- > 0;) {
       const Axis axis = around(shape(), k);
@@ -245,7 +250,8 @@ class Search {
     try_fractal();
   }
 
-  /// What is left when right[i] should stand at wrong[from(i)]; the first values decide whether the rest is looked at.
+  /// What is left when right[i] should stand at wrong[from(i)]; the first values decide whether the
+  /// rest is looked at.
   template <typename From>
   [[nodiscard]] double error_after_move(From from) const {
     constexpr int64_t kGlance = 4096;
@@ -300,7 +306,8 @@ class Search {
     }
   }
 
-  /// wrong's block order[b] of an axis is right's block b: for every block the nearest one, if each is taken once.
+  /// wrong's block order[b] of an axis is right's block b: for every block the nearest one, if each
+  /// is taken once.
   [[nodiscard]] std::vector<int64_t> order_of_blocks(const Axis& axis, int64_t blocks) const {
     const int64_t length = axis.size / blocks;
     const int64_t sampled_outer = std::min<int64_t>(axis.outer, 16);
@@ -380,8 +387,8 @@ class Search {
     });
   }
 
-  /// 2 or 3 parts (gate and up; query, key and value) one after the other, or by turns: value by value within
-  /// each of the heads, or head by head.
+  /// 2 or 3 parts (gate and up; query, key and value) one after the other, or by turns: value by
+  /// value within each of the heads, or head by head.
   void try_interleaved(int64_t heads) {
     const int64_t size = shape()[shape().size() - 1];
     if (heads < 1 || size % heads != 0) return;
@@ -410,7 +417,8 @@ class Search {
     }
   }
 
-  /// Matrices of tiles 16 wide, [columns / 16, rows, 16]: written in one order and read in the other.
+  /// Matrices of tiles 16 wide, [columns / 16, rows, 16]: written in one order and read in the
+  /// other.
   void try_fractal() {
     const size_t rank = shape().size();
     if (rank < 2) return;
@@ -419,18 +427,13 @@ class Search {
     for (const int64_t tile : {int64_t{16}, int64_t{32}}) {
       if (rows < 2 || columns <= tile || columns % tile != 0) continue;
       const int64_t matrix = rows * columns;
-      const auto tiled = [=](int64_t place) {
-        const int64_t row = place / columns;
-        const int64_t column = place % columns;
-        return (column / tile * rows + row) * tile + column % tile;
+      const TiledMatrix tiles{rows, columns, tile};
+      const auto moved = [&](auto place) {
+        return error_after_move([&](int64_t i) { return i / matrix * matrix + place(i % matrix); });
       };
-      const auto plain = [=](int64_t place) {
-        const int64_t row = place / tile % rows;
-        return row * columns + place / (tile * rows) * tile + place % tile;
-      };
-      offer(error_after_move([&](int64_t i) { return i / matrix * matrix + tiled(i % matrix); }),
+      offer(moved([&](int64_t i) { return tiles.place_of(i); }),
             [] { return std::string("stored in FRACTAL_NZ order, read as ND"); });
-      offer(error_after_move([&](int64_t i) { return i / matrix * matrix + plain(i % matrix); }),
+      offer(moved([&](int64_t i) { return tiles.element_at(i); }),
             [] { return std::string("stored in ND order, read as FRACTAL_NZ"); });
     }
   }

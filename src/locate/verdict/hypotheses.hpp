@@ -14,7 +14,7 @@ struct Hypothesis {
 };
 
 /// right   the reference, or golden's tensor
-/// wrong   mine's
+/// wrong   of the run under test
 /// floor   relative L2 that rounding explains
 /// heads   divisors of the last axis to try as number of heads; may be empty
 /// ranks   number of ranks of the run, for a missing sum

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of section 6: own errors, pair tests, replay of golden's program where it decides, one verdict.
+// The order of section 6: own errors, pair tests, replay of golden's program where it decides, one
+// verdict.
 #include "locate/verdict/locate.hpp"
 
 #include <algorithm>
@@ -27,8 +28,10 @@ constexpr uint64_t kShareOfFiles = 8;  // file pages beside working tensors
 
 class Locator {
  public:
-  /// across  what mine's modules are, when its engine is not golden's; null: the same engine
-  /// steps   mine's modules in golden's steps, when its own hold other tokens; null: they do not
+  /// across  what the run under test's modules are, when its engine is not golden's; null: the same
+  ///         engine
+  /// steps   the run under test's modules in golden's steps, when its own hold other tokens; null:
+  ///         they do not
   Locator(const run::Run& golden, const run::Run& mine, const LocateOptions& options,
           const EngineModules* across = nullptr, const StepModules* steps = nullptr)
       : options_(options),
@@ -55,7 +58,7 @@ class Locator {
     inputs_ = find_input_difference(golden_, mine_, pairing_);
     ASSAY_TRY(tests_, test_pairs(golden_, mine_, pairing_, options_.interrupted));
     if (across_ == nullptr) {
-      ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, tests_));
+      ASSAY_TRY(const auto difference, find_model_difference(golden_, mine_, pairing_, tests_));
       if (difference) return verdict_on_other_models(*difference);
     }
     if (needs_walk()) {
@@ -111,7 +114,8 @@ class Locator {
     return std::optional<OwnErrors>();
   }
 
-  // Modules of known classes need no golden; everything else is held against what healthy runs differ by.
+  // Modules of known classes need no golden; everything else is held against what healthy runs
+  // differ by.
   Status judge_without_program() {
     if (options_.own_error && !own_ && !walk_) {
       OwnErrorOptions options;
@@ -130,8 +134,9 @@ class Locator {
     return {};
   }
 
-  // A mine without operators is judged by replaying golden's; one with operators where the programs differ, and before it is
-  // called clean: casts, and storages that nobody was seen to write, show in no operator's own error.
+  // A mine without operators is judged by replaying golden's; one with operators where the programs
+  // differ, and before it is called clean: casts, and storages that nobody was seen to write, show
+  // in no operator's own error.
   bool needs_walk() const {
     if (golden_.level != CaptureLevel::Operators || mine_.calls.empty() || !mine_.has_bytes)
       return false;
@@ -294,15 +299,17 @@ void put_on_sides(const EngineModules& modules, bool turned, std::string_view en
   }
   verdict->records = std::move(records);
   if (turned) {
-    verdict->notes.insert(verdict->notes.begin(),
-                          "golden is the " + std::string(engine) +
-                              " run, which knows no modules: mine's program was replayed on "
-                              "golden's values, and what is said of \"mine\" above is golden's");
+    verdict->notes.insert(
+        verdict->notes.begin(),
+        "golden is the " + std::string(engine) +
+            " run, which knows no modules: the run under test's program was replayed on "
+            "golden's values, and what is said of \"mine\" above is golden's");
     std::swap(verdict->golden_level, verdict->mine_level);
   }
 }
 
-/// One of the two is of another engine. The program is that of the run with modules, whichever side it is on.
+/// One of the two is of another engine. The program is that of the run with modules, whichever side
+/// it is on.
 Result<Verdict> locate_across_engines(const run::Run& golden, const run::Run& mine,
                                       const pair::EngineAlignment& alignment,
                                       const LocateOptions& options) {

@@ -16,7 +16,8 @@ struct LocateOptions {
   bool own_error = true;  // --own-error off
   /// Measured noise, for runs without a program: --floor FILE, or of --floor-run pairs.
   const FloorProfile* floors = nullptr;
-  /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty: everything.
+  /// Only what the named output depends on: a module path, "path:slot", or "step 3"; empty:
+  /// everything.
   std::string slice;
   int jobs = 0;
   uint64_t max_memory = uint64_t{2} << 30;  // of working tensors; an eighth more of file pages
@@ -26,8 +27,10 @@ struct LocateOptions {
 };
 
 enum class Outcome : uint8_t {
-  FirstWrong,  // candidates[0]; without an order of execution (Verdict::order_known) each of them is wrong, none first
-  Clean,       // all obligations hold
+  // candidates[0]; without an order of execution (Verdict::order_known) each of them is wrong, none
+  // first
+  FirstWrong,
+  Clean,        // all obligations hold
   CannotJudge,  // `reason` says why, `next` what to capture so that it can
 };
 [[nodiscard]] std::string_view outcome_name(
@@ -58,7 +61,8 @@ struct Coverage {
   size_t judgeable = 0;
   size_t weights_compared = 0, weights = 0;
   size_t weights_refuted = 0;  // of them: not golden's, and the outcome is the same
-  /// Of `weights`: golden has them in other pieces (LoRA merged), and every value on the way to the outputs is golden's.
+  /// Of `weights`: golden has them in other pieces (LoRA merged), and every value on the way to the
+  /// outputs is golden's.
   size_t weights_by_function = 0;
   std::map<std::string, size_t> unjudged;  // reason -> count
   size_t operators = 0;                    // of mine
@@ -101,7 +105,8 @@ struct Obligation {
   std::string open;  // why it does not hold, one clause; empty: it holds
 };
 
-/// Of a clean run: an error larger than this share of the size of any value on the way to the outputs would have been seen.
+/// Of a clean run: an error larger than this share of the size of any value on the way to the
+/// outputs would have been seen.
 struct Power {
   double error = NAN;  // relative L2; NaN: not known
   std::string module;  // where it would have to be the largest
@@ -110,8 +115,8 @@ struct Power {
 
 struct Verdict {
   Outcome outcome = Outcome::CannotJudge;
-  std::vector<Finding> candidates;          // in mine's execution order; [0] is the verdict
-  std::vector<Finding> suspicions;          // refuted or undecidable, for people
+  std::vector<Finding> candidates;  // in the run under test's execution order; [0] is the verdict
+  std::vector<Finding> suspicions;  // refuted or undecidable, for people
   std::vector<Finding> golden_findings;     // golden itself is not clean: said first
   std::vector<CoarseGroup> coarse;          // kernels that are coarse in all layers: information
   std::vector<Systematic> systematic;       // the same finding in three layers or more
@@ -122,7 +127,8 @@ struct Verdict {
   JudgedBy level = JudgedBy::Identity;
   Coverage coverage;
   Floor floor = Floor::None;
-  /// Of weights that are golden's within the rounding of the types that mine's file holds them in; empty: none.
+  /// Of weights that are golden's within the rounding of the types that the run under test's file
+  /// holds them in; empty: none.
   std::string quantisation;  // "29 of 38 weights are q8_0, within its rounding"
   std::string cache_blocks;  // Program::cache_blocks of mine
   TokenDivergence token;
@@ -130,10 +136,11 @@ struct Verdict {
   std::vector<Obligation> obligations;  // without candidates: what clean stands on
   Power power;                          // of Clean
   std::string reason;                   // of CannotJudge: the first open obligation
-  /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be compared. -1: none.
+  /// Of Clean: from this step on a near tie gave the runs other tokens, and nothing can be
+  /// compared. -1: none.
   int64_t clean_up_to = -1;
   std::string next;  // a command that would tell more; may be empty
-  // Every judged output, for the columns of the table: by index into mine's records.
+  // Every judged output, for the columns of the table: by index into its records.
   struct RecordJudgement {
     double err_in = NAN, err_out = NAN, err_own = NAN, noise_floor = NAN, amplification = NAN;
     OwnSource own_source = OwnSource::None;

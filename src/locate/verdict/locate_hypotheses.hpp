@@ -5,8 +5,9 @@
 
 namespace assay::locate {
 
-/// Fills `hypothesis` of the first candidates where a stage left none: an operator's output is held against its
-/// reference, a weight against golden's, a value at a module boundary against golden's there.
+/// Fills `hypothesis` of the first candidates where a stage left none: an operator's output is held
+/// against its reference, a weight against golden's, a value at a module boundary against golden's
+/// there.
 void add_hypotheses(const Program& golden, const Program& mine, Verdict* verdict);
 
 }  // namespace assay::locate

@@ -12,8 +12,8 @@ struct IdenticalValues {
   std::string first_uncovered;  // "lm_head, step 3"
 };
 
-/// Holds every output of mine against golden's of the same name. Stops at the first difference; records without bytes
-/// and digest count as different.
+/// Holds every output of mine against golden's of the same name. Stops at the first difference;
+/// records without bytes and digest count as different.
 [[nodiscard]] IdenticalValues find_identical_values(const run::Run& golden, const run::Run& mine);
 
 }  // namespace assay::locate

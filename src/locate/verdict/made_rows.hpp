@@ -8,7 +8,8 @@
 
 namespace assay::locate {
 
-/// Records put together by a recipe. Rows (the last axis but one, or all axes but the last) that they lack are golden's.
+/// Records put together by a recipe. Rows (the last axis but one, or all axes but the last) that
+/// they lack are golden's.
 class MadeRows final : public run::MadeTensor {
  public:
   /// recipe  of records of `run`, which are copied

@@ -121,7 +121,8 @@ class NanSearch {
     return partner == kNone ? std::nullopt : counts_of(golden_.records[partner]);
   }
 
-  /// An input with NaN, or with infinities that golden's does not have. An infinity that belongs there is no excuse.
+  /// An input with NaN, or with infinities that golden's does not have. An infinity that belongs
+  /// there is no excuse.
   bool has_wrong_input(size_t output) const {
     const Execution& one = executions_.at(key_of(mine_.records[output]));
     return std::ranges::any_of(one.inputs, [&](size_t input) {
@@ -143,9 +144,10 @@ class NanSearch {
     });
   }
 
-  /// An operator that only moves values makes none: `where` puts the infinity of a mask that it was given, and so does a
-  /// sum with one. Whether that belongs there is a matter of its condition: a static cache has empty slots to hide where
-  /// golden's has none, and a mask is added where golden's fused attention reads it.
+  /// An operator that only moves values makes none: `where` puts the infinity of a mask that it was
+  /// given, and so does a sum with one. Whether that belongs there is a matter of its condition: a
+  /// static cache has empty slots to hide where golden's has none, and a mask is added where
+  /// golden's fused attention reads it.
   bool passes_on(size_t output, const Counts& moved) const {
     const TensorRecord& record = mine_.records[output];
     if (reference::aten::class_of(record.op_type) != reference::aten::OperatorClass::Move &&

@@ -13,8 +13,9 @@ struct NanOrigins {
   std::vector<size_t> inherited;
 };
 
-/// Looks at every output of operators and modules, and at their inputs where one has NaN or infinities. Statistics are
-/// enough. Where golden has no such output only NaN count: an infinity may be a mask.
+/// Looks at every output of operators and modules, and at their inputs where one has NaN or
+/// infinities. Statistics are enough. Where golden has no such output only NaN count: an infinity
+/// may be a mask.
 ///
 /// errors  Interrupted
 [[nodiscard]] Result<NanOrigins> find_nan_origins(const run::Run& golden, const run::Run& mine,

@@ -71,7 +71,8 @@ TEST(NanOrigin, TheLowestValueOfAWiderTypeIsAMask) {
 }
 
 TEST(NanOrigin, NanOutOfInfinitiesThatBelongThereCounts) {
-  // Given a row that is masked altogether: golden's kernel gives zeros, mine's divides zero by zero
+  // Given a row that is masked altogether: golden's kernel gives zeros, the other's divides zero by
+  // zero
   TestRun golden;
   fill(golden, -kInfinity, -kInfinity, 0);
   TestRun mine;
@@ -83,7 +84,8 @@ TEST(NanOrigin, NanOutOfInfinitiesThatBelongThereCounts) {
             "1 NaN out of inputs whose infinities belong there where golden has none");
 }
 
-/// Scores of two slots of a static cache, the second one empty and hidden, which golden's cache has no slot for.
+/// Scores of two slots of a static cache, the second one empty and hidden, which golden's cache has
+/// no slot for.
 NanOrigins search_behind_a_mask(bool with_nan) {
   TestRun golden;
   TestRun mine;

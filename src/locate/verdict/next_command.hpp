@@ -7,8 +7,8 @@
 
 namespace assay::locate {
 
-/// A line that can be pasted into a shell: another capture of golden or mine, of the suspects only where there are some,
-/// or measured floors. Empty when nothing that can be captured would help.
+/// A line that can be pasted into a shell: another capture of golden or mine, of the suspects only
+/// where there are some, or measured floors. Empty when nothing that can be captured would help.
 [[nodiscard]] std::string next_command(const Verdict& verdict, const run::Run& golden,
                                        const run::Run& mine);
 

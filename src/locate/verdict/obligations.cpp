@@ -146,7 +146,8 @@ class Obligations {
            reasons(coverage.unjudged);
   }
 
-  /// What the outputs are made of and nobody judged may be the fault, however small a part of the program it is.
+  /// What the outputs are made of and nobody judged may be the fault, however small a part of the
+  /// program it is.
   [[nodiscard]] std::string unjudged_path() const {
     if (stages_.walk == nullptr) return {};
     const std::vector<std::string>& missing = stages_.walk->missing_outputs;
@@ -155,9 +156,9 @@ class Obligations {
              (missing.size() > 1 ? " and " + std::to_string(missing.size() - 1) + " more" : "") +
              ", was not captured of mine, so what lies in front of it was not judged";
     const std::set<ValueId> exact = values_of_judged_operators();
-    const Step* first = nullptr;
+    const WalkStep* first = nullptr;
     size_t count = 0;
-    for (const Step& step : stages_.walk->steps) {
+    for (const WalkStep& step : stages_.walk->steps) {
       if (!step.on_path || step.reason.empty() || exact.contains(use_of(step).value)) continue;
       if (first == nullptr) first = &step;
       ++count;
@@ -172,7 +173,7 @@ class Obligations {
            (count > 1 ? " (and of " + std::to_string(count - 1) + " more)" : "");
   }
 
-  [[nodiscard]] const Use& use_of(const Step& step) const {
+  [[nodiscard]] const Use& use_of(const WalkStep& step) const {
     const ModuleCall& call = stages_.mine->calls[step.call];
     return (step.input ? call.inputs : call.outputs)[step.use];
   }
@@ -192,8 +193,8 @@ class Obligations {
     return values;
   }
 
-  /// At level O the operators are judged by themselves; their errors are relative to results that may cancel. Another engine
-  /// may keep its cache in four bits, which is said beside.
+  /// At level O the operators are judged by themselves; their errors are relative to results that
+  /// may cancel. Another engine may keep its cache in four bits, which is said beside.
   [[nodiscard]] std::string too_little_power() const {
     const Power& power = verdict_.power;
     if (verdict_.level == JudgedBy::Operators || stages_.across_engines ||
@@ -223,7 +224,8 @@ class Obligations {
         coverage.weights_compared + coverage.weights_by_function >= coverage.weights;
     if (compared && missing > 0)
       return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +
-             counted(missing, "weight") + " of golden's had no partner among mine's, first " +
+             counted(missing, "weight") +
+             " of golden's had no partner in the run under test, first " +
              stages_.tests->weights_missing.front();
     if (compared) return {};
     return "no fault was found in " + std::to_string(coverage.judged) + " " + unit() + ", but " +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold before a run may be called clean: a list that can be read, not the absence of findings.
+// What must hold before a run may be called clean: a list that can be read, not the absence of
+// findings.
 #pragma once
 #include "locate/verdict/verdict.hpp"
 
@@ -8,7 +9,8 @@ namespace assay::locate {
 /// Neither run's files contradict each other.
 inline constexpr std::string_view kRunsAreWhole = "runs are whole";
 
-/// Every obligation of the way the run was judged, in the order in which a person should close them.
+/// Every obligation of the way the run was judged, in the order in which a person should close
+/// them.
 ///
 /// verdict    with level and coverage
 /// undecided  suspicions that no replay could confirm or refute

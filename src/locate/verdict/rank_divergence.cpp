@@ -16,7 +16,8 @@ namespace {
 
 using run::TensorRecord;
 
-/// Replicas that were each rounded once more may differ by this many roundings; ranks that only copy are equal.
+/// Replicas that were each rounded once more may differ by this many roundings; ranks that only
+/// copy are equal.
 constexpr double kReplicaRoundings = 2;
 
 /// Relative L2 of b against a, or of their statistics; nothing when they cannot be compared.

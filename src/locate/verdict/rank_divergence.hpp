@@ -7,9 +7,9 @@
 
 namespace assay::locate {
 
-/// The first output, of each step, that is replicated and differs between ranks. Replicated is what golden's ranks
-/// hold alike; with a golden of one rank, what at least one rank has as golden has it, whole, to kReplicaDifference:
-/// parts of a sum are not.
+/// The first output, of each step, that is replicated and differs between ranks. Replicated is what
+/// golden's ranks hold alike; with a golden of one rank, what at least one rank has as golden has
+/// it, whole, to kReplicaDifference: parts of a sum are not.
 ///
 /// returns  at most one finding; none for runs of one rank
 /// errors   Interrupted

@@ -8,7 +8,8 @@ namespace {
 
 using test::TestRun;
 
-/// Outputs of a part of a product (another in each rank), of the sum over ranks, and of a norm behind it.
+/// Outputs of a part of a product (another in each rank), of the sum over ranks, and of a norm
+/// behind it.
 void fill(TestRun& run, const std::vector<double>& sums, double behind) {
   for (size_t rank = 0; rank < sums.size(); ++rank) {
     run.rank = static_cast<int>(rank);
@@ -62,7 +63,7 @@ TEST(RankDivergence, PartsOfASumMayDiffer) {
 }
 
 TEST(RankDivergence, AGoldenOfOneRankSaysWhatIsWhole) {
-  // Given the whole product [3, 6] of one rank, of which mine's ranks have parts
+  // Given the whole product [3, 6] of one rank, of which the ranks of the run under test have parts
   TestRun golden;
   golden.module_output("proj", golden.value(DType::Float32, {2}, {3, 6}));
   golden.module_output("sum", golden.value(DType::Float32, {2}, {3, 6}));

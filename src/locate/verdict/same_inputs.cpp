@@ -35,8 +35,8 @@ std::optional<std::string> first_difference(const TensorView& golden, const Tens
          std::to_string(*m) + " against golden's " + std::to_string(*g);
 }
 
-/// Of two integer tensors of one shape of which one has no bytes: their statistics tell that they differ, never that they
-/// do not.
+/// Of two integer tensors of one shape of which one has no bytes: their statistics tell that they
+/// differ, never that they do not.
 bool have_other_statistics(const TensorRecord& golden, const TensorRecord& mine) {
   constexpr double kSummedOtherwise = 1e-9;
   if (!golden.stats || !mine.stats) return false;
@@ -92,7 +92,8 @@ double factor_of(const Row& golden, const Row& row) {
   return energy > 0 ? product / energy : 0;
 }
 
-/// The first token whose row in mine is that of another one; nothing where the results are no rows of the table.
+/// The first token whose row in mine is that of another one; nothing where the results are no rows
+/// of the table.
 ///
 /// table    [tokens of the vocabulary, width]
 /// golden   [..., width], and mine of as many values: a row for each of `tokens`
@@ -240,8 +241,8 @@ class InputTest {
     return std::nullopt;
   }
 
-  /// What the model was called with was not captured of mine, but the module that looks its tokens up was: its input, or
-  /// its result, which is made of rows of the table.
+  /// What the model was called with was not captured of mine, but the module that looks its tokens
+  /// up was: its input, or its result, which is made of rows of the table.
   [[nodiscard]] std::optional<std::string> other_tokens(const ModuleCall& mine) const {
     const auto index = static_cast<size_t>(&mine - mine_.calls.data());
     const size_t partner = pairing_.golden_call_of[index];

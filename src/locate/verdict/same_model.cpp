@@ -20,7 +20,8 @@ using topology::ModuleNode;
 constexpr double kCommonModules = 0.1;
 /// ... where there are enough modules to tell.
 constexpr size_t kFewestModules = 4;
-/// Share of the weights that must be of another size, or unlike golden's, before it is the model that differs.
+/// Share of the weights that must be of another size, or unlike golden's, before it is the model
+/// that differs.
 constexpr double kMostWeights = 0.5;
 constexpr size_t kFewestWeights = 3;
 /// Weights that are read: spread over all that differ.
@@ -31,7 +32,8 @@ constexpr double kMostUnlike = 0.75;
 constexpr double kUnlikeCosine = 0.5;
 /// A weight of so few elements may be like or unlike another one by chance.
 constexpr int64_t kFewestElements = 16;
-/// Extremes of one weight in two types differ by less: half a unit in the last place of bfloat16, and the same of golden's.
+/// Extremes of one weight in two types differ by less: half a unit in the last place of bfloat16,
+/// and the same of golden's.
 constexpr double kSameExtreme = 0x1p-7;
 
 // ---- modules ----
@@ -97,14 +99,13 @@ struct WeightPair {
   const TensorRecord* mine = nullptr;
 };
 
-std::vector<WeightPair> common_weights(const Program& golden, const Program& mine) {
+std::vector<WeightPair> float_weights(const Program& golden, const Program& mine,
+                                      const Pairing& pairing) {
   std::vector<WeightPair> pairs;
-  for (const auto& [name, record] : mine.leaves) {
-    const auto found = golden.leaves.find(name);
-    if (found == golden.leaves.end()) continue;
-    const WeightPair pair{name, &golden.run->records[found->second], &mine.run->records[record]};
-    const auto is_real = [](const TensorRecord& one) {
-      return one.shape && one.dtype && is_float(*one.dtype);
+  for (const pair::LeafPair& one : pairing.leaves.pairs) {
+    const WeightPair pair{one.name, &golden.run->records[one.golden], &mine.run->records[one.mine]};
+    const auto is_real = [](const TensorRecord& record) {
+      return record.shape && record.dtype && is_float(*record.dtype);
     };
     if (is_real(*pair.golden) && is_real(*pair.mine)) pairs.push_back(pair);
   }
@@ -135,13 +136,15 @@ std::vector<T> spread(const std::vector<T>& all, size_t most) {
   return some;
 }
 
-/// Whether golden's weight is mine's rounded to golden's type, and rounding lost something.
+/// Whether golden's weight is that of the run under test rounded to golden's type, and rounding
+/// lost something.
 enum class Rounded : uint8_t { No, Equal, Yes };
 
 Result<Rounded> is_mine_rounded(const WeightPair& pair) {
   ASSAY_TRY(const Tensor golden, run::load_tensor(*pair.golden));
   ASSAY_TRY(const Tensor mine, run::load_tensor(*pair.mine));
-  // The sides of the test are exchanged, so its units are those of golden's type: half of one is one rounding.
+  // The sides of the test are exchanged, so its units are those of golden's type: half of one is
+  // one rounding.
   ASSAY_TRY(const WeightDifference rounded, weight_difference(mine.view, golden.view));
   if (rounded.shape_differs || rounded.half_ulp > kWeightLimit) return Rounded::No;
   return rounded.half_ulp > 0 ? Rounded::Yes : Rounded::Equal;
@@ -301,13 +304,14 @@ std::optional<std::string> dropped_values(const Program& golden, const Program& 
 
 Result<std::optional<ModelDifference>> find_model_difference(const Program& golden,
                                                              const Program& mine,
+                                                             const Pairing& pairing,
                                                              const PairTests& tests) {
   using Found = std::optional<ModelDifference>;
   if (const auto text = other_modules(golden, mine)) return Found(ModelDifference{*text});
   if (const auto text = other_layers(*golden.run, *mine.run)) return Found(ModelDifference{*text});
   // Shards of several ranks are put together elsewhere.
   if (pair::ranks_of(*golden.run).size() == 1 && pair::ranks_of(*mine.run).size() == 1) {
-    const std::vector<WeightPair> weights = common_weights(golden, mine);
+    const std::vector<WeightPair> weights = float_weights(golden, mine, pairing);
     if (const auto text = other_sizes(weights)) return Found(ModelDifference{*text});
     ASSAY_TRY(const auto exchanged, exchanged_sides(weights));
     if (exchanged) return Found(ModelDifference{*exchanged, true});

@@ -66,7 +66,7 @@ std::string weight_clause(const Finding& finding) {
 }
 
 std::string gap_clause(const Finding& finding) {
-  std::string text = "golden's function of mine's own values gives something else";
+  std::string text = "golden's function of the run's own values gives something else";
   if (!std::isnan(finding.ratio)) text += ", " + beyond_rounding(finding.ratio);
   return text;
 }

@@ -8,9 +8,9 @@
 
 namespace assay::locate {
 
-/// "first bad: model.layers.5.input_layernorm (LlamaRMSNorm, step 0): weight differs from golden ..."
-/// "clean: all 512 operators are exact to rounding ..."
-/// "cannot judge: golden was captured without operators ...; next: assay dump ..."
+/// "first bad: model.layers.5.input_layernorm (LlamaRMSNorm, step 0): weight differs from golden
+/// ..." "clean: all 512 operators are exact to rounding ..." "cannot judge: golden was captured
+/// without operators ...; next: assay dump ..."
 [[nodiscard]] std::string sentence(const Verdict& verdict);
 
 /// Where a finding is: "model.layers.5.mlp.down_proj (Linear: aten.mm.default, step 0)".
@@ -18,10 +18,12 @@ namespace assay::locate {
 /// What is wrong there, in clauses separated by "; ".
 [[nodiscard]] std::string clause_of(const Finding& finding);
 
-/// What `clean` stands on, one line each: "holds: inputs are equal", "open: operators are judged: ...", "power: ...".
+/// What `clean` stands on, one line each: "holds: inputs are equal", "open: operators are judged:
+/// ...", "power: ...".
 [[nodiscard]] std::vector<std::string> checked_list(const Verdict& verdict);
 
-/// Further candidates, faults that are the same in all layers, coarse kernels, notes: one sentence each.
+/// Further candidates, faults that are the same in all layers, coarse kernels, notes: one sentence
+/// each.
 [[nodiscard]] std::vector<std::string> remarks(const Verdict& verdict);
 
 }  // namespace assay::locate

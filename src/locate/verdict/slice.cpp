@@ -104,7 +104,8 @@ void Slice::follow(const Program& mine, std::vector<const Use*> open) {
       visit(made->second);
       continue;
     }
-    // A view of a storage that was written through another view: whoever wrote into it before may have made it.
+    // A view of a storage that was written through another view: whoever wrote into it before may
+    // have made it.
     if (use->record == kNone) continue;
     const run::TensorRecord& record = mine.run->records[use->record];
     const auto written = writers.find(record.storage_id);

@@ -12,13 +12,13 @@ namespace assay::locate {
 
 class Slice {
  public:
-  /// name   a module path, "path:slot", an operator's node, or "step 3": the model's outputs in it ("token 3", its
-  ///        earlier word, too).
-  ///        A module is sliced at its last call in every step.
+  /// name   a module path, "path:slot", an operator's node, or "step 3": the model's outputs in it
+  ///        ("token 3", its earlier word, too). A module is sliced at its last call in every step.
   /// errors Usage (nothing has this name)
   [[nodiscard]] static Result<Slice> make(const Program& mine, const std::string& name);
 
-  /// True when the finding may have changed the sliced output. Without operators whatever came before may have.
+  /// True when the finding may have changed the sliced output. Without operators whatever came
+  /// before may have.
   [[nodiscard]] bool holds(const Finding& finding) const;
 
   /// Indices of operators, ascending; empty for a run without operators.

@@ -64,7 +64,7 @@ std::optional<StepModules::Rows> StepModules::rows_of(
     const std::vector<const StepRows*>& steps) const {
   Rows out;
   std::vector<std::pair<int64_t, int64_t>>
-      rows;  // of golden's tensor, of mine's one after the other
+      rows;  // of golden's tensor; the other run's, one after the other
   for (const StepRows* step : steps) {
     const auto found = records_.find(key_of(golden, record, step->mine_step));
     if (found == records_.end()) continue;
@@ -93,7 +93,7 @@ std::optional<StepModules::Rows> StepModules::rows_of(
     out.recipe.axis = axis;
   }
   out.recipe.steps.push_back(
-      {.kind = pair::Step::Kind::Permute, .axis = axis, .order = in_order(rows)});
+      {.kind = pair::RecipeStep::Kind::Permute, .axis = axis, .order = in_order(rows)});
   return out;
 }
 
@@ -147,9 +147,8 @@ void StepModules::complete(Finding* finding) const {
   finding->step = first.step;
   finding->time = first.order;
   if (first.step == last.step) return;
-  finding->detail += (finding->detail.empty() ? "" : "; ") +
-                     std::string("in one of mine's steps ") + std::to_string(first.step) + " to " +
-                     std::to_string(last.step);
+  finding->detail += (finding->detail.empty() ? "" : "; ") + std::string("in one of its steps ") +
+                     std::to_string(first.step) + " to " + std::to_string(last.step);
 }
 
 void StepModules::put_back(Verdict* verdict) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that cut its tokens into other steps than golden (a prompt in chunks, several guessed tokens in a step), with the
-// tensors of its modules in golden's steps.
+// A run that cut its tokens into other steps than golden (a prompt in chunks, several guessed
+// tokens in a step), with the tensors of its modules in golden's steps.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,8 +19,9 @@ class StepModules {
   /// pairs  whose steps do not correspond by number
   StepModules(const run::Run& golden, const run::Run& mine, const pair::Correspondence& pairs);
 
-  /// Mine's records where they stand, those of modules left aside, and behind them one record for each of golden's that mine
-  /// has rows of, by golden's step and shape. Rows that mine did not compute are golden's.
+  /// The run under test's records where they stand, those of modules left aside, and behind them
+  /// one record for each of golden's that mine has rows of, by golden's step and shape. Rows that
+  /// mine did not compute are golden's.
   [[nodiscard]] const run::Run& run() const { return *run_; }
   void describe(Program* mine) const;
   /// Step, time and record as mine has them.
@@ -50,8 +51,8 @@ class StepModules {
                                             const std::vector<const pair::StepRows*>& steps) const;
 
   std::unique_ptr<run::Run> run_;
-  std::map<RecordKey, size_t> records_;  // of mine's modules
-  std::map<size_t, Place> places_;       // by record behind mine's own
+  std::map<RecordKey, size_t> records_;  // of the run under test's modules
+  std::map<size_t, Place> places_;       // by record behind the run under test's own
   std::vector<std::string> notes_;
   uint64_t order_ = 0;
   bool partial_ = false;

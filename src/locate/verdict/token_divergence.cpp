@@ -21,7 +21,8 @@ using run::TensorRecord;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxSequences = int64_t{1} << 16;
 
-/// How surely a record holds logits: 2 the model's output of that name, 1 the output of its head, 0 no.
+/// How surely a record holds logits: 2 the model's output of that name, 1 the output of its head, 0
+/// no.
 int logits_rank(const run::Run& run, const TensorRecord& record) {
   if (!pair::is_operand(record) || record.role != run::Role::Output || !record.bytes) return 0;
   const std::string path = run::module_path(run, record.node);

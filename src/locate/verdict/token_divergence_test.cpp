@@ -33,7 +33,8 @@ TEST(TokenDivergence, IsTheFirstStepWithAnotherLargestLogit) {
 }
 
 TEST(TokenDivergence, OneLogitFarOffIsNoTie) {
-  // Given 64 tokens, of which golden chooses the first by 5, and mine another whose logit alone is 6 off
+  // Given 64 tokens, of which golden chooses the first by 5, and mine another whose logit alone is
+  // 6 off
   std::vector<double> logits(64, 0);
   logits[0] = 5;
   TestRun golden;

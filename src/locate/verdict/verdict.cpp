@@ -64,10 +64,12 @@ class Composer {
     return (!stages_.in_slice || stages_.in_slice(finding)) && !is_of_other_inputs(finding);
   }
 
-  // What runs that were not given the same must differ in. An operator's own error, a weight and a NaN are none of it.
+  // What runs that were not given the same must differ in. An operator's own error, a weight and a
+  // NaN are none of it.
   bool is_of_other_inputs(const Finding& finding) const {
     if (!stages_.inputs || finding.step < stages_.inputs->step) return false;
-    // Behind a step of another shape caches and positions are others; in it only values of golden's shape are judged.
+    // Behind a step of another shape caches and positions are others; in it only values of golden's
+    // shape are judged.
     if (stages_.inputs->shape_differs && finding.step == stages_.inputs->step) return false;
     switch (finding.kind) {
       case FindingKind::OwnError:
@@ -153,7 +155,8 @@ class Composer {
                             " within the rounding of their types (" + types + ")";
   }
 
-  // An operator that makes NaN of finite inputs has an infinite own error: the same fault, said better.
+  // An operator that makes NaN of finite inputs has an infinite own error: the same fault, said
+  // better.
   void drop_own_errors_at_nan_origins() {
     const auto is_same = [&](const Finding& own) {
       return own.kind == FindingKind::OwnError && std::isinf(own.ratio) &&
@@ -211,11 +214,12 @@ class Composer {
     });
   }
 
-  // The first value at a boundary behind the finding, in its module, one around it or one inside it, was judged.
+  // The first value at a boundary behind the finding, in its module, one around it or one inside
+  // it, was judged.
   bool was_judged_behind(const Finding& finding) const {
-    const Step* nearest = nullptr;
+    const WalkStep* nearest = nullptr;
     uint64_t nearest_time = 0;
-    for (const Step& step : stages_.walk->steps) {
+    for (const WalkStep& step : stages_.walk->steps) {
       const Use* use = use_of(step);
       if (use == nullptr || use->time < finding.time || step.unknown_to_golden) continue;
       const ModuleCall& call = stages_.mine->calls[step.call];
@@ -229,7 +233,7 @@ class Composer {
     return nearest != nullptr && nearest->reason.empty();
   }
 
-  const Use* use_of(const Step& step) const {
+  const Use* use_of(const WalkStep& step) const {
     if (step.call >= stages_.mine->calls.size()) return nullptr;
     const ModuleCall& call = stages_.mine->calls[step.call];
     const std::vector<Use>& uses = step.input ? call.inputs : call.outputs;
@@ -265,8 +269,9 @@ class Composer {
     }
   }
 
-  // Behind a cast to eight bits another scale moves values by as much as the cast rounds them, so that no replay refutes it:
-  // one scale for all rows where golden has one a row. Of the same inputs it is another number of results.
+  // Behind a cast to eight bits another scale moves values by as much as the cast rounds them, so
+  // that no replay refutes it: one scale for all rows where golden has one a row. Of the same
+  // inputs it is another number of results.
   bool is_hidden_by_eight_bits(const Finding& suspicion) const {
     if (suspicion.kind != FindingKind::Attribute || suspicion.mine_operator == kNone ||
         suspicion.golden_operator == kNone)
@@ -343,8 +348,8 @@ class Composer {
     verdict_.candidates = std::move(kept);
   }
 
-  // Where the scales of all layers are coarse, all are further than a step from golden's, and a wrong one is far beyond its
-  // peers.
+  // Where the scales of all layers are coarse, all are further than a step from golden's, and a
+  // wrong one is far beyond its peers.
   void put_outliers_first() {
     constexpr size_t kPeers = 3;
     constexpr double kOutlier = 4;  // times the median of its peers
@@ -438,7 +443,8 @@ class Composer {
     }
   }
 
-  // An operator without reference is judged by the values around it, and so is one that mine was not seen to run.
+  // An operator without reference is judged by the values around it, and so is one that mine was
+  // not seen to run.
   void count_seen_from_outside() {
     Coverage& coverage = verdict_.coverage;
     coverage.without_partner = stages_.walk->seen_from_outside;
@@ -531,7 +537,7 @@ class Composer {
       }
     }
     if (stages_.walk == nullptr) return;
-    for (const Step& step : stages_.walk->steps) {
+    for (const WalkStep& step : stages_.walk->steps) {
       const ModuleCall& call = stages_.mine->calls[step.call];
       if (step.on_path && step.reason.empty())
         consider(stages_.walk->limit * step.noise_floor, call.module, call.step);
@@ -549,7 +555,8 @@ class Composer {
     return {record.node, record.step};
   }
 
-  /// Of z; where kernels round more than once, the limit of those without peers, which is the widest.
+  /// Of z; where kernels round more than once, the limit of those without peers, which is the
+  /// widest.
   double own_error_limit(DType type) const {
     const auto strict = stages_.own->strict.find(type);
     return strict == stages_.own->strict.end() || strict->second ? kOwnErrorLimit : kLoneLimit;
@@ -591,7 +598,7 @@ class Composer {
       for (const OwnError& output : stages_.own->outputs) list_own_error(output);
     }
     if (stages_.walk != nullptr && (stages_.own == nullptr || stages_.across_engines)) {
-      for (const Step& step : stages_.walk->steps) list_step(step);
+      for (const WalkStep& step : stages_.walk->steps) list_step(step);
     } else if (stages_.own == nullptr && stages_.floors != nullptr) {
       for (const auto& [index, judgement] : stages_.floors->records) list_floor(index, judgement);
     }
@@ -617,7 +624,7 @@ class Composer {
     record.confidence = confidence_name(verdict_.confidence);
   }
 
-  void list_step(const Step& step) {
+  void list_step(const WalkStep& step) {
     const Use* use = use_of(step);
     if (!step.reason.empty() || use == nullptr || use->record == kNone) return;
     Verdict::RecordJudgement& record = verdict_.records[use->record];

@@ -27,23 +27,25 @@ struct Stages {
   IdenticalValues identical = {};
   /// What mine was given otherwise than golden; nothing: no difference was seen.
   std::optional<InputDifference> inputs = {};
-  /// Mine's operators are not golden's (another engine, tokens cut into other steps): its modules are judged by the walk.
+  /// The run under test's operators are not golden's (another engine, tokens cut into other steps):
+  /// its modules are judged by the walk.
   bool across_engines = false;
   /// What of golden mine has nothing for, so that the run is not clean; empty: nothing.
   std::string missing = {};
-  /// Mine's findings are in its order of execution: run::Run::order_known.
+  /// The run under test's findings are in its order of execution: run::Run::order_known.
   bool order_known = true;
   /// False for findings outside the slice that the user asked for; empty: everything counts.
   std::function<bool(const Finding&)> in_slice = {};
 };
 
-/// Findings in mine's execution order, confirmed or refuted; outcome, confidence, coverage, notes.
-/// `chain`, `next` and errors against golden are left to locate().
+/// Findings in the run under test's execution order, confirmed or refuted; outcome, confidence,
+/// coverage, notes. `chain`, `next` and errors against golden are left to locate().
 [[nodiscard]] Verdict compose_verdict(const Stages& stages);
 
 /// Share of operators that must be judged before a run may be called clean.
 inline constexpr double kCleanCoverage = 0.95;
-/// A value between operators in which an error of this share of its size would not be seen was not judged.
+/// A value between operators in which an error of this share of its size would not be seen was not
+/// judged.
 inline constexpr double kLeastPower = 1;
 /// The same finding in this many layers is one of the program, not of a layer.
 inline constexpr size_t kSystematicLayers = 3;

@@ -39,7 +39,8 @@ Operator operator_of(const std::string& module, uint64_t time) {
   return one;
 }
 
-// Two runs of three layers with one norm each, both with operators: everything was judged and nothing found.
+// Two runs of three layers with one norm each, both with operators: everything was judged and
+// nothing found.
 struct Healthy {
   Program golden, mine;
   Pairing pairing;
@@ -61,7 +62,7 @@ struct Healthy {
       output.relative_l2 = 1e-3;
       output.floor_l2 = 2e-3;
       own.outputs.push_back(output);
-      Step step;
+      WalkStep step;
       step.call = layer;
       walk.steps.push_back(step);
     }
@@ -199,7 +200,8 @@ TEST(Verdict, ASuspicionNeedsTheReplay) {
   Verdict verdict = compose_verdict(run.stages());
   EXPECT_EQ(verdict.outcome, Outcome::CannotJudge);
   EXPECT_THAT(verdict.reason, HasSubstr("layers.1.norm: golden has no aten.add.Tensor here"));
-  // Replayed, and the module's output is what golden's program gives: another program of the same function.
+  // Replayed, and the module's output is what golden's program gives: another program of the same
+  // function.
   Stages stages = run.stages();
   stages.walk = &run.walk;
   verdict = compose_verdict(stages);
@@ -230,7 +232,8 @@ TEST(Verdict, ASuspicionWhoseModuleWasNotReplayedStaysOpen) {
 }
 
 TEST(Verdict, AnErrorOfAnAtbOperationIsOfItsRecord) {
-  // given an output that is no operator's of the program, as own_errors_of_operations() yields them, with a wide floor
+  // given an output that is no operator's of the program, as own_errors_of_operations() yields
+  // them, with a wide floor
   run::Run atb;
   run::TensorRecord record;
   record.node = "0_Prefill/1_RmsNormOperation";

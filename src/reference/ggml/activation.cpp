@@ -235,9 +235,9 @@ Result<Magnitudes> rounding_of_glu(const Arguments& arguments, int) {
 
 }  // namespace
 
-std::span<const Operator> activation_operators() {
+std::span<const DialectRow> activation_operators() {
   static constexpr auto kActivations = OperatorClass::Activation;
-  static constexpr Operator kTable[] = {
+  static constexpr DialectRow kTable[] = {
       own("ggml.glu", kActivations, glu, rounding_of_glu),
       own("ggml.unary", kActivations, unary, rounding_of_unary),
   };

@@ -86,13 +86,13 @@ Result<Magnitudes> rounding_of_scale(const Arguments& arguments, int) {
 
 }  // namespace
 
-std::span<const Operator> arithmetic_operators() {
+std::span<const DialectRow> arithmetic_operators() {
   using enum OperatorClass;
   // Functions of libm, and of vectors that stand for them; sines and cosines err relative to 1.
   constexpr Roundoff kFunction{Size::Result, 4};
   constexpr Roundoff kAngle{Size::One, 4};
   constexpr Roundoff kSum{Size::Terms, 2};
-  static constexpr Operator kTable[] = {
+  static constexpr DialectRow kTable[] = {
       {"ggml.add", Arithmetic, "aten.add.Tensor", pair},
       {"ggml.add1", Arithmetic, "aten.add.Tensor", pair},
       {"ggml.add_id", Arithmetic, "aten.add.Tensor", chosen_rows},

@@ -292,8 +292,8 @@ Result<Magnitudes> rounding_of_flash_attention(const Arguments& arguments, int j
 
 }  // namespace
 
-std::span<const Operator> attention_operators() {
-  static constexpr Operator kTable[] = {
+std::span<const DialectRow> attention_operators() {
+  static constexpr DialectRow kTable[] = {
       own("ggml.flash_attn_ext", OperatorClass::Attention, flash_attention,
           rounding_of_flash_attention),
       own("ggml.soft_max", OperatorClass::Softmax, soft_max, rounding_of_soft_max),

@@ -47,7 +47,7 @@ struct Roundoff {
 using RoundingOf = Result<Magnitudes> (*)(const Arguments& arguments, int jobs);
 
 /// Either the operator of aten that means the same, or functions of our own.
-struct Operator {
+struct DialectRow {
   std::string_view name;  // "ggml.mul_mat"
   OperatorClass kind;
   std::string_view same_as = {};  // "aten.sqrt.default"
@@ -59,21 +59,21 @@ struct Operator {
 };
 
 /// A row of functions of our own.
-constexpr Operator own(std::string_view name, OperatorClass kind, aten::Evaluator evaluate,
-                       RoundingOf rounding = nullptr) {
+constexpr DialectRow own(std::string_view name, OperatorClass kind, aten::Evaluator evaluate,
+                         RoundingOf rounding = nullptr) {
   return {.name = name, .kind = kind, .evaluate = evaluate, .rounding = rounding};
 }
 
 // One function a family; registry.cpp joins them.
-[[nodiscard]] std::span<const Operator> arithmetic_operators();
-[[nodiscard]] std::span<const Operator> activation_operators();
-[[nodiscard]] std::span<const Operator> norm_operators();
-[[nodiscard]] std::span<const Operator> movement_operators();
-[[nodiscard]] std::span<const Operator> selection_operators();
-[[nodiscard]] std::span<const Operator> image_operators();
-[[nodiscard]] std::span<const Operator> product_operators();
-[[nodiscard]] std::span<const Operator> rope_operators();
-[[nodiscard]] std::span<const Operator> attention_operators();
+[[nodiscard]] std::span<const DialectRow> arithmetic_operators();
+[[nodiscard]] std::span<const DialectRow> activation_operators();
+[[nodiscard]] std::span<const DialectRow> norm_operators();
+[[nodiscard]] std::span<const DialectRow> movement_operators();
+[[nodiscard]] std::span<const DialectRow> selection_operators();
+[[nodiscard]] std::span<const DialectRow> image_operators();
+[[nodiscard]] std::span<const DialectRow> product_operators();
+[[nodiscard]] std::span<const DialectRow> rope_operators();
+[[nodiscard]] std::span<const DialectRow> attention_operators();
 
 // ---- Sources and results ------------------------------------------------------------------------
 

@@ -172,9 +172,9 @@ Result<Magnitudes> rounding_of_upscale(const Arguments& arguments, int) {
 
 }  // namespace
 
-std::span<const Operator> image_operators() {
+std::span<const DialectRow> image_operators() {
   using enum OperatorClass;
-  static constexpr Operator kTable[] = {
+  static constexpr DialectRow kTable[] = {
       {"ggml.im2col", Cast, "aten.reshape.default", im2col},
       {"ggml.pool_2d", Reduction, {}, pool, {Size::Terms, 2}},
       own("ggml.upscale", Activation, upscale, rounding_of_upscale),

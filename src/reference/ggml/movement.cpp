@@ -181,9 +181,9 @@ Status pad(const Arguments& arguments, Call* same) {
 
 }  // namespace
 
-std::span<const Operator> movement_operators() {
+std::span<const DialectRow> movement_operators() {
   using enum OperatorClass;
-  static constexpr Operator kTable[] = {
+  static constexpr DialectRow kTable[] = {
       {"ggml.concat", Move, "aten.cat.default", concat},
       {"ggml.cont", Cast, "aten.reshape.default", copy},
       {"ggml.cpy", Cast, "aten.reshape.default", copy},

@@ -66,14 +66,14 @@ Result<Magnitudes> rounding_of_norm(const Arguments& arguments, int) {
   return scaled_rounding(std::move(c), 16 * kFloat32Roundoff);
 }
 template <Norm kNorm, Kind kKind>
-constexpr Operator row_of(std::string_view name) {
+constexpr DialectRow row_of(std::string_view name) {
   return own(name, OperatorClass::Norm, norm<kNorm, kKind>, rounding_of_norm<kNorm, kKind>);
 }
 
 }  // namespace
 
-std::span<const Operator> norm_operators() {
-  static constexpr Operator kTable[] = {
+std::span<const DialectRow> norm_operators() {
+  static constexpr DialectRow kTable[] = {
       row_of<of_groups, Kind::Layer>("ggml.group_norm"),
       row_of<of_rows, Kind::Euclidean>("ggml.l2_norm"),
       row_of<of_rows, Kind::Layer>("ggml.norm"),

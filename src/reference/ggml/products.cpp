@@ -227,9 +227,9 @@ Result<Magnitudes> rounding_of_product(const Arguments& arguments, int jobs) {
 
 }  // namespace
 
-std::span<const Operator> product_operators() {
+std::span<const DialectRow> product_operators() {
   static constexpr auto kProduct = OperatorClass::Product;
-  static constexpr Operator kTable[] = {
+  static constexpr DialectRow kTable[] = {
       own("ggml.mul_mat", kProduct, multiply, rounding_of_product),
       own("ggml.mul_mat_id", kProduct, multiply, rounding_of_product),
   };

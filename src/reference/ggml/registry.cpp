@@ -7,25 +7,25 @@
 namespace assay::reference::ggml {
 namespace {
 
-const std::vector<Operator>& table() {
-  static const std::vector<Operator> joined = [] {
-    std::vector<Operator> rows;
+const std::vector<DialectRow>& table() {
+  static const std::vector<DialectRow> joined = [] {
+    std::vector<DialectRow> rows;
     for (const auto family : {arithmetic_operators(), activation_operators(), norm_operators(),
                               movement_operators(), selection_operators(), image_operators(),
                               product_operators(), rope_operators(), attention_operators()})
       rows.insert(rows.end(), family.begin(), family.end());
-    std::ranges::sort(rows, {}, &Operator::name);
+    std::ranges::sort(rows, {}, &DialectRow::name);
     return rows;
   }();
   return joined;
 }
 
-const Operator* lookup(std::string_view name) {
-  const auto found = std::ranges::lower_bound(table(), name, {}, &Operator::name);
+const DialectRow* lookup(std::string_view name) {
+  const auto found = std::ranges::lower_bound(table(), name, {}, &DialectRow::name);
   return found == table().end() || found->name != name ? nullptr : &*found;
 }
 
-Result<Call> call_of(const Operator& one, const Arguments& arguments) {
+Result<Call> call_of(const DialectRow& one, const Arguments& arguments) {
   Call call;
   call.name = one.same_as;
   ASSAY_TRY_STATUS(one.translate(arguments, &call));
@@ -40,7 +40,7 @@ Result<Tensor> in_largest_type(const Tensor& tensor) {
 }
 
 Result<Values> evaluate_same(const Arguments& arguments, const EvaluateOptions& options) {
-  const Operator& one = *lookup(arguments.call().name);
+  const DialectRow& one = *lookup(arguments.call().name);
   ASSAY_TRY(const Call call, call_of(one, arguments));
   ASSAY_TRY(Values results, aten::evaluate(call, options));
   const bool keeps_bytes = one.view || one.kind == OperatorClass::Cast;
@@ -49,7 +49,7 @@ Result<Values> evaluate_same(const Arguments& arguments, const EvaluateOptions& 
   return result_of(std::move(result));
 }
 
-Result<Magnitudes> rounding_of_same(const Operator& one, const Arguments& arguments, int jobs) {
+Result<Magnitudes> rounding_of_same(const DialectRow& one, const Arguments& arguments, int jobs) {
   ASSAY_TRY(const Call call, call_of(one, arguments));
   const double factor = one.roundoff.factor * kFloat32Roundoff;
   const bool moves = aten::class_of(call.name) == OperatorClass::Move;
@@ -68,7 +68,7 @@ Result<Magnitudes> rounding_of_same(const Operator& one, const Arguments& argume
 std::span<const aten::Overload> overloads() {
   static const std::vector<aten::Overload> rows = [] {
     std::vector<aten::Overload> made;
-    for (const Operator& one : table())
+    for (const DialectRow& one : table())
       made.push_back({std::string(one.name), one.kind,
                       one.translate != nullptr ? evaluate_same : one.evaluate, one.view});
     return made;
@@ -78,12 +78,12 @@ std::span<const aten::Overload> overloads() {
 
 std::vector<std::string_view> known_operators() {
   std::vector<std::string_view> names;
-  for (const Operator& one : table()) names.push_back(one.name);
+  for (const DialectRow& one : table()) names.push_back(one.name);
   return names;
 }
 
 bool has_rounding(std::string_view name) {
-  const Operator* one = lookup(name);
+  const DialectRow* one = lookup(name);
   return one != nullptr && (one->rounding != nullptr || one->roundoff.size != Size::Nothing);
 }
 
@@ -92,7 +92,7 @@ Result<Magnitudes> rounding(const Call& call, int jobs) {
     return fail(in_operator(
         call.name,
         {Errc::Unsupported, {}, std::nullopt, "no rounding errors but that of the result"}));
-  const Operator& one = *lookup(call.name);
+  const DialectRow& one = *lookup(call.name);
   const Arguments arguments(call);
   return one.rounding != nullptr ? one.rounding(arguments, jobs)
                                  : rounding_of_same(one, arguments, jobs);

@@ -233,8 +233,8 @@ Result<Magnitudes> rounding_of_rope(const Arguments& arguments, int) {
 
 }  // namespace
 
-std::span<const Operator> rope_operators() {
-  static constexpr Operator kTable[] = {
+std::span<const DialectRow> rope_operators() {
+  static constexpr DialectRow kTable[] = {
       own("ggml.rope", OperatorClass::Trigonometric, rope, rounding_of_rope),
   };
   return kTable;

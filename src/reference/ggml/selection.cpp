@@ -49,9 +49,9 @@ std::optional<Selection> selection_of(const Call& call) {
   return selection;
 }
 
-std::span<const Operator> selection_operators() {
+std::span<const DialectRow> selection_operators() {
   static constexpr auto kInteger = OperatorClass::Integer;
-  static constexpr Operator kTable[] = {
+  static constexpr DialectRow kTable[] = {
       {"ggml.argmax", kInteger, "aten.argmax.default", last_axis},
       own("ggml.argsort", kInteger, ordered),
       own("ggml.top_k", kInteger, ordered),

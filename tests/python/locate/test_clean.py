@@ -141,7 +141,7 @@ def test_a_run_that_lost_tensors_is_not_clean(golden: Path, tmp_path: Path) -> N
 def test_weights_that_mine_has_nothing_for(golden: Path, tmp_path: Path, level: str) -> None:
     verdict = assay.locate(golden, capture(tmp_path / "mine", level=level, exclude="mix"))
     assert verdict.outcome == "cannot_judge", verdict
-    assert "1 weight of golden's had no partner among mine's, first mix.weight" in said(verdict)
+    assert "1 weight of golden's had no partner in the run under test, first mix.weight" in said(verdict)
 
 
 def test_modules_that_were_not_seen_to_run_lower_the_confidence(golden: Path, tmp_path: Path) -> None:

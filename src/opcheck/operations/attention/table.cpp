@@ -4,10 +4,10 @@
 
 namespace assay::opcheck {
 
-std::span<const Operator> attention_operators() {
-  using enum Operator::Origin;
+std::span<const OperationRow> attention_operators() {
+  using enum OperationRow::Origin;
   // Name, variants, parameters (other spellings after "|"), outputs, precision, origin, function.
-  static constexpr Operator kOperators[] = {
+  static constexpr OperationRow kOperators[] = {
       {"SelfAttentionOperation",
        "fused with caches or bypass, PA_ENCODER, PREFIX_ENCODER; masks 0 to 9, clamp, logN, int8 "
        "offline and online, values inside keys, BNSD",

@@ -4,10 +4,10 @@
 
 namespace assay::opcheck {
 
-std::span<const Operator> elementwise_operators() {
-  using enum Operator::Origin;
+std::span<const OperationRow> elementwise_operators() {
+  using enum OperationRow::Origin;
   // Name, variants, parameters (other spellings after "|"), outputs, precision, origin, function.
-  static constexpr Operator kOperators[] = {
+  static constexpr OperationRow kOperators[] = {
       {"ActivationOperation",
        "relu, gelu (tanh, erf), fast gelu, faster gelu, swish, log, sigmoid, swiglu forward and "
        "backward",

@@ -6,10 +6,10 @@ namespace assay::opcheck {
 
 #define ASSAY_RANKS "rank rankSize rankRoot backend hcclComm commMode rankTableFile commDomain"
 
-std::span<const Operator> movement_operators() {
-  using enum Operator::Origin;
+std::span<const OperationRow> movement_operators() {
+  using enum OperationRow::Origin;
   // Name, variants, parameters (other spellings after "|"), outputs, precision, origin, function.
-  static constexpr Operator kOperators[] = {
+  static constexpr OperationRow kOperators[] = {
       {"AllGatherOperation", "over all ranks", ASSAY_RANKS, "y", "MOVE", Original,
        evaluate_all_gather},
       {"AllGatherVOperation", "over all ranks, counts and places in tensors", ASSAY_RANKS, "y",

@@ -103,7 +103,7 @@ class Chaos {
 
 TEST(NormOperations, AnswerEveryNonsenseWithASentence) {
   int goldens = 0;
-  for (const Operator& operation : norm_operators()) {
+  for (const OperationRow& operation : norm_operators()) {
     for (unsigned seed = 0; seed < 3000; ++seed) {
       Chaos chaos(seed);
       InMemory operands;
@@ -138,14 +138,14 @@ TEST(NormOperations, AnswerEveryNonsenseWithASentence) {
 
 TEST(NormOperations, AreListedByNameWithAllThatAListNeeds) {
   std::string_view last;
-  for (const Operator& operation : norm_operators()) {
+  for (const OperationRow& operation : norm_operators()) {
     EXPECT_LT(last, operation.name);
     last = operation.name;
     EXPECT_TRUE(operation.name.ends_with("Operation"));
     EXPECT_FALSE(operation.variants.empty());
     EXPECT_FALSE(operation.outputs.empty());
     EXPECT_FALSE(operation.precision.empty());
-    const Operator* found = find_operator(operation.name);
+    const OperationRow* found = find_operator(operation.name);
     ASSERT_NE(found, nullptr);
     EXPECT_EQ(found->evaluate, operation.evaluate);
   }

@@ -28,10 +28,10 @@ constexpr std::string_view kLayerNormParameters =
 
 }  // namespace
 
-std::span<const Operator> norm_operators() {
-  using enum Operator::Origin;
+std::span<const OperationRow> norm_operators() {
+  using enum OperationRow::Origin;
   // Name, variants, parameters (other spellings after "|"), outputs, precision, origin, function.
-  static constexpr Operator kOperators[] = {
+  static constexpr OperationRow kOperators[] = {
       {"CohereLayerNormOperation", "norm without mean shift, one weight a head", "epsilon", "y",
        "FLOAT", Ours, evaluate_cohere_layer_norm},
       {"DynamicNTKOperation", "rotary tables", "outputType|outDataType", "sin, cos", "FLOAT", Ours,

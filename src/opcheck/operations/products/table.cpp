@@ -5,10 +5,10 @@
 namespace assay::opcheck {
 namespace {}  // namespace
 
-std::span<const Operator> product_operators() {
-  using enum Operator::Origin;
+std::span<const OperationRow> product_operators() {
+  using enum OperationRow::Origin;
   // Name, variants, parameters (other spellings after "|"), outputs, precision, origin, function.
-  static constexpr Operator kOperators[] = {
+  static constexpr OperationRow kOperators[] = {
       {"AllReduceOperation", "sum, max, min, prod; sum of int8 per tensor or channel",
        "rank rankSize rankRoot backend hcclComm commMode rankTableFile commDomain allReduceType "
        "quantType outDataType",

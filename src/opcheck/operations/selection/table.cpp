@@ -4,10 +4,10 @@
 
 namespace assay::opcheck {
 
-std::span<const Operator> selection_operators() {
-  using enum Operator::Origin;
+std::span<const OperationRow> selection_operators() {
+  using enum OperationRow::Origin;
   // Name, variants, parameters (other spellings after "|"), outputs, precision, origin, function.
-  static constexpr Operator kOperators[] = {
+  static constexpr OperationRow kOperators[] = {
       {"CumsumOperation", "inclusive, exclusive, reverse", "axes exclusive reverse", "y", "FLOAT",
        Original, evaluate_cumsum},
       {"FusedAddTopkDivOperation", "normalised or not; experts mapped",

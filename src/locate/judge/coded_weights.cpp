@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "locate/judge/stored_parts.hpp"
+#include "locate/judge/coded_weights.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "compare/dequantise.hpp"
 #include "locate/noise/float_grid.hpp"
-#include "pair/operand.hpp"
 #include "reference/movement/bytes.hpp"
 #include "reference/wide.hpp"
 #include "tensor/convert.hpp"
@@ -34,7 +33,8 @@ std::byte byte_of_ones(const TensorView& codes, Coding coding, int64_t values) {
   return is_pair ? std::byte{0x11} : std::byte{0x01};
 }
 
-/// Codes of which each is 1, so that unpacking them without a zero point gives the scale of every value.
+/// Codes of which each is 1, so that unpacking them without a zero point gives the scale of every
+/// value.
 Result<Tensor> ones_like(const Tensor& codes, Coding coding, int64_t values) {
   const std::byte byte = byte_of_ones(codes.view, coding, values);
   ASSAY_TRY(const reference::NewTensor ones, reference::copy_of(codes));
@@ -42,7 +42,8 @@ Result<Tensor> ones_like(const Tensor& codes, Coding coding, int64_t values) {
   return ones.tensor();
 }
 
-/// How far rounding to the nearest code, and the rounding of the scales themselves, may move a value.
+/// How far rounding to the nearest code, and the rounding of the scales themselves, may move a
+/// value.
 class Allowed {
  public:
   Allowed(DType codes, DType scales) {
@@ -60,7 +61,17 @@ class Allowed {
   double of_scale_ = 0;             // half an ULP of 1 in the type of the scales
 };
 
-compare::QuantisedParts views_of(const StoredParts::Loaded& loaded) {
+/// A weight in codes, read.
+struct Loaded {
+  Coding coding;
+  Tensor codes;
+  Tensor scale;
+  std::optional<Tensor> zero;
+  std::optional<Tensor> group_index;
+  double scale_factor = 1;
+};
+
+compare::QuantisedParts views_of(const Loaded& loaded) {
   compare::QuantisedParts parts;
   parts.coding = loaded.coding;
   parts.codes = loaded.codes.view;
@@ -71,50 +82,27 @@ compare::QuantisedParts views_of(const StoredParts::Loaded& loaded) {
   return parts;
 }
 
-}  // namespace
-
-StoredParts::StoredParts(const Program& mine) : mine_(mine) {
-  for (const auto& [name, record] : mine.leaves) {
-    names_.records.push_back(mine.run->records[record]);
-    names_.records.back().node = name;
-  }
-  side_.emplace(names_, /*as_stored=*/false);
-  for (size_t i = 0; i < side_->weights().size(); ++i) {
-    const pair::Weight& weight = side_->weights()[i];
-    if (weight.coding != Coding::Plain) {
-      coded_.emplace(names_.records[weight.record].node, i);
-      by_name_.emplace(weight.name, i);
-    }
-    if (weight.owner) parts_.insert(names_.records[weight.record].node);
-  }
-}
-
-std::optional<std::string> StoredParts::coded_weight(const std::string& leaf) const {
-  const auto found = coded_.find(leaf);
-  if (found == coded_.end()) return std::nullopt;
-  return side_->weights()[found->second].name;
-}
-
-Result<StoredParts::Loaded> StoredParts::load(const pair::Weight& weight) const {
-  ASSAY_TRY(Tensor codes, run::load_tensor(side_->record_of(weight)));
-  ASSAY_TRY(Tensor scale, run::load_tensor(side_->record(*weight.scale)));
+Result<Loaded> load(const pair::CodedLeaves& leaves, const pair::Weight& weight) {
+  ASSAY_TRY(Tensor codes, run::load_tensor(leaves.record(weight.record)));
+  ASSAY_TRY(Tensor scale, run::load_tensor(leaves.record(*weight.scale)));
   Loaded loaded{weight.coding, std::move(codes), std::move(scale), {}, {}, weight.scale_factor};
   if (weight.zero) {
-    ASSAY_TRY(loaded.zero, run::load_tensor(side_->record(*weight.zero)));
+    ASSAY_TRY(loaded.zero, run::load_tensor(leaves.record(*weight.zero)));
   }
   if (weight.group_index) {
-    ASSAY_TRY(loaded.group_index, run::load_tensor(side_->record(*weight.group_index)));
+    ASSAY_TRY(loaded.group_index, run::load_tensor(leaves.record(*weight.group_index)));
   }
   return loaded;
 }
 
-Result<StepDifference> StoredParts::difference(const std::string& leaf,
-                                               const TensorRecord& golden_record) const {
-  const pair::Weight& weight = side_->weights()[coded_.at(leaf)];
+}  // namespace
+
+Result<StepDifference> step_difference(const pair::CodedLeaves& leaves, const pair::Weight& weight,
+                                       const TensorRecord& golden_record) {
   if (weight.coding == Coding::QWeight)
     return fail(Errc::Unsupported, "GPTQ and AWQ move weights further than their step");
   ASSAY_TRY(const Tensor golden, run::load_tensor(golden_record));
-  ASSAY_TRY(const Loaded loaded, load(weight));
+  ASSAY_TRY(const Loaded loaded, load(leaves, weight));
   if (loaded.codes.view.dtype == DType::HiFloat8)
     return fail(Errc::Unsupported, "hifloat8 has steps of its own");
   compare::QuantisedParts parts = views_of(loaded);
@@ -147,59 +135,16 @@ Result<StepDifference> StoredParts::difference(const std::string& leaf,
   return out;
 }
 
-Result<Tensor> StoredParts::restored(const std::string& weight, const Dims& shape) const {
-  const auto found = by_name_.find(weight);
-  if (found == by_name_.end()) return fail(Errc::NotFound, weight + " is not stored in codes");
-  ASSAY_TRY(const Loaded loaded, load(side_->weights()[found->second]));
+Result<Tensor> restored_weight(const pair::CodedLeaves& leaves, const std::string& name,
+                               const Dims& shape) {
+  const pair::Weight* weight = leaves.find(name);
+  if (weight == nullptr) return fail(Errc::NotFound, name + " is not stored in codes");
+  ASSAY_TRY(const Loaded loaded, load(leaves, *weight));
   ASSAY_TRY(compare::Dequantised made,
             compare::dequantise(views_of(loaded), shape, false, /*jobs=*/1));
   if (!(made.tensor.view.shape == shape))
     return fail(Errc::Invalid, "codes of another shape than golden's");
   return std::move(made.tensor);
-}
-
-Result<Tensor> StoredParts::put_together(const TensorRecord& shard, const Dims& golden) const {
-  std::map<int, const TensorRecord*> shards;  // by rank
-  for (const TensorRecord& record : mine_.run->records) {
-    if (record.role == shard.role && record.node == shard.node && record.slot == shard.slot &&
-        record.step == shard.step && record.shape && record.bytes && record.dtype == shard.dtype)
-      shards.emplace(record.rank, &record);
-  }
-  if (shards.empty()) return fail(Errc::Unsupported, "its bytes were not captured");
-  run::Run parts;
-  pair::Recipe recipe{.merge = pair::Merge::Concat};
-  for (const auto& [rank, record] : shards) {
-    recipe.records.push_back(parts.records.size());
-    parts.records.push_back(*record);
-  }
-  if (shards.size() == 1) recipe.merge = pair::Merge::None;
-  const Dims& first = *parts.records.front().shape;
-  const int64_t wanted = element_count(golden).value_or(0);
-  int64_t count = 0;
-  for (const TensorRecord& record : parts.records)
-    count += element_count(*record.shape).value_or(0);
-  const std::string what =
-      std::to_string(shards.size()) +
-      (shards.size() == 1 ? " captured rank holds " : " captured ranks hold ") +
-      std::to_string(count) + " of golden's " + std::to_string(wanted) + " values";
-  if (count < wanted) return fail(Errc::Unsupported, what);
-  const std::vector<int64_t> shape(golden.span().begin(), golden.span().end());
-  if (first.size() == 1 && golden.size() != 1) {  // flat, padded behind the last
-    recipe.axis = 0;
-    if (count > wanted)
-      recipe.steps.push_back({.kind = pair::Step::Kind::Range, .axis = 0, .last = wanted});
-    recipe.steps.push_back({.kind = pair::Step::Kind::Reshape, .shape = shape});
-    return pair::load_operand(parts, recipe);
-  }
-  if (count != wanted || first.size() != golden.size()) return fail(Errc::Unsupported, what);
-  for (size_t axis = 0; axis < golden.size(); ++axis) {
-    if (first[axis] == golden[axis]) continue;
-    recipe.axis = static_cast<int>(axis);
-    ASSAY_TRY(Tensor whole, pair::load_operand(parts, recipe));
-    if (!(whole.view.shape == golden)) break;
-    return whole;
-  }
-  return fail(Errc::Unsupported, what + ", in another order of axes");
 }
 
 }  // namespace assay::locate
