@@ -33,7 +33,20 @@ ALLOWED: dict[str, set[str]] = {
     | {"stats", "measure", "formats", "topology", "reference", "run", "pair", "compare", "opcheck", "locate"},
     "report": _CORE | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate"},
     "cli": _CORE
-    | {"stats", "measure", "formats", "topology", "run", "pair", "compare", "opcheck", "locate", "engines", "report"},
+    | {
+        "stats",
+        "measure",
+        "formats",
+        "topology",
+        "run",
+        "pair",
+        "reference",
+        "compare",
+        "opcheck",
+        "locate",
+        "engines",
+        "report",
+    },  # fmt: skip
     "python": _CORE
     | {
         "stats",

@@ -154,6 +154,20 @@ struct Command {
       return add_row(row, help, into(target), std::move(problem));
     }
   }
+  /// A row that cannot be left out.
+  template <typename T>
+  Argument& require(std::string_view row, std::string_view help, T&& target, Check problem = {}) {
+    Argument& added = add(row, help, std::forward<T>(target), std::move(problem));
+    added.required = true;
+    return added;
+  }
+  /// A row whose value is a list with commas, which may go on in the next word.
+  template <typename T>
+  Argument& add_list(std::string_view row, std::string_view help, T&& target, Check problem = {}) {
+    Argument& added = add(row, help, std::forward<T>(target), std::move(problem));
+    added.comma_list = true;
+    return added;
+  }
   /// The title of the rows that follow, in the help.
   void in_group(std::string_view title) { group_ = title; }
 

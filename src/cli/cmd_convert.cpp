@@ -539,10 +539,9 @@ class Converter {
 Command convert_command(const Caller& caller) {
   Command command(caller, "Writes tensors as npy, pth, safetensors, txt, csv, bin or dump files");
   const auto options = std::make_shared<ConvertOptions>();
-  command.add("IN", "Tensor file, dump file, folder of tensor files, or run", options->in)
-      .required = true;
-  command.add("OUT", "File whose suffix names the format, or a folder with --format", options->out)
-      .required = true;
+  command.require("IN", "Tensor file, dump file, folder of tensor files, or run", options->in);
+  command.require("OUT", "File whose suffix names the format, or a folder with --format",
+                  options->out);
   command.add("--format, --to VALUE",
               "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
               "msprobe: a run as its debugger writes it",

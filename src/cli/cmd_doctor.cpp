@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 
+#include "base/json_text.hpp"
 #include "base/paths.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
@@ -52,10 +53,6 @@ std::string_view state_name(State state) {
   return "";
 }
 
-std::string environment(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value == nullptr ? std::string() : std::string(value);
-}
 // ---- the machine ------------------------------------------------------------------------------------------------
 
 /// Text behind "key :" or "key:" in a /proc file.
@@ -381,9 +378,9 @@ int run_doctor(const DoctorOptions& options) {
     out.add("{\"checks\":[");
     const char* comma = "\n";
     for (const Finding& finding : findings) {
-      out.add(comma + ("{\"check\":" + json_quote(finding.subject)) + ",\"state\":" +
-              json_quote(state_name(finding.state)) + ",\"detail\":" + json_quote(finding.detail) +
-              ",\"why\":" + json_quote(finding.why) + "}");
+      JsonObject json;
+      json.add("check", finding.subject).add("state", state_name(finding.state));
+      out.add(comma + json.add("detail", finding.detail).add("why", finding.why).text());
       comma = ",\n";
     }
     out.add("\n]}\n");

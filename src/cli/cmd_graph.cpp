@@ -9,6 +9,7 @@
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
+#include "cli/convert/dump_file_name.hpp"
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
 #include "cli/topology_files.hpp"
@@ -101,20 +102,14 @@ class Converter {
       files_.push_back(options_.in);
       return {};
     }
-    const std::string boundary = run::real_path(options_.in);
-    std::vector<std::string> pending{options_.in};
-    while (!pending.empty()) {
-      const std::string folder = std::move(pending.back());
-      pending.pop_back();
-      ASSAY_TRY(const std::vector<run::FolderEntry> entries, run::list_folder(folder, boundary));
-      for (const run::FolderEntry& entry : entries) {
-        // Links could lead in a circle; what they point at is met by its own name.
-        if (entry.kind == run::FolderEntry::Kind::Folder && !entry.is_link)
-          pending.push_back(entry.path);
-        if (entry.kind == run::FolderEntry::Kind::File && is_topology_name(entry.name))
-          files_.push_back(entry.path);
-      }
-    }
+    Status listed;
+    visit_files(options_.in,
+                {[&](const run::FolderEntry& entry, const std::string&) {
+                   if (is_topology_name(entry.name)) files_.push_back(entry.path);
+                 },
+                 [&](const std::string& sentence) { listed = fail(Errc::Io, sentence); },
+                 {}});
+    ASSAY_TRY_STATUS(std::move(listed));
     std::sort(files_.begin(), files_.end());
     if (files_.empty()) {
       hint_ =
@@ -335,8 +330,7 @@ int run_graph(const GraphOptions& options) {
 Command graph_command(const Caller& caller) {
   Command command(caller, "Turns a topology or a graph's text into ONNX or Model Explorer files");
   const auto options = std::make_shared<GraphOptions>();
-  command.add("FILE", "Topology JSON, text of a graph, or a folder of them", options->in).required =
-      true;
+  command.require("FILE", "Topology JSON, text of a graph, or a folder of them", options->in);
   command.add("--output, -o PATH", "File or folder to write; beside FILE by default", options->out);
   command.add("--level N", "-1 all leaves, 0 one node, N graphs at depth N as one node",
               options->level, whole_number(-1, 1'000'000));

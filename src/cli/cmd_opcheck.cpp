@@ -150,9 +150,9 @@ Status complete(Request* request) {
 std::string rerun_refusal() {
   const std::string why =
       "-rerun needs an NPU, libopchecker.so and the speed library of the acceleration library: ";
-  const char* home = std::getenv("ATB_SPEED_HOME_PATH");
-  if (home == nullptr || *home == '\0') return why + "ATB_SPEED_HOME_PATH is not set";
-  const std::string library = std::string(home) + "/lib/libatb_speed_torch.so";
+  const std::string home = environment("ATB_SPEED_HOME_PATH");
+  if (home.empty()) return why + "ATB_SPEED_HOME_PATH is not set";
+  const std::string library = home + "/lib/libatb_speed_torch.so";
   if (::access(library.c_str(), R_OK) != 0) return why + library + " is not there";
   return why +
          "running them again is not available in this version; without -rerun the dumped "
@@ -337,15 +337,12 @@ void add_subject_rows(Command& command, Request& request) {
               "parameters where a folder has none.",
               request.cases.csv_path, csv_problem);
   command.add("--output, -o DIR", "Folder for the report, default './'.", request.output);
-  command
-      .add("--operation-ids, -ids IDS", "Only these operations and all below them: 24_1,2_3_5.",
-           list_into(request.cases.ids), ids_problem)
-      .comma_list = true;
-  command
-      .add("--operation-name, -opname NAMES",
-           "Only types whose name contains one of these, in any case: self,linear.",
-           list_into(request.cases.names), safe_string_problem)
-      .comma_list = true;
+  command.add_list("--operation-ids, -ids IDS",
+                   "Only these operations and all below them: 24_1,2_3_5.",
+                   list_into(request.cases.ids), ids_problem);
+  command.add_list("--operation-name, -opname NAMES",
+                   "Only types whose name contains one of these, in any case: self,linear.",
+                   list_into(request.cases.names), safe_string_problem);
   command.add("--precision-metric, -metric [{abs,cos_sim,kl} ...]",
               "More columns: absolute error, cosine similarity, KL divergence.",
               metrics_into(request.table));

@@ -213,10 +213,9 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
                      std::to_string(run.records.size()) + " records";
   if (!steps.empty() && !run.has(run::Trait::Files)) line += ", steps " + numbers_text(steps);
   if (ranks.size() > 1) line += ", ranks " + numbers_text(ranks);
-  if (weights > 0) line += ", " + std::to_string(weights) + (weights == 1 ? " weight" : " weights");
+  if (weights > 0) line += ", " + counted(weights, "weight");
   if (run.has(run::Trait::AtenOperators) && !run.operations.empty())
-    line += ", " + std::to_string(run.operations.size()) +
-            (run.operations.size() == 1 ? " operator" : " operators");
+    line += ", " + counted(run.operations.size(), "operator");
   if (!run.coverage.complete) line += ", INCOMPLETE";
   if (!run.damage.empty()) line += ", DAMAGED";
   out->line(line);
@@ -265,15 +264,12 @@ std::string summary_text(const NodeSummary& node, bool with_steps) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   if (!node.type.empty()) text = printable(node.type) + ":";
-  if (node.tensors > 0)
-    text += (text.empty() ? "" : " ") + std::to_string(node.tensors) +
-            (node.tensors == 1 ? " tensor" : " tensors");
-  if (node.values > 0) add(std::to_string(node.values) + (node.values == 1 ? " value" : " values"));
+  if (node.tensors > 0) text += (text.empty() ? "" : " ") + counted(node.tensors, "tensor");
+  if (node.values > 0) add(counted(node.values, "value"));
   if (node.size_bytes > 0) add(human_bytes(node.size_bytes));
   for (const std::string& dtype : node.dtypes) add(dtype);
   if (with_steps && !node.steps.empty()) add("steps " + numbers_text(node.steps));
-  if (node.problems > 0)
-    add(std::to_string(node.problems) + (node.problems == 1 ? " problem" : " problems"));
+  if (node.problems > 0) add(counted(node.problems, "problem"));
   return text;
 }
 
@@ -511,38 +507,23 @@ std::string json_record(const Shown& item) {
 }
 
 void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out) {
-  const run::Coverage& coverage = run.coverage;
-  out->add("{\"path\":" + json_quote(run.path) +
-           ",\"layout\":" + json_quote(run::layout_name(run.layout)) +
-           ",\"coverage\":{\"complete\":" + (coverage.complete ? "true" : "false") +
-           ",\"planned\":" + std::to_string(coverage.planned) +
-           ",\"captured\":" + std::to_string(coverage.captured) + ",\"missed\":[");
-  const char* comma = "";
-  for (const native::MissedNode& missed : coverage.missed) {
-    out->add(comma + ("{\"node\":" + json_quote(missed.node)) + ",\"reason\":" +
-             json_quote(missed.reason) + ",\"count\":" + std::to_string(missed.count) + "}");
-    comma = ",";
-  }
-  out->add("]},\"properties\":{");
-  comma = "";
-  for (const auto& [key, value] : run.properties) {
-    out->add(comma + json_quote(key) + ":" + json_quote(value));
-    comma = ",";
-  }
-  out->add("},\"warnings\":[");
-  comma = "";
-  for (const std::string& warning : run.warnings) {
-    out->add(comma + json_quote(warning));
-    comma = ",";
-  }
-  out->add("],\"findings\":[");
-  comma = "";
-  for (const std::string& finding : run.findings) {
-    out->add(comma + json_quote(finding));
-    comma = ",";
-  }
-  out->add("],\"records\":[");
-  comma = "\n";
+  JsonObject coverage;
+  coverage.add("complete", run.coverage.complete).add("planned", run.coverage.planned);
+  coverage.add("captured", run.coverage.captured);
+  coverage.add_json("missed", json_list(run.coverage.missed, [](const native::MissedNode& missed) {
+                      JsonObject one;
+                      one.add("node", missed.node).add("reason", missed.reason);
+                      return one.add("count", missed.count).text();
+                    }));
+  JsonObject properties;
+  for (const auto& [key, value] : run.properties) properties.add(key, value);
+  JsonObject json;
+  json.add("path", run.path).add("layout", run::layout_name(run.layout));
+  json.add_json("coverage", coverage.text()).add_json("properties", properties.text());
+  json.add_json("warnings", json_texts(run.warnings));
+  json.add_json("findings", json_texts(run.findings));
+  out->add(std::string(json.open_text()) + ",\"records\":[");
+  const char* comma = "\n";
   for (const Shown& item : shown) {
     out->add(comma + json_record(item));
     comma = ",\n";
@@ -617,10 +598,8 @@ Command show_command(const Caller& caller) {
   Command command(caller, "Lists a run; shows one tensor's values, statistics and histogram");
   const auto options = std::make_shared<ShowOptions>();
   options->filter.weights = false;
-  command
-      .add("RUN", "Run folder of any layout, a step or module folder, or a tensor file",
-           options->run)
-      .required = true;
+  command.require("RUN", "Run folder of any layout, a step or module folder, or a tensor file",
+                  options->run);
   command.add("NAME", "Node or tensor: 'root.lm_head', 'norm.output', or a pattern: '*.mlp'",
               options->filter.name);
   command.add("--step VALUE", "Only these steps: 0,2-4",

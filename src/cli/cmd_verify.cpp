@@ -69,7 +69,7 @@ int run_verify(const VerifyRequest& request) {
 Command verify_command(const Caller& caller) {
   Command command(caller, "Says whether a run is as its capture left it");
   const auto request = std::make_shared<VerifyRequest>();
-  command.add("RUN", "A run of any layout, or a tensor file", request->path).required = true;
+  command.require("RUN", "A run of any layout, or a tensor file", request->path);
   command.in_group("Machine");
   command.add("--jobs, -j N", "Threads; default: one a core", request->jobs,
               whole_number(0, kMaxJobs));

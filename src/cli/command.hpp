@@ -24,6 +24,9 @@ int report_error(std::string_view message, std::string_view hint = {});
 /// The same for an Error of the library, with path and offset; Errc::Internal returns kOurFault.
 int report_error(const Error& error, std::string_view hint = {});
 
+/// A variable of the environment; empty when it is not set.
+[[nodiscard]] std::string environment(const char* variable);
+
 /// True when the stream is a terminal and NO_COLOR is not set.
 [[nodiscard]] bool use_colour(int fd);
 /// Columns of the terminal behind `fd`, 80 when it is none.

@@ -60,8 +60,7 @@ std::vector<HelpPage::Entry>& HelpPage::group(std::string_view title) {
 }
 
 size_t help_width() {
-  const char* columns = std::getenv("COLUMNS");
-  const auto wanted = parse_number<size_t>(columns == nullptr ? "" : columns);
+  const auto wanted = parse_number<size_t>(environment("COLUMNS"));
   const size_t width =
       wanted && *wanted > 0 ? *wanted : static_cast<size_t>(terminal_width(STDOUT_FILENO));
   return std::clamp(width, kNarrowest, kWidest);

@@ -123,14 +123,10 @@ Command msit_compare_command(const Caller& caller) {
   request.exit_zero = true;
   request.summary = false;  // scripts count on three sheets
   Command command(caller, "Compare golden data with the data under test.");
-  command
-      .add("--golden-path, -gp GOLDEN_PATH", "Golden data path. It supports directory or file.",
-           request.golden_path)
-      .required = true;
-  command
-      .add("--my-path, -mp MY_PATH", "Compared data path. It supports directory or file.",
-           request.my_path)
-      .required = true;
+  command.require("--golden-path, -gp GOLDEN_PATH",
+                  "Golden data path. It supports directory or file.", request.golden_path);
+  command.require("--my-path, -mp MY_PATH", "Compared data path. It supports directory or file.",
+                  request.my_path);
   command.add("--log-level, -l {debug,info,warn,warning,error,fatal,critical}",
               "Log level, default info.", parsed->log_level);
   command.add("--output, -o OUTPUT", "Data output directory, default './'.", request.output);

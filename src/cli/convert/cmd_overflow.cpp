@@ -35,7 +35,6 @@ using formats::OverflowEntry;
 constexpr unsigned kFileMode = 0600;
 constexpr unsigned kFolderMode = 0750;
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
-constexpr int kMaxFolderDepth = 64;
 constexpr double kLargestHalf = 65504;
 constexpr uint64_t kNoThread = 65535;  // what the hardware reports for tasks without threads
 
@@ -50,21 +49,17 @@ struct DumpFolder {
   std::vector<DumpFile> dumps;
 };
 
-void collect(const std::string& folder, const std::string& boundary, int depth, DumpFolder* out) {
-  const auto entries = run::list_folder(folder, boundary);
-  if (!entries) {
-    say("warning", entries.error().describe());
-    return;
-  }
-  for (const run::FolderEntry& entry : *entries) {
-    if (entry.kind == run::FolderEntry::Kind::Folder && !entry.is_link && depth < kMaxFolderDepth)
-      collect(entry.path, boundary, depth + 1, out);
-    if (entry.kind != run::FolderEntry::Kind::File || !may_be_dump(entry.name)) continue;
+DumpFolder collect(const std::string& folder) {
+  DumpFolder out;
+  const auto add = [&out](const run::FolderEntry& entry, const std::string&) {
     const auto name = run::parse_ge_file_name(entry.name);
-    if (!name || !name->task) continue;
-    (name->kind == run::GeFileKind::Overflow ? out->debug_files : out->dumps)
-        .push_back({entry.path, folder, *name});
-  }
+    if (!may_be_dump(entry.name) || !name || !name->task) return;
+    const bool is_report = name->kind == run::GeFileKind::Overflow;
+    const std::string place = entry.path.substr(0, entry.path.rfind('/'));
+    (is_report ? out.debug_files : out.dumps).push_back({entry.path, place, *name});
+  };
+  visit_files(folder, {add, [](const std::string& sentence) { say("warning", sentence); }, {}});
+  return out;
 }
 
 void sort_by_time(std::vector<DumpFile>* files) {
@@ -138,17 +133,15 @@ std::string operator_text(const DumpFile& dump) {
 
 /// The operator's tensors and what they hold.
 std::string operands_text(const DumpFile& dump) {
-  const auto file = MappedFile::open(dump.path);
-  const auto read =
-      file ? formats::read_cann_dump(file->bytes()) : Result<formats::CannDump>(fail(file.error()));
-  if (!read) return " " + in_file(dump.path, Status(fail(read.error()))).error().describe() + "\n";
+  const Result<OpenDump> read = open_dump(dump.path);
+  if (!read) return " " + read.error().describe() + "\n";
   std::string text;
   for (const bool is_input : {true, false}) {
-    const auto& tensors = is_input ? read->inputs : read->outputs;
+    const auto& tensors = is_input ? read->dump.inputs : read->dump.outputs;
     for (size_t i = 0; i < tensors.size(); ++i) {
       text += " " +
               operand_file_stem(run::base_name(dump.path), is_input,
-                                formats::cann_operand_index(*read, tensors[i], i)) +
+                                formats::cann_operand_index(read->dump, tensors[i], i)) +
               ".npy\n -[Format: " + formats::cann_format_name(tensors[i].format) + "] " +
               summary_of(tensors[i]) + "\n";
     }
@@ -207,13 +200,11 @@ class ReportedOverflows {
   }
 
   static Result<formats::OverflowReport> read(const DumpFile& debug_file) {
-    ASSAY_TRY(const MappedFile file, MappedFile::open(debug_file.path));
-    ASSAY_TRY(const formats::CannDump dump,
-              in_file(debug_file.path, formats::read_cann_dump(file.bytes())));
-    if (dump.outputs.empty())
+    ASSAY_TRY(const OpenDump read, open_dump(debug_file.path));
+    if (read.dump.outputs.empty())
       return fail(
           Error{Errc::Invalid, debug_file.path, std::nullopt, "a debug file without an output"});
-    return in_file(debug_file.path, formats::read_overflow_report(dump.outputs[0].data));
+    return in_file(debug_file.path, formats::read_overflow_report(read.dump.outputs[0].data));
   }
 
   std::string one(const DumpFile& debug_file, const formats::OverflowReport& report) {
@@ -281,15 +272,13 @@ std::string range_problem(const Tensor& tensor) {
 
 RangeFinding check_ranges(const DumpFile& dump, ByteBudget* budget) {
   RangeFinding finding;
-  const auto file = MappedFile::open(dump.path);
-  const auto read =
-      file ? formats::read_cann_dump(file->bytes()) : Result<formats::CannDump>(fail(file.error()));
+  const Result<OpenDump> read = open_dump(dump.path);
   if (!read) {
-    finding.problem = in_file(dump.path, Status(fail(read.error()))).error().describe();
+    finding.problem = read.error().describe();
     return finding;
   }
   for (const bool is_input : {true, false}) {
-    const auto& tensors = is_input ? read->inputs : read->outputs;
+    const auto& tensors = is_input ? read->dump.inputs : read->dump.outputs;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const ByteBudget::Share share(*budget, tensors[i].data.size());
       const Result<Tensor> tensor = formats::cann_tensor(tensors[i]);
@@ -335,8 +324,7 @@ int analyse(const std::string& in, const std::string& out, size_t limit) {
     return report_error(Error{Errc::NotFound, in, std::nullopt, "is no folder"});
   if (const Status made = make_directories(out, kFolderMode); !made)
     return report_error(made.error());
-  DumpFolder folder;
-  collect(in, run::real_path(in), 0, &folder);
+  DumpFolder folder = collect(in);
   if (folder.debug_files.empty() && folder.dumps.empty())
     return report_error(in + ": holds no dump files",
                         "they are named {type}.{name}.{task}.{stream}.{time}");
@@ -388,14 +376,10 @@ Command overflow_command(const Caller& caller) {
   Command command(caller,
                   "Names the operators of an overflow dump that overflowed, the earliest first.");
   const auto request = std::make_shared<OverflowRequest>();
-  command
-      .add("--dump-path, -d DUMPS", "folder with the dump, searched with all folders in it",
-           request->dump)
-      .required = true;
-  command
-      .add("--output, -out FOLDER", "where summary, reports (.json) and tensors (.npy) go",
-           request->output)
-      .required = true;
+  command.require("--dump-path, -d DUMPS", "folder with the dump, searched with all folders in it",
+                  request->dump);
+  command.require("--output, -out FOLDER", "where summary, reports (.json) and tensors (.npy) go",
+                  request->output);
   command.add("--top-n, -n {1,2,3,4,5}", "how many operators are described (1)", request->limit);
   command.example = caller.program + " -d dump/20250102030405 -out overflow -n 3";
   command.run = [request](const ParsedArguments&) {

@@ -30,7 +30,6 @@ namespace {
 constexpr unsigned kFileMode = 0600;
 constexpr unsigned kFolderMode = 0750;
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
-constexpr int kMaxFolderDepth = 64;
 constexpr std::string_view kFailedList = "convert_failed_file_list.txt";
 
 int status(ConvertCode code) { return static_cast<int>(code); }
@@ -50,31 +49,12 @@ struct Source {
   std::string folder;  // "" or "sub/folder"
 };
 
-/// The files of a folder that can be dumps, and those of the folders in it.
-void collect(const std::string& folder, const std::string& boundary, const std::string& inside,
-             int depth, std::vector<Source>* out) {
-  const Result<std::vector<run::FolderEntry>> entries = run::list_folder(folder, boundary);
-  if (!entries) return warn(entries.error().describe());
-  for (const run::FolderEntry& entry : *entries) {
-    switch (entry.kind) {
-      case run::FolderEntry::Kind::File:
-        if (may_be_dump(entry.name)) out->push_back({entry.path, inside});
-        break;
-      case run::FolderEntry::Kind::Folder:
-        if (entry.is_link) {
-          warn(entry.path + ": linked folders are not followed");
-        } else if (depth == kMaxFolderDepth) {
-          warn(entry.path + ": folders are nested deeper than 64");
-        } else {
-          collect(entry.path, boundary, inside + (inside.empty() ? "" : "/") + entry.name,
-                  depth + 1, out);
-        }
-        break;
-      case run::FolderEntry::Kind::Unusable:
-        warn(entry.path + ": " + entry.problem);
-        break;
-    }
-  }
+/// The files below a folder that can be dumps.
+void collect(const std::string& folder, std::vector<Source>* out) {
+  const auto add = [out](const run::FolderEntry& entry, const std::string& inside) {
+    if (may_be_dump(entry.name)) out->push_back({entry.path, inside});
+  };
+  visit_files(folder, {add, warn, warn});
 }
 
 /// Converts files in parallel, each with `convert_one`, and notes those that failed.
@@ -167,7 +147,7 @@ Result<std::vector<Source>> sources_of(const std::string& argument, bool* is_sin
   }
   for (const std::string& path : paths) {
     if (run::is_folder(path)) {
-      collect(path, run::real_path(path), "", 0, &sources);
+      collect(path, &sources);
     } else if (run::is_file(path)) {
       sources.push_back({path, ""});
       *is_single = paths.size() == 1;
@@ -421,10 +401,8 @@ Command dump_convert_command(const Caller& caller) {
                   "Converts dump files of CANN's graph engine, with the options of the original's "
                   "converter.");
   const auto request = std::make_shared<DumpsRequest>();
-  command
-      .add("--dump-file, -d DUMP", "a dump file, several with commas between, or a folder",
-           request->dump)
-      .required = true;
+  command.require("--dump-file, -d DUMP", "a dump file, several with commas between, or a folder",
+                  request->dump);
   command.add("--output, -out FOLDER", "where the results go (the current folder)",
               request->output);
   command.add("--type, -t {npy,bin,msnpy,pt}", "kind of the results (npy)",
@@ -462,14 +440,11 @@ Command older_convert_command(const Caller& caller) {
                   "Converts between dump files and numpy files, with the options of the original's "
                   "first converter.");
   const auto request = std::make_shared<OlderRequest>();
-  command
-      .add("-target {numpy,dump}", "what is made",
-           chosen(request->to_numpy, {{"numpy", true}, {"dump", false}}))
-      .required = true;
-  command.add("-type {caffe,tf,quant,offline}", "how the files are named", request->type).required =
-      true;
-  command.add("-i IN", "a file or a folder", request->in).required = true;
-  command.add("-o FOLDER", "where the results go", request->out).required = true;
+  command.require("-target {numpy,dump}", "what is made",
+                  chosen(request->to_numpy, {{"numpy", true}, {"dump", false}}));
+  command.require("-type {caffe,tf,quant,offline}", "how the files are named", request->type);
+  command.require("-i IN", "a file or a folder", request->in);
+  command.require("-o FOLDER", "where the results go", request->out);
   command.example =
       caller.program + " -target dump -type offline -i Add.Add_1.3.1760000000123456.0.npy -o dumps";
   command.run = [request](const ParsedArguments&) { return convert_older(*request); };

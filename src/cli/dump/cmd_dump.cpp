@@ -22,11 +22,6 @@ namespace {
 
 constexpr int kNotRun = 1;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
 Result<DumpLibraries> choose_libraries(const DumpRequest& request, const Voice& voice) {
   DumpLibraries libraries;
   const std::optional<bool> cxx11 = atb_uses_cxx11_strings();

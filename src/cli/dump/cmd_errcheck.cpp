@@ -28,14 +28,13 @@ constexpr int kNotRun = 1;
 std::vector<EnvironmentChange> overflow_environment(const std::string& output, bool stop,
                                                     const std::string& log_level,
                                                     const std::string& probe) {
-  const char* preload = std::getenv("LD_PRELOAD");
   return {{"ATB_CHECK_TYPE", "1"},
           {"ATB_OUTPUT_DIR", output},
           {"ATB_EXIT", stop ? std::optional<std::string>("1") : std::nullopt},
           {"ATB_AIT_LOG_LEVEL", probe_log_level(log_level)},
           {"ATB_DUMP_TYPE", std::nullopt},
           {"ATB_DUMP_CONFIG", std::nullopt},
-          {"LD_PRELOAD", preload_value(probe, preload == nullptr ? "" : preload)}};
+          {"LD_PRELOAD", preload_value(probe, environment("LD_PRELOAD"))}};
 }
 
 /// Result files and when each was last written, in nanoseconds since 1970.

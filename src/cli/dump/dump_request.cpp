@@ -99,12 +99,11 @@ std::string integer_problem(std::string_view given, const char* check, int64_t l
   return {};
 }
 
-std::string save_time_problem(std::string_view given) {
-  return integer_problem(given, "check_dump_time_integer", 3);
+/// The same for an option; `check` is the name of the original's function.
+Check integer_up_to(int64_t last, const char* check) {
+  return [=](std::string_view given) { return integer_problem(given, check, last); };
 }
-std::string tensor_part_problem(std::string_view given) {
-  return integer_problem(given, "check_positive_integer", 2);
-}
+
 std::string device_problem(std::string_view given) {
   const std::string text = without_blanks(given);
   for (const std::string_view device : split(text, ',')) {
@@ -176,16 +175,12 @@ void add_common_rows(Command& command, const Caller& caller, DumpRequest& reques
               request.types);
   command.add("--only-save-desc, -sd", "Only dtype, format and shape of each tensor.",
               request.description_only);
-  command
-      .add("--save-operation-ids, -ids IDS", "Only these operations: 2,3_1. Default: all.",
-           list_into(request.ids), ids_problem)
-      .comma_list = true;
-  command
-      .add("--execute-range, -er RANGE",
-           ours ? "Steps to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all."
-                : "Runs to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all.",
-           list_into(request.range), range_problem)
-      .comma_list = true;
+  command.add_list("--save-operation-ids, -ids IDS", "Only these operations: 2,3_1. Default: all.",
+                   list_into(request.ids), ids_problem);
+  command.add_list("--execute-range, -er RANGE",
+                   ours ? "Steps to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all."
+                        : "Runs to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all.",
+                   list_into(request.range), range_problem);
   command.add(
       "--save-operation-child, -child BOOL",
       "Also the children of the chosen operations, default true.",
@@ -199,23 +194,19 @@ void add_common_rows(Command& command, const Caller& caller, DumpRequest& reques
                     "operation."
                   : "0 before, 1 after, 2 both, 3 inputs before and outputs after the operation "
                     "(default).",
-              request.save_time, save_time_problem);
-  command
-      .add("--operation-name, -opname NAMES",
-           "Only operations whose type begins with one of these: selfattention,linear.",
-           request.operation_names, safe_string_problem)
-      .comma_list = true;
+              request.save_time, integer_up_to(3, "check_dump_time_integer"));
+  command.add_list("--operation-name, -opname NAMES",
+                   "Only operations whose type begins with one of these: selfattention,linear.",
+                   request.operation_names, safe_string_problem);
   command.add("--save-tiling, -tiling", "Also the tiling data of kernels.", request.tiling);
   command.add("--save-tensor-part, -stp N", "0 inputs, 1 outputs, 2 both (default).",
-              request.tensor_part, tensor_part_problem);
+              request.tensor_part, integer_up_to(2, "check_positive_integer"));
   command.add("--output, -o OUTPUT",
               ours ? "Folder for everything, default assay_dump_<time>."
                    : "Folder for everything, default './'.",
               request.output);
-  command
-      .add("--device-id, -device IDS", "Only these devices: 0 or 0,1. Default: all.",
-           list_into(request.device), device_problem)
-      .comma_list = true;
+  command.add_list("--device-id, -device IDS", "Only these devices: 0 or 0,1. Default: all.",
+                   list_into(request.device), device_problem);
   add_log_level(command, request.log_level);
   command.add(
       "-seed [SEED]", "Makes the run repeatable; 2024 when no number follows.",
@@ -257,10 +248,8 @@ void add_queue_rows(Command& command, DumpRequest& request) {
 
 /// What only our own name has.
 void add_our_rows(Command& command, DumpRequest& request) {
-  command
-      .add("--steps STEPS", "The same as -er as a list: 0,2-4, or all.",
-           parsed_into(request.range, range_of_steps), steps_problem)
-      .comma_list = true;
+  command.add_list("--steps STEPS", "The same as -er as a list: 0,2-4, or all.",
+                   parsed_into(request.range, range_of_steps), steps_problem);
   command.add("--modules PATTERN ...",
               "PyTorch: only these module paths: model.layers.*.mlp; ggml: only nodes of these "
               "names: ffn_*",
@@ -367,7 +356,7 @@ Result<std::vector<std::string>> split_command(std::string_view command) {
 }
 
 void add_program_row(Command& command, std::string_view help, std::string& exec) {
-  command.add("--exec EXEC", help, exec, safe_string_problem).required = true;
+  command.require("--exec EXEC", help, exec, safe_string_problem);
   command.takes_command = true;
   if (!command.caller.is_ours()) return;
   command.short_usage = "[OPTIONS] -- CMD ARGS ...";

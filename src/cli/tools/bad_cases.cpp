@@ -210,8 +210,8 @@ Command analysis_command(const Caller& caller, const Analysis& analysis,
                          std::string_view golden_row, std::string_view mine_row) {
   Command command(caller, "Name the cases whose verdict differs between two evaluations.");
   const auto request = std::make_shared<AnalysisRequest>();
-  command.add(golden_row, "Golden result, a csv file.", request->golden).required = true;
-  command.add(mine_row, "Result under test, a csv file.", request->mine).required = true;
+  command.require(golden_row, "Golden result, a csv file.", request->golden);
+  command.require(mine_row, "Result under test, a csv file.", request->mine);
   add_log_level(command, request->log_level);
   command.run = [caller, request, &analysis](const ParsedArguments&) {
     return run_analysis({caller, request->log_level}, analysis, *request);

@@ -127,16 +127,13 @@ int run_casefilter(const ToolCall& call, const FilterRequest& request) {
 Command casefilter_command(const Caller& caller) {
   Command command(caller, "Name the cases whose text misses a limit.");
   const auto request = std::make_shared<FilterRequest>();
-  command
-      .add("--input, -i INPUT",
-           "A csv file with the columns model input, model output, gold standard.", request->input)
-      .required = true;
-  command
-      .add("--metrics, -m METRIC ...",
-           "accuracy, edit_distance, bleu[_1 ... _4], rouge[_1 _2 _l], relative_abnormal, "
-           "relative_distinct[_1 ... _4]; with a limit: rouge_1=0.5.",
-           request->metrics, metric_problem)
-      .required = true;
+  command.require("--input, -i INPUT",
+                  "A csv file with the columns model input, model output, gold standard.",
+                  request->input);
+  command.require("--metrics, -m METRIC ...",
+                  "accuracy, edit_distance, bleu[_1 ... _4], rouge[_1 _2 _l], relative_abnormal, "
+                  "relative_distinct[_1 ... _4]; with a limit: rouge_1=0.5.",
+                  request->metrics, metric_problem);
   command.add("--output, -o OUTPUT", "Folder of the report, default './'.", request->output);
   add_log_level(command, request->log_level);
   command.example = caller.program + " -i cases.csv -m accuracy rouge_1=0.5 -o result";

@@ -31,23 +31,15 @@ std::optional<double> python_float(std::string_view text) {
   return parse_number<double>(text);
 }
 
-std::string limit_problem(std::string_view value, const char* name, const char* sentence_name,
-                          double smallest, double largest) {
-  const std::optional<double> number = python_float(value);
-  if (!number) return std::string(name) + " is invalid. Please check.";
-  if (*number < smallest || *number > largest) {
-    return std::string(sentence_name) + ": " + std::string(value) + " is an invalid float value";
-  }
-  return {};
-}
-std::string cosine_problem(std::string_view value) {
-  return limit_problem(value, "Cosine similarity", "Cosine similarity", -1, 1);
-}
-std::string kl_problem(std::string_view value) {
-  return limit_problem(value, "KL_divergence", "KL_divergence", 0, HUGE_VAL);
-}
-std::string l1_problem(std::string_view value) {
-  return limit_problem(value, "L1_Norm", "L1_Norm", -1, HUGE_VAL);
+/// In the original's words; it takes NaN, with which no file passes.
+Check old_limit(std::string name, double smallest, double largest) {
+  return [=](std::string_view value) -> std::string {
+    const std::optional<double> number = python_float(value);
+    if (!number) return name + " is invalid. Please check.";
+    if (*number < smallest || *number > largest)
+      return name + ": " + std::string(value) + " is an invalid float value";
+    return {};
+  };
 }
 
 struct Limits {
@@ -244,24 +236,20 @@ Command logitscmp_command(const Caller& caller) {
   Command command(caller, "Compare the logits files of two folders, name by name.");
   const auto request = std::make_shared<LogitsRequest>();
   Limits& limits = request->limits;
-  // The old names take NaN, with which no file passes; ours have ranges as everywhere.
-  const auto checked = [&caller](Check of_old, double first, double last) {
-    return caller.is_ours() ? number(first, last) : std::move(of_old);
+  const auto checked = [&caller](const char* name, double first, double last) {
+    return caller.is_ours() ? number(first, last) : old_limit(name, first, last);
   };
-  command
-      .add("--golden-path, -gp GOLDEN_PATH", "Folder with the golden logits, *.pth.",
-           request->golden)
-      .required = true;
-  command.add("--my-path, -mp MY_PATH", "Folder with the logits under test.", request->mine)
-      .required = true;
+  command.require("--golden-path, -gp GOLDEN_PATH", "Folder with the golden logits, *.pth.",
+                  request->golden);
+  command.require("--my-path, -mp MY_PATH", "Folder with the logits under test.", request->mine);
   command.add("--cosine-similarity, -cs COSINE_SIMILARITY",
               "A file passes above this cosine similarity, default 0.999.",
-              limits.cosine_similarity, checked(cosine_problem, -1, 1));
+              limits.cosine_similarity, checked("Cosine similarity", -1, 1));
   command.add("--kl-divergence, -kl KL_DIVERGENCE",
               "... and below this KL divergence, default 0.0001.", limits.kl_divergence,
-              checked(kl_problem, 0, HUGE_VAL));
+              checked("KL_divergence", 0, HUGE_VAL));
   command.add("--l1-norm, -l1 L1_NORM", "... and below this relative L1 norm, default 0.01.",
-              limits.l1_norm, checked(l1_problem, -1, HUGE_VAL));
+              limits.l1_norm, checked("L1_Norm", -1, HUGE_VAL));
   command.add("--dtype, -d {fp16,bf16,fp32}",
               "Type whose spacing counts when only the maxima are compared, default fp16.",
               chosen(limits.spacing, {{"fp16", 0x1p-10}, {"bf16", 0x1p-7}, {"fp32", 0x1p-23}}));

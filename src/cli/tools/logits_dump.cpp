@@ -167,14 +167,11 @@ int run_logitsdump(const ToolCall& call, const LogitsDumpRequest& request,
 Command logitsdump_command(const Caller& caller) {
   Command command(caller, "Run modeltest on the bad cases of an evaluation and save their logits.");
   const auto request = std::make_shared<LogitsDumpRequest>();
-  command
-      .add("--exec, -e EXEC", "The command of modeltest, or torchrun with it; batch size 1.",
-           request->exec, safe_string_problem)
-      .required = true;
-  command
-      .add("--bad-case-result, -bcr BAD_CASE_RESULT_CSV",
-           "Bad cases as bcanalyze writes them: a csv with the column key.", request->bad_cases)
-      .required = true;
+  command.require("--exec, -e EXEC", "The command of modeltest, or torchrun with it; batch size 1.",
+                  request->exec, safe_string_problem);
+  command.require("--bad-case-result, -bcr BAD_CASE_RESULT_CSV",
+                  "Bad cases as bcanalyze writes them: a csv with the column key.",
+                  request->bad_cases);
   command.add("--token-range, -tr TOKEN_RANGE",
               "Logits of this many tokens from the first on, default 1.", request->token_range,
               token_range_problem);
