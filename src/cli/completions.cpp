@@ -10,46 +10,46 @@
 namespace assay::cli {
 namespace {
 
+using Names = std::vector<std::string_view>;
+
 /// A command under one of the names of the program.
 struct Completed {
-  const CommandRow* row;
   std::string_view program;  // "assay", or "msit" for both old names
+  Names names;               // "dump", "dd"
+  std::string_view summary;
   Command command;
-
-  /// "dump dd"
-  [[nodiscard]] std::string names(std::string_view separator, std::string_view before) const {
-    std::string text = std::string(before) + std::string(row->name);
-    if (!row->alias.empty())
-      text += std::string(separator) + std::string(before) + std::string(row->alias);
-    return text;
-  }
 };
 
 std::vector<Completed> completed_commands() {
   std::vector<Completed> found;
-  for (const CommandRow& row : all_commands()) {
-    if (row.is_meant == nullptr) found.push_back({&row, "assay", row.make(assay_caller(row))});
-  }
-  for (const CommandRow& row : all_commands()) {
-    if (row.is_old)
-      found.push_back(
-          {&row, "msit", row.make({DumpName::Msit, "msit llm " + std::string(row.name)})});
+  for (const std::string_view program : {"assay", "msit"}) {
+    const bool old = program == "msit";
+    for (const CommandRow& row : all_commands()) {
+      if (row.is_meant != nullptr || (old && !row.is_old)) continue;
+      Names names = {row.name};
+      if (!row.alias.empty()) names.push_back(row.alias);
+      const Caller caller =
+          old ? Caller{DumpName::Msit, "msit llm " + std::string(row.name)} : assay_caller(row);
+      found.push_back({program, std::move(names), row.summary, row.make(caller)});
+    }
   }
   return found;
 }
 
+/// The commands of a program; of an old one with their aliases.
 std::string names_of(std::string_view program) {
-  std::string names;
+  Names names;
   for (const CommandRow& row : all_commands()) {
-    if (row.is_meant != nullptr || (program != "assay" && !row.is_old)) continue;
-    names += (names.empty() ? "" : " ") + std::string(row.name);
-    if (program != "assay" && !row.alias.empty()) names += " " + std::string(row.alias);
+    if (row.is_meant != nullptr || (program == "msit" && !row.is_old)) continue;
+    names.push_back(row.name);
+    if (program == "msit" && !row.alias.empty()) names.push_back(row.alias);
   }
-  return names;
+  return joined(names, " ");
 }
 
-/// What completes a value: words, "@folders" or "@files".
+/// What completes a value: words, "@folders" or "@files"; "" where there is none.
 std::string values_of(const Argument& argument) {
+  if (argument.takes == Takes::Nothing) return {};
   if (!argument.choices.empty()) return joined(argument.choices, " ");
   if (argument.word == "COMMAND") return names_of("assay");
   for (const std::string_view folder : {"DIR", "FOLDER", "DUMPS", "OUTPUT", "OUTPUT_DIR"}) {
@@ -64,42 +64,13 @@ std::string replaced(std::string text, std::string_view mark, const std::string&
   return text.replace(text.find(mark), mark.size(), lines);
 }
 
-// ---- bash ------------------------------------------------------------------------------------------------------------
-
-std::string bash_values(const Completed& one, const Argument& argument) {
+/// "(assay\ dump|assay\ dd)": the pattern of a command in a `case` of bash and zsh.
+std::string pattern_of(const Completed& one) {
   std::string pattern;
-  for (const std::string_view name : argument.names) {
-    const std::string known(is_option(argument) ? name : "WORD");
-    for (const std::string_view command : {one.row->name, one.row->alias}) {
-      if (command.empty()) continue;
-      pattern += (pattern.empty() ? "" : " | ") + ("\"" + std::string(one.program)) + " " +
-                 std::string(command) + " " + known + "\"";
-    }
-  }
-  return "    " + pattern + ") echo \"" + values_of(argument) + "\" ;;\n";
+  for (const std::string_view name : one.names)
+    pattern += (pattern.empty() ? "(" : "|") + std::string(one.program) + "\\ " + std::string(name);
+  return pattern + ")";
 }
-
-std::string bash_script() {
-  std::string options;
-  std::string values;
-  for (const Completed& one : completed_commands()) {
-    std::string names;
-    for (const Argument& argument : one.command.arguments) {
-      if (is_option(argument)) names += (names.empty() ? "" : " ") + joined(argument.names, " ");
-      const std::string found = argument.takes == Takes::Nothing ? "@files" : values_of(argument);
-      if (found != "@files") values += bash_values(one, argument);
-    }
-    const std::string before = "\"" + std::string(one.program) + "\" \"";
-    options += "    " + one.names(" | ", std::string(one.program) + "\\ ") + ") echo \"" + names +
-               "\" ;;\n";
-  }
-  std::string script = replaced(kBashScript, "@OPTIONS@\n", options);
-  script = replaced(std::move(script), "@VALUES@\n", values);
-  script = replaced(std::move(script), "@COMMANDS@", names_of("assay"));
-  return replaced(std::move(script), "@OLD_COMMANDS@", names_of("msit"));
-}
-
-// ---- zsh -------------------------------------------------------------------------------------------------------------
 
 /// With a backslash in front of each of the `special` characters.
 std::string escaped(std::string_view text, std::string_view special) {
@@ -111,6 +82,28 @@ std::string escaped(std::string_view text, std::string_view special) {
   return out;
 }
 
+// ---- bash ------------------------------------------------------------------------------------------------------------
+
+/// "--type npy,bin -t npy,bin --force - -h -": each option, then its values; WORD stands for what has no name.
+std::string bash_script() {
+  std::string table;
+  for (const Completed& one : completed_commands()) {
+    std::string words;
+    for (const Argument& argument : one.command.arguments) {
+      std::string values = values_of(argument);
+      for (char& c : values) c = c == ' ' ? ',' : c;
+      for (const std::string_view name : is_option(argument) ? argument.names : Names{"WORD"})
+        words += " " + std::string(name) + " " + (values.empty() ? "-" : values);
+    }
+    table += "    " + pattern_of(one) + " echo \"" + words.substr(1) + "\" ;;\n";
+  }
+  std::string script = replaced(kBashScript, "@TABLE@\n", table);
+  script = replaced(std::move(script), "@COMMANDS@", names_of("assay"));
+  return replaced(std::move(script), "@OLD_COMMANDS@", names_of("msit"));
+}
+
+// ---- zsh -------------------------------------------------------------------------------------------------------------
+
 /// A word of a POSIX shell.
 std::string in_quotes(std::string_view text) {
   std::string out = "'";
@@ -118,21 +111,15 @@ std::string in_quotes(std::string_view text) {
   return out + "'";
 }
 
-std::string zsh_values(const Argument& argument) {
-  const std::string values = values_of(argument);
-  if (values == "@folders") return "_files -/";
-  return values == "@files" ? "_files" : "(" + values + ")";
-}
-
 /// '(--output -o)'{--output,-o}'[Folder for the report]:value:_files -/'
 std::string zsh_argument(const Argument& argument) {
-  const std::string value = ":value:" + zsh_values(argument);
-  if (!is_option(argument)) return in_quotes(":" + std::string(argument.word) + value.substr(6));
+  std::string values = values_of(argument);
+  values = values == "@folders" ? "_files -/" : values == "@files" ? "_files" : "(" + values + ")";
+  if (!is_option(argument)) return in_quotes(":" + std::string(argument.word) + ":" + values);
   std::string about = "[" + escaped(argument.help, "[]:\\") + "]";
-  if (argument.takes == Takes::One) about += value;
-  if (argument.takes == Takes::ZeroOrOne) about += ":" + value;
-  if (argument.takes == Takes::OneOrMore || argument.takes == Takes::ZeroOrMore)
-    about += ":*-*" + value;
+  if (argument.takes == Takes::ZeroOrOne) about += ":";
+  if (argument.takes == Takes::OneOrMore || argument.takes == Takes::ZeroOrMore) about += ":*-*";
+  if (argument.takes != Takes::Nothing) about += ":value:" + values;
   const std::string names = joined(argument.names, ",");
   return "'(" + joined(argument.names, " ") + ")'" +
          (argument.names.size() > 1 ? "{" + names + "}" : names) + in_quotes(about);
@@ -143,11 +130,9 @@ std::string zsh_script() {
   std::string old_commands;
   std::string options;
   for (const Completed& one : completed_commands()) {
-    const std::string line =
-        "      " + in_quotes(std::string(one.row->name) + ":" + std::string(one.row->summary)) +
-        "\n";
-    (one.program == "assay" ? commands : old_commands) += line;
-    options += "    (" + one.names("|", std::string(one.program) + "\\ ") + ")\n      _arguments";
+    (one.program == "assay" ? commands : old_commands) +=
+        "      " + in_quotes(std::string(one.names[0]) + ":" + std::string(one.summary)) + "\n";
+    options += "    " + pattern_of(one) + "\n      _arguments";
     for (const Argument& argument : one.command.arguments)
       options += " \\\n        " + zsh_argument(argument);
     options += one.command.takes_command ? " \\\n        '*:::program:_normal'\n      ;;\n"
@@ -162,38 +147,33 @@ std::string zsh_script() {
 
 std::string fish_quotes(std::string_view text) { return "'" + escaped(text, "'\\") + "'"; }
 
+/// " -l output -s o -r -f -a '(__fish_complete_directories)'"
 std::string fish_argument(const Argument& argument) {
   std::string text;
-  for (const std::string_view name :
-       is_option(argument) ? argument.names : std::vector<std::string_view>()) {
-    if (name.starts_with("--")) {
-      text += " -l " + std::string(name.substr(2));
-    } else {
-      text += (name.size() == 2 ? " -s " : " -o ") + std::string(name.substr(1));
-    }
+  for (const std::string_view name : is_option(argument) ? argument.names : Names()) {
+    const std::string_view kind = name.starts_with("--") ? " -l "
+                                  : name.size() == 2     ? " -s "
+                                                         : " -o ";
+    text += std::string(kind) + std::string(name.substr(kind == " -l " ? 2 : 1));
   }
   const std::string values = values_of(argument);
-  if (argument.takes != Takes::Nothing && is_option(argument)) text += " -r";
-  if (argument.takes != Takes::Nothing && !values.starts_with('@'))
-    text += " -f -a " + fish_quotes(values);
-  if (argument.takes != Takes::Nothing && values == "@folders")
-    text += " -f -a '(__fish_complete_directories)'";
+  if (!values.empty() && is_option(argument)) text += " -r";
+  if (values == "@folders") text += " -f -a '(__fish_complete_directories)'";
+  if (!values.empty() && !values.starts_with('@')) text += " -f -a " + fish_quotes(values);
   return text;
 }
 
 std::string fish_script() {
   std::string lines;
   for (const Completed& one : completed_commands()) {
-    for (const std::string_view program : one.program == "assay"
-                                              ? std::vector<std::string_view>{"assay"}
-                                              : std::vector<std::string_view>{"msit", "ait"}) {
+    for (const std::string_view program :
+         one.program == "assay" ? Names{"assay"} : Names{"msit", "ait"}) {
       const std::string start = "complete -c " + std::string(program) + " -n '";
-      lines += start + "__assay_needs_command' -f -a " + std::string(one.row->name) + " -d " +
-               fish_quotes(one.row->summary) + "\n";
+      lines += start + "__assay_needs_command' -f -a " + std::string(one.names[0]) + " -d " +
+               fish_quotes(one.summary) + "\n";
       for (const Argument& argument : one.command.arguments) {
-        const std::string row = fish_argument(argument);
-        if (!row.empty())
-          lines += start + "__assay_has_command " + one.names(" ", "") + "'" + row + " -d " +
+        if (const std::string row = fish_argument(argument); !row.empty())
+          lines += start + "__assay_has_command " + joined(one.names, " ") + "'" + row + " -d " +
                    fish_quotes(argument.help) + "\n";
       }
     }
@@ -201,24 +181,18 @@ std::string fish_script() {
   return replaced(kFishScript, "@LINES@\n", lines);
 }
 
-int print_completion(const std::string& shell) {
-  const std::string script = shell == "zsh"    ? zsh_script()
-                             : shell == "fish" ? fish_script()
-                                               : bash_script();
-  return print_result(script, kSame);
-}
-
 }  // namespace
 
 Command completion_command(const Caller& caller) {
   Command command(caller,
                   "Prints the completion of commands, options and their values for a shell.");
-  const auto shell = std::make_shared<std::string>("bash");
-  command.add("SHELL {bash,zsh,fish}", "bash, zsh or fish; bash without one", *shell);
+  const auto script = std::make_shared<std::string (*)()>(bash_script);
+  command.add("SHELL {bash,zsh,fish}", "bash, zsh or fish; bash without one",
+              chosen(*script, {{"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}}));
   command.example =
       "eval \"$(assay completion bash)\"\n  assay completion fish | source\n"
       "  assay completion zsh > ~/.zfunc/_assay";
-  command.run = [shell](const ParsedArguments&) { return print_completion(*shell); };
+  command.run = [script](const ParsedArguments&) { return print_result((*script)(), kSame); };
   return command;
 }
 
