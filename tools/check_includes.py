@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         "locate",
         "engines",
         "report",
-    },  # fmt: skip
+    },
     "python": _CORE
     | {
         "stats",

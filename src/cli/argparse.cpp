@@ -195,13 +195,12 @@ class Parser {
     while (list->ends_with(',') && has_value(argument)) *list += with_ascii_commas(words_[next_++]);
   }
 
-  /// Under our own name a folder may be called "-x": one dash is an option only where the command has it.
+  /// Under our own name a folder may be called "-x" or "--steps=0": only the names of options are none.
   [[nodiscard]] bool has_value(const Argument& argument) const {
     if (next_ == words_.size() || words_[next_] == "--") return false;
     const std::string& word = words_[next_];
     if (!looks_like_option(word)) return true;
-    return is_ours(command_) && argument.takes == Takes::One && !word.starts_with("--") &&
-           exactly(word.substr(0, word.find('='))) == nullptr;
+    return is_ours(command_) && argument.takes == Takes::One && exactly(word) == nullptr;
   }
 
   /// Whether the next word is no value of an option that needs none, or no more: then it is the program.
