@@ -34,7 +34,7 @@ COLUMNS = [
     "goal",
     "met",
 ]
-GOAL_OF_NAIVE = 1 / 3  # DESIGN section 4: CPU time of a captured tensor beside the naive probe
+GOAL_OF_NAIVE = 1 / 3  # CPU time of a captured tensor beside the naive probe
 GOAL_OFF = 1.01  # CPU time of a step with the probe loaded and off, beside no probe
 
 # Prompt and steps such that a run lasts long beside the start of the process.

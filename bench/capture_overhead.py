@@ -34,7 +34,7 @@ COLUMNS = [
     "met",
 ]
 
-# DESIGN section 4: ratio of medians, step with tool / step without. Full dumps: until all bytes are handed over.
+# Ratio of medians, step with tool / step without. Full dumps: until all bytes are handed over.
 GOALS: dict[str, dict[str, float]] = {
     "assay off": {"S": 1.01, "S-decode": 1.01, "M": 1.01},
     "assay statistics": {"S": 1.04, "S-decode": 1.05, "M": 1.03},

@@ -19,7 +19,7 @@ PROGRAMS = ("stats_bench", "metrics_bench", "formats_bench")
 COLUMNS = ["", "bytes", "time", "GB/s", "of memcpy", "goal", "met"]
 SHOWN_BYTES = 256 * 1024  # smaller ones are shown only at 64 elements, where the cost of a call is visible
 
-# DESIGN section 4, one core: fp32 statistics at least memcpy speed, fp16 and bf16 8 GB/s.
+# One core: fp32 statistics at least memcpy speed, fp16 and bf16 8 GB/s.
 MEMCPY_GOAL = re.compile(r"stats.*/(fp32|float32)/(1048576|16777216)$", re.IGNORECASE)
 HALF_GOAL = re.compile(r"stats.*/(fp16|bf16|float16|bfloat16)/(1048576|16777216)$", re.IGNORECASE)
 

@@ -33,8 +33,8 @@ from bench.report import FAILED, NOT_AVAILABLE, Row, Section
 COLUMNS = ["", "ms", "IQR", "CPU ms", "resident MB", "of bound", "of bound, CPU", "goal", "met"]
 PRODUCTS = {"aten.mm.default": ("self", "mat2"), "aten.bmm.default": ("self", "mat2")}
 LEVELS = {
-    # name -> folder of mine, and how often the verdict needs golden's and mine's products: own errors of both, or
-    # own errors of golden and golden's program on mine's values
+    # name -> folder of mine, and how often the verdict needs the products of golden and of mine: own errors of
+    # both, or own errors of golden and its program on the values of mine
     "operators": ("operators", ["golden", "operators"]),
     "leaf modules": ("leaves", ["golden", "golden"]),
     "module outputs": ("outputs", ["golden", "golden"]),
@@ -237,8 +237,8 @@ def run(build: Path, quick: bool, given: Optional[str]) -> Section:
     section.notes = [
         "Bound: twice the plain comparison, and the products. Plain comparison: `assay.compare(...)` and its table, "
         "every metric of every pair, no verdict. Products: the matrix products that the verdict needs, by "
-        "`assay.reference.aten` on the captured operands: golden's and mine's; where mine has no operators golden's "
-        "twice, once on its own values and once on mine's.",
+        "`assay.reference.aten` on the captured operands: those of golden and of mine; where mine has no operators "
+        "those of golden twice, once on its own values and once on the values of mine.",
         "Whole commands from fork to exit; those of Python without interpreter and imports. Files in the page cache, "
         "all cores, order alternated at random, medians, no sample discarded. Resident memory counts mapped pages.",
     ]

@@ -24,7 +24,7 @@ from bench.measure import load_average, machine
 from bench.report import FAILED, Row, Section
 from bench.variants import NEVER, AssayCapture, Variant
 
-# DESIGN section 4: statistics of outputs. With inputs: at most 50 % more than the step.
+# Statistics of outputs. With inputs: at most 50 % more than the step.
 GOALS: dict[str, dict[str, float]] = {
     "operators, statistics of outputs": {"S": 1.25, "M": 1.15},
     "operators, statistics": {"S": 1.5, "S-decode": 1.5, "M": 1.5},

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of measurements: one row model for the terminal, results.json and docs/benchmarks.md."""
+"""Tables of measurements: one row model for the terminal, results.json and the pages of docs/benchmarks."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
@@ -20,7 +21,7 @@ class Row:
         cells: column title -> text.
         seconds: median time of the unit of work named in `unit`, large enough to be noticed by a person
             (100 steps, 10 GB, one command); None when nothing was measured.
-        goal: the figure of DESIGN to reach, as text; empty for floors and rivals.
+        goal: the figure to reach, as text; empty for floors and rivals.
         met: whether it was reached; None without a goal or a measurement.
         status: "measured", "not available" or "failed"; `reason` says why for the last two.
         data: the raw figures.
@@ -103,7 +104,7 @@ def to_text(section: Section) -> str:
 
 
 def to_markdown(section: Section) -> str:
-    """Returns the table for docs/benchmarks.md, with the circumstances above and the notes below."""
+    """Returns the table for a page of docs/benchmarks, with the circumstances above and the notes below."""
     info = section.machine
     head = (
         f"Measured {info['date']}: {info['cores']} cores {info['cpu']} ({info['simd']}), {info['memory']}, "
@@ -114,5 +115,18 @@ def to_markdown(section: Section) -> str:
     rows += [
         "| " + " | ".join(text.replace("|", "\\|") for text in _cells(section, row)) + " |" for row in section.rows
     ]
-    notes = [f"- {note}" for note in section.notes]
-    return "\n".join([head, "", *rows, "", *notes]).rstrip() + "\n"
+    notes = [wrapped("- " + note) for note in section.notes]
+    return "\n".join([wrapped(head), "", *rows, "", *notes]).rstrip() + "\n"
+
+
+def wrapped(text: str) -> str:
+    """A paragraph, or a note that begins with "- ", in lines of at most 120 columns; code in a line stays whole."""
+    code = [word.replace(" ", "\0") if number % 2 else word for number, word in enumerate(text.split("`"))]
+    lines = textwrap.wrap(
+        "`".join(code),
+        width=120,
+        subsequent_indent="  " if text.startswith("- ") else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace("\0", " ")

@@ -2,8 +2,9 @@
 """Runs the benchmarks: `make bench`, or bench/run.py [--rivals] [--quick] [--only NAME] [--publish].
 
 Prints one table a section with goals and ratios, and writes build/bench/results.json (a run with --only keeps the
-other sections of that file). Parts that are not built are shown as not available; the exit status is 1 when a part
-that is there fails, and does not depend on the figures.
+other sections of that file). --publish puts the tables into the pages of docs/benchmarks; the claims that
+docs/benchmarks.md makes of them are written by hand. Parts that are not built are shown as not available; the exit
+status is 1 when a part that is there fails, and does not depend on the figures.
 """
 
 from __future__ import annotations
@@ -63,17 +64,18 @@ def save(path: Path, sections: dict[str, report.Section]) -> None:
     path.write_text(json.dumps(data, indent=1) + "\n")
 
 
-def publish(document: Path, sections: dict[str, report.Section]) -> list[str]:
-    """Replaces what stands between `<!-- table NAME -->` and `<!-- end NAME -->`; returns the names it found."""
-    text = document.read_text()
+def publish(folder: Path, sections: dict[str, report.Section]) -> list[str]:
+    """Replaces what pages have between `<!-- table NAME -->` and `<!-- end NAME -->`; returns the names found."""
     done = []
-    for key, section in sections.items():
-        start, end = f"<!-- table {key} -->\n", f"<!-- end {key} -->"
-        if start in text and end in text:
-            head, rest = text.split(start, 1)
-            text = head + start + "\n" + report.to_markdown(section) + "\n" + end + rest.split(end, 1)[1]
-            done.append(key)
-    document.write_text(text)
+    for page in sorted(folder.glob("*.md")):
+        text = page.read_text()
+        for key, section in sections.items():
+            start, end = f"<!-- table {key} -->\n", f"<!-- end {key} -->"
+            if start in text and end in text:
+                head, rest = text.split(start, 1)
+                text = head + start + "\n" + report.to_markdown(section) + "\n" + end + rest.split(end, 1)[1]
+                done.append(key)
+        page.write_text(text)
     return done
 
 
@@ -84,7 +86,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few samples and small data: does it run at all")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="only this section; may be repeated")
     parser.add_argument("--model", action="append", help="capture, graph: only this model; may be repeated")
-    parser.add_argument("--publish", action="store_true", help="put the tables into docs/benchmarks.md")
+    parser.add_argument("--publish", action="store_true", help="put the tables into the pages of docs/benchmarks")
     parser.add_argument("--no-run", action="store_true", help="only print (and publish) what results.json holds")
     parser.add_argument(
         "--build", type=Path, default=ROOT / "build" / "bench", help="build folder of the bench programs"
@@ -129,7 +131,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
                 if row.status == report.FAILED:
                     print(f"{row.name}: {row.reason}", file=sys.stderr)
     if options.publish:
-        print("published: " + ", ".join(publish(ROOT / "docs" / "benchmarks.md", sections)), file=sys.stderr)
+        print("published: " + ", ".join(publish(ROOT / "docs" / "benchmarks", sections)), file=sys.stderr)
     return 1 if failed else 0
 
 

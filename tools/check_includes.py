@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a module under src/ includes a module that ARCHITECTURE.md does not allow it to include.
 
-The same table stands in STYLE and ARCHITECTURE as a picture: data flows one way, and what runs inside a host
+The same table stands in ARCHITECTURE.md, folder by folder: data flows one way, and what runs inside a host
 process (writer, capture) never meets the analysis (run, compare, report).
 """
 

@@ -29,7 +29,7 @@ from bench.report import Row
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # Bounds of resident memory: pages of the files, and what is known of a record. They are what is kept today, with a
-# fifth to spare; DESIGN aims at 300 bytes a record.
+# fifth to spare; the aim is 300 bytes a record.
 OPEN_BASE, OPEN_A_RECORD = 192 * MIB, 2 * KIB
 COMPARE_BASE, COMPARE_A_RECORD = 512 * MIB, 10 * KIB
 

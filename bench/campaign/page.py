@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from bench.campaign.campaign import FAILED, MISTAKE, OK, SKIPPED, Campaign, Result
 from bench.campaign.engine import clock, outcomes_of
-from bench.report import Section, to_markdown
+from bench.report import Section, to_markdown, wrapped
 
 _HEAD = """\
 <!-- Made by `python -m bench.campaign --page` from docs/benchmarks/results/*.json. Do not edit. -->
@@ -112,7 +112,7 @@ def _chapter(data: dict[str, Any]) -> str:
     )
     if outcomes[SKIPPED]:
         circumstances += f" {outcomes[SKIPPED]} more could not be run on this machine."
-    parts = [f"## {section.title}\n", f"{circumstances}\n", to_markdown(section)]
+    parts = [f"## {section.title}\n", f"{wrapped(circumstances)}\n", to_markdown(section)]
     if data["bad"]:
         parts.append("| what | case | why | the command that repeats it |\n| --- | --- | --- | --- |")
         parts += [_bad_line(bad) for bad in data["bad"]]

@@ -3,7 +3,7 @@
 
 visible  the model itself is changed: a weight, an attribute, a hook. The records show it: another weight, other or more
          operators.
-hidden   a kernel computes something else (bench.faults.kernels): no operator more, and the records claim golden's
+hidden   a kernel computes something else (bench.faults.kernels): no operator more, and the records claim golden
          weights and arguments. What a wrong kernel looks like.
 
 `strength` is 1 for the strong form of a kind; half of it is the weak one, 0.1 a tenth.

@@ -2,7 +2,7 @@
 """A dispatch mode beneath the capture's: kernels that compute something else than what the records say.
 
 The capture pushes its mode when the model is called, above this one: it sees the call as the program made it, and the
-result as this mode left it. So a fault planted here adds no operator, and the records claim golden's weights.
+result as this mode left it. So a fault planted here adds no operator, and the records claim the golden weights.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ class Laboratory:
         return alone or _share(moved, healthy), rounding
 
     def _planted_in_golden(self, case: Case) -> torch.Tensor:
-        """The logits of golden's model with the fault; without it where that type has no such fault."""
+        """The logits of the golden model with the fault; without it where that type has no such fault."""
         site = self._site(case, narrowed(self.model(case), torch.float32))
         try:
             return self._driven(case, site, beneath=faults.KINDS[case.kind].plant(site))
@@ -411,7 +411,7 @@ def _first_name(model: torch.nn.Module, path: str) -> str:
 
 
 def _ported(case: Case, model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """Mine's model: golden's in another type, and for some pairs with its matrices stored otherwise."""
+    """The model under test: the golden one in another type, and for some pairs with its matrices stored otherwise."""
     if case.pair in CODES:
         return ports.quantised(model, CODES[case.pair], dtype)
     if case.pair == "int4":

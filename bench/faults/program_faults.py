@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a program: too narrow types, caches, routers, positions, and inputs that are not golden's.
+"""Faults of a program: too narrow types, caches, routers, positions, and inputs that are not those of golden.
 
 Most of these were found in public bug reports. They are planted in the model itself; what they change is what a port
 would have changed.

@@ -169,7 +169,7 @@ def compare(
             ``(golden, mine) -> number | text | (number or text, message)`` of two flat float32 arrays.
         token_map: pairs (step of golden, step of mine); by default equal ids.
         ranks: compare only these.
-        allow_unmatched: shell patterns on golden's names: tensors that need no partner of their name.
+        allow_unmatched: shell patterns on names of the golden run: tensors that need no partner of their name.
         jobs: threads; 0 means one a core.
         max_memory: bytes of file pages kept in memory; 0 means 256 MiB.
 

@@ -109,13 +109,13 @@ class Verdict:
 
     @property
     def first_bad(self) -> Optional[Finding]:
-        """The first wrong operator in mine's execution order; None when none is named."""
+        """The first wrong operator in the run under test's execution order; None when none is named."""
         first = self._fields["first_bad"]
         return None if first is None else Finding(first)
 
     @property
     def candidates(self) -> list[Finding]:
-        """Everything that is wrong, in mine's execution order; ``first_bad`` is the first of them."""
+        """Everything that is wrong, in the run under test's execution order; ``first_bad`` is the first of them."""
         return [Finding(fields) for fields in self._fields["candidates"]]
 
     @property
@@ -173,8 +173,8 @@ def locate(
             of which only module outputs were captured.
         mine: the run under test.
         own_error: recompute every captured operator in fp64 from its own inputs.
-        floor_runs: pairs (golden, mine) of healthy runs of other prompts; noise is measured on them where golden's
-            program is not known. Five or more.
+        floor_runs: pairs (golden, mine) of healthy runs of other prompts; noise is measured on them where the
+            golden run's program is not known. Five or more.
         floor: a profile kept by `save_floor`, instead of `floor_runs`.
         save_floor: keep what was measured in this file.
         slice: only what this output depends on: a module, ``"module:slot"`` or ``"step 3"``.

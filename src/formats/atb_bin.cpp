@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Bytes: lines of text, then the payload at the offset that the header states.
+//
+//   $Version=1.0          always the first line        dims=2,3
+//   $Object.Count=1       0 without a payload          $Object.data=0,12   offset behind $End=1, bytes
+//   $Object.Length=12                                  $End=1
+//   format=2              2: ND                        00 3c 00 c0 ..      little-endian, in the order of `format`
+//   dtype=1               1: float16
 #include "formats/atb_bin.hpp"
 
 #include <algorithm>

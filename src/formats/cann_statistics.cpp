@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// A table with a row for each operand. Columns are found by name, since the two dialects order them differently:
+//
+//   Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,...    classic
+//   Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value,...                                  host
+//   Input,0,8,DT_FLOAT,ND,2,1,-2,-0.5,2,0,0,0
 #include "formats/cann_statistics.hpp"
 
 #include <algorithm>

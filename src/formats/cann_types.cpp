@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tables: types by the number of the messages (1 DT_FLOAT), and by the number of the run time (0 DT_FLOAT); formats.
 #include "formats/cann_types.hpp"
 
 #include <algorithm>

@@ -47,8 +47,8 @@ inline constexpr int32_t kCannFormatNd = 2;
 struct CannFormat {
   std::string_view name;
   std::string_view layout;  // as tensor/layouts.hpp writes it; empty: its axes have no names
-  std::array<std::string_view, 3>
-      orders;  // of the framework's shapes that it is made of, the likeliest first
+  /// Of the framework's shapes that it is made of, the likeliest first.
+  std::array<std::string_view, 3> orders;
 };
 /// Null for formats without named axes (ND), and for those that nobody says how to undo.
 [[nodiscard]] const CannFormat* cann_layout(int32_t format);

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lines that the probe leaves, one a report, and the table made of them:
+//
+//   [LinearOperation_4]:totalTime:188, kernelExecuteTime:41, ...      with kernelExecuteTime: of Execute
+//   [LinearOperation_4]:totalTime:535, runnerSetupTime:115, ...       with runnerSetupTime: of Setup
+//
+//   opname,execute_kernelExecuteTime,execute_totalTime,...,setup_runnerSetupTime,...
+//   LinearOperation_4,41,188,...,115,...
 #include "formats/cpu_profiling.hpp"
 
 #include <algorithm>

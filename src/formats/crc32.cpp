@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three ways to one value: 64 bytes at a time by carry-less multiplication, 16 by tables, and one bit at a time.
 #include "formats/crc32.hpp"
 
 #include <array>
@@ -15,8 +16,7 @@ namespace assay::formats {
 namespace {
 
 // The CRC register below is the value without initial and final inversion; bit 31 holds the
-// coefficient of x^0
-// ("reflected"), so multiplying by x is a shift to the right.
+// coefficient of x^0 ("reflected"), so multiplying by x is a shift to the right.
 constexpr uint32_t kPolynomial = 0xEDB88320u;  // 0x04C11DB7 reflected
 
 constexpr uint32_t times_x(uint32_t value) {

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cells between separators, rows between line ends. In quotes a cell may hold both, and a quote is two of them:
+//
+//   plain,"a, b","says ""yes""",\n      plain | a, b | says "yes" |
+//
+// A byte order mark is skipped; line ends are LF, CR LF or CR; the text ends at a zero byte.
 #include "formats/csv.hpp"
 
 #include <charconv>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// By the first bytes: 93 "NUMPY" npy, "PK" 03 04 a zip (its entries say which), "GGUF", "$Version=" ATB, ...; by the
+// name only where the bytes say nothing.
 #include "formats/detect.hpp"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// | "GGUF" | u32 version | u64 tensors | u64 keys | key ... | tensor ... | zeros up to the alignment | data |
+//
+//   key      text, u32 type, value                       text     u64 length, bytes
+//   tensor   text, u32 n, n x u64 sizes (fastest first), u32 element type, u64 offset in the data
+//
+// When the low 16 bits of the version are zero, every number of the file is big-endian.
 #include "formats/gguf.hpp"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Of a text only what pairing needs is kept:
+//
+//   op { name: "add_1" type: "Add" input: "x:0" input: "y:0"             operators and who makes their inputs
+//     output_desc { name: "y" dtype: DT_FLOAT shape { dim: 2 }           types and shapes
+//       attr { key: "_fx_tensor_name" value { s: "add-aten.add.Tensor.OUTPUT.0" } } } }
 #include "formats/graph_text.hpp"
 
 #include <utility>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Nesting is counted before the parser sees a text: it goes one call deeper for each { and [.
 #include "formats/json_fields.hpp"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// | 93 "NUMPY" | u8 major, u8 minor | u16 length, from version 2 on u32 | header | elements |
+//
+//   header   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } blanks \n     ends at a multiple of 64
 #include "formats/npy.hpp"
 
 #include <algorithm>
@@ -17,8 +20,7 @@ constexpr uint64_t kShortPrefix = 10;  // magic, version, u16 header length
 constexpr uint64_t kLongPrefix = 12;   // the same with u32
 constexpr size_t kGrowthDigits = 21;   // digits of 2^64 - 1, and one more
 
-// ---- the header: a Python dict literal
-// -------------------------------------------------------------------------
+// ---- the header: a Python dict literal ----------------------------------------------------------
 
 struct Header {
   std::string descr;
@@ -141,8 +143,7 @@ class HeaderParser {
   bool has_shape_ = false;
 };
 
-// ---- element types
-// ---------------------------------------------------------------------------------------------
+// ---- element types ------------------------------------------------------------------------------
 
 struct Spelling {
   std::string_view code;  // kind and bytes
@@ -194,8 +195,7 @@ const Spelling* spelling_of(DType dtype) {
   return found == std::end(kSpellings) ? nullptr : found;
 }
 
-// ---- views
-// -----------------------------------------------------------------------------------------------------
+// ---- views --------------------------------------------------------------------------------------
 
 struct Prefix {
   uint64_t header_offset = 0;

@@ -18,10 +18,9 @@ inline constexpr uint64_t kMaxNpyHeaderBytes = 1 << 20;
 ///
 /// file      the whole file; any size, never trusted
 /// returns   a C- or Fortran-ordered view (shape [] for 0-d). It borrows `file`, except that
-/// big-endian data is
-///           converted into a copy that the result owns. Two-byte void elements (what ml_dtypes
-///           writes for bfloat16) are read as bfloat16, one-byte ones (its float8 types, which the
-///           file does not tell apart) as bits8.
+///           big-endian data is converted into a copy that the result owns. Two-byte void elements
+///           (what ml_dtypes writes for bfloat16) are read as bfloat16, one-byte ones (its float8
+///           types, which the file does not tell apart) as bits8.
 /// errors    BadMagic | Truncated (offset of the missing byte) | Invalid (header) | TooLarge |
 ///           Unsupported: version, objects (a pickle, never loaded), text, dates, structures, long
 ///           double
@@ -48,7 +47,8 @@ struct NpzEntry {
 
 /// Magic, version, length and header text, padded with spaces so that the data starts at a multiple
 /// of 64. Version 1.0, or 2.0 when the header is longer than 65535 bytes. The data follows in C
-/// order. errors    Unsupported (dtype) | TooLarge
+/// order.
+/// errors    Unsupported (dtype) | TooLarge
 [[nodiscard]] Result<std::string> npy_header(DType dtype, const Dims& shape);
 
 /// errors    as npy_header | Usage (view not contiguous or lazy: gather it first)

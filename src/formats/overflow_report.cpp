@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// New form, and the old one of 2048 bytes with three regions:
+//
+//   0   u32 5a5a5a5a, version, valid, kind, reserved, length      0    DHA Atomic Add: u64 fields    512   its status
+//   24  u64 fields in the order of the kind's table               128  L2 Atomic Add                 768   its status
+//                                                                 256  AI Core                       1024  its status
 #include "formats/overflow_report.hpp"
 
 #include <algorithm>

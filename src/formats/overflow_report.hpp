@@ -31,8 +31,8 @@ struct OverflowEntry {
 struct OverflowReport {
   bool is_old = false;   // 2048 bytes at fixed places
   uint32_t version = 0;  // of the new form
-  std::vector<OverflowEntry>
-      entries;  // of the old form those that are not all zero; of the new one at most one
+  /// Of the old form those that are not all zero; of the new one at most one.
+  std::vector<OverflowEntry> entries;
 };
 
 /// payload   the bytes of the debug file's output; never trusted

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// A zip whose records lie in one folder, each stored and 64-byte aligned; files of before torch 1.6 are one stream:
+//
+//   name/data.pkl    pickle: _rebuild_tensor_v2(storage "0", offset, size, stride, ..)
+//   name/byteorder   "little"
+//   name/data/0      the bytes of storage "0"
+//
+//   | pickle: magic | pickle: protocol | pickle: system | pickle: the object | pickle: keys | u64 count, bytes | ...
 #include "formats/pth.hpp"
 
 #include <algorithm>
@@ -21,8 +28,7 @@ using pickle::Pickle;
 using pickle::Value;
 using pickle::ValueId;
 
-// ---- storages
-// --------------------------------------------------------------------------------------------------
+// ---- storages -----------------------------------------------------------------------------------
 
 struct StorageClass {
   std::string_view name;
@@ -80,8 +86,7 @@ void reverse_units(std::string* bytes, uint64_t unit) {
   }
 }
 
-// ---- from symbols to tensors
-// -----------------------------------------------------------------------------------
+// ---- from symbols to tensors --------------------------------------------------------------------
 
 class Interpreter {
  public:
@@ -288,8 +293,8 @@ Status Interpreter::apply_metadata(ValueId id, TensorView* view) const {
 }
 
 // _rebuild_tensor[_v2|_v3] and _rebuild_npu_tensor:
-//   (storage, offset, size, stride[, requires_grad, hooks[, dtype (v3) or format (npu)][,
-//   metadata]])
+//   (storage, offset, size, stride
+//    [, requires_grad, hooks[, dtype (v3) or format (npu)][, metadata]])
 Result<PthEntry> Interpreter::rebuild_tensor(const Value& callable, ValueId arguments) {
   const bool npu = callable.name == "_rebuild_npu_tensor";
   const bool v3 = callable.name == "_rebuild_tensor_v3";
@@ -372,8 +377,7 @@ Result<PthEntry> Interpreter::rebuild(ValueId callable_id, ValueId arguments, in
               callable.offset);
 }
 
-// ---- the tree of containers
-// ------------------------------------------------------------------------------------
+// ---- the tree of containers ---------------------------------------------------------------------
 
 void Interpreter::add_value(const std::string& path, std::string type, std::string text) {
   PthEntry entry;
@@ -596,8 +600,7 @@ Status Interpreter::flatten(ValueId id, const std::string& path, int depth) {
   return fail(Errc::Internal, "a pickle value of no kind", value.offset);
 }
 
-// ---- zip files
-// -------------------------------------------------------------------------------------------------
+// ---- zip files ----------------------------------------------------------------------------------
 
 class ZipStorages : public StorageSource {
  public:
@@ -695,8 +698,7 @@ Result<std::vector<PthEntry>> read_zip_kind(ByteSpan file) {
   return Interpreter(pickle, &storages).run();
 }
 
-// ---- legacy streams
-// --------------------------------------------------------------------------------------------
+// ---- legacy streams -----------------------------------------------------------------------------
 
 class LegacyStorages : public StorageSource {
  public:

@@ -56,19 +56,17 @@ struct PthEntry {
 ///
 /// file      the whole file; never trusted
 /// errors    BadMagic | Truncated | Invalid (with the byte offset in the pickle or in the file) |
-/// TooLarge |
-///           Unsupported: TorchScript, tar files before torch 0.4, "tensor kind ..." (quantised,
+///           TooLarge | Unsupported: TorchScript, tar files before torch 0.4, "tensor kind ..." (quantised,
 ///           sparse, nested, meta, subclasses without data), and every class we do not know. What
 ///           stands inside the attributes of a parameter or of a tensor subclass is skipped without
 ///           looking at it.
 /// source    pytorch/pytorch: torch/serialization.py, torch/_utils.py,
-/// torch/_weights_only_unpickler.py
+///           torch/_weights_only_unpickler.py
 [[nodiscard]] Result<std::vector<PthEntry>> read_pth(ByteSpan file);
 /// The same; every tensor keeps the mapping alive through its owner.
 [[nodiscard]] Result<std::vector<PthEntry>> read_pth_file(const MappedFile& file);
 
-// ---- writing
-// ---------------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 struct PthWriteOptions {
   /// Name of the directory inside the zip: torch takes the file's base name without its last
@@ -90,8 +88,8 @@ struct PthWriteOptions {
 /// untouched: `header`, then exactly `payload_size` bytes (the elements in C order, little-endian),
 /// then pth_epilogue().
 ///
-///   ASSAY_TRY(const auto prologue, pth_prologue(DType::Float32, {2, 3}, {.archive_name =
-///   "input_0"})); writev(header, payload, pth_epilogue(prologue, crc32(payload)));
+///   ASSAY_TRY(const auto prologue, pth_prologue(DType::Float32, {2, 3}, {.archive_name = "input_0"}));
+///   writev(header, payload, pth_epilogue(prologue, crc32(payload)));
 struct PthPrologue {
   std::string header;  // records data.pkl and byteorder, and the local header of data/0
   uint64_t payload_size = 0;

@@ -47,8 +47,7 @@ const PthEntry& entry_at(const Loaded& loaded, const std::string& path) {
   return none;
 }
 
-// ---- reading
-// ---------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 TEST(ReadPth, ReadsATensorInPlace) {
   const Loaded loaded = load_golden("input_0");
@@ -262,8 +261,7 @@ TEST(ReadPth, RefusesATensorThatReachesBeyondItsStorage) {
   EXPECT_EQ(entries.error().code, Errc::Truncated);
 }
 
-// ---- writing
-// ---------------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 std::string little_endian_floats(std::initializer_list<float> values) {
   std::string bytes;

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// | u64 n | header: n bytes of JSON | data |
+//
+//   header   {"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}, ...}    from the data's start
+//
+// No byte of the data belongs to no tensor or to two.
 #include "formats/safetensors.hpp"
 
 #include <algorithm>
@@ -17,8 +22,7 @@ constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kAlignment = 64;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-// ---- the header's JSON
-// -----------------------------------------------------------------------------------------
+// ---- the header's JSON --------------------------------------------------------------------------
 
 struct ParsedTensor {
   std::string name;
@@ -132,8 +136,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::unordered_set<std::string> fields_;
 };
 
-// ---- from header lines to views
-// --------------------------------------------------------------------------------
+// ---- from header lines to views -----------------------------------------------------------------
 
 struct ElementType {
   DType dtype;

@@ -39,9 +39,8 @@ struct Safetensors {
 /// (float4_e2m1fn_x2).
 ///
 /// errors    Truncated | BadMagic (no '{' at byte 8, for example the zeros of a file whose writer
-/// was killed) |
-///           Invalid (JSON, duplicate names, holes, overlaps, sizes) | Unsupported (dtype) |
-///           TooLarge (header)
+///           was killed) | Invalid (JSON, duplicate names, holes, overlaps, sizes) |
+///           Unsupported (dtype) | TooLarge (header)
 /// source    huggingface/safetensors: safetensors/src/tensor.rs
 [[nodiscard]] Result<Safetensors> read_safetensors(ByteSpan file);
 /// The same; the result keeps the mapping alive.
@@ -59,10 +58,9 @@ struct SafetensorsHeaderEntry {
 /// The header region: u64 length, JSON, spaces.
 ///
 /// reserved_bytes   size of the whole region including the 8 bytes of length, at least 16; 0 means
-/// the smallest
-///                  multiple of 64
-/// errors    TooLarge (does not fit into reserved_bytes) | Unsupported (dtype without a safetensors
-/// name) | Usage
+///                  the smallest multiple of 64
+/// errors           TooLarge (does not fit into reserved_bytes) | Unsupported (dtype without a
+///                  safetensors name) | Usage
 [[nodiscard]] Result<std::string> safetensors_header(
     const std::vector<SafetensorsHeaderEntry>& entries,
     const std::vector<std::pair<std::string, std::string>>& metadata, uint64_t reserved_bytes = 0);

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// | local header, name, extra, data, descriptor | ... | central entry ... | zip64 end, locator | end |
+//
+//   local     "PK" 03 04 .. 30 bytes     central  "PK" 01 02 .. 46 bytes, with the offset of the local header
+//   zip64 end "PK" 06 06 .. 56 bytes     locator  "PK" 06 07 .. 20 bytes     end  "PK" 05 06 .. 22 bytes, comment
+//
+// It is read from the end: end record, central entries, then the local headers that these name.
 #include "formats/zip.hpp"
 
 #include <zlib.h>
@@ -32,8 +38,7 @@ constexpr uint16_t kEncryptedFlag = 0x0001;
 constexpr uint32_t kOverflow32 = 0xFFFFFFFF;  // "the value is in the zip64 extra"
 constexpr uint16_t kOverflow16 = 0xFFFF;
 
-// ---- reading
-// ---------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 struct Directory {
   uint64_t entry_count = 0;
@@ -308,8 +313,7 @@ Result<SharedBytes> read_zip_entry(const ZipArchive& archive, const ZipEntry& en
   return SharedBytes{as_bytes(*content), content};
 }
 
-// ---- writing ordinary entries
-// ----------------------------------------------------------------------------------
+// ---- writing ordinary entries -------------------------------------------------------------------
 
 namespace {
 
@@ -532,8 +536,7 @@ Status ZipWriter::finish() {
   return state_->remember(state_->write(as_bytes(tail)));
 }
 
-// ---- torch's records
-// -------------------------------------------------------------------------------------------
+// ---- torch's records ----------------------------------------------------------------------------
 
 namespace {
 

@@ -23,11 +23,11 @@ inline constexpr uint64_t kMaxZipEntries = 1 << 22;
 enum class ZipMethod : uint16_t { Stored = 0, Deflated = 8 };
 
 struct ZipEntry {
-  std::string
-      name;  // as in the file: may contain '/', "..", anything; never use it as a path unchecked
+  /// As in the file: may contain '/', "..", anything; never use it as a path unchecked.
+  std::string name;
   uint16_t method = 0;
-  uint32_t crc =
-      0;  // as claimed; torch can be told to write 0, so it is not verified for stored entries
+  /// As claimed; torch can be told to write 0, so it is not verified for stored entries.
+  uint32_t crc = 0;
   uint64_t compressed_size = 0;
   uint64_t size = 0;
   uint64_t header_offset = 0;  // of the local header
@@ -46,9 +46,8 @@ struct ZipArchive {
 ///
 /// file      the whole file; borrowed by the result
 /// errors    BadMagic (no end record) | Truncated | Invalid (overlapping entries, offsets outside
-/// the file, an
-///           impossible ratio, duplicate names) | Unsupported (several disks, encryption) |
-///           TooLarge
+///           the file, an impossible ratio, duplicate names) | Unsupported (several disks,
+///           encryption) | TooLarge
 /// source    PKWARE APPNOTE.TXT 6.3.10 sections 4.3 and 4.5
 [[nodiscard]] Result<ZipArchive> read_zip(ByteSpan file);
 
@@ -68,8 +67,9 @@ struct SharedBytes {
 /// 1980-01-01 so that the same content gives the same file. Entries are complete in memory when
 /// added.
 ///
-///   ZipWriter zip(&text);  ASSAY_TRY_STATUS(zip.add("xl/workbook.xml", bytes,
-///   ZipMethod::Deflated)); ASSAY_TRY_STATUS(zip.finish());
+///   ZipWriter zip(&text);
+///   ASSAY_TRY_STATUS(zip.add("xl/workbook.xml", bytes, ZipMethod::Deflated));
+///   ASSAY_TRY_STATUS(zip.finish());
 ///
 /// Invariant: after a failed call the archive is unusable and every later call returns the same
 /// error.
@@ -95,8 +95,7 @@ class ZipWriter {
   std::unique_ptr<State> state_;
 };
 
-// ---- torch's records
-// -------------------------------------------------------------------------------------------
+// ---- torch's records ----------------------------------------------------------------------------
 
 /// Multiple of this many bytes at which torch lets the data of a record start; mmap needs it.
 inline constexpr uint64_t kTorchAlignment = 64;

@@ -129,7 +129,7 @@ ASSAY_CLONES WeightSums weigh_parts(const double* golden, const double* differen
 
 /// sum of w_i f(d_i - mean); infinite when an exponential overflows.
 ///
-/// mine_0, offset   mine at golden's maximum, and by how much the mean exceeds the difference there. Far from the mean,
+/// mine_0, offset   mine at the maximum of golden, and by how much the mean exceeds the difference there. Far from the mean,
 ///                  w exp(d - mean) is taken as the single exponential exp(mine - mine_0 - offset): w may underflow
 ///                  where the product does not.
 ASSAY_CLONES double sum_of_excess(const double* mine, const double* difference,

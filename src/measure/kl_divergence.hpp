@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kullback-Leibler divergence of two softmax distributions, block by block and without
-// cancellation.
+// Kullback-Leibler divergence of two softmax distributions, block by block and without cancellation.
 //
 // With d_i = m_i - g_i, p = softmax(g), q = softmax(m) and mu = sum p_i d_i:
 //
-//   KL(p || q) = sum p_i (log p_i - log q_i) = log sum p_i exp(d_i) - mu = log1p( sum p_i f(d_i -
-//   mu) ) f(x) = exp(x) - 1 - x >= 0
+//   KL(p || q) = sum p_i (log p_i - log q_i) = log sum p_i exp(d_i) - mu = log1p(sum p_i f(d_i - mu))
+//   f(x) = exp(x) - 1 - x >= 0
 //
 // Every term is positive, so nothing cancels: two tensors that differ by 1e-9 have a divergence of
 // about 1e-18, and it comes out with 12 correct digits, where log p - log q leaves none. Parts of a
@@ -13,8 +12,7 @@
 //
 //   KL = sum_b P_b KL_b + KL(P || Q),   P_b = share of part b under p, Q_b under q
 //
-// which is the same computation over one value a part: log_sum_exp in place of g, shift in place of
-// d.
+// which is the same computation over one value a part: log_sum_exp in place of g, shift in place of d.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -26,8 +24,8 @@ namespace assay::measure {
 struct KlPart {
   double golden_log_sum = -std::numeric_limits<double>::infinity();  // log sum exp(g_i)
   double mine_log_sum = -std::numeric_limits<double>::infinity();
-  double shift =
-      0;  // mine_log_sum - golden_log_sum, to more digits than that subtraction would keep
+  /// mine_log_sum - golden_log_sum, to more digits than that subtraction would keep.
+  double shift = 0;
   double divergence = 0;  // nats, within this part
 };
 

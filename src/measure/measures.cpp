@@ -95,7 +95,7 @@ void Meter::measure_not_finite(int64_t index, double golden, double mine) {
   if (out_.pattern_mismatches++ == 0) out_.first_pattern_mismatch = index;
 }
 
-// The arithmetic of the original: golden stored in mine's dtype, every operation rounded to that dtype.
+// The arithmetic of the original: golden stored in the dtype of mine, every operation rounded to that dtype.
 void Meter::measure_legacy(double golden, double mine) {
   if (mine == golden && std::fabs(golden) <= std::numeric_limits<float>::max()) {
     ++out_.legacy_o4_within;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a report says about how far an output is from its golden, from one pass over both.
-// Formulas: docs/opcheck.md; spec opcheck 6.1, 6.3, 6.4, 9.
+// Formulas: docs/opcheck.md.
 #pragma once
 #include <array>
 #include <cmath>
@@ -27,12 +27,12 @@ struct Measures {
   DType dtype = DType::Float32;  // of mine
 
   // Not finite. Places where both sides are NaN, or the same infinity, are equal; so is an infinity of
-  // mine where golden, within its tolerance, rounds to that infinity in mine's dtype.
+  // mine where golden, within its tolerance, rounds to that infinity in the dtype of mine.
   int64_t golden_nan = 0, golden_inf = 0;
   int64_t mine_nan = 0, mine_inf = 0;
   int64_t pattern_mismatches = 0;  // all other places with NaN or infinity on a side; never within
   int64_t first_pattern_mismatch = -1;
-  /// Zeros of other sign, counted where golden has mine's dtype, as values that were moved have.
+  /// Zeros of other sign, counted where golden has the dtype of mine, as values that were moved have.
   int64_t zero_sign_mismatches = 0;
 
   // Over places where both sides are finite.
@@ -51,7 +51,7 @@ struct Measures {
   double mere = 0;         // mean of the same
   /// |mean((o - g) / max(1, |g|))|
   double error_balance = 0;
-  /// Distance in units of the last place of mine's dtype between mine and the narrowed golden:
+  /// Distance in units of the last place of the dtype of mine between mine and the narrowed golden:
   /// 0, 1, 2, up to 4, up to 8, more. Integers: the difference.
   std::array<int64_t, 6> ulp_histogram{};
 
@@ -59,7 +59,7 @@ struct Measures {
   int64_t atb_within = 0;
   int64_t mixed_within = 0;   // |o - g| <= atol + rtol |g|, document set of 9.5
   int64_t mixed_too_far = 0;  // |o - g| > max(floor, 32 units of the last place of g)
-  /// legacy: golden narrowed to mine's dtype, arithmetic in the promoted dtype (fp16 with fp16).
+  /// legacy: golden narrowed to the dtype of mine, arithmetic in the promoted dtype (fp16 with fp16).
   int64_t legacy_o4_within = 0;
   double legacy_o4_max_rel = 0;
   int64_t legacy_abs_within = 0;  // |o - g| <= etol where |g| > 2^-23
@@ -72,8 +72,8 @@ struct Measures {
   // float16 and bfloat16: a kernel that cuts digits off, instead of rounding, shows itself here.
   int64_t inexact = 0;    // goldens that the dtype cannot hold
   int64_t truncated = 0;  // of those: mine is the neighbour of golden towards zero
-  int64_t away =
-      0;  // of those: golden rounds away from zero, so that truncation makes a difference
+  /// Of those: golden rounds away from zero, so that truncation makes a difference.
+  int64_t away = 0;
   int64_t away_truncated = 0;
   uint64_t away_values = 0;  // a bit for each of 64 classes of values among them
 
@@ -89,7 +89,7 @@ struct Measures {
 
 /// An element and its neighbours, for people.
 struct Neighbourhood {
-  std::vector<int64_t> index;  // multi-index of the element in mine's shape
+  std::vector<int64_t> index;  // multi-index of the element in the shape of mine
   double golden = NAN;
   double mine = NAN;
   int64_t first = 0;                  // flat index of the first neighbour

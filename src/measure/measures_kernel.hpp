@@ -35,7 +35,7 @@ inline void raise(double value, double* largest) {
 }
 
 /// Adds the counts and maxima of a block to `out`, whose dtype is Float16, BFloat16 or Float32. Values are finite,
-/// golden's below the overflow of that type; mine's are values of it.
+/// those of golden below the overflow of that type; those of mine are values of it.
 void measure_block(const Block& block, const BlockLimits& limits, BlockSums* sums, Measures* out);
 
 }  // namespace assay::measure

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number that compares two tensors, in one pass over both.   Formulas and edge cases:
-// docs/metrics.md
+// Every number that compares two tensors, in one pass over both.
+//   Formulas and edge cases: docs/metrics.md
 #pragma once
 #include <array>
 #include <cmath>
@@ -102,11 +102,11 @@ struct PairMetrics : Patterns {
   double mean_absolute_error = NAN;
   double kl_divergence = NAN;  // [0, inf) nats, softmax over the whole flattened tensor
   double relative_euclidean_distance = NAN;  // [0, inf]
-  double kl_row_mean = NAN;                  // nats, softmax over golden's last axis; not in Msit
+  double kl_row_mean = NAN;  // nats, softmax over the last axis of golden; not in Msit
   double kl_row_max = NAN;
 
-  int64_t worst_absolute_index =
-      -1;  // first position of max_absolute_error, -1 when every error is 0
+  /// First position of max_absolute_error, -1 when every error is 0.
+  int64_t worst_absolute_index = -1;
   int64_t worst_relative_index = -1;
 
   /// Of each side by itself: finite values and counts, as stats::compute_stats defines them.

@@ -194,7 +194,7 @@ TEST(KlDivergence, SurvivesMasksAndHugeValues) {
   const std::vector<double> d = {1e-3, 0, -1e9 + 65504};
   const std::vector<double> g2 = {1, 2};
   EXPECT_NEAR(kl_of(g, d, 0, 3).divergence / kl_of(g2, d, 0, 2).divergence, 1, 1e-12);
-  // All of mine's weight where golden has half: log(1/2) / 2 + (1000 - log 2 ... ) = 500 - log 2
+  // All weight of mine where golden has half: log(1/2) / 2 + (1000 - log 2 ... ) = 500 - log 2
   const std::vector<double> flat = {0, 0};
   const std::vector<double> jump = {0, 1000};
   EXPECT_NEAR(kl_of(flat, jump, 0, 2).divergence, 500 - std::log(2.0), 1e-10);

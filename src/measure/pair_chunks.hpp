@@ -35,8 +35,8 @@ struct WorstBlocks {
 struct ChunkResult {
   PairSums sums;
   Patterns patterns;
-  stats::BlockStats
-      golden_alone;  // positions that are not finite on both sides, each side by itself
+  /// Positions that are not finite on both sides, each side by itself.
+  stats::BlockStats golden_alone;
   stats::BlockStats mine_alone;
   WorstBlocks worst;
   KlPart kl;

@@ -24,8 +24,8 @@ struct PairSource {
   // imaginary part 0.
   bool real_part_only;
   bool pads_imaginary;
-  bool
-      exact_integers;  // both integers, one of 64 bits: differences are taken before rounding to double
+  /// Both integers, one of 64 bits: differences are taken before rounding to double.
+  bool exact_integers;
   int64_t value_count;
 };
 
@@ -42,7 +42,7 @@ struct Block {
                                      MetricRules rules);
 /// Values of one side as pairs count them.
 [[nodiscard]] int64_t value_count_of(const PairSource& source, const TensorView& view);
-/// Values of one row of golden's last axis; 1 for a 0-d tensor.
+/// Values of one row of the last axis of golden; 1 for a 0-d tensor.
 [[nodiscard]] int64_t row_values_of(const TensorView& golden, int64_t value_count);
 
 /// Reads values [first, first + count), count <= kBlockValues, and their differences.

@@ -12,13 +12,13 @@ namespace {
 constexpr std::array<std::string_view, 5> kNames = {"atb", "legacy-o4", "legacy-o4-strict",
                                                     "legacy-o1", "mixed"};
 
-// CvFusion: errors in units of the errors of a second implementation.   opcheck 6.3
+// CvFusion: errors in units of the errors of a second implementation.   docs/opcheck.md, "atb"
 constexpr double kMareRatio = 10;
 constexpr double kMereRatio = 2;
 constexpr double kRmseRatio = 2;
 // Rand: two-sample test, probability below which the distributions differ.
 constexpr double kSignificance = 0.01;
-// mixed   opcheck 9.5
+// mixed   docs/opcheck.md, "mixed"
 constexpr double kMixedPercent = 99;
 // Cutting digits off shows in at least this many results; the same value over and over proves nothing.
 constexpr int64_t kLeastInexact = 64;
@@ -32,7 +32,7 @@ bool is_exact(Precision precision) {
 }
 bool is_byte_float(DType dtype) { return is_float(dtype) && info(dtype).element_bits == 8; }
 
-/// Columns of the tables of opcheck 6.3: float64 is judged as float32.
+/// Columns of the tables of docs/opcheck.md, "atb": float64 is judged as float32.
 enum class Column : uint8_t { Half, BrainHalf, Single };
 Column column_of(DType dtype) {
   if (dtype == DType::Float16) return Column::Half;
@@ -110,7 +110,7 @@ void judge_units(const Measures& m, const AtbLimits& limits, Judgement* out) {
 void judge_random(const Measures& m, Judgement* out) {
   out->rate = m.kolmogorov_smirnov_p > kSignificance ? 100 : 0;
   if (m.count == 0 || m.kolmogorov_smirnov_p > kSignificance) return;
-  fail_with("values are distributed unlike golden's: Kolmogorov-Smirnov distance " +
+  fail_with("values are distributed unlike the golden ones: Kolmogorov-Smirnov distance " +
                 number(m.kolmogorov_smirnov) + ", p " + number(m.kolmogorov_smirnov_p) +
                 " (needs more than 0.01)",
             out);

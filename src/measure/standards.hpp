@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When an output is right: the named sets of limits.   docs/opcheck.md; spec opcheck 6, 9
+// When an output is right: the named sets of limits.   docs/opcheck.md
 #pragma once
 #include <optional>
 #include <string>

@@ -35,7 +35,7 @@ Judged judged(Standard standard, const Tensor& golden, const Tensor& mine, Accur
 
 constexpr Accuracy kFusion{Precision::VectorFusion, 0};
 
-// RmsNorm of [1, 2, -3, 4] with gamma [1, 1, 1, 0.5] and epsilon 1e-5f, as spec opcheck 10 computes it: one output is
+// RmsNorm of [1, 2, -3, 4] with gamma [1, 1, 1, 0.5] and epsilon 1e-5f, computed by hand: one output is
 // off by one unit of the last place, one by three.
 class WorkedExample : public ::testing::Test {
  protected:
@@ -319,7 +319,7 @@ TEST(Atb, TruncatedResultsFailAndRoundedOnesPass) {
 }
 
 TEST(Atb, RoundingDownByChanceIsNotTruncation) {
-  // 1/3 in float16 is below 1/3, so every element is its golden's neighbour towards zero and rightly rounded.
+  // 1/3 in float16 is below 1/3, so every element is the neighbour of its golden towards zero and rightly rounded.
   const std::vector<double> thirds(1000, 1.0 / 3);
   EXPECT_TRUE(judged(Standard::Atb, wide(thirds), stored(thirds, DType::Float16), kFusion)
                   .judgement.passed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executions of operations that a run holds, ready to be recomputed.   spec opcheck 2
+// The executions of operations that a run holds, ready to be recomputed.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -366,7 +366,7 @@ class Checker {
 };
 
 void Checker::add_ties(const Tensor& before_rounding, const Tensor& mine, OutputRow* row) {
-  constexpr double kTie = 0x1p-8;  // opcheck 8.0
+  constexpr double kTie = 0x1p-8;
   Result<reference::Wide> exact = reference::widen(before_rounding.view);
   Result<reference::Wide> found = reference::widen(mine.view);
   if (!exact || !found || exact->size() != found->size()) return;

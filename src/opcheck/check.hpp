@@ -31,11 +31,12 @@ struct CustomMetric {
     std::variant<std::monostate, double, int64_t, std::string> value;
     std::string message;  // joins the reason; also when the metric failed
   };
-  /// Called from one thread at a time. Golden comes in mine's dtype.
+  /// Called from one thread at a time. Golden comes in the dtype of the output.
   std::function<Value(const TensorView& golden, const TensorView& mine)> compute;
 };
 
-/// How a captured operator was judged: against what rounding explains, no standard.   docs/localisation.md
+/// How a captured operator was judged: against what rounding explains, no standard.
+///   docs/localisation.md
 struct RoundingMeasures {
   std::string module;    // path of the module in whose call it ran
   uint32_t call = 0;     // of that module within the step

@@ -21,7 +21,8 @@ bool is_tensor(const TensorRecord& record) {
 
 namespace {
 
-// Tensors of dispatched operators in a native run: "model.norm::aten.mul.Tensor.1".   docs/formats/native.md
+// Tensors of dispatched operators in a native run: "model.norm::aten.mul.Tensor.1".
+//   docs/formats/native.md
 bool is_operators(const Run& run, const TensorRecord& record) {
   return run.has(run::Trait::AtenOperators) && record.is_of_operator();
 }

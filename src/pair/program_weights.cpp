@@ -65,7 +65,7 @@ class LeafMatcher {
     out_.missing.assign(missing.begin(), missing.end());
   }
 
-  /// Every leaf that golden's program reads has its partner, so none of mine's is one of these
+  /// Every leaf that golden's program reads has its partner, so none of the other's is one of these
   /// under another name. Where golden does not tell, those that no operator of mine reads have
   /// none.
   void drop_unread() {

@@ -56,7 +56,7 @@ struct ProgramLeaves {
 };
 
 struct LeafPair {
-  std::string_view name;  // mine's
+  std::string_view name;  // in the run under test
   size_t golden = kNoPartner;
   size_t mine = kNoPartner;  // both are records
 };
@@ -68,7 +68,7 @@ struct LeafPairs {
   std::vector<std::string_view> lonely;
   /// Those that golden's operators read and mine has nothing for.
   std::vector<std::string_view> missing;
-  size_t judged = 0;  // mine's that have a partner or ought to have one
+  size_t judged = 0;  // of the run under test: with a partner, or that ought to have one
 };
 
 /// By name; else by the operators that read them, where these are paired: the same operand. A

@@ -11,7 +11,7 @@
 namespace assay::pair {
 namespace {
 
-constexpr size_t kManyChildren = 10;       // spec: more than 10 children ...
+constexpr size_t kManyChildren = 10;       // as the original: more than 10 children ...
 constexpr size_t kLayersOfOneType = 5;     // ... of which more than 5 have one type
 constexpr size_t kMaxTreeNodes = 1 << 22;  // a hostile model_tree.json cannot make us allocate more
 

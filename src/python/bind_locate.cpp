@@ -211,7 +211,8 @@ nb::dict walk(const std::string& golden, const std::string& mine, const std::str
 void bind_locate(nb::module_& m) {
   m.def("_walk", &walk, "golden"_a, "mine"_a, "level"_a, "jobs"_a = 0,
         "max_memory"_a = uint64_t{2} << 30,
-        "Golden's operators replayed on mine's values, and where mine is not what they make.");
+        "The golden run's operators replayed on the values of the run under test, and where it has "
+        "others than they make.");
   m.def("_own_errors", &own_errors, "path"_a, "jobs"_a = 0, "max_memory"_a = uint64_t{1} << 30,
         "sample_above"_a = 0, "by_sums"_a = false,
         "Own errors of all operators of a run, and which of them are faults.");

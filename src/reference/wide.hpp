@@ -92,7 +92,7 @@ using Whole = Array<int64_t>;  // integers and truth values, exact
 
 /// Round half to even, whatever the rounding mode of the process.
 [[nodiscard]] inline double round_half_even(double value) { return std::nearbyint(value); }
-/// int8(clamp(rne(x), -128, 127)); NaN gives NaN.   opcheck 8.0
+/// int8(clamp(rne(x), -128, 127)); NaN gives NaN.
 [[nodiscard]] inline double quantise_int8(double value) {
   return std::isnan(value) ? value : std::fmin(std::fmax(round_half_even(value), -128.0), 127.0);
 }

@@ -97,7 +97,8 @@ class Judge {
     return out;
   }
 
-  // What golden's values alone tell; the first rule that holds.   compare 8.3
+  // What golden's values alone tell; the first rule that holds.
+  //   docs/localisation.md, "Columns of the table"
   static RowJudgement seen_from_outside(const Row& row, const run::TensorRecord& record,
                                         const RowVerdict& numbers, bool inputs_not_finite) {
     if (!row.comparable)

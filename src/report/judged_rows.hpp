@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a comparison joined with a verdict: columns err_in ... verdict_confidence.   docs/localisation.md
+// The rows of a comparison joined with a verdict: columns err_in ... verdict_confidence.
+//   docs/localisation.md
 #pragma once
 #include <cmath>
 #include <string>

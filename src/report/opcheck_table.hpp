@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The columns of an opcheck report: the original's in its order, ours to the right.   docs/opcheck.md
+// The columns of an opcheck report: the original's in its order, ours to the right.
+//   docs/opcheck.md
 #pragma once
 #include <string>
 #include <vector>

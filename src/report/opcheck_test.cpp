@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of the worked example of the spec (opcheck 10) and of what else a case may come to.
+// Reports of one worked example and of what else a case may come to.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

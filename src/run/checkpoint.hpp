@@ -32,7 +32,7 @@ struct GgufFiles {
 ///
 /// A .gguf file may be named itself; of several shards any one.
 ///
-/// first_file_only   only the first of the files: what C5 read of my side
+/// first_file_only   only the first of the files: what the original read of my side
 /// properties        "tie_word_embeddings" and "checkpoint_format" of config.json, "index"; of a GGUF file its
 ///                   metadata, "gguf:llama.block_count", and `layout` is Layout::Gguf
 /// errors   NotFound ("No .safetensors files found in the directory.") | Usage (no folder) |

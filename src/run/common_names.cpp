@@ -19,7 +19,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kWrapperSegments = {"_orig_mod", "_fsdp_wrapped_module",
                                                               "_checkpoint_wrapped_module",
                                                               "_forward_module", "base_layer"};
-/// Golden's names that one prefix has to account for before it counts as the reason for all of them.
+/// Golden names that one prefix has to account for before it counts as the reason for all of them.
 constexpr double kPrefixShare = 0.9;
 /// Norms of one weight in two precisions differ by less; those of two weights of one shape rarely do.
 constexpr double kSameNorm = 0.02;
@@ -380,7 +380,7 @@ std::string shown(const std::string& model) {
   return model.empty() ? "the one without a name" : "'" + model + "'";
 }
 
-/// Models of mine that golden has take golden's name; the others keep theirs, or are numbered when it is taken.
+/// Models of mine that golden has take the golden name; the others keep theirs, or are numbered when it is taken.
 void name_models_alike(const Run& golden, Run* mine, std::vector<std::string>* notes) {
   const Models of_golden(golden);
   const Models of_mine(*mine);
@@ -408,11 +408,11 @@ void name_models_alike(const Run& golden, Run* mine, std::vector<std::string>* n
     const std::string& name = of_mine.list()[m].name;
     if (names[m] == name) continue;
     is_renamed = true;
-    notes->push_back("of mine's models " + shown(name) + " is golden's " + shown(names[m]) +
-                     " by weights and shapes, and stands under that name");
+    notes->push_back("of the models under test " + shown(name) + " is the golden " +
+                     shown(names[m]) + " by weights and shapes, and stands under that name");
     if (golden_of.find(m) == golden_of.end())
-      notes->back() = "of mine's models " + shown(name) + " is none of golden's, and stands as " +
-                      shown(names[m]);
+      notes->back() = "of the models under test " + shown(name) +
+                      " is none of the golden ones, and stands as " + shown(names[m]);
   }
   if (!is_renamed) return;
   rename_modules(

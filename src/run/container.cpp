@@ -459,8 +459,8 @@ struct Cache {
   };
   std::mutex mutex;
   std::list<CachedFile> files;  // most recently used first
-  std::map<std::string, Open>
-      known;  // somebody else may still hold what is not among `files` any more
+  /// Somebody else may still hold what is not among `files` any more.
+  std::map<std::string, Open> known;
 
   std::shared_ptr<const Container> find(const std::string& path, const FileIdentity& identity) {
     const std::lock_guard lock(mutex);

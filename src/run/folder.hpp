@@ -21,7 +21,8 @@ struct FolderEntry {
 /// The entries of a folder in natural order, without "." and "..".
 ///
 /// boundary   real path of the folder that links may not leave (real_path()); empty: every link is
-/// refused errors     NotFound | Permission | Io
+///            refused
+/// errors     NotFound | Permission | Io
 [[nodiscard]] Result<std::vector<FolderEntry>> list_folder(const std::string& path,
                                                            const std::string& boundary);
 

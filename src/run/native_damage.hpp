@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the files of one rank of a native run belong together and are whole.   docs/formats/native.md
+// Whether the files of one rank of a native run belong together and are whole.
+//   docs/formats/native.md
 #pragma once
 #include <cstdint>
 #include <map>
@@ -36,7 +37,8 @@ struct StepFileHead : native::StepMetadata {
 [[nodiscard]] Result<StepFileHead> read_step_file_head(const std::string& path);
 
 /// Appends to run->damage what manifest, records and step files of a rank's folder contradict each other in. Of a capture
-/// that did not end only what does not depend on its end is looked at. boundary   links that lead out of it are not followed
+/// that did not end only what does not depend on its end is looked at.
+/// boundary   links that lead out of it are not followed
 void find_native_damage(const std::string& folder, const std::string& boundary,
                         const Manifest& manifest, const RecordsFacts& records, Run* run);
 

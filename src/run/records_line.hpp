@@ -27,9 +27,9 @@ struct RecordsLine {
 };
 
 /// Parses one line without its newline. Nothing in it is trusted; offsets are held against the file
-/// only when the tensor is loaded. errors    Invalid (offset within the line): no JSON object, a
-/// key of the wrong type, an unknown role or kind |
-///           TooLarge: a limit above
+/// only when the tensor is loaded.
+/// errors    Invalid (offset within the line): no JSON object, a key of the wrong type, an unknown
+///           role or kind | TooLarge: a limit above
 [[nodiscard]] Result<RecordsLine> parse_records_line(std::string_view line);
 
 }  // namespace assay::run

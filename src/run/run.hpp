@@ -93,8 +93,8 @@ struct TensorRecord {
   std::string slot;    // "0", "1.0", "kwargs.mask", "" for a single output
   uint32_t call = 0;   // which call of the node within the step
   uint32_t graph = 0;  // graph mode: place of the compiled graph within the process
-  uint64_t order =
-      0;  // position in execution order within the run where known, else in tree order; unique
+  /// Position in execution order within the run where known, else in tree order; unique.
+  uint64_t order = 0;
   // dtype and shape are known from the records (native) or after the file's header was read
   // (load_header()).
   std::optional<DType> dtype;
@@ -160,8 +160,8 @@ struct Coverage {
 struct Run {
   std::string path;  // as the user gave it
   Layout layout = Layout::None;
-  std::vector<TensorRecord>
-      records;  // in (rank, step, order, role, slot) order; same for any directory listing order
+  /// In (rank, step, order, role, slot) order; the same for any order of a directory listing.
+  std::vector<TensorRecord> records;
   /// False where the layout does not tell the order of execution: the records then stand in that of
   /// registration, or of their names.
   bool order_known = true;
@@ -220,8 +220,9 @@ struct Run {
 
 /// Recognises the layout and reads the list of records; reads no payload.
 /// path    a run folder of any supported layout, a step or module folder inside a torch tree, or
-/// one tensor file errors  NotFound | Permission | Unsupported (sentence names the layouts that
-/// were tried) | Invalid
+///         one tensor file
+/// errors  NotFound | Permission | Unsupported (the sentence names the layouts that were tried) |
+///         Invalid
 [[nodiscard]] Result<Run> open_run(const std::string& path);
 
 /// Maps the tensor of a record. The result keeps the file mapped.

@@ -229,7 +229,7 @@ constexpr const char* kHeader =
 
 TEST(OpenTorchTree, MakesRecordsOfStatisticsWithoutFiles) {
   const TestFolder folder;
-  // The row of the example in the specification: fp16 [[1,-2],[3,4]].
+  // The row of the original's documented example: fp16 [[1,-2],[3,4]].
   folder.put("cpu_1/0/root.norm/statistics.csv",
              std::string(kHeader) +
                  "root.norm,LlamaRMSNorm,Input,0,torch.float16,\"(0,)\",nan,nan,nan,0.0\r\n"

@@ -64,8 +64,7 @@ template <typename Vector>
   return -reduce_min(-v);
 }
 
-// ---- Types that widen to float32: extremes in 16 float lanes, sums in 8 double lanes
-// --------------------------------
+// ---- Types that widen to float32: extremes in 16 float lanes, sums in 8 double lanes ------------
 
 struct FloatPair {
   f32x16 first;
@@ -294,8 +293,7 @@ template <typename Load, bool kMasked>
   return acc.finish();
 }
 
-// ---- Types that widen to float64
-// --------------------------------------------------------------------------------------
+// ---- Types that widen to float64 ----------------------------------------------------------------
 
 template <typename T, typename Vector>
 struct LoadWide {

@@ -9,8 +9,7 @@ namespace {
 
 using namespace kernels;
 
-// ---- One clone family per type
-// -----------------------------------------------------------------------------------------
+// ---- One clone family per type ------------------------------------------------------------------
 
 #define ASSAY_FLOAT_KERNEL(function, loader)                                                     \
   ASSAY_CLONES BlockStats function##_fast(const std::byte* elements, int64_t count,              \

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // view -> layout (which bytes, in which order) -> blocks -> chunks of blocks -> one result.
 //
-//   element   0      8192   16384                        the cuts depend on the element count
-//   alone,
-//             | block | block | block | ... | block |     so threads cannot change the result
-//             |---- chunk 0 ----|---- chunk 1 ... ---|    at most 256 chunks: partial results fit
-//             on the stack
+//   element   0      8192   16384                       the cuts depend on the element count alone,
+//             | block | block | block | ... | block |    so threads cannot change the result
+//             |---- chunk 0 ----|---- chunk 1 ... ---|   at most 256 chunks: partial results fit on the stack
 #include "stats/tensor_stats.hpp"
 
 #include <algorithm>
@@ -112,8 +110,8 @@ Layout analyse_layout(const TensorView& view) {
 /// One computation over one layout, shared by the threads that work on it.
 struct Job {
   const Layout* layout = nullptr;
-  BlockKernel kernel =
-      nullptr;  // null: elements are read as doubles, complex ones as their absolute value
+  /// Null: elements are read as doubles, complex ones as their absolute value.
+  BlockKernel kernel = nullptr;
   DType dtype = DType::Float32;
   double scale = 1;  // Float64 and types read as doubles only
   int64_t element_bytes = 1;

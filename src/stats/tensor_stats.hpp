@@ -11,7 +11,8 @@
 namespace assay::stats {
 
 /// A count sketch: sixteen sums of values with pseudo-random signs. It is linear, so that for tensors of one shape
-/// |sketch(m) - sketch(g)| estimates |m - g| within some 18 %, wherever they differ.   docs/formats/native.md
+/// |sketch(m) - sketch(g)| estimates |m - g| within some 18 %, wherever they differ.
+///   docs/formats/native.md
 ///
 /// Value i (row-major) is in bucket i % 16; its sign is that of its bucket in the group i / 64 times that of its place
 /// in the group: + - + + of sixteen values each.

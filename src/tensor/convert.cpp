@@ -21,8 +21,7 @@ using simd::store;
 using simd::u16x16;
 using simd::u32x16;
 
-// ---- Runs: a strided view as a sequence of equally spaced elements
-// -------------------------------------------------
+// ---- Runs: a strided view as a sequence of equally spaced elements ------------------------------
 
 /// Calls run(offset, stride, length, done) for consecutive parts of elements [first, first + count)
 /// in C order: `length` elements from element `offset` of the storage on, `stride` apart, after
@@ -82,8 +81,7 @@ void for_each_run(const TensorView& view, int64_t first, int64_t count, Run run)
   }
 }
 
-// ---- Widening of contiguous elements
-// -------------------------------------------------------------------------------
+// ---- Widening of contiguous elements ------------------------------------------------------------
 
 ASSAY_CLONES void widen_float32(const std::byte* source, int64_t count, double* out) {
   int64_t i = 0;
@@ -282,8 +280,7 @@ void widen_run(DType dtype, const std::byte* storage, int64_t offset, int64_t st
   }
 }
 
-// ---- Copying
-// -------------------------------------------------------------------------------------------------------
+// ---- Copying ------------------------------------------------------------------------------------
 
 template <typename T>
 void copy_strided(const std::byte* source, int64_t stride, int64_t count, std::byte* out) {

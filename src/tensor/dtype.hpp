@@ -55,10 +55,11 @@ enum class DTypeKind : uint8_t { Float, Complex, SignedInt, UnsignedInt, Bool, B
 struct DTypeInfo {
   std::string_view name;  // torch's and NumPy's name without prefix: "bfloat16"
   DTypeKind kind;
-  uint8_t
-      element_bits;  // storage of one element as counted by a shape: 4 for Int4, 8 for Float4E2M1FNx2
-  uint8_t
-      element_values;  // numbers in one element: 2 for Float4E2M1FNx2, QUInt4x2 and Bits4x2, 4, 8 for ..x4, ..x8; a complex element counts as 1
+  /// Storage of one element as counted by a shape: 4 for Int4, 8 for Float4E2M1FNx2.
+  uint8_t element_bits;
+  /// Numbers in one element: 2 for Float4E2M1FNx2, QUInt4x2 and Bits4x2, 4, 8 for ..x4, ..x8; a
+  /// complex element counts as 1.
+  uint8_t element_values;
   std::string_view safetensors;  // "BF16", or "" where that format has no name
 };
 

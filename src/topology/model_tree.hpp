@@ -28,9 +28,11 @@ struct ModuleNode {
 };
 
 /// Reads {"name": str, "type": str, "children": [...]} recursively; "exec_order" is taken where it
-/// stands, and "parameters": [{"name": str, "dtype": str}]; other keys are skipped. Only the first JSON value counts: the oldest writer did not
-/// truncate the file, so that the tail of a longer earlier tree can follow. errors    Invalid with
-/// the byte offset: no JSON, cut off, or the value is no object | TooLarge: a limit above
+/// stands, and "parameters": [{"name": str, "dtype": str}]; other keys are skipped. Only the first
+/// JSON value counts: the oldest writer did not truncate the file, so that the tail of a longer
+/// earlier tree can follow.
+/// errors    Invalid with the byte offset: no JSON, cut off, or the value is no object |
+///           TooLarge: a limit above
 [[nodiscard]] Result<ModuleNode> read_model_tree(std::string_view text);
 
 }  // namespace assay::topology

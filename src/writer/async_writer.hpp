@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One background thread that runs jobs in order, behind a queue bounded in bytes.
 //
-//   host thread:  if (writer.admit(size)) { copy the tensor; writer.submit(size, job that owns the
-//   copy); } writer thread:                                                       job(); the size
-//   is free again
+//   host thread     if (writer.admit(size)) { copy the tensor; writer.submit(size, job); }   the job owns the copy
+//   writer thread   job();   then the size is free again
 //
 // admit() comes before the copy, so memory stays within the bound whatever the host does.
 #pragma once

@@ -162,7 +162,7 @@ def model(prompt, layers):
 
 
 class DocumentedLibrary:
-    """Section 4 of atb-probe-abi, step by step; `calls` is what a probe is asked and told, in order."""
+    """The calls of the real library, step by step; `calls` is what a probe is asked and told, in order."""
 
     def __init__(self, release, no, pid):
         self.release, self.no, self.pid = release, set(no), pid
@@ -511,7 +511,7 @@ FLOAT_EPSILON = 2.0**-24
 
 
 def read_bin(path):
-    """Returns (dtype number, float64 or integer array) of a record of atb-dump section 6.1."""
+    """Returns (dtype number, float64 or integer array) of a record as docs/formats/atb-bin.md draws it."""
     head, payload = path.read_bytes().split(b"$End=1\n", 1)
     fields = dict(line.split("=") for line in head.decode().splitlines())
     dtype = int(fields["dtype"])
@@ -560,7 +560,7 @@ def softmax_attention(q, k, v, scale, add):
 def expected(op):
     """Returns [(float64 result, bound of the float error)] of an operation, or None for one that is a mere container.
 
-    Formulas: opcheck section 8.
+    Formulas: docs/opcheck.
     """
     ins = [array for _, array in op.ins]
     if op.type == "GatherOperation":
@@ -922,7 +922,7 @@ def test_our_probe_stores_what_the_naive_one_stores(tmp_path, abi, arguments):
     ],
 )
 def test_three_commands_name_the_planted_fault(tmp_path, fault, place):
-    """What README shows to people without an NPU."""
+    """What docs/guide/without-an-npu.md shows."""
 
     def assay(*arguments, status=0):
         done = subprocess.run([ASSAY, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ATB dumps written by hand from atb-dump sections 5 and 6, for tests that need no host."""
+"""ATB dumps written by hand from docs/formats, for tests that need no host."""
 
 from __future__ import annotations
 

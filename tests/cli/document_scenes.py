@@ -110,6 +110,11 @@ def programs(folder: Path) -> None:
     (folder / "run.sh").write_text("./serve\n")
 
 
+def small_model(folder: Path) -> None:
+    """The examples, as they stand in a checkout."""
+    (folder / "examples").symlink_to(ROOT / "examples")
+
+
 def graph_pairs(folder: Path) -> None:
     """Dumps of graph mode on four ranks, their nodes run one by one, and the graph on both sides of fusion."""
     write_current(folder, ranks=(0, 1, 2, 3))
@@ -271,4 +276,12 @@ ALL = [
     for name, value in list(globals().items())
     if callable(value) and getattr(value, "__module__", "") == __name__ and not name.startswith("_")
 ]
-SLOW = ["programs", "compiled_model", "compiled_llama", "python_programs", "captured_programs", "git_repository"]
+SLOW = [
+    "programs",
+    "small_model",
+    "compiled_model",
+    "compiled_llama",
+    "python_programs",
+    "captured_programs",
+    "git_repository",
+]

@@ -10,7 +10,7 @@ from typing import Any, Optional
 import numpy as np
 from assay_command import run
 
-# aclDataType, atb-dump 6.3; arrays of types that NumPy lacks are given as (bits, name).
+# aclDataType, docs/formats/atb-bin.md; arrays of types that NumPy lacks are given as (bits, name).
 ACL = {
     "float32": 0,
     "float16": 1,

@@ -217,7 +217,7 @@ def test_combinations_that_do_not_fit_are_left_out_of_the_csv(tmp_path):
     for compat in ("none", "msit"):
         run("compare", golden, mine, "-cl", "layer", "-o", tmp_path / compat, "--compat", compat)
         rows = read_csv(the_report(tmp_path / compat))
-        # golden's nested outputs are dropped, so output_0 meets three files; two have another shape
+        # the golden run's nested outputs are dropped, so output_0 meets three files; two have another shape
         assert len(rows) == 12
         assert [row["data_id"] for row in rows][:2] == ["0", "3"]
 

@@ -20,7 +20,7 @@ def tensors():
 
 
 def exchanged():
-    """golden's tensors, two of which stand under each other's key."""
+    """The golden tensors, two of which stand under each other's key."""
     golden = tensors()
     return {**golden, "layers.1.q": golden["layers.1.k"], "layers.1.k": golden["layers.1.q"]}
 

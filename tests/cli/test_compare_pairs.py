@@ -179,7 +179,7 @@ def check_numbers(pairs: list[Pair], variant: Variant):
 
 
 def modules_of(layers: int):
-    """Outputs that the tables of the specification name, in this model."""
+    """Outputs that the original's tables name, in this model."""
     inside = ["", "self_attn", "mlp", "input_layernorm", "post_attention_layernorm"]
     inside += [f"self_attn.{letter}_proj" for letter in "qkvo"]
     inside += ["mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj"]
@@ -289,7 +289,7 @@ def test_the_old_command_compares_the_same_paths(tmp_path, sides):
 
 
 def test_compat_msit_gives_the_rows_of_the_tables_and_no_other(tmp_path, sides):
-    """Section 3.5 on a model of the size and shape it was written for: twelve packed layers, warmed up."""
+    """The original's rules on a model of the size and shape it was written for: twelve packed layers, warmed up."""
     variant = VARIANTS["served"]
     done = run(
         "compare", sides.golden(variant, "tree"), sides.mine("served"), "-cl", "api", "--compat", "msit", "-o", tmp_path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One activation that all layers share, called in another order than golden's: equal names, other values."""
+"""One activation that all layers share, called in another order than in golden: equal names, other values."""
 
 from __future__ import annotations
 

@@ -357,7 +357,7 @@ def test_a_large_weight_goes_through_a_file(tmp_path, monkeypatch):
 
 
 def c5_metrics(golden, mine):
-    """Ascend/msit 8.2 in float32 (spec 4.1)."""
+    """Ascend/msit 8.2 in float32."""
     g, m = golden.flatten().float(), mine.flatten().float()
     mask = g.abs() > 2.0**-23
     relative = torch.where(mask, (m / g - 1).abs(), torch.zeros_like(g))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worked example of the compare specification, section 3.13, as a whole: both sides written by hand, every cell
-of the report against numpy."""
+"""A worked example as a whole: a Llama of 12 layers on one device, both sides written by hand, every cell of the
+report against numpy."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def sides(tmp_path):
 
 
 def c5_metrics(golden, mine):
-    """Section 4.1, in float32 as the original; golden near zero is left out of the errors."""
+    """The metrics, in float32 as the original; golden near zero is left out of the errors."""
     g, m = golden.astype(np.float32).ravel(), mine.astype(np.float32).ravel()
     kept = np.abs(g) > EPSILON
     relative = np.where(kept, np.abs(np.divide(m, g, out=np.ones_like(g), where=kept) - 1), 0)
@@ -135,7 +135,7 @@ def header_of(path):
     return path.read_text().splitlines()[0]
 
 
-def test_default_mode_has_the_pairs_of_the_specification_and_true_numbers(tmp_path, sides):
+def test_default_mode_has_the_same_pairs_and_true_numbers(tmp_path, sides):
     golden, mine, values = sides
     done = run("compare", golden, mine, "-cl", "layer", "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
@@ -157,7 +157,7 @@ def test_compat_msit_has_the_originals_columns_and_masks(tmp_path, sides):
 @pytest.mark.parametrize("part", [".", "tensors", "tensors/0_78", "tensors/0_78/0", "model/78"])
 @pytest.mark.parametrize("golden_part", [".", "0"])
 def test_any_folder_of_the_dumps_may_be_named(tmp_path, sides, part, golden_part):
-    """Section 3.2: which folders stand for which part of a dump."""
+    """Which folders stand for which part of a dump."""
     golden, mine, _ = sides
     done = run(
         "llm", "compare", "-gp", golden / golden_part, "-mp", mine / part, "-cl", "layer", "-o", tmp_path / "out",

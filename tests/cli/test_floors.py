@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts without golden's program: floors measured on healthy pairs, and modules of known classes."""
+"""Verdicts without a golden program: floors measured on healthy pairs, and modules of known classes."""
 
 from __future__ import annotations
 

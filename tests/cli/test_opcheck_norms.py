@@ -94,8 +94,8 @@ def section(name, **keys):
 # ---- RmsNorm
 
 
-def test_worked_example_of_the_specification(tmp_path):
-    # Given the fp16 bytes of the specification's section 10
+def test_worked_example_of_a_norm(tmp_path):
+    # Given the fp16 bytes of a worked example
     parameters = {
         "layerType": 1,
         "normParam": {

@@ -212,7 +212,7 @@ def test_the_terminal_names_the_first_wrong_output(dump: Path, tmp_path: Path) -
 
 
 def legacy_by_torch(golden: torch.Tensor, mine: torch.Tensor, etol: float) -> tuple[str, str]:
-    """Share and maximum as opcheck 6.1 defines them, in torch's own arithmetic of the type."""
+    """Share and maximum as docs/opcheck.md defines them, in torch's own arithmetic of the type."""
     golden, mine = golden.flatten(), mine.flatten()
     error = torch.where(
         golden.abs() > torch.finfo(torch.float32).eps, (mine / golden - 1).abs(), torch.zeros_like(golden)

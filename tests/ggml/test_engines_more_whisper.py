@@ -85,6 +85,6 @@ def test_encoder_and_decoder_are_those_of_hugging_face(model, container, ggml_pr
 
 
 def relative_error(golden: np.ndarray, mine: np.ndarray) -> float:
-    """Root mean square of the difference, in parts of golden's."""
+    """Root mean square of the difference, in parts of that of golden."""
     assert golden.shape == mine.shape
     return float(np.linalg.norm(golden - mine) / np.linalg.norm(golden))

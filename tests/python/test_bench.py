@@ -72,7 +72,7 @@ def test_a_neighbour_on_the_same_core_is_seen():
 
 
 def test_numpy_rival_agrees_with_the_worked_example():
-    # spec of the report: g = [1, 2, 0, -4], m = [1.001, 1.998, 0.5, -4.01]
+    # g = [1, 2, 0, -4], m = [1.001, 1.998, 0.5, -4.01]
     numpy = pytest.importorskip("numpy")
     rival = load("bench/rivals/numpy_compare.py")
     golden = numpy.array([1, 2, 0, -4], dtype=numpy.float32)
@@ -122,3 +122,21 @@ def test_another_file_is_refused(tmp_path):
     done = bench_compare(str(other), str(other))
     assert done.returncode == 2
     assert str(other) in done.stderr
+
+
+def test_tables_are_published_into_the_pages_that_have_a_place_for_them(tmp_path):
+    sys.path.insert(0, str(ROOT))
+    from bench import report
+
+    run = load("bench/run.py")
+    pages = {"a.md": "# A\n<!-- table one -->\nold\n<!-- end one -->\nafter\n", "b.md": "# B\n"}
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
+    machine = dict.fromkeys(("date", "cores", "cpu", "simd", "memory", "kernel", "python"), "x")
+    note = "a note " * 20 + "with `code in one piece`"
+    section = report.Section("one", "One", ["", "ms"], [report.Row("r", {"ms": "1"})], [note], machine)
+    assert run.publish(tmp_path, {"one": section, "other": section}) == ["one"]
+    published = (tmp_path / "a.md").read_text()
+    assert "| r | 1 |" in published and "old" not in published and published.endswith("<!-- end one -->\nafter\n")
+    assert max(len(line) for line in published.splitlines()) <= 120 and "`code in one piece`" in published
+    assert (tmp_path / "b.md").read_text() == pages["b.md"]

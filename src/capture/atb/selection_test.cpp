@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The truth tables of the selection, row by row as the specification of the dump states them.
+// The truth tables of the selection, row by row as the original's documentation states them.
 #include "capture/atb/selection.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of a graph and what flows between them, as topology.json.   docs/formats/native.md, "ggml"
+// The nodes of a graph and what flows between them, as topology.json.
+//   docs/formats/native.md, "ggml"
 #pragma once
 #include <span>
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which value a tensor is: storages with write counters of our own, and the values in them.   localisation 1
+// Which value a tensor is: storages with write counters of our own, and the values in them.
+//   docs/formats/native.md, "Operator level"
 //
 //   storage 7, version 2          version 3: somebody wrote, all values are new ones
 //     value 31: [0, 64)  shape [8, 8]    made by record 120

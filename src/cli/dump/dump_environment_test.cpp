@@ -20,7 +20,7 @@ std::map<std::string, std::optional<std::string>> variables(const DumpRequest& r
   return out;
 }
 
-// The table of atb-dump section 2, for a plain `msit llm dump --exec prog -o /d`.
+// What the original exports, for a plain `msit llm dump --exec prog -o /d`.
 TEST(DumpEnvironment, DefaultsGiveTheValuesOfTheOriginal) {
   DumpRequest request;
   request.types = {"tensor", "model"};

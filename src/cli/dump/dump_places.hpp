@@ -9,7 +9,7 @@
 
 namespace assay::cli {
 
-inline constexpr uint64_t kLeastFreeBytes = 2147483648;  // atb-dump 1.5: 2 GB must be free
+inline constexpr uint64_t kLeastFreeBytes = 2147483648;  // as the original: 2 GB must be free
 
 struct DumpPlaces {
   std::string output;  // absolute, resolved, without trailing slash

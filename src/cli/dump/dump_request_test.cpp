@@ -50,7 +50,7 @@ TEST(DumpRequest, TypesAreCompleted) {
   EXPECT_EQ(ask({"--exec", "p", "--type", "layer", "layer"})->types, Words{"layer"});
 }
 
-// The table of atb-dump 1.3, one line a message.
+// What the original answers to each wrong value, one line a message.
 TEST(DumpRequest, WrongValuesGiveTheOriginalsMessages) {
   EXPECT_EQ(refusal({"-ids", "2_,3"}),
             "argument --save-operation-ids/-ids: dym range string \"2_,3\" is not a legal string");

@@ -36,7 +36,7 @@ using run::Role;
 using run::Run;
 using run::TensorRecord;
 
-/// The records of a pair, put together; rows that ggml lacks are golden's.
+/// The records of a pair, put together; rows that ggml lacks are those of golden.
 std::shared_ptr<MadeRows> module_tensor(const Run& hf, const Run& ggml, const TensorPair& pair) {
   auto made = std::make_shared<MadeRows>(ggml, pair.ggml_recipe(hf, ggml));
   if (static_cast<int64_t>(pair.hf_rows.size()) != pair.hf_row_count)
@@ -166,7 +166,7 @@ void Modules::add_tensors(const Run& hf, const Alignment& alignment) {
   Run ggml_records;  // what grows below would move them
   ggml_records.records = run_->records;
   for (const TensorPair& pair : alignment.pairs) {
-    if (pair.hf_last > 0) continue;     // a part of golden's tensor
+    if (pair.hf_last > 0) continue;     // a part of the tensor of golden
     if (!pair.cells.empty()) continue;  // attention is judged by what comes out of it
     // Experts, and the few weights of each token, are judged by what comes out of all experts.
     if (pair.tensor.place == ModulePlace::RouterWeights || is_of_experts(pair.tensor.place))
@@ -187,7 +187,7 @@ void Modules::add_tensors(const Run& hf, const Alignment& alignment) {
     record.role = golden.role;
     record.slot = rotated ? "" : golden.slot;
     record.call = golden.call;
-    // Golden's order of modules, in which they enclose each other.
+    // The golden order of modules, in which they enclose each other.
     record.order = order + pair.hf;
     record.dtype = first.dtype;
     record.shape = golden.shape;

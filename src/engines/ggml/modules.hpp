@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of a ggml program as the modules of the Hugging Face run that it is compared with, so that golden's program can be
+// A run of a ggml program as the modules of the Hugging Face run that it is compared with, so that the golden program can be
 // replayed on its values.   docs/localisation.md, "Across engines"
 #pragma once
 #include <map>
@@ -20,7 +20,7 @@ class Modules final : public locate::EngineModules {
   /// hf     captured with operators
   Modules(const run::Run& hf, const run::Run& ggml, const Alignment& alignment);
 
-  /// Rows that ggml did not compute (of the last layer only those with wanted logits) are golden's: no module mixes
+  /// Rows that ggml did not compute (of the last layer only those with wanted logits) are those of golden: no module mixes
   /// rows behind the attention of the last layer.
   [[nodiscard]] const run::Run& run() const override { return *run_; }
   void describe(locate::Program* mine) const override;
@@ -46,14 +46,14 @@ class Modules final : public locate::EngineModules {
   [[nodiscard]] int64_t key_count() const;
   void add_tensors(const run::Run& hf, const Alignment& alignment);
   void add_weights(const run::Run& hf);
-  /// name   golden's
+  /// name   that of golden
   void add_weight(const std::string& name, const Dims& shape, const locate::StoredWeight& stored);
 
   std::unique_ptr<run::Run> run_;
   std::map<size_t, locate::EnginePlace> places_;
   std::map<std::string, locate::StoredWeight, std::less<>> weights_;  // by Hugging Face's name
   std::string lonely_weight_;  // the first matrix of the file without such a name
-  std::vector<std::pair<size_t, std::string>> inner_;  // golden's record, name of its place
+  std::vector<std::pair<size_t, std::string>> inner_;  // record of golden, name of its place
   std::map<size_t, AttentionInput> attention_inputs_;  // by record
   std::vector<std::string> notes_;
   std::string missing_;

@@ -41,10 +41,10 @@ struct ModuleTensor {
 struct GraphNode {
   std::string name;     // "Qcur-3"
   std::string_view op;  // in lower case: "mul_mat"
-  Heads heads =
-      Heads::None;  // channels: the last dimension of `mul_mat`, each row of the last after `rope`
-  bool requested_rows =
-      false;  // one row for each token whose logits are asked for, not for each token
+  /// Channels: the last dimension of `mul_mat`, each row of the last after `rope`.
+  Heads heads = Heads::None;
+  /// One row for each token whose logits are asked for, not for each token.
+  bool requested_rows = false;
 
   bool operator==(const GraphNode&) const = default;
 };

@@ -131,7 +131,7 @@ std::optional<Parameters::Difference> Parameters::differ(const Operator& one, st
                               number_text(golden)};
 }
 
-/// The scalar that golden's norm adds to the mean of squares, or its argument.
+/// The scalar that the golden norm adds to the mean of squares, or its argument.
 std::optional<Parameters::Difference> Parameters::epsilon(const Finding& finding) const {
   const auto node = parse_node(finding.node);
   if (!node || !finding.module.ends_with("norm")) return std::nullopt;

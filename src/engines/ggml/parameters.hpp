@@ -20,7 +20,7 @@ class Parameters {
   void complete(locate::Finding* finding) const;
 
  private:
-  /// A parameter of an operator of mine that is not golden's.
+  /// A parameter of an operator of mine that differs from that of golden.
   struct Difference {
     const locate::Operator* mine;
     std::string text;  // "epsilon 0.01 where golden has 1e-05"

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// One object a line, keys in this order; what is not known is left out:
+//
+//   {"n":3,"step":0,"node":"model.norm","type":"RMSNorm","order":7,"role":"output","slot":"","dtype":"float32",
+//    "shape":[2,4],"strides":[4,1],"file":"step-000000.safetensors","offset":4096,"bytes":32,"stats":{..},"digest":".."}
 #include "formats/native/record_lines.hpp"
 
 #include <bit>

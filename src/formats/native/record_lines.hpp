@@ -32,8 +32,8 @@ struct ValueIdentity {
   int64_t storage_offset = 0;  // elements
   int64_t version = 0;         // writes to the storage so far
   int64_t producer = -1;       // number of the output record of the operator that made it
-  const std::string* leaf =
-      nullptr;  // lives as long as the writer; nullptr: no parameter or buffer
+  /// Lives as long as the writer; nullptr: no parameter or buffer.
+  const std::string* leaf = nullptr;
 };
 
 /// Where a payload is. Copied into the records that share it.
@@ -62,8 +62,8 @@ struct Record {
   /// Further members of the line, `"ne":[4,1,1,1]`; lives as long as the writer. nullptr: none.
   const std::string* more = nullptr;
   int32_t ndim = 0;
-  uint32_t first_dim =
-      0;  // into RecordBatch::dims: `ndim` sizes, then `ndim` strides when has_strides
+  /// Into RecordBatch::dims: `ndim` sizes, then `ndim` strides when has_strides.
+  uint32_t first_dim = 0;
   bool has_strides = false;
   std::optional<PayloadLocation> payload;
   int64_t same_as = -1;  // number of the record whose payload this one shares
@@ -74,10 +74,10 @@ struct Record {
   /// the module `node`. nullptr: the record is the module's own.
   const std::string* operation = nullptr;
   uint32_t operation_index = 0;
-  const std::string* writes =
-      nullptr;  // of operators: JSON list of the written arguments, or nullptr
-  uint32_t text_begin =
-      0;  // into RecordBatch::text: the value or the arguments as JSON, or the reason as plain text
+  /// Of operators: JSON list of the written arguments, or nullptr.
+  const std::string* writes = nullptr;
+  /// Into RecordBatch::text: the value or the arguments as JSON, or the reason as plain text.
+  uint32_t text_begin = 0;
   uint32_t text_size = 0;
 };
 
@@ -206,8 +206,8 @@ class RecordLines {
   Call call_;
   RecordText call_text_;
   std::vector<Place> stats_places_;  // in lines_, by index in the batch
-  std::unordered_map<int64_t, EarlierStatistics>
-      earlier_;  // by number of the record of an earlier batch
+  /// By number of the record of an earlier batch.
+  std::unordered_map<int64_t, EarlierStatistics> earlier_;
 };
 
 /// `[1,2]`

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a step file: that of a safetensors file whose tensors are found by their records, too.   docs/formats/native.md
+// The header of a step file: that of a safetensors file whose tensors are found by their records, too.
+//   docs/formats/native.md
 #pragma once
 #include <cstdint>
 #include <string>

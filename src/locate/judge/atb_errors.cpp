@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of ATB runs: opcheck recomputes them, its standard `atb` says what is a fault.   opcheck 6.3
+// Operations of ATB runs: opcheck recomputes them, its standard `atb` says what is a fault.
+//   docs/opcheck.md, "atb"
 #include <algorithm>
 #include <cmath>
 #include <tuple>

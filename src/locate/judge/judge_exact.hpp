@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs that no rounding explains: moved values, integers, truth values.   localisation 2
+// Outputs that no rounding explains: moved values, integers, truth values.
+//   docs/localisation.md, "Own error"
 #pragma once
 #include "locate/judge/own_error.hpp"
 

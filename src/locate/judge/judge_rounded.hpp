@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An output whose elements were rounded, against its reference: dense, element and row tests.   localisation 2
+// An output whose elements were rounded, against its reference: dense, element and row tests.
+//   docs/localisation.md, "Own error"
 //
 // The size of the terms of a sum (C) costs as much as the sum itself, so it is computed only where
 // an answer depends on it: in rows with an element beyond one rounding (e > 1) or with z above 2,
@@ -13,7 +14,8 @@
 
 namespace assay::locate {
 
-/// Rows of shorter last axes are judged together: they tell nothing apart.   localisation 2, zr
+/// Rows of shorter last axes are judged together: they tell nothing apart.
+///   docs/localisation.md, "Own error"
 inline constexpr int64_t kShortestRow = 16;
 
 /// What is held against what.

@@ -54,7 +54,7 @@ struct Product {
     std::copy(values.begin(), values.end(), wide.values.begin());
     return reference::narrow(reference::to_tensor(std::move(wide)).view, DType::Float32).value();
   }
-  /// 2 sqrt(K) u C of an element.   localisation 2
+  /// 2 sqrt(K) u C of an element.
   [[nodiscard]] double allowed(int64_t i, int64_t j) const {
     double c = 0;
     for (int64_t k = 0; k < kDepth; ++k)

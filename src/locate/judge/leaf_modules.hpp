@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules whose function is known by their class, recomputed from their captured inputs and
 // weights: own errors
-// without operators and without golden.   localisation 5, N
+// without operators and without golden.
 #pragma once
 #include <set>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error of each operator against a reference on its own captured inputs.   localisation 2
+// The error of each operator against a reference on its own captured inputs.
+//   docs/localisation.md, "Own error"
 #pragma once
 #include <atomic>
 #include <functional>
@@ -39,7 +40,8 @@ struct OwnError {
   bool reason_is_named = false;  // it names the operator
 };
 
-/// Operators of one kind whose errors are all above one rounding: information, no alarm.   localisation 2.1, 4
+/// Operators of one kind whose errors are all above one rounding: information, no alarm.
+///   docs/localisation.md, "Kernels that round once, and kernels that round more often"
 struct CoarseGroup {
   std::string pattern;  // "model.layers.*.mlp aten.mm.default #0 bfloat16"
   size_t members = 0;

@@ -555,7 +555,7 @@ TEST(JudgeOutput, CoarseProductsAreExplainedByTheirTerms) {
   const Tensor mine = with_values(DType::BFloat16, {kRows, kColumns}, sums);
   const OwnError judged = *judge_output(call, outputs, 0, mine.view);
   // Then  the element test alarms and the one for coarse kernels does not: z <= 2.3, e2 <= 1.5 in
-  //       localisation 2.1
+  //       docs/localisation.md, "Kernels that round once, and kernels that round more often"
   EXPECT_GT(judged.z, 1.2);
   EXPECT_LT(judged.z, 2.6);
   EXPECT_GT(judged.e, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What paired operators were told besides tensors.   localisation 3, "attribute"
+// What paired operators were told besides tensors.   docs/localisation.md, "Pair tests"
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who made the inputs of paired operators.   localisation 3, "edge" and "constant"
+// Who made the inputs of paired operators.   docs/localisation.md, "Pair tests"
 #include <algorithm>
 #include <set>
 #include <unordered_map>

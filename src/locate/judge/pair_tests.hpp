@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests on pairs, one function each; test_pairs() runs them.   localisation 3
+// The tests on pairs, one function each; test_pairs() runs them.
+//   docs/localisation.md, "Pair tests"
 #pragma once
 #include <atomic>
 

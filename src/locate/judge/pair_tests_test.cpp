@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule of the pair tests with a case that passes and one that fails.   localisation 3
+// Each rule of the pair tests with a case that passes and one that fails.
+//   docs/localisation.md, "Pair tests"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

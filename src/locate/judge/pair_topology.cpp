@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that only one side has.   localisation 3, "topology"
+// Operators that only one side has.   docs/localisation.md, "Pair tests"
 #include <algorithm>
 #include <set>
 #include <tuple>

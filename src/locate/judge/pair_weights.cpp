@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and buffers, each against its partner.   localisation 3, "weight"
+// Parameters and buffers, each against its partner.   docs/localisation.md, "Pair tests"
 #include <algorithm>
 #include <cstdio>
 #include <set>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which own errors are faults: kernels that round once, and kernels that round more often.   localisation 2.1
+// Which own errors are faults: kernels that round once, and kernels that round more often.
+//   docs/localisation.md, "Kernels that round once, and kernels that round more often"
 #pragma once
 #include "locate/judge/own_error.hpp"
 

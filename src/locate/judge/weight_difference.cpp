@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two copies of one parameter against what one rounding explains.   localisation 3
+// Two copies of one parameter against what one rounding explains.
+//   docs/localisation.md, "Pair tests"
 #include <algorithm>
 #include <bit>
 #include <cmath>

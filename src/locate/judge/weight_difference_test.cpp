@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far two copies of a parameter are apart, in half ULP.   localisation 3, "weight"
+// How far two copies of a parameter are apart, in half ULP.   docs/localisation.md, "Pair tests"
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>

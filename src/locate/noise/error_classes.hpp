@@ -12,7 +12,7 @@ namespace assay::locate {
 
 /// The unit roundoff of the accumulators of 16 and 32 bit kernels.
 inline constexpr double kAccumulatorRoundoff = 0x1p-24;
-/// Relative L2 error of one rounding in units of the unit roundoff, for spread-out values.   compare 8.4
+/// Relative L2 error of one rounding in units of the unit roundoff, for spread-out values.
 inline constexpr double kRoundingL2 = 0.425;
 
 /// 2^floor(log2 x) of a normal number x.

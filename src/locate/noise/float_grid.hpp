@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values that a float type can hold, as far as rounding to it is concerned.   localisation 2
+// The values that a float type can hold, as far as rounding to it is concerned.
+//   docs/localisation.md, "Own error"
 #pragma once
 #include <bit>
 #include <cstdint>

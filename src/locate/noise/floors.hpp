@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Noise measured on healthy pairs, for runs whose golden is no program (levels N and S).   localisation 5
+// Noise measured on healthy pairs, for runs whose golden is no program (levels N and S).
+//   docs/localisation.md, "Measured floors"
 #pragma once
 #include <atomic>
 #include <map>

@@ -18,7 +18,7 @@
 namespace assay::locate {
 namespace {
 
-constexpr double kMaskFill = 1e4;  // localisation 3, constants
+constexpr double kMaskFill = 1e4;  // docs/localisation.md, "Pair tests"
 
 using simd::f64x8;
 using simd::i64x8;

@@ -23,7 +23,7 @@ Wide normal_values(const Dims& shape, uint32_t seed) {
   return wide;
 }
 
-/// Section 4, steps 4 and 5, as it stands there, of finite values.
+/// As docs/localisation.md, "Cross substitution" defines it, of finite values.
 Gap plain_gap(const Wide& t, const Wide& ref, const Wide& sim, const FloatGrid& grid) {
   const int64_t columns = t.shape[1];
   const int64_t rows = t.shape[0];

@@ -165,7 +165,7 @@ bool is_sum_of_integers(double sum, double sizes) {
 
 /// Results as an accumulator of fp32 leaves them: each element moved by up to half of what its
 /// class may err, so that
-/// the variance is v_i of the own error.   localisation 2, table
+/// the variance is v_i of the own error.   docs/localisation.md, "Own error"
 /// Only a storage type as fine as the accumulator shows it.
 Status add_accumulation_noise(const Call& call, uint64_t draw, std::vector<Tensor>* results) {
   constexpr double kUnit = 0x1p-24;

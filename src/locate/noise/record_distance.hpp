@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far the values of two runs are apart, record by record: what floors are made of and held
 // against.
-//   localisation 5, N and S
+//   docs/localisation.md, "Measured floors"
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -34,7 +34,8 @@ enum class Confidence : uint8_t { High, Medium, Low };
 
 struct Finding {
   FindingKind kind = FindingKind::OwnError;
-  /// A verdict by itself; otherwise a suspicion that cross substitution must confirm.   localisation 3
+  /// A verdict by itself; otherwise a suspicion that cross substitution must confirm.
+  ///   docs/localisation.md, "Pair tests"
   bool hard = true;
   Confidence confidence = Confidence::High;
   // Where:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which module a gap belongs to.   localisation 4, naming the owner
+// Which module a gap belongs to.   docs/localisation.md, "Cross substitution"
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operator of mine is which of golden's, and the tests on pairs.   localisation 3
+// Which operator of mine is which of golden's, and the tests on pairs.
+//   docs/localisation.md, "Pair tests"
 #pragma once
 #include "locate/program/finding.hpp"
 #include "pair/program_weights.hpp"

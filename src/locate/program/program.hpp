@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A captured run as a program: operators in execution order, the values between them, the module
 // calls around them.
-//   localisation 1
+//   docs/formats/native.md, "Operator level"
 #pragma once
 #include <cstdint>
 #include <map>
@@ -68,7 +68,8 @@ struct ModuleCall {
   bool leaf = false;  // no captured module inside it
 };
 
-/// What was captured of a run; decides what can be judged.   localisation 5
+/// What was captured of a run; decides what can be judged.
+///   docs/localisation.md, "What to capture"
 enum class CaptureLevel : uint8_t {
   Operators,   // O: every operator with inputs and outputs
   Leaves,      // L: inputs and outputs of leaf modules
@@ -155,7 +156,7 @@ struct Program {
 
 /// Names that are left out of sequences: they differ legitimately between precisions (casts, clone,
 /// alias, detach,
-/// lift_fresh, empty).   localisation 3
+/// lift_fresh, empty).   docs/localisation.md, "Pair tests"
 [[nodiscard]] bool is_transparent(std::string_view name);
 /// "aten.mul.Tensor in model.norm", of several there with its number from 1: "aten.mul.Tensor (2)
 /// in model.norm".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was captured of a run.   localisation 5
+// What was captured of a run.   docs/localisation.md, "What to capture"
 #pragma once
 #include "locate/program/program.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden's operators as a program that runs in fp64 on values of mine.   localisation 4, steps 1 to 3
+// Golden's operators as a program that runs in fp64 on values of mine.
+//   docs/localisation.md, "Cross substitution"
 #pragma once
 #include <map>
 #include <memory>

@@ -24,12 +24,12 @@
 namespace assay::locate {
 namespace {
 
-// localisation 4, step 5; 5, level B
+// docs/localisation.md, "Cross substitution"
 constexpr double kLimit = 2, kElementLimit = 3;
 constexpr double kLayerLimit = 1.5, kLayerElementLimit = 1.75;
 /// Further beyond the limit than this no unlucky draw of the noise takes a healthy value.
 constexpr double kLuckyExcess = 6;
-// localisation 6
+// docs/localisation.md, "The order of things"
 constexpr double kMediumRatio = 4, kMediumElementRatio = 6;
 
 const Use& use_of(const Program& program, const Boundary& boundary) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross substitution: golden's program replayed in fp64 on the run under test's values.   localisation 4, 5
+// Cross substitution: golden's program replayed in fp64 on the run under test's values.
+//   docs/localisation.md, "Cross substitution"
 #pragma once
 #include <atomic>
 #include <functional>

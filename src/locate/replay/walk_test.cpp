@@ -220,7 +220,7 @@ TEST(Walk, FindsNothingInAHealthyRun) {
          {CaptureLevel::Leaves, CaptureLevel::Modules, CaptureLevel::Layers}) {
       // When
       const Walk walk = walk_over(golden, mine, level);
-      // Then  everything is within its rounding: the limits of localisation 4 are 2 and 3
+      // Then  everything is within its rounding: the limits are 2 and 3 (kLimit, kElementLimit)
       EXPECT_TRUE(walk.findings.empty()) << seed;
       EXPECT_EQ(walk.judged, walk.judgeable)
           << (walk.unjudged.empty() ? "" : walk.unjudged.begin()->first);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cheap explanations of a wrong tensor: the one that brings its error below the floor is printed.   compare 8.5
+// Cheap explanations of a wrong tensor: the one that brings its error below the floor is printed.
 #pragma once
 #include <span>
 

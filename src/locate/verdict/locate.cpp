@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of section 6: own errors, pair tests, replay of golden's program where it decides, one
+// The order in which all is asked: own errors, pair tests, replay of golden's program where it decides, one
 // verdict.
 #include "locate/verdict/locate.hpp"
 

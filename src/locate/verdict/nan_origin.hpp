@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where NaN and infinities come from.   compare 8.3, nan_origin and nan_inherited
+// Where NaN and infinities come from.   docs/localisation.md, "Columns of the table"
 #pragma once
 #include <atomic>
 

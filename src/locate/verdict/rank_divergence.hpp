@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that all ranks should hold alike, and do not.   compare 8.5, "Ranks"
+// Tensors that all ranks should hold alike, and do not.
 #pragma once
 #include <atomic>
 

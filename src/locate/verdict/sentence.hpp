@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verdict in one sentence, and what people want to know besides.   docs/localisation.md, "The sentence"
+// A verdict in one sentence, and what people want to know besides.
+//   docs/localisation.md, "The sentence"
 #pragma once
 #include <string>
 #include <vector>

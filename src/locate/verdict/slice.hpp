@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one output of a run depends on: the backward slice of a program.   docs/localisation.md, "Slices"
+// What one output of a run depends on: the backward slice of a program.
+//   docs/localisation.md, "Slices"
 #pragma once
 #include <set>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first token that the two runs choose differently.   compare 8.5, "Tokens"
+// The first token that the two runs choose differently.
 #pragma once
 #include "locate/verdict/locate.hpp"
 

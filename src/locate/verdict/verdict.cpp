@@ -168,7 +168,7 @@ class Composer {
     std::erase_if(verdict_.candidates, is_same);
   }
 
-  // A constant folded into a weight changes both the program and the weight, and nothing else.   localisation 9
+  // A constant folded into a weight changes both the program and the weight, and nothing else.
   void confirm_weights() {
     if (stages_.walk == nullptr) return;
     const auto folded = [&](const Finding& weight) {

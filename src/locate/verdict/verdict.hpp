@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what the stages found to one verdict.   localisation 6
+// From what the stages found to one verdict.   docs/localisation.md, "The order of things"
 #pragma once
 #include <functional>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of PyTorch (aten) in fp64: one captured call in, its results out.   docs/localisation.md
+// Operators of PyTorch (aten) in fp64: one captured call in, its results out.
+//   docs/localisation.md
 #pragma once
 #include <map>
 #include <optional>
@@ -67,7 +68,7 @@ struct EvaluateOptions {
 }
 
 /// What kind of arithmetic an overload is; decides how large the rounding error of a correct kernel may be.
-///   localisation 2, table
+///   docs/localisation.md, "Own error"
 enum class OperatorClass : uint8_t {
   Unknown,     // no reference
   Move,        // views, moves, gather, cat, where, neg, abs, relu, max, min, casts to wider: exact

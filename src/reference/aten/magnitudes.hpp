@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How large the terms are that an operator adds up: what bounds the rounding errors of a correct kernel.
-//   localisation 2, table, column C
+//   docs/localisation.md, "Own error"
 #pragma once
 #include <optional>
 #include <span>

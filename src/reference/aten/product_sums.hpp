@@ -8,8 +8,8 @@ namespace assay::reference::aten {
 
 /// Of a result y [..., n], all axes but the last as one. Columns and factors are those of column_sums.hpp.
 struct ProductSums {
-  Wide
-      sums;  // [rows, kColumnDraws, blocks]: sum over the columns j of a block of factor(d, j) y_ij
+  /// [rows, kColumnDraws, blocks]: sum over the columns j of a block of factor(d, j) y_ij.
+  Wide sums;
   Wide sizes;           // [rows, blocks]: sum over them of C_ij, see magnitudes.hpp
   int64_t columns = 0;  // n
   double terms = 1;     // K

@@ -37,8 +37,9 @@ struct Geometry {
 struct Convolution {
   Geometry geometry;
   Wide input;  // [batch, channels_in, in...]
-  Wide
-      weight;  // [channels_out, channels_in / groups, kernel...]; transposed [channels_in, channels_out / groups, ...]
+  /// [channels_out, channels_in / groups, kernel...]; transposed [channels_in, channels_out /
+  /// groups, ...].
+  Wide weight;
   std::optional<Tensor> bias;
 };
 

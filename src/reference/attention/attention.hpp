@@ -92,8 +92,8 @@ struct AttentionTerms {
   bool with_magnitudes = false;
   bool with_weights = false;
   Wide log_sums;  // log(sum over the keys of e^s) of each line; -Inf where all scores are
-  std::vector<double>
-      weights;  // with_weights: softmax(s), the n keys of each line; lines one after the other
+  /// with_weights: softmax(s), the n keys of each line; lines one after the other.
+  std::vector<double> weights;
   Wide absolute, squared;  // with_magnitudes: softmax(s) |V|, softmax(s)^2 V^2; output_shape
 };
 
@@ -109,7 +109,7 @@ struct AttentionTerms {
 ///
 /// terms    nullptr, or where the rest goes; precondition: without rounding of weights and scales of values
 /// returns  output_shape
-/// source   opcheck 8.11
+/// source   docs/opcheck/attention.md
 /// errors   of check_attention() | Unsupported (types without real values) | TooLarge (weights)
 [[nodiscard]] Result<Wide> attention(const Attention& attention, int jobs = 1,
                                      AttentionTerms* terms = nullptr);

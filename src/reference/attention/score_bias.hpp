@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is added to attention scores before the softmax: masks, causal rules, ALiBi.   docs/opcheck/attention.md
+// What is added to attention scores before the softmax: masks, causal rules, ALiBi.
+//   docs/opcheck/attention.md
 #pragma once
 #include <cstdint>
 #include <limits>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over sequences that stand one behind the other without padding.   docs/opcheck/attention.md
+// Attention over sequences that stand one behind the other without padding.
+//   docs/opcheck/attention.md
 #pragma once
 #include <cstdint>
 #include <optional>

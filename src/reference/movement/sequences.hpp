@@ -30,8 +30,8 @@ namespace assay::reference {
 struct UnpaddedIds {
   Tensor ids;      // [1, batch * padded length], valid ids one after the other, then zeros
   Tensor offsets;  // [batch, 1] Int64: padding before the sequence
-  Tensor
-      padding_offset;  // [1, batch * padded length] Int64: the same for every valid token, then zeros
+  /// [1, batch * padded length] Int64: the same for every valid token, then zeros.
+  Tensor padding_offset;
 };
 /// input_ids    [batch, padded length] of any type
 /// cum_offsets  [batch] sums of padding up to and including each sequence

@@ -18,8 +18,8 @@ inline constexpr int64_t kColumnBlock = 64;  // columns in one sum; the last may
 }
 
 struct ColumnSums {
-  Wide
-      weighted;  // [kColumnDraws * blocks, k]: sum over the columns j of block b of factor(d, j) w[., j]
+  /// [kColumnDraws * blocks, k]: sum over the columns j of block b of factor(d, j) w[., j].
+  Wide weighted;
   Wide sizes;  // [blocks, k]: sum over them of |w[., j]|
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products in float64 of operands of any type, without widening a whole weight.   docs/opcheck/products.md
+// Matrix products in float64 of operands of any type, without widening a whole weight.
+//   docs/opcheck/products.md
 #pragma once
 #include "reference/wide.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of batches of different sizes whose matrices lie interleaved by heads.   docs/opcheck/products.md
+// Products of batches of different sizes whose matrices lie interleaved by heads.
+//   docs/opcheck/products.md
 #pragma once
 #include <vector>
 

@@ -28,8 +28,8 @@ struct RoutingParameters {
 struct Routing {
   Wide weights;   // [tokens, top_k]
   Whole experts;  // [tokens, top_k]
-  Wide
-      scores;  // [tokens, experts], sigmoid(x) + bias with the groups that lost at 0: what was sorted
+  /// [tokens, experts], sigmoid(x) + bias with the groups that lost at 0: what was sorted.
+  Wide scores;
   Wide gates;  // [tokens, experts], sigmoid(x)
 };
 /// Experts of each token: the top_k largest of sigmoid(x) + bias in the best groups; weights are sigmoid(x) of those,

@@ -10,8 +10,8 @@ namespace assay::reference {
 
 struct TopK {
   Wide values;  // [.., k], descending
-  Whole
-      indices;  // [.., k], places in the last dimension of x; of equal values the first comes first
+  /// [.., k], places in the last dimension of x; of equal values the first comes first.
+  Whole indices;
 };
 /// The k largest values of each row (last dimension). NaN counts as larger than everything.
 /// errors  Invalid (x without dimensions, k outside [0, columns]) | of widen()

@@ -32,11 +32,11 @@ struct Choice {
 /// Rows of probabilities, sorted in descending order and cut.
 struct NucleusInput {
   TopK sorted;  // [batch, values]
-  std::vector<int64_t>
-      top_k;  // [batch], place of the smallest probability that counts; empty: all count
+  /// [batch], place of the smallest probability that counts; empty: all count.
+  std::vector<int64_t> top_k;
   std::vector<double> top_p;  // [batch] or one for all
-  DType sums =
-      DType::Float64;  // type that cumulative sums are rounded to, each from its exact value
+  /// Type that cumulative sums are rounded to, each from its exact value.
+  DType sums = DType::Float64;
 };
 struct NucleusSample {
   std::vector<Choice> choices;  // [batch], places in the sorted row

@@ -189,8 +189,8 @@ class PayloadChecks {
   std::string path_;  // of the records
   Run* run_;
   std::unordered_map<std::string, Places> files_;
-  std::pair<const std::string, Places>* last_ =
-      nullptr;  // most records are of the file of the one before
+  /// Most records are of the file of the one before.
+  std::pair<const std::string, Places>* last_ = nullptr;
 };
 
 void count(const RecordsLine& line, RecordsFacts* facts) {

@@ -200,8 +200,7 @@ std::string NativeRun::stop_reason() const {
   return error ? error->describe() : "";
 }
 
-// --- files
-// -----------------------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 void NativeRun::begin_file(std::string stem, uint64_t expected_entries) {
   if (!alive()) return;
@@ -286,8 +285,7 @@ NativeRun::OpenFile* NativeRun::file_for(uint64_t size_bytes, const native::Reco
   return open_.get();
 }
 
-// --- arena
-// -----------------------------------------------------------------------------------------------------
+// ---- arena --------------------------------------------------------------------------------------
 
 bool NativeRun::has_room(uint64_t end) const {
   return end - tail_.load(std::memory_order_acquire) <= options_.arena_bytes;
@@ -401,8 +399,7 @@ std::optional<native::PayloadLocation> NativeRun::append_payload(const TensorVie
   return location;
 }
 
-// --- records
-// ---------------------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 
 uint64_t NativeRun::push_record(const native::Record& given, std::span<const int64_t> shape,
                                 std::span<const int64_t> strides, std::string_view text) {

@@ -3,9 +3,8 @@
 //
 //   host thread                                     writer thread (low priority)
 //   payload -> arena (image of the file region) --> full 4096-aligned blocks of 4 MiB, O_DIRECT
-//   record  -> open batch ------------------------> lines of records.jsonl, after the blocks with
-//   their bytes end of step ---------------------------------> buffered tail, header region,
-//   remaining lines, close
+//   record  -> open batch ------------------------> lines of records.jsonl, after the blocks with their bytes
+//   end of step ----------------------------------> buffered tail, header region, remaining lines, close
 //
 // The arena is the bound on memory: when it is full the host waits (or the tensor is dropped and
 // counted).
@@ -38,8 +37,8 @@ inline constexpr uint64_t kBlockBytes = 4ull << 20;
 struct NativeRunOptions {
   std::string folder;       // of the rank; exists
   std::string run_id = {};  // written into every file; new_run_id()
-  uint64_t arena_bytes =
-      64ull << 20;  // 0: no payloads; otherwise rounded up to at least two blocks
+  /// 0: no payloads; otherwise rounded up to at least two blocks.
+  uint64_t arena_bytes = 64ull << 20;
   FullPolicy on_full = FullPolicy::Wait;
   uint64_t max_file_bytes = 16ull << 30;    // then the step goes on in `-1`, `-2` ...
   uint64_t max_header_bytes = 16ull << 20;  // of one step file's header region
@@ -77,16 +76,17 @@ class NativeRun {
   [[nodiscard]] const std::string* intern(std::string_view text);
 
   /// Payloads from here on go to `<stem>.safetensors` (`<stem>-1` ... when that exists); a file that is still open is finished first.
-  /// The file is created with its first payload. expected_entries   how many payloads to reserve
-  /// header space for; the region grows with experience
+  /// The file is created with its first payload.
+  /// expected_entries   how many payloads to reserve header space for; the region grows with experience
   void begin_file(std::string stem, uint64_t expected_entries);
   /// Finishes the open file: everything appended so far is on its way to disk.
   void end_file();
 
   /// Copies the elements of `view` in C order to the next multiple of 64 and describes where they
   /// will be. Lazy conj and neg bits are left as they are. `record` must have node, slot and dims
-  /// (for the header's bound). runner   for large contiguous tensors: the host's threads, or
-  /// nullptr returns  nothing when dropped, stopped, or when the run has no payloads
+  /// (for the header's bound).
+  /// runner   for large contiguous tensors: the host's threads, or nullptr
+  /// returns  nothing when dropped, stopped, or when the run has no payloads
   [[nodiscard]] std::optional<native::PayloadLocation> append_payload(const TensorView& view,
                                                                       const native::Record& record,
                                                                       stats::BlockRunner runner);

@@ -273,8 +273,8 @@ TEST(NativeRun, WritesTailsOfAnySizeWhole) {
 TEST(NativeRun, MakesFilesThatOurOwnSafetensorsReaderOpens) {
   TemporaryFolder folder;
   auto run = start({.folder = folder.path(), .arena_bytes = 8u << 20});
-  const native::RecordNode* node =
-      run->add_node("a\"b\\c\x01", "T");  // a name that must be escaped
+  /// A name that must be escaped.
+  const native::RecordNode* node = run->add_node("a\"b\\c\x01", "T");
   run->begin_file("step-000000", 2);
   ASSERT_TRUE(add(*run, node, ramp(3, 1)).has_value());  // 12 bytes: a gap of 52 follows
   ASSERT_TRUE(add(*run, node, ramp(5, 7)).has_value());

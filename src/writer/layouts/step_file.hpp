@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One safetensors file of the native layout while it is being written.   Bytes:
-// docs/formats/native.md
+// One safetensors file of the native layout while it is being written.
+//   Bytes: docs/formats/native.md
 //
 //   0        8                header_bytes                                      size
 //   | length | header, spaces | payloads at multiples of 64, gaps between them  |

@@ -237,7 +237,7 @@ class BothWays(torch.nn.Module):
 
 @pytest.mark.parametrize("level", ["operator", "module"])
 def test_other_tokens_of_an_encoder_are_no_step_cut_elsewhere(tmp_path: Path, level: str) -> None:
-    # The first three tokens are golden's, but what is made of them is not: it depends on the others, too.
+    # The first three tokens are those of golden, but what is made of them is not: it depends on the others, too.
     torch.manual_seed(5)
     model = BothWays().bfloat16().eval()
     for name, tokens, form in (("golden", PROMPT, "operator"), ("mine", [3, 1, 4, 7, 5, 9, 2, 6], level)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that leave every operator exact: what stands between operators is not what golden's program puts there."""
+"""Faults that leave every operator exact: what stands between operators is not what the golden program puts there."""
 
 from __future__ import annotations
 

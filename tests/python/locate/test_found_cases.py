@@ -14,7 +14,7 @@ HEALTHY = [
     ("recurrent_gemma-282105-bfloat16-inference", "O"),
     # elements of a state's output whose terms nearly cancel: more noise than their row and their column
     ("mamba-685180-float16", "OL"),
-    # weights of another type than mine's hid that a choice of experts was close
+    # weights of another type than in the run under test hid that a choice of experts was close
     ("llama4_text-980058-bfloat16-int8-shaped", "OLM"),
     # experts that one side's rounding gives a row more
     ("dbrx-77-bfloat16", "OLM"),
@@ -39,7 +39,7 @@ HEALTHY = [
 ]
 # Healthy, and not judged at some levels.
 NOT_ACCUSED = [
-    # a loop over experts, whose record has the numbers of golden's experts; mine's are others behind a close choice
+    # a loop over experts, whose record has the golden numbers: the run under test has others behind a close choice
     pytest.param("dbrx-38019-bfloat16-fp8-decode32", "OLM", marks=pytest.mark.slow),
 ]
 NAMED = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that compute golden's function in other pieces: literally other values inside, and no fault.
+"""Programs that compute the golden function in other pieces: literally other values inside, and no fault.
 
 Each healthy pair has a twin with a fault in the same place, which must be named.
 """

@@ -80,7 +80,7 @@ def test_healthy_models_are_exact_to_rounding(
     assert judged["judged"] == judged["judgeable"] > 60
     assert judged["findings"] == [] and judged["coarse"] == []
     assert all(judged["strict"].values())
-    # localisation 2: 280 healthy bf16 pairs gave 1.22 and 1.00. The 23 means of a norm are few: sqrt(3) holds for any.
+    # 280 healthy bf16 pairs gave 1.22 and 1.00. The 23 means of a norm are few: sqrt(3) holds for any.
     assert worst(judged, "z", output=0)["z"] < 1.3, worst(judged, "z", output=0)
     assert worst(judged, "z")["z"] < math.sqrt(3), worst(judged, "z")
     assert worst(judged, "e")["e"] <= 1.05, worst(judged, "e")

@@ -75,14 +75,14 @@ def test_a_fault_behind_codes_is_named(world, tmp_path, level):
     plain = right.forward
     right.forward = lambda x: plain(1.125 * x)
     verdict = verdict_of(world, "golden", port, level, tmp_path)
-    # then it is named, by values that golden's program computes with mine's weights
+    # then it is named, by values that the golden program computes with the weights of the run under test
     assert verdict.outcome == "first_wrong", verdict.sentence
     assert verdict.first_bad.module == WHERE, verdict.sentence
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_merged_matrix_computes_what_golden_s_parts_do(world, tmp_path, level):
-    # given golden's six matrices with a low-rank part each, which mine has merged
+    # given six golden matrices with a low-rank part each, which the run under test has merged
     verdict = verdict_of(world, "lora", ports.merged(world[1]).to(torch.bfloat16), level, tmp_path)
     assert verdict.outcome == "clean", verdict.sentence
     assert "53 of 59 weights are golden's, the others compute what other weights of golden's do" in verdict.sentence
@@ -103,7 +103,7 @@ def test_a_part_that_was_not_merged_is_named(world, tmp_path, level):
 def test_layers_without_their_weights_do_not_accuse_codes(world, tmp_path, codes):
     # given a port of which only the outputs of layers were captured; the tree of modules says that it holds codes
     verdict = verdict_of(world, "golden", ports.quantised(world[0], CODES[codes], torch.bfloat16), "B", tmp_path)
-    # then what golden's weights make of its values is no measure
+    # then what the golden weights make of its values is no measure
     assert verdict.outcome == "cannot_judge", verdict.sentence
     assert "weight in codes" in verdict.sentence
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's two captures of a plain bfloat16 copy are clean: golden's operators, mine's modules and weights.
+"""The README's two captures of a plain bfloat16 copy are clean: operators of one run, modules and weights of the other.
 
 A rotary embedding keeps a second copy of its frequencies, and some kinds make new ones on the way: buffers that nothing
 reads, or that are rewritten before they are read.
@@ -108,7 +108,7 @@ class Mean(torch.nn.Module):
 
 
 def test_a_weight_that_may_be_golden_s_under_another_name_still_counts(tmp_path: Path) -> None:
-    """By what it computes: its two tensors are not said to be golden's, and a wrong one is named."""
+    """By what it computes: its two tensors are not said to be those of golden, and a wrong one is named."""
     x = torch.randn(4, 32, generator=torch.Generator().manual_seed(2))
     for name, options in (("mix", {"level": "operator"}), ("blend", {"weights": True}), ("wrong", {"weights": True})):
         model = Mean(name)
@@ -119,7 +119,7 @@ def test_a_weight_that_may_be_golden_s_under_another_name_still_counts(tmp_path:
     verdict = assay.locate(tmp_path / "mix", tmp_path / "blend")
     assert (verdict.outcome, verdict.confidence) == ("clean", "medium"), verdict
     assert "2 of 5 weights are golden's, the others compute what other weights" in " ".join(str(verdict).split())
-    # What lies between the values around it is told by golden's name.
+    # What lies between the values around it is told by its golden name.
     accused = assay.locate(tmp_path / "mix", tmp_path / "wrong")
     assert (accused.outcome, accused.first_bad.module) == ("first_wrong", "mix"), accused
     assert "a constant factor 1.01" in " ".join(str(accused).split())

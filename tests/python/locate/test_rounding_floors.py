@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roundings that belong to a program: what is made of parameters alone, and golden's own casts to eight bits."""
+"""Roundings that belong to a program: what is made of parameters alone, and casts of golden to eight bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OnePlusNorm(torch.nn.Module):
 
 
 class Float8Linear(torch.nn.Module):
-    """What it multiplies goes through eight bits, in golden's program, too."""
+    """What it multiplies goes through eight bits, in the golden program, too."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross substitution on real captures: golden's operators in fp32 replayed on the module boundaries of a bf16 run.
+"""Cross substitution on real captures: golden operators in fp32 replayed on the module boundaries of a bf16 run.
 
 The limits are those of the walk itself (2 and 3, layers 1.5 and 1.75); healthy runs must stay clear of them.
 """

@@ -220,7 +220,7 @@ def ulp(values: np.ndarray) -> np.ndarray:
 
 
 def judge(engine: Engine, name: str, node: Tensor, *sources: Tensor | None, **arguments: Any) -> tuple[float, float]:
-    """z and e of the engine's result on the reference, as localisation 2 has them. The engine's own op_params."""
+    """z and e of the engine's result on the reference, as docs/localisation.md has them. The engine's own op_params."""
     mine = engine.compute(node)
     for i, source in enumerate(sources):
         if source is None:

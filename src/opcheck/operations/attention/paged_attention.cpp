@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PagedAttention: query rows of decoding sequences against a cache in blocks.   spec opcheck 8.11
+// PagedAttention: query rows of decoding sequences against a cache in blocks.
+//   docs/opcheck/attention.md
 #include <algorithm>
 #include <optional>
 

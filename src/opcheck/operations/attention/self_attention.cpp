@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SelfAttention: with contiguous caches, without a cache (PA_ENCODER), or behind a cached prefix.   spec opcheck 8.11
+// SelfAttention: with contiguous caches, without a cache (PA_ENCODER), or behind a cached prefix.
+//   docs/opcheck/attention.md
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -54,7 +54,7 @@ Result<reference::Wide> swiglu(const TensorView& x, double /*scale*/, int64_t ax
   return reference::swiglu(x, axis);
 }
 
-// activationType, from 1 on   opcheck 7.2
+// activationType, from 1 on   docs/opcheck/elementwise.md
 constexpr int64_t kGelu = 2;
 constexpr int64_t kSwigluBackward = 7;
 constexpr std::array<Activation, 9> kActivations = {{

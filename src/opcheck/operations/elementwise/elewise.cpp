@@ -172,7 +172,7 @@ struct Elewise {
   Result<Expectation> (*expect)(const Case& one, const Tensor& x, const Tensor& second);
 };
 
-// elewiseType, from 1 on   opcheck 7.2
+// elewiseType, from 1 on   docs/opcheck/elementwise.md
 constexpr int64_t kDynamicQuant = 19;
 constexpr std::array<Elewise, 20> kElewise = {{
     {"cast", 1, 1, true, expect_cast},

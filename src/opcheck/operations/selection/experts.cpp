@@ -16,7 +16,7 @@ namespace {
 using reference::Whole;
 using reference::Wide;
 
-constexpr int64_t kSigmoid = 8;  // activationType   opcheck 7.2
+constexpr int64_t kSigmoid = 8;  // activationType
 
 /// Scores this close may change places in a kernel that computes them in float32.
 constexpr double kScoreTolerance = 0x1p-20;

@@ -20,7 +20,7 @@ using reference::Wide;
 constexpr Accuracy kInteger{.precision = Precision::Integer};
 constexpr int64_t kMostSamples = 64;  // Multinomial draws that many numbers
 
-// topkToppSamplingType   opcheck 7.2
+// topkToppSamplingType   docs/opcheck/selection.md
 constexpr int64_t kSingleTopk = 0;
 constexpr int64_t kMultinomial = 1;
 constexpr int64_t kExponential = 2;
