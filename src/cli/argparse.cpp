@@ -14,8 +14,6 @@
 namespace assay::cli {
 namespace {
 
-bool is_ours(const Command& command) { return command.caller.is_ours(); }
-
 bool contains(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -72,7 +70,7 @@ class Parser {
     }
     if (parsed_.given("--help")) return std::move(parsed_);
     // Under our own name a wrong option is the first thing to say, and what was meant.
-    if (is_ours(command_) && !unknown_option_.empty())
+    if (command_.caller.is_ours() && !unknown_option_.empty())
       return fail(Errc::Usage, unknown_word_text("option", unknown_option_, option_names()));
     ASSAY_TRY_STATUS(check_required());
     if (!unknown_.empty()) return fail(Errc::Usage, "unrecognized arguments:" + unknown_);
@@ -200,7 +198,7 @@ class Parser {
     if (next_ == words_.size() || words_[next_] == "--") return false;
     const std::string& word = words_[next_];
     if (!looks_like_option(word)) return true;
-    return is_ours(command_) && argument.takes == Takes::One && exactly(word) == nullptr;
+    return command_.caller.is_ours() && argument.takes == Takes::One && exactly(word) == nullptr;
   }
 
   /// Whether the next word is no value of an option that needs none, or no more: then it is the program.
@@ -214,7 +212,7 @@ class Parser {
 
   /// The old names repeat all of a wrong value, as argparse does; ours its beginning.
   [[nodiscard]] std::string shown(const std::string& value) const {
-    return is_ours(command_) ? shortened(value) : value;
+    return command_.caller.is_ours() ? shortened(value) : value;
   }
 
   [[nodiscard]] Status check_value(const Argument& argument, const std::string& value) const {
@@ -270,15 +268,15 @@ std::string usage_of(const Command& command) {
     std::string word(argument.names[0] == "--help" ? "-h" : argument.names[0]);
     if (!argument.word.empty()) {
       word = argument.word;
-    } else if (is_ours(command) && !required) {
+    } else if (command.caller.is_ours() && !required) {
       continue;  // the list below has them
     } else {
       word += argument.value_text();
     }
     text += required ? " " + word : " [" + word + "]";
   }
-  if (is_ours(command)) text += " [OPTIONS]";
-  if (command.takes_command) text += is_ours(command) ? " -- CMD ..." : " [-- CMD ...]";
+  if (command.caller.is_ours()) text += " [OPTIONS]";
+  if (command.takes_command) text += command.caller.is_ours() ? " -- CMD ..." : " [-- CMD ...]";
   return text;
 }
 
@@ -395,7 +393,7 @@ HelpPage help_page(const Command& command) {
 }
 
 int usage_error(const Command& command, const std::string& message) {
-  if (is_ours(command))
+  if (command.caller.is_ours())
     return report_error(message, command.caller.program + " --help lists the options");
   std::fprintf(stderr, "usage: %s\n%s: error: %s\n", usage_of(command).c_str(),
                command.caller.program.c_str(), printable(message).c_str());

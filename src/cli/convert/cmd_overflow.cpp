@@ -20,6 +20,7 @@
 #include "cli/output.hpp"
 #include "cli/tensor_files.hpp"
 #include "cli/tensor_text.hpp"
+#include "cli/visit_files.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/overflow_report.hpp"
 #include "report/files.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/convert/statistics_table.hpp"
+#include "cli/visit_files.hpp"
 
 #include <algorithm>
 #include <array>

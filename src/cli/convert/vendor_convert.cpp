@@ -20,6 +20,7 @@
 #include "cli/list_text.hpp"
 #include "cli/output.hpp"
 #include "cli/tensor_files.hpp"
+#include "cli/visit_files.hpp"
 #include "run/folder.hpp"
 #include "run/ge_names.hpp"
 #include "run/run.hpp"
