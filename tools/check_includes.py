@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
         "topology",
         "run",
         "pair",
+        "reference",
         "compare",
         "opcheck",
         "locate",

@@ -147,6 +147,14 @@ def _intakes(root: Path) -> list[str]:
     return sorted({place.rsplit("/", 1)[0] for place in places})
 
 
+def _grammars(root: Path) -> list[str]:
+    """Files that take a command line apart: by a library, or by a parser of ours."""
+    libraries = r"#include <(?:CLI/|getopt|boost/program_options)|\bgetopt(?:_long)?\("
+    ours = r"\bparse_arguments\([^;]*\{$"
+    places = _lines(root, f"{libraries}|{ours}", ("python/",))
+    return sorted({place.rsplit(":", 1)[0] for place in places})
+
+
 def _helper(name: str) -> Callable[[Path], list[str]]:
     """Definitions of a function of that name."""
     head = r"^ *(?:\[\[[\w:]+\]\] |static |inline |constexpr )*[A-Za-z_][\w:<>,* ]*[&*]? "
@@ -166,6 +174,7 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "files outside its rooms that name msit or ait": _vendors,
     "binders of reference operators by hand": _binders,
     "ways in for a tensor of a host": _intakes,
+    "grammars of command lines": _grammars,
     **{f"definitions of {name}()": _helper(name) for name in ("add_lanes", "exists", "shape_text", "relative_l2")},
 }
 

@@ -18,7 +18,7 @@ groups=$*
 
 packages=()
 if wants build; then
-  packages+=(g++ cmake ninja-build make ccache libcli11-dev libexpected-dev nlohmann-json3-dev libxxhash-dev
+  packages+=(g++ cmake ninja-build make ccache libexpected-dev nlohmann-json3-dev libxxhash-dev
              libprotozero-dev libopenblas-serial-dev zlib1g-dev)
   "$python" -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
   "$python" -c 'import os, sysconfig; assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null ||

@@ -15,4 +15,13 @@ namespace assay {
   return out;
 }
 
+/// a to z become A to Z; every other byte stays.
+[[nodiscard]] inline std::string upper_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return out;
+}
+
 }  // namespace assay

@@ -6,8 +6,8 @@
 #include "base/atomic_file.hpp"
 #include "base/paths.hpp"
 #include "cli/assignments.hpp"
-#include "cli/command.hpp"
-#include "cli/dump/cmd_dump.hpp"
+#include "cli/commands.hpp"
+#include "cli/dump/dump_request.hpp"
 #include "cli/interrupt.hpp"
 
 namespace assay::cli {
@@ -36,7 +36,7 @@ Status capture(const Capture& wanted) {
   words.insert(words.end(), command.begin(), command.end());
   say("locate", wanted.side + ", " + level + " level: " + wanted.command);
   ASSAY_TRY_STATUS(make_directories(wanted.folder, 0750));
-  const int status = dump_main(DumpName::Assay, "assay dump", words);
+  const int status = run_command(dump_command({DumpName::Assay, "assay dump"}), words);
   if (status == kInterrupted) {
     interrupted() = true;
     return fail(Errc::Interrupted, "interrupted");

@@ -2,7 +2,6 @@
 // `assay compare GOLDEN MINE`.   docs/commands/compare.md
 #include "cli/cmd_compare.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,7 +12,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/checkpoint.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/list_text.hpp"
 #include "cli/pair_options.hpp"
@@ -30,10 +29,12 @@
 namespace assay::cli {
 namespace {
 
+constexpr std::string_view kUsageHint = "assay compare --help shows every option with an example";
 constexpr uint64_t kMinMemory = uint64_t{32} << 20;
-Result<std::string> read_text(const std::string& path) {
+
+Result<std::vector<compare::LimitRule>> read_limit_rules(const std::string& path) {
   ASSAY_TRY(const MappedFile file, MappedFile::open(path));
-  return std::string(as_text(file.bytes()));
+  return in_file(path, compare::parse_limit_rules(as_text(file.bytes())));
 }
 
 Result<compare::CompareOptions> comparison_options(const CompareRequest& request) {
@@ -43,13 +44,8 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   options.conventions = compat.conventions;
   options.statistics = request.stats;
   options.jobs = request.jobs;
-  options.limits.fallback = {request.atol, request.rtol, request.cos, request.rel_l2};
-  if (!request.thresholds_file.empty()) {
-    ASSAY_TRY(const std::string text, read_text(request.thresholds_file));
-    ASSAY_TRY(options.limits.rules,
-              in_file(request.thresholds_file, compare::parse_limit_rules(text)));
-  }
-  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &options.user));
+  options.limits = request.limits;
+  options.user = request.user;
   options.allow_unmatched = request.allow_unmatched;
   if (!request.rank.empty()) {
     if (request.rank.find_first_not_of("0123456789") != std::string::npos) {
@@ -63,10 +59,7 @@ Result<compare::CompareOptions> comparison_options(const CompareRequest& request
   if (!request.custom_algorithms.empty()) {
     ASSAY_TRY(options.algorithms, compare::load_algorithms(request.custom_algorithms));
   }
-  if (!request.max_memory.empty()) {
-    ASSAY_TRY(options.max_memory, parse_bytes(request.max_memory));
-    options.max_memory = std::max(options.max_memory, kMinMemory);
-  }
+  if (request.max_memory > 0) options.max_memory = std::max(request.max_memory, kMinMemory);
   options.interrupted = &interrupted();
   return options;
 }
@@ -212,13 +205,13 @@ std::string_view hint_for(const Error& error) {
     case Errc::NothingInCommon:
       return "align them with --token-map GOLDEN:MINE, for example --token-map 0:1";
     case Errc::Usage:
-      return "assay compare --help shows every option with an example";
+      return kUsageHint;
     default:
       return {};
   }
 }
 
-int run_command(const CompareRequest& request) {
+int run_compare(const CompareRequest& request) {
   const Result<CompareOutcome> outcome = run_comparison(request);
   if (!outcome) {
     if (interrupted()) {
@@ -245,146 +238,126 @@ int run_command(const CompareRequest& request) {
   return print_result(text, outcome->exit_status);
 }
 
-void add_input_options(CLI::App& app, CompareRequest& request) {
-  app.add_option("golden,--golden-path", request.golden_path,
-                 "Reference: a run folder or a tensor file (-gp)")
-      ->type_name("PATH");
-  app.add_option("mine,--my-path", request.my_path, "Run under test, of the same kind (-mp)")
-      ->type_name("PATH");
-  const auto choose = [&request](const std::string& name) {
-    request.level = compare::level_choice(name).value_or(compare::LevelChoice::Default);
-  };
-  app.add_option_function<std::string>(
-         "--cmp-level", choose, "Compare layers, modules or every module (-cl); default: all three")
-      ->check(CLI::IsMember({"layer", "module", "api", "logits"}))
-      ->group("Selection");
-  add_pair_options(app, request.pairs);
-  app.add_option("-r,--rank", request.rank, "Compare only this rank")
-      ->type_name("N")
-      ->group("Selection");
-  app.add_option("--op-mapping-file", request.op_mapping_file,
-                 "Own table of operator types: op_mapping_file.json or its folder (-mf)")
-      ->type_name("PATH")
-      ->group("Selection");
-  app.add_flag("-w,--weight", request.weight,
-               "The paths are checkpoints: compare weights, quantised ones de-quantised")
-      ->group("Selection");
-  app.add_option("--custom-algorithms", request.custom_algorithms,
-                 "FILE.py:FUNC or FILE.so:FUNC, one more column each (-alg)")
-      ->type_name("SPEC")
-      ->group("Output");
-  app.add_flag("--stats", request.stats, "Compare statistics instead of tensors (-st)")
-      ->group("Selection");
+void add_input_options(Command& command, CompareRequest& request) {
+  command.add("GOLDEN, --golden-path, -gp PATH", "Reference: a run folder or a tensor file",
+              request.golden_path);
+  command.add("MINE, --my-path, -mp PATH", "Run under test, of the same kind", request.my_path);
+  command.in_group("Selection");
+  add_level_row(command, "Compare layers, modules or every module; default: all three",
+                request.level);
+  add_pair_options(command, request.user);
+  command.add("--rank, -r N", "Compare only this rank", request.rank);
+  command.add("--op-mapping-file, -mf PATH",
+              "Own table of operator types: op_mapping_file.json or its folder",
+              request.op_mapping_file);
+  command.add("--weight, -w",
+              "The paths are checkpoints: compare weights, quantised ones de-quantised",
+              request.weight);
+  command.add("--stats, -st", "Compare statistics instead of tensors", request.stats);
 }
 
-void add_limit_options(CLI::App& app, CompareRequest& request) {
-  const char* group = "Limits (exit status 1 when a row is beyond one)";
-  app.add_option("--atol", request.atol,
-                 "|mine - golden| <= ATOL + RTOL * |golden| for every element")
-      ->check(Number{0, HUGE_VAL})
-      ->group(group);
-  app.add_option("--rtol", request.rtol, "see --atol")->check(Number{0, HUGE_VAL})->group(group);
-  app.add_option("--cos", request.cos, "Cosine similarity at least this")
-      ->check(Number{-1, 1})
-      ->group(group);
-  app.add_option("--rel-l2", request.rel_l2, "Relative L2 distance at most this")
-      ->check(Number{0, HUGE_VAL})
-      ->group(group);
-  app.add_option("--thresholds", request.thresholds_file,
-                 "JSON list of limits by name, type or dtype; the first match wins")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--allow-unmatched", request.allow_unmatched,
-                 "Shell pattern on golden's names: these need no partner; repeatable")
-      ->type_name("PATTERN")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_flag("--exit-zero", request.exit_zero, "Exit status 0 whatever differs")->group(group);
+void add_limit_options(Command& command, CompareRequest& request) {
+  compare::Limit& limit = request.limits.fallback;
+  command.in_group("Limits (exit status 1 when a row is beyond one)");
+  command.add("--atol N", "|mine - golden| <= ATOL + RTOL * |golden| for every element", limit.atol,
+              number(0, HUGE_VAL));
+  command.add("--rtol N", "see --atol", limit.rtol, number(0, HUGE_VAL));
+  command.add("--cos N", "Cosine similarity at least this", limit.cos, number(-1, 1));
+  command.add("--rel-l2 N", "Relative L2 distance at most this", limit.rel_l2, number(0, HUGE_VAL));
+  command.add("--thresholds FILE",
+              "JSON list of limits by name, type or dtype; the first match wins",
+              parsed_into(request.limits.rules, read_limit_rules));
+  command.add("--allow-unmatched PATTERN",
+              "Shell pattern on golden's names: these need no partner; repeatable",
+              added_to(request.allow_unmatched));
+  command.add("--exit-zero", "Exit status 0 whatever differs", request.exit_zero);
 }
 
-CLI::Option* add_output_options(CLI::App& app, CompareRequest& request) {
-  const char* group = "Output";
-  CLI::Option* output =
-      app.add_option("-o,--output", request.output, "Folder for the report; default: this one")
-          ->type_name("DIR")
-          ->group(group);
-  app.add_flag("--jsonl", request.jsonl, "The report also as JSON lines")->group(group);
-  app.add_flag("--unmatched", request.unmatched, "Also list the tensors without partner")
-      ->group(group);
-  app.add_option("--compat", request.compat,
-                 "msit: the rows and values of msit 8.2, defects included; ait-0.2: the report of "
-                 "ait 0.2")
-      ->check(CLI::IsMember({"none", "msit", "ait-0.2"}))
-      ->group(group);
-  return output;
+void add_output_options(Command& command, CompareRequest& request) {
+  command.in_group("Output");
+  command.add("--custom-algorithms, -alg SPEC ...",
+              "FILE.py:FUNC or FILE.so:FUNC, one more column each",
+              added_to(request.custom_algorithms));
+  command.add("--output, -o DIR", "Folder for the report; default: this one", request.output);
+  command.add("--jsonl", "The report also as JSON lines", request.jsonl);
+  command.add("--unmatched", "Also list the tensors without partner", request.unmatched);
+  command.add("--compat {none,msit,ait-0.2}",
+              "msit: the rows and values of msit 8.2, defects included; ait-0.2: the report of "
+              "ait 0.2",
+              request.compat);
 }
 
-void add_machine_options(CLI::App& app, CompareRequest& request, std::string& log_level) {
-  const char* group = "Machine";
-  app.add_option("--jobs,-j", request.jobs, "Threads; default: one a core")
-      ->check(WholeNumber{})
-      ->group(group);
-  app.add_option("--max-memory", request.max_memory, "File pages kept in memory; default 256MiB")
-      ->type_name("BYTES")
-      ->group(group);
-  app.add_option("-l,--log-level", log_level, "debug info warning error fatal critical")
-      ->check(CLI::IsMember({"debug", "info", "warn", "warning", "error", "fatal", "critical"}))
-      ->group(group);
-  app.add_flag("--allow-pickle", request.allow_pickle,
-               "Accepted for old scripts; pickles are never executed")
-      ->group(group);
+void add_machine_options(Command& command, CompareRequest& request, LogLevel& log_level) {
+  command.in_group("Machine");
+  command.add("--jobs, -j N", "Threads; default: one a core", request.jobs,
+              whole_number(0, kMaxJobs));
+  command.add("--max-memory BYTES", "File pages kept in memory; default 256MiB",
+              parsed_into(request.max_memory, parse_bytes));
+  command.add("--log-level, -l {debug,info,warn,warning,error,fatal,critical}",
+              "debug info warning error fatal critical",
+              chosen(log_level, {{"debug", LogLevel::Debug},
+                                 {"info", LogLevel::Info},
+                                 {"warn", LogLevel::Warning},
+                                 {"warning", LogLevel::Warning},
+                                 {"error", LogLevel::Error},
+                                 {"fatal", LogLevel::Error},
+                                 {"critical", LogLevel::Error}}));
+  command.add("--allow-pickle", "Accepted for old scripts; pickles are never executed",
+              request.allow_pickle);
 }
 
-LogLevel log_level_of(const std::string& name) {
-  if (name == "debug") return LogLevel::Debug;
-  if (name == "warn" || name == "warning") return LogLevel::Warning;
-  if (name == "error" || name == "fatal" || name == "critical") return LogLevel::Error;
-  return LogLevel::Info;
+// What is missing; empty when the request can be carried out.
+std::string problem_of(const CompareRequest& request) {
+  if (request.golden_path.empty()) return "the golden run is missing: assay compare GOLDEN MINE";
+  if (request.my_path.empty())
+    return "the run to compare with golden is missing: assay compare GOLDEN MINE";
+  return {};
 }
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, int& exit_status) {
-  CLI::App* command =
-      app.add_subcommand("compare", "Compare two runs or two tensor files, tensor by tensor");
+void add_level_row(Command& command, std::string_view help, compare::LevelChoice& level) {
+  command.add("--cmp-level, -cl {layer,module,api,logits}", help,
+              chosen(level, {{"layer", compare::LevelChoice::Layer},
+                             {"module", compare::LevelChoice::Module},
+                             {"api", compare::LevelChoice::Api},
+                             {"logits", compare::LevelChoice::Logits}}));
+}
+
+Command compare_command(const Caller& caller) {
+  if (!caller.is_ours()) return msit_compare_command(caller);
   struct Parsed {
     CompareRequest request;
-    std::string log_level = "info";
+    LogLevel log_level = LogLevel::Info;
   };
-  auto parsed = std::make_shared<Parsed>();
-  add_input_options(*command, parsed->request);
-  add_limit_options(*command, parsed->request);
-  CLI::Option* output = add_output_options(*command, parsed->request);
-  add_machine_options(*command, parsed->request, parsed->log_level);
-  command
-      ->add_flag(
-          "--verdict", parsed->request.verdict,
-          "The verdict also as columns and as msit_cmp_first_bad_<UTC time>.json, and in the exit "
-          "status")
-      ->group("Verdict");
-  add_verdict_options(*command, parsed->request.verdict_options);
-  command->footer(
-      "example:\n"
-      "  assay compare golden/ mine/ -o report --rel-l2 0.01\n\n"
+  const auto parsed = std::make_shared<Parsed>();
+  Command command(caller, "Compare two runs or two tensor files, tensor by tensor");
+  add_input_options(command, parsed->request);
+  add_output_options(command, parsed->request);
+  add_limit_options(command, parsed->request);
+  add_machine_options(command, parsed->request, parsed->log_level);
+  command.in_group("Verdict");
+  command.add("--verdict",
+              "The verdict also as columns and as msit_cmp_first_bad_<UTC time>.json, and in the "
+              "exit status",
+              parsed->request.verdict);
+  add_verdict_options(command, parsed->request.verdict_options);
+  command.example = "assay compare golden/ mine/ -o report --rel-l2 0.01";
+  command.epilogue =
       "Writes msit_cmp_report_<UTC time>.xlsx (one level: .csv), prints the worst rows and names "
       "the first wrong operator.\n"
       "Exit status: 0 same or no limit given, 1 beyond a limit, 125 not comparable as a whole, 2 "
-      "wrong options or input, 3 our fault.");
-  command->callback([parsed, output, &exit_status] {
+      "wrong options or input, 3 our fault.";
+  command.run = [parsed](const ParsedArguments& given) {
     CompareRequest& request = parsed->request;
-    if (request.golden_path.empty() || request.my_path.empty()) {
-      exit_status =
-          report_error(request.golden_path.empty()
-                           ? "the golden run is missing: assay compare GOLDEN MINE"
-                           : "the run to compare with golden is missing: assay compare GOLDEN MINE",
-                       "assay compare --help shows every option with an example");
-      return;
-    }
-    request.output_given = output->count() > 0;
+    if (const std::string problem = problem_of(request); !problem.empty())
+      return report_error(problem, kUsageHint);
+    request.output_given = given.given("--output");
     request.judge = request.compat == "none";
-    set_log_level(log_level_of(parsed->log_level));
-    exit_status = run_command(request);
-  });
+    set_log_level(parsed->log_level);
+    return run_compare(request);
+  };
+  return command;
 }
 
 }  // namespace assay::cli

@@ -15,7 +15,7 @@
 
 namespace assay::cli {
 
-/// The options of the command as the user gave them; docs/commands/compare.md.
+/// What the options of the command ask for; docs/commands/compare.md.
 struct CompareRequest {
   std::string golden_path;
   std::string my_path;
@@ -26,18 +26,14 @@ struct CompareRequest {
   std::string rank;  // digits, or empty
   std::string compat = "none";
 
-  std::optional<double> atol;
-  std::optional<double> rtol;
-  std::optional<double> cos;
-  std::optional<double> rel_l2;
-  std::string thresholds_file;
-  PairRequest pairs;
+  compare::Limits limits;
+  pair::UserRules user;
   std::vector<std::string> allow_unmatched;
   bool unmatched = false;
   bool summary = true;
   bool jsonl = false;
   int jobs = 0;
-  std::string max_memory;
+  uint64_t max_memory = 0;  // of file pages; 0: the library's own
   bool allow_pickle = false;
   bool exit_zero = false;
 
@@ -63,6 +59,9 @@ struct CompareOutcome {
 /// Opens, compares, writes the reports. Prints nothing but the progress bar.
 /// errors  of the options (Usage), of the runs, of writing; Interrupted
 [[nodiscard]] Result<CompareOutcome> run_comparison(const CompareRequest& request);
+
+/// --cmp-level of both.
+void add_level_row(Command& command, std::string_view help, compare::LevelChoice& level);
 
 /// "512MiB", "2G", "1000000" -> bytes. errors  Usage
 [[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay convert IN OUT`: any tensor that can be read, as a file that another program reads.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -16,7 +15,7 @@
 #include "base/numbers.hpp"
 #include "base/paths.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/convert/byte_budget.hpp"
 #include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
@@ -43,11 +42,9 @@ struct ConvertOptions {
   std::string in;
   std::string out;
   std::string format;
-  std::string name;
+  RecordFilter filter;
   std::string member;
-  std::string steps;
-  std::string ranks;
-  std::string dtype;
+  std::optional<DType> dtype;
   std::string op_name;
   std::string op_type;
   std::vector<std::string> inputs;
@@ -105,9 +102,8 @@ std::string mirrored_path(const std::string& in, const run::TensorRecord& record
   if (operand.list == "inputs" || operand.list == "outputs") {
     if (suffix != ".bin" || !record.shape || !record.dtype)
       return operand_file_stem(path, operand.list == "inputs", operand.index) + std::string(suffix);
-    std::string format = record.memory_format.empty() ? "ND" : record.memory_format;
-    std::transform(format.begin(), format.end(), format.begin(),
-                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+    const std::string format =
+        record.memory_format.empty() ? "ND" : upper_case(record.memory_format);
     return operand_file_stem(path, operand.list == "inputs", operand.index) +
            raw_file_ending(*record.shape, *record.dtype, format);
   }
@@ -154,6 +150,18 @@ Result<Tensor> load_as(const run::TensorRecord& record, const std::optional<DTyp
   ASSAY_TRY(Tensor tensor, run::load_tensor(record));
   if (!dtype || tensor.view.dtype == *dtype) return tensor;
   return in_file(record.bytes->file, convert_dtype(tensor.view, *dtype));
+}
+
+std::string format_problem(std::string_view name) {
+  constexpr std::string_view kOthers[] = {"cann", "statistics", "msprobe"};
+  if (tensor_file_format(name) || std::ranges::find(kOthers, name) != std::end(kOthers)) return {};
+  return assay::quoted(name) +
+         " is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe";
+}
+
+Result<DType> parse_dtype(const std::string& name) {
+  if (const auto dtype = dtype_from_name(name)) return *dtype;
+  return fail(Errc::Usage, "unknown type " + assay::quoted(name));
 }
 
 /// What OUT becomes: tensors in a format of TensorFileFormat, a dump file, a table, or a run of msprobe.
@@ -221,10 +229,6 @@ class Converter {
     std::optional<TensorFileFormat> format;
     if (!options_.format.empty()) {
       format = tensor_file_format(options_.format);
-      if (!format)
-        return fail(
-            usage("--format: '" + options_.format +
-                  "' is none of npy, pth, safetensors, txt, csv, bin, cann, statistics, msprobe"));
     } else if (has_suffix) {
       format = tensor_file_format(std::string_view(suffix).substr(1));
     }
@@ -240,17 +244,9 @@ class Converter {
   }
 
   Status prepare() {
-    if (!options_.dtype.empty()) {
-      dtype_ = dtype_from_name(options_.dtype);
-      if (!dtype_) return fail(usage("--dtype: unknown type '" + options_.dtype + "'"));
-    }
     ASSAY_TRY_STATUS(open_input());
-    RecordFilter filter;
-    filter.name = options_.name;
-    ASSAY_TRY(filter.steps, parse_number_set(options_.steps));
-    ASSAY_TRY(filter.ranks, parse_number_set(options_.ranks));
     size_t without_bytes = 0;
-    for (const size_t i : select_records(run_, filter)) {
+    for (const size_t i : select_records(run_, options_.filter)) {
       const run::TensorRecord& record = run_.records[i];
       if (!options_.member.empty() && record.slot != options_.member) continue;
       if (target_ == Target::Msprobe) {
@@ -312,9 +308,9 @@ class Converter {
   }
 
   Result<Tensor> load(const run::TensorRecord& record) const {
-    if (!text_tensor_) return load_as(record, dtype_);
-    if (!dtype_ || *dtype_ == text_tensor_->view.dtype) return *text_tensor_;
-    return in_file(options_.in, convert_dtype(text_tensor_->view, *dtype_));
+    if (!text_tensor_) return load_as(record, options_.dtype);
+    if (!options_.dtype || *options_.dtype == text_tensor_->view.dtype) return *text_tensor_;
+    return in_file(options_.in, convert_dtype(text_tensor_->view, *options_.dtype));
   }
 
   /// Types that NumPy's format has no name for become ones it has: int4 int8, complex32 complex64.
@@ -466,7 +462,7 @@ class Converter {
     for (const std::string& file : options_.inputs) {
       run::TensorRecord record;
       record.bytes.emplace().file = file;
-      ASSAY_TRY(Tensor tensor, load_as(record, dtype_));
+      ASSAY_TRY(Tensor tensor, load_as(record, options_.dtype));
       content.inputs.push_back(tensor.view);
       tensors.push_back(std::move(tensor));
     }
@@ -525,7 +521,6 @@ class Converter {
   run::Run run_;
   std::vector<size_t> chosen_;
   std::optional<Tensor> text_tensor_;  // when IN is a text; then the only record
-  std::optional<DType> dtype_;
   Target target_ = Target::Tensors;
   TensorFileFormat format_ = TensorFileFormat::Npy;
   bool names_folder_ = false;
@@ -541,45 +536,44 @@ class Converter {
 
 }  // namespace
 
-void add_convert_command(CLI::App& app, int& exit_status) {
+Command convert_command(const Caller& caller) {
+  Command command(caller, "Writes tensors as npy, pth, safetensors, txt, csv, bin or dump files");
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand(
-      "convert", "Writes tensors as npy, pth, safetensors, txt, csv, bin or dump files");
-  command->add_option("IN", options->in, "Tensor file, dump file, folder of tensor files, or run")
-      ->required();
-  command
-      ->add_option("OUT", options->out,
-                   "File whose suffix names the format, or a folder with --format")
-      ->required();
-  command->add_option("--format,--to", options->format,
-                      "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one "
-                      "table; msprobe: a run as its debugger writes it");
-  command->add_option("--name", options->name,
-                      "Node or tensor of a run, or a pattern, as for assay show");
-  command->add_option("--member", options->member,
-                      "Member of a container file: a key, or a path such as 1.0");
-  command->add_option("--step", options->steps, "Only these steps: 0,2-4");
-  command->add_option("--rank", options->ranks, "Only these ranks");
-  command->add_option(
-      "--dtype", options->dtype,
-      "Convert the values: float32, float64, float16, bfloat16, int64 ... int8, uint8");
-  command
-      ->add_option("--input", options->inputs, "With --format cann: a file that becomes an input")
-      ->allow_extra_args(false);
-  command->add_option("--op-name", options->op_name, "With --format cann: the operator's name");
-  command->add_option("--op-type", options->op_type,
-                      "With --format cann: its type, for the file's name");
-  command->add_flag("--force", options->force, "Overwrite");
-  command->footer(
-      "example:\n  assay convert output.pth output.npy\n  assay convert golden norm.npy --name "
-      "model.norm.output --step 0\n"
+  command.require("IN", "Tensor file, dump file, folder of tensor files, or run", options->in);
+  command.require("OUT", "File whose suffix names the format, or a folder with --format",
+                  options->out);
+  command.add("--format, --to VALUE",
+              "npy, pth, safetensors, txt, csv, bin; cann: a dump file; statistics: one table; "
+              "msprobe: a run as its debugger writes it",
+              options->format, format_problem);
+  command.add("--name VALUE", "Node or tensor of a run, or a pattern, as for assay show",
+              options->filter.name);
+  command.add("--member VALUE", "Member of a container file: a key, or a path such as 1.0",
+              options->member);
+  command.add("--step VALUE", "Only these steps: 0,2-4",
+              parsed_into(options->filter.steps, parse_number_set));
+  command.add("--rank VALUE", "Only these ranks",
+              parsed_into(options->filter.ranks, parse_number_set));
+  command.add("--dtype VALUE",
+              "Convert the values: float32, float64, float16, bfloat16, int64 ... int8, uint8",
+              parsed_into(options->dtype, parse_dtype));
+  command.add("--input VALUE", "With --format cann: a file that becomes an input",
+              added_to(options->inputs));
+  command.add("--op-name VALUE", "With --format cann: the operator's name", options->op_name);
+  command.add("--op-type VALUE", "With --format cann: its type, for the file's name",
+              options->op_type);
+  command.add("--force", "Overwrite", options->force);
+  command.example =
+      "assay convert output.pth output.npy\n"
+      "  assay convert golden norm.npy --name model.norm.output --step 0\n"
       "  assay convert golden npy/ --format npy --dtype float32\n"
       "  assay convert golden golden_msprobe --to msprobe\n"
-      "  assay convert y.npy Add.Add_1.1.0.1760000000123456 --format cann --input x.npy\n\n"
+      "  assay convert y.npy Add.Add_1.1.0.1760000000123456 --format cann --input x.npy";
+  command.epilogue =
       "The grammar of the original's converter works, too: assay convert -d DUMP -out FOLDER -t "
-      "npy; see "
-      "assay convert -d x --help");
-  command->callback([options, &exit_status] { exit_status = Converter(*options).run(); });
+      "npy; see assay convert -d x --help";
+  command.run = [options](const ParsedArguments&) { return Converter(*options).run(); };
+  return command;
 }
 
 }  // namespace assay::cli

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -17,10 +16,11 @@
 #include <memory>
 #include <set>
 
+#include "base/json_text.hpp"
 #include "base/paths.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/dump/probe_library.hpp"
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
@@ -53,10 +53,6 @@ std::string_view state_name(State state) {
   return "";
 }
 
-std::string environment(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value == nullptr ? std::string() : std::string(value);
-}
 // ---- the machine ------------------------------------------------------------------------------------------------
 
 /// Text behind "key :" or "key:" in a /proc file.
@@ -382,9 +378,9 @@ int run_doctor(const DoctorOptions& options) {
     out.add("{\"checks\":[");
     const char* comma = "\n";
     for (const Finding& finding : findings) {
-      out.add(comma + ("{\"check\":" + json_quote(finding.subject)) + ",\"state\":" +
-              json_quote(state_name(finding.state)) + ",\"detail\":" + json_quote(finding.detail) +
-              ",\"why\":" + json_quote(finding.why) + "}");
+      JsonObject json;
+      json.add("check", finding.subject).add("state", state_name(finding.state));
+      out.add(comma + json.add("detail", finding.detail).add("why", finding.why).text());
       comma = ",\n";
     }
     out.add("\n]}\n");
@@ -411,16 +407,15 @@ int run_doctor(const DoctorOptions& options) {
 
 }  // namespace
 
-void add_doctor_command(CLI::App& app, int& exit_status) {
+Command doctor_command(const Caller& caller) {
+  Command command(caller, "Says what can be captured on this machine and why something cannot");
   const auto options = std::make_shared<DoctorOptions>();
-  CLI::App* command = app.add_subcommand(
-      "doctor", "Says what can be captured on this machine and why something cannot");
-  command->add_flag("--json", options->json, "One JSON object for programs");
-  command
-      ->add_option("--timeout", options->timeout_s, "Seconds that each Python may take to answer")
-      ->check(Number{0.1, 600});
-  command->footer("example:\n  assay doctor");
-  command->callback([options, &exit_status] { exit_status = run_doctor(*options); });
+  command.add("--json", "One JSON object for programs", options->json);
+  command.add("--timeout N", "Seconds that each Python may take to answer", options->timeout_s,
+              number(0.1, 600));
+  command.example = "assay doctor";
+  command.run = [options](const ParsedArguments&) { return run_doctor(*options); };
+  return command;
 }
 
 }  // namespace assay::cli

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay graph FILE`: a topology or a graph's text as ONNX or Model Explorer JSON, and what differs between two of them.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -9,10 +8,11 @@
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
 #include "base/text.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
 #include "cli/topology_files.hpp"
+#include "cli/visit_files.hpp"
 #include "pair/graph_diff.hpp"
 #include "run/folder.hpp"
 #include "topology/ge_graph.hpp"
@@ -46,7 +46,9 @@ struct Style {
 constexpr Style kStyles[] = {{"flat", ".onnx"}, {"hierarchical", ".hier.onnx"}, {"me", ".me.json"}};
 constexpr Style kJson = {"json", ".graph.json"};  // of texts only, so not among "all"
 
-std::vector<Style> wanted_styles(const std::string& name) {
+std::vector<Style> wanted_styles(std::string_view name) {
+  if (name == "onnx") name = "flat";
+  if (name == "model-explorer") name = "me";
   if (name == kJson.name) return {kJson};
   std::vector<Style> wanted;
   for (const Style& style : kStyles) {
@@ -58,7 +60,7 @@ std::vector<Style> wanted_styles(const std::string& name) {
 /// The style whose files end as `out` does; "x.json" is Model Explorer's form of a topology, which is JSON already.
 std::string style_of(const std::string& out, bool is_text) {
   for (const std::string_view name : {"hierarchical", "me"}) {
-    if (out.ends_with(wanted_styles(std::string(name)).front().suffix)) return std::string(name);
+    if (out.ends_with(wanted_styles(name).front().suffix)) return std::string(name);
   }
   if (out.ends_with(".json")) return is_text ? "json" : "me";
   return "flat";
@@ -100,20 +102,14 @@ class Converter {
       files_.push_back(options_.in);
       return {};
     }
-    const std::string boundary = run::real_path(options_.in);
-    std::vector<std::string> pending{options_.in};
-    while (!pending.empty()) {
-      const std::string folder = std::move(pending.back());
-      pending.pop_back();
-      ASSAY_TRY(const std::vector<run::FolderEntry> entries, run::list_folder(folder, boundary));
-      for (const run::FolderEntry& entry : entries) {
-        // Links could lead in a circle; what they point at is met by its own name.
-        if (entry.kind == run::FolderEntry::Kind::Folder && !entry.is_link)
-          pending.push_back(entry.path);
-        if (entry.kind == run::FolderEntry::Kind::File && is_topology_name(entry.name))
-          files_.push_back(entry.path);
-      }
-    }
+    Status listed;
+    visit_files(options_.in,
+                {[&](const run::FolderEntry& entry, const std::string&) {
+                   if (is_topology_name(entry.name)) files_.push_back(entry.path);
+                 },
+                 [&](const std::string& sentence) { listed = fail(Errc::Io, sentence); },
+                 {}});
+    ASSAY_TRY_STATUS(std::move(listed));
     std::sort(files_.begin(), files_.end());
     if (files_.empty()) {
       hint_ =
@@ -331,44 +327,38 @@ int run_graph(const GraphOptions& options) {
 
 }  // namespace
 
-void add_graph_command(CLI::App& app, int& exit_status) {
-  auto options = std::make_shared<GraphOptions>();
-  CLI::App* command = app.add_subcommand(
-      "graph", "Turns a topology or a graph's text into ONNX or Model Explorer files");
-  command->add_option("file", options->in, "Topology JSON, text of a graph, or a folder of them")
-      ->required()
-      ->type_name("FILE");
-  command->add_option("-o,--output", options->out,
-                      "File or folder to write; beside FILE by default");
+Command graph_command(const Caller& caller) {
+  Command command(caller, "Turns a topology or a graph's text into ONNX or Model Explorer files");
+  const auto options = std::make_shared<GraphOptions>();
+  command.require("FILE", "Topology JSON, text of a graph, or a folder of them", options->in);
+  command.add("--output, -o PATH", "File or folder to write; beside FILE by default", options->out);
+  command.add("--level N", "-1 all leaves, 0 one node, N graphs at depth N as one node",
+              options->level, whole_number(-1, 1'000'000));
   command
-      ->add_option("--level", options->level,
-                   "-1 all leaves, 0 one node, N graphs at depth N as one node")
-      ->check(WholeNumber{-1, 1'000'000});
-  command
-      ->add_option("--style,--format", options->style,
-                   "flat, hierarchical, me, json (of texts) or all; by the ending of -o, else flat")
-      ->transform(CLI::Transformer({{"model-explorer", "me"}, {"onnx", "flat"}}))
-      ->check(CLI::IsMember({"flat", "hierarchical", "me", "json", "all"}));
-  command
-      ->add_option("--groups", options->groups,
-                   "Text behind fusion: its fused operators become groups of FILE's operators")
-      ->type_name("FILE");
-  command->add_flag("--share-functions", options->share_functions,
-                    "Hierarchical: equal graphs share one function");
-  command->add_flag("--compat-attributes", options->compat_attributes,
-                    "Attributes as the original's: FLOATS and STRINGS only");
-  command->add_option("--csv", options->csv,
-                      "Operation list for shapes: a file, auto (of the same process) or none");
-  command->add_option("--diff", options->other, "Compare FILE's structure with this one's")
-      ->type_name("FILE");
-  command->add_flag("--json", options->json, "Results as JSON for programs");
-  command->footer(
-      "example:\n  assay graph dump/msit_dump_20260105_100000/layer/4711/Decoder_layer_0.json\n"
+      .add("--style, --format {flat,hierarchical,me,json,all}",
+           "flat, hierarchical, me, json (of texts) or all; by the ending of -o, else flat",
+           options->style)
+      .old_choices = {"onnx", "model-explorer"};
+  command.add("--groups FILE",
+              "Text behind fusion: its fused operators become groups of FILE's operators",
+              options->groups);
+  command.add("--share-functions", "Hierarchical: equal graphs share one function",
+              options->share_functions);
+  command.add("--compat-attributes", "Attributes as the original's: FLOATS and STRINGS only",
+              options->compat_attributes);
+  command.add("--csv VALUE",
+              "Operation list for shapes: a file, auto (of the same process) or none",
+              options->csv);
+  command.add("--diff FILE", "Compare FILE's structure with this one's", options->other);
+  command.add("--json", "Results as JSON for programs", options->json);
+  command.example =
+      "assay graph dump/msit_dump_20260105_100000/layer/4711/Decoder_layer_0.json\n"
       "  assay graph model.json --style hierarchical --share-functions -o model.onnx\n"
       "  assay graph golden.json --diff mine.json\n"
       "  assay graph dynamo_original_graph_1_rank_0_pid_77_ts_20250102030405678901.txt -o "
-      "graph.me.json");
-  command->callback([options, &exit_status] { exit_status = run_graph(*options); });
+      "graph.me.json";
+  command.run = [options](const ParsedArguments&) { return run_graph(*options); };
+  return command;
 }
 
 }  // namespace assay::cli

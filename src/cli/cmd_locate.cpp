@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay locate GOLDEN MINE`: only the verdict; of two command lines, too.   docs/commands/locate.md
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
 #include "cli/bisect.hpp"
 #include "cli/checkpoint.hpp"
 #include "cli/cmd_compare.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/pair_options.hpp"
 #include "cli/progress_bar.hpp"
@@ -22,13 +21,14 @@
 namespace assay::cli {
 namespace {
 
+constexpr std::string_view kUsageHint = "assay locate --help shows every option with an example";
+
 struct LocateRequest {
   std::string golden_path;
   std::string my_path;
   BisectRequest bisect;
   VerdictRequest verdict;
-  PairRequest pairs;
-  std::string max_memory;
+  pair::UserRules said;
   bool json = false;
   bool exit_zero = false;
 };
@@ -38,10 +38,8 @@ Result<Bisected> judge_runs(const std::string& golden_path, const std::string& m
   ProgressBar bar;
   ASSAY_TRY(const run::RunPair pair, run::open_pair(golden_path, my_path));
   const auto& [golden, mine, notes] = pair;
-  pair::UserRules said;
-  ASSAY_TRY_STATUS(read_pair_options(request.pairs, &said));
   ASSAY_TRY(const pair::Correspondence pairs,
-            pair::correspond(golden, mine, said, engines::for_pairing()));
+            pair::correspond(golden, mine, request.said, engines::for_pairing()));
   Bisected located;
   located.notes = notes;
   for (const run::Run* side : {&golden, &mine}) {
@@ -60,7 +58,7 @@ Result<Bisected> locate_runs(const std::string& golden_path, const std::string& 
   return until_interrupted([&] { return judge_runs(golden_path, my_path, request); });
 }
 
-int run_command(const LocateRequest& request) {
+int run_locate(const LocateRequest& request) {
   const auto judge = [&](const std::string& golden, const std::string& mine) {
     return locate_runs(golden, mine, request);
   };
@@ -77,10 +75,7 @@ int run_command(const LocateRequest& request) {
       say("interrupted", "no verdict");
       return kInterrupted;
     }
-    return report_error(located.error(),
-                        located.error().code == Errc::Usage
-                            ? "assay locate --help shows every option with an example"
-                            : "");
+    return report_error(located.error(), located.error().code == Errc::Usage ? kUsageHint : "");
   }
   for (const std::string& note : located->notes) say("note", note);
   const int status = request.exit_zero ? kSame : exit_status_of(located->verdict);
@@ -108,59 +103,39 @@ std::string problem_of(const LocateRequest& request) {
 
 }  // namespace
 
-void add_locate_command(CLI::App& app, int& exit_status) {
-  CLI::App* command = app.add_subcommand("locate", "Name the first wrong operator of a run");
-  auto request = std::make_shared<LocateRequest>();
-  command->add_option("golden_run", request->golden_path, "Reference run, best with operators")
-      ->type_name("PATH");
-  command->add_option("my_run", request->my_path, "Run under test")->type_name("PATH");
-  const char* group = "Capture and locate in one go";
-  command->add_option("--golden", request->bisect.golden, "Command line of the reference")
-      ->type_name("COMMAND")
-      ->group(group);
-  command->add_option("--mine", request->bisect.mine, "Command line of the program under test")
-      ->type_name("COMMAND")
-      ->group(group);
-  command
-      ->add_option("-o,--output", request->bisect.output,
-                   "Folder of the captured runs; default: locate-runs")
-      ->type_name("DIR")
-      ->group(group);
-  add_pair_options(*command, request->pairs);
-  add_verdict_options(*command, request->verdict);
-  command->add_flag("--json", request->json, "The verdict as JSON")->group("Output");
-  command->add_flag("--exit-zero", request->exit_zero, "Exit status 0 whatever is found")
-      ->group("Output");
-  command->add_option("--jobs,-j", request->verdict.jobs, "Threads; default: one a core")
-      ->check(WholeNumber{})
-      ->group("Machine");
-  command->add_option("--max-memory", request->max_memory, "Of working tensors; default 2GiB")
-      ->type_name("BYTES")
-      ->group("Machine");
-  command->footer(
-      "example:\n"
-      "  assay dump --level operator -o golden -- python run.py\n"
+Command locate_command(const Caller& caller) {
+  Command command(caller, "Name the first wrong operator of a run");
+  const auto request = std::make_shared<LocateRequest>();
+  command.add("GOLDEN_RUN", "Reference run, best with operators", request->golden_path);
+  command.add("MY_RUN", "Run under test", request->my_path);
+  command.in_group("Capture and locate in one go");
+  command.add("--golden COMMAND", "Command line of the reference", request->bisect.golden);
+  command.add("--mine COMMAND", "Command line of the program under test", request->bisect.mine);
+  command.add("--output, -o DIR", "Folder of the captured runs; default: locate-runs",
+              request->bisect.output);
+  add_pair_options(command, request->said);
+  add_verdict_options(command, request->verdict);
+  command.in_group("Output");
+  command.add("--json", "The verdict as JSON", request->json);
+  command.add("--exit-zero", "Exit status 0 whatever is found", request->exit_zero);
+  command.in_group("Machine");
+  command.add("--jobs, -j N", "Threads; default: one a core", request->verdict.jobs,
+              whole_number(0, kMaxJobs));
+  command.add("--max-memory BYTES", "Of working tensors; default 2GiB",
+              parsed_into(request->verdict.max_memory, parse_bytes));
+  command.example =
+      "assay dump --level operator -o golden -- python run.py\n"
       "  assay dump -o mine -- python ported.py\n"
       "  assay locate golden mine\n"
-      "  assay locate --golden \"python run.py\" --mine \"python ported.py\"\n\n"
+      "  assay locate --golden \"python run.py\" --mine \"python ported.py\"";
+  command.epilogue =
       "Exit status: 0 clean, 1 a wrong operator is named, 125 nothing can be judged, 2 wrong "
-      "options "
-      "or input, 3 our fault.");
-  command->callback([request, &exit_status] {
-    if (const std::string problem = problem_of(*request); !problem.empty()) {
-      exit_status = report_error(problem, "assay locate --help shows every option with an example");
-      return;
-    }
-    if (!request->max_memory.empty()) {
-      const Result<uint64_t> bytes = parse_bytes(request->max_memory);
-      if (!bytes) {
-        exit_status = report_error(bytes.error());
-        return;
-      }
-      request->verdict.max_memory = *bytes;
-    }
-    exit_status = run_command(*request);
-  });
+      "options or input, 3 our fault.";
+  command.run = [request](const ParsedArguments&) {
+    const std::string problem = problem_of(*request);
+    return problem.empty() ? run_locate(*request) : report_error(problem, kUsageHint);
+  };
+  return command;
 }
 
 }  // namespace assay::cli

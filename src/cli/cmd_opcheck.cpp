@@ -12,7 +12,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "cli/cmd_compare.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
@@ -70,151 +70,11 @@ std::string device_problem(std::string_view text) {
                               : "'" + std::string(text) + "' is no device number (0, 1, ...)";
 }
 
-std::string jobs_problem(std::string_view text) { return whole_number_problem(text, 0, kMaxJobs); }
-
 std::string old_jobs_problem(std::string_view text) {
   const auto value = parse_number<int>(text);
   return value && *value >= 1 && *value <= 8
              ? std::string()
              : "'" + std::string(text) + "' is no number of jobs from 1 to 8";
-}
-
-std::string memory_problem(std::string_view text) {
-  return parse_bytes(text) ? std::string() : "'" + std::string(text) + "' is no size such as 2GiB";
-}
-
-// ---- the command line --------------------------------------------------------------------------
-
-Grammar grammar_of(const std::string& program) {
-  const bool ours = program.starts_with("assay");
-  Grammar grammar{
-      program,
-      ours
-          ? "Recomputes each operation of an ATB dump, or operator of a captured run, in fp64 from "
-            "its own inputs and judges what it produced."
-          : "Recomputes each captured operation in fp64 from its own inputs and judges what it "
-            "produced.",
-      {
-          help_argument(),
-          {"--input",
-           "-i",
-           Takes::One,
-           "DIR",
-           ours ? "A dump of ATB operations, or any folder inside one down to one operation; or a "
-                  "run captured with operators."
-                : "A dump of ATB operations, or any folder inside one down to one operation.",
-           !ours,
-           {},
-           input_problem},
-          {"--csv-path",
-           "-c",
-           Takes::One,
-           "FILE",
-           "List of operations (operation_tensors_N.csv): its rows are checked, with its "
-           "parameters "
-           "where a folder has none.",
-           false,
-           {},
-           csv_problem},
-          {"--output", "-o", Takes::One, "DIR", "Folder for the report, default './'."},
-          {"--operation-ids",
-           "-ids",
-           Takes::One,
-           "IDS",
-           "Only these operations and all below them: 24_1,2_3_5.",
-           false,
-           {},
-           ids_problem,
-           true},
-          {"--operation-name",
-           "-opname",
-           Takes::One,
-           "NAMES",
-           "Only types whose name contains one of these, in any case: self,linear.",
-           false,
-           {},
-           safe_string_problem,
-           true},
-          {"--precision-metric",
-           "-metric",
-           Takes::ZeroOrMore,
-           "",
-           "More columns: absolute error, cosine similarity, KL divergence.",
-           false,
-           {"abs", "cos_sim", "kl"}},
-          {"--device-id",
-           "-device",
-           Takes::One,
-           "N",
-           "Accepted and not needed: goldens are computed on the CPU.",
-           false,
-           {},
-           device_problem},
-          {"--atb-rerun", "-rerun", Takes::Nothing, "",
-           "Run the operations again on an NPU instead of judging the dumped outputs."},
-          {"--custom-algorithms", "-alg", Takes::OneOrMore, "SPEC",
-           "FILE.py:FUNC or FILE.so:FUNC, one more column each."},
-          {"--precision-mode",
-           "-pmode",
-           Takes::One,
-           "",
-           "Convert float tensors before anything is computed; default keep_origin_dtype.",
-           false,
-           {"keep_origin_dtype", "force_fp16", "force_fp32"}},
-          {"--jobs",
-           "-j",
-           Takes::One,
-           "N",
-           ours ? "Threads, default one per core. Results do not depend on it."
-                : "Threads, 1 to 8, default 1. Results do not depend on it.",
-           false,
-           {},
-           ours ? jobs_problem : old_jobs_problem},
-          {"--optimization-identify", "-opt", Takes::Nothing, "",
-           "Switch attention's optimisations off one by one; only together with -rerun."},
-          log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
-          {"--standard",
-           "",
-           Takes::One,
-           "",
-           "Limits that decide, default atb; all are in the report.",
-           false,
-           {"atb", "legacy-o4", "legacy-o4-strict", "legacy-o1", "mixed"}},
-          {"--format",
-           "",
-           Takes::OneOrMore,
-           "",
-           "Report files, default xlsx.",
-           false,
-           {"xlsx", "csv", "json", "jsonl", "html"}},
-          {"--fail-on",
-           "",
-           Takes::OneOrMore,
-           "",
-           ours ? "What makes the exit status 1, default: failed error."
-                : "What makes the exit status 1, default: none.",
-           false,
-           {"failed", "error", "not_supported", "none"}},
-          {"--max-memory",
-           "",
-           Takes::One,
-           "SIZE",
-           "Working memory, default 2GiB.",
-           false,
-           {},
-           memory_problem},
-          {"--no-kernels", "", Takes::Nothing, "",
-           "Leave the kernels of operations out, where they were captured."},
-          {"--ops-list", "", Takes::Nothing, "",
-           "Print the operations that can be checked, with their variants, and end."},
-      },
-      ours ? "dump/msit_dump_20250102_030405 -o report"
-           : "-i msit_dump_20250102_030405/tensors/0_4711/2 -o report"};
-  if (ours) {
-    grammar.positional = "--input";
-    grammar.short_usage = "[RUN] [OPTIONS]";
-  }
-  return grammar;
 }
 
 // ---- what the options mean ---------------------------------------------------------------------
@@ -225,87 +85,75 @@ struct Request {
   opcheck::CaseOptions cases;
   opcheck::CheckOptions check;
   report::OpcheckTableOptions table;
-  std::vector<std::string> formats = {"xlsx"};
+  Words algorithms;
+  Words formats = {"xlsx"};
   std::set<std::string> fail_on;
+  std::string log_level = "info";
+  bool rerun = false;
+  bool ops_list = false;
 };
 
-std::vector<std::string> list_of(const std::string& text) {
-  std::vector<std::string> parts;
-  if (text.empty()) return parts;
-  for (const std::string_view part : split(text, ',')) {
-    if (!part.empty()) parts.emplace_back(part);
-  }
-  return parts;
+Store list_into(std::vector<std::string>& target) {
+  return [&target](const Words& values) -> Status {
+    target.clear();
+    for (const std::string_view part : split(values.front(), ',')) {
+      if (!part.empty()) target.emplace_back(part);
+    }
+    return {};
+  };
 }
 
-opcheck::PrecisionMode precision_mode_of(const std::string& text) {
-  if (text == "force_fp16") return opcheck::PrecisionMode::ForceFp16;
-  if (text == "force_fp32") return opcheck::PrecisionMode::ForceFp32;
-  return opcheck::PrecisionMode::KeepOrigin;
+/// "json" is the lines of JSON, too; nothing is written twice.
+Store formats_into(Words& formats) {
+  return [&formats](const Words& values) -> Status {
+    formats.clear();
+    for (const std::string& value : values) {
+      const std::string name = value == "json" ? "jsonl" : value;
+      if (std::find(formats.begin(), formats.end(), name) == formats.end()) formats.push_back(name);
+    }
+    return {};
+  };
 }
 
-Result<Request> request_of(const ToolCall& call) {
-  const ParsedArguments& given = call.arguments;
-  const bool ours = call.name == DumpName::Assay;
-  Request request;
-  request.input = given.text("--input");
-  request.output = given.text("--output", "./");
-  request.cases.ids = list_of(given.text("--operation-ids"));
-  request.cases.names = list_of(given.text("--operation-name"));
-  request.cases.csv_path = given.text("--csv-path");
-  request.cases.kernels = ours && !given.given("--no-kernels");
-  request.check.standard = *measure::standard_from_name(given.text("--standard", "atb"));
-  request.table.standard = request.check.standard;
-  request.check.precision_mode = precision_mode_of(given.text("--precision-mode"));
-  request.check.jobs = parse_number<int>(given.text("--jobs", ours ? "0" : "1")).value_or(1);
-  if (given.given("--max-memory")) {
-    ASSAY_TRY(request.check.max_memory, parse_bytes(given.text("--max-memory")));
+Store metrics_into(report::OpcheckTableOptions& table) {
+  return [&table](const Words& values) -> Status {
+    const auto has = [&](const char* name) {
+      return std::find(values.begin(), values.end(), name) != values.end();
+    };
+    table.absolute = has("abs");
+    table.cosine = has("cos_sim");
+    table.kl = has("kl");
+    return {};
+  };
+}
+
+Result<measure::Standard> parse_standard(const std::string& name) {
+  return *measure::standard_from_name(name);  // one of the choices
+}
+
+/// What follows from several options.
+Status complete(Request* request) {
+  request->check.kl_divergence = request->table.kl;
+  request->table.standard = request->check.standard;
+  ASSAY_TRY(const auto algorithms, compare::load_algorithms(request->algorithms));
+  for (const std::shared_ptr<compare::Algorithm>& algorithm : algorithms) {
+    const auto compute = [algorithm](const TensorView& golden, const TensorView& mine) {
+      compare::AlgorithmValue found = algorithm->compute(golden, mine);
+      return opcheck::CustomMetric::Value{std::move(found.value), std::move(found.message)};
+    };
+    request->check.custom.push_back({algorithm->name(), compute});
+    request->table.custom.push_back(algorithm->name());
   }
-  if (const auto* metrics = given.find("--precision-metric")) {
-    for (const std::string& metric : *metrics) {
-      request.table.absolute |= metric == "abs";
-      request.table.cosine |= metric == "cos_sim";
-      request.table.kl |= metric == "kl";
-    }
-  }
-  request.check.kl_divergence = request.table.kl;
-  request.table.optimization = given.given("--optimization-identify");
-  if (call.name == DumpName::Ait && given.given("--csv-path"))
-    request.table.style = vendor::ait::opcheck_style();
-  if (const auto* formats = given.find("--format")) {
-    request.formats.clear();
-    for (const std::string& format : *formats) {
-      const std::string name = format == "json" ? "jsonl" : format;
-      if (std::find(request.formats.begin(), request.formats.end(), name) == request.formats.end())
-        request.formats.push_back(name);
-    }
-  }
-  if (const auto* fail_on = given.find("--fail-on")) {
-    request.fail_on.insert(fail_on->begin(), fail_on->end());
-  } else if (ours) {
-    request.fail_on = {"failed", "error"};
-  }
-  if (const auto* specs = given.find("--custom-algorithms")) {
-    ASSAY_TRY(const auto algorithms, compare::load_algorithms(*specs));
-    for (const std::shared_ptr<compare::Algorithm>& algorithm : algorithms) {
-      const auto compute = [algorithm](const TensorView& golden, const TensorView& mine) {
-        compare::AlgorithmValue found = algorithm->compute(golden, mine);
-        return opcheck::CustomMetric::Value{std::move(found.value), std::move(found.message)};
-      };
-      request.check.custom.push_back({algorithm->name(), compute});
-      request.table.custom.push_back(algorithm->name());
-    }
-  }
-  return request;
+  return {};
 }
 
 /// Why operations cannot be run again here.
 std::string rerun_refusal() {
   const std::string why =
       "-rerun needs an NPU, libopchecker.so and the speed library of the acceleration library: ";
-  const char* home = std::getenv("ATB_SPEED_HOME_PATH");
-  if (home == nullptr || *home == '\0') return why + "ATB_SPEED_HOME_PATH is not set";
-  const std::string library = std::string(home) + "/lib/libatb_speed_torch.so";
+  const std::string home = environment("ATB_SPEED_HOME_PATH");
+  if (home.empty()) return why + "ATB_SPEED_HOME_PATH is not set";
+  const std::string library = home + "/lib/libatb_speed_torch.so";
   if (::access(library.c_str(), R_OK) != 0) return why + library + " is not there";
   return why +
          "running them again is not available in this version; without -rerun the dumped "
@@ -356,17 +204,17 @@ Result<locate::CheckSubject> find_subject(const Request& request, bool operators
   return subject;
 }
 
-struct Outcome {
+struct Checked {
   opcheck::Report report;
   std::vector<std::string> files;
 };
 
-Result<Outcome> check(const Request& request, bool operators) {
+Result<Checked> check(const Request& request, bool operators) {
   ASSAY_TRY(const locate::CheckSubject subject, find_subject(request, operators));
   if (subject.operations && was_only_before(*subject.operations))
     return fail(Errc::Usage,
                 "Only the rerun mode allows checking dumped data before executing operators.");
-  Outcome outcome;
+  Checked outcome;
   report::OpcheckTableOptions table = request.table;
   table.by_rounding = subject.operators != nullptr;
   ASSAY_TRY(report::OpcheckWriter writer,
@@ -409,30 +257,29 @@ std::string hint_for(const Error& error) {
   return {};
 }
 
-int run_ours(const ToolCall& call) {
-  if (call.arguments.given("--atb-rerun")) return report_error(rerun_refusal());
-  if (!call.arguments.given("--input"))
+int run_ours(const ToolCall& call, Request& request) {
+  if (request.rerun) return report_error(rerun_refusal());
+  if (request.input.empty())
     return report_error("no run was given: assay opcheck RUN",
                         "assay opcheck --help lists the options");
-  const Result<Request> request = request_of(call);
-  if (!request) return report_error(request.error());
-  const Result<Outcome> outcome = check(*request, true);
+  if (const Status ready = complete(&request); !ready) return report_error(ready.error());
+  const Result<Checked> outcome = check(request, true);
   if (!outcome) return report_error(outcome.error(), hint_for(outcome.error()));
   if (outcome->report.cases.empty() && !outcome->report.interrupted)
     return report_error("nothing was checked: " + (outcome->report.nothing_matched.empty()
                                                        ? "the run holds no operation"
                                                        : outcome->report.nothing_matched),
-                        "assay show " + request->input + " lists what the run holds");
+                        "assay show " + request.input + " lists what the run holds");
   const report::OpcheckTerminalOptions terminal{
       .width = std::max(60, terminal_width(STDOUT_FILENO)),
       .colour = use_colour(STDOUT_FILENO),
       .files = outcome->files};
   return print_result(report::opcheck_terminal_report(outcome->report, terminal),
-                      status_of(call, outcome->report, *request));
+                      status_of(call, outcome->report, request));
 }
 
 /// The original ends with 0 whatever happened after its options were read.
-int run_old(const ToolCall& call) {
+int run_old(const ToolCall& call, Request& request) {
   const Error refused{Errc::Usage, {}, std::nullopt, {}};
   const auto refuse = [&](const std::string& message) {
     Error error = refused;
@@ -443,17 +290,15 @@ int run_old(const ToolCall& call) {
                  message.c_str());
     return kSame;
   };
-  const std::string output = call.arguments.text("--output", "./");
   struct stat info{};
-  if (::stat(output.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
-    return refuse("Output path not found: " + output);
-  if (call.arguments.given("--atb-rerun")) return refuse(rerun_refusal());
-  const Result<Request> request = request_of(call);
-  if (!request) {
-    call.voice.error(request.error());
+  if (::stat(request.output.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+    return refuse("Output path not found: " + request.output);
+  if (request.rerun) return refuse(rerun_refusal());
+  if (const Status ready = complete(&request); !ready) {
+    call.voice.error(ready.error());
     return kSame;
   }
-  const Result<Outcome> outcome = check(*request, false);
+  const Result<Checked> outcome = check(request, false);
   if (!outcome) {
     call.voice.error(outcome.error());
     return kSame;
@@ -473,16 +318,119 @@ int run_old(const ToolCall& call) {
   std::snprintf(text, sizeof(text), "Total cases: %zu; Total time: %.2f seconds",
                 report.cases.size(), report.seconds);
   std::printf("%s\n", text);
-  return status_of(call, report, *request);
+  return status_of(call, report, request);
 }
 
-int run_opcheck(const ToolCall& call) {
-  if (call.arguments.given("--ops-list")) return print_operators();
-  return call.name == DumpName::Assay ? run_ours(call) : run_old(call);
+// ---- the command line --------------------------------------------------------------------------
+
+/// Which operations, and what is measured of them.
+void add_subject_rows(Command& command, Request& request) {
+  const bool ours = command.caller.is_ours();
+  command
+      .add(ours ? "RUN, --input, -i DIR" : "--input, -i DIR",
+           ours ? "A dump of ATB operations, or any folder inside one down to one operation; or a "
+                  "run captured with operators."
+                : "A dump of ATB operations, or any folder inside one down to one operation.",
+           request.input, ours ? Check() : Check(input_problem))
+      .required = !ours;
+  command.add("--csv-path, -c FILE",
+              "List of operations (operation_tensors_N.csv): its rows are checked, with its "
+              "parameters where a folder has none.",
+              request.cases.csv_path, csv_problem);
+  command.add("--output, -o DIR", "Folder for the report, default './'.", request.output);
+  command.add_list("--operation-ids, -ids IDS",
+                   "Only these operations and all below them: 24_1,2_3_5.",
+                   list_into(request.cases.ids), ids_problem);
+  command.add_list("--operation-name, -opname NAMES",
+                   "Only types whose name contains one of these, in any case: self,linear.",
+                   list_into(request.cases.names), safe_string_problem);
+  command.add("--precision-metric, -metric [{abs,cos_sim,kl} ...]",
+              "More columns: absolute error, cosine similarity, KL divergence.",
+              metrics_into(request.table));
+}
+
+/// How they are computed again.
+void add_computing_rows(Command& command, Request& request) {
+  using opcheck::PrecisionMode;
+  const bool ours = command.caller.is_ours();
+  command.add(
+      "--device-id, -device N", "Accepted and not needed: goldens are computed on the CPU.",
+      [](const Words&) { return Status(); }, device_problem);
+  command.add("--atb-rerun, -rerun",
+              "Run the operations again on an NPU instead of judging the dumped outputs.",
+              request.rerun);
+  command.add("--custom-algorithms, -alg SPEC ...",
+              "FILE.py:FUNC or FILE.so:FUNC, one more column each.", request.algorithms);
+  command.add(
+      "--precision-mode, -pmode {keep_origin_dtype,force_fp16,force_fp32}",
+      "Convert float tensors before anything is computed; default keep_origin_dtype.",
+      chosen(request.check.precision_mode, {{"keep_origin_dtype", PrecisionMode::KeepOrigin},
+                                            {"force_fp16", PrecisionMode::ForceFp16},
+                                            {"force_fp32", PrecisionMode::ForceFp32}}));
+  command.add("--jobs, -j N",
+              ours ? "Threads, default one per core. Results do not depend on it."
+                   : "Threads, 1 to 8, default 1. Results do not depend on it.",
+              request.check.jobs, ours ? whole_number(0, kMaxJobs) : Check(old_jobs_problem));
+  command.add("--optimization-identify, -opt",
+              "Switch attention's optimisations off one by one; only together with -rerun.",
+              request.table.optimization);
+}
+
+/// How they are judged and reported.
+void add_judging_rows(Command& command, Request& request) {
+  add_log_level(command, request.log_level);
+  command.add("--standard {atb,legacy-o4,legacy-o4-strict,legacy-o1,mixed}",
+              "Limits that decide, default atb; all are in the report.",
+              parsed_into(request.check.standard, parse_standard));
+  command.add("--format {xlsx,csv,json,jsonl,html} ...", "Report files, default xlsx.",
+              formats_into(request.formats));
+  command.add("--fail-on {failed,error,not_supported,none} ...",
+              command.caller.is_ours() ? "What makes the exit status 1, default: failed error."
+                                       : "What makes the exit status 1, default: none.",
+              [&request](const Words& values) -> Status {
+                request.fail_on = {values.begin(), values.end()};
+                return {};
+              });
+  command.add("--max-memory SIZE", "Working memory, default 2GiB.",
+              parsed_into(request.check.max_memory, parse_bytes));
+  command.add("--no-kernels", "Leave the kernels of operations out, where they were captured.",
+              [&request](const Words&) -> Status {
+                request.cases.kernels = false;
+                return {};
+              });
+  command.add("--ops-list",
+              "Print the operations that can be checked, with their variants, and end.",
+              request.ops_list);
 }
 
 }  // namespace
 
-Tool opcheck_tool() { return {"opcheck", grammar_of, run_opcheck}; }
+Command opcheck_command(const Caller& caller) {
+  const bool ours = caller.is_ours();
+  Command command(
+      caller, ours ? "Recomputes each operation of an ATB dump, or operator of a captured run, "
+                     "in fp64 from its own inputs and judges what it produced."
+                   : "Recomputes each captured operation in fp64 from its own inputs and judges "
+                     "what it produced.");
+  const auto request = std::make_shared<Request>();
+  request->cases.kernels = ours;
+  request->check.jobs = ours ? 0 : 1;
+  if (ours) command.short_usage = "[RUN] [OPTIONS]";
+  if (ours) request->fail_on = {"failed", "error"};
+  add_subject_rows(command, *request);
+  add_computing_rows(command, *request);
+  add_judging_rows(command, *request);
+  command.example = caller.program + (ours ? " dump/msit_dump_20250102_030405 -o report"
+                                           : " -i msit_dump_20250102_030405/tensors/0_4711/2 -o "
+                                             "report");
+  command.run = [caller, request](const ParsedArguments& parsed) {
+    if (request->ops_list) return print_operators();
+    if (caller.name == DumpName::Ait && parsed.given("--csv-path"))
+      request->table.style = vendor::ait::opcheck_style();
+    const ToolCall call(caller, request->log_level);
+    return caller.is_ours() ? run_ours(call, *request) : run_old(call, *request);
+  };
+  return command;
+}
 
 }  // namespace assay::cli

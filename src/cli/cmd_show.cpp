@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +13,7 @@
 #include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/ranges.hpp"
 #include "cli/record_selection.hpp"
@@ -29,15 +28,13 @@ namespace {
 
 struct ShowOptions {
   std::string run;
-  std::string name;
-  std::string steps;
-  std::string ranks;
+  RecordFilter filter;
+  bool narrowed = false;  // a name, steps or ranks were given
   bool stats = false;
   bool values = false;
   bool all = false;
   bool histogram = false;
   bool json = false;
-  bool weights = false;
   bool list = false;
   int width = 0;  // columns; 0 asks the terminal
 };
@@ -216,10 +213,9 @@ void add_head(const run::Run& run, bool with_digest, Output* out) {
                      std::to_string(run.records.size()) + " records";
   if (!steps.empty() && !run.has(run::Trait::Files)) line += ", steps " + numbers_text(steps);
   if (ranks.size() > 1) line += ", ranks " + numbers_text(ranks);
-  if (weights > 0) line += ", " + std::to_string(weights) + (weights == 1 ? " weight" : " weights");
+  if (weights > 0) line += ", " + counted(weights, "weight");
   if (run.has(run::Trait::AtenOperators) && !run.operations.empty())
-    line += ", " + std::to_string(run.operations.size()) +
-            (run.operations.size() == 1 ? " operator" : " operators");
+    line += ", " + counted(run.operations.size(), "operator");
   if (!run.coverage.complete) line += ", INCOMPLETE";
   if (!run.damage.empty()) line += ", DAMAGED";
   out->line(line);
@@ -268,15 +264,12 @@ std::string summary_text(const NodeSummary& node, bool with_steps) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   if (!node.type.empty()) text = printable(node.type) + ":";
-  if (node.tensors > 0)
-    text += (text.empty() ? "" : " ") + std::to_string(node.tensors) +
-            (node.tensors == 1 ? " tensor" : " tensors");
-  if (node.values > 0) add(std::to_string(node.values) + (node.values == 1 ? " value" : " values"));
+  if (node.tensors > 0) text += (text.empty() ? "" : " ") + counted(node.tensors, "tensor");
+  if (node.values > 0) add(counted(node.values, "value"));
   if (node.size_bytes > 0) add(human_bytes(node.size_bytes));
   for (const std::string& dtype : node.dtypes) add(dtype);
   if (with_steps && !node.steps.empty()) add("steps " + numbers_text(node.steps));
-  if (node.problems > 0)
-    add(std::to_string(node.problems) + (node.problems == 1 ? " problem" : " problems"));
+  if (node.problems > 0) add(counted(node.problems, "problem"));
   return text;
 }
 
@@ -514,38 +507,23 @@ std::string json_record(const Shown& item) {
 }
 
 void add_json(const run::Run& run, const std::vector<Shown>& shown, Output* out) {
-  const run::Coverage& coverage = run.coverage;
-  out->add("{\"path\":" + json_quote(run.path) +
-           ",\"layout\":" + json_quote(run::layout_name(run.layout)) +
-           ",\"coverage\":{\"complete\":" + (coverage.complete ? "true" : "false") +
-           ",\"planned\":" + std::to_string(coverage.planned) +
-           ",\"captured\":" + std::to_string(coverage.captured) + ",\"missed\":[");
-  const char* comma = "";
-  for (const native::MissedNode& missed : coverage.missed) {
-    out->add(comma + ("{\"node\":" + json_quote(missed.node)) + ",\"reason\":" +
-             json_quote(missed.reason) + ",\"count\":" + std::to_string(missed.count) + "}");
-    comma = ",";
-  }
-  out->add("]},\"properties\":{");
-  comma = "";
-  for (const auto& [key, value] : run.properties) {
-    out->add(comma + json_quote(key) + ":" + json_quote(value));
-    comma = ",";
-  }
-  out->add("},\"warnings\":[");
-  comma = "";
-  for (const std::string& warning : run.warnings) {
-    out->add(comma + json_quote(warning));
-    comma = ",";
-  }
-  out->add("],\"findings\":[");
-  comma = "";
-  for (const std::string& finding : run.findings) {
-    out->add(comma + json_quote(finding));
-    comma = ",";
-  }
-  out->add("],\"records\":[");
-  comma = "\n";
+  JsonObject coverage;
+  coverage.add("complete", run.coverage.complete).add("planned", run.coverage.planned);
+  coverage.add("captured", run.coverage.captured);
+  coverage.add_json("missed", json_list(run.coverage.missed, [](const native::MissedNode& missed) {
+                      JsonObject one;
+                      one.add("node", missed.node).add("reason", missed.reason);
+                      return one.add("count", missed.count).text();
+                    }));
+  JsonObject properties;
+  for (const auto& [key, value] : run.properties) properties.add(key, value);
+  JsonObject json;
+  json.add("path", run.path).add("layout", run::layout_name(run.layout));
+  json.add_json("coverage", coverage.text()).add_json("properties", properties.text());
+  json.add_json("warnings", json_texts(run.warnings));
+  json.add_json("findings", json_texts(run.findings));
+  out->add(std::string(json.open_text()) + ",\"records\":[");
+  const char* comma = "\n";
   for (const Shown& item : shown) {
     out->add(comma + json_record(item));
     comma = ",\n";
@@ -562,29 +540,18 @@ int run_show(const ShowOptions& options) {
     return report_error(
         run.error(),
         "assay show RUN takes a run folder, a step or module folder, or a tensor file");
-  RecordFilter filter;
-  filter.name = options.name;
-  filter.weights = options.weights || !options.name.empty();
-  Result<NumberSet> steps = parse_number_set(options.steps);
-  if (!steps) return report_error("--step: " + steps.error().message, "for example --step 0,2-4");
-  filter.steps = *std::move(steps);
-  Result<NumberSet> ranks = parse_number_set(options.ranks);
-  if (!ranks) return report_error("--rank: " + ranks.error().message, "for example --rank 0-3");
-  filter.ranks = *std::move(ranks);
-
-  const std::vector<size_t> chosen = select_records(*run, filter);
-  const bool narrowed = !options.name.empty() || !options.steps.empty() || !options.ranks.empty();
-  if (chosen.empty() && narrowed) {
+  const std::vector<size_t> chosen = select_records(*run, options.filter);
+  if (chosen.empty() && options.narrowed) {
     std::string hint = "assay show " + options.run + " lists what there is";
-    const std::vector<std::string> similar = similar_names(*run, options.name, 3);
+    const std::vector<std::string> similar = similar_names(*run, options.filter.name, 3);
     for (size_t i = 0; i < similar.size(); ++i)
       hint += (i == 0 ? "; similar: " : ", ") + printable(similar[i]);
     return report_error("no record of " + options.run + " fits" +
-                            (options.name.empty() ? std::string(" these steps and ranks")
-                                                  : " '" + options.name + "'"),
+                            (options.filter.name.empty() ? std::string(" these steps and ranks")
+                                                         : " '" + options.filter.name + "'"),
                         hint);
   }
-  const bool one_tensor = chosen.size() == 1 && (narrowed || run->has(run::Trait::OneFile));
+  const bool one_tensor = chosen.size() == 1 && (options.narrowed || run->has(run::Trait::OneFile));
   const std::vector<Shown> shown = look_at(*run, chosen, [&](const run::TensorRecord& record) {
     return options.stats || (one_tensor && reads_all_values(options, record));
   });
@@ -599,7 +566,7 @@ int run_show(const ShowOptions& options) {
   } else {
     add_head(*run, options.stats, &out);
     const bool wants_lines = options.list || options.stats || options.values || options.histogram ||
-                             narrowed || run->has(run::Trait::Files);
+                             options.narrowed || run->has(run::Trait::Files);
     if (wants_lines) {
       add_list(*run, shown, options.stats, &out);
     } else {
@@ -627,31 +594,38 @@ int run_show(const ShowOptions& options) {
 
 }  // namespace
 
-void add_show_command(CLI::App& app, int& exit_status) {
+Command show_command(const Caller& caller) {
+  Command command(caller, "Lists a run; shows one tensor's values, statistics and histogram");
   const auto options = std::make_shared<ShowOptions>();
-  CLI::App* command = app.add_subcommand(
-      "show", "Lists a run; shows one tensor's values, statistics and histogram");
-  command
-      ->add_option("RUN", options->run,
-                   "Run folder of any layout, a step or module folder, or a tensor file")
-      ->required();
-  command->add_option("NAME", options->name,
-                      "Node or tensor: 'root.lm_head', 'norm.output', or a pattern: '*.mlp'");
-  command->add_option("--step", options->steps, "Only these steps: 0,2-4");
-  command->add_option("--rank", options->ranks, "Only these ranks");
-  command->add_flag("--list", options->list, "One line a tensor instead of the tree");
-  command->add_flag("--stats", options->stats, "Statistics: as recorded, otherwise computed");
-  command->add_flag("--values", options->values, "First and last values");
-  command->add_flag("--all", options->all, "With --values: every value");
-  command->add_flag("--histogram", options->histogram, "Histogram of the values");
-  command->add_flag("--weights", options->weights, "Weights and buffers too");
-  command->add_flag("--json", options->json, "One JSON object for programs");
-  command->add_option("--width", options->width, "Columns to use; the terminal's by default")
-      ->check(WholeNumber{20, 1000});
-  command->footer(
-      "example:\n  assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay "
-      "show x.npy --values --all");
-  command->callback([options, &exit_status] { exit_status = run_show(*options); });
+  options->filter.weights = false;
+  command.require("RUN", "Run folder of any layout, a step or module folder, or a tensor file",
+                  options->run);
+  command.add("NAME", "Node or tensor: 'root.lm_head', 'norm.output', or a pattern: '*.mlp'",
+              options->filter.name);
+  command.add("--step VALUE", "Only these steps: 0,2-4",
+              parsed_into(options->filter.steps, parse_number_set));
+  command.add("--rank VALUE", "Only these ranks",
+              parsed_into(options->filter.ranks, parse_number_set));
+  command.add("--list", "One line a tensor instead of the tree", options->list);
+  command.add("--stats", "Statistics: as recorded, otherwise computed", options->stats)
+      .old_names = {"-st"};
+  command.add("--values", "First and last values", options->values);
+  command.add("--all", "With --values: every value", options->all);
+  command.add("--histogram", "Histogram of the values", options->histogram);
+  command.add("--weights", "Weights and buffers too", options->filter.weights);
+  command.add("--json", "One JSON object for programs", options->json);
+  command.add("--width N", "Columns to use; the terminal's by default", options->width,
+              whole_number(20, 1000));
+  command.example =
+      "assay show golden\n  assay show golden 'model.layers.*.mlp' --stats\n  assay show x.npy "
+      "--values --all";
+  command.run = [options](const ParsedArguments& parsed) {
+    const bool named = !options->filter.name.empty();
+    options->narrowed = named || parsed.given("--step") || parsed.given("--rank");
+    options->filter.weights |= named;
+    return run_show(*options);
+  };
+  return command;
 }
 
 }  // namespace assay::cli

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `assay verify RUN`: whether a run is as its capture left it.   docs/commands/verify.md
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "base/text.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/progress_bar.hpp"
@@ -41,7 +40,7 @@ std::string sentence(const run::Run& run, const run::Verification& verified) {
          " held against digests)";
 }
 
-int run_command(const VerifyRequest& request) {
+int run_verify(const VerifyRequest& request) {
   const InterruptGuard interrupt_guard;
   const Result<run::Run> run = run::open_run(request.path);
   if (!run) return report_error(run.error(), "assay verify RUN takes what assay show takes");
@@ -67,21 +66,19 @@ int run_command(const VerifyRequest& request) {
 
 }  // namespace
 
-void add_verify_command(CLI::App& app, int& exit_status) {
-  CLI::App* command = app.add_subcommand("verify", "Says whether a run is as its capture left it");
-  auto request = std::make_shared<VerifyRequest>();
-  command->add_option("run", request->path, "A run of any layout, or a tensor file")
-      ->type_name("RUN")
-      ->required();
-  command->add_option("--jobs,-j", request->jobs, "Threads; default: one a core")
-      ->check(WholeNumber{})
-      ->group("Machine");
-  command->footer(
-      "example:\n  assay verify golden\n\n"
+Command verify_command(const Caller& caller) {
+  Command command(caller, "Says whether a run is as its capture left it");
+  const auto request = std::make_shared<VerifyRequest>();
+  command.require("RUN", "A run of any layout, or a tensor file", request->path);
+  command.in_group("Machine");
+  command.add("--jobs, -j N", "Threads; default: one a core", request->jobs,
+              whole_number(0, kMaxJobs));
+  command.example = "assay verify golden";
+  command.epilogue =
       "Exit status: 0 whole, 1 damaged, 125 whole as far as it goes (the capture did not finish), "
-      "2 "
-      "wrong options or input, 3 our fault.");
-  command->callback([request, &exit_status] { exit_status = run_command(*request); });
+      "2 wrong options or input, 3 our fault.";
+  command.run = [request](const ParsedArguments&) { return run_verify(*request); };
+  return command;
 }
 
 }  // namespace assay::cli

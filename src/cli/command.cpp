@@ -34,10 +34,12 @@ int report_error(const Error& error, std::string_view hint) {
   return error.code == Errc::Internal ? kOurFault : kUsageOrInput;
 }
 
-bool use_colour(int fd) {
-  const char* no_colour = std::getenv("NO_COLOR");
-  return ::isatty(fd) == 1 && (no_colour == nullptr || no_colour[0] == '\0');
+std::string environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? std::string() : std::string(value);
 }
+
+bool use_colour(int fd) { return ::isatty(fd) == 1 && environment("NO_COLOR").empty(); }
 
 int terminal_width(int fd) {
   winsize size{};

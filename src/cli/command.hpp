@@ -6,10 +6,6 @@
 
 #include "base/result.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace assay::cli {
 
 /// Exit statuses, the same for every command; docs/commands/assay.md.
@@ -19,15 +15,6 @@ inline constexpr int kUsageOrInput = 2;  // wrong options, unreadable or malform
 inline constexpr int kOurFault = 3;
 inline constexpr int kCannotJudge = 125;  // not comparable as a whole; what git bisect skips
 
-// Each adds one sub-command to `app`. When the user chose it, its callback stores the exit status.
-void add_compare_command(CLI::App& app, int& exit_status);
-void add_show_command(CLI::App& app, int& exit_status);
-void add_convert_command(CLI::App& app, int& exit_status);
-void add_doctor_command(CLI::App& app, int& exit_status);
-void add_graph_command(CLI::App& app, int& exit_status);
-void add_locate_command(CLI::App& app, int& exit_status);
-void add_verify_command(CLI::App& app, int& exit_status);
-
 /// Prints "<kind>: <sentence>" to stderr. What comes from files is made printable here and nowhere else.
 void say(std::string_view kind, std::string_view sentence);
 /// Writes a result to stdout. Returns `exit_status`, or that of the failure.
@@ -36,6 +23,9 @@ int print_result(std::string_view text, int exit_status);
 int report_error(std::string_view message, std::string_view hint = {});
 /// The same for an Error of the library, with path and offset; Errc::Internal returns kOurFault.
 int report_error(const Error& error, std::string_view hint = {});
+
+/// A variable of the environment; empty when it is not set.
+[[nodiscard]] std::string environment(const char* variable);
 
 /// True when the stream is a terminal and NO_COLOR is not set.
 [[nodiscard]] bool use_colour(int fd);

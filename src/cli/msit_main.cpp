@@ -7,16 +7,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/paths.hpp"
 #include "base/text.hpp"
-#include "cli/argparse.hpp"
 #include "cli/cmd_compare.hpp"
-#include "cli/command.hpp"
-#include "cli/dump/cmd_dump.hpp"
-#include "cli/tools/tools.hpp"
+#include "cli/commands.hpp"
 #include "vendor/msit/log.hpp"
 
 namespace assay::cli {
@@ -27,65 +25,6 @@ constexpr int kException = 1;
 
 using MsitLog = vendor::msit::Log;
 using MsitLevel = vendor::msit::Level;
-
-Grammar compare_grammar(const std::string& program) {
-  return {
-      program,
-      "Compare golden data with the data under test.",
-      {
-          help_argument(),
-          {"--golden-path", "-gp", Takes::One, "GOLDEN_PATH",
-           "Golden data path. It supports directory or file.", true},
-          {"--my-path", "-mp", Takes::One, "MY_PATH",
-           "Compared data path. It supports directory or file.", true},
-          log_level_argument({"debug", "info", "warn", "warning", "error", "fatal", "critical"}),
-          {"--output", "-o", Takes::One, "OUTPUT", "Data output directory, default './'."},
-          {"--op-mapping-file", "-mf", Takes::One, "OP_MAPPING_FILE",
-           "Folder with op_mapping_file.json."},
-          {"--cmp-level",
-           "-cl",
-           Takes::One,
-           "",
-           "Compare level; default: layer, module and api.",
-           false,
-           {"layer", "module", "api", "logits"}},
-          {"--custom-algorithms", "-alg", Takes::OneOrMore, "CUSTOM_ALGORITHMS",
-           "FILE.py:FUNC, one more metric each."},
-          {"--weight", "-w", Takes::Nothing, "", "Compare float weights with de-quantised ones."},
-          {"--stats", "-st", Takes::Nothing, "", "Compare statistics."},
-          {"--rank", "-r", Takes::One, "RANK", "Compare only this rank."},
-          {"--compat",
-           "",
-           Takes::One,
-           "",
-           "msit: values of msit 8.2, defects included; ait-0.2: its older report. Default none: "
-           "corrected.",
-           false,
-           {"none", "msit", "ait-0.2"}},
-      },
-      "-gp msit_dump_G/torch_tensors/cpu_1 -mp msit_dump_M/torch_tensors/cpu_2 -o report -cl "
-      "layer"};
-}
-
-// ---- the command ----
-
-CompareRequest request_of(const ParsedArguments& parsed) {
-  CompareRequest request;
-  request.golden_path = parsed.text("--golden-path");
-  request.my_path = parsed.text("--my-path");
-  request.level = *compare::level_choice(parsed.text("--cmp-level"));
-  request.output = parsed.text("--output", "./");
-  request.stats = parsed.given("--stats");
-  request.rank = parsed.text("--rank");
-  request.compat = parsed.text("--compat", "none");
-  request.weight = parsed.given("--weight");
-  request.op_mapping_file = parsed.text("--op-mapping-file");
-  if (const auto* algorithms = parsed.find("--custom-algorithms"))
-    request.custom_algorithms = *algorithms;
-  request.exit_zero = true;
-  request.summary = false;  // scripts count on three sheets
-  return request;
-}
 
 void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   const compare::Comparison& comparison = outcome.comparison;
@@ -131,25 +70,51 @@ int log_failure(const Error& error, const CompareRequest& request, const MsitLog
   return error.code == Errc::NothingInCommon ? kSame : kException;
 }
 
-int run_compare(const std::string& program, const std::vector<std::string>& words) {
-  const Grammar grammar = compare_grammar(program);
-  const Result<ParsedArguments> parsed = parse_arguments(grammar, words);
-  if (!parsed) return argparse_error(grammar, parsed.error().message);
-  if (parsed->given("--help")) {
-    std::fputs(help_text(grammar).c_str(), stdout);
-    return kSame;
-  }
-  const MsitLog log(vendor::msit::level_of(parsed->text("--log-level", "info")));
-  const CompareRequest request = request_of(*parsed);
-  const Result<CompareOutcome> outcome = run_comparison(request);
-  if (!outcome) return log_failure(outcome.error(), request, log);
-  log_outcome(*outcome, log);
-  return kSame;
-}
-
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
+
+Command msit_compare_command(const Caller& caller) {
+  struct Parsed {
+    CompareRequest request;
+    std::string log_level = "info";
+  };
+  const auto parsed = std::make_shared<Parsed>();
+  CompareRequest& request = parsed->request;
+  request.exit_zero = true;
+  request.summary = false;  // scripts count on three sheets
+  Command command(caller, "Compare golden data with the data under test.");
+  command.require("--golden-path, -gp GOLDEN_PATH",
+                  "Golden data path. It supports directory or file.", request.golden_path);
+  command.require("--my-path, -mp MY_PATH", "Compared data path. It supports directory or file.",
+                  request.my_path);
+  command.add("--log-level, -l {debug,info,warn,warning,error,fatal,critical}",
+              "Log level, default info.", parsed->log_level);
+  command.add("--output, -o OUTPUT", "Data output directory, default './'.", request.output);
+  command.add("--op-mapping-file, -mf OP_MAPPING_FILE", "Folder with op_mapping_file.json.",
+              request.op_mapping_file);
+  add_level_row(command, "Compare level; default: layer, module and api.", request.level);
+  command.add("--custom-algorithms, -alg CUSTOM_ALGORITHMS ...",
+              "FILE.py:FUNC, one more metric each.", request.custom_algorithms);
+  command.add("--weight, -w", "Compare float weights with de-quantised ones.", request.weight);
+  command.add("--stats, -st", "Compare statistics.", request.stats);
+  command.add("--rank, -r RANK", "Compare only this rank.", request.rank);
+  command.add("--compat {none,msit,ait-0.2}",
+              "msit: values of msit 8.2, defects included; ait-0.2: its older report. Default "
+              "none: corrected.",
+              request.compat);
+  command.example = caller.program +
+                    " -gp msit_dump_G/torch_tensors/cpu_1 -mp msit_dump_M/torch_tensors/cpu_2 -o "
+                    "report -cl layer";
+  command.run = [parsed](const ParsedArguments&) {
+    const MsitLog log(vendor::msit::level_of(parsed->log_level));
+    const Result<CompareOutcome> outcome = run_comparison(parsed->request);
+    if (!outcome) return log_failure(outcome.error(), parsed->request, log);
+    log_outcome(*outcome, log);
+    return kSame;
+  };
+  return command;
+}
 
 bool is_component_command(std::string_view word) {
   return word == "install" || word == "check" || word == "download" || word == "build-extra";
@@ -230,19 +195,12 @@ int msit_main(int argc, char** argv) {
                  usage.c_str(), name.c_str(), words[0].c_str());
     return kArgparseError;
   }
-  if (words[1] == "compare" || words[1] == "cc") {
-    return run_compare(name + " llm compare", {words.begin() + 2, words.end()});
+  const Words options(words.begin() + 2, words.end());
+  const CommandRow* row = find_command(words[1], options);
+  if (row != nullptr && row->is_old) {
+    const DumpName caller = name == "ait" ? DumpName::Ait : DumpName::Msit;
+    return run_command(row->make({caller, name + " llm " + std::string(row->name)}), options);
   }
-  const DumpName dump_name = name == "ait" ? DumpName::Ait : DumpName::Msit;
-  if (words[1] == "dump" || words[1] == "dd")
-    return dump_main(dump_name, name + " llm dump", {words.begin() + 2, words.end()});
-  if (words[1] == "errcheck")
-    return errcheck_main(dump_name, name + " llm errcheck", {words.begin() + 2, words.end()});
-  if (words[1] == "oo")
-    return tool_main("opcheck", name + " llm opcheck", {words.begin() + 2, words.end()});
-  const std::vector<std::string>& tools = tool_names();
-  if (std::find(tools.begin(), tools.end(), words[1]) != tools.end())
-    return tool_main(words[1], name + " llm " + words[1], {words.begin() + 2, words.end()});
   if (words[1] == "transform") {
     std::fprintf(stderr, "%s llm transform: error: not available yet\n", name.c_str());
     return kArgparseError;

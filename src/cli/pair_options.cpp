@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/pair_options.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include "base/mapped_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
@@ -17,6 +15,11 @@ Result<int64_t> parse_integer(std::string_view text, std::string_view what) {
     return fail(Errc::Usage, quoted(text) + " is no " + std::string(what));
   }
   return *value;
+}
+
+Result<std::vector<pair::ExplicitPair>> read_map(const std::string& path) {
+  ASSAY_TRY(const MappedFile file, MappedFile::open(path));
+  return in_file(path, pair::parse_explicit_pairs(as_text(file.bytes())));
 }
 
 }  // namespace
@@ -57,33 +60,14 @@ Result<std::vector<std::pair<int64_t, int64_t>>> parse_token_map(std::string_vie
   return map;
 }
 
-void add_pair_options(CLI::App& app, PairRequest& request) {
-  app.add_option("--token-map", request.token_map,
-                 "Pair step G of golden with step M of mine: G:M,...")
-      ->type_name("LIST")
-      ->group("Selection");
-  app.add_option("--ranks", request.ranks, "Only these ranks: 0,3-5")
-      ->type_name("LIST")
-      ->group("Selection");
-  app.add_option("--map", request.map_file,
-                 "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule")
-      ->type_name("FILE")
-      ->group("Selection");
-}
-
-Status read_pair_options(const PairRequest& request, pair::UserRules* rules) {
-  if (!request.map_file.empty()) {
-    ASSAY_TRY(const MappedFile file, MappedFile::open(request.map_file));
-    ASSAY_TRY(rules->explicit_pairs,
-              in_file(request.map_file, pair::parse_explicit_pairs(as_text(file.bytes()))));
-  }
-  if (!request.token_map.empty()) {
-    ASSAY_TRY(rules->token_map, parse_token_map(request.token_map));
-  }
-  if (!request.ranks.empty()) {
-    ASSAY_TRY(rules->ranks, parse_ranks(request.ranks));
-  }
-  return {};
+void add_pair_options(Command& command, pair::UserRules& rules) {
+  command.in_group("Selection");
+  command.add("--token-map LIST", "Pair step G of golden with step M of mine: G:M,...",
+              parsed_into(rules.token_map, parse_token_map));
+  command.add("--ranks LIST", "Only these ranks: 0,3-5", parsed_into(rules.ranks, parse_ranks));
+  command.add("--map FILE",
+              "JSON list of {\"golden\": ..., \"my\": ...} pairs that win over every rule",
+              parsed_into(rules.explicit_pairs, read_map));
 }
 
 }  // namespace assay::cli

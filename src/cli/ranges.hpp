@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "cli/argparse.hpp"
+
 namespace assay::cli {
 
 inline constexpr int64_t kMaxJobs = 4096;
@@ -14,20 +16,12 @@ inline constexpr int64_t kMaxJobs = 4096;
 /// "expected a number from -1 to 1, not 'nan'"; `last` may be infinite: "a number of at least 0".
 [[nodiscard]] std::string number_problem(std::string_view text, double first, double last);
 
-/// The same for CLI11's check(): an object whose call gives the problem.
-struct WholeNumber {
-  int64_t first = 0;
-  int64_t last = kMaxJobs;
-  std::string operator()(const std::string& text) const {
-    return whole_number_problem(text, first, last);
-  }
-};
-struct Number {
-  double first = 0;
-  double last = 0;
-  std::string operator()(const std::string& text) const {
-    return number_problem(text, first, last);
-  }
-};
+// The same as checks of options.
+[[nodiscard]] inline Check whole_number(int64_t first, int64_t last) {
+  return [=](std::string_view text) { return whole_number_problem(text, first, last); };
+}
+[[nodiscard]] inline Check number(double first, double last) {
+  return [=](std::string_view text) { return number_problem(text, first, last); };
+}
 
 }  // namespace assay::cli

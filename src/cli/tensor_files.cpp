@@ -22,6 +22,7 @@
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"
 #include "formats/safetensors.hpp"
+#include "reference/wide.hpp"
 #include "stats/whole_tensor.hpp"
 #include "tensor/convert.hpp"
 
@@ -69,31 +70,19 @@ Status write_through_temporary(const std::string& path, unsigned mode,
   return in_file(path, std::move(status));
 }
 
-/// Flips the sign bit of the values whose lazy bits ask for it: all of them, or the imaginary parts.
-void apply_lazy_bits(const TensorView& view, std::vector<std::byte>* bytes) {
-  const bool complex_parts = is_complex(view.dtype);
-  const size_t part_bytes = info(view.dtype).element_bits / 8u / (complex_parts ? 2u : 1u);
-  size_t part = 0;
-  for (size_t end = part_bytes; end <= bytes->size(); end += part_bytes, ++part) {
-    const bool imaginary = complex_parts && part % 2 == 1;
-    if (view.negative != (view.conjugate && imaginary)) (*bytes)[end - 1] ^= std::byte{0x80};
+Status write_blocks(ByteSpan rest, const Sink& sink) {
+  while (!rest.empty()) {
+    const ByteSpan block = rest.first(std::min<uint64_t>(kBlockBytes, rest.size()));
+    ASSAY_TRY_STATUS(sink(block));
+    rest = rest.subspan(block.size());
   }
+  return {};
 }
 
 /// The elements in C order as bytes of their own type.
 Status write_payload(const TensorView& view, const Sink& sink) {
   const bool lazy = view.conjugate || view.negative;
-  if (lazy && !has_non_finite(view.dtype)) {
-    return fail(Errc::Unsupported, "a lazily negated tensor of integers cannot be written");
-  }
-  if (!lazy && view.is_contiguous()) {
-    for (ByteSpan rest = view.contiguous_bytes(); !rest.empty();) {
-      const ByteSpan block = rest.first(std::min<uint64_t>(kBlockBytes, rest.size()));
-      ASSAY_TRY_STATUS(sink(block));
-      rest = rest.subspan(block.size());
-    }
-    return {};
-  }
+  if (!lazy && view.is_contiguous()) return write_blocks(view.contiguous_bytes(), sink);
   if (info(view.dtype).element_bits % 8 != 0) {
     return fail(Errc::Unsupported, "a strided tensor of packed values cannot be written");
   }
@@ -103,7 +92,7 @@ Status write_payload(const TensorView& view, const Sink& sink) {
     const int64_t count = std::min(kBlockElements, total - first);
     block.resize(static_cast<size_t>(count) * info(view.dtype).element_bits / 8);
     gather_bytes(view, first, count, block);
-    if (lazy) apply_lazy_bits(view, &block);
+    if (lazy) apply_lazy_bits(view, block);
     ASSAY_TRY_STATUS(sink(block));
   }
   return {};
@@ -151,134 +140,28 @@ Status write_text_file(const TensorView& view, char separator, const Sink& sink)
   return {};
 }
 
-// ---- other types --------------------------------------------------------------------------------------------------
-
-uint16_t to_bfloat16(double value) {
-  // Odd rounding to float first keeps the second rounding exact.
-  auto narrow = static_cast<float>(value);
-  auto bits = std::bit_cast<uint32_t>(narrow);
-  if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  if (std::isinf(narrow) && std::isfinite(value)) {
-    // Above the largest float; the largest bfloat16 is below it, so this is infinity there as well.
-    return static_cast<uint16_t>(bits >> 16);
-  }
-  if (static_cast<double>(narrow) != value && (bits & 1u) == 0) {
-    const bool away = std::abs(static_cast<double>(narrow)) > std::abs(value);
-    bits = away ? bits - 1 : bits + 1;
-  }
-  bits += 0x7FFFu + ((bits >> 16) & 1u);
-  return static_cast<uint16_t>(bits >> 16);
-}
-
-uint16_t to_float16(double value) {
-  const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
-  const double magnitude = std::abs(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7E00);
-  if (magnitude >= 65520.0)
-    return static_cast<uint16_t>(sign | 0x7C00);  // halfway to 2^16 and beyond
-  // Units of the last place: 2^-24 below 2^-14, otherwise 2^(exponent - 10).
-  if (magnitude == 0) return sign;
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);
-  const int unit = std::max(exponent - 11, -24);
-  const auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, -unit)));
-  // Adding the steps to the exponent field carries over when rounding reached the next power of two.
-  const uint32_t field = unit == -24 ? steps : (static_cast<uint32_t>(unit + 24) << 10) + steps;
-  return static_cast<uint16_t>(sign | field);
-}
-
-template <typename T>
-void store_at(std::vector<std::byte>* out, size_t index, T value) {
-  std::memcpy(out->data() + index * sizeof(T), &value, sizeof(T));
-}
-
-template <typename Integer>
-void store_integer(std::vector<std::byte>* out, size_t index, double value) {
-  constexpr auto kLow = static_cast<double>(std::numeric_limits<Integer>::min());
-  constexpr auto kHigh = static_cast<double>(std::numeric_limits<Integer>::max());
-  // NaN becomes 0; what does not fit becomes the nearest value that does.
-  Integer result = 0;
-  if (value >= kHigh) {
-    result = std::numeric_limits<Integer>::max();
-  } else if (value <= kLow) {
-    result = std::numeric_limits<Integer>::min();
-  } else if (!std::isnan(value)) {
-    result = static_cast<Integer>(std::nearbyint(value));
-  }
-  store_at(out, index, result);
-}
-
-Status store_value(DType dtype, std::vector<std::byte>* out, size_t index, double value) {
-  switch (dtype) {
-    case DType::Float64:
-      store_at(out, index, value);
-      return {};
-    case DType::Float32:
-      store_at(out, index, static_cast<float>(value));
-      return {};
-    case DType::Float16:
-      store_at(out, index, to_float16(value));
-      return {};
-    case DType::BFloat16:
-      store_at(out, index, to_bfloat16(value));
-      return {};
-    case DType::Int64:
-      store_integer<int64_t>(out, index, value);
-      return {};
-    case DType::Int32:
-      store_integer<int32_t>(out, index, value);
-      return {};
-    case DType::Int16:
-      store_integer<int16_t>(out, index, value);
-      return {};
-    case DType::Int8:
-      store_integer<int8_t>(out, index, value);
-      return {};
-    case DType::UInt8:
-      store_integer<uint8_t>(out, index, value);
-      return {};
-    case DType::UInt64:
-      store_integer<uint64_t>(out, index, value);
-      return {};
-    case DType::UInt32:
-      store_integer<uint32_t>(out, index, value);
-      return {};
-    case DType::UInt16:
-      store_integer<uint16_t>(out, index, value);
-      return {};
-    default:
-      return fail(Errc::Unsupported, "cannot convert to " + std::string(name(dtype)));
-  }
-}
+struct Format {
+  TensorFileFormat format;
+  std::string_view suffix;
+};
+constexpr Format kFormats[] = {
+    {TensorFileFormat::Npy, ".npy"}, {TensorFileFormat::Pth, ".pth"},
+    {TensorFileFormat::Pth, ".pt"},  {TensorFileFormat::Safetensors, ".safetensors"},
+    {TensorFileFormat::Txt, ".txt"}, {TensorFileFormat::Csv, ".csv"},
+    {TensorFileFormat::Bin, ".bin"},
+};
 
 }  // namespace
 
 std::optional<TensorFileFormat> tensor_file_format(std::string_view name) {
-  if (name == "npy") return TensorFileFormat::Npy;
-  if (name == "pth" || name == "pt") return TensorFileFormat::Pth;
-  if (name == "safetensors") return TensorFileFormat::Safetensors;
-  if (name == "txt") return TensorFileFormat::Txt;
-  if (name == "csv") return TensorFileFormat::Csv;
-  if (name == "bin") return TensorFileFormat::Bin;
+  for (const Format& known : kFormats) {
+    if (known.suffix.substr(1) == name) return known.format;
+  }
   return std::nullopt;
 }
 
 std::string_view suffix_of(TensorFileFormat format) {
-  switch (format) {
-    case TensorFileFormat::Npy:
-      return ".npy";
-    case TensorFileFormat::Pth:
-      return ".pth";
-    case TensorFileFormat::Safetensors:
-      return ".safetensors";
-    case TensorFileFormat::Txt:
-      return ".txt";
-    case TensorFileFormat::Csv:
-      return ".csv";
-    case TensorFileFormat::Bin:
-      return ".bin";
-  }
-  return "";
+  return std::ranges::find(kFormats, format, &Format::format)->suffix;
 }
 
 Result<std::vector<std::byte>> element_bytes(const TensorView& view) {
@@ -345,15 +228,32 @@ Status write_safetensors_file(const std::string& path,
 Status write_pieces_file(const std::string& path, const std::vector<ByteSpan>& pieces,
                          unsigned mode) {
   return write_through_temporary(path, mode, [&](const Sink& sink) -> Status {
-    for (ByteSpan rest : pieces) {
-      while (!rest.empty()) {
-        const ByteSpan block = rest.first(std::min<uint64_t>(kBlockBytes, rest.size()));
-        ASSAY_TRY_STATUS(sink(block));
-        rest = rest.subspan(block.size());
-      }
-    }
+    for (const ByteSpan piece : pieces) ASSAY_TRY_STATUS(write_blocks(piece, sink));
     return {};
   });
+}
+
+Result<std::shared_ptr<std::vector<std::byte>>> values_as(const TensorView& view, DType dtype) {
+  const int64_t total = view.element_count();
+  const int per_element = values_per_element(view.dtype);
+  const auto size =
+      storage_bytes(dtype, static_cast<uint64_t>(total) * static_cast<uint64_t>(per_element));
+  if (!size) return fail(Errc::TooLarge, "the converted tensor is too large");
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  bytes->reserve(*size);  // and filled block by block: Ctrl-C must not wait for gigabytes
+  std::vector<double> values;
+  for (int64_t first = 0; first < total; first += kBlockElements) {
+    if (interrupted()) return fail(Errc::Interrupted, "interrupted");
+    const int64_t count = std::min(kBlockElements, total - first);
+    values.resize(static_cast<size_t>(count * per_element));
+    read_values(view, first, count, values);
+    ASSAY_TRY(const TensorView block,
+              make_view(DType::Float64, {count * per_element}, std::as_bytes(std::span(values))));
+    ASSAY_TRY(const Tensor converted, reference::narrow(block, dtype));
+    const ByteSpan part = converted.view.contiguous_bytes();
+    bytes->insert(bytes->end(), part.begin(), part.end());
+  }
+  return bytes;
 }
 
 Result<Tensor> convert_dtype(const TensorView& view, DType dtype) {
@@ -361,24 +261,9 @@ Result<Tensor> convert_dtype(const TensorView& view, DType dtype) {
     return fail(Errc::Unsupported,
                 "cannot convert " + std::string(name(view.dtype)) + " elements to another type");
   }
-  const int64_t total = view.element_count();
-  const auto size = storage_bytes(dtype, static_cast<uint64_t>(total));
-  if (!size) return fail(Errc::TooLarge, "the converted tensor is too large");
-  auto bytes = std::make_shared<std::vector<std::byte>>();
-  bytes->reserve(*size);  // and cleared block by block: Ctrl-C must not wait for gigabytes
-  std::vector<double> values;
-  for (int64_t first = 0; first < total; first += kBlockElements) {
-    if (interrupted()) return fail(Errc::Interrupted, "interrupted");
-    const int64_t count = std::min(kBlockElements, total - first);
-    bytes->resize(*storage_bytes(dtype, static_cast<uint64_t>(first + count)));
-    values.resize(static_cast<size_t>(count));
-    read_values(view, first, count, values);
-    for (size_t i = 0; i < values.size(); ++i) {
-      ASSAY_TRY_STATUS(store_value(dtype, bytes.get(), static_cast<size_t>(first) + i, values[i]));
-    }
-  }
+  ASSAY_TRY(auto bytes, values_as(view, dtype));
   ASSAY_TRY(const TensorView converted, make_view(dtype, view.shape, *bytes));
-  return Tensor{converted, bytes};
+  return Tensor{converted, std::move(bytes)};
 }
 
 stats::TensorStats statistics_until_interrupted(const TensorView& view) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing tensors to files of other programs, block by block, whole or not at all.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,11 +40,17 @@ enum class TensorFileFormat : uint8_t { Npy, Pth, Safetensors, Txt, Csv, Bin };
                                        unsigned mode = 0666);
 
 /// The elements in C order, lazy bits applied. Memory: all of them.
-/// errors    Unsupported: packed values with gaps, lazily negated integers
+/// errors    Unsupported: packed values with gaps
 [[nodiscard]] Result<std::vector<std::byte>> element_bytes(const TensorView& view);
 
 /// The line in front of a Txt file: "# dtype=float32 shape=2,3"; the shape of a scalar is empty.
 [[nodiscard]] std::string text_header(DType dtype, const Dims& shape);
+
+/// Every value, the parts of complex ones and packed ones one after the other, as an element of `dtype`: rounded once, to
+/// nearest even.
+/// errors    Unsupported | TooLarge | Interrupted
+[[nodiscard]] Result<std::shared_ptr<std::vector<std::byte>>> values_as(const TensorView& view,
+                                                                        DType dtype);
 
 /// The values as another type, rounded to nearest even; the bytes belong to the result. Complex, packed and Bits
 /// elements cannot be converted.

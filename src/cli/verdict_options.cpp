@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verdict_options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <deque>
 
 #include "base/paths.hpp"
@@ -67,30 +66,20 @@ Status check_floor_file(const VerdictRequest& request) {
   return {};
 }
 
-void add_verdict_options(CLI::App& app, VerdictRequest& request) {
-  const char* group = "Verdict";
-  app.add_option("--floor-run", request.floor_runs,
-                 "GOLDEN:MINE, healthy runs of another prompt: noise is measured; repeatable")
-      ->type_name("RUNS")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--save-floor", request.save_floor, "Keep what --floor-run measured in FILE")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--floor", request.floor_file, "Judge by a kept profile")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--own-error", request.own_error,
-                 "exact (the default): operators are recomputed in fp64; off: they are not")
-      ->check(CLI::IsMember({"auto", "exact", "inferred", "off"}))
-      ->group(group);
-  app.add_option("--slice", request.slice,
-                 "Only what this depends on: a module, MODULE:SLOT, or \"step N\"")
-      ->type_name("NAME")
-      ->group(group);
-  app.add_flag("--why", request.why,
-               "List what clean stands on, and which size of error would have been seen")
-      ->group(group);
+void add_verdict_options(Command& command, VerdictRequest& request) {
+  command.in_group("Verdict");
+  command.add("--floor-run RUNS",
+              "GOLDEN:MINE, healthy runs of another prompt: noise is measured; repeatable",
+              added_to(request.floor_runs));
+  command.add("--save-floor FILE", "Keep what --floor-run measured in FILE", request.save_floor);
+  command.add("--floor FILE", "Judge by a kept profile", request.floor_file);
+  command.add("--own-error {auto,exact,inferred,off}",
+              "exact (the default): operators are recomputed in fp64; off: they are not",
+              request.own_error);
+  command.add("--slice NAME", "Only what this depends on: a module, MODULE:SLOT, or \"step N\"",
+              request.slice);
+  command.add("--why", "List what clean stands on, and which size of error would have been seen",
+              request.why);
 }
 
 Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& mine,

@@ -8,11 +8,8 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cli/argparse.hpp"
 #include "locate/verdict/locate.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace assay::cli {
 
@@ -28,7 +25,7 @@ struct VerdictRequest {
   uint64_t max_memory = 0;  // 0: the library's own
 };
 
-void add_verdict_options(CLI::App& app, VerdictRequest& request);
+void add_verdict_options(Command& command, VerdictRequest& request);
 
 /// Whether the file of --floor can be read: said before anything is compared.
 [[nodiscard]] Status check_floor_file(const VerdictRequest& request);

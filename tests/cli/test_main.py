@@ -13,7 +13,7 @@ import pytest
 from assay_command import run, write_torch_tree
 
 COMMANDS = ["dump", "errcheck", "compare", "locate", "opcheck", "show", "verify", "convert", "overflow", "doctor",
-            "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter"]  # fmt: skip
+            "graph", "logitscmp", "logitsdump", "bcanalyze", "analyze", "casefilter", "completion", "man"]  # fmt: skip
 
 
 def test_without_arguments_the_help_goes_to_stderr_and_the_status_says_usage(assay):
@@ -84,7 +84,7 @@ def test_a_senseless_width_does_not_matter(assay, columns):
         (["loacte"], "locate"),
         (["convert", "--fromat", "npy", "a", "b"], "--format"),
         (["compare", "a", "b", "--rel-12", "0.1"], "--rel-l2"),
-        (["show", "--stat"], "--stats"),
+        (["show", "--sttas"], "--stats"),
         (["locate", "a", "b", "--slcie=x"], "--slice"),
         (["doctor", "--jsno"], "--json"),
         (["graph", "--stlye", "me", "x"], "--style"),

@@ -142,8 +142,11 @@ def test_ranks_that_the_user_leaves_out_are_not_judged(golden, tmp_path):
     ("option", "said"),
     [
         (("--token-map", "0:9"), "error: step 9 of --token-map is not in mine"),
-        (("--token-map", "0"), "error: '0' is no pair of steps; expected GOLDEN:MINE, for example 0:1"),
-        (("--map", "absent.json"), "error: absent.json: cannot open: No such file or directory"),
+        (
+            ("--token-map", "0"),
+            "error: argument --token-map: '0' is no pair of steps; expected GOLDEN:MINE, for example 0:1",
+        ),
+        (("--map", "absent.json"), "error: argument --map: absent.json: cannot open: No such file or directory"),
     ],
 )
 def test_what_says_nothing_is_refused(golden, tmp_path, option, said):

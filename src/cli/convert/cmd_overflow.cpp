@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines of the summary: Ascend/msprobe: python/msprobe/msaccucmp/overflow/overflow_analyse.py
-#include "cli/convert/cmd_overflow.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <optional>
 
 #include "base/atomic_file.hpp"
@@ -13,8 +12,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/argparse.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/convert/byte_budget.hpp"
 #include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
@@ -22,6 +20,7 @@
 #include "cli/output.hpp"
 #include "cli/tensor_files.hpp"
 #include "cli/tensor_text.hpp"
+#include "cli/visit_files.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/overflow_report.hpp"
 #include "report/files.hpp"
@@ -37,7 +36,6 @@ using formats::OverflowEntry;
 constexpr unsigned kFileMode = 0600;
 constexpr unsigned kFolderMode = 0750;
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
-constexpr int kMaxFolderDepth = 64;
 constexpr double kLargestHalf = 65504;
 constexpr uint64_t kNoThread = 65535;  // what the hardware reports for tasks without threads
 
@@ -52,21 +50,17 @@ struct DumpFolder {
   std::vector<DumpFile> dumps;
 };
 
-void collect(const std::string& folder, const std::string& boundary, int depth, DumpFolder* out) {
-  const auto entries = run::list_folder(folder, boundary);
-  if (!entries) {
-    say("warning", entries.error().describe());
-    return;
-  }
-  for (const run::FolderEntry& entry : *entries) {
-    if (entry.kind == run::FolderEntry::Kind::Folder && !entry.is_link && depth < kMaxFolderDepth)
-      collect(entry.path, boundary, depth + 1, out);
-    if (entry.kind != run::FolderEntry::Kind::File || !may_be_dump(entry.name)) continue;
+DumpFolder collect(const std::string& folder) {
+  DumpFolder out;
+  const auto add = [&out](const run::FolderEntry& entry, const std::string&) {
     const auto name = run::parse_ge_file_name(entry.name);
-    if (!name || !name->task) continue;
-    (name->kind == run::GeFileKind::Overflow ? out->debug_files : out->dumps)
-        .push_back({entry.path, folder, *name});
-  }
+    if (!may_be_dump(entry.name) || !name || !name->task) return;
+    const bool is_report = name->kind == run::GeFileKind::Overflow;
+    const std::string place = entry.path.substr(0, entry.path.rfind('/'));
+    (is_report ? out.debug_files : out.dumps).push_back({entry.path, place, *name});
+  };
+  visit_files(folder, {add, [](const std::string& sentence) { say("warning", sentence); }, {}});
+  return out;
 }
 
 void sort_by_time(std::vector<DumpFile>* files) {
@@ -140,17 +134,15 @@ std::string operator_text(const DumpFile& dump) {
 
 /// The operator's tensors and what they hold.
 std::string operands_text(const DumpFile& dump) {
-  const auto file = MappedFile::open(dump.path);
-  const auto read =
-      file ? formats::read_cann_dump(file->bytes()) : Result<formats::CannDump>(fail(file.error()));
-  if (!read) return " " + in_file(dump.path, Status(fail(read.error()))).error().describe() + "\n";
+  const Result<OpenDump> read = open_dump(dump.path);
+  if (!read) return " " + read.error().describe() + "\n";
   std::string text;
   for (const bool is_input : {true, false}) {
-    const auto& tensors = is_input ? read->inputs : read->outputs;
+    const auto& tensors = is_input ? read->dump.inputs : read->dump.outputs;
     for (size_t i = 0; i < tensors.size(); ++i) {
       text += " " +
               operand_file_stem(run::base_name(dump.path), is_input,
-                                formats::cann_operand_index(*read, tensors[i], i)) +
+                                formats::cann_operand_index(read->dump, tensors[i], i)) +
               ".npy\n -[Format: " + formats::cann_format_name(tensors[i].format) + "] " +
               summary_of(tensors[i]) + "\n";
     }
@@ -209,13 +201,11 @@ class ReportedOverflows {
   }
 
   static Result<formats::OverflowReport> read(const DumpFile& debug_file) {
-    ASSAY_TRY(const MappedFile file, MappedFile::open(debug_file.path));
-    ASSAY_TRY(const formats::CannDump dump,
-              in_file(debug_file.path, formats::read_cann_dump(file.bytes())));
-    if (dump.outputs.empty())
+    ASSAY_TRY(const OpenDump read, open_dump(debug_file.path));
+    if (read.dump.outputs.empty())
       return fail(
           Error{Errc::Invalid, debug_file.path, std::nullopt, "a debug file without an output"});
-    return in_file(debug_file.path, formats::read_overflow_report(dump.outputs[0].data));
+    return in_file(debug_file.path, formats::read_overflow_report(read.dump.outputs[0].data));
   }
 
   std::string one(const DumpFile& debug_file, const formats::OverflowReport& report) {
@@ -283,15 +273,13 @@ std::string range_problem(const Tensor& tensor) {
 
 RangeFinding check_ranges(const DumpFile& dump, ByteBudget* budget) {
   RangeFinding finding;
-  const auto file = MappedFile::open(dump.path);
-  const auto read =
-      file ? formats::read_cann_dump(file->bytes()) : Result<formats::CannDump>(fail(file.error()));
+  const Result<OpenDump> read = open_dump(dump.path);
   if (!read) {
-    finding.problem = in_file(dump.path, Status(fail(read.error()))).error().describe();
+    finding.problem = read.error().describe();
     return finding;
   }
   for (const bool is_input : {true, false}) {
-    const auto& tensors = is_input ? read->inputs : read->outputs;
+    const auto& tensors = is_input ? read->dump.inputs : read->dump.outputs;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const ByteBudget::Share share(*budget, tensors[i].data.size());
       const Result<Tensor> tensor = formats::cann_tensor(tensors[i]);
@@ -332,36 +320,12 @@ std::string range_text(const std::vector<DumpFile>& dumps, size_t limit, size_t*
 
 // ---- the command -----------------------------------------------------------------------------------------------------
 
-Grammar overflow_grammar(const std::string& program) {
-  Grammar grammar;
-  grammar.program = program;
-  grammar.description =
-      "Names the operators of an overflow dump that overflowed, the earliest first.";
-  grammar.arguments = {
-      help_argument(),
-      {"--dump-path", "-d", Takes::One, "DUMPS",
-       "folder with the dump, searched with all folders in it", true},
-      {"--output", "-out", Takes::One, "FOLDER",
-       "where summary, reports (.json) and tensors (.npy) go", true},
-      {"--top-n",
-       "-n",
-       Takes::One,
-       "",
-       "how many operators are described (1)",
-       false,
-       {"1", "2", "3", "4", "5"}},
-  };
-  grammar.example = "-d dump/20250102030405 -out overflow -n 3";
-  return grammar;
-}
-
 int analyse(const std::string& in, const std::string& out, size_t limit) {
   if (!run::is_folder(in))
     return report_error(Error{Errc::NotFound, in, std::nullopt, "is no folder"});
   if (const Status made = make_directories(out, kFolderMode); !made)
     return report_error(made.error());
-  DumpFolder folder;
-  collect(in, run::real_path(in), 0, &folder);
+  DumpFolder folder = collect(in);
   if (folder.debug_files.empty() && folder.dumps.empty())
     return report_error(in + ": holds no dump files",
                         "they are named {type}.{name}.{task}.{stream}.{time}");
@@ -401,20 +365,29 @@ int analyse(const std::string& in, const std::string& out, size_t limit) {
   return found > 0 ? kDiffers : kSame;
 }
 
+struct OverflowRequest {
+  std::string dump;
+  std::string output;
+  size_t limit = 1;
+};
+
 }  // namespace
 
-int overflow_main(const std::string& program, const std::vector<std::string>& words) {
-  const Grammar grammar = overflow_grammar(program);
-  const Result<ParsedArguments> arguments = parse_arguments(grammar, words);
-  if (!arguments)
-    return report_error(arguments.error().message, program + " --help lists the options");
-  if (arguments->given("--help")) {
-    std::fputs(help_text(grammar).c_str(), stdout);
-    return kSame;
-  }
-  const InterruptGuard guard;
-  const auto limit = parse_number<size_t>(arguments->text("--top-n", "1"));
-  return analyse(arguments->text("--dump-path"), arguments->text("--output"), limit.value_or(1));
+Command overflow_command(const Caller& caller) {
+  Command command(caller,
+                  "Names the operators of an overflow dump that overflowed, the earliest first.");
+  const auto request = std::make_shared<OverflowRequest>();
+  command.require("--dump-path, -d DUMPS", "folder with the dump, searched with all folders in it",
+                  request->dump);
+  command.require("--output, -out FOLDER", "where summary, reports (.json) and tensors (.npy) go",
+                  request->output);
+  command.add("--top-n, -n {1,2,3,4,5}", "how many operators are described (1)", request->limit);
+  command.example = caller.program + " -d dump/20250102030405 -out overflow -n 3";
+  command.run = [request](const ParsedArguments&) {
+    const InterruptGuard guard;
+    return analyse(request->dump, request->output, request->limit);
+  };
+  return command;
 }
 
 }  // namespace assay::cli

@@ -105,6 +105,12 @@ std::string msnpy_name(const std::string& dump_name, const std::string& op_name)
 
 }  // namespace
 
+Result<OpenDump> open_dump(const std::string& path) {
+  ASSAY_TRY(MappedFile file, MappedFile::open(path));
+  ASSAY_TRY(formats::CannDump dump, in_file(path, formats::read_cann_dump(file.bytes())));
+  return OpenDump{std::move(file), std::move(dump)};
+}
+
 std::string operand_file_stem(const std::string& dump_name, bool is_input, size_t index) {
   return dump_name + (is_input ? ".input." : ".output.") + std::to_string(index);
 }

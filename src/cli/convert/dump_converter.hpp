@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.hpp"
 #include "base/result.hpp"
 #include "cli/convert/byte_budget.hpp"
 #include "cli/convert/tensor_layout.hpp"
@@ -85,6 +86,14 @@ class DumpConverter {
   LongNames* const names_;
   ByteBudget* const budget_;
 };
+
+/// A dump file and what it holds, which borrows the file's bytes.
+struct OpenDump {
+  MappedFile file;
+  formats::CannDump dump;
+};
+/// errors    of opening and of formats::read_cann_dump(), with the path
+[[nodiscard]] Result<OpenDump> open_dump(const std::string& path);
 
 /// "Add.Add_1.3.7.1760000000123456.input.0": the beginning of the names that belong to an operand.
 [[nodiscard]] std::string operand_file_stem(const std::string& dump_name, bool is_input,

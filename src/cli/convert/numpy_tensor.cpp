@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/convert/numpy_tensor.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "cli/tensor_files.hpp"
 #include "tensor/convert.hpp"
 
 namespace assay::cli {
 namespace {
 
-constexpr int64_t kBlockElements = 1 << 16;
-
-/// The values as Number, the element type or one part of it; several of an element along the last dimension.
-template <typename Number>
-Result<Tensor> spread_values(const TensorView& view, DType dtype) {
+/// The values, or the parts of complex ones, as `part` in a tensor of `dtype`; several of an element along the last
+/// dimension.
+Result<Tensor> spread_values(const TensorView& view, DType part, DType dtype) {
   const int per_element = values_per_element(view.dtype);
   Dims shape = view.shape;
   if (per_element > 1 && !is_complex(view.dtype)) {
@@ -25,25 +22,9 @@ Result<Tensor> spread_values(const TensorView& view, DType dtype) {
     if (mul_overflows<int64_t>(shape[shape.size() - 1], per_element, &shape[shape.size() - 1]))
       return fail(Errc::TooLarge, "the converted tensor is too large");
   }
-  const auto size = storage_bytes(dtype, static_cast<uint64_t>(element_count(shape).value_or(-1)));
-  if (!element_count(shape) || !size)
-    return fail(Errc::TooLarge, "the converted tensor is too large");
-  auto bytes = std::make_shared<std::vector<std::byte>>(*size);
-  const int64_t total = view.element_count();
-  std::vector<double> values;
-  std::byte* out = bytes->data();
-  for (int64_t first = 0; first < total; first += kBlockElements) {
-    const int64_t count = std::min(kBlockElements, total - first);
-    values.resize(static_cast<size_t>(count * per_element));
-    read_values(view, first, count, values);
-    for (const double value : values) {
-      const auto number = static_cast<Number>(value);
-      std::memcpy(out, &number, sizeof(number));
-      out += sizeof(number);
-    }
-  }
+  ASSAY_TRY(auto bytes, values_as(view, part));
   ASSAY_TRY(const TensorView converted, make_view(dtype, shape, *bytes));
-  return Tensor{converted, bytes};
+  return Tensor{converted, std::move(bytes)};
 }
 
 /// Quantised storages are integers under another name.
@@ -97,12 +78,12 @@ Result<Tensor> numpy_tensor(const Tensor& tensor) {
   }
   if (is_complex(dtype)) {
     // read_values() gives the parts one after the other, as they lie in a complex64.
-    return spread_values<float>(tensor.view, DType::Complex64);
+    return spread_values(tensor.view, DType::Float32, DType::Complex64);
   }
-  if (is_float(dtype)) return spread_values<float>(tensor.view, DType::Float32);
+  if (is_float(dtype)) return spread_values(tensor.view, DType::Float32, DType::Float32);
   if (info(dtype).kind == DTypeKind::SignedInt)
-    return spread_values<int8_t>(tensor.view, DType::Int8);
-  return spread_values<uint8_t>(tensor.view, DType::UInt8);
+    return spread_values(tensor.view, DType::Int8, DType::Int8);
+  return spread_values(tensor.view, DType::UInt8, DType::UInt8);
 }
 
 }  // namespace assay::cli

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/convert/statistics_table.hpp"
+#include "cli/visit_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "cli/convert/byte_budget.hpp"
+#include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/tensor_files.hpp"
@@ -28,7 +30,6 @@ namespace {
 using formats::CannStatisticsRow;
 
 constexpr std::string_view kStatisticsSuffix = ".csv";
-constexpr int kMaxFolderDepth = 64;
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
 
 struct File {
@@ -42,27 +43,22 @@ struct FileRows {
   std::vector<std::string> problems;
 };
 
-void collect(const std::string& folder, const std::string& boundary, const std::string& inside,
-             int depth, std::vector<File>* files, std::vector<std::string>* problems) {
-  const auto entries = run::list_folder(folder, boundary);
-  if (!entries) return problems->push_back(entries.error().describe());
-  std::set<std::string> with_statistics;
-  for (const run::FolderEntry& entry : *entries) {
-    if (entry.name.ends_with(kStatisticsSuffix))
-      with_statistics.insert(entry.name.substr(0, entry.name.size() - kStatisticsSuffix.size()));
-  }
-  for (const run::FolderEntry& entry : *entries) {
-    const std::string place = inside + (inside.empty() ? "" : "/") + entry.name;
-    if (entry.kind == run::FolderEntry::Kind::Folder && !entry.is_link && depth < kMaxFolderDepth)
-      collect(entry.path, boundary, place, depth + 1, files, problems);
-    if (entry.kind != run::FolderEntry::Kind::File) continue;
+std::vector<File> collect(const std::string& folder, std::vector<std::string>* problems) {
+  std::vector<File> files;
+  std::set<std::string> with_statistics;  // dumps whose statistics lie beside them
+  const auto add = [&](const run::FolderEntry& entry, const std::string& inside) {
     const bool is_statistics = entry.name.ends_with(kStatisticsSuffix);
-    if (!is_statistics && (!may_be_dump(entry.name) || with_statistics.contains(entry.name)))
-      continue;
+    if (is_statistics)
+      with_statistics.insert(entry.path.substr(0, entry.path.size() - kStatisticsSuffix.size()));
+    if (!is_statistics && !may_be_dump(entry.name)) return;
     const auto name = run::parse_ge_file_name(entry.name);
     if (name && name->task && name->kind != run::GeFileKind::Overflow)
-      files->push_back({entry.path, place, *name});
-  }
+      files.push_back({entry.path, inside + (inside.empty() ? "" : "/") + entry.name, *name});
+  };
+  visit_files(folder,
+              {add, [&](const std::string& sentence) { problems->push_back(sentence); }, {}});
+  std::erase_if(files, [&](const File& file) { return with_statistics.contains(file.path); });
+  return files;
 }
 
 FileRows read_rows(const std::string& path) {
@@ -81,20 +77,19 @@ FileRows read_rows(const std::string& path) {
 
 FileRows compute_rows(const std::string& path, ByteBudget* budget) {
   FileRows out;
-  const auto file = MappedFile::open(path);
-  auto dump =
-      file ? formats::read_cann_dump(file->bytes()) : Result<formats::CannDump>(fail(file.error()));
-  if (!dump) {
-    out.problems.push_back(in_file(path, Status(fail(dump.error()))).error().describe());
+  const Result<OpenDump> read = open_dump(path);
+  if (!read) {
+    out.problems.push_back(read.error().describe());
     return out;
   }
+  const formats::CannDump& dump = read->dump;
   for (const bool is_input : {true, false}) {
-    const auto& tensors = is_input ? dump->inputs : dump->outputs;
+    const auto& tensors = is_input ? dump.inputs : dump.outputs;
     for (size_t i = 0; i < tensors.size(); ++i) {
       // Statistics of a tiled tensor are those of its values without the filling of the tiles.
       const ByteBudget::Share share(*budget, tensors[i].data.size());
       const Result<Tensor> tensor = formats::cann_tensor(tensors[i]);
-      const auto index = static_cast<uint32_t>(formats::cann_operand_index(*dump, tensors[i], i));
+      const auto index = static_cast<uint32_t>(formats::cann_operand_index(dump, tensors[i], i));
       CannStatisticsRow row;
       if (tensor) {
         row = formats::cann_statistics_row(is_input, index, tensor->view.dtype, tensor->view.shape,
@@ -216,7 +211,7 @@ Result<StatisticsTable> merge_statistics(const std::string& path) {
   if (run::is_folder(path)) {
     if (const auto listed = run::list_folder(path, run::real_path(path)); !listed)
       return fail(listed.error());
-    collect(path, run::real_path(path), "", 0, &files, &table.problems);
+    files = collect(path, &table.problems);
   } else {
     const std::string base = run::base_name(path);
     const auto name = run::parse_ge_file_name(base);

@@ -62,9 +62,9 @@ Result<TextHeader> read_header(std::string_view text) {
 }
 
 /// The words of a text with their places.
-class Words {
+class WordReader {
  public:
-  Words(std::string_view text, size_t start) : text_(text), at_(start) {}
+  WordReader(std::string_view text, size_t start) : text_(text), at_(start) {}
 
   /// Empty at the end.
   std::string_view next() {
@@ -205,7 +205,7 @@ Result<Tensor> read_text_tensor(ByteSpan file) {
     return fail(Errc::Truncated, "the shape " + list_text(header.shape.span()) +
                                      " needs more values than there are");
   auto bytes = std::make_shared<std::vector<std::byte>>();
-  Words words(text, header.size_bytes);
+  WordReader words(text, header.size_bytes);
   for (int64_t i = 0; i < *count; ++i) {
     const std::string_view word = words.next();
     if (word.empty())

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Behaviour: Ascend/msprobe: python/msprobe/msaccucmp/{msaccucmp.py,dump_data_conversion.py}
-#include "cli/convert/vendor_convert.hpp"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 
 #include "base/atomic_file.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "cli/argparse.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/convert/dump_converter.hpp"
 #include "cli/convert/dump_file_name.hpp"
 #include "cli/convert/dump_writer.hpp"
@@ -22,6 +20,7 @@
 #include "cli/list_text.hpp"
 #include "cli/output.hpp"
 #include "cli/tensor_files.hpp"
+#include "cli/visit_files.hpp"
 #include "run/folder.hpp"
 #include "run/ge_names.hpp"
 #include "run/run.hpp"
@@ -32,7 +31,6 @@ namespace {
 constexpr unsigned kFileMode = 0600;
 constexpr unsigned kFolderMode = 0750;
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
-constexpr int kMaxFolderDepth = 64;
 constexpr std::string_view kFailedList = "convert_failed_file_list.txt";
 
 int status(ConvertCode code) { return static_cast<int>(code); }
@@ -52,31 +50,12 @@ struct Source {
   std::string folder;  // "" or "sub/folder"
 };
 
-/// The files of a folder that can be dumps, and those of the folders in it.
-void collect(const std::string& folder, const std::string& boundary, const std::string& inside,
-             int depth, std::vector<Source>* out) {
-  const Result<std::vector<run::FolderEntry>> entries = run::list_folder(folder, boundary);
-  if (!entries) return warn(entries.error().describe());
-  for (const run::FolderEntry& entry : *entries) {
-    switch (entry.kind) {
-      case run::FolderEntry::Kind::File:
-        if (may_be_dump(entry.name)) out->push_back({entry.path, inside});
-        break;
-      case run::FolderEntry::Kind::Folder:
-        if (entry.is_link) {
-          warn(entry.path + ": linked folders are not followed");
-        } else if (depth == kMaxFolderDepth) {
-          warn(entry.path + ": folders are nested deeper than 64");
-        } else {
-          collect(entry.path, boundary, inside + (inside.empty() ? "" : "/") + entry.name,
-                  depth + 1, out);
-        }
-        break;
-      case run::FolderEntry::Kind::Unusable:
-        warn(entry.path + ": " + entry.problem);
-        break;
-    }
-  }
+/// The files below a folder that can be dumps.
+void collect(const std::string& folder, std::vector<Source>* out) {
+  const auto add = [out](const run::FolderEntry& entry, const std::string& inside) {
+    if (may_be_dump(entry.name)) out->push_back({entry.path, inside});
+  };
+  visit_files(folder, {add, warn, warn});
 }
 
 /// Converts files in parallel, each with `convert_one`, and notes those that failed.
@@ -169,7 +148,7 @@ Result<std::vector<Source>> sources_of(const std::string& argument, bool* is_sin
   }
   for (const std::string& path : paths) {
     if (run::is_folder(path)) {
-      collect(path, run::real_path(path), "", 0, &sources);
+      collect(path, &sources);
     } else if (run::is_file(path)) {
       sources.push_back({path, ""});
       *is_single = paths.size() == 1;
@@ -182,41 +161,19 @@ Result<std::vector<Source>> sources_of(const std::string& argument, bool* is_sin
 
 // ---- convert -d ------------------------------------------------------------------------------------------------------
 
-Grammar convert_grammar(const std::string& program) {
-  Grammar grammar;
-  grammar.program = program;
-  grammar.description =
-      "Converts dump files of CANN's graph engine, with the options of the original's converter.";
-  grammar.arguments = {
-      help_argument(),
-      {"--dump-file", "-d", Takes::One, "DUMP",
-       "a dump file, several with commas between, or a folder", true},
-      {"--output", "-out", Takes::One, "FOLDER", "where the results go (the current folder)"},
-      {"--type",
-       "-t",
-       Takes::One,
-       "",
-       "kind of the results (npy)",
-       false,
-       {"npy", "bin", "msnpy", "pt"}},
-      {"--version",
-       "-v",
-       Takes::One,
-       "",
-       "ignored: the file's bytes tell its version",
-       false,
-       {"0", "1", "2"}},
-      {"--format", "-f", Takes::One, "FORMAT", "memory format of the results: NCHW, NHWC, ND ..."},
-      {"--shape", "-s", Takes::One, "SHAPE",
-       "shape in that format: 1,3,224,224; one file, with -f"},
-      {"--output-tensor", "-o", Takes::One, "INDEX", "only this output; one file, with -f"},
-      {"--input-tensor", "-i", Takes::One, "INDEX", "only this input; one file, with -f"},
-      {"--custom-script-path", "-c", Takes::One, "FOLDER",
-       "folder with format_convert/convert_{FROM}_to_{TO}.py; with -f"},
-  };
-  grammar.example = "-d dump/20250102030405/0/graph_1/1/0 -out npy -t npy";
-  return grammar;
-}
+/// The options, as they are given.
+struct DumpsRequest {
+  std::string dump;
+  std::string output = ".";
+  DumpTarget target = DumpTarget::Npy;
+  std::string version;
+  std::optional<std::string> format;
+  // Without a format they mean nothing: what is wrong with them has the original's status, not that of wrong usage.
+  std::optional<std::string> shape;
+  std::optional<std::string> output_index;
+  std::optional<std::string> input_index;
+  std::optional<std::string> script_folder;
+};
 
 Result<Dims> parse_shape(const std::string& text) {
   Dims shape;
@@ -230,72 +187,57 @@ Result<Dims> parse_shape(const std::string& text) {
   return shape;
 }
 
+Result<DumpConversion::Operand> parse_operand(const std::string& text, bool is_input) {
+  if (const auto index = parse_number<size_t>(text))
+    return DumpConversion::Operand{is_input, *index};
+  return fail(Errc::Usage, std::string(is_input ? "-i" : "-o") + " takes a number from 0 on");
+}
+
 /// What the options say about layout, for one file or several.
-Result<DumpConversion> conversion_of(const ParsedArguments& arguments, bool is_single) {
+Result<DumpConversion> conversion_of(const DumpsRequest& request, bool is_single) {
   DumpConversion conversion;
-  const std::string type = arguments.text("--type", "npy");
-  if (type == "bin") conversion.target = DumpTarget::Bin;
-  if (type == "msnpy") conversion.target = DumpTarget::Msnpy;
-  if (type == "pt") conversion.target = DumpTarget::Pt;
-  if (!arguments.given("--format")) {
-    for (const auto& [name, option] :
-         {std::pair("--output-tensor", "-o"), std::pair("--input-tensor", "-i"),
-          std::pair("--shape", "-s"), std::pair("--custom-script-path", "-c")}) {
-      if (arguments.given(name))
-        return fail(Errc::Usage, std::string(option) + " takes effect only together with -f");
-    }
-    return conversion;
+  conversion.target = request.target;
+  const std::pair<const std::optional<std::string>&, std::string_view> beside_format[] = {
+      {request.output_index, "-o"},
+      {request.input_index, "-i"},
+      {request.shape, "-s"},
+      {request.script_folder, "-c"}};
+  for (const auto& [value, option] : beside_format) {
+    if (value && !request.format)
+      return fail(Errc::Usage, std::string(option) + " takes effect only together with -f");
   }
+  if (!request.format) return conversion;
   Layout layout;
-  const std::string format = arguments.text("--format");
-  const auto number = cann_format_from_name(format);
-  if (!number) return fail(Errc::Usage, "-f: '" + format + "' is no memory format");
+  const auto number = cann_format_from_name(*request.format);
+  if (!number) return fail(Errc::Usage, "-f: '" + *request.format + "' is no memory format");
   layout.format = *number;
-  if (arguments.given("--custom-script-path")) {
-    conversion.script_folder = run::real_path(arguments.text("--custom-script-path"));
+  if (request.script_folder) {
+    conversion.script_folder = run::real_path(*request.script_folder);
     if (!run::is_folder(conversion.script_folder))
-      return fail(Error{Errc::NotFound, arguments.text("--custom-script-path"), std::nullopt,
-                        "is no folder"});
+      return fail(Error{Errc::NotFound, *request.script_folder, std::nullopt, "is no folder"});
     if (!run::is_folder(conversion.script_folder + "/format_convert"))
       warn(conversion.script_folder + ": there is no folder format_convert in it");
   }
+  const auto& index = request.input_index ? request.input_index : request.output_index;
   if (is_single) {
-    if (arguments.given("--shape")) {
-      ASSAY_TRY(layout.shape, parse_shape(arguments.text("--shape")));
+    if (request.shape) {
+      ASSAY_TRY(layout.shape, parse_shape(*request.shape));
     }
-    for (const bool is_input : {true, false}) {
-      const char* const name = is_input ? "--input-tensor" : "--output-tensor";
-      if (!arguments.given(name)) continue;
-      const auto index = parse_number<size_t>(arguments.text(name));
-      if (!index)
-        return fail(Errc::Usage, std::string(is_input ? "-i" : "-o") + " takes a number from 0 on");
-      conversion.operand = DumpConversion::Operand{is_input, *index};
+    if (index) {
+      ASSAY_TRY(conversion.operand, parse_operand(*index, request.input_index.has_value()));
     }
-  } else if (arguments.given("--shape") || arguments.given("--output-tensor") ||
-             arguments.given("--input-tensor")) {
+  } else if (request.shape || index) {
     warn("-s, -o and -i are meant for one file and are ignored");
   }
   conversion.layout = std::move(layout);
   return conversion;
 }
 
-int convert_dumps(const std::string& program, const std::vector<std::string>& words) {
-  const Grammar grammar = convert_grammar(program);
-  const Result<ParsedArguments> arguments = parse_arguments(grammar, words);
-  if (!arguments) return argparse_error(grammar, arguments.error().message);
-  if (arguments->given("--help")) {
-    std::fputs(help_text(grammar).c_str(), stdout);
-    return kSame;
-  }
-  if (arguments->given("--output-tensor") && arguments->given("--input-tensor"))
-    return argparse_error(
-        grammar, "argument --input-tensor/-i: not allowed with argument --output-tensor/-o");
-
+int convert_dumps(const DumpsRequest& request) {
   bool is_single = false;
-  const std::string dump = arguments->text("--dump-file");
-  Result<std::vector<Source>> sources = sources_of(dump, &is_single);
+  Result<std::vector<Source>> sources = sources_of(request.dump, &is_single);
   if (!sources) return refuse(ConvertCode::InvalidPath, sources.error().describe());
-  const Result<DumpConversion> conversion = conversion_of(*arguments, is_single);
+  const Result<DumpConversion> conversion = conversion_of(request, is_single);
   if (!conversion) {
     const bool is_path = conversion.error().code == Errc::NotFound;
     return refuse(is_path ? ConvertCode::InvalidPath : ConvertCode::InvalidParameter,
@@ -303,19 +245,19 @@ int convert_dumps(const std::string& program, const std::vector<std::string>& wo
   }
   if (sources->empty()) {
     const bool is_empty =
-        run::is_folder(dump) &&
-        run::list_folder(dump, "").value_or(std::vector<run::FolderEntry>()).empty();
+        run::is_folder(request.dump) &&
+        run::list_folder(request.dump, "").value_or(std::vector<run::FolderEntry>()).empty();
     return refuse(is_empty ? ConvertCode::InvalidParameter : ConvertCode::NoDumpFile,
-                  dump + ": holds no dump files");
+                  request.dump + ": holds no dump files");
   }
-  const std::string out = arguments->text("--output", ".");
-  if (const Status made = make_directories(out.empty() ? "." : out, kFolderMode); !made)
+  const std::string out = request.output.empty() ? "." : request.output;
+  if (const Status made = make_directories(out, kFolderMode); !made)
     return refuse(ConvertCode::InvalidPath, made.error().describe());
 
   LongNames names(kFileMode);
   ByteBudget budget(kMemoryBytes);
   const DumpConverter converter(*conversion, &names, &budget);
-  return Batch(*std::move(sources), out.empty() ? "." : out, !is_single)
+  return Batch(*std::move(sources), out, !is_single)
       .run([&](const std::string& path, const std::string& folder) {
         return converter.convert(path, folder);
       });
@@ -323,28 +265,12 @@ int convert_dumps(const std::string& program, const std::vector<std::string>& wo
 
 // ---- convert -target -------------------------------------------------------------------------------------------------
 
-Grammar older_grammar(const std::string& program) {
-  Grammar grammar;
-  grammar.program = program;
-  grammar.description =
-      "Converts between dump files and numpy files, with the options of the original's first "
-      "converter.";
-  grammar.arguments = {
-      help_argument(),
-      {"-target", "", Takes::One, "", "what is made", true, {"numpy", "dump"}},
-      {"-type",
-       "",
-       Takes::One,
-       "",
-       "how the files are named",
-       true,
-       {"caffe", "tf", "quant", "offline"}},
-      {"-i", "", Takes::One, "IN", "a file or a folder", true},
-      {"-o", "", Takes::One, "FOLDER", "where the results go", true},
-  };
-  grammar.example = "-target dump -type offline -i Add.Add_1.3.1760000000123456.0.npy -o dumps";
-  return grammar;
-}
+struct OlderRequest {
+  bool to_numpy = false;
+  std::string type;
+  std::string in;
+  std::string out;
+};
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -419,18 +345,8 @@ DumpOutcome dump_to_numpy(const DumpConverter& converter, const std::string& pat
   return outcome;
 }
 
-int convert_older(const std::string& program, const std::vector<std::string>& words) {
-  const Grammar grammar = older_grammar(program);
-  const Result<ParsedArguments> arguments = parse_arguments(grammar, words);
-  if (!arguments) return argparse_error(grammar, arguments.error().message);
-  if (arguments->given("--help")) {
-    std::fputs(help_text(grammar).c_str(), stdout);
-    return kSame;
-  }
-  const std::string in = arguments->text("-i");
-  const std::string out = arguments->text("-o");
-  const std::string type = arguments->text("-type");
-  const bool to_numpy = arguments->text("-target") == "numpy";
+int convert_older(const OlderRequest& request) {
+  const auto& [to_numpy, type, in, out] = request;
   std::vector<Source> sources;
   const bool is_single = run::is_file(in);
   if (is_single) {
@@ -469,20 +385,71 @@ bool is_option(const std::string& word, std::string_view option) {
   return word == option || (word.starts_with(option) && word[option.size()] == '=');
 }
 
-}  // namespace
-
-bool is_vendor_convert(const std::vector<std::string>& words) {
-  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return is_option(word, "-d") || is_option(word, "--dump_file") ||
-           is_option(word, "--dump-file") || is_option(word, "-target");
-  });
+bool has_option(const Words& words, std::string_view option) {
+  return std::any_of(words.begin(), words.end(),
+                     [option](const std::string& word) { return is_option(word, option); });
 }
 
-int vendor_convert_main(const std::string& program, const std::vector<std::string>& words) {
-  const bool older = std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return is_option(word, "-target");
-  });
-  return older ? convert_older(program, words) : convert_dumps(program, words);
+}  // namespace
+
+bool is_dump_convert(const Words& words) {
+  return has_option(words, "-d") || has_option(words, "--dump_file") ||
+         has_option(words, "--dump-file");
+}
+
+Command dump_convert_command(const Caller& caller) {
+  Command command(caller,
+                  "Converts dump files of CANN's graph engine, with the options of the original's "
+                  "converter.");
+  const auto request = std::make_shared<DumpsRequest>();
+  command.require("--dump-file, -d DUMP", "a dump file, several with commas between, or a folder",
+                  request->dump);
+  command.add("--output, -out FOLDER", "where the results go (the current folder)",
+              request->output);
+  command.add("--type, -t {npy,bin,msnpy,pt}", "kind of the results (npy)",
+              chosen(request->target, {{"npy", DumpTarget::Npy},
+                                       {"bin", DumpTarget::Bin},
+                                       {"msnpy", DumpTarget::Msnpy},
+                                       {"pt", DumpTarget::Pt}}));
+  command.add("--version, -v {0,1,2}", "ignored: the file's bytes tell its version",
+              request->version);
+  command.add("--format, -f FORMAT", "memory format of the results: NCHW, NHWC, ND ...",
+              request->format);
+  command.add("--shape, -s SHAPE", "shape in that format: 1,3,224,224; one file, with -f",
+              request->shape);
+  command.add("--output-tensor, -o INDEX", "only this output; one file, with -f",
+              request->output_index);
+  command.add("--input-tensor, -i INDEX", "only this input; one file, with -f",
+              request->input_index);
+  command.add("--custom-script-path, -c FOLDER",
+              "folder with format_convert/convert_{FROM}_to_{TO}.py; with -f",
+              request->script_folder);
+  command.example = caller.program + " -d dump/20250102030405/0/graph_1/1/0 -out npy -t npy";
+  command.check = [request](const ParsedArguments&) -> Status {
+    if (!request->output_index || !request->input_index) return {};
+    return fail(Errc::Usage,
+                "argument --input-tensor/-i: not allowed with argument --output-tensor/-o");
+  };
+  command.run = [request](const ParsedArguments&) { return convert_dumps(*request); };
+  return command;
+}
+
+bool is_older_convert(const Words& words) { return has_option(words, "-target"); }
+
+Command older_convert_command(const Caller& caller) {
+  Command command(caller,
+                  "Converts between dump files and numpy files, with the options of the original's "
+                  "first converter.");
+  const auto request = std::make_shared<OlderRequest>();
+  command.require("-target {numpy,dump}", "what is made",
+                  chosen(request->to_numpy, {{"numpy", true}, {"dump", false}}));
+  command.require("-type {caffe,tf,quant,offline}", "how the files are named", request->type);
+  command.require("-i IN", "a file or a folder", request->in);
+  command.require("-o FOLDER", "where the results go", request->out);
+  command.example =
+      caller.program + " -target dump -type offline -i Add.Add_1.3.1760000000123456.0.npy -o dumps";
+  command.run = [request](const ParsedArguments&) { return convert_older(*request); };
+  return command;
 }
 
 }  // namespace assay::cli

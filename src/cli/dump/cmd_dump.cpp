@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/dump/cmd_dump.hpp"
 #include "cli/assignments.hpp"
 
 #include <sys/stat.h>
@@ -8,9 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 
 #include "base/atomic_file.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/dump/dump_environment.hpp"
 #include "cli/dump/dump_places.hpp"
 #include "cli/dump/dump_results.hpp"
@@ -21,17 +21,6 @@ namespace assay::cli {
 namespace {
 
 constexpr int kNotRun = 1;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
-/// A usage error in the name's own words.
-int usage_error(DumpName name, const Grammar& grammar, const std::string& message) {
-  if (name != DumpName::Assay) return argparse_error(grammar, message);
-  return report_error(message, grammar.program + " --help lists the options");
-}
 
 Result<DumpLibraries> choose_libraries(const DumpRequest& request, const Voice& voice) {
   DumpLibraries libraries;
@@ -107,25 +96,13 @@ int run_dump(const DumpRequest& request, const Voice& voice) {
   return request.require && lacking && end->exit_status == 0 ? kCannotJudge : end->exit_status;
 }
 
-}  // namespace
-
-int dump_main(DumpName name, const std::string& program, const std::vector<std::string>& words) {
-  const Grammar grammar = dump_grammar(name, program);
-  const Result<ParsedArguments> parsed = parse_arguments(grammar, words);
-  if (!parsed) return usage_error(name, grammar, parsed.error().message);
-  if (parsed->given("--help")) {
-    std::fputs(help_text(grammar).c_str(), stdout);
-    return kSame;
-  }
-  const Voice voice(name, parsed->text("--log-level", "info"));
-  Result<DumpRequest> request = dump_request(name, *parsed);
-  if (!request) {
-    if (request.error().code == Errc::Usage)
-      return usage_error(name, grammar, request.error().message);
-    voice.error(request.error());
+int start(const ParsedArguments& parsed, DumpRequest& request) {
+  const Voice voice(request.name, request.log_level);
+  if (const Status read = read_program(parsed, &request); !read) {
+    voice.error(read.error());
     return kNotRun;
   }
-  if (name != DumpName::Assay) {
+  if (request.name != DumpName::Assay) {
     // The program's own files get these permissions too, as under the original.
     ::umask(027);
     if (::geteuid() == 0)
@@ -133,12 +110,22 @@ int dump_main(DumpName name, const std::string& program, const std::vector<std::
           "msit is being run as root. To avoid security risks, it is recommended to switch to a "
           "regular user to run it.");
   }
-  const ScopedEnvironment environment(parsed->has_command
-                                          ? std::vector<std::pair<std::string, std::string>>()
-                                          : take_assignments(&request->command));
-  if (request->command.empty()) return kSame;
+  const ScopedEnvironment environment(request.assignments);
+  if (request.command.empty()) return kSame;
   voice.old_warning("Please ensure that your execution command is secure.");
-  return run_dump(*request, voice);
+  return run_dump(request, voice);
+}
+
+}  // namespace
+
+Command dump_command(const Caller& caller) {
+  const auto request = std::make_shared<DumpRequest>();
+  Command command = dump_options(caller, *request);
+  command.check = [request](const ParsedArguments& parsed) {
+    return complete_request(parsed, request.get());
+  };
+  command.run = [request](const ParsedArguments& parsed) { return start(parsed, *request); };
+  return command;
 }
 
 }  // namespace assay::cli

@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 
 #include "base/text.hpp"
 #include "cli/assignments.hpp"
-#include "cli/command.hpp"
-#include "cli/dump/cmd_dump.hpp"
+#include "cli/commands.hpp"
 #include "cli/dump/dump_environment.hpp"
 #include "cli/dump/dump_places.hpp"
 #include "cli/dump/probe_library.hpp"
@@ -25,53 +25,16 @@ namespace {
 
 constexpr int kNotRun = 1;
 
-Grammar errcheck_grammar(DumpName name, const std::string& program) {
-  Grammar grammar{
-      program,
-      "Runs a program and names the kernels whose results overflowed (Inf or NaN).",
-      {help_argument(),
-       {"--exec",
-        "",
-        Takes::One,
-        "EXEC",
-        "The program to run and its arguments in one string.",
-        true,
-        {},
-        safe_string_problem},
-       {"--type",
-        "",
-        Takes::OneOrMore,
-        "",
-        "What to check, default: overflow",
-        false,
-        {"overflow"}},
-       {"--output", "-o", Takes::One, "OUTPUT", "Folder for the result, default './'."},
-       {"--exit", "-exit", Takes::Nothing, "", "End the program's run at the first overflow."},
-       log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
-       {"--probe-library", "", Takes::One, "FILE", "Another ATB probe library than our own."}},
-      "-o out --exec \"python run.py\""};
-  grammar.takes_command = true;
-  if (name == DumpName::Assay) {
-    grammar.short_usage = "[OPTIONS] -- CMD ARGS ...";
-    grammar.bare_command = true;
-    for (Argument& argument : grammar.arguments)
-      argument.any_word = argument.long_name == "--output";
-    grammar.example = "-o out -- python run.py";
-  }
-  return grammar;
-}
-
 std::vector<EnvironmentChange> overflow_environment(const std::string& output, bool stop,
                                                     const std::string& log_level,
                                                     const std::string& probe) {
-  const char* preload = std::getenv("LD_PRELOAD");
   return {{"ATB_CHECK_TYPE", "1"},
           {"ATB_OUTPUT_DIR", output},
           {"ATB_EXIT", stop ? std::optional<std::string>("1") : std::nullopt},
           {"ATB_AIT_LOG_LEVEL", probe_log_level(log_level)},
           {"ATB_DUMP_TYPE", std::nullopt},
           {"ATB_DUMP_CONFIG", std::nullopt},
-          {"LD_PRELOAD", preload_value(probe, preload == nullptr ? "" : preload)}};
+          {"LD_PRELOAD", preload_value(probe, environment("LD_PRELOAD"))}};
 }
 
 /// Result files and when each was last written, in nanoseconds since 1970.
@@ -120,54 +83,59 @@ size_t report_findings(const std::string& folder, const std::map<std::string, in
   return count;
 }
 
-}  // namespace
+struct ErrcheckRequest {
+  DumpRequest program;  // what is run, where results go
+  Words types;
+  bool stop = false;  // at the first overflow
+};
 
-int errcheck_main(DumpName name, const std::string& program,
-                  const std::vector<std::string>& words) {
-  const Grammar grammar = errcheck_grammar(name, program);
-  const Result<ParsedArguments> parsed = parse_arguments(grammar, words);
-  if (!parsed) {
-    return name == DumpName::Assay
-               ? report_error(parsed.error().message, program + " --help lists the options")
-               : argparse_error(grammar, parsed.error().message);
-  }
-  if (parsed->given("--help")) {
-    std::fputs(help_text(grammar).c_str(), stdout);
-    return kSame;
-  }
-  const Voice voice(name, parsed->text("--log-level", "info"));
+int run_errcheck(ErrcheckRequest& request, const ParsedArguments& parsed) {
+  DumpRequest& program = request.program;
+  const Voice voice(program.name, program.log_level);
   const auto failed = [&](const Error& error) {
     voice.error(error);
     return kNotRun;
   };
-  DumpRequest request;
-  request.name = name;
-  request.output = parsed->text("--output", "./");
-  request.command = parsed->command;
-  if (!parsed->has_command) {
-    Result<std::vector<std::string>> command = split_command(parsed->text("--exec"));
-    if (!command) return failed(command.error());
-    request.command = *std::move(command);
-  }
-  const ScopedEnvironment environment(parsed->has_command
-                                          ? std::vector<std::pair<std::string, std::string>>()
-                                          : take_assignments(&request.command));
-  if (request.command.empty()) return kSame;
+  if (const Status read = read_program(parsed, &program); !read) return failed(read.error());
+  const ScopedEnvironment environment(program.assignments);
+  if (program.command.empty()) return kSame;
   voice.old_warning("Please ensure that your execution command is secure.");
-  const Result<DumpPlaces> places = choose_places(request);
+  const Result<DumpPlaces> places = choose_places(program);
   if (!places) return failed(places.error());
   const Result<ProbeLibrary> probe =
-      find_probe_library(parsed->text("--probe-library"), atb_uses_cxx11_strings().value_or(false));
+      find_probe_library(program.probe_library, atb_uses_cxx11_strings().value_or(false));
   if (!probe) return failed(probe.error());
 
   const std::map<std::string, int64_t> before = result_files(places->output);
   const Result<ChildEnd> end = run_program(
-      request.command, overflow_environment(places->output, parsed->given("--exit"),
-                                            parsed->text("--log-level", "info"), probe->path));
+      program.command,
+      overflow_environment(places->output, request.stop, program.log_level, probe->path));
   if (!end) return failed(end.error());
   const size_t findings = report_findings(places->output, before, voice);
-  const bool found = name == DumpName::Assay && findings > 0;
+  const bool found = program.name == DumpName::Assay && findings > 0;
   return found && end->exit_status == 0 ? kDiffers : end->exit_status;
+}
+
+}  // namespace
+
+Command errcheck_command(const Caller& caller) {
+  Command command(caller,
+                  "Runs a program and names the kernels whose results overflowed (Inf or NaN).");
+  const auto request = std::make_shared<ErrcheckRequest>();
+  request->program.name = caller.name;
+  add_program_row(command, "The program to run and its arguments in one string.",
+                  request->program.exec);
+  command.add("--type {overflow} ...", "What to check, default: overflow", request->types);
+  command.add("--output, -o OUTPUT", "Folder for the result, default './'.",
+              request->program.output);
+  command.add("--exit, -exit", "End the program's run at the first overflow.", request->stop);
+  add_log_level(command, request->program.log_level);
+  command.add("--probe-library FILE", "Another ATB probe library than our own.",
+              request->program.probe_library);
+  command.example = caller.program + (caller.is_ours() ? " -o out -- python run.py"
+                                                       : " -o out --exec \"python run.py\"");
+  command.run = [request](const ParsedArguments& parsed) { return run_errcheck(*request, parsed); };
+  return command;
 }
 
 }  // namespace assay::cli

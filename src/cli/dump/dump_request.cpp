@@ -7,6 +7,8 @@
 #include "base/ascii.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
+#include "cli/assignments.hpp"
+#include "cli/commands.hpp"
 
 namespace assay::cli {
 namespace {
@@ -97,12 +99,11 @@ std::string integer_problem(std::string_view given, const char* check, int64_t l
   return {};
 }
 
-std::string save_time_problem(std::string_view given) {
-  return integer_problem(given, "check_dump_time_integer", 3);
+/// The same for an option; `check` is the name of the original's function.
+Check integer_up_to(int64_t last, const char* check) {
+  return [=](std::string_view given) { return integer_problem(given, check, last); };
 }
-std::string tensor_part_problem(std::string_view given) {
-  return integer_problem(given, "check_positive_integer", 2);
-}
+
 std::string device_problem(std::string_view given) {
   const std::string text = without_blanks(given);
   for (const std::string_view device : split(text, ',')) {
@@ -154,8 +155,127 @@ std::vector<std::string> complete_types(std::vector<std::string> given) {
   return types;
 }
 
-std::vector<std::string_view> type_choices() {
-  return {"model", "layer", "op", "kernel", "tensor", "cpu_profiling", "onnx", "stats"};
+/// A list as without_blanks() leaves it; an empty one changes nothing.
+Store list_into(std::string& target) {
+  return [&target](const Words& values) -> Status {
+    if (std::string list = without_blanks(values.front()); !list.empty()) target = list;
+    return {};
+  };
+}
+
+constexpr std::string_view kTypeRow =
+    "--type {model,layer,op,kernel,tensor,cpu_profiling,onnx,stats} ...";
+
+/// What every name has, in the original's order.
+void add_common_rows(Command& command, const Caller& caller, DumpRequest& request) {
+  const bool ours = caller.is_ours();
+  const bool ait = caller.name == DumpName::Ait;
+  command.add(kTypeRow,
+              ait ? "What to capture, default: tensor" : "What to capture, default: tensor model",
+              request.types);
+  command.add("--only-save-desc, -sd", "Only dtype, format and shape of each tensor.",
+              request.description_only);
+  command.add_list("--save-operation-ids, -ids IDS", "Only these operations: 2,3_1. Default: all.",
+                   list_into(request.ids), ids_problem);
+  command.add_list("--execute-range, -er RANGE",
+                   ours ? "Steps to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all."
+                        : "Runs to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all.",
+                   list_into(request.range), range_problem);
+  command.add(
+      "--save-operation-child, -child BOOL",
+      "Also the children of the chosen operations, default true.",
+      [&request](const Words& values) -> Status {
+        request.child = bool_word(values.front()).value_or(true);
+        return {};
+      },
+      child_problem);
+  command.add("--save-time, -time N",
+              ait ? "0 before, 1 after (default), 2 both, 3 inputs before and outputs after the "
+                    "operation."
+                  : "0 before, 1 after, 2 both, 3 inputs before and outputs after the operation "
+                    "(default).",
+              request.save_time, integer_up_to(3, "check_dump_time_integer"));
+  command.add_list("--operation-name, -opname NAMES",
+                   "Only operations whose type begins with one of these: selfattention,linear.",
+                   request.operation_names, safe_string_problem);
+  command.add("--save-tiling, -tiling", "Also the tiling data of kernels.", request.tiling);
+  command.add("--save-tensor-part, -stp N", "0 inputs, 1 outputs, 2 both (default).",
+              request.tensor_part, integer_up_to(2, "check_positive_integer"));
+  command.add("--output, -o OUTPUT",
+              ours ? "Folder for everything, default assay_dump_<time>."
+                   : "Folder for everything, default './'.",
+              request.output);
+  command.add_list("--device-id, -device IDS", "Only these devices: 0 or 0,1. Default: all.",
+                   list_into(request.device), device_problem);
+  add_log_level(command, request.log_level);
+  command.add(
+      "-seed [SEED]", "Makes the run repeatable; 2024 when no number follows.",
+      [&request](const Words& values) -> Status {
+        request.seed = values.empty() ? 2024 : integer(values.front());
+        return {};
+      },
+      seed_problem);
+  command.add("--enable-symlink, -symlink", "Store equal tensors once; the others become links.",
+              request.symlink);
+  command.add("--config-path, -config FILE",
+              "JSON file that can be changed while the program runs; replaces -ids -er -child "
+              "-device.",
+              request.config_path);
+}
+
+/// Ours that need no knowledge of PyTorch and ggml, which the old names have, too.
+void add_queue_rows(Command& command, DumpRequest& request) {
+  command.add(
+      "--queue MIB", "Memory for tensors on their way to disk, default 256.",
+      [&request](const Words& values) -> Status {
+        request.queue_bytes = static_cast<uint64_t>(*integer(values.front())) << 20;
+        return {};
+      },
+      queue_problem);
+  command.add("--drop-when-full", "Lose tensors and count them instead of waiting for the disk.",
+              request.drop_when_full);
+  command.add("--sync",
+              "Write in the program's own threads: for programs that end by _exit or a signal.",
+              request.synchronous);
+  command.add("--filter-rows",
+              "Let -ids, -opname and -er choose the rows of the op and kernel lists, too.",
+              request.filter_rows);
+  command.add("--probe-library FILE", "Another ATB probe library than our own.",
+              request.probe_library);
+  command.add("--compat {none,msit}", "msit: statistics in the original's text form.",
+              chosen(request.compat_text, {{"none", false}, {"msit", true}}));
+}
+
+/// What only our own name has.
+void add_our_rows(Command& command, DumpRequest& request) {
+  command.add_list("--steps STEPS", "The same as -er as a list: 0,2-4, or all.",
+                   parsed_into(request.range, range_of_steps), steps_problem);
+  command.add("--modules PATTERN ...",
+              "PyTorch: only these module paths: model.layers.*.mlp; ggml: only nodes of these "
+              "names: ffn_*",
+              request.modules);
+  command.add("--exclude PATTERN ...", "ggml: no nodes of these names.", request.exclude);
+  command.add("--statistics", "Statistics of each tensor instead of its data: --type tensor stats.",
+              request.statistics);
+  command.add("--layout {native,strict}", "PyTorch: folder layout, default native.",
+              chosen(request.strict, {{"native", false}, {"strict", true}}));
+  command.add("--level {module,operator}",
+              "PyTorch: inputs and outputs of modules, or of every operator inside them, too; "
+              "default module.",
+              chosen(request.operators, {{"module", false}, {"operator", true}}));
+  command.add("--weights",
+              "PyTorch: parameters and buffers, too; ggml: weights, as they lie in memory.",
+              request.weights);
+  command.add("--caches",
+              "ggml: what nodes read of the key and value caches and write to them, too.",
+              request.caches);
+  command.add("--force", "Remove the run that the output folder holds already.", request.force);
+  command.add("--require",
+              "End with status 125 when nothing, or less than asked, was captured, and the program "
+              "itself ended with 0.",
+              request.require);
+  command.add("--host {auto,atb,torch,ggml}",
+              "What to capture in the program, default auto: everything.", request.host);
 }
 
 }  // namespace
@@ -235,262 +355,62 @@ Result<std::vector<std::string>> split_command(std::string_view command) {
   return words;
 }
 
-Grammar dump_grammar(DumpName name, const std::string& program) {
-  const bool assay = name == DumpName::Assay;
-  std::vector<Argument> arguments = {
-      help_argument(),
-      {"--exec",
-       "",
-       Takes::One,
-       "EXEC",
-       "The program to run and its arguments in one string; quotes keep words together, no shell "
-       "is involved.",
-       true,
-       {},
-       safe_string_problem},
-      {"--type", "", Takes::OneOrMore, "",
-       name == DumpName::Ait ? "What to capture, default: tensor"
-                             : "What to capture, default: tensor model",
-       false, type_choices()},
-      {"--only-save-desc", "-sd", Takes::Nothing, "",
-       "Only dtype, format and shape of each tensor."},
-      {"--save-operation-ids",
-       "-ids",
-       Takes::One,
-       "IDS",
-       "Only these operations: 2,3_1. Default: all.",
-       false,
-       {},
-       ids_problem,
-       true},
-      {"--execute-range",
-       "-er",
-       Takes::One,
-       "RANGE",
-       assay ? "Steps to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all."
-             : "Runs to capture, in pairs first,last: 0,0 (default), 3,5,7,7, or all.",
-       false,
-       {},
-       range_problem,
-       true},
-      {"--save-operation-child",
-       "-child",
-       Takes::One,
-       "BOOL",
-       "Also the children of the chosen operations, default true.",
-       false,
-       {},
-       child_problem},
-      {"--save-time",
-       "-time",
-       Takes::One,
-       "N",
-       name == DumpName::Ait
-           ? "0 before, 1 after (default), 2 both, 3 inputs before and outputs after the operation."
-           : "0 before, 1 after, 2 both, 3 inputs before and outputs after the operation "
-             "(default).",
-       false,
-       {},
-       save_time_problem},
-      {"--operation-name",
-       "-opname",
-       Takes::One,
-       "NAMES",
-       "Only operations whose type begins with one of these: selfattention,linear.",
-       false,
-       {},
-       safe_string_problem,
-       true},
-      {"--save-tiling", "-tiling", Takes::Nothing, "", "Also the tiling data of kernels."},
-      {"--save-tensor-part",
-       "-stp",
-       Takes::One,
-       "N",
-       "0 inputs, 1 outputs, 2 both (default).",
-       false,
-       {},
-       tensor_part_problem},
-      {"--output", "-o", Takes::One, "OUTPUT",
-       assay ? "Folder for everything, default assay_dump_<time>."
-             : "Folder for everything, default './'."},
-      {"--device-id",
-       "-device",
-       Takes::One,
-       "IDS",
-       "Only these devices: 0 or 0,1. Default: all.",
-       false,
-       {},
-       device_problem,
-       true},
-      log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
-      {"-seed",
-       "",
-       Takes::ZeroOrOne,
-       "SEED",
-       "Makes the run repeatable; 2024 when no number follows.",
-       false,
-       {},
-       seed_problem},
-      {"--enable-symlink", "-symlink", Takes::Nothing, "",
-       "Store equal tensors once; the others become links."},
-      {"--config-path", "-config", Takes::One, "FILE",
-       "JSON file that can be changed while the program runs; replaces -ids -er -child -device."},
-      {"--queue",
-       "",
-       Takes::One,
-       "MIB",
-       "Memory for tensors on their way to disk, default 256.",
-       false,
-       {},
-       queue_problem},
-      {"--drop-when-full", "", Takes::Nothing, "",
-       "Lose tensors and count them instead of waiting for the disk."},
-      {"--sync", "", Takes::Nothing, "",
-       "Write in the program's own threads: for programs that end by _exit or a signal."},
-      {"--filter-rows", "", Takes::Nothing, "",
-       "Let -ids, -opname and -er choose the rows of the op and kernel lists, too."},
-      {"--probe-library", "", Takes::One, "FILE", "Another ATB probe library than our own."},
-      {"--compat",
-       "",
-       Takes::One,
-       "",
-       "msit: statistics in the original's text form.",
-       false,
-       {"none", "msit"}},
-  };
-  Grammar grammar{program, "Runs a program and captures what its operators compute.",
-                  std::move(arguments),
-                  "--type tensor model -er 0,1 -o out --exec \"python run.py\""};
-  grammar.takes_command = true;
-  if (assay) {
-    grammar.arguments.insert(
-        grammar.arguments.end(),
-        {{"--steps",
-          "",
-          Takes::One,
-          "STEPS",
-          "The same as -er as a list: 0,2-4, or all.",
-          false,
-          {},
-          steps_problem,
-          true},
-         {"--modules", "", Takes::OneOrMore, "PATTERN",
-          "PyTorch: only these module paths: model.layers.*.mlp; ggml: only nodes of these names: "
-          "ffn_*"},
-         {"--exclude", "", Takes::OneOrMore, "PATTERN", "ggml: no nodes of these names."},
-         {"--statistics", "", Takes::Nothing, "",
-          "Statistics of each tensor instead of its data: --type tensor stats."},
-         {"--layout",
-          "",
-          Takes::One,
-          "",
-          "PyTorch: folder layout, default native.",
-          false,
-          {"native", "strict"}},
-         {"--level",
-          "",
-          Takes::One,
-          "",
-          "PyTorch: inputs and outputs of modules, or of every operator inside them, too; default "
-          "module.",
-          false,
-          {"module", "operator"}},
-         {"--weights", "", Takes::Nothing, "",
-          "PyTorch: parameters and buffers, too; ggml: weights, as they lie in memory."},
-         {"--caches", "", Takes::Nothing, "",
-          "ggml: what nodes read of the key and value caches and write to them, too."},
-         {"--force", "", Takes::Nothing, "",
-          "Remove the run that the output folder holds already."},
-         {"--require", "", Takes::Nothing, "",
-          "End with status 125 when nothing, or less than asked, was captured, and the program "
-          "itself ended with 0."},
-         {"--host",
-          "",
-          Takes::One,
-          "",
-          "What to capture in the program, default auto: everything.",
-          false,
-          {"auto", "atb", "torch", "ggml"}}});
-    grammar.short_usage = "[OPTIONS] -- CMD ARGS ...";
-    grammar.bare_command = true;
-    for (Argument& argument : grammar.arguments)
-      argument.any_word = argument.long_name == "--output";
-    grammar.example = "-o out --steps 0,1 -- python run.py";
-    grammar.epilogue =
-        "The exit status is the program's (128 + n when signal n ended it); 1 when it could not be "
-        "run, 2 for wrong options; 125 with --require.";
-  }
-  return grammar;
+void add_program_row(Command& command, std::string_view help, std::string& exec) {
+  command.require("--exec EXEC", help, exec, safe_string_problem);
+  command.takes_command = true;
+  if (!command.caller.is_ours()) return;
+  command.short_usage = "[OPTIONS] -- CMD ARGS ...";
+  command.bare_command = true;
 }
 
-Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed) {
-  DumpRequest request;
-  request.name = name;
+Command dump_options(const Caller& caller, DumpRequest& request) {
+  request.name = caller.name;
   request.types = {"tensor"};
-  if (name == DumpName::Ait) {
-    request.save_time = 1;
-  } else {
-    request.types.emplace_back("model");
-  }
-  if (const auto* types = parsed.find("--type")) request.types = *types;
-  if (parsed.given("--statistics")) request.types.emplace_back("stats");
-  request.types = complete_types(std::move(request.types));
+  if (caller.name != DumpName::Ait) request.types.emplace_back("model");
+  if (caller.name == DumpName::Ait) request.save_time = 1;
+  request.output = caller.is_ours() ? "" : "./";
+  request.host = caller.is_ours() ? "auto" : "atb";
 
-  request.description_only = parsed.given("--only-save-desc");
-  request.ids = without_blanks(parsed.text("--save-operation-ids"));
-  if (const std::string range = without_blanks(parsed.text("--execute-range")); !range.empty())
-    request.range = range;
-  if (parsed.given("--steps")) {
-    if (parsed.given("--execute-range"))
-      return fail(Errc::Usage, "argument --steps: not allowed with argument --execute-range/-er");
-    ASSAY_TRY(request.range, range_of_steps(parsed.text("--steps")));
-  }
-  request.child = bool_word(parsed.text("--save-operation-child", "true")).value_or(true);
-  request.save_time =
-      static_cast<int>(integer(parsed.text("--save-time")).value_or(request.save_time));
-  request.tensor_part = static_cast<int>(integer(parsed.text("--save-tensor-part")).value_or(2));
-  request.operation_names = parsed.text("--operation-name");
-  request.tiling = parsed.given("--save-tiling");
-  request.output = parsed.text("--output", name == DumpName::Assay ? "" : "./");
-  request.device = without_blanks(parsed.text("--device-id"));
-  request.log_level = parsed.text("--log-level", "info");
-  if (parsed.given("-seed")) request.seed = integer(parsed.text("-seed", "2024"));
-  request.symlink = parsed.given("--enable-symlink");
-  request.config_path = parsed.text("--config-path");
+  Command command(caller, "Runs a program and captures what its operators compute.");
+  add_program_row(command,
+                  "The program to run and its arguments in one string; quotes keep words together, "
+                  "no shell is involved.",
+                  request.exec);
+  add_common_rows(command, caller, request);
+  add_queue_rows(command, request);
+  command.example = caller.program + " --type tensor model -er 0,1 -o out --exec \"python run.py\"";
+  if (!caller.is_ours()) return command;
+  add_our_rows(command, request);
+  command.example = caller.program + " -o out --steps 0,1 -- python run.py";
+  command.epilogue =
+      "The exit status is the program's (128 + n when signal n ended it); 1 when it could not be "
+      "run, 2 for wrong options; 125 with --require.";
+  return command;
+}
 
-  request.host = name == DumpName::Assay ? parsed.text("--host", "auto") : "atb";
-  request.strict = parsed.text("--layout", "native") == "strict";
-  request.operators = parsed.text("--level", "module") == "operator";
-  request.range_given =
-      parsed.given("--execute-range") || (name == DumpName::Assay && parsed.given("--steps"));
-  request.weights = parsed.given("--weights");
-  request.caches = parsed.given("--caches");
-  if (request.strict && (request.operators || request.weights)) {
+Status complete_request(const ParsedArguments& parsed, DumpRequest* request) {
+  if (request->statistics) request->types.emplace_back("stats");
+  request->types = complete_types(std::move(request->types));
+  if (parsed.given("--steps") && parsed.given("--execute-range"))
+    return fail(Errc::Usage, "argument --steps: not allowed with argument --execute-range/-er");
+  request->range_given = parsed.given("--execute-range") || parsed.given("--steps");
+  if (request->strict && (request->operators || request->weights)) {
     return fail(Errc::Usage, std::string("argument --layout strict: not allowed with argument ") +
-                                 (request.weights ? "--weights" : "--level operator"));
+                                 (request->weights ? "--weights" : "--level operator"));
   }
-  if (const auto* modules = parsed.find("--modules")) request.modules = *modules;
-  if (const auto* exclude = parsed.find("--exclude")) request.exclude = *exclude;
-  request.probe_library = parsed.text("--probe-library");
-  request.queue_bytes = static_cast<uint64_t>(integer(parsed.text("--queue", "256")).value_or(256))
-                        << 20;
-  request.drop_when_full = parsed.given("--drop-when-full");
-  request.filter_rows = parsed.given("--filter-rows");
-  request.synchronous = parsed.given("--sync");
-  request.require = parsed.given("--require");
-  request.force = parsed.given("--force");
-  request.compat_text = parsed.text("--compat") == "msit";
-
   if (parsed.has_command && parsed.given("--exec"))
     return fail(Errc::Usage, "argument --exec: not allowed with a command behind '--'");
-  if (parsed.has_command) {
-    if (parsed.command.empty() || parsed.command[0].empty())
-      return fail(Errc::Usage, "expected a command behind '--'");
-    request.command = parsed.command;
-  } else {
-    ASSAY_TRY(request.command, split_command(parsed.text("--exec")));
-  }
-  return request;
+  if (parsed.has_command && (parsed.command.empty() || parsed.command[0].empty()))
+    return fail(Errc::Usage, "expected a command behind '--'");
+  return {};
+}
+
+Status read_program(const ParsedArguments& parsed, DumpRequest* request) {
+  request->command = parsed.command;
+  if (parsed.has_command) return {};
+  ASSAY_TRY(request->command, split_command(request->exec));
+  request->assignments = take_assignments(&request->command);
+  return {};
 }
 
 }  // namespace assay::cli

@@ -13,14 +13,14 @@
 
 namespace assay::cli {
 
-/// The name the program was started under decides defaults, dump root and the voice of messages.
-enum class DumpName : uint8_t { Assay, Msit, Ait };
-
 struct DumpRequest {
   DumpName name = DumpName::Assay;
+  std::string exec;                  // --exec, as given
   std::vector<std::string> command;  // program and arguments; empty: nothing to do
+  std::vector<std::pair<std::string, std::string>> assignments;  // in front of it, in --exec
   std::vector<std::string>
       types;  // complete: `onnx` has brought `model` and `op`, `stats` brought `tensor`
+  bool statistics = false;  // --statistics
   bool description_only = false;
   std::string ids;            // "2,3_1" without blanks; empty: all
   std::string range = "0,0";  // pairs "first,last,first,last", or "all"
@@ -60,11 +60,17 @@ struct DumpRequest {
   [[nodiscard]] bool captures_ggml() const { return host == "auto" || host == "ggml"; }
 };
 
-/// program   what usage and messages call it: "msit llm dump"
-[[nodiscard]] Grammar dump_grammar(DumpName name, const std::string& program);
+/// The rows of `dump`, which store into `request`; it gets the defaults of the name.
+[[nodiscard]] Command dump_options(const Caller& caller, DumpRequest& request);
+/// --exec, and what may stand in its place behind "--".
+void add_program_row(Command& command, std::string_view help, std::string& exec);
 
-/// errors   Usage: the message of a usage error (status 2) | Invalid: the command was refused (status 1)
-[[nodiscard]] Result<DumpRequest> dump_request(DumpName name, const ParsedArguments& parsed);
+/// What the options mean together.
+/// errors   Usage
+[[nodiscard]] Status complete_request(const ParsedArguments& parsed, DumpRequest* request);
+/// The command behind "--", which is taken as it is, or that of --exec.
+/// errors   Invalid: as split_command()
+[[nodiscard]] Status read_program(const ParsedArguments& parsed, DumpRequest* request);
 
 /// Splits a command as a POSIX shell would split words: blanks separate, quotes keep together; nothing is expanded.
 /// errors   Invalid: an unclosed quote, or a character outside quotes that only a shell understands

@@ -6,13 +6,15 @@
 namespace assay::cli {
 namespace {
 
-using Words = std::vector<std::string>;
-
 /// The request, or the message of the usage error.
 Result<DumpRequest> ask(const Words& words, DumpName name = DumpName::Msit) {
-  const Grammar grammar = dump_grammar(name, "msit llm dump");
-  ASSAY_TRY(const ParsedArguments parsed, parse_arguments(grammar, words));
-  return dump_request(name, parsed);
+  DumpRequest request;
+  const std::string program = name == DumpName::Assay ? "assay dump" : "msit llm dump";
+  const Command command = dump_options({name, program}, request);
+  ASSAY_TRY(const ParsedArguments parsed, parse_arguments(command, words));
+  ASSAY_TRY_STATUS(complete_request(parsed, &request));
+  ASSAY_TRY_STATUS(read_program(parsed, &request));
+  return request;
 }
 
 std::string refusal(Words words, DumpName name = DumpName::Msit) {

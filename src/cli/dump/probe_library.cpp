@@ -8,17 +8,13 @@
 #include <cstdlib>
 
 #include "base/mapped_file.hpp"
+#include "cli/command.hpp"
 #include "cli/dump/elf.hpp"
 
 namespace assay::cli {
 namespace {
 
 constexpr const char* kOwnProbe = "libatb_probe.so";
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 bool is_file(const std::string& path) {
   struct stat info{};

@@ -5,11 +5,12 @@
 // bc_analyze/analyzer.py}
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "base/ascii.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "formats/csv.hpp"
 
@@ -18,45 +19,22 @@ namespace {
 
 constexpr const char* kFolder = "msit_bad_case/analyzer";
 
-Grammar analysis_grammar(const std::string& program, const Argument& golden, const Argument& mine) {
-  return {program,
-          "Name the cases whose verdict differs between two evaluations.",
-          {
-              help_argument(),
-              golden,
-              mine,
-              log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
-          },
-          std::string(golden.short_name) + " gpu.csv " + std::string(mine.short_name) + " npu.csv"};
-}
-Grammar bcanalyze_grammar(const std::string& program) {
-  return analysis_grammar(
-      program,
-      {"--golden-path", "-gp", Takes::One, "GOLDEN_PATH", "Golden result, a csv file.", true},
-      {"--my-path", "-mp", Takes::One, "MY_PATH", "Result under test, a csv file.", true});
-}
-Grammar analyze_grammar(const std::string& program) {
-  return analysis_grammar(
-      program, {"--golden", "-g", Takes::One, "GOLDEN", "Golden result, a csv file.", true},
-      {"--test", "-t", Takes::One, "TEST", "Result under test, a csv file.", true});
-}
-
 /// What differs between the two tools.
 struct Analysis {
-  std::string golden_option;
-  std::string mine_option;
   std::vector<std::string> required;
   std::vector<std::string> keys;  // columns that say which case it is; those both sides have
   std::string stem;               // of the report's name
 };
 
-const Analysis kBadCaseAnalysis = {
-    "--golden-path", "--my-path", {"key", "passed"}, {"key", "queries"}, "msit_bad_case_result"};
-const Analysis kAnalysis = {"--golden",
-                            "--test",
-                            {"queries", "input_token_ids", "output_token_ids", "passed"},
-                            {"queries"},
-                            ""};
+const Analysis kBadCaseAnalysis = {{"key", "passed"}, {"key", "queries"}, "msit_bad_case_result"};
+const Analysis kAnalysis = {
+    {"queries", "input_token_ids", "output_token_ids", "passed"}, {"queries"}, ""};
+
+struct AnalysisRequest {
+  std::string golden;
+  std::string mine;
+  std::string log_level = "info";
+};
 
 // ---- cases ----
 
@@ -203,12 +181,10 @@ void warn_of_unmatched(const std::vector<std::string>& cases, const Voice& voice
   voice.warning(text);
 }
 
-int run_analysis(const ToolCall& call, const Analysis& analysis) {
-  const std::string golden_path = call.arguments.text(analysis.golden_option);
-  const std::string mine_path = call.arguments.text(analysis.mine_option);
-  const Result<Side> golden = read_side(golden_path, analysis, call.voice);
+int run_analysis(const ToolCall& call, const Analysis& analysis, const AnalysisRequest& request) {
+  const Result<Side> golden = read_side(request.golden, analysis, call.voice);
   if (!golden) return tool_failure(call, golden.error());
-  const Result<Side> mine = read_side(mine_path, analysis, call.voice);
+  const Result<Side> mine = read_side(request.mine, analysis, call.voice);
   if (!mine) return tool_failure(call, mine.error());
   call.voice.old_info("Analyzing...");
   const Join join(*golden, *mine, analysis);
@@ -230,12 +206,32 @@ int run_analysis(const ToolCall& call, const Analysis& analysis) {
   return status;
 }
 
-int run_bcanalyze(const ToolCall& call) { return run_analysis(call, kBadCaseAnalysis); }
-int run_analyze(const ToolCall& call) { return run_analysis(call, kAnalysis); }
+Command analysis_command(const Caller& caller, const Analysis& analysis,
+                         std::string_view golden_row, std::string_view mine_row) {
+  Command command(caller, "Name the cases whose verdict differs between two evaluations.");
+  const auto request = std::make_shared<AnalysisRequest>();
+  command.require(golden_row, "Golden result, a csv file.", request->golden);
+  command.require(mine_row, "Result under test, a csv file.", request->mine);
+  add_log_level(command, request->log_level);
+  command.run = [caller, request, &analysis](const ParsedArguments&) {
+    return run_analysis({caller, request->log_level}, analysis, *request);
+  };
+  return command;
+}
 
 }  // namespace
 
-Tool bcanalyze_tool() { return {"bcanalyze", bcanalyze_grammar, run_bcanalyze}; }
-Tool analyze_tool() { return {"analyze", analyze_grammar, run_analyze}; }
+Command bcanalyze_command(const Caller& caller) {
+  Command command = analysis_command(caller, kBadCaseAnalysis, "--golden-path, -gp GOLDEN_PATH",
+                                     "--my-path, -mp MY_PATH");
+  command.example = caller.program + " -gp gpu.csv -mp npu.csv";
+  return command;
+}
+
+Command analyze_command(const Caller& caller) {
+  Command command = analysis_command(caller, kAnalysis, "--golden, -g GOLDEN", "--test, -t TEST");
+  command.example = caller.program + " -g gpu.csv -t npu.csv";
+  return command;
+}
 
 }  // namespace assay::cli

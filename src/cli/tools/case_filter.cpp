@@ -5,9 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 
 #include "base/text.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "formats/csv.hpp"
 #include "measure/text_metrics.hpp"
@@ -22,27 +23,12 @@ std::string metric_problem(std::string_view text) {
   return metric ? std::string() : metric.error().message;
 }
 
-Grammar grammar(const std::string& program) {
-  return {program,
-          "Name the cases whose text misses a limit.",
-          {
-              help_argument(),
-              {"--input", "-i", Takes::One, "INPUT",
-               "A csv file with the columns model input, model output, gold standard.", true},
-              {"--metrics",
-               "-m",
-               Takes::OneOrMore,
-               "METRIC",
-               "accuracy, edit_distance, bleu[_1 ... _4], rouge[_1 _2 _l], relative_abnormal, "
-               "relative_distinct[_1 ... _4]; with a limit: rouge_1=0.5.",
-               true,
-               {},
-               metric_problem},
-              {"--output", "-o", Takes::One, "OUTPUT", "Folder of the report, default './'."},
-              log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
-          },
-          "-i cases.csv -m accuracy rouge_1=0.5 -o result"};
-}
+struct FilterRequest {
+  std::string input;
+  Words metrics;
+  std::string output = "./";
+  std::string log_level = "info";
+};
 
 /// Scores of the cases that missed a limit, in the order in which the metrics found them.
 struct Findings {
@@ -91,8 +77,8 @@ std::string csv_of(const CsvColumns& table, const std::vector<measure::CaseMetri
   return text;
 }
 
-int run_casefilter(const ToolCall& call) {
-  const std::string path = call.arguments.text("--input");
+int run_casefilter(const ToolCall& call, const FilterRequest& request) {
+  const std::string& path = request.input;
   const Result<CsvColumns> table = read_csv_columns(path);
   if (!table) return tool_failure(call, table.error());
   for (const std::string& problem : table->problems) call.voice.warning(problem);
@@ -103,7 +89,7 @@ int run_casefilter(const ToolCall& call) {
     }
   }
   std::vector<measure::CaseMetric> metrics;
-  for (const std::string& text : *call.arguments.find("--metrics"))
+  for (const std::string& text : request.metrics)
     metrics.push_back(measure::parse_case_metric(text).value());  // the parser refused what is none
   const size_t output = *table->find("model output");
   const size_t expected = *table->find("gold standard");
@@ -128,8 +114,8 @@ int run_casefilter(const ToolCall& call) {
     return kSame;
   }
   const Result<std::string> report =
-      write_stamped_csv(call.arguments.text("--output", "./"), "msit_filter_result",
-                        time_stamp(0, std::time(nullptr)), csv_of(*table, metrics, findings));
+      write_stamped_csv(request.output, "msit_filter_result", time_stamp(0, std::time(nullptr)),
+                        csv_of(*table, metrics, findings));
   if (!report) return tool_failure(call, report.error());
   call.voice.info("Filtering finished: " + std::to_string(findings.cases.size()) + " cases in " +
                   quoted(*report));
@@ -138,6 +124,23 @@ int run_casefilter(const ToolCall& call) {
 
 }  // namespace
 
-Tool casefilter_tool() { return {"casefilter", grammar, run_casefilter}; }
+Command casefilter_command(const Caller& caller) {
+  Command command(caller, "Name the cases whose text misses a limit.");
+  const auto request = std::make_shared<FilterRequest>();
+  command.require("--input, -i INPUT",
+                  "A csv file with the columns model input, model output, gold standard.",
+                  request->input);
+  command.require("--metrics, -m METRIC ...",
+                  "accuracy, edit_distance, bleu[_1 ... _4], rouge[_1 _2 _l], relative_abnormal, "
+                  "relative_distinct[_1 ... _4]; with a limit: rouge_1=0.5.",
+                  request->metrics, metric_problem);
+  command.add("--output, -o OUTPUT", "Folder of the report, default './'.", request->output);
+  add_log_level(command, request->log_level);
+  command.example = caller.program + " -i cases.csv -m accuracy rouge_1=0.5 -o result";
+  command.run = [caller, request](const ParsedArguments&) {
+    return run_casefilter({caller, request->log_level}, *request);
+  };
+  return command;
+}
 
 }  // namespace assay::cli

@@ -9,7 +9,7 @@
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/ranges.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "formats/csv.hpp"
@@ -31,84 +31,15 @@ std::optional<double> python_float(std::string_view text) {
   return parse_number<double>(text);
 }
 
-std::string limit_problem(std::string_view value, const char* name, const char* sentence_name,
-                          double smallest, double largest) {
-  const std::optional<double> number = python_float(value);
-  if (!number) return std::string(name) + " is invalid. Please check.";
-  if (*number < smallest || *number > largest) {
-    return std::string(sentence_name) + ": " + std::string(value) + " is an invalid float value";
-  }
-  return {};
-}
-std::string cosine_problem(std::string_view value) {
-  return limit_problem(value, "Cosine similarity", "Cosine similarity", -1, 1);
-}
-std::string kl_problem(std::string_view value) {
-  return limit_problem(value, "KL_divergence", "KL_divergence", 0, HUGE_VAL);
-}
-std::string l1_problem(std::string_view value) {
-  return limit_problem(value, "L1_Norm", "L1_Norm", -1, HUGE_VAL);
-}
-
-/// The old names take NaN, with which no file passes; ours have ranges as everywhere.
-void use_our_ranges(Grammar* grammar) {
-  for (Argument& argument : grammar->arguments) {
-    if (argument.problem == cosine_problem)
-      argument.problem = [](std::string_view text) { return number_problem(text, -1, 1); };
-    if (argument.problem == kl_problem)
-      argument.problem = [](std::string_view text) { return number_problem(text, 0, HUGE_VAL); };
-    if (argument.problem == l1_problem)
-      argument.problem = [](std::string_view text) { return number_problem(text, -1, HUGE_VAL); };
-  }
-}
-
-Grammar grammar(const std::string& program) {
-  Grammar grammar{
-      program,
-      "Compare the logits files of two folders, name by name.",
-      {
-          help_argument(),
-          {"--golden-path", "-gp", Takes::One, "GOLDEN_PATH",
-           "Folder with the golden logits, *.pth.", true},
-          {"--my-path", "-mp", Takes::One, "MY_PATH", "Folder with the logits under test.", true},
-          {"--cosine-similarity",
-           "-cs",
-           Takes::One,
-           "COSINE_SIMILARITY",
-           "A file passes above this cosine similarity, default 0.999.",
-           false,
-           {},
-           cosine_problem},
-          {"--kl-divergence",
-           "-kl",
-           Takes::One,
-           "KL_DIVERGENCE",
-           "... and below this KL divergence, default 0.0001.",
-           false,
-           {},
-           kl_problem},
-          {"--l1-norm",
-           "-l1",
-           Takes::One,
-           "L1_NORM",
-           "... and below this relative L1 norm, default 0.01.",
-           false,
-           {},
-           l1_problem},
-          {"--dtype",
-           "-d",
-           Takes::One,
-           "",
-           "Type whose spacing counts when only the maxima are compared, default fp16.",
-           false,
-           {"fp16", "bf16", "fp32"}},
-          {"--output-dir", "-o", Takes::One, "OUTPUT_DIR",
-           "Folder of the report, default ./output."},
-          log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
-      },
-      "-gp gpu/logits -mp npu/logits -o result"};
-  if (program.starts_with("assay")) use_our_ranges(&grammar);
-  return grammar;
+/// In the original's words; it takes NaN, with which no file passes.
+Check old_limit(std::string name, double smallest, double largest) {
+  return [=](std::string_view value) -> std::string {
+    const std::optional<double> number = python_float(value);
+    if (!number) return name + " is invalid. Please check.";
+    if (*number < smallest || *number > largest)
+      return name + ": " + std::string(value) + " is an invalid float value";
+    return {};
+  };
 }
 
 struct Limits {
@@ -118,19 +49,13 @@ struct Limits {
   double spacing = 0x1p-10;  // of numbers in [1, 2)
 };
 
-Limits limits_of(const ParsedArguments& arguments) {
-  const auto number = [&](std::string_view option, double otherwise) {
-    return python_float(arguments.text(option)).value_or(otherwise);
-  };
+struct LogitsRequest {
+  std::string golden;
+  std::string mine;
   Limits limits;
-  limits.cosine_similarity = number("--cosine-similarity", limits.cosine_similarity);
-  limits.kl_divergence = number("--kl-divergence", limits.kl_divergence);
-  limits.l1_norm = number("--l1-norm", limits.l1_norm);
-  const std::string dtype = arguments.text("--dtype", "fp16");
-  if (dtype == "bf16") limits.spacing = 0x1p-7;
-  if (dtype == "fp32") limits.spacing = 0x1p-23;
-  return limits;
-}
+  std::string output = "./output";
+  std::string log_level = "info";
+};
 
 bool passes(const vendor::msit::LogitsMetrics& metrics, const Limits& limits) {
   const bool near = metrics.cosine_similarity > limits.cosine_similarity &&
@@ -216,11 +141,8 @@ Result<Tensor> load_logits(const std::string& folder, const std::string& file) {
 
 class Comparison {
  public:
-  Comparison(const ToolCall& call, std::string golden, std::string mine)
-      : call_(call),
-        golden_(std::move(golden)),
-        mine_(std::move(mine)),
-        limits_(limits_of(call.arguments)) {}
+  Comparison(const ToolCall& call, const LogitsRequest& request)
+      : call_(call), golden_(request.golden), mine_(request.mine), limits_(request.limits) {}
 
   Result<std::vector<LogitsRow>> compare() const {
     if (!run::is_folder(golden_) || !run::is_folder(mine_)) {
@@ -287,20 +209,18 @@ class Comparison {
   }
 
   const ToolCall& call_;
-  std::string golden_;
-  std::string mine_;
-  Limits limits_;
+  const std::string& golden_;
+  const std::string& mine_;
+  const Limits& limits_;
 };
 
-int run_logitscmp(const ToolCall& call) {
+int run_logitscmp(const ToolCall& call, const LogitsRequest& request) {
   call.voice.old_info("Compare the logits of 'golden' and 'my', and calculate the result");
-  const Comparison comparison(call, call.arguments.text("--golden-path"),
-                              call.arguments.text("--my-path"));
+  const Comparison comparison(call, request);
   const Result<std::vector<LogitsRow>> rows = comparison.compare();
   if (!rows) return tool_failure(call, rows.error());
-  const Result<std::string> report =
-      write_stamped_csv(call.arguments.text("--output-dir", "./output"), "logits_cmp_res",
-                        report_stamp(call, std::time(nullptr)), csv_of(*rows));
+  const Result<std::string> report = write_stamped_csv(
+      request.output, "logits_cmp_res", report_stamp(call, std::time(nullptr)), csv_of(*rows));
   if (!report) return tool_failure(call, report.error());
   call.voice.info("Save compare result to " + quoted(*report));
   call.voice.old_info("Success compare logits of 'golden data' and 'my data'");
@@ -313,6 +233,35 @@ int run_logitscmp(const ToolCall& call) {
 
 }  // namespace
 
-Tool logitscmp_tool() { return {"logitscmp", grammar, run_logitscmp}; }
+Command logitscmp_command(const Caller& caller) {
+  Command command(caller, "Compare the logits files of two folders, name by name.");
+  const auto request = std::make_shared<LogitsRequest>();
+  Limits& limits = request->limits;
+  const auto checked = [&caller](const char* name, double first, double last) {
+    return caller.is_ours() ? number(first, last) : old_limit(name, first, last);
+  };
+  command.require("--golden-path, -gp GOLDEN_PATH", "Folder with the golden logits, *.pth.",
+                  request->golden);
+  command.require("--my-path, -mp MY_PATH", "Folder with the logits under test.", request->mine);
+  command.add("--cosine-similarity, -cs COSINE_SIMILARITY",
+              "A file passes above this cosine similarity, default 0.999.",
+              limits.cosine_similarity, checked("Cosine similarity", -1, 1));
+  command.add("--kl-divergence, -kl KL_DIVERGENCE",
+              "... and below this KL divergence, default 0.0001.", limits.kl_divergence,
+              checked("KL_divergence", 0, HUGE_VAL));
+  command.add("--l1-norm, -l1 L1_NORM", "... and below this relative L1 norm, default 0.01.",
+              limits.l1_norm, checked("L1_Norm", -1, HUGE_VAL));
+  command.add("--dtype, -d {fp16,bf16,fp32}",
+              "Type whose spacing counts when only the maxima are compared, default fp16.",
+              chosen(limits.spacing, {{"fp16", 0x1p-10}, {"bf16", 0x1p-7}, {"fp32", 0x1p-23}}));
+  command.add("--output-dir, -o OUTPUT_DIR", "Folder of the report, default ./output.",
+              request->output);
+  add_log_level(command, request->log_level);
+  command.example = caller.program + " -gp gpu/logits -mp npu/logits -o result";
+  command.run = [caller, request](const ParsedArguments&) {
+    return run_logitscmp({caller, request->log_level}, *request);
+  };
+  return command;
+}
 
 }  // namespace assay::cli

@@ -3,10 +3,11 @@
 // docs/commands/logitsdump.md
 // Source: Ascend/msit: msit/components/llm/msit_llm/logits_dump/logits_dump.py
 #include <array>
+#include <memory>
 
 #include "base/numbers.hpp"
 #include "base/text.hpp"
-#include "cli/command.hpp"
+#include "cli/commands.hpp"
 #include "cli/dump/child_process.hpp"
 #include "cli/tools/tool_support.hpp"
 
@@ -23,36 +24,12 @@ std::string token_range_problem(std::string_view value) {
   return "invalid check_token_range value: '" + std::string(value) + "'";
 }
 
-Grammar grammar(const std::string& program) {
-  Grammar grammar{
-      program,
-      "Run modeltest on the bad cases of an evaluation and save their logits.",
-      {
-          help_argument(),
-          {"--exec",
-           "-e",
-           Takes::One,
-           "EXEC",
-           "The command of modeltest, or torchrun with it; batch size 1.",
-           true,
-           {},
-           safe_string_problem},
-          {"--bad-case-result", "-bcr", Takes::One, "BAD_CASE_RESULT_CSV",
-           "Bad cases as bcanalyze writes them: a csv with the column key.", true},
-          {"--token-range",
-           "-tr",
-           Takes::One,
-           "TOKEN_RANGE",
-           "Logits of this many tokens from the first on, default 1.",
-           false,
-           {},
-           token_range_problem},
-          log_level_argument({"debug", "info", "warning", "error", "fatal", "critical"}),
-      },
-      "-e \"modeltest --batch_size 1 --tp 1\" -bcr msit_bad_case_result.csv -tr 10"};
-  grammar.takes_command = true;
-  return grammar;
-}
+struct LogitsDumpRequest {
+  std::string exec;
+  std::string bad_cases;
+  std::string token_range = "1";
+  std::string log_level = "info";
+};
 
 std::string list_text(const std::vector<int64_t>& numbers) {
   std::string text = "[";
@@ -141,15 +118,15 @@ Result<std::string> bad_case_list(const std::string& path, const Voice& voice) {
               "datasets are supported.");
 }
 
-int run_logitsdump(const ToolCall& call) {
+int run_logitsdump(const ToolCall& call, const LogitsDumpRequest& request,
+                   const ParsedArguments& parsed) {
   const auto failed = [&](const Error& error) { return tool_failure(call, error); };
-  const Result<std::string> cases =
-      bad_case_list(call.arguments.text("--bad-case-result"), call.voice);
+  const Result<std::string> cases = bad_case_list(request.bad_cases, call.voice);
   if (!cases) return failed(cases.error());
   call.voice.old_info("Build bad case list success");
-  std::vector<std::string> command = call.arguments.command;
-  if (!call.arguments.has_command) {
-    Result<std::vector<std::string>> words = split_command(call.arguments.text("--exec"));
+  Words command = parsed.command;
+  if (!parsed.has_command) {
+    Result<Words> words = split_command(request.exec);
     if (!words) return failed(words.error());
     command = *std::move(words);
   }
@@ -165,10 +142,10 @@ int run_logitsdump(const ToolCall& call) {
   std::string text;
   for (const std::string& word : command) text += " " + word;
   call.voice.old_info("Execute command:" + text);
-  const Result<ChildEnd> end = run_program(
-      command, {{"BAD_CASE_LOGITS_DUMP", "True"},
-                {"LOGITS_DUMP_TOKEN_MAX_LENGTH", call.arguments.text("--token-range", "1")},
-                {"BAD_CASE_LIST", *cases}});
+  const Result<ChildEnd> end =
+      run_program(command, {{"BAD_CASE_LOGITS_DUMP", "True"},
+                            {"LOGITS_DUMP_TOKEN_MAX_LENGTH", request.token_range},
+                            {"BAD_CASE_LIST", *cases}});
   if (!end) return failed(end.error());
   if (end->exit_status != 0) {
     const int status = tool_failure(
@@ -187,6 +164,25 @@ int run_logitsdump(const ToolCall& call) {
 
 }  // namespace
 
-Tool logitsdump_tool() { return {"logitsdump", grammar, run_logitsdump}; }
+Command logitsdump_command(const Caller& caller) {
+  Command command(caller, "Run modeltest on the bad cases of an evaluation and save their logits.");
+  const auto request = std::make_shared<LogitsDumpRequest>();
+  command.require("--exec, -e EXEC", "The command of modeltest, or torchrun with it; batch size 1.",
+                  request->exec, safe_string_problem);
+  command.require("--bad-case-result, -bcr BAD_CASE_RESULT_CSV",
+                  "Bad cases as bcanalyze writes them: a csv with the column key.",
+                  request->bad_cases);
+  command.add("--token-range, -tr TOKEN_RANGE",
+              "Logits of this many tokens from the first on, default 1.", request->token_range,
+              token_range_problem);
+  add_log_level(command, request->log_level);
+  command.takes_command = true;
+  command.example = caller.program +
+                    " -e \"modeltest --batch_size 1 --tp 1\" -bcr msit_bad_case_result.csv -tr 10";
+  command.run = [caller, request](const ParsedArguments& parsed) {
+    return run_logitsdump({caller, request->log_level}, *request, parsed);
+  };
+  return command;
+}
 
 }  // namespace assay::cli

@@ -14,24 +14,13 @@ namespace assay::cli {
 
 /// One call of a tool after its options were read.
 struct ToolCall {
-  DumpName name = DumpName::Assay;
+  ToolCall(const Caller& caller, std::string_view log_level)
+      : name(caller.name), program(caller.program), voice(caller.name, log_level) {}
+
+  DumpName name;
   std::string program;  // for messages: "msit llm logitscmp"
-  ParsedArguments arguments;
   Voice voice;
 };
-
-struct Tool {
-  std::string_view name;
-  Grammar (*grammar)(const std::string& program);
-  int (*run)(const ToolCall& call);
-};
-
-[[nodiscard]] Tool logitscmp_tool();
-[[nodiscard]] Tool logitsdump_tool();
-[[nodiscard]] Tool bcanalyze_tool();
-[[nodiscard]] Tool analyze_tool();
-[[nodiscard]] Tool casefilter_tool();
-[[nodiscard]] Tool opcheck_tool();  // cli/cmd_opcheck.cpp
 
 /// Reports the error; 1 under the old names, where the original raised, otherwise 2 (3 for an
 /// error of ours).

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which commands there are, and `assay help`.
+#include "cli/commands.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/suggest.hpp"
+
+namespace assay::cli {
+namespace {
+
+// In the order of the help. A row that is meant only with some words stands before the one that is meant otherwise.
+constexpr CommandRow kCommands[] = {
+    {"dump", "dd", "Runs a program and captures what its operators compute", dump_command, true,
+     true},
+    {"errcheck", "", "Runs a program and names the kernels that overflow", errcheck_command, true,
+     true},
+    {"compare", "cc", "Compare two runs or two tensor files, tensor by tensor", compare_command,
+     true},
+    {"locate", "", "Name the first wrong operator of a run", locate_command},
+    {"show", "", "Lists a run; shows one tensor's values, statistics and histogram", show_command},
+    {"verify", "", "Says whether a run is as its capture left it", verify_command},
+    {"convert", "", "", older_convert_command, false, false, is_older_convert},
+    {"convert", "", "", dump_convert_command, false, false, is_dump_convert},
+    {"convert", "", "Writes tensors as npy, pth, safetensors, txt, csv, bin or dump files",
+     convert_command},
+    {"overflow", "", "Names the operators of an overflow dump that overflowed", overflow_command},
+    {"doctor", "", "Says what can be captured on this machine and why something cannot",
+     doctor_command},
+    {"graph", "", "Turns a topology or a graph's text into ONNX or Model Explorer files",
+     graph_command},
+    {"opcheck", "oo", "Recomputes captured operations in fp64 and judges their outputs",
+     opcheck_command, true},
+    {"logitscmp", "", "Compares the logits files of two folders", logitscmp_command, true},
+    {"logitsdump", "", "Runs modeltest on bad cases and saves their logits", logitsdump_command,
+     true},
+    {"bcanalyze", "", "Names the cases whose verdict differs between two evaluations",
+     bcanalyze_command, true},
+    {"analyze", "", "The same for results with token ids", analyze_command, true},
+    {"casefilter", "", "Names the cases whose text misses a limit", casefilter_command, true},
+    {"completion", "", "Prints the completion of commands and options for bash, zsh or fish",
+     completion_command},
+    {"man", "", "Prints the manual page of a command: assay man compare | man -l -", man_command},
+    {"help", "", "Explains a command: assay help compare", help_command},
+};
+
+/// The page of a command, of all when none is named.
+int explain(const std::string& name) {
+  if (name.empty()) return print_help(commands_page());
+  const CommandRow* row = find_command(name);
+  if (row == nullptr) return unknown_command(name);
+  return run_command(row->make(assay_caller(*row)), {"--help"});
+}
+
+}  // namespace
+
+std::span<const CommandRow> all_commands() { return kCommands; }
+
+const CommandRow* find_command(std::string_view name, const Words& words) {
+  const auto found = std::ranges::find_if(kCommands, [&](const CommandRow& row) {
+    const bool named = !name.empty() && (row.name == name || row.alias == name);
+    return named && (row.is_meant == nullptr || row.is_meant(words));
+  });
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+Caller assay_caller(const CommandRow& row) {
+  return {DumpName::Assay, "assay " + std::string(row.name)};
+}
+
+int unknown_command(const std::string& name) {
+  std::vector<std::string> known;
+  for (const CommandRow& row : kCommands) known.emplace_back(row.name);
+  return report_error(unknown_word_text("command", name, known), "assay --help lists the commands");
+}
+
+HelpPage commands_page() {
+  HelpPage page{.usage = "assay COMMAND [OPTIONS]",
+                .description =
+                    "assay captures what every operator of an LLM inference produced and names the "
+                    "first wrong one.",
+                .groups = {},
+                .epilogue =
+                    "example:\n  assay dump -o mine -- python run.py\n  assay compare golden/ "
+                    "mine/\n\nEvery command explains itself: assay help compare"};
+  for (const CommandRow& row : kCommands) {
+    if (!row.summary.empty())
+      page.group("commands").push_back({std::string(row.name), std::string(row.summary)});
+  }
+  page.group("options") = {{"--help, -h", "show this help message and exit"},
+                           {"--version, -V", "show the program's version and exit"}};
+  return page;
+}
+
+Command help_command(const Caller& caller) {
+  Command command(caller, "Explains a command.");
+  const auto name = std::make_shared<std::string>();
+  command.add("COMMAND", "The command; all are listed without one", *name);
+  command.example = "assay help compare";
+  command.run = [name](const ParsedArguments&) { return explain(*name); };
+  return command;
+}
+
+}  // namespace assay::cli
