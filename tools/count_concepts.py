@@ -114,6 +114,21 @@ def _ggml(root: Path) -> list[str]:
     return [path for path, text in _files(root) if not path.startswith(rooms) and "ggml" in text.lower()]
 
 
+def _vendors(root: Path) -> list[str]:
+    """Files that name another program's conventions outside the vendor's rooms and the edges that choose them.
+
+    Names of files, folders and options stay: they are what users see.
+    """
+    rooms = ("src/vendor/", "src/cli/", "src/capture/", "python/")  # probes and strict hooks keep exported names
+    name = re.compile(r"msit|\bait(?:_?02)?\b|ait_?02", re.IGNORECASE)
+    hidden = re.compile(r"//.*|\"(?:[^\"\\\n]|\\.)*\"|#include.*")
+    return [
+        path
+        for path, text in _files(root)
+        if not path.startswith(rooms) and any(name.search(hidden.sub("", line)) for line in text.splitlines())
+    ]
+
+
 def _binders(root: Path) -> list[str]:
     """Files that convert arguments of reference operators by hand, beside the generic binder and that of aten."""
     rows = (root / "src/python/reference").glob("*.cpp")
@@ -133,6 +148,13 @@ def _grammars(root: Path) -> list[str]:
     return sorted({place.rsplit(":", 1)[0] for place in places})
 
 
+def _intakes(root: Path) -> list[str]:
+    """Folders of captures that read, copy or store elements of tensors, or note which they have seen."""
+    taken = r"\b(?:compute_stats|gather_bytes|apply_lazy_bits|append_payload)\(|\bclass Identity\w* "
+    places = [place for place in _lines(root, taken) if place.startswith("src/capture/")]
+    return sorted({place.rsplit("/", 1)[0] for place in places})
+
+
 def _helper(name: str) -> Callable[[Path], list[str]]:
     """Definitions of a function of that name."""
     head = r"^ *(?:\[\[[\w:]+\]\] |static |inline |constexpr )*[A-Za-z_][\w:<>,* ]*[&*]? "
@@ -149,8 +171,10 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "keys of the native format spelled outside its home": _native_keys,
     "files that compute places in tiles": _tiles,
     "files outside its rooms that name ggml": _ggml,
+    "files outside its rooms that name msit or ait": _vendors,
     "binders of reference operators by hand": _binders,
     "grammars of command lines": _grammars,
+    "ways in for a tensor of a host": _intakes,
     **{f"definitions of {name}()": _helper(name) for name in ("add_lanes", "exists", "shape_text", "relative_l2")},
 }
 

@@ -24,6 +24,7 @@
 #include "report/files.hpp"
 #include "report/terminal.hpp"
 #include "report/verdict_terminal.hpp"
+#include "vendor/compat.hpp"
 
 namespace assay::cli {
 namespace {
@@ -39,9 +40,8 @@ Result<std::vector<compare::LimitRule>> read_limit_rules(const std::string& path
 Result<compare::CompareOptions> comparison_options(const CompareRequest& request) {
   compare::CompareOptions options;
   options.engines = engines::for_pairing();
-  options.ait02 = request.compat == "ait-0.2";
-  options.rules =
-      request.compat == "none" ? measure::MetricRules::Corrected : measure::MetricRules::Msit;
+  ASSAY_TRY(const vendor::Compat compat, vendor::compat(request.compat));
+  options.conventions = compat.conventions;
   options.statistics = request.stats;
   options.jobs = request.jobs;
   options.limits = request.limits;
@@ -128,6 +128,8 @@ Status compare_and_judge(const CompareRequest& request, compare::CompareOptions 
 
 Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
   CompareRequest request = asked;
+  ASSAY_TRY(const vendor::Compat compat, vendor::compat(request.compat));
+  if (request.level == compare::LevelChoice::Default) request.level = compat.level;
   const bool weights_for_the_user = request.judge && !request.weight &&
                                     is_checkpoint(request.golden_path) &&
                                     is_checkpoint(request.my_path);
@@ -157,7 +159,8 @@ Result<CompareOutcome> run_comparison(const CompareRequest& asked) {
   if (!outcome.two_files || request.output_given) {
     ASSAY_TRY(outcome.files,
               report::write_files(outcome.comparison, compared.golden, compared.mine,
-                                  {.folder = request.output,
+                                  {.style = compat.style,
+                                   .folder = request.output,
                                    .timestamp = report::utc_timestamp(),
                                    .workbook = outcome.comparison.sheets.size() > 1,
                                    .jsonl = request.jsonl,

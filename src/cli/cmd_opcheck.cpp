@@ -27,6 +27,7 @@
 #include "report/opcheck_files.hpp"
 #include "report/opcheck_table.hpp"
 #include "report/opcheck_terminal.hpp"
+#include "vendor/ait/report.hpp"
 
 namespace assay::cli {
 namespace {
@@ -424,7 +425,8 @@ Command opcheck_command(const Caller& caller) {
                                              "report");
   command.run = [caller, request](const ParsedArguments& parsed) {
     if (request->ops_list) return print_operators();
-    request->table.o1_names = caller.name == DumpName::Ait && parsed.given("--csv-path");
+    if (caller.name == DumpName::Ait && parsed.given("--csv-path"))
+      request->table.style = vendor::ait::opcheck_style();
     const ToolCall call(caller, request->log_level);
     return caller.is_ours() ? run_ours(call, *request) : run_old(call, *request);
   };

@@ -15,7 +15,7 @@
 #include "base/text.hpp"
 #include "cli/cmd_compare.hpp"
 #include "cli/commands.hpp"
-#include "cli/msit_log.hpp"
+#include "vendor/msit/log.hpp"
 
 namespace assay::cli {
 namespace {
@@ -23,47 +23,8 @@ namespace {
 constexpr int kArgparseError = 2;
 constexpr int kException = 1;
 
-// Python's repr(str), for text in UTF-8.
-std::string python_quote(std::string_view text) {
-  const char quote =
-      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"'
-                                                                                            : '\'';
-  std::string out(1, quote);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == quote || c == '\\') {
-      out += {'\\', c};
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      out += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
-    } else if (byte < 0x20 || byte == 0x7F) {
-      constexpr std::string_view kHex = "0123456789abcdef";
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
-  return out + quote;
-}
-
-std::string value_text(const compare::AlgorithmValue& value) {
-  if (const auto* number = std::get_if<double>(&value.value)) return python_repr(*number);
-  if (const auto* integer = std::get_if<int64_t>(&value.value)) return std::to_string(*integer);
-  if (const auto* text = std::get_if<std::string>(&value.value)) return python_quote(*text);
-  return "None";
-}
-
-// The metrics of two files as Python prints a dictionary.
-std::string metrics_text(const compare::Comparison& comparison, const compare::Row& row) {
-  std::string text = "{";
-  if (row.metrics && row.metrics->state == measure::PairState::Compared) {
-    for (const auto& [name, field] : measure::kMsitMetrics)
-      text += python_quote(name) + ": " + python_repr((*row.metrics).*field) + ", ";
-  }
-  for (size_t i = 0; i < row.custom.size() && i < comparison.algorithms.size(); ++i) {
-    text += python_quote(comparison.algorithms[i]) + ": " + value_text(row.custom[i]) + ", ";
-  }
-  return text + "'cmp_fail_reason': " + python_quote(row.fail_reason) + "}";
-}
+using MsitLog = vendor::msit::Log;
+using MsitLevel = vendor::msit::Level;
 
 void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
   const compare::Comparison& comparison = outcome.comparison;
@@ -73,7 +34,7 @@ void log_outcome(const CompareOutcome& outcome, const MsitLog& log) {
     log.info("Added custom comparing algorithm: " + name);
   if (outcome.two_files) {
     for (const compare::Row& row : comparison.sheets.back().rows) {
-      log.info("Compared results: " + metrics_text(comparison, row));
+      log.info("Compared results: " + vendor::msit::metrics_text(comparison, row));
     }
     return;
   }
@@ -146,7 +107,7 @@ Command msit_compare_command(const Caller& caller) {
                     " -gp msit_dump_G/torch_tensors/cpu_1 -mp msit_dump_M/torch_tensors/cpu_2 -o "
                     "report -cl layer";
   command.run = [parsed](const ParsedArguments&) {
-    const MsitLog log(msit_level_of(parsed->log_level));
+    const MsitLog log(vendor::msit::level_of(parsed->log_level));
     const Result<CompareOutcome> outcome = run_comparison(parsed->request);
     if (!outcome) return log_failure(outcome.error(), parsed->request, log);
     log_outcome(*outcome, log);

@@ -17,6 +17,7 @@
 #include "base/thread_pool.hpp"
 #include "compare/comparability.hpp"
 #include "compare/contradiction.hpp"
+#include "compare/pair_loop.hpp"
 #include "compare/resident.hpp"
 #include "compare/resident_files.hpp"
 #include "pair/operand.hpp"
@@ -33,7 +34,6 @@ namespace {
 using run::Run;
 using run::TensorRecord;
 
-constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
 // Relative L2 distance from which on another order of columns is looked for, and up to which size.
 constexpr double kOtherOrder = 0.05;
 constexpr int64_t kMaxReorderedElements = int64_t{1} << 28;
@@ -150,22 +150,12 @@ void judge_metrics(const measure::PairMetrics& metrics, const Limit& limit, Row*
 
 void judge_summary(const measure::SummaryErrors& errors, const SideSummary& golden,
                    const Limit& limit, Row* row) {
-  struct Statistic {
-    const char* name;
-    measure::SummaryError error;
-    double golden;
-  };
-  const std::array<Statistic, 4> statistics = {{{"max", errors.max, golden.max},
-                                                {"min", errors.min, golden.min},
-                                                {"mean", errors.mean, golden.mean},
-                                                {"l2norm", errors.l2_norm, golden.l2_norm}}};
-  for (const Statistic& s : statistics) {
-    if (std::isnan(s.error.absolute)) continue;
-    if (limit.atol || limit.rtol) {
-      const double allowed = limit.atol.value_or(0) + limit.rtol.value_or(0) * std::abs(s.golden);
-      if (s.error.absolute > allowed)
-        fail_row(exceeds(s.name, s.error.absolute, ">", allowed), row);
-    }
+  const double values[] = {golden.max, golden.min, golden.mean, golden.l2_norm};
+  for (size_t i = 0; (limit.atol || limit.rtol) && i < std::size(values); ++i) {
+    const auto& [name, field] = measure::kSummaryFields[i];
+    const double error = (errors.*field).absolute;
+    const double allowed = limit.atol.value_or(0) + limit.rtol.value_or(0) * std::abs(values[i]);
+    if (error > allowed) fail_row(exceeds(name, error, ">", allowed), row);
   }
   if (limit.rel_l2 && errors.l2_norm.relative > *limit.rel_l2) {
     // |‖m‖ - ‖g‖| is at most ‖m - g‖, so this much of the limit can be tested without the tensors.
@@ -194,15 +184,6 @@ bool needs_scale(DType golden, DType mine) {
   return (is_int8(golden) && is_float(mine)) || (is_float(golden) && is_int8(mine));
 }
 
-std::string corrected_fail_reason(const measure::PairMetrics& metrics) {
-  std::string reason;
-  if (metrics.state == measure::PairState::CountMismatch)
-    add_sentence("data shape doesn't match.", &reason);
-  if (metrics.golden.has_non_finite()) add_sentence("golden_data includes NAN or inf.", &reason);
-  if (metrics.mine.has_non_finite()) add_sentence("my_data includes NAN or inf.", &reason);
-  return reason;
-}
-
 void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
   if (golden.dtype != mine.dtype) add_note("dtype differs", &row->note);
   switch (*row->shape_relation) {
@@ -224,30 +205,33 @@ void add_notes(const TensorView& golden, const TensorView& mine, Row* row) {
     add_note("empty", &row->note);
 }
 
-// The user's own metrics, for pairs that have the built-in ones.
+// The user's own metrics and those of the conventions, for pairs that have the built-in ones.
 void run_algorithms(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                     Row* row) {
   if (row->metrics->state != measure::PairState::Compared) return;
-  for (const std::shared_ptr<Algorithm>& algorithm : options.algorithms) {
+  for (const std::shared_ptr<Algorithm>& algorithm : options.algorithms)
     row->custom.push_back(algorithm->compute(golden, mine));
-    if (!row->custom.back().message.empty())
-      add_sentence(row->custom.back().message, &row->fail_reason);
+  if (options.conventions.more_values != nullptr)
+    std::ranges::move(options.conventions.more_values(golden, mine),
+                      std::back_inserter(row->custom));
+  for (const AlgorithmValue& value : row->custom) {
+    if (!value.message.empty()) add_sentence(value.message, &row->fail_reason);
   }
 }
 
 void compare_views(const TensorView& golden, const TensorView& mine, const CompareOptions& options,
                    int jobs, const Limit& limit, Row* row) {
-  const bool msit = options.rules == measure::MetricRules::Msit;
+  const Conventions& conventions = options.conventions;
   describe_view(golden, &row->golden);
   describe_view(mine, &row->mine);
   row->shape_relation = shape_relation(golden.shape, mine.shape);
-  row->metrics = measure::compare_tensors(golden, mine, {.rules = options.rules, .jobs = jobs});
+  row->metrics = measure::compare_tensors(golden, mine, {.rules = conventions.rules, .jobs = jobs});
   const measure::PairMetrics& metrics = *row->metrics;
   fill_statistics(metrics.golden, &row->golden);
   fill_statistics(metrics.mine, &row->mine);
-  row->fail_reason = msit ? measure::msit_fail_reason(metrics) : corrected_fail_reason(metrics);
+  row->fail_reason = measure::fail_reason(metrics, conventions.rules);
   row->comparable = metrics.state != measure::PairState::CountMismatch;
-  if (!msit && needs_scale(golden.dtype, mine.dtype)) {
+  if (!conventions.trusting && needs_scale(golden.dtype, mine.dtype)) {
     row->metrics.reset();
     row->comparable = false;
     row->fail_reason = "int8 against a float type needs scale and offset.";
@@ -255,10 +239,6 @@ void compare_views(const TensorView& golden, const TensorView& mine, const Compa
   add_notes(golden, mine, row);
   if (!row->comparable) return;
   run_algorithms(golden, mine, options, row);
-  if (options.ait02 && metrics.state == measure::PairState::Compared) {
-    row->ait02 = compare_like_ait02(golden, mine);
-    if (!row->ait02->fail_reason.empty()) add_sentence(row->ait02->fail_reason, &row->fail_reason);
-  }
   row->identical = metrics.is_identical();
   if ((limit.atol || limit.rtol) && metrics.state == measure::PairState::Compared &&
       !(metrics.max_absolute_error <= limit.atol.value_or(0))) {
@@ -333,15 +313,15 @@ class PairComparer {
     const pair::Recipe* golden_recipe = recipe_of(matching, pair.golden_recipe, &row);
     const pair::Recipe* mine_recipe = recipe_of(matching, pair.mine_recipe, &row);
     const bool is_plain = golden_recipe == nullptr && mine_recipe == nullptr;
-    const bool may_skip =
-        is_plain && options_.rules != measure::MetricRules::Msit && options_.algorithms.empty();
+    const bool may_skip = is_plain && options_.algorithms.empty() &&
+                          options_.conventions.rules == measure::MetricRules::Corrected;
     if (options_.statistics) {
       compare_statistics({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, &row);
     } else if (!may_skip || !fill_from_digests(golden, mine, &row)) {
       compare_bytes({golden_, golden, golden_recipe}, {mine_, mine, mine_recipe}, node, jobs, &row);
     }
     judge(limit_of(row, node), &row);
-    if (options_.rules != measure::MetricRules::Msit) doubt(&row);
+    if (!options_.conventions.trusting) doubt(&row);
     if (pair.speculative && row.differs_in_count()) row.filtered = true;
     return row;
   }
@@ -438,7 +418,7 @@ class PairComparer {
     const auto mine_watch = resident_.watch(mine_tensor->view.storage);
     compare_views(golden_tensor->view, mine_tensor->view, options_, jobs, limit_of(*row, node),
                   row);
-    if (options_.rules != measure::MetricRules::Msit) {
+    if (!options_.conventions.trusting) {
       const bool is_compared = row->metrics && row->metrics->state == measure::PairState::Compared;
       const measure::PairMetrics metrics = is_compared ? *row->metrics : measure::PairMetrics();
       hold_against_record(golden, *golden_tensor, is_compared ? &metrics.golden : nullptr, "golden",
@@ -453,10 +433,6 @@ class PairComparer {
       compare_views(golden_tensor->view, reordered->view, options_, jobs, limit_of(*row, node),
                     row);
       add_note("columns stand in another order; compared in golden's", &row->note);
-    }
-    if (options_.rules == measure::MetricRules::Msit) {
-      name_as_decoded_by_msit(golden_, &row->golden);
-      name_as_decoded_by_msit(mine_, &row->mine);
     }
     compared_bytes_ += bytes_of(golden_tensor->view) + bytes_of(mine_tensor->view);
   }
@@ -475,19 +451,13 @@ class PairComparer {
     row->comparable = row->identical = false;
   }
 
-  // CANN's reader widened bfloat16 before msit saw it.
-  static void name_as_decoded_by_msit(const Run& run, SideSummary* side) {
-    if (run.has(run::Trait::GeOperators) && side->dtype == torch_name(DType::BFloat16))
-      side->dtype = torch_name(DType::Float32);
-  }
-
   // Two engines may hold the units of a layer (heads, rows of an MLP) in another order. Between runs of
   // one engine such a difference is a fault, and stays one.
   std::optional<Tensor> in_golden_order(const Tensor& golden, const Source& mine,
                                         const Tensor& mine_tensor, const Row& row) const {
-    if (options_.rules == measure::MetricRules::Msit || golden_.is_laid_out_like(mine_) ||
-        !row.comparable || !row.metrics || row.metrics->state != measure::PairState::Compared ||
-        row.identical || row.shape_relation == ShapeRelation::Reshaped ||
+    if (options_.conventions.trusting || golden_.is_laid_out_like(mine_) || !row.comparable ||
+        !row.metrics || row.metrics->state != measure::PairState::Compared || row.identical ||
+        row.shape_relation == ShapeRelation::Reshaped ||
         !(row.metrics->relative_euclidean_distance > kOtherOrder) ||
         golden.view.element_count() > kMaxReorderedElements || golden.view.shape.empty() ||
         !mine_tensor.view.is_contiguous())
@@ -556,7 +526,7 @@ class PairComparer {
                                   : same(g.max, m.max) && same(g.min, m.min) &&
                                         same(g.mean, m.mean) && same(g.l2_norm, m.l2_norm);
     if (digests_tell && !row->identical) add_note("digests differ", &row->note);
-    if (options_.rules == measure::MetricRules::Msit || !is_plain || row->identical) return;
+    if (options_.conventions.trusting || !is_plain || row->identical) return;
     if (golden_stats->count > 0 && mine_stats->count > 0 &&
         golden_stats->count != mine_stats->count) {
       doubt(row, "shapes contradict the pair");
@@ -587,24 +557,6 @@ uint64_t payload_bytes(const TensorRecord& record) {
 }
 
 }  // namespace
-
-// The original removed rows from the list it was walking over, so the row after a removed one was
-// never looked at. Scripts may count on the rows that this let through.
-void filter_like_msit(std::vector<Row>* rows) {
-  for (Row& row : *rows) row.filtered = row.differs_in_count();
-  bool skip = false;
-  for (Row& row : *rows) {
-    if (row.filtered) continue;
-    if (skip) {
-      skip = false;
-      continue;
-    }
-    if ((row.golden.dtype == "torch.int8") != (row.mine.dtype == "torch.int8")) {
-      row.filtered = true;
-      skip = true;
-    }
-  }
-}
 
 namespace {
 
@@ -779,7 +731,7 @@ struct PlannedSheet {
 pair::MatchOptions match_options(const CompareOptions& options, pair::Level level) {
   pair::MatchOptions match;
   match.level = level;
-  match.msit = options.rules == measure::MetricRules::Msit;
+  match.literal = options.conventions.pairs;
   match.statistics = options.statistics;
   match.tables = &options.tables;
   match.jobs = options.jobs;
@@ -819,19 +771,9 @@ void append_new(const std::vector<std::string>& from, std::vector<std::string>* 
 Result<Comparison> compare_planned(const Run& golden, const Run& mine,
                                    std::vector<PlannedSheet> planned,
                                    const CompareOptions& options) {
-  Comparison out;
-  out.golden_path = golden.path;
-  out.mine_path = mine.path;
-  out.golden_layout = golden.layout;
-  out.mine_layout = mine.layout;
-  out.golden_records = golden.records.size();
-  out.mine_records = mine.records.size();
+  Comparison out = begin_comparison(golden, mine, options);
   out.statistics = options.statistics;
-  out.msit = options.rules == measure::MetricRules::Msit;
-  out.ait02 = options.ait02;
-  out.judged = !options.limits.empty();
   out.order_known = mine.order_known;
-  for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   append_new(golden.warnings, &out.warnings);
   append_new(mine.warnings, &out.warnings);
   for (const std::string& finding : golden.findings) out.notes.push_back("golden: " + finding);
@@ -841,11 +783,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     size_t sheet;
     size_t row;
   };
-  struct Task {
-    RowPlace place;
-    bool large;
-  };
-  std::vector<Task> tasks;
+  std::vector<RowPlace> tasks;
   // A pair that several levels look at is compared once, unless a level looks at a part of it.
   std::map<std::pair<size_t, size_t>, RowPlace> first_row;
   std::vector<std::pair<RowPlace, RowPlace>> repeated;  // (done, copy of it)
@@ -863,9 +801,7 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
           continue;
         }
       }
-      const uint64_t bytes =
-          payload_bytes(golden_record(golden, mine, pair)) + payload_bytes(mine.records[pair.mine]);
-      tasks.push_back({place, bytes > kLargePair});
+      tasks.push_back(place);
     }
     Sheet sheet;
     sheet.name = std::move(plan.name);
@@ -878,33 +814,20 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
   }
 
   PairComparer comparer(golden, mine, options);
-  const unsigned jobs = resolve_job_count(options.jobs);
-  std::mutex progress_mutex;
-  size_t done = 0;
-  const auto work = [&](const Task& task, unsigned inner_jobs) {
-    Sheet& sheet = out.sheets[task.place.sheet];
-    try {
-      const InterruptScope scope(options.interrupted);
-      throw_if_interrupted();
-      sheet.rows[task.place.row] = comparer.compare(
-          sheet.matching, sheet.matching.pairs[task.place.row], static_cast<int>(inner_jobs));
-    } catch (const Interrupted&) {  // no report is made of what is there
-      return;
-    }
-    if (!options.progress) return;
-    const std::lock_guard lock(progress_mutex);
-    options.progress(++done, tasks.size());
+  const auto pair_of = [&](size_t task) -> const pair::RecordPair& {
+    return out.sheets[tasks[task].sheet].matching.pairs[tasks[task].row];
   };
-  // Large pairs one by one with all threads on each, so that only one of them is resident; then the
-  // small ones side by side. Neither the order nor the number of threads changes a row.
-  const auto first_small = std::stable_partition(tasks.begin(), tasks.end(),
-                                                 [](const Task& task) { return task.large; });
-  const auto large_count = static_cast<size_t>(first_small - tasks.begin());
-  for (size_t i = 0; i < large_count; ++i) work(tasks[i], jobs);
-  parallel_for(tasks.size() - large_count, jobs,
-               [&](size_t i) { work(tasks[large_count + i], 1); });
-  if (options.interrupted != nullptr && *options.interrupted)
-    return fail(Errc::Interrupted, "interrupted");
+  ASSAY_TRY_STATUS(for_each_pair(
+      tasks.size(), options,
+      [&](size_t task) {
+        const pair::RecordPair& pair = pair_of(task);
+        return payload_bytes(golden_record(golden, mine, pair)) +
+               payload_bytes(mine.records[pair.mine]);
+      },
+      [&](size_t task, int threads) {
+        Sheet& sheet = out.sheets[tasks[task].sheet];
+        sheet.rows[tasks[task].row] = comparer.compare(sheet.matching, pair_of(task), threads);
+      }));
 
   for (const auto& [done_place, copy] : repeated) {
     Row& row = out.sheets[copy.sheet].rows[copy.row];
@@ -923,12 +846,10 @@ Result<Comparison> compare_planned(const Run& golden, const Run& mine,
     }
     // Several reports count each for itself; the sheets of one report go on counting.
     if (sheet.graph >= 0) data_id = 0;
-    // Of two files the original printed the row and wrote no csv that it could be missing in.
-    const bool two_files = golden.has(run::Trait::OneFile) && mine.has(run::Trait::OneFile);
-    if (out.msit && !two_files) filter_like_msit(&sheet.rows);
   }
   out.compared_bytes = comparer.compared_bytes();
-  if (!out.msit) out.gaps = find_damage(golden, mine);
+  if (options.conventions.finish != nullptr) options.conventions.finish(golden, mine, &out);
+  if (!options.conventions.trusting) out.gaps = find_damage(golden, mine);
   out.damaged = !out.gaps.empty();
   return out;
 }
@@ -942,7 +863,8 @@ Result<Comparison> compare_runs(const run::Run& golden, const run::Run& mine,
   ASSAY_TRY(std::vector<PlannedSheet> sheets, plan_sheets(golden, mine, pairs, options));
   ASSAY_TRY(Comparison comparison, compare_planned(golden, mine, std::move(sheets), options));
   comparison.pairs = std::move(pairs);
-  if (!comparison.msit) append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
+  if (!options.conventions.trusting)
+    append_new(find_gaps(golden, mine, comparison, options), &comparison.gaps);
   return comparison;
 }
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "compare/ait02.hpp"
 #include "compare/algorithms.hpp"
 #include "compare/limits.hpp"
 #include "measure/metrics.hpp"
 #include "pair/match.hpp"
+#include "pair/weight_names.hpp"
 #include "run/manual_mapping.hpp"
 
 namespace assay::compare {
@@ -58,10 +58,10 @@ struct Row {
   int64_t outside_tolerance = -1;  // elements with |m - g| > atol + rtol |g|; -1 when not counted
   double sqnr_db = NAN;            // 10 log10(sum g^2 / sum (m - g)^2); weights only
   std::string quantisation;        // "int8 per channel"; weights only
-  std::optional<Ait02Metrics> ait02;   // of `--compat ait-0.2`
-  std::vector<AlgorithmValue> custom;  // one an algorithm, in the order of CompareOptions
+  /// One an algorithm, in the order of CompareOptions; behind them what Conventions::more_values gave.
+  std::vector<AlgorithmValue> custom;
 
-  // What the original's csv leaves out. The xlsx keeps these rows in `--compat msit`.
+  // What a csv leaves out; a style of report may keep these rows in its workbook.
   bool filtered = false;
 
   [[nodiscard]] bool differs_in_count() const {
@@ -81,11 +81,32 @@ struct Sheet {
   std::vector<Row> rows;  // in execution order of mine
 };
 
+struct Comparison;
+
+/// What a comparison after another program's rules does otherwise; the defaults are ours. A value, so that a vendor's room can
+/// hand in its own.
+struct Conventions {
+  measure::MetricRules rules = measure::MetricRules::Corrected;
+  /// Pairs, types and files are taken as they are: nothing is doubted, held against what the capture recorded, brought into the
+  /// other side's order or called a gap.
+  bool trusting = false;
+  /// Pairs of nodes and operators; null: ours.
+  const pair::LiteralRules* pairs = nullptr;
+  /// Pairs of weights, of sides whose tensors are taken as they are stored and of which mine is its first file alone, computed as
+  /// torch computes. Null: by names, codings and what the format GGUF changes.
+  std::vector<pair::WeightPair> (*weight_pairs)(const pair::CheckpointSide& golden,
+                                                pair::CheckpointSide* mine) = nullptr;
+  /// Values of a pair that has metrics, for Row::custom; null: none.
+  std::vector<AlgorithmValue> (*more_values)(const TensorView& golden,
+                                             const TensorView& mine) = nullptr;
+  /// Leaves out rows, changes what they say; called before rows are counted.   null: nothing
+  void (*finish)(const run::Run& golden, const run::Run& mine, Comparison* comparison) = nullptr;
+};
+
 struct CompareOptions {
   std::vector<pair::Level> levels = {pair::Level::Api};  // one sheet each
   bool statistics = false;                               // compare statistics instead of tensors
-  measure::MetricRules rules = measure::MetricRules::Corrected;
-  bool ait02 = false;  // also the metrics of ait 0.2; goes with measure::MetricRules::Msit
+  Conventions conventions;
   pair::UserRules user;
   pair::Engines engines = {};
   /// Shell patterns on a node, a path or a key: tensors of golden that need no partner.
@@ -112,9 +133,7 @@ struct Comparison {
   size_t golden_records = 0;
   size_t mine_records = 0;
   bool statistics = false;
-  bool weights = false;  // rows are weights of two checkpoints
-  bool msit = false;
-  bool ait02 = false;       // report of ait 0.2
+  bool weights = false;     // rows are weights of two checkpoints
   bool judged = false;      // limits were given
   bool order_known = true;  // rows are in the order of execution: run::Run::order_known of mine
   std::vector<std::string> algorithms;  // names of the custom columns
@@ -160,9 +179,6 @@ void compare_pair_into(const TensorView& golden, const TensorView& mine,
                        Row* row);
 /// Sets the outcome of a row that has no tensors to compare: it fails when a limit applies to it.
 void judge_row(const CompareOptions& options, const LimitSubject& subject, Row* row);
-
-/// Marks the rows that the original's csv leaves out, with its skipping of the row after each one.
-void filter_like_msit(std::vector<Row>* rows);
 
 /// Matches and compares two runs. Tensors are mapped one pair a thread at a time; a pair that
 /// cannot be read becomes a row with its reason. errors  of match_runs(); Interrupted

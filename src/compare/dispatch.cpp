@@ -112,22 +112,17 @@ Result<ComparedPaths> compare_paths(const std::string& golden_path, const std::s
   ComparedPaths out;
   ASSAY_TRY(out.golden, run::open_run(golden_path));
   ASSAY_TRY(out.mine, run::open_run(my_path));
-  // The original's rows are of its names, in its order.
-  if (options.rules != measure::MetricRules::Msit)
-    out.notes = run::reconcile(&out.golden, &out.mine);
+  if (!options.conventions.trusting) out.notes = run::reconcile(&out.golden, &out.mine);
   // A list of msprobe is a file, too, but stands for a whole run.
   out.two_files = out.golden.has(run::Trait::OneFile) && out.mine.has(run::Trait::OneFile);
-  if (!options.statistics && options.rules != measure::MetricRules::Msit &&
+  if (!options.statistics && !options.conventions.trusting &&
       (has_statistics_only(out.golden) || has_statistics_only(out.mine))) {
     options.statistics = true;
     out.notes.emplace_back("a side holds statistics only, so statistics are compared (--stats)");
   }
   const bool levels =
       pair::have_levels(out.golden, out.mine) && !pair::is_torchair_pair(out.golden, out.mine);
-  // ait 0.2 knew no levels: without one named, each pair is in its report once.
-  const LevelChoice level =
-      options.ait02 && wanted.level == LevelChoice::Default ? LevelChoice::Api : wanted.level;
-  options.levels = levels ? wanted_levels(level, options.statistics)
+  options.levels = levels ? wanted_levels(wanted.level, options.statistics)
                           : std::vector<pair::Level>{pair::Level::Api};
   const bool needs_levels = wanted.level == LevelChoice::Layer ||
                             wanted.level == LevelChoice::Module ||

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
-#include "base/interruption.hpp"
-#include "base/thread_pool.hpp"
 #include "compare/comparability.hpp"
 #include "compare/dequantise.hpp"
 #include "compare/gguf_weights.hpp"
+#include "compare/pair_loop.hpp"
 #include "compare/resident.hpp"
 #include "pair/weight_names.hpp"
 #include "run/checkpoint.hpp"
@@ -21,8 +19,6 @@ namespace {
 
 using run::Run;
 using run::TensorRecord;
-
-constexpr uint64_t kLargePair = uint64_t{8} << 20;  // worth several threads of its own
 
 // ---- one pair ----
 
@@ -204,8 +200,8 @@ class WeightComparer {
     parts.codes = codes.view;
     parts.scale = scale.view;
     const auto watch = resident_.watch(codes.view.storage);
-    const bool msit = options_.rules == measure::MetricRules::Msit;
-    ASSAY_TRY(Dequantised made, dequantise(parts, wanted, msit, jobs));
+    const bool like_torch = options_.conventions.weight_pairs != nullptr;
+    ASSAY_TRY(Dequantised made, dequantise(parts, wanted, like_torch, jobs));
     return Operand{std::move(made.tensor), std::move(made.scheme), std::move(made.dtype)};
   }
 
@@ -310,54 +306,6 @@ class WeightComparer {
   std::atomic<uint64_t> compared_bytes_{0};
 };
 
-// ---- C5's rows ----
-
-std::string replace_all(std::string text, std::string_view what, std::string_view with) {
-  for (size_t at = text.find(what); at != std::string::npos;
-       at = text.find(what, at + with.size())) {
-    text.replace(at, what.size(), with);
-  }
-  return text;
-}
-
-/// My int8 weights that have what C5 looked for beside them.
-std::vector<pair::WeightPair> msit_pairs(const pair::CheckpointSide& golden,
-                                         pair::CheckpointSide* mine) {
-  std::vector<pair::WeightPair> out;
-  for (size_t i = 0; i < golden.weights().size(); ++i) {
-    const std::string& name = golden.weights()[i].name;
-    if (!name.ends_with("weight")) continue;
-    const auto found = mine->find(name);
-    if (!found || mine->record(*found).dtype != DType::Int8) continue;
-    const auto offset = mine->find(replace_all(name, "weight", "weight_offset"));
-    const auto scale = mine->find(replace_all(name, "weight", "weight_scale"));
-    if (!offset || !scale) continue;
-    mine->set_parts(*found, *scale, *offset);
-    out.push_back({i, *found, pair::Rule::EqualNames, {}});
-  }
-  return out;
-}
-
-// What C5 ended with an exception, and therefore never had as a row.
-void drop_failed_rows(Comparison* comparison) {
-  std::vector<Row>& rows = comparison->sheets[0].rows;
-  std::vector<pair::RecordPair>& pairs = comparison->sheets[0].matching.pairs;
-  size_t kept = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].metrics) {
-      comparison->warnings.push_back(rows[i].label + ": " + rows[i].fail_reason);
-      continue;
-    }
-    if (kept != i) {
-      rows[kept] = std::move(rows[i]);
-      pairs[kept] = pairs[i];
-    }
-    ++kept;
-  }
-  rows.resize(kept);
-  pairs.resize(kept);
-}
-
 // ---- all of them ----
 
 void list_unmatched(const pair::CheckpointSide& golden, const pair::CheckpointSide& mine,
@@ -396,43 +344,22 @@ uint64_t float_bytes(const TensorRecord& record) {
   return count ? static_cast<uint64_t>(*count) * sizeof(float) : 0;
 }
 
-/// False when the user interrupted it.
-bool compare_pairs(const CompareOptions& options, const pair::CheckpointSide& golden,
-                   const pair::CheckpointSide& mine, const GgufSide* golden_gguf,
-                   const GgufSide* my_gguf, const std::vector<pair::WeightPair>& pairs,
-                   Comparison* out) {
+Status compare_pairs(const CompareOptions& options, const pair::CheckpointSide& golden,
+                     const pair::CheckpointSide& mine, const GgufSide* golden_gguf,
+                     const GgufSide* my_gguf, const std::vector<pair::WeightPair>& pairs,
+                     Comparison* out) {
   WeightComparer comparer(golden, mine, golden_gguf, my_gguf, options);
   std::vector<Row>& rows = out->sheets[0].rows;
   rows.resize(pairs.size());
-  const unsigned jobs = resolve_job_count(options.jobs);
-  std::mutex mutex;
-  size_t done = 0;
-  const auto work = [&](size_t i, unsigned inner_jobs) {
-    try {
-      const InterruptScope scope(options.interrupted);
-      throw_if_interrupted();
-      rows[i] = comparer.compare(pairs[i], static_cast<int>(inner_jobs));
-    } catch (const Interrupted&) {
-      return;
-    }
-    if (!options.progress) return;
-    const std::lock_guard lock(mutex);
-    options.progress(++done, pairs.size());
-  };
-  // Large weights one by one with all threads on each, so that only one of them is unpacked at a time.
-  std::vector<size_t> small;
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const uint64_t bytes = float_bytes(golden.record_of(golden.weights()[pairs[i].golden])) +
-                           float_bytes(mine.record_of(mine.weights()[pairs[i].mine]));
-    if (bytes > kLargePair) {
-      work(i, jobs);
-    } else {
-      small.push_back(i);
-    }
-  }
-  parallel_for(small.size(), jobs, [&](size_t i) { work(small[i], 1); });
+  ASSAY_TRY_STATUS(for_each_pair(
+      pairs.size(), options,
+      [&](size_t i) {
+        return float_bytes(golden.record_of(golden.weights()[pairs[i].golden])) +
+               float_bytes(mine.record_of(mine.weights()[pairs[i].mine]));
+      },
+      [&](size_t i, int threads) { rows[i] = comparer.compare(pairs[i], threads); }));
   out->compared_bytes = comparer.compared_bytes();
-  return options.interrupted == nullptr || !*options.interrupted;
+  return {};
 }
 
 bool is_gguf_run(const run::Run& run) { return run.has(run::Trait::GgufNames); }
@@ -443,9 +370,9 @@ Result<Checkpoints> open_checkpoints(const std::string& golden_path, const std::
                                      const CompareOptions& options) {
   Checkpoints out;
   ASSAY_TRY(out.golden, run::open_checkpoint(golden_path));
-  const bool msit = options.rules == measure::MetricRules::Msit;
-  ASSAY_TRY(out.mine, run::open_checkpoint(my_path, msit));
-  if (msit || is_gguf_run(out.golden) == is_gguf_run(out.mine)) return out;
+  const bool as_stored = options.conventions.weight_pairs != nullptr;
+  ASSAY_TRY(out.mine, run::open_checkpoint(my_path, as_stored));
+  if (as_stored || is_gguf_run(out.golden) == is_gguf_run(out.mine)) return out;
   if (is_gguf_run(out.golden)) {
     take_experts_apart(&out.golden, &out.mine);
   } else {
@@ -456,18 +383,10 @@ Result<Checkpoints> open_checkpoints(const std::string& golden_path, const std::
 
 Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& mine_run,
                                    const CompareOptions& options) {
-  const bool msit = options.rules == measure::MetricRules::Msit;
-  Comparison out;
-  out.golden_path = golden_run.path;
-  out.mine_path = mine_run.path;
-  out.golden_layout = golden_run.layout;
-  out.mine_layout = mine_run.layout;
-  out.golden_records = golden_run.records.size();
-  out.mine_records = mine_run.records.size();
+  const Conventions& conventions = options.conventions;
+  const bool as_stored = conventions.weight_pairs != nullptr;
+  Comparison out = begin_comparison(golden_run, mine_run, options);
   out.weights = true;
-  out.msit = msit;
-  out.judged = !options.limits.empty();
-  for (const auto& algorithm : options.algorithms) out.algorithms.push_back(algorithm->name());
   out.warnings = golden_run.warnings;
   out.warnings.insert(out.warnings.end(), mine_run.warnings.begin(), mine_run.warnings.end());
   out.sheets.resize(1);
@@ -481,27 +400,23 @@ Result<Comparison> compare_weights(const run::Run& golden_run, const run::Run& m
     golden_gguf = as_checkpoint(golden_run, mine_run);
   if (is_gguf_run(mine_run) && !is_gguf_run(golden_run))
     my_gguf = as_checkpoint(mine_run, golden_run);
-  const pair::CheckpointSide golden(golden_gguf ? golden_gguf->run : golden_run, msit);
-  pair::CheckpointSide mine(my_gguf ? my_gguf->run : mine_run, msit);
+  const pair::CheckpointSide golden(golden_gguf ? golden_gguf->run : golden_run, as_stored);
+  pair::CheckpointSide mine(my_gguf ? my_gguf->run : mine_run, as_stored);
   const pair::WeightPairing pairing(golden, mine);
-  const std::vector<pair::WeightPair> pairs = msit ? msit_pairs(golden, &mine) : pairing.pairs();
+  const std::vector<pair::WeightPair> pairs =
+      as_stored ? conventions.weight_pairs(golden, &mine) : pairing.pairs();
   for (const pair::WeightPair& pair : pairs) {
     sheet.matching.pairs.push_back({.golden = pair.golden, .mine = pair.mine, .rule = pair.rule});
   }
-  if (!msit) list_unmatched(golden, mine, pairing, &sheet.matching);
-  if (!compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,
-                     my_gguf ? &*my_gguf : nullptr, pairs, &out)) {
-    return fail(Errc::Interrupted, "interrupted");
-  }
+  if (!as_stored) list_unmatched(golden, mine, pairing, &sheet.matching);
+  ASSAY_TRY_STATUS(compare_pairs(options, golden, mine, golden_gguf ? &*golden_gguf : nullptr,
+                                 my_gguf ? &*my_gguf : nullptr, pairs, &out));
   set_orders(&sheet.rows);
-  if (msit) {
-    drop_failed_rows(&out);
-    filter_like_msit(&sheet.rows);
-  }
+  if (conventions.finish != nullptr) conventions.finish(golden_run, mine_run, &out);
   for (size_t i = 0; i < sheet.rows.size(); ++i) {
     sheet.rows[i].data_id = static_cast<int64_t>(i);
   }
-  if (!msit)
+  if (!conventions.trusting)
     out.gaps = find_gaps(golden_gguf ? golden_gguf->run : golden_run, mine_run, out, options);
   return out;
 }

@@ -20,7 +20,7 @@ namespace assay::compare {
                                                  const CompareOptions& options);
 
 /// The two sides as compare_weights() opens them, of a GGUF file against a checkpoint with stacked experts taken apart.
-/// MetricRules::Msit: my side is its first file only.
+/// Conventions::weight_pairs: my side is its first file only.
 struct Checkpoints {
   run::Run golden;
   run::Run mine;
@@ -36,9 +36,6 @@ struct Checkpoints {
 /// (code - zero point) * scale in float32, whatever its layout (dequantise.hpp); two weights with
 /// equal codes are compared as they are stored. Anything that cannot be read or does not fit is a row
 /// with its reason.
-///
-/// MetricRules::Msit: only C5's rows, in C5's order: names that end in "weight", int8 on my side with
-/// weight_offset and weight_scale.
 [[nodiscard]] Result<Comparison> compare_weights(const run::Run& golden, const run::Run& mine,
                                                  const CompareOptions& options);
 

@@ -15,6 +15,7 @@
 #include "run/checkpoint.hpp"
 #include "run/test_folder.hpp"
 #include "tensor/convert.hpp"
+#include "vendor/msit/comparison.hpp"
 
 namespace assay::compare {
 namespace {
@@ -450,7 +451,7 @@ TEST(CompareWeights, KeepsTheRowsOfTheOriginalInCompatMode) {
   put_shard(mine, "1.safetensors", first);
   put_shard(mine, "2.safetensors", quantised("late.weight"));  // never read
   CompareOptions options;
-  options.rules = measure::MetricRules::Msit;
+  options.conventions = vendor::msit::conventions();
   const Comparison comparison = compared(golden, mine, options);
   const std::vector<Row>& rows = comparison.sheets[0].rows;
   ASSERT_EQ(rows.size(), 2u);

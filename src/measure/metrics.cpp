@@ -91,9 +91,9 @@ TensorStats rounded_to_float32(const TensorStats& stats) {
   return out;
 }
 
-/// The numbers of the original from fp64 sums. Its float32 sums depend on the order of a library's additions from the
+/// The numbers of a program in float32, from fp64 sums. Its float32 sums depend on the order of a library's additions from the
 /// seventh digit on; divergence and distance are given as the exact sums make them.
-void finish_msit(const PairSums& sums, double divergence, PairMetrics& out) {
+void finish_float32(const PairSums& sums, double divergence, PairMetrics& out) {
   const auto count = static_cast<double>(sums.count);
   const double golden_norm = std::sqrt(sums.golden_squared);
   out.cosine_similarity = cosine_like_torch(sums);
@@ -150,7 +150,7 @@ void set_side_stats(const PairSource& source, const PairAccumulator& total, Pair
                           out.value_count, total.golden_alone);
   out.mine = side_stats(sums.mine, sums.mine_squared, sums.mine_min, sums.mine_max, out.value_count,
                         total.mine_alone);
-  if (source.rules == MetricRules::Msit) {
+  if (source.rules == MetricRules::Float32) {
     out.golden = rounded_to_float32(out.golden);
     out.mine = rounded_to_float32(out.mine);
     return;
@@ -189,8 +189,8 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
   }
   if (golden_count == 0) return out;
   source.value_count = golden_count;
-  // The original knows no rows; without them nothing needs to be cut at their ends.
-  const int64_t row = options.rules == MetricRules::Msit || !options.kl_divergence
+  // Float32 knows no rows; without them nothing needs to be cut at their ends.
+  const int64_t row = options.rules == MetricRules::Float32 || !options.kl_divergence
                           ? golden_count
                           : row_values_of(golden, golden_count);
   const Cuts cuts(golden_count, row);
@@ -201,8 +201,8 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
 
   set_patterns(total, out);
   set_side_stats(source, total, out);
-  const bool msit = options.rules == MetricRules::Msit;
-  if (out.compared_count == 0 || (msit && out.compared_count != out.value_count)) {
+  const bool as_float32 = options.rules == MetricRules::Float32;
+  if (out.compared_count == 0 || (as_float32 && out.compared_count != out.value_count)) {
     out.state = PairState::NonFinite;
     return out;
   }
@@ -210,8 +210,8 @@ PairMetrics compare_tensors(const TensorView& golden, const TensorView& mine,
   const WorstPositions worst = find_worst(source, total);
   out.worst_absolute_index = worst.absolute;
   out.worst_relative_index = worst.relative;
-  if (msit) {
-    finish_msit(total.sums, total.whole_divergence(), out);
+  if (as_float32) {
+    finish_float32(total.sums, total.whole_divergence(), out);
   } else {
     finish_corrected(source, total, out);
   }
@@ -225,14 +225,16 @@ double relative_l2(const TensorView& golden, const TensorView& mine) {
   return distance_of(sums.golden_squared, sums.difference_squared);
 }
 
-std::string msit_fail_reason(const PairMetrics& metrics) {
-  if (metrics.state == PairState::CountMismatch) return "data shape doesn't match.";
+std::string fail_reason(const PairMetrics& metrics, MetricRules rules) {
   std::string reason;
-  if (metrics.golden.has_non_finite()) reason = "golden_data includes NAN or inf.";
-  if (metrics.mine.has_non_finite()) {
-    if (!reason.empty()) reason += ' ';
-    reason += "my_data includes NAN or inf.";
-  }
+  const auto add = [&](std::string_view sentence) {
+    reason += (reason.empty() ? "" : " ") + std::string(sentence);
+  };
+  const bool other_size = metrics.state == PairState::CountMismatch;
+  if (other_size) add("data shape doesn't match.");
+  if (other_size && rules == MetricRules::Float32) return reason;
+  if (metrics.golden.has_non_finite()) add("golden_data includes NAN or inf.");
+  if (metrics.mine.has_non_finite()) add("my_data includes NAN or inf.");
   return reason;
 }
 

@@ -21,10 +21,9 @@ enum class MetricRules : uint8_t {
   /// Errors of every position where both sides are finite, in fp64; nothing masked, nothing
   /// rounded.
   Corrected,
-  /// The numbers `msit llm compare` printed: both sides as float32, positions with |golden| <=
-  /// 2^-23 masked,
-  /// no metrics at all when a side has NaN or infinities. Only for `--compat msit`.
-  Msit,
+  /// What a program printed that computed in float32: both sides as float32, positions with
+  /// |golden| <= 2^-23 masked, no metrics at all when a side has NaN or infinities.
+  Float32,
 };
 
 struct MetricOptions {
@@ -37,7 +36,7 @@ enum class PairState : uint8_t {
   Compared,
   Empty,          // both sides have no values: passed, no metrics
   CountMismatch,  // the sides have different numbers of values: no metrics, statistics only
-  NonFinite,      // Corrected: no position is finite on both sides. Msit: any NaN or infinity.
+  NonFinite,      // Corrected: no position is finite on both sides. Float32: any NaN or infinity.
 };
 
 /// Positions that are not compared, and why.
@@ -102,7 +101,7 @@ struct PairMetrics : Patterns {
   double mean_absolute_error = NAN;
   double kl_divergence = NAN;  // [0, inf) nats, softmax over the whole flattened tensor
   double relative_euclidean_distance = NAN;  // [0, inf]
-  double kl_row_mean = NAN;  // nats, softmax over the last axis of golden; not in Msit
+  double kl_row_mean = NAN;  // nats, softmax over the last axis of golden; not in Float32
   double kl_row_max = NAN;
 
   /// First position of max_absolute_error, -1 when every error is 0.
@@ -110,7 +109,7 @@ struct PairMetrics : Patterns {
   int64_t worst_relative_index = -1;
 
   /// Of each side by itself: finite values and counts, as stats::compute_stats defines them.
-  /// Msit: of the float32 copy, with_non_finite() applied.
+  /// Float32: of the float32 copy, with_non_finite() applied.
   stats::TensorStats golden;
   stats::TensorStats mine;
 
@@ -122,13 +121,17 @@ struct PairMetrics : Patterns {
   }
 };
 
-/// A metric of the original: its column and where PairMetrics has it.
+/// A number of a pair: its name in reports and where PairMetrics has it.
 struct MetricField {
   const char* name;
   double PairMetrics::* value;
 };
-/// The seven of msit 8.2, in the order of the columns.
-inline constexpr std::array<MetricField, 7> kMsitMetrics = {{
+struct CountField {
+  const char* name;
+  int64_t PairMetrics::* value;
+};
+/// In the order of the columns.
+inline constexpr std::array<MetricField, 7> kMetricFields = {{
     {"cosine_similarity", &PairMetrics::cosine_similarity},
     {"max_relative_error", &PairMetrics::max_relative_error},
     {"mean_relative_error", &PairMetrics::mean_relative_error},
@@ -136,6 +139,21 @@ inline constexpr std::array<MetricField, 7> kMsitMetrics = {{
     {"mean_absolute_error", &PairMetrics::mean_absolute_error},
     {"kl_divergence", &PairMetrics::kl_divergence},
     {"relative_euclidean_distance", &PairMetrics::relative_euclidean_distance},
+}};
+/// Counts and positions.
+inline constexpr std::array<CountField, 12> kCountFields = {{
+    {"value_count", &PairMetrics::value_count},
+    {"compared_count", &PairMetrics::compared_count},
+    {"masked_count", &PairMetrics::masked_count},
+    {"nan_only_in_golden", &PairMetrics::nan_only_in_golden},
+    {"nan_only_in_mine", &PairMetrics::nan_only_in_mine},
+    {"nan_in_both", &PairMetrics::nan_in_both},
+    {"inf_only_in_golden", &PairMetrics::inf_only_in_golden},
+    {"inf_only_in_mine", &PairMetrics::inf_only_in_mine},
+    {"inf_in_both", &PairMetrics::inf_in_both},
+    {"inf_sign_mismatches", &PairMetrics::inf_sign_mismatches},
+    {"worst_absolute_index", &PairMetrics::worst_absolute_index},
+    {"worst_relative_index", &PairMetrics::worst_relative_index},
 }};
 
 /// Compares in C order, whatever the strides and element types; shapes may differ as long as the
@@ -150,9 +168,9 @@ inline constexpr std::array<MetricField, 7> kMsitMetrics = {{
 /// |mine - golden| / |golden| of two float tensors of equal shapes; NaN of others, and where a value is not finite.
 [[nodiscard]] double relative_l2(const TensorView& golden, const TensorView& mine);
 
-/// The text of the original's `cmp_fail_reason` for a pair under MetricRules::Msit; empty when it
-/// had none.
-[[nodiscard]] std::string msit_fail_reason(const PairMetrics& metrics);
+/// Why a pair has no metrics or only some, a sentence each: column cmp_fail_reason. Under Float32,
+/// sizes that differ are the only reason.
+[[nodiscard]] std::string fail_reason(const PairMetrics& metrics, MetricRules rules);
 
 /// Statistics read from a file or taken from TensorStats, for comparisons without tensors (`-st`).
 /// NaN: not known.
@@ -172,6 +190,17 @@ struct SummaryErrors {
   SummaryError mean;
   SummaryError l2_norm;
 };
+/// A statistic: its name in reports and where its errors are.
+struct SummaryField {
+  const char* name;
+  SummaryError SummaryErrors::* errors;
+};
+inline constexpr std::array<SummaryField, 4> kSummaryFields = {{
+    {"max", &SummaryErrors::max},
+    {"min", &SummaryErrors::min},
+    {"mean", &SummaryErrors::mean},
+    {"l2norm", &SummaryErrors::l2_norm},
+}};
 /// A value unknown on either side gives NaN, which reports leave blank. Equal infinities have error
 /// 0.
 [[nodiscard]] SummaryErrors compare_summaries(const SummaryValues& golden,

@@ -21,13 +21,13 @@ Values values_of(const TensorView& view, const TensorView& other, MetricRules ru
   Values raw(static_cast<size_t>(elements * values_per_element(view.dtype)));
   read_values(view, 0, elements, raw);
   Values out;
-  const bool real_part = rules == MetricRules::Msit && is_complex(view.dtype);
+  const bool real_part = rules == MetricRules::Float32 && is_complex(view.dtype);
   const bool pads =
-      rules != MetricRules::Msit && !is_complex(view.dtype) && is_complex(other.dtype);
+      rules != MetricRules::Float32 && !is_complex(view.dtype) && is_complex(other.dtype);
   for (size_t i = 0; i < raw.size(); ++i) {
     if (real_part && i % 2 == 1) continue;
-    out.push_back(rules == MetricRules::Msit ? static_cast<double>(static_cast<float>(raw[i]))
-                                             : raw[i]);
+    out.push_back(rules == MetricRules::Float32 ? static_cast<double>(static_cast<float>(raw[i]))
+                                                : raw[i]);
     if (pads) out.push_back(0);
   }
   return out;
@@ -72,7 +72,7 @@ Errors errors_corrected(double golden, double mine) {
   return {absolute, absolute / std::max(std::fabs(static_cast<Real>(golden)),
                                         static_cast<Real>(kRelativeErrorFloor))};
 }
-Errors errors_msit(double golden, double mine) {
+Errors errors_float32(double golden, double mine) {
   const auto g = static_cast<float>(golden);
   const auto m = static_cast<float>(mine);
   if (!(std::fabs(g) > static_cast<float>(kRelativeErrorFloor))) return {0, 0};
@@ -150,7 +150,7 @@ void set_corrected(const Sums& sums, PairMetrics& out) {
       sums.dd == 0 ? 0 : static_cast<double>(std::sqrt(sums.dd / sums.gg));
 }
 
-void set_msit(const Sums& sums, PairMetrics& out) {
+void set_float32(const Sums& sums, PairMetrics& out) {
   const auto count = static_cast<Real>(out.compared_count);
   const Real golden_norm = std::sqrt(sums.gg);
   const Real mine_norm = std::sqrt(sums.mm);
@@ -193,7 +193,7 @@ stats::TensorStats float_stats(const Values& values) {
 
 PairMetrics compare_tensors_reference(const TensorView& golden_view, const TensorView& mine_view,
                                       const MetricOptions& options) {
-  const bool msit = options.rules == MetricRules::Msit;
+  const bool as_float32 = options.rules == MetricRules::Float32;
   const Values golden = values_of(golden_view, mine_view, options.rules);
   const Values mine = values_of(mine_view, golden_view, options.rules);
   PairMetrics out;
@@ -205,8 +205,8 @@ PairMetrics compare_tensors_reference(const TensorView& golden_view, const Tenso
     return out;
   }
   if (golden.empty()) return out;
-  out.golden = msit ? float_stats(golden) : stats::compute_stats_reference(golden_view);
-  out.mine = msit ? float_stats(mine) : stats::compute_stats_reference(mine_view);
+  out.golden = as_float32 ? float_stats(golden) : stats::compute_stats_reference(golden_view);
+  out.mine = as_float32 ? float_stats(mine) : stats::compute_stats_reference(mine_view);
 
   Sums sums;
   Values finite_golden;
@@ -220,9 +220,10 @@ PairMetrics compare_tensors_reference(const TensorView& golden_view, const Tenso
     }
     ++out.compared_count;
     if (std::fabs(g) <= kRelativeErrorFloor) ++out.masked_count;
-    const Errors errors = msit ? errors_msit(g, m) : errors_corrected(g, m);
-    const Real difference = msit ? static_cast<Real>(static_cast<float>(m) - static_cast<float>(g))
-                                 : static_cast<Real>(m) - static_cast<Real>(g);
+    const Errors errors = as_float32 ? errors_float32(g, m) : errors_corrected(g, m);
+    const Real difference = as_float32
+                                ? static_cast<Real>(static_cast<float>(m) - static_cast<float>(g))
+                                : static_cast<Real>(m) - static_cast<Real>(g);
     sums.gg += static_cast<Real>(g) * static_cast<Real>(g);
     sums.mm += static_cast<Real>(m) * static_cast<Real>(m);
     sums.gm += static_cast<Real>(g) * static_cast<Real>(m);
@@ -240,20 +241,20 @@ PairMetrics compare_tensors_reference(const TensorView& golden_view, const Tenso
     finite_golden.push_back(g);
     finite_mine.push_back(m);
   }
-  if (finite_golden.empty() || (msit && out.compared_count != out.value_count)) {
+  if (finite_golden.empty() || (as_float32 && out.compared_count != out.value_count)) {
     out.state = PairState::NonFinite;
     out.worst_absolute_index = out.worst_relative_index = -1;
     return out;
   }
   out.state = PairState::Compared;
-  if (msit)
-    set_msit(sums, out);
+  if (as_float32)
+    set_float32(sums, out);
   else
     set_corrected(sums, out);
   if (!options.kl_divergence) return out;
   const Real divergence = divergence_of(finite_golden, finite_mine);
   out.kl_divergence = static_cast<double>(divergence);
-  if (!msit) set_row_divergence(golden_view, golden, mine, out);
+  if (!as_float32) set_row_divergence(golden_view, golden, mine, out);
   return out;
 }
 

@@ -33,7 +33,7 @@ KlPart kl_of(const std::vector<double>& golden, const std::vector<double>& diffe
 }
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr MetricOptions kMsit{MetricRules::Msit, true, 1};
+constexpr MetricOptions kFloat32{MetricRules::Float32, true, 1};
 
 template <typename T>
 TensorView view_of(DType dtype, const std::vector<T>& values, const Dims& shape) {
@@ -243,8 +243,9 @@ RC_GTEST_PROP(KlReducer, CutsDoNotMatter, ()) {
 const std::vector<float> kExampleGolden = {1, 2, 0, -4};
 const std::vector<float> kExampleMine = {1.001f, 1.998f, 0.5f, -4.01f};
 
-TEST(CompareTensors, MsitRulesGiveTheOriginalsDigits) {
-  const PairMetrics metrics = compare_tensors(floats(kExampleGolden), floats(kExampleMine), kMsit);
+TEST(CompareTensors, Float32RulesGiveTheOriginalsDigits) {
+  const PairMetrics metrics =
+      compare_tensors(floats(kExampleGolden), floats(kExampleMine), kFloat32);
   EXPECT_EQ(ten_digits(metrics.cosine_similarity), "0.9941198684");
   EXPECT_EQ(ten_digits(metrics.max_relative_error), "0.0025000572");
   EXPECT_EQ(ten_digits(metrics.mean_relative_error), "0.0011250228");
@@ -258,7 +259,7 @@ TEST(CompareTensors, MsitRulesGiveTheOriginalsDigits) {
   EXPECT_EQ(ten_digits(metrics.mine.max), "1.9980000257");
   EXPECT_EQ(ten_digits(metrics.mine.min), "-4.0100002289");
   EXPECT_EQ(ten_digits(metrics.mine.mean), "-0.1277500391");
-  EXPECT_EQ(msit_fail_reason(metrics), "");
+  EXPECT_EQ(fail_reason(metrics, MetricRules::Float32), "");
 }
 
 TEST(CompareTensors, CorrectedRulesMaskNothing) {
@@ -274,27 +275,29 @@ TEST(CompareTensors, CorrectedRulesMaskNothing) {
   EXPECT_EQ(metrics.kl_row_mean, metrics.kl_divergence);
 }
 
-TEST(CompareTensors, MsitRulesOverflowAsFloat32Did) {
+TEST(CompareTensors, Float32RulesOverflowAsFloat32Did) {
   const PairMetrics metrics =
-      compare_tensors(floats({3e38f, -3e38f}), floats({-3e38f, 3e38f}), kMsit);
+      compare_tensors(floats({3e38f, -3e38f}), floats({-3e38f, 3e38f}), kFloat32);
   EXPECT_EQ(metrics.max_absolute_error, kInf);
   EXPECT_TRUE(std::isnan(metrics.relative_euclidean_distance));
 }
 
-TEST(CompareTensors, MsitReasonsForNoMetrics) {
+TEST(CompareTensors, Float32ReasonsForNoMetrics) {
   const float nan = NAN;
   const float inf = INFINITY;
-  const auto reason = [](const PairMetrics& metrics) { return msit_fail_reason(metrics); };
-  EXPECT_EQ(reason(compare_tensors(floats({1, 2}), floats({1, 2, 3}), kMsit)),
+  const auto reason = [](const PairMetrics& metrics) {
+    return fail_reason(metrics, MetricRules::Float32);
+  };
+  EXPECT_EQ(reason(compare_tensors(floats({1, 2}), floats({1, 2, 3}), kFloat32)),
             "data shape doesn't match.");
-  const PairMetrics both = compare_tensors(floats({nan, 2}), floats({1, inf}), kMsit);
+  const PairMetrics both = compare_tensors(floats({nan, 2}), floats({1, inf}), kFloat32);
   EXPECT_EQ(both.state, PairState::NonFinite);
   EXPECT_TRUE(std::isnan(both.cosine_similarity));
   EXPECT_TRUE(std::isnan(both.golden.max));
   EXPECT_EQ(both.mine.max, kInf);
   EXPECT_EQ(reason(both), "golden_data includes NAN or inf. my_data includes NAN or inf.");
   // float64 beyond float32 becomes infinite on conversion.
-  EXPECT_EQ(reason(compare_tensors(floats({1}), doubles({1e300}), kMsit)),
+  EXPECT_EQ(reason(compare_tensors(floats({1}), doubles({1e300}), kFloat32)),
             "my_data includes NAN or inf.");
 }
 
@@ -310,9 +313,9 @@ TEST(CompareTensors, SpecialCasesOfCosineAndDistance) {
   EXPECT_EQ(one_zero.cosine_similarity, 0);
   EXPECT_EQ(one_zero.relative_euclidean_distance, kInf);
   EXPECT_FALSE(one_zero.is_identical());
-  const PairMetrics msit = compare_tensors(floats({0, 0}), floats({0, 1}), kMsit);
-  EXPECT_EQ(msit.cosine_similarity, 0);
-  EXPECT_EQ(msit.relative_euclidean_distance, 0);
+  const PairMetrics as_float32 = compare_tensors(floats({0, 0}), floats({0, 1}), kFloat32);
+  EXPECT_EQ(as_float32.cosine_similarity, 0);
+  EXPECT_EQ(as_float32.relative_euclidean_distance, 0);
   const PairMetrics opposite = compare_tensors(floats({1, 2}), floats({-1, -2}));
   EXPECT_DOUBLE_EQ(opposite.cosine_similarity, -1);
 }
@@ -403,9 +406,9 @@ TEST(CompareTensors, ComplexSidesCompareByParts) {
   const PairMetrics against_real =
       compare_tensors(view_of(DType::Complex64, golden, {2}), view_of(DType::Float32, real, {2}));
   EXPECT_EQ(against_real.max_absolute_error, 4);  // imaginary 4 against none
-  const PairMetrics msit = compare_tensors(view_of(DType::Complex64, golden, {2}),
-                                           view_of(DType::Float32, real, {2}), kMsit);
-  EXPECT_EQ(msit.max_absolute_error, 0);
+  const PairMetrics as_float32 = compare_tensors(view_of(DType::Complex64, golden, {2}),
+                                                 view_of(DType::Float32, real, {2}), kFloat32);
+  EXPECT_EQ(as_float32.max_absolute_error, 0);
 }
 
 TEST(CompareTensors, PackedNibblesAgainstUnpackedFloats) {
@@ -519,7 +522,7 @@ RC_GTEST_PROP(CompareTensors, AgreesWithThePlainLoopsOnAnyBits, ()) {
   const Dims shape = random_shape();
   const Side golden = random_bytes(golden_type, shape, random);
   const Side mine = random_bytes(mine_type, shape, random);
-  const MetricRules rules = *rc::gen::element(MetricRules::Corrected, MetricRules::Msit);
+  const MetricRules rules = *rc::gen::element(MetricRules::Corrected, MetricRules::Float32);
   const bool is_wide = [&] {
     for (const DType type : {golden_type, mine_type}) {
       if (type == DType::Float64 || type == DType::Complex128) return true;
@@ -534,7 +537,7 @@ RC_GTEST_PROP(CompareTensors, AgreesWithThePlainLoopsOnAnyBits, ()) {
   for (const double value : {plain.golden.min, plain.golden.max, plain.mine.min, plain.mine.max}) {
     if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
   }
-  assert_agrees(fast, plain, rules == MetricRules::Msit ? 3e-7 : 1e-12, largest);
+  assert_agrees(fast, plain, rules == MetricRules::Float32 ? 3e-7 : 1e-12, largest);
 }
 
 RC_GTEST_PROP(CompareTensors, AgreesWithThePlainLoopsOnTensorsOfAModel, ()) {
@@ -567,10 +570,10 @@ RC_GTEST_PROP(CompareTensors, AgreesWithThePlainLoopsOnTensorsOfAModel, ()) {
       mine_is_double
           ? *make_view(DType::Float64, shape, strides, std::as_bytes(std::span(wide)), 0)
           : *make_view(DType::Float32, shape, strides, std::as_bytes(std::span(mine)), 0);
-  const MetricRules rules = *rc::gen::element(MetricRules::Corrected, MetricRules::Msit);
+  const MetricRules rules = *rc::gen::element(MetricRules::Corrected, MetricRules::Float32);
   const PairMetrics fast = compare_tensors(golden_view, mine_view, {rules, true, 1});
   const PairMetrics plain = compare_tensors_reference(golden_view, mine_view, {rules, true, 1});
-  assert_agrees(fast, plain, rules == MetricRules::Msit ? 3e-7 : 1e-12, 0);
+  assert_agrees(fast, plain, rules == MetricRules::Float32 ? 3e-7 : 1e-12, 0);
   RC_ASSERT(fast.worst_absolute_index == plain.worst_absolute_index);
 }
 

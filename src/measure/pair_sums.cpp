@@ -142,9 +142,9 @@ ASSAY_CLONES PairSums sum_pairs_corrected(const double* golden, const double* mi
                                           const double* difference, int64_t count) {
   return sum_arrays<MetricRules::Corrected>(golden, mine, difference, count);
 }
-ASSAY_CLONES PairSums sum_pairs_msit(const double* golden, const double* mine,
-                                     const double* difference, int64_t count) {
-  return sum_arrays<MetricRules::Msit>(golden, mine, difference, count);
+ASSAY_CLONES PairSums sum_pairs_float32(const double* golden, const double* mine,
+                                        const double* difference, int64_t count) {
+  return sum_arrays<MetricRules::Float32>(golden, mine, difference, count);
 }
 
 [[gnu::always_inline]] inline f64x8 widen_lanes(const std::byte* source) {
@@ -192,14 +192,15 @@ ASSAY_CLONES void round_lanes(double* values, int64_t count) {
 }  // namespace
 
 PairErrors errors_of(MetricRules rules, double golden, double mine, double difference) {
-  return rules == MetricRules::Msit ? errors_by<MetricRules::Msit>(golden, mine, difference)
-                                    : errors_by<MetricRules::Corrected>(golden, mine, difference);
+  return rules == MetricRules::Float32
+             ? errors_by<MetricRules::Float32>(golden, mine, difference)
+             : errors_by<MetricRules::Corrected>(golden, mine, difference);
 }
 
 PairSums sum_pairs(MetricRules rules, const double* golden, const double* mine,
                    const double* difference, int64_t count) {
-  return rules == MetricRules::Msit ? sum_pairs_msit(golden, mine, difference, count)
-                                    : sum_pairs_corrected(golden, mine, difference, count);
+  return rules == MetricRules::Float32 ? sum_pairs_float32(golden, mine, difference, count)
+                                       : sum_pairs_corrected(golden, mine, difference, count);
 }
 
 double cosine_of(double golden_squared, double mine_squared, double product) {

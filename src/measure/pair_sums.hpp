@@ -68,7 +68,7 @@ struct PairErrors {
   double relative;
 };
 
-/// Both errors of one position. Under Msit every operation is rounded to float32: the double result of +, -, / of two
+/// Both errors of one position. Under Float32 every operation is rounded to float32: the double result of +, -, / of two
 /// floats, rounded again, is the float32 result.
 [[nodiscard]] PairErrors errors_of(MetricRules rules, double golden, double mine,
                                    double difference);

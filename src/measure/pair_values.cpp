@@ -79,7 +79,7 @@ void subtract_integers(const PairSource& source, int64_t first, Block& block) {
 }  // namespace
 
 PairSource make_source(const TensorView& golden, const TensorView& mine, MetricRules rules) {
-  PairSource source{&golden, &mine, rules, rules == MetricRules::Msit, false, false, 0};
+  PairSource source{&golden, &mine, rules, rules == MetricRules::Float32, false, false, 0};
   const bool golden_complex = is_complex(golden.dtype);
   const bool mine_complex = is_complex(mine.dtype);
   source.pads_imaginary = !source.real_part_only && golden_complex != mine_complex;
@@ -115,7 +115,7 @@ void read_block(const PairSource& source, int64_t first, int64_t count, Block& b
   block.count = count;
   read_side(source, *source.golden, first, count, block.golden);
   read_side(source, *source.mine, first, count, block.mine);
-  if (source.rules == MetricRules::Msit) {
+  if (source.rules == MetricRules::Float32) {
     round_to_float32(block.golden, count);
     round_to_float32(block.mine, count);
   }
@@ -123,7 +123,7 @@ void read_block(const PairSource& source, int64_t first, int64_t count, Block& b
     subtract_integers(source, first, block);
   } else {
     subtract(block.golden, block.mine, count, block.difference);
-    if (source.rules == MetricRules::Msit) round_to_float32(block.difference, count);
+    if (source.rules == MetricRules::Float32) round_to_float32(block.difference, count);
   }
 }
 

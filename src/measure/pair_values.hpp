@@ -20,7 +20,7 @@ struct PairSource {
   const TensorView* golden;
   const TensorView* mine;
   MetricRules rules;
-  // Complex sides under Msit count by their real part; a real side against a complex one has
+  // Complex sides under Float32 count by their real part; a real side against a complex one has
   // imaginary part 0.
   bool real_part_only;
   bool pads_imaginary;

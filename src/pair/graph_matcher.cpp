@@ -6,6 +6,7 @@
 
 #include "base/numbers.hpp"
 #include "formats/cann_dump.hpp"
+#include "pair/literal_rules.hpp"
 #include "run/container.hpp"
 
 namespace assay::pair {
@@ -67,7 +68,7 @@ void GraphMatcher::match_token(const Operators& golden, const Operators& mine) {
   if (!golden_is_fx_) {
     for (const auto& [name, op] : golden) all_names_.insert(name);
   }
-  if (!golden_is_fx_ && !options_.msit) {
+  if (!golden_is_fx_ && options_.literal == nullptr) {
     find_renamed(golden);
     graph_inputs_agree_ = same_graph_inputs(golden, mine);
   }
@@ -78,16 +79,17 @@ void GraphMatcher::match_token(const Operators& golden, const Operators& mine) {
     return graph_.position(a->name) < graph_.position(b->name);
   });
   for (const Operands* op : ops) {
-    if (golden_is_fx_) {
-      options_.msit ? match_fx_msit(*op, golden) : match_fx(*op, golden);
+    if (options_.literal != nullptr) {
+      options_.literal->match_operator(*this, *op, golden);
+    } else if (golden_is_fx_) {
+      match_fx(*op, golden);
     } else {
-      options_.msit ? match_ge_msit(*op, golden) : match_ge(*op, golden);
+      match_ge(*op, golden);
     }
   }
 }
 
 OperatorOrigin GraphMatcher::origin_of(const Operands& op) {
-  if (options_.msit) return graph_.decompose(op.name, all_names_);
   std::vector<std::string> origins;
   if (graph_.find(op.name) == nullptr) {
     for (const GraphValue& value : file_origins(op)) {
@@ -233,7 +235,8 @@ std::vector<size_t> GraphMatcher::tensor_inputs(const Operands& fx, size_t wante
   return inputs;
 }
 
-void GraphMatcher::add(size_t golden, size_t mine, Rule rule, double confidence) {
+void GraphMatcher::add(size_t golden, size_t mine, Rule rule, double confidence,
+                       const std::string& label) {
   RecordPair pair;
   pair.golden = golden;
   pair.mine = mine;
@@ -241,6 +244,7 @@ void GraphMatcher::add(size_t golden, size_t mine, Rule rule, double confidence)
   pair.confidence = confidence;
   pair.mine_label = operand_label(mine_.records[mine]);
   if (!golden_is_fx_) pair.golden_label = operand_label(golden_.records[golden]);
+  if (!label.empty()) pair.golden_label = label;
   golden_used_[golden] = true;
   mine_used_[mine] = true;
   out_.pairs.push_back(std::move(pair));
@@ -282,12 +286,13 @@ void GraphMatcher::pair_in_order(const std::vector<size_t>& golden, const std::v
   for (size_t i = 0; i < std::min(golden.size(), mine.size()); ++i) add(golden[i], mine[i], rule);
 }
 
+bool GraphMatcher::changes_form_only(const Operands& op) {
+  return op.op_type.find("Cast") != std::string::npos ||
+         op.op_type.find("TransData") != std::string::npos;
+}
+
 void GraphMatcher::match_own_input(const Operands& op) {
-  if (op.op_type.find("Cast") == std::string::npos &&
-      op.op_type.find("TransData") == std::string::npos) {
-    if (!options_.msit) explain(op, "the operator is not in the graph");
-    return;
-  }
+  if (!changes_form_only(op)) return explain(op, "the operator is not in the graph");
   for (size_t i = 0; i < std::min(op.inputs.size(), op.outputs.size()); ++i) {
     RecordPair pair;
     pair.golden = op.inputs[i];
@@ -342,13 +347,8 @@ void GraphMatcher::count_side(Side side, const Operators& operators, const std::
 }
 
 void GraphMatcher::sort() {
-  if (options_.msit) {
-    const auto key = [](const RecordPair& pair) {
-      const std::string_view label = pair.mine_label;
-      return label.substr(label.rfind('.') + 1);
-    };
-    std::stable_sort(out_.pairs.begin(), out_.pairs.end(),
-                     [&key](const RecordPair& a, const RecordPair& b) { return key(a) < key(b); });
+  if (options_.literal != nullptr) {
+    options_.literal->sort_graph(&out_.pairs);
   } else {
     std::stable_sort(
         out_.pairs.begin(), out_.pairs.end(), [this](const RecordPair& a, const RecordPair& b) {

@@ -40,6 +40,24 @@ class GraphMatcher {
   /// The pairs of all tokens; the arguments are the operators of the graph on this rank.
   [[nodiscard]] Matching match(const GraphTokens& golden, const GraphTokens& mine);
 
+  // ---- what LiteralRules::match_operator needs ----
+
+  [[nodiscard]] const run::Run& golden() const { return golden_; }
+  [[nodiscard]] bool golden_is_fx() const { return golden_is_fx_; }
+  /// The members of a fused operator by names alone.
+  [[nodiscard]] OperatorOrigin decompose(const Operands& op) const {
+    return graph_.decompose(op.name, all_names_);
+  }
+  /// label   what golden's path column says; empty: what ours says
+  void add(size_t golden, size_t mine, Rule rule, double confidence = 1,
+           const std::string& label = "");
+  void pair_in_order(const std::vector<size_t>& golden, const std::vector<size_t>& mine, Rule rule);
+  /// An operator that may only change layout or precision, against its own input.
+  void match_own_input(const Operands& op);
+  [[nodiscard]] static bool changes_form_only(const Operands& op);
+  void warn(std::string text) { out_.warnings.push_back(std::move(text)); }
+  void warn_missing_fx(const Operands& op, const std::string& fx);
+
  private:
   /// Nothing: the user's map leaves the token out.
   std::optional<int64_t> token_in_golden(int64_t token) const;
@@ -76,23 +94,13 @@ class GraphMatcher {
   /// a tensor of rank 0 looks like a number, a list of numbers like a tensor.
   std::vector<size_t> tensor_inputs(const Operands& fx, size_t wanted);
 
-  void add(size_t golden, size_t mine, Rule rule, double confidence = 1);
-
   /// Pairs lists in order when each fits its counterpart, otherwise by what their shapes say.
   /// golden   -1 for an operand whose record is missing
   void pair_inputs(const std::vector<int64_t>& golden, const std::vector<size_t>& mine, Rule rule);
 
-  void pair_in_order(const std::vector<size_t>& golden, const std::vector<size_t>& mine, Rule rule);
-
-  /// An operator that nobody knows but that may only change layout or precision.
-  void match_own_input(const Operands& op);
-
   void explain(const Operands& op, const std::string& reason);
   /// Of a member of a fused operator: what is not paired has no file on the other side.
   void explain_inside(const Operands& fused, const Operands& member);
-
-  void warn(std::string text) { out_.warnings.push_back(std::move(text)); }
-  void warn_missing_fx(const Operands& op, const std::string& fx);
 
   // ---- GE against FX: graph_matcher_fx.cpp ----
 
@@ -135,19 +143,6 @@ class GraphMatcher {
 
   void match_fused_outputs(const Operands& op, const OperatorOrigin& origin,
                            const Operators& golden);
-
-  // ---- as the original did: graph_matcher_msit.cpp ----
-
-  /// Files sorted by their names: INPUT.10 before INPUT.2.
-  std::vector<size_t> by_file_name(std::vector<size_t> records) const;
-
-  void match_fx_msit(const Operands& op, const Operators& fx);
-
-  void match_ge_msit(const Operands& op, const Operators& golden);
-
-  /// Inputs of all members that no member makes; returns the last member that has a file.
-  const Operands* gather_fused_msit(const Operands& op, const Operators& golden,
-                                    std::vector<std::pair<int64_t, std::string>>* inputs);
 
   // ---- the end ----
 

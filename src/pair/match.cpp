@@ -46,15 +46,15 @@ Matcher::Matcher(const Run& golden, const Run& mine, const Correspondence& pairs
       options_(options),
       tables_(options.tables != nullptr ? *options.tables : builtin_tables()),
       levels_(have_levels(golden, mine)),
-      golden_(golden, levels_, !options.msit),
-      mine_(mine, levels_, !options.msit) {
+      golden_(golden, levels_, options.literal == nullptr),
+      mine_(mine, levels_, options.literal == nullptr) {
   crosses_ = golden_.is_atb() != mine_.is_atb();
   // Between two strict trees, and between ATB and PyTorch, what nodes computed is compared; inputs
   // are the outputs of others.
   outputs_only_ =
-      levels_ && (options.level != Level::Api || options.msit || crosses_ ||
+      levels_ && (options.level != Level::Api || options.literal != nullptr || crosses_ ||
                   (golden.has(run::Trait::StrictHooks) && mine.has(run::Trait::StrictHooks)));
-  by_policy_ = levels_ && (options.level != Level::Api || options.msit);
+  by_policy_ = levels_ && (options.level != Level::Api || options.literal != nullptr);
 }
 
 // Operators that one side only has are not compared: they are many, and none of them can have a
@@ -133,7 +133,7 @@ void Matcher::list_leftovers() {
       }
     }
   }
-  if (options_.msit) return;
+  if (options_.literal != nullptr) return;
   list_side_leftovers(Side::Golden, golden_, golden_compared, golden_paired_);
   list_side_leftovers(Side::Mine, mine_, mine_compared, mine_paired_);
 }
@@ -203,7 +203,7 @@ void Matcher::finish() {
   std::set<int64_t> tokens;
   for (const PlacePair& places : tokens_) tokens.insert(places.token);
   out_.tokens.assign(tokens.begin(), tokens.end());
-  if (!options_.msit) {
+  if (options_.literal == nullptr) {
     std::stable_sort(out_.pairs.begin(), out_.pairs.end(),
                      [&](const RecordPair& a, const RecordPair& b) {
                        const TensorRecord& first = mine_.run.records[a.mine];
@@ -222,7 +222,7 @@ namespace {
 
 // The rules know ATB as mine; the other way round both sides change places.
 bool is_turned_around(const Run& golden, const Run& mine, const MatchOptions& options) {
-  return !options.msit && golden.has(run::Trait::AtbOperations) &&
+  return options.literal == nullptr && golden.has(run::Trait::AtbOperations) &&
          !mine.has(run::Trait::AtbOperations) && have_levels(golden, mine);
 }
 

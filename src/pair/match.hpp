@@ -22,12 +22,13 @@ namespace assay::pair {
 enum class Level : uint8_t { Layer, Module, Api };
 [[nodiscard]] std::string_view level_name(Level level);  // "layer" ...
 
+struct LiteralRules;
+
 struct MatchOptions {
   Level level = Level::Api;
-  /// The original's pairs, duplicates included. Otherwise that is so only at layer and module
-  /// level, and at api level every tensor is in at most one pair and every other one is listed.
-  bool msit = false;
-  /// Statistics of a torch tree: the original used one row a node, its last output.
+  /// Another program's rules to the letter (literal_rules.hpp); null: ours. Ours make every pair that a rule names only at layer and
+  /// module level; at api level every tensor is in at most one pair and every other one is listed.
+  const LiteralRules* literal = nullptr;
   bool statistics = false;
   const MappingTables* tables = nullptr;  // nullptr: the shipped ones
   /// Look at values where names and tables say nothing. Reads tensors.

@@ -10,6 +10,7 @@
 
 #include "pair/policies.hpp"
 #include "pair/tree.hpp"
+#include "vendor/msit/pairs.hpp"
 
 namespace assay::pair {
 namespace {
@@ -116,7 +117,8 @@ TEST(FindLayers, EndsTheSearchWhereManyChildrenHaveNoCommonType) {
 TEST(MatchRuns, PairsLayersInOrderAtLayerLevel) {
   const run::Run golden = llama_run(12);
   const run::Run mine = llama_run(12);
-  const auto matching = match(golden, mine, {.level = Level::Layer, .msit = true});
+  const auto matching =
+      match(golden, mine, {.level = Level::Layer, .literal = &vendor::msit::pair_rules()});
   ASSERT_TRUE(matching);
   ASSERT_EQ(matching->pairs.size(), 12u);
   EXPECT_EQ(texts(*matching, golden, mine)[3], "root.model.layers.3: -> root.model.layers.3:");
@@ -127,7 +129,8 @@ TEST(MatchRuns, PairsLayersInOrderAtLayerLevel) {
 TEST(MatchRuns, PairsAttentionAndMlpAtModuleLevel) {
   const run::Run golden = llama_run(12);
   const run::Run mine = llama_run(12);
-  const auto matching = match(golden, mine, {.level = Level::Module, .msit = true});
+  const auto matching =
+      match(golden, mine, {.level = Level::Module, .literal = &vendor::msit::pair_rules()});
   ASSERT_TRUE(matching);
   EXPECT_EQ(matching->pairs.size(), 24u);
   EXPECT_EQ(texts(*matching, golden, mine)[1],
@@ -137,7 +140,8 @@ TEST(MatchRuns, PairsAttentionAndMlpAtModuleLevel) {
 TEST(MatchRuns, PairsEveryNodeAndTheEndOfTheModelLikeTheOriginalAtApiLevel) {
   const run::Run golden = llama_run(12);
   const run::Run mine = llama_run(12);
-  const auto matching = match(golden, mine, {.level = Level::Api, .msit = true});
+  const auto matching =
+      match(golden, mine, {.level = Level::Api, .literal = &vendor::msit::pair_rules()});
   ASSERT_TRUE(matching);
   // 41 nodes with themselves, and the chain root, root.lm_head crosswise: two more.
   EXPECT_EQ(golden.records.size(), 41u);
@@ -176,7 +180,8 @@ TEST(MatchRuns, SortsOutputNamesAsTextLikeTheOriginal) {
       make_run({output(layer, "1"), output(layer, "2"), output(layer, "10")}, tree);
   const run::Run mine =
       make_run({output(layer, "3"), output(layer, "4"), output(layer, "20")}, tree);
-  const auto matching = match(golden, mine, {.level = Level::Layer, .msit = true});
+  const auto matching =
+      match(golden, mine, {.level = Level::Layer, .literal = &vendor::msit::pair_rules()});
   ASSERT_TRUE(matching);
   // As text: 1, 10, 2 and 20, 3, 4.
   EXPECT_EQ(

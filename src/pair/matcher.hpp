@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of match_runs(), a part a file: matcher_align.cpp (ranks, tokens), matcher_explicit.cpp,
-// matcher_policies.cpp (the original's pairs), matcher_one_to_one.cpp (each tensor at most once),
+// matcher_policies.cpp (every pair that a rule makes), matcher_one_to_one.cpp (each tensor at most once),
 // matcher_values.cpp (what values teach), matcher_ranks.cpp (shards), and order and leftovers in
 // match.cpp.
 #pragma once
@@ -128,7 +128,7 @@ class Matcher {
   };
   TreePair tree_pair(size_t golden, size_t mine) const;
   Trees trees_at(const PlacePair& places);
-  // The original's rules of the wanted level, in its order.
+  // The rules of the wanted level, every pair they make.
   [[nodiscard]] NodePairs policy_pairs(const TreePair& trees) const;
   // The same rules for pairing every tensor once: the most specific first.
   [[nodiscard]] static NodePairs ordered_pairs(const TreePair& trees);
@@ -136,7 +136,7 @@ class Matcher {
   // Names of golden's q, k and v projections keep only the part of a fused result that is theirs.
   void filter_fused(const std::vector<size_t>& golden, std::vector<size_t>* mine) const;
 
-  // ---- the original's pairs ----
+  // ---- every pair that a rule makes ----
 
   void match_place_by_policy(const PlacePair& places);
   void apply_policy(const NodePair& pair, const Trees& trees, const NodeRecords& golden_nodes,
@@ -145,12 +145,11 @@ class Matcher {
   // fit.
   void add_level_pair(size_t golden, size_t mine, Rule rule);
   // One of all combinations: the report leaves it out when the shapes do not fit, and its number
-  // stays taken, as in the original. The last position is cut out where that makes it fit.
+  // stays taken. The last position is cut out where that makes it fit.
   void add_tried_pair(size_t golden, size_t mine, Rule rule);
   // Each golden tensor with the one tensor of mine that its shape fits.
   void add_only_fitting(const std::vector<size_t>& golden, const std::vector<size_t>& mine,
                         Rule rule);
-  static void sort_as_text(const run::Run& run, std::vector<size_t>* records);
   // What rotary embeddings of PyTorch compute (cos, sin of all positions) against what the
   // operation of ATB is given: cosine, sine and the length of the sequence.
   void add_rope(const std::vector<size_t>& golden, const std::vector<size_t>& mine);
@@ -245,7 +244,7 @@ class Matcher {
   MatchSide mine_;
   bool crosses_ = false;  // ATB against another layout
   bool outputs_only_ = false;
-  bool by_policy_ = false;  // the original's pairs instead of each tensor once
+  bool by_policy_ = false;  // every pair that a rule makes instead of each tensor once
   Matching out_;
   std::vector<PlacePair> tokens_;  // rank 0 stands for any
   std::map<std::pair<size_t, size_t>, TreeState> states_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "pair/literal_rules.hpp"
 #include "pair/slices.hpp"
 #include "run/common_names.hpp"
 
@@ -42,7 +43,7 @@ std::optional<int64_t> Matcher::first_layer_elements(MatchSide& side, const Plac
 TokenTable Matcher::token_table(MatchSide& side, MatchSide& other) {
   const int rank = ranks_of(side.run).empty() ? 0 : *ranks_of(side.run).begin();
   const StepParts steps = side.steps_of(rank);
-  if (options_.msit) return msit_token_table(steps);
+  if (options_.literal != nullptr) return options_.literal->token_table(steps);
   const auto first = first_layer_elements(side, {rank, 0, 0});
   const auto second = first_layer_elements(side, {rank, 1, 0});
   int prompt_in_step = -1;
@@ -99,12 +100,12 @@ Status Matcher::align_tokens() {
   if (!whole_.user.token_map.empty()) return map_tokens(golden, mine);
   if (align_rows()) return {};
 
-  const bool same_folders =
-      !options_.msit && golden_.is_atb() && mine_.is_atb() && golden_table == mine_table;
+  const bool same_folders = options_.literal == nullptr && golden_.is_atb() && mine_.is_atb() &&
+                            golden_table == mine_table;
   if (same_folders) {  // folder by folder, whatever tokens they are
     for (TokenPlace& place : golden) place.token = place.step;
     for (TokenPlace& place : mine) place.token = place.step;
-  } else if (!options_.msit) {
+  } else if (options_.literal == nullptr) {
     note_table("golden", golden_table);
     note_table("mine", mine_table);
   }
@@ -134,7 +135,7 @@ Status Matcher::align_tokens() {
 }
 
 bool Matcher::align_rows() {
-  if (options_.msit || golden_.is_atb() || mine_.is_atb()) return false;
+  if (options_.literal != nullptr || golden_.is_atb() || mine_.is_atb()) return false;
   const StepAlignment& steps = whole_.steps;
   out_.notes.insert(out_.notes.end(), steps.notes.begin(), steps.notes.end());
   if (steps.by_number) return false;

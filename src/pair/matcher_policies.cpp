@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs by the rules between trees, as the original makes them.
+// Pairs by the rules between trees, every one that they make.
 #include "pair/matcher.hpp"
 
 #include <algorithm>
 
+#include "pair/literal_rules.hpp"
 #include "pair/slices.hpp"
 
 namespace assay::pair {
@@ -88,15 +89,8 @@ NodePairs Matcher::policy_pairs(const TreePair& trees) const {
     case Level::Module:
       match_modules(trees, &pairs);
       break;
-    case Level::Api:
-      match_outputs(trees, &pairs);
-      match_full_names(trees, &pairs);
-      match_type_counts(trees, &pairs);
-      match_map_counts(trees, &pairs);
-      match_rope(trees, &pairs);
-      match_enhanced_names(trees, &pairs);
-      match_special_layers(trees, &pairs);
-      match_fused_qkv(trees, &pairs);
+    case Level::Api:  // ours pair each tensor once there: ordered_pairs()
+      options_.literal->match_api(trees, &pairs);
       break;
   }
   return pairs;
@@ -150,8 +144,8 @@ void Matcher::match_place_by_policy(const PlacePair& places) {
     apply_policy(pair, trees, golden_nodes, mine_nodes);
     for (size_t i = before; i < out_.pairs.size(); ++i) show_order_[i] = pair.mine;
   }
-  if (options_.msit) {
-    // The original's report order: that of my nodes in the topology, policies as they came.
+  if (options_.literal != nullptr) {
+    // In the order of my nodes in the topology, of one node in that of the rules.
     std::vector<size_t> order(out_.pairs.size() - first);
     for (size_t i = 0; i < order.size(); ++i) order[i] = first + i;
     std::stable_sort(order.begin(), order.end(),
@@ -176,13 +170,9 @@ void Matcher::apply_policy(const NodePair& pair, const Trees& trees,
     return;
   }
   filter_fused(golden, &mine);
-  if (options_.msit) {
-    sort_as_text(golden_.run, &golden);
-    sort_as_text(mine_.run, &mine);
-    if (options_.statistics) {
-      golden.erase(golden.begin(), golden.end() - 1);
-      mine.erase(mine.begin(), mine.end() - 1);
-    }
+  if (options_.literal != nullptr) {
+    options_.literal->choose(golden_.run, options_.statistics, &golden);
+    options_.literal->choose(mine_.run, options_.statistics, &mine);
   }
   if (golden.size() == mine.size()) {
     for (size_t i = 0; i < golden.size(); ++i) add_level_pair(golden[i], mine[i], pair.rule);
@@ -194,7 +184,7 @@ void Matcher::apply_policy(const NodePair& pair, const Trees& trees,
 }
 
 void Matcher::add_level_pair(size_t golden, size_t mine, Rule rule) {
-  if (options_.msit || !add_fitting(golden, mine, rule, kTableConfidence))
+  if (options_.literal != nullptr || !add_fitting(golden, mine, rule, kTableConfidence))
     add(golden, mine, rule, kTableConfidence);
 }
 
@@ -202,7 +192,8 @@ void Matcher::add_tried_pair(size_t golden, size_t mine, Rule rule) {
   const std::optional<Dims>& golden_shape = golden_.shape_of(golden);
   const std::optional<Dims>& mine_shape = mine_.shape_of(mine);
   const bool is_last_row =
-      !options_.msit && golden_shape && mine_shape && !fits(*golden_shape, *mine_shape) &&
+      options_.literal == nullptr && golden_shape && mine_shape &&
+      !fits(*golden_shape, *mine_shape) &&
       (last_row(*golden_shape, *mine_shape) || last_row(*mine_shape, *golden_shape));
   if (!is_last_row || !add_fitting(golden, mine, rule, kTableConfidence))
     add(golden, mine, rule, kTableConfidence, true);
@@ -223,15 +214,6 @@ void Matcher::add_only_fitting(const std::vector<size_t>& golden, const std::vec
   }
 }
 
-void Matcher::sort_as_text(const Run& run, std::vector<size_t>* records) {
-  std::stable_sort(records->begin(), records->end(), [&](size_t a, size_t b) {
-    const TensorRecord& first = run.records[a];
-    const TensorRecord& second = run.records[b];
-    return std::tuple(first.call, path_in_step(run, first)) <
-           std::tuple(second.call, path_in_step(run, second));
-  });
-}
-
 void Matcher::add_rope(const std::vector<size_t>& golden, const std::vector<size_t>& mine) {
   constexpr size_t kInputs = 5;
   if (mine.size() != kInputs) return;
@@ -242,10 +224,11 @@ void Matcher::add_rope(const std::vector<size_t>& golden, const std::vector<size
     const auto& golden_shape = golden_.shape_of(g);
     const auto& mine_shape = mine_.shape_of(m);
     if (!golden_shape || !mine_shape) continue;
-    const std::optional<RopeSlice> slice = rope_slice(
-        *golden_shape, *mine_shape, length.value_or(0), static_cast<int>(type), options_.msit);
+    const std::optional<RopeSlice> slice =
+        rope_slice(*golden_shape, *mine_shape, length.value_or(0), static_cast<int>(type),
+                   options_.literal != nullptr);
     if (!slice) continue;
-    if (!options_.msit && (golden_.used[g] || mine_.used[m])) continue;
+    if (options_.literal == nullptr && (golden_.used[g] || mine_.used[m])) continue;
     add(g, m, Rule::Rope, kTableConfidence);
     set_recipes(&out_.pairs.back(), {{g}, Merge::None, 0, 1, slice->golden, slice->note},
                 {{m}, Merge::None, 0, 1, slice->mine, ""});

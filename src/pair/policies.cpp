@@ -61,14 +61,6 @@ std::vector<int> grandchildren(const Tree& tree, int node) {
   return out;
 }
 
-std::vector<int> last_child_chain(const Tree& tree) {
-  std::vector<int> chain;
-  if (tree.nodes.empty()) return chain;
-  chain.push_back(0);
-  while (!tree.is_leaf(chain.back())) chain.push_back(tree.at(chain.back()).children.back());
-  return chain;
-}
-
 void for_each_layer_pair(const TreePair& trees,
                          const std::function<void(int golden, int mine)>& visit) {
   const size_t count = std::min(trees.golden_layers.nodes.size(), trees.mine_layers.nodes.size());
@@ -171,23 +163,6 @@ void match_modules(const TreePair& trees, NodePairs* pairs) {
       zip(golden, mine, Rule::ModuleMatch, pairs);
     }
   });
-}
-
-void match_outputs(const TreePair& trees, NodePairs* pairs) {
-  for (const int mine : last_child_chain(trees.mine)) {
-    for (const int golden : last_child_chain(trees.golden)) pairs->add(golden, mine, Rule::Output);
-  }
-}
-
-void match_full_names(const TreePair& trees, NodePairs* pairs) {
-  std::multimap<std::string_view, int> by_name;
-  for (size_t i = 1; i < trees.golden.nodes.size(); ++i)
-    by_name.emplace(trees.golden.nodes[i].name, static_cast<int>(i));
-  for (size_t i = 1; i < trees.mine.nodes.size(); ++i) {
-    const auto [begin, end] = by_name.equal_range(trees.mine.nodes[i].name);
-    for (auto found = begin; found != end; ++found)
-      pairs->add(found->second, static_cast<int>(i), Rule::NameFullMatch);
-  }
 }
 
 void match_type_counts(const TreePair& trees, NodePairs* pairs) {

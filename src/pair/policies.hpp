@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes of two trees belong together: one function a rule of the original.
+// Which nodes of two trees belong together: one function a rule.
 //
 // Each appends pairs of node indices with the tensors that are meant; a pair that is already in the list
 // is not appended again (the original counted a score instead, and kept every score). In tree order
@@ -53,12 +53,6 @@ void match_special_layers(const TreePair& trees, NodePairs* pairs);
 
 /// Attention and MLP blocks directly below each pair of layers.
 void match_modules(const TreePair& trees, NodePairs* pairs);
-
-/// The last child of the last child ... of both roots, roots included, each with each.
-void match_outputs(const TreePair& trees, NodePairs* pairs);
-
-/// Equal names, the roots excepted.
-void match_full_names(const TreePair& trees, NodePairs* pairs);
 
 /// Breadth first from the roots: children of a pair grouped by type, quantised types counting as the
 /// float type they stand for; groups of equal size pair in order.

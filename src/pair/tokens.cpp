@@ -18,12 +18,6 @@ bool has_decoder(const StepParts& steps, int64_t step) {
          std::any_of(found->second.begin(), found->second.end(), [](int part) { return part > 0; });
 }
 
-bool has_two_models(const StepParts& steps) {
-  return std::any_of(steps.begin(), steps.end(), [](const auto& step) {
-    return std::any_of(step.second.begin(), step.second.end(), [](int part) { return part > 0; });
-  });
-}
-
 int64_t token_of(TokenTable table, int64_t step, int part) {
   switch (table) {
     case TokenTable::Plain:
@@ -59,8 +53,9 @@ std::string table_text(TokenTable table) {
   return "folder n is step n";
 }
 
-TokenTable msit_token_table(const StepParts& steps) {
-  return has_two_models(steps) ? TokenTable::WarmUp : TokenTable::Plain;
+bool has_two_models(const StepParts& steps) {
+  return std::ranges::any_of(steps,
+                             [&](const auto& step) { return has_decoder(steps, step.first); });
 }
 
 TokenTable detect_token_table(const StepParts& steps, int prompt_in_step, int decoder_goes_on) {

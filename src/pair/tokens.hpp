@@ -32,8 +32,8 @@ enum class TokenTable : uint8_t {
 };
 [[nodiscard]] std::string table_text(TokenTable table);  // a sentence for people
 
-/// The original's table: WarmUp as soon as there are two models.
-[[nodiscard]] TokenTable msit_token_table(const StepParts& steps);
+/// A prompt's model and a decoder's.
+[[nodiscard]] bool has_two_models(const StepParts& steps);
 
 /// From the folders alone, and from whether the prompt in folder 0 is the one in folder 1.
 /// prompt_in_step   1: what is known says that folder 1 holds the prompt that golden saw, 0: folder

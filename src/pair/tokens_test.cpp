@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "vendor/msit/pairs.hpp"
+
 namespace assay::pair {
 namespace {
 
@@ -49,8 +51,8 @@ TEST(TokenTables, TwoPromptsOfWhichTheFirstIsGoldensAreNoWarmUp) {
 }
 
 TEST(TokenTables, TheOriginalTakesEveryPairOfModelsForAWarmUp) {
-  EXPECT_EQ(msit_token_table(kPromptOnceDecoderThrice), TokenTable::WarmUp);
-  EXPECT_EQ(msit_token_table({{0, {0}}, {1, {0}}}), TokenTable::Plain);
+  EXPECT_EQ(vendor::msit::token_table(kPromptOnceDecoderThrice), TokenTable::WarmUp);
+  EXPECT_EQ(vendor::msit::token_table({{0, {0}}, {1, {0}}}), TokenTable::Plain);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "report/table.hpp"
 #include "report/terminal.hpp"
 #include "tensor/convert.hpp"
+#include "vendor/compat.hpp"
 
 namespace nb = nanobind;
 
@@ -77,20 +78,11 @@ nb::dict metrics_dict(const measure::PairMetrics& m) {
       {"worst_absolute_index", m.worst_absolute_index},
       {"worst_relative_index", m.worst_relative_index}};
   for (const auto& [name, value] : counts) out[name] = value;
-  for (const auto& [name, field] : measure::kMsitMetrics) out[name] = m.*field;
+  for (const auto& [name, field] : measure::kMetricFields) out[name] = m.*field;
   out["kl_row_mean"] = m.kl_row_mean;
   out["kl_row_max"] = m.kl_row_max;
   out["identical"] = m.is_identical();
   return out;
-}
-
-measure::MetricRules rules_of(const std::string& compat) {
-  if (compat == "none") return measure::MetricRules::Corrected;
-  if (compat == "msit" || compat == "ait-0.2") return measure::MetricRules::Msit;
-  raise({Errc::Usage,
-         {},
-         std::nullopt,
-         "compat must be 'none', 'msit' or 'ait-0.2', not '" + compat + "'"});
 }
 
 // A callable of the user: (golden, mine) as flat float32 arrays to a number, a text, or a number and a
@@ -159,6 +151,7 @@ struct ComparisonObject {
   run::Run mine;
   compare::Comparison comparison;
   std::vector<std::string> path_notes;
+  report::Style style;
 
   /// Position in rows() of every row that is in it.
   [[nodiscard]] size_t index_of(const compare::Row* wanted) const {
@@ -190,8 +183,7 @@ struct PythonOptions {
 compare::CompareOptions native_options(const PythonOptions& options) {
   compare::CompareOptions native;
   native.engines = engines::for_pairing();
-  native.rules = rules_of(options.compat);
-  native.ait02 = options.compat == "ait-0.2";
+  native.conventions = value_or_raise(vendor::compat(options.compat)).conventions;
   native.statistics = options.stats;
   native.limits.fallback = {options.atol, options.rtol, options.cos, options.rel_l2};
   if (std::string problem = compare::limit_problem(native.limits.fallback); !problem.empty())
@@ -224,7 +216,8 @@ void bind_compare(nb::module_& m) {
            [](const ComparisonObject& self) {
              nb::list rows;
              for (const compare::Sheet& sheet : self.comparison.sheets) {
-               rows.extend(table_rows(report::build_table(self.comparison, sheet, false), true));
+               rows.extend(table_rows(
+                   report::build_table(self.comparison, sheet, {.style = self.style}), true));
              }
              return rows;
            })
@@ -280,7 +273,7 @@ void bind_compare(nb::module_& m) {
             Status status;
             {
               const nb::gil_scoped_release release;
-              status = report::write_report(self.comparison, path);
+              status = report::write_report(self.comparison, path, self.style);
             }
             value_or_raise(status);
           },
@@ -307,10 +300,13 @@ void bind_compare(nb::module_& m) {
             {compat, thresholds, map, mapping_file, stats, weights, std::move(algorithm_files),
              std::move(algorithms), atol, rtol, cos, rel_l2, std::move(token_map), std::move(ranks),
              std::move(allow_unmatched), jobs, max_memory});
+        const vendor::Compat named = value_or_raise(vendor::compat(compat));
+        const compare::LevelChoice wanted =
+            *choice == compare::LevelChoice::Default ? named.level : *choice;
         compare::ComparedPaths paths = read_without_gil(
-            [&] { return compare::compare_paths(golden, mine, {*choice, weights}, options); });
+            [&] { return compare::compare_paths(golden, mine, {wanted, weights}, options); });
         return ComparisonObject{std::move(paths.golden), std::move(paths.mine),
-                                std::move(paths.comparison), std::move(paths.notes)};
+                                std::move(paths.comparison), std::move(paths.notes), named.style};
       },
       nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("level") = "api",
       nb::arg("stats") = false, nb::arg("weights") = false, nb::arg("compat") = "none",
@@ -330,15 +326,17 @@ void bind_compare(nb::module_& m) {
         const TensorView golden_view = view_of(golden);
         const TensorView mine_view = view_of(mine);
         const measure::MetricOptions options{
-            .rules = rules_of(compat), .kl_divergence = kl_divergence, .jobs = jobs};
+            .rules = value_or_raise(vendor::compat(compat)).conventions.rules,
+            .kl_divergence = kl_divergence,
+            .jobs = jobs};
         measure::PairMetrics metrics;
         {
           const nb::gil_scoped_release release;
           metrics = measure::compare_tensors(golden_view, mine_view, options);
         }
         nb::dict out = metrics_dict(metrics);
-        if (options.rules == measure::MetricRules::Msit)
-          out["cmp_fail_reason"] = measure::msit_fail_reason(metrics);
+        if (options.rules == measure::MetricRules::Float32)
+          out["cmp_fail_reason"] = measure::fail_reason(metrics, options.rules);
         return out;
       },
       nb::arg("golden"), nb::arg("mine"), nb::kw_only(), nb::arg("compat") = "none",

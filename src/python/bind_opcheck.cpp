@@ -50,12 +50,11 @@ report::OpcheckTableOptions table_of(const opcheck::Report& report) {
 }
 
 nb::list rows_of(const opcheck::Report& report) {
-  const report::OpcheckTableOptions table = table_of(report);
-  const std::vector<std::string> columns = report::opcheck_columns(table);
+  const report::OpcheckTable table(table_of(report));
+  const std::vector<std::string> columns = table.columns();
   nb::list rows;
   for (const opcheck::CaseResult& result : report.cases) {
-    for (const auto& cells : report::opcheck_rows(result, table))
-      rows.append(row_dict(columns, cells));
+    for (const auto& cells : table.rows(result)) rows.append(row_dict(columns, cells));
   }
   return rows;
 }

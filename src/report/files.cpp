@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/files.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <ctime>
 
@@ -20,23 +18,26 @@ namespace {
 /// What the tables of a report are made of.
 struct Content {
   const compare::Comparison& comparison;
+  const Style& style;
   const run::Run* mine = nullptr;            // with `verdict`
   const locate::Verdict* verdict = nullptr;  // null: tables without its columns
 
   [[nodiscard]] Table table_of(const compare::Sheet& sheet, bool keep_filtered = false) const {
-    if (verdict == nullptr) return build_table(comparison, sheet, keep_filtered);
+    if (verdict == nullptr) return build_table(comparison, sheet, {style, keep_filtered});
     const std::vector<RowVerdict> verdicts = judge_rows(*verdict, *mine, sheet);
-    return build_table(comparison, sheet, keep_filtered, &verdicts);
+    return build_table(comparison, sheet, {style, keep_filtered, &verdicts});
+  }
+  [[nodiscard]] std::string csv_of(const Table& table) const {
+    return csv_text(table, !style.to_the_letter);
   }
 };
 
-// The workbook of the original keeps the rows that its csv leaves out.
 Result<std::string> workbook(const Content& content, bool summary) {
   const compare::Comparison& comparison = content.comparison;
   std::vector<Table> tables;
   for (const compare::Sheet& sheet : comparison.sheets)
-    tables.push_back(content.table_of(sheet, comparison.msit));
-  if (summary && !comparison.msit) tables.push_back(build_summary_table(comparison));
+    tables.push_back(content.table_of(sheet, content.style.to_the_letter));
+  if (summary && !content.style.to_the_letter) tables.push_back(build_summary_table(comparison));
   return xlsx_bytes(tables);
 }
 
@@ -45,10 +46,6 @@ std::string json_lines(const Content& content) {
   for (const compare::Sheet& sheet : content.comparison.sheets)
     out += jsonl_text(content.table_of(sheet));
   return out;
-}
-
-std::string csv_of_sheet(const Content& content, const compare::Sheet& sheet) {
-  return csv_text(content.table_of(sheet), !content.comparison.msit);
 }
 
 // Graph mode has a report for each graph of each rank; ranks and graphs are named where there are any.
@@ -71,14 +68,14 @@ std::string csv_of_all_sheets(const Content& content) {
   Table all;
   for (const compare::Sheet& sheet : comparison.sheets) {
     Table table = content.table_of(sheet);
-    if (comparison.sheets.size() > 1 && !comparison.ait02) {  // ait 0.2 knew no levels
+    if (comparison.sheets.size() > 1 && content.style.only_file == nullptr) {
       table.columns.insert(table.columns.begin(), "level");
       for (std::vector<Cell>& row : table.rows) row.insert(row.begin(), Cell::of(sheet.name));
     }
     all.columns = table.columns;
     std::move(table.rows.begin(), table.rows.end(), std::back_inserter(all.rows));
   }
-  return csv_text(all, !comparison.msit);
+  return content.csv_of(all);
 }
 
 }  // namespace
@@ -104,7 +101,7 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
                                              const run::Run& golden, const run::Run& mine,
                                              const FileOptions& options) {
   ASSAY_TRY_STATUS(make_directories(options.folder, 0750));
-  const Content content{comparison, &mine, options.verdict};
+  const Content content{comparison, options.style, &mine, options.verdict};
   std::vector<std::string> written;
   const auto write = [&](const std::string& stem, const std::string& ending,
                          const std::string& text, const std::string& name_end = "") -> Status {
@@ -116,19 +113,17 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
   };
   const std::string stem = comparison.statistics ? "statstics_cmp_report" : "msit_cmp_report";
   const bool by_graph = !comparison.sheets.empty() && comparison.sheets.front().graph >= 0;
-  if (comparison.ait02) {  // {pid}/cmp_report.csv
-    const std::string folder =
-        options.folder + (options.folder.ends_with('/') ? "" : "/") + std::to_string(::getpid());
-    ASSAY_TRY_STATUS(make_directories(folder, 0750));
-    const std::string path = folder + "/cmp_report.csv";
+  if (options.style.only_file != nullptr && !comparison.weights) {
+    const std::string path = options.style.only_file(options.folder);
+    ASSAY_TRY_STATUS(make_directories(path.substr(0, path.rfind('/')), 0750));
     ASSAY_TRY_STATUS(
         write_file_atomically(path, as_bytes(csv_of_all_sheets(content)), kReportMode));
     written.push_back(path);
   } else if (by_graph) {
     for (const compare::Sheet& sheet : comparison.sheets) {
       const GraphReport report = graph_report(comparison, sheet);
-      ASSAY_TRY_STATUS(
-          write(stem + report.stem_end, ".csv", csv_of_sheet(content, sheet), report.name_end));
+      ASSAY_TRY_STATUS(write(stem + report.stem_end, ".csv",
+                             content.csv_of(content.table_of(sheet)), report.name_end));
     }
   } else if (options.workbook) {
     ASSAY_TRY(const std::string bytes, workbook(content, options.summary));
@@ -136,9 +131,8 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
   } else {
     const std::string text = csv_of_all_sheets(content);
     ASSAY_TRY_STATUS(write(stem, ".csv", text));
-    if (comparison.statistics && !comparison.msit) {
+    if (comparison.statistics && !options.style.to_the_letter)
       ASSAY_TRY_STATUS(write("statistics_cmp_report", ".csv", text));
-    }
   }
   if (options.jsonl) ASSAY_TRY_STATUS(write(stem, ".jsonl", json_lines(content)));
   if (options.unmatched && !comparison.sheets.empty()) {
@@ -147,15 +141,16 @@ Result<std::vector<std::string>> write_files(const compare::Comparison& comparis
       const Table more = build_unmatched_table(comparison.sheets[i], golden, mine);
       table.rows.insert(table.rows.end(), more.rows.begin(), more.rows.end());
     }
-    ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", csv_text(table, !comparison.msit)));
+    ASSAY_TRY_STATUS(write("msit_cmp_unmatched", ".csv", content.csv_of(table)));
   }
   if (options.verdict != nullptr)
     ASSAY_TRY_STATUS(write("msit_cmp_first_bad", ".json", verdict_json(*options.verdict)));
   return written;
 }
 
-Status write_report(const compare::Comparison& comparison, const std::string& path) {
-  const Content content{comparison};
+Status write_report(const compare::Comparison& comparison, const std::string& path,
+                    const Style& style) {
+  const Content content{comparison, style};
   std::string text;
   if (path.ends_with(".xlsx")) {
     ASSAY_TRY(text, workbook(content, true));

@@ -7,10 +7,12 @@
 #include "base/result.hpp"
 #include "compare/compare.hpp"
 #include "locate/verdict/locate.hpp"
+#include "report/style.hpp"
 
 namespace assay::report {
 
 struct FileOptions {
+  const Style& style = kOurStyle;
   std::string folder = "./";  // created with all parents
   std::string timestamp;      // "20250220083154", UTC
   bool workbook = false;      // one xlsx with a sheet a level; otherwise one csv (first sheet)
@@ -31,10 +33,8 @@ inline constexpr unsigned kReportMode = 0640;
 [[nodiscard]] std::string utc_timestamp();
 
 /// Writes msit_cmp_report_{ts}.csv or .xlsx (statistics: statstics_cmp_report_{ts}.csv, the name
-/// scripts know, and beside it statistics_cmp_report_{ts}.csv unless the original is to be
-/// reproduced), and on request the same as .jsonl, msit_cmp_unmatched_{ts}.csv and
-/// msit_cmp_first_bad_{ts}.json. Every file
-/// appears whole or not at all, with mode 0640; a taken name gets "_1", "_2" ... before its ending.
+/// scripts know, and beside it statistics_cmp_report_{ts}.csv), and on request the same as .jsonl,
+/// msit_cmp_unmatched_{ts}.csv and msit_cmp_first_bad_{ts}.json; a style may say otherwise. Every file appears whole or not at all, with mode 0640; a taken name gets "_1", "_2" ... before its ending.
 /// returns   the paths, the report first
 /// errors    Permission | NotFound | NoSpace | Io
 [[nodiscard]] Result<std::vector<std::string>> write_files(const compare::Comparison& comparison,
@@ -45,6 +45,7 @@ inline constexpr unsigned kReportMode = 0640;
 /// Writes only the report, in the format of the ending of `path`: .csv (all sheets, one after the
 /// other, when there are several: with a first column "level"), .xlsx, .jsonl. errors    Usage
 /// (other ending) | as above
-[[nodiscard]] Status write_report(const compare::Comparison& comparison, const std::string& path);
+[[nodiscard]] Status write_report(const compare::Comparison& comparison, const std::string& path,
+                                  const Style& style = kOurStyle);
 
 }  // namespace assay::report

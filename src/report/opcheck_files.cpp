@@ -17,7 +17,7 @@
 namespace assay::report {
 namespace {
 
-constexpr std::string_view kSheet = "opcheck_result";
+constexpr const char* kSheet = "opcheck_result";
 
 /// A file that grows by whole cases under the name it will have, followed by ".tmp".
 class LiveFile {
@@ -85,24 +85,15 @@ class LiveFile {
   bool empty_ = true;
 };
 
-Table table_of(std::string_view sheet, const OpcheckTableOptions& options) {
-  Table table;
-  table.name = std::string(sheet);
-  table.columns = opcheck_columns(options);
-  return table;
+void append_case(const opcheck::CaseResult& result, const OpcheckTable& rows, Table* table) {
+  std::ranges::move(rows.rows(result), std::back_inserter(table->rows));
 }
 
-void append_case(const opcheck::CaseResult& result, const OpcheckTableOptions& options,
-                 Table* table) {
-  std::vector<std::vector<Cell>> rows = opcheck_rows(result, options);
-  std::move(rows.begin(), rows.end(), std::back_inserter(table->rows));
-}
-
-Result<std::string> workbook(const opcheck::Report& report, const OpcheckTableOptions& options) {
-  Table listed = table_of(kSheet, options);
-  Table failed = table_of("addition_failed_cases", options);
+Result<std::string> workbook(const opcheck::Report& report, const OpcheckTable& rows) {
+  Table listed{kSheet, rows.columns(), {}};
+  Table failed{"addition_failed_cases", rows.columns(), {}};
   for (const opcheck::CaseResult& result : report.cases)
-    append_case(result, options, result.description.in_table ? &listed : &failed);
+    append_case(result, rows, result.description.in_table ? &listed : &failed);
   std::vector<Table> tables;
   if (!listed.rows.empty()) tables.push_back(std::move(listed));
   if (!failed.rows.empty()) tables.push_back(std::move(failed));
@@ -131,8 +122,8 @@ std::string opcheck_timestamp() {
 
 struct OpcheckWriter::State {
   OpcheckFileOptions files;
-  OpcheckTableOptions table;
-  std::vector<LiveFile> live;
+  OpcheckTable table;
+  std::vector<LiveFile> live = {};
   bool spare = false;  // the only live file was not asked for and goes when the others are written
   size_t added = 0;    // cases in the live files
 
@@ -146,7 +137,7 @@ struct OpcheckWriter::State {
   }
 
   Status add(const opcheck::CaseResult& result) {
-    Table rows = table_of(kSheet, table);
+    Table rows{kSheet, table.columns(), {}};
     append_case(result, table, &rows);
     for (LiveFile& file : live) ASSAY_TRY_STATUS(file.append(rows));
     ++added;
@@ -171,7 +162,8 @@ struct OpcheckWriter::State {
   }
 };
 
-OpcheckWriter::OpcheckWriter() : state_(std::make_unique<State>()) {}
+OpcheckWriter::OpcheckWriter(const OpcheckFileOptions& files, const OpcheckTableOptions& table)
+    : state_(std::make_unique<State>(files, OpcheckTable(table))) {}
 OpcheckWriter::OpcheckWriter(OpcheckWriter&&) noexcept = default;
 OpcheckWriter& OpcheckWriter::operator=(OpcheckWriter&&) noexcept = default;
 OpcheckWriter::~OpcheckWriter() = default;
@@ -183,10 +175,8 @@ Result<OpcheckWriter> OpcheckWriter::open(const OpcheckFileOptions& files,
       return fail(Errc::Usage, "a report cannot be written as '" + format + "'");
   }
   ASSAY_TRY_STATUS(make_directories(files.folder, 0750));
-  OpcheckWriter writer;
+  OpcheckWriter writer(files, table);
   State& state = *writer.state_;
-  state.files = files;
-  state.table = table;
   for (const std::string& format : files.formats) {
     if (is_live(format)) ASSAY_TRY_STATUS(state.create(format));
   }

@@ -36,7 +36,7 @@ class OpcheckWriter {
   [[nodiscard]] Result<std::vector<std::string>> finish(const opcheck::Report& report);
 
  private:
-  OpcheckWriter();
+  OpcheckWriter(const OpcheckFileOptions& files, const OpcheckTableOptions& table);
   struct State;
   std::unique_ptr<State> state_;
 };

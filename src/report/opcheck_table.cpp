@@ -1,75 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every column of an opcheck report, in its order.
+// Source of the first ones: Ascend/msit 8.2: msit_llm/opcheck/case_manager.py
 #include "report/opcheck_table.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <map>
 
 #include "base/text.hpp"
-#include "report/cells.hpp"
-#include "report/operator_rows.hpp"
+#include "report/column.hpp"
 
 namespace assay::report {
+
+/// What stands in every row of a case: the verdict sticks, the reasons are joined.
+struct OldVerdict {
+  std::string result;
+  std::string reason;
+};
+
+/// An output of a case.
+struct CaseRow {
+  const opcheck::CaseResult& result;
+  const opcheck::OutputRow& row;
+  size_t place = 0;  // among the outputs
+  const OldVerdict& verdict;
+};
+
 namespace {
 
 using measure::Judgement;
 using measure::Measures;
 using measure::Standard;
+using opcheck::CaseDescription;
 using opcheck::CaseResult;
 using opcheck::Outcome;
 using opcheck::OutputRow;
+using opcheck::RoundingMeasures;
 
-// Ascend/msit 8.2: msit_llm/opcheck/case_manager.py; of ait 0.2: llm/opcheck/opchecker.py
-const std::vector<std::string> kFirstColumns = {
-    "op_id", "op_name", "op_param", "tensor_path", "out_tensor_id", "precision_standard"};
+using CaseColumns = Columns<CaseRow>;
 
-const std::vector<std::string> kOurColumns = {"rank",
-                                              "step",
-                                              "node",
-                                              "output",
-                                              "result",
-                                              "reason",
-                                              "note",
-                                              "variant",
-                                              "standard",
-                                              "atb_result",
-                                              "atb_rate(%)",
-                                              "error_balance(%)",
-                                              "legacy_o4_result",
-                                              "legacy_o1_result",
-                                              "mixed_result",
-                                              "precision_type",
-                                              "terms",
-                                              "dtype",
-                                              "shape",
-                                              "count",
-                                              "max_abs",
-                                              "mean_abs",
-                                              "max_rel",
-                                              "mean_rel",
-                                              "rmse",
-                                              "cosine",
-                                              "relative_l2",
-                                              "nmse",
-                                              "mare",
-                                              "mere",
-                                              "golden_nan",
-                                              "golden_inf",
-                                              "mine_nan",
-                                              "mine_inf",
-                                              "pattern_mismatches",
-                                              "ulp_0",
-                                              "ulp_1",
-                                              "ulp_2",
-                                              "ulp_4",
-                                              "ulp_8",
-                                              "ulp_more",
-                                              "worst_index",
-                                              "worst_golden",
-                                              "worst_mine",
-                                              "worst_neighbours",
-                                              "unknown_parameters"};
+// The parts of a row; null: this row has none.
+const CaseDescription* described(const CaseRow& row) { return &row.result.description; }
+const CaseResult* result(const CaseRow& row) { return &row.result; }
+const OldVerdict* old(const CaseRow& row) { return &row.verdict; }
+const OutputRow* output(const CaseRow& row) { return &row.row; }
+const OutputRow* compared(const CaseRow& row) { return row.row.compared ? &row.row : nullptr; }
+const Measures* measured(const CaseRow& row) {
+  return row.row.compared ? &row.row.measures : nullptr;
+}
+const OutputRow* with_worst(const CaseRow& row) {
+  return row.row.compared && row.row.measures.worst_index >= 0 ? &row.row : nullptr;
+}
+const Judgement* judged_by_atb(const CaseRow& row) {
+  return row.row.compared ? &row.row.judgements[static_cast<size_t>(Standard::Atb)] : nullptr;
+}
+const RoundingMeasures* rounded(const CaseRow& row) {
+  return row.row.rounding && row.row.rounding->judged ? &*row.row.rounding : nullptr;
+}
 
 std::string fixed(double value, int digits) {
   if (std::isnan(value)) return "nan";
@@ -80,8 +69,7 @@ std::string fixed(double value, int digits) {
 constexpr int kRateDigits = 16;
 constexpr int kCosineDigits = 10;
 
-Cell text_cell(std::string text) { return Cell::of(std::move(text)); }
-Cell missing() { return text_cell("NaN"); }  // as the original writes a value it does not have
+Cell missing() { return Cell::of("NaN"); }  // as the original writes a value it does not have
 
 std::string joined(const std::vector<std::string>& parts, const char* separator) {
   std::string text;
@@ -90,6 +78,10 @@ std::string joined(const std::vector<std::string>& parts, const char* separator)
     text += (text.empty() ? "" : separator) + part;
   }
   return text;
+}
+
+std::string index_text(const std::vector<int64_t>& index) {
+  return list_text(std::span<const int64_t>(index));
 }
 
 const Judgement& judgement_of(const OutputRow& row, Standard standard) {
@@ -105,24 +97,13 @@ std::string_view precision_name(opcheck::Precision precision) {
 
 // ---- the original's columns ----
 
-/// What stands in every row of a case: the verdict sticks, the reasons are joined.
-struct OldVerdict {
-  std::string result;
-  std::string reason;
-};
-
 OldVerdict old_verdict(const CaseResult& result, const OpcheckTableOptions& options) {
-  OldVerdict verdict;
-  if (!result.description.in_table) {
-    verdict.result = "addition failed";
-    verdict.reason = result.rows.empty() ? "" : result.rows.front().reason;
-    return verdict;
-  }
-  const Standard standard = options.o1_names ? Standard::LegacyO1 : Standard::LegacyO4;
+  if (!result.description.in_table)
+    return {"addition failed", result.rows.empty() ? "" : result.rows.front().reason};
   bool passed = !result.rows.empty();
   std::vector<std::string> reasons;
   for (const OutputRow& row : result.rows) {
-    const Judgement& judgement = judgement_of(row, standard);
+    const Judgement& judgement = judgement_of(row, options.style.standard);
     passed = passed && row.compared && judgement.passed;
     reasons.push_back(row.compared ? judgement.reason : row.reason);
     for (size_t i = 0; i < row.custom.size() && i < options.custom.size(); ++i) {
@@ -130,124 +111,216 @@ OldVerdict old_verdict(const CaseResult& result, const OpcheckTableOptions& opti
         reasons.push_back(options.custom[i] + ": " + row.custom[i].message);
     }
   }
-  verdict.result = options.o1_names ? (passed ? "execution successful" : "execution failed")
-                                    : (passed ? "PASS" : "FAILED");
-  verdict.reason = joined(reasons, ", ");
-  return verdict;
-}
-
-Cell custom_cell(const opcheck::CustomMetric::Value& value) {
-  if (const auto* number = std::get_if<double>(&value.value))
-    return std::isnan(*number) ? missing() : Cell::of(*number);
-  if (const auto* integer = std::get_if<int64_t>(&value.value)) return Cell::of(*integer);
-  if (const auto* text = std::get_if<std::string>(&value.value)) return Cell::of(*text);
-  return missing();
-}
-
-void append_old_metrics(const OutputRow& row, const OpcheckTableOptions& options, Cells* cells) {
-  const Measures& m = row.measures;
-  const bool o1 = options.o1_names;
-  const auto add = [&](const std::string& text) {
-    cells->push_back(row.compared ? text_cell(text) : missing());
-  };
-  const Judgement& judgement = judgement_of(row, o1 ? Standard::LegacyO1 : Standard::LegacyO4);
-  add(std::isnan(judgement.rate) ? "NaN" : fixed(judgement.rate, kRateDigits));
-  add(fixed(o1 ? m.legacy_o1_max_rel : m.legacy_o4_max_rel, kRateDigits));
-  if (options.absolute) {
-    const int64_t within = o1 ? m.legacy_o1_abs_within : m.legacy_abs_within;
-    const float share = static_cast<float>(within) / static_cast<float>(m.count);
-    add(fixed(m.count == 0 ? 0 : static_cast<double>(share) * 100, kRateDigits));
-    add(fixed(o1 ? m.legacy_o1_max_abs : m.legacy_max_abs, kRateDigits));
-  }
-  if (options.cosine) add(fixed(m.cosine, kCosineDigits));
-  if (options.kl) add(fixed(m.kl_divergence, kRateDigits));
-  for (size_t i = 0; i < options.custom.size(); ++i)
-    cells->push_back(i < row.custom.size() ? custom_cell(row.custom[i]) : missing());
-}
-
-/// Results that lie in inputs are numbered by their place, as the original does: it knows no gaps.
-Cell output_id(const CaseResult& result, size_t place) {
-  const OutputRow& row = result.rows[place];
-  if (!row.compared) return missing();
-  return Cell::of(static_cast<int64_t>(row.in_place ? place : row.index));
-}
-
-Cell standard_cell(const OutputRow& row, bool o1) {
-  if (!row.compared) return missing();
-  const auto limits =
-      measure::legacy_limits(o1 ? Standard::LegacyO1 : Standard::LegacyO4, row.measures.dtype);
-  return limits ? text_cell(measure::precision_standard_text(*limits)) : missing();
+  return {passed ? options.style.passed : options.style.failed, joined(reasons, ", ")};
 }
 
 /// "0_1@maskType" is case 0_1 with that one parameter switched off.
-std::string closed_optimization(const std::string& id) {
-  const size_t at = id.find('@');
-  return at == std::string::npos ? "NaN" : id.substr(at + 1);
+std::string closed_optimization(const CaseDescription& one) {
+  const size_t at = one.id.find('@');
+  return at == std::string::npos ? "NaN" : one.id.substr(at + 1);
+}
+
+/// Results that lie in inputs are numbered by their place, as the original does: it knows no gaps.
+Cell output_id(const CaseRow& row) {
+  if (!row.row.compared) return missing();
+  return Cell::of(row.row.in_place ? row.place : row.row.index);
+}
+
+Cell standard_cell(const OutputRow& row, Standard standard) {
+  const auto limits = measure::legacy_limits(standard, row.measures.dtype);
+  return row.compared && limits ? Cell::of(measure::precision_standard_text(*limits)) : missing();
+}
+
+Cell custom_cell(const OutputRow& row, size_t place) {
+  if (place >= row.custom.size()) return missing();
+  Cell cell = Cell::of(row.custom[place].value);
+  const bool is_none = std::holds_alternative<std::monostate>(row.custom[place].value) ||
+                       std::holds_alternative<double>(row.custom[place].value);
+  return cell.kind == Cell::Kind::Empty && is_none ? missing() : cell;
+}
+
+double absolute_rate(const Measures& measures, int64_t Measures::* within) {
+  const float share = static_cast<float>(measures.*within) / static_cast<float>(measures.count);
+  return measures.count == 0 ? 0 : static_cast<double>(share) * 100;
+}
+
+/// A number of a row that was compared, with as many digits as the original wrote.
+template <typename Value>
+Column<CaseRow> old_number(std::string name, const Value& value, int digits = kRateDigits) {
+  return {std::move(name), [value, digits](const CaseRow& row) {
+            return row.row.compared ? Cell::of(fixed(value(row.row), digits)) : missing();
+          }};
+}
+
+Column<CaseRow> old_number(std::string name, double Measures::* value, int digits = kRateDigits) {
+  return old_number(
+      std::move(name), [value](const OutputRow& row) { return row.measures.*value; }, digits);
+}
+
+void append_old_metrics(const OpcheckTableOptions& options, CaseColumns* columns) {
+  const OpcheckStyle& style = options.style;
+  columns->push_back({style.rate, [standard = style.standard](const CaseRow& row) {
+                        const double rate = judgement_of(row.row, standard).rate;
+                        return row.row.compared && !std::isnan(rate)
+                                   ? Cell::of(fixed(rate, kRateDigits))
+                                   : missing();
+                      }});
+  columns->push_back(old_number("max_rel_error", style.max_rel));
+  if (options.absolute) {
+    columns->push_back(
+        old_number(style.absolute_rate, [within = style.absolute_within](const OutputRow& row) {
+          return absolute_rate(row.measures, within);
+        }));
+    columns->push_back(old_number("max_abs_error", style.max_abs));
+  }
+  if (options.cosine)
+    columns->push_back(old_number("cosine_similarity", &Measures::cosine, kCosineDigits));
+  if (options.kl) columns->push_back(old_number("kl_divergence", &Measures::kl_divergence));
+  for (size_t i = 0; i < options.custom.size(); ++i) {
+    columns->push_back(
+        {options.custom[i], [i](const CaseRow& row) { return custom_cell(row.row, i); }});
+  }
+}
+
+void append_old_columns(const OpcheckTableOptions& options, CaseColumns* columns) {
+  using D = CaseDescription;
+  const OpcheckStyle& style = options.style;
+  const auto path = [end = style.folder_end](const D& one) {
+    return one.folder.empty() ? std::string() : one.folder + end;
+  };
+  const auto precision = [standard = style.standard](const OutputRow& row) {
+    return standard_cell(row, standard);
+  };
+  *columns = {{"op_id", of(described, &D::id)},
+              {"op_name", of(described, &D::op_type)},
+              {"op_param", of(described, &D::parameters)},
+              {"tensor_path", of(described, path)},
+              {"out_tensor_id", output_id},
+              {"precision_standard", of(output, precision)},
+              {style.result, of(old, &OldVerdict::result)}};
+  append_old_metrics(options, columns);
+  if (style.has_reason) columns->push_back({"fail_reason", of(old, &OldVerdict::reason)});
+  if (options.optimization)
+    columns->push_back({"optimization_closed", of(described, closed_optimization)});
 }
 
 // ---- ours ----
 
-Cell verdict_cell(const OutputRow& row, Standard standard) {
-  if (!row.compared) return text_cell(std::string(opcheck::outcome_name(row.outcome)));
-  return text_cell(judgement_of(row, standard).passed ? "PASS" : "FAILED");
+template <Standard kStandard>
+std::string_view verdict_by(const OutputRow& row) {
+  if (!row.compared) return opcheck::outcome_name(row.outcome);
+  return judgement_of(row, kStandard).passed ? "PASS" : "FAILED";
+}
+std::string_view outcome_of(const OutputRow& row) { return opcheck::outcome_name(row.outcome); }
+std::string shape_of(const OutputRow& row) { return list_text(row.shape.span()); }
+std::string_view precision_of(const OutputRow& row) {
+  return precision_name(row.accuracy.precision);
+}
+std::string unknown_of(const CaseResult& one) { return joined(one.unknown_parameters, ", "); }
+auto terms_of(const OutputRow& row) { return row.accuracy.terms; }
+template <size_t kPlace>
+int64_t ulp(const Measures& measures) {
+  return measures.ulp_histogram[kPlace];
+}
+std::string worst_index(const OutputRow& row) { return index_text(row.worst.index); }
+Cell worst_cell(double value) { return std::isnan(value) ? missing() : Cell::of(value); }
+Cell worst_golden(const OutputRow& row) { return worst_cell(row.worst.golden); }
+Cell worst_mine(const OutputRow& row) { return worst_cell(row.worst.mine); }
+
+CaseColumns our_columns(const OpcheckTableOptions& options) {
+  using D = CaseDescription;
+  using M = Measures;
+  const auto standard = [name = measure::standard_name(options.standard)](const OutputRow&) {
+    return name;
+  };
+  return {{"rank", of(described, &D::rank)},
+          {"step", of(described, &D::step)},
+          {"node", of(described, &D::node)},
+          {"output", of(output, output_name)},
+          {"result", of(output, outcome_of)},
+          {"reason", of(output, &OutputRow::reason)},
+          {"note", of(output, &OutputRow::note)},
+          {"variant", of(result, &CaseResult::variant)},
+          {"standard", of(output, standard)},
+          {"atb_result", of(output, verdict_by<Standard::Atb>)},
+          {"atb_rate(%)", of(judged_by_atb, &Judgement::rate)},
+          {"error_balance(%)", of(judged_by_atb, &Judgement::error_balance)},
+          {"legacy_o4_result", of(output, verdict_by<Standard::LegacyO4>)},
+          {"legacy_o1_result", of(output, verdict_by<Standard::LegacyO1>)},
+          {"mixed_result", of(output, verdict_by<Standard::Mixed>)},
+          {"precision_type", of(compared, precision_of)},
+          {"terms", of(compared, terms_of)},
+          {"dtype", of(compared, &OutputRow::dtype)},
+          {"shape", of(compared, shape_of)},
+          {"count", of(measured, &M::count)},
+          {"max_abs", of(measured, &M::max_abs_error)},
+          {"mean_abs", of(measured, &M::mean_abs_error)},
+          {"max_rel", of(measured, &M::max_rel_error)},
+          {"mean_rel", of(measured, &M::mean_rel_error)},
+          {"rmse", of(measured, &M::rmse)},
+          {"cosine", of(measured, &M::cosine)},
+          {"relative_l2", of(measured, &M::relative_l2)},
+          {"nmse", of(measured, &M::nmse)},
+          {"mare", of(measured, &M::mare)},
+          {"mere", of(measured, &M::mere)},
+          {"golden_nan", of(measured, &M::golden_nan)},
+          {"golden_inf", of(measured, &M::golden_inf)},
+          {"mine_nan", of(measured, &M::mine_nan)},
+          {"mine_inf", of(measured, &M::mine_inf)},
+          {"pattern_mismatches", of(measured, &M::pattern_mismatches)},
+          {"ulp_0", of(measured, ulp<0>)},
+          {"ulp_1", of(measured, ulp<1>)},
+          {"ulp_2", of(measured, ulp<2>)},
+          {"ulp_4", of(measured, ulp<3>)},
+          {"ulp_8", of(measured, ulp<4>)},
+          {"ulp_more", of(measured, ulp<5>)},
+          {"worst_index", of(with_worst, worst_index)},
+          {"worst_golden", of(with_worst, worst_golden)},
+          {"worst_mine", of(with_worst, worst_mine)},
+          {"worst_neighbours", of(with_worst, neighbours_text)},
+          {"unknown_parameters", of(result, unknown_of)}};
 }
 
-std::string index_text(const std::vector<int64_t>& index) {
-  return list_text(std::span<const int64_t>(index));
+// ---- operators, held against what rounding explains ----
+
+std::string module_of(const OutputRow& row) { return row.rounding ? row.rounding->module : ""; }
+uint32_t call_of(const OutputRow& row) { return row.rounding ? row.rounding->call : 0; }
+std::string operator_shape(const OutputRow& row) { return row.dtype.empty() ? "" : shape_of(row); }
+Cell rounded_worst(const RoundingMeasures& m) {
+  return m.worst_index.empty() ? Cell{} : Cell::of(index_text(m.worst_index));
 }
 
-void append_measures(const OutputRow& row, Cells* cells) {
-  const Measures& m = row.measures;
-  for (const double value : {m.max_abs_error, m.mean_abs_error, m.max_rel_error, m.mean_rel_error,
-                             m.rmse, m.cosine, m.relative_l2, m.nmse, m.mare, m.mere})
-    cells->push_back(Cell::of(value));
-  for (const int64_t value :
-       {m.golden_nan, m.golden_inf, m.mine_nan, m.mine_inf, m.pattern_mismatches})
-    cells->push_back(Cell::of(value));
-  for (const int64_t value : m.ulp_histogram) cells->push_back(Cell::of(value));
+CaseColumns operator_columns() {
+  using D = CaseDescription;
+  using R = RoundingMeasures;
+  return {{"rank", of(described, &D::rank)},
+          {"step", of(described, &D::step)},
+          {"module", of(output, module_of)},
+          {"module_call", of(output, call_of)},
+          {"operator", of(described, &D::op_type)},
+          {"node", of(described, &D::node)},
+          {"output", of(output, &OutputRow::index)},
+          {"result", of(output, outcome_of)},
+          {"reason", of(output, &OutputRow::reason)},
+          {"dtype", of(output, &OutputRow::dtype)},
+          {"shape", of(output, operator_shape)},
+          {"z", of(rounded, &R::z)},
+          {"e", of(rounded, &R::e)},
+          {"worst_ulp", of(rounded, &R::worst_ulp)},
+          {"allowed_ulp", of(rounded, &R::allowed_ulp)},
+          {"relative_l2", of(rounded, &R::relative_l2)},
+          {"noise_floor", of(rounded, &R::noise_floor)},
+          {"worst_index", of(rounded, rounded_worst)},
+          {"checked", of(rounded, &R::extent)},
+          {"tensor_path", of(output, &OutputRow::file)}};
 }
 
-/// Columns from precision_type to worst_neighbours, empty for a row without comparison.
-constexpr size_t kComparedColumns = 30;
-
-void append_compared(const OutputRow& row, Cells* cells) {
-  if (!row.compared) {
-    cells->resize(cells->size() + kComparedColumns);
-    return;
-  }
-  cells->push_back(text_cell(std::string(precision_name(row.accuracy.precision))));
-  cells->push_back(Cell::of(row.accuracy.terms));
-  cells->push_back(text_cell(row.dtype));
-  cells->push_back(text_cell(list_text(row.shape.span())));
-  cells->push_back(Cell::of(row.measures.count));
-  append_measures(row, cells);
-  if (row.measures.worst_index < 0) {
-    cells->resize(cells->size() + 4);
-    return;
-  }
-  cells->push_back(text_cell(index_text(row.worst.index)));
-  for (const double value : {row.worst.golden, row.worst.mine})
-    cells->push_back(std::isnan(value) ? missing() : Cell::of(value));
-  cells->push_back(text_cell(neighbours_text(row)));
-}
-
-void append_ours(const CaseResult& result, const OutputRow& row, const OpcheckTableOptions& options,
-                 Cells* cells) {
-  const opcheck::CaseDescription& description = result.description;
-  cells->push_back(Cell::of(int64_t{description.rank}));
-  for (const std::string& text :
-       {description.step, description.node, output_name(row),
-        std::string(opcheck::outcome_name(row.outcome)), row.reason, row.note, result.variant,
-        std::string(measure::standard_name(options.standard))})
-    cells->push_back(text_cell(text));
-  cells->push_back(verdict_cell(row, Standard::Atb));
-  const Judgement& atb = judgement_of(row, Standard::Atb);
-  cells->push_back(row.compared ? Cell::of(atb.rate) : Cell{});
-  cells->push_back(row.compared ? Cell::of(atb.error_balance) : Cell{});
-  for (const Standard standard : {Standard::LegacyO4, Standard::LegacyO1, Standard::Mixed})
-    cells->push_back(verdict_cell(row, standard));
-  append_compared(row, cells);
-  cells->push_back(text_cell(joined(result.unknown_parameters, ", ")));
+CaseColumns case_columns(const OpcheckTableOptions& options) {
+  if (options.by_rounding) return operator_columns();
+  CaseColumns columns;
+  append_old_columns(options, &columns);
+  std::ranges::move(our_columns(options), std::back_inserter(columns));
+  return columns;
 }
 
 std::string short_list(const std::vector<double>& values) {
@@ -280,49 +353,14 @@ std::string neighbours_text(const OutputRow& row) {
          short_list(row.worst.mine_values);
 }
 
-std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options) {
-  if (options.by_rounding) return operator_columns();
-  std::vector<std::string> columns = kFirstColumns;
-  const bool o1 = options.o1_names;
-  columns.emplace_back(o1 ? "excuted_information" : "precision_result");
-  columns.emplace_back(o1 ? "precision_result(%)" : "rel_precision_rate(%)");
-  columns.emplace_back("max_rel_error");
-  if (options.absolute) {
-    columns.emplace_back(o1 ? "abs_precision_result(%)" : "abs_precision_rate(%)");
-    columns.emplace_back("max_abs_error");
-  }
-  if (options.cosine) columns.emplace_back("cosine_similarity");
-  if (options.kl) columns.emplace_back("kl_divergence");
-  columns.insert(columns.end(), options.custom.begin(), options.custom.end());
-  if (!o1) columns.emplace_back("fail_reason");
-  if (options.optimization) columns.emplace_back("optimization_closed");
-  columns.insert(columns.end(), kOurColumns.begin(), kOurColumns.end());
-  return columns;
-}
+OpcheckTable::OpcheckTable(const OpcheckTableOptions& options)
+    : options_(options), columns_(case_columns(options)) {}
 
-std::vector<std::vector<Cell>> opcheck_rows(const CaseResult& result,
-                                            const OpcheckTableOptions& options) {
-  if (options.by_rounding) return operator_rows(result);
-  const opcheck::CaseDescription& description = result.description;
-  const OldVerdict verdict = old_verdict(result, options);
+std::vector<Cells> OpcheckTable::rows(const CaseResult& result) const {
+  const OldVerdict verdict = old_verdict(result, options_);
   std::vector<Cells> rows;
-  for (size_t place = 0; place < result.rows.size(); ++place) {
-    const OutputRow& row = result.rows[place];
-    // The oldest version names the folder of the tensors.
-    const bool names_after = options.o1_names && !description.folder.empty();
-    Cells cells = {text_cell(description.id),
-                   text_cell(description.op_type),
-                   text_cell(description.parameters),
-                   text_cell(description.folder + (names_after ? "/after" : "")),
-                   output_id(result, place),
-                   standard_cell(row, options.o1_names),
-                   text_cell(verdict.result)};
-    append_old_metrics(row, options, &cells);
-    if (!options.o1_names) cells.push_back(text_cell(verdict.reason));
-    if (options.optimization) cells.push_back(text_cell(closed_optimization(description.id)));
-    append_ours(result, row, options, &cells);
-    rows.push_back(std::move(cells));
-  }
+  for (size_t place = 0; place < result.rows.size(); ++place)
+    rows.push_back(cells_of(columns_, {result, result.rows[place], place, verdict}));
   return rows;
 }
 
@@ -356,11 +394,11 @@ Table build_opcheck_summary(const opcheck::Report& report) {
   table.columns = {"op_name", "cases",         "outputs", "passed",
                    "failed",  "not_supported", "errors",  "first_reason"};
   const auto add = [&](const OpcheckTotals& totals) {
-    Cells cells = {text_cell(totals.op_type)};
+    Cells cells = {Cell::of(totals.op_type)};
     for (const size_t count : {totals.cases, totals.outputs, totals.passed, totals.failed,
                                totals.not_supported, totals.errors})
       cells.push_back(Cell::of(static_cast<int64_t>(count)));
-    cells.push_back(text_cell(totals.first_reason));
+    cells.push_back(Cell::of(totals.first_reason));
     table.rows.push_back(std::move(cells));
   };
   for (const OpcheckTotals& totals : opcheck_totals(report)) add(totals);
@@ -368,9 +406,9 @@ Table build_opcheck_summary(const opcheck::Report& report) {
   add({"total", report.cases.size(), counts.outputs, counts.passed, counts.failed,
        counts.not_supported, counts.errors, ""});
   for (const auto& [type, count] : report.unlisted) {
-    Cells cells = {text_cell(type), Cell::of(static_cast<int64_t>(count))};
+    Cells cells = {Cell::of(type), Cell::of(static_cast<int64_t>(count))};
     cells.resize(table.columns.size() - 1);
-    cells.push_back(text_cell("not judged"));
+    cells.push_back(Cell::of("not judged"));
     table.rows.push_back(std::move(cells));
   }
   return table;

@@ -6,25 +6,52 @@
 #include <vector>
 
 #include "opcheck/check.hpp"
+#include "report/column.hpp"
 #include "report/table.hpp"
 
 namespace assay::report {
 
+/// The columns of the original and the words in them, which differ between its versions. The defaults are msit 8.2's.
+struct OpcheckStyle {
+  measure::Standard standard = measure::Standard::LegacyO4;
+  const char* result = "precision_result";
+  const char* rate = "rel_precision_rate(%)";
+  const char* absolute_rate = "abs_precision_rate(%)";
+  const char* passed = "PASS";
+  const char* failed = "FAILED";
+  const char* folder_end = "";  // behind the folder of the tensors
+  bool has_reason = true;       // a column fail_reason
+  double measure::Measures::* max_rel = &measure::Measures::legacy_o4_max_rel;
+  int64_t measure::Measures::* absolute_within = &measure::Measures::legacy_abs_within;
+  double measure::Measures::* max_abs = &measure::Measures::legacy_max_abs;
+};
+
 struct OpcheckTableOptions {
-  bool absolute = false;                 // -metric abs
-  bool cosine = false;                   // -metric cos_sim
-  bool kl = false;                       // -metric kl
-  bool optimization = false;             // -opt: column optimization_closed
-  bool by_rounding = false;              // operators: none of the above, see operator_rows.hpp
-  bool o1_names = false;                 // names and words of ait 0.2
-  std::vector<std::string> custom = {};  // names of -alg's columns
+  bool absolute = false;      // -metric abs
+  bool cosine = false;        // -metric cos_sim
+  bool kl = false;            // -metric kl
+  bool optimization = false;  // -opt: column optimization_closed
+  bool by_rounding = false;   // operators, which no standard judges: none of the above
+  OpcheckStyle style = {};
+  std::vector<std::string> custom = {};                 // names of -alg's columns
   measure::Standard standard = measure::Standard::Atb;  // what `result` follows
 };
 
-[[nodiscard]] std::vector<std::string> opcheck_columns(const OpcheckTableOptions& options);
-/// One row an output.
-[[nodiscard]] std::vector<std::vector<Cell>> opcheck_rows(const opcheck::CaseResult& result,
-                                                          const OpcheckTableOptions& options);
+struct CaseRow;
+
+/// The columns of a report, and its rows.
+class OpcheckTable {
+ public:
+  explicit OpcheckTable(const OpcheckTableOptions& options);
+
+  [[nodiscard]] std::vector<std::string> columns() const { return names_of(columns_); }
+  /// One row an output.
+  [[nodiscard]] std::vector<Cells> rows(const opcheck::CaseResult& result) const;
+
+ private:
+  OpcheckTableOptions options_;
+  Columns<CaseRow> columns_;
+};
 
 /// "outtensor0"; of a result in place "intensor2 after".
 [[nodiscard]] std::string output_name(const opcheck::OutputRow& row);

@@ -23,6 +23,7 @@
 #include "report/opcheck_table.hpp"
 #include "report/opcheck_terminal.hpp"
 #include "report/terminal_text.hpp"
+#include "vendor/ait/report.hpp"
 
 namespace assay::report {
 namespace {
@@ -118,19 +119,22 @@ std::string value(const std::vector<std::string>& columns, const std::vector<Cel
 }
 
 TEST(OpcheckTable, TheOriginalsColumnsComeFirst) {
-  const std::vector<std::string> columns = opcheck_columns({});
+  const std::vector<std::string> columns = OpcheckTable({}).columns();
   EXPECT_EQ(
       std::vector<std::string>(columns.begin(), columns.begin() + 11),
       (std::vector<std::string>{"op_id", "op_name", "op_param", "tensor_path", "out_tensor_id",
                                 "precision_standard", "precision_result", "rel_precision_rate(%)",
                                 "max_rel_error", "fail_reason", "rank"}));
-  const std::vector<std::string> all = opcheck_columns(
-      {.absolute = true, .cosine = true, .kl = true, .optimization = true, .custom = {"mine"}});
+  const std::vector<std::string> all =
+      OpcheckTable(
+          {.absolute = true, .cosine = true, .kl = true, .optimization = true, .custom = {"mine"}})
+          .columns();
   EXPECT_EQ(
       std::vector<std::string>(all.begin() + 9, all.begin() + 16),
       (std::vector<std::string>{"abs_precision_rate(%)", "max_abs_error", "cosine_similarity",
                                 "kl_divergence", "mine", "fail_reason", "optimization_closed"}));
-  const std::vector<std::string> o1 = opcheck_columns({.o1_names = true});
+  const std::vector<std::string> o1 =
+      OpcheckTable({.style = vendor::ait::opcheck_style()}).columns();
   EXPECT_EQ(o1[6], "excuted_information");
   EXPECT_EQ(o1[7], "precision_result(%)");
   EXPECT_EQ(o1[9], "rank");
@@ -138,8 +142,8 @@ TEST(OpcheckTable, TheOriginalsColumnsComeFirst) {
 
 TEST(OpcheckTable, WorkedExample) {
   const OpcheckTableOptions options{.cosine = true};
-  const auto columns = opcheck_columns(options);
-  const auto rows = opcheck_rows(case_of("0_0", "RmsNormOperation", {worked_row()}), options);
+  const auto columns = OpcheckTable(options).columns();
+  const auto rows = OpcheckTable(options).rows(case_of("0_0", "RmsNormOperation", {worked_row()}));
   ASSERT_EQ(rows.size(), 1u);
   ASSERT_EQ(rows[0].size(), columns.size());
   const auto at = [&](const char* column) { return value(columns, rows[0], column); };
@@ -167,12 +171,12 @@ TEST(OpcheckTable, TheOldestVersionKnowsNoSmallGoldens) {
   // 0.002 where golden is 0: msit looks away, ait counts it (0.002 > 1e-3).
   const CaseResult result = case_of("0", "FillOperation", {judged_row({0, 1}, {0.002, 1})});
   OpcheckTableOptions options{.absolute = true};
-  EXPECT_EQ(
-      value(opcheck_columns(options), opcheck_rows(result, options).at(0), "abs_precision_rate(%)"),
-      "100.0000000000000000");
-  options.o1_names = true;
-  const auto columns = opcheck_columns(options);
-  const auto row = opcheck_rows(result, options).at(0);
+  EXPECT_EQ(value(OpcheckTable(options).columns(), OpcheckTable(options).rows(result).at(0),
+                  "abs_precision_rate(%)"),
+            "100.0000000000000000");
+  options.style = vendor::ait::opcheck_style();
+  const auto columns = OpcheckTable(options).columns();
+  const auto row = OpcheckTable(options).rows(result).at(0);
   EXPECT_EQ(value(columns, row, "abs_precision_result(%)"), "50.0000000000000000");
   EXPECT_EQ(value(columns, row, "max_abs_error").substr(0, 6), "0.0020");
   EXPECT_EQ(value(columns, row, "excuted_information"), "execution failed");
@@ -180,9 +184,9 @@ TEST(OpcheckTable, TheOldestVersionKnowsNoSmallGoldens) {
 }
 
 TEST(OpcheckTable, EachOutputHasItsOwnRowAndTheCaseItsVerdict) {
-  const auto columns = opcheck_columns({});
+  const auto columns = OpcheckTable({}).columns();
   const auto rows =
-      opcheck_rows(case_of("3", "SplitOperation", {judged_row({1}, {1}), worked_row()}), {});
+      OpcheckTable({}).rows(case_of("3", "SplitOperation", {judged_row({1}, {1}), worked_row()}));
   ASSERT_EQ(rows.size(), 2u);
   for (const auto& row : rows) {
     EXPECT_EQ(value(columns, row, "precision_result"), "FAILED");
@@ -195,9 +199,9 @@ TEST(OpcheckTable, EachOutputHasItsOwnRowAndTheCaseItsVerdict) {
 }
 
 TEST(OpcheckTable, ARowWithoutResultSaysWhy) {
-  const auto columns = opcheck_columns({});
-  const auto rows = opcheck_rows(
-      unjudged_case("0_1", "SortOperation", Outcome::Error, "intensor0 is not in the dump"), {});
+  const auto columns = OpcheckTable({}).columns();
+  const auto rows = OpcheckTable({}).rows(
+      unjudged_case("0_1", "SortOperation", Outcome::Error, "intensor0 is not in the dump"));
   const auto at = [&](const char* column) { return value(columns, rows.at(0), column); };
   ASSERT_EQ(rows[0].size(), columns.size());
   for (const char* column : {"out_tensor_id", "precision_standard", "rel_precision_rate(%)"})
@@ -214,8 +218,9 @@ TEST(OpcheckTable, ResultsInPlaceAreNamedByTheirInput) {
   first.in_place = true;
   first.index = 2;
   const OutputRow second = first;
-  const auto columns = opcheck_columns({});
-  const auto rows = opcheck_rows(case_of("0", "ReshapeAndCacheOperation", {first, second}), {});
+  const auto columns = OpcheckTable({}).columns();
+  const auto rows =
+      OpcheckTable({}).rows(case_of("0", "ReshapeAndCacheOperation", {first, second}));
   EXPECT_EQ(value(columns, rows[1], "output"), "intensor3 after");
   EXPECT_EQ(value(columns, rows[1], "out_tensor_id"), "1");
 }

@@ -18,7 +18,7 @@ using compare::Row;
 constexpr size_t kWorstRows = 5;
 
 struct Metric {
-  const char* name;
+  std::string name;
   bool smaller_is_worse;
   std::function<double(const Row&)> value;
 };
@@ -29,7 +29,7 @@ double metric_of(const Row& row, double measure::PairMetrics::* field) {
 
 std::vector<Metric> tensor_metrics() {
   std::vector<Metric> metrics;
-  for (const measure::MetricField& metric : measure::kMsitMetrics) {
+  for (const measure::MetricField& metric : measure::kMetricFields) {
     metrics.push_back({metric.name, metric.value == &measure::PairMetrics::cosine_similarity,
                        [field = metric.value](const Row& row) { return metric_of(row, field); }});
   }
@@ -42,14 +42,13 @@ double summary_error(const Row& row, measure::SummaryError measure::SummaryError
 }
 
 std::vector<Metric> statistics_metrics() {
-  using S = measure::SummaryErrors;
-  return {
-      {"max_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::max); }},
-      {"min_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::min); }},
-      {"mean_stat_relative_error", false, [](const Row& r) { return summary_error(r, &S::mean); }},
-      {"l2norm_stat_relative_error", false,
-       [](const Row& r) { return summary_error(r, &S::l2_norm); }},
-  };
+  std::vector<Metric> metrics;
+  for (const measure::SummaryField& field : measure::kSummaryFields) {
+    metrics.push_back(
+        {std::string(field.name) + "_stat_relative_error", false,
+         [errors = field.errors](const Row& row) { return summary_error(row, errors); }});
+  }
+  return metrics;
 }
 
 // The one number by which rows of a group are held against each other.

@@ -157,6 +157,19 @@ def test_statistics_of_nothing_but_nan_are_texts(tmp_path: Path) -> None:
     assert stats["stats"]["min"] == "NaN" and stats["stats"]["mean"] == "NaN"
 
 
+def test_statistics_do_not_depend_on_how_the_host_treats_subnormal_numbers(tmp_path: Path) -> None:
+    subnormal = np.float32(1e-40)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor flushes no subnormal numbers")
+    try:
+        x = torch.from_numpy(np.full(4, subnormal))
+        record = only(run_model(nn.Identity(), tmp_path / "run", x), role="output")
+    finally:
+        torch.set_flush_denormal(False)
+    assert tensor_of(tmp_path / "run", record).tolist() == [float(subnormal)] * 4
+    assert record["stats"]["max"] == float(subnormal)
+
+
 def test_statistics_only_makes_no_step_file(tmp_path: Path) -> None:
     records = run_model(Mlp(), tmp_path / "run", torch.ones(2, 8), data="stats")
     assert not list((tmp_path / "run").rglob("*.safetensors"))

@@ -22,6 +22,7 @@ if (verdict.floor == "measured") return;              // verdict
 text += ",\\"same_as\\":";                              // native key
 const auto made = member(line, "vid");                // native key
 return column / tile * rows + column % tile;          // tiles
+if (options.msit) return 2;                           // a vendor's name
 double relative_l2(double a, double b) {
 """
 
@@ -36,6 +37,9 @@ def small_tree(root: Path, allowed: int) -> Path:
     (root / "src" / "run" / "layout.cpp").write_text(LAYOUTS + "bool b = run.layout == Layout::Native;")
     (root / "src" / "locate" / "a.cpp").write_text(CODE)
     (root / "src" / "locate" / "a_test.cpp").write_text(CODE)
+    for way_in in ("intake", "torch"):
+        (root / "src" / "capture" / way_in).mkdir(parents=True)
+        (root / "src" / "capture" / way_in / "a.cpp").write_text("append_payload(view);\ncompute_stats(view);\n")
     names = [line[4:].strip() for line in count_names()]
     table = "".join(f"| {name} | {allowed} | 0 |\n" for name in names)
     (root / "ARCHITECTURE.md").write_text(f"| Concept | Places | Goal |\n| --- | --- | --- |\n{table}")
@@ -58,8 +62,10 @@ def test_each_rule_finds_what_it_is_for(tmp_path):
     assert found["comparisons of a level, floor or verdict with text"] == 2
     assert found["keys of the native format spelled outside its home"] == 2
     assert found["files that compute places in tiles"] == 1
+    assert found["ways in for a tensor of a host"] == 2
     assert found["definitions of relative_l2()"] == 1
     assert found["files outside its rooms that name ggml"] == 0
+    assert found["files outside its rooms that name msit or ait"] == 1
 
 
 def test_a_number_that_rose_is_named_with_its_places(tmp_path):

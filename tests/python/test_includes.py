@@ -25,6 +25,20 @@ def test_an_include_against_the_direction_is_named(tmp_path):
     assert "base" not in done.stderr
 
 
+def test_a_room_sees_those_before_it_and_none_beside_it(tmp_path):
+    (tmp_path / "capture" / "ggml").mkdir(parents=True)
+    (tmp_path / "capture" / "ggml" / "probe.cpp").write_text(
+        '#include "capture/atb/probe.hpp"\n#include "capture/common/a.hpp"\n#include "capture/ggml/engine.hpp"\n'
+    )
+    (tmp_path / "capture" / "intake").mkdir()
+    (tmp_path / "capture" / "intake" / "take.cpp").write_text('#include "capture/torch/session.hpp"\n')
+    done = subprocess.run([sys.executable, TOOL, str(tmp_path)], capture_output=True, text=True)
+    assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [
+        "'capture/ggml' must not include 'capture/atb'",
+        "'capture/intake' must not include 'capture/torch'",
+    ]
+
+
 def test_an_unknown_module_is_named(tmp_path):
     (tmp_path / "misc").mkdir()
     (tmp_path / "misc" / "a.hpp").write_text("#pragma once\n")

@@ -657,6 +657,19 @@ def test_a_module_called_again_does_not_change_what_was_linked_to_its_first_call
     assert torch.equal(load(config, "0/root.linear/output.pth"), second)
 
 
+def test_a_returned_argument_is_stored_once_when_its_module_runs_again(tmp_path):
+    """The second call replaces the file of the first, so its input is no link; what it returns is one to that input."""
+    config = DumpConfig(str(tmp_path))
+    identity = torch.nn.Identity()
+    model = torch.nn.Sequential(identity, identity)
+    register_hook(model, config)
+    x = torch.randn(2)
+    model(x)
+    paths = [os.path.join(config.dump_dir, "0", "root.0", name) for name in ("input_0.pth", "output.pth")]
+    assert all(torch.equal(torch.load(p, weights_only=True), x) for p in paths)
+    assert os.path.samefile(*paths)
+
+
 def test_no_hard_links_no_difference(tmp_path, monkeypatch):
     """On a file system without hard links every file is written."""
     config = DumpConfig(str(tmp_path))

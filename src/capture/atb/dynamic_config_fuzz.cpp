@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any configuration file: read, or refused with a sentence; what it selects can be asked for
 // everything.
-#include "capture/atb/dynamic_config.hpp"
+#include "capture/common/dynamic_config.hpp"
 
 #include <cstdlib>
 
 #include "capture/atb/selection.hpp"
 
+using namespace assay::capture;
 using namespace assay::capture::atb;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -26,8 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
        {std::string_view("0_1/0/2_Layer/0_Linear/1_MatMulKernel"), text}) {
     const bool wanted = in_directory(settings, directory);
     if (wanted && (!settings.enabled || !device_matches(settings, directory))) std::abort();
-    (void)part_verdict(settings, directory);
-    (void)time_verdict(settings, directory);
+    (void)wants_part(settings, directory);
+    (void)wants_time(settings, directory);
     (void)row_matches(settings, 0, directory);
   }
   if (in_range(settings, 5) && !settings.enabled) std::abort();

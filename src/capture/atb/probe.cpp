@@ -24,8 +24,7 @@
 #include "capture/atb/selection.hpp"
 #include "capture/atb/session.hpp"
 #include "capture/common/host_guard.hpp"
-#include "capture/common/reload_timer.hpp"
-#include "writer/fork_guard.hpp"
+#include "capture/common/process_session.hpp"
 
 namespace assay::capture::atb {
 namespace {
@@ -34,13 +33,11 @@ using formats::ProbeCounters;
 
 std::atomic<uint32_t> gates{0};
 std::atomic<const Settings*> current_settings{nullptr};
-std::atomic<Session*> current_session{nullptr};
-ReloadTimer reload_timer;
-std::atomic<bool> exit_registered{false};
+ProcessSession<Session> process_session;
 
 ForkLock state_lock;                             // of the making of all of these
 const Settings* environment_settings = nullptr;  // before the configuration file
-DynamicConfigFile* config_file = nullptr;
+WatchedConfig* watched_config = nullptr;
 
 std::string_view view(Text text) {
   return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.size);
@@ -93,15 +90,11 @@ void tell_all(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) tell(LogLevel::Warning, warning);
 }
 
-// Under the lock. A file that cannot be used leaves the old values as they are.
+// Under the lock.
 void load_config() {
-  Result<std::optional<DynamicConfig>> config = config_file->reload();
-  if (!config) {
-    tell(LogLevel::Error, config.error().describe() + "; what was read before stays in force");
-    return;
-  }
-  if (!*config) return;
-  const Settings settings = with_config(*environment_settings, *config);
+  const std::optional<DynamicConfig> config = watched_config->read();
+  if (!config) return;
+  const Settings settings = with_config(*environment_settings, config);
   tell_all(settings.warnings);
   const Settings* before = current_settings.load(std::memory_order_relaxed);
   if (settings.enabled && (before == nullptr || !before->enabled)) {
@@ -125,8 +118,8 @@ void read_environment() {
   environment_settings = settings.release();
   tell_all(environment_settings->warnings);
   if (environment_settings->config_path.empty()) return publish(*environment_settings);
-  config_file = new DynamicConfigFile(environment_settings->config_path);
-  reload_timer.restart(environment_settings->reload_ms);
+  watched_config =
+      new WatchedConfig(environment_settings->config_path, environment_settings->reload_ms);
   load_config();
   if (gates.load(std::memory_order_relaxed) == 0) {
     publish(with_config(*environment_settings, std::nullopt));
@@ -146,16 +139,13 @@ uint32_t known_gates() noexcept {
 // At exit(): what waits is written. A destructor of the host that calls us later finds the queue
 // closed and writes itself.
 void at_process_end() noexcept {
-  Session* session = current_session.load(std::memory_order_acquire);
-  if (session == nullptr || session->generation() != writer::fork_generation()) return;
+  Session* session = process_session.get();
+  if (session == nullptr) return;
   // exit() out of a signal handler, in the middle of a call of ours: its locks are held.
   guarded("the end of the process", [session] { session->finish(); });
 }
 
-Session* make_session(const Settings& settings) {
-  const Held lock(&state_lock);
-  Session* existing = current_session.load(std::memory_order_acquire);
-  if (existing != nullptr && existing->generation() == writer::fork_generation()) return existing;
+Result<Session*> open_session(const Settings& settings) {
   SessionOptions options;
   options.pid = ::getpid();
   options.program = program_path();
@@ -167,17 +157,7 @@ Session* make_session(const Settings& settings) {
   if (settings.overflow_check) {
     options.overflow_file = folder + "/msit_overflow_res_" + std::to_string(options.pid) + ".txt";
   }
-  Result<Session*> opened = Session::open(settings, std::move(options));
-  if (!opened) {
-    switch_off(opened.error().path.c_str(), opened.error().message.c_str());
-    return nullptr;
-  }
-  current_session.store(*opened, std::memory_order_release);
-  if (!exit_registered.exchange(true)) {
-    std::atexit([] { at_process_end(); });
-    std::at_quick_exit([] { at_process_end(); });
-  }
-  return *opened;
+  return Session::open(settings, std::move(options));
 }
 
 /// Calls body(session, settings) when something is captured.
@@ -186,12 +166,17 @@ void with_session(const char* where, Body body) noexcept {
   guarded(where, [&body] {
     const Settings* settings = current_settings.load(std::memory_order_acquire);
     if (settings == nullptr) return;
-    Session* session = current_session.load(std::memory_order_acquire);
-    if (session == nullptr || session->generation() != writer::fork_generation()) {
-      session = make_session(*settings);
-    }
+    Session* session = process_session.get_or_open(
+        &state_lock, [settings] { return open_session(*settings); }, switch_off,
+        [] { at_process_end(); });
     if (session != nullptr) body(*session, *settings);
   });
+}
+
+/// The same, when `gate` is open.
+template <typename Body>
+void behind(uint32_t gate, const char* where, Body body) noexcept {
+  if (ask(gate)) with_session(where, body);
 }
 
 /// A question with arguments: asked, answered, counted.
@@ -268,45 +253,34 @@ bool is_save_tensor_in_specific_dir(Text directory) noexcept {
 void update_config() noexcept {
   if (!ask(kGateDynamic)) return;
   guarded("UpdateConfig", [] {
-    if (!reload_timer.is_due()) return;
-    if (!state_lock.try_lock()) return;  // somebody else is at it
-    try {
-      reload_timer.restart(environment_settings->reload_ms);
-      load_config();
-    } catch (const std::exception& exception) {
-      state_lock.unlock();
-      throw;
-    }
-    state_lock.unlock();
+    if (!watched_config->is_due() || !state_lock.try_lock()) return;  // somebody else is at it
+    const Held held(&state_lock, std::adopt_lock);
+    load_config();
   });
 }
 
 void save_tensor(Text format, Text dtype, Text dims, const void* data, uint64_t size_bytes,
                  Text path) noexcept {
-  if (!ask(kGateTensor)) return;
-  with_session("SaveTensor", [&](Session& session, const Settings& settings) {
+  behind(kGateTensor, "SaveTensor", [&](Session& session, const Settings& settings) {
     session.save_tensor(settings,
                         {view(format), view(dtype), view(dims), data, size_bytes, view(path)});
   });
 }
 
 void save_tiling(const void* data, uint64_t size_bytes, Text path) noexcept {
-  if (!ask(kGateTiling)) return;
-  with_session("SaveTiling", [&](Session& session, const Settings& settings) {
+  behind(kGateTiling, "SaveTiling", [&](Session& session, const Settings& settings) {
     session.save_tiling(settings, data, size_bytes, view(path));
   });
 }
 
 void save_param(Text param, Text path) noexcept {
-  if (!ask(kGateParam)) return;
-  with_session("SaveParam", [&](Session& session, const Settings& settings) {
+  behind(kGateParam, "SaveParam", [&](Session& session, const Settings& settings) {
     session.save_param(settings, view(param), view(path));
   });
 }
 
 void report_operation_graph(Text name, Text report) noexcept {
-  if (!ask(kGateGraph)) return;
-  with_session("ReportOperationGraph", [&](Session& session, const Settings& settings) {
+  behind(kGateGraph, "ReportOperationGraph", [&](Session& session, const Settings& settings) {
     session.report_layer(settings, view(name), view(report));
   });
 }
@@ -321,46 +295,43 @@ bool is_report_model(Text name) noexcept {
 }
 
 void report_model(Text name, Text report) noexcept {
-  if (!ask(kGateModel)) return;
-  with_session("ReportModelTopoInfo", [&](Session& session, const Settings& settings) {
+  behind(kGateModel, "ReportModelTopoInfo", [&](Session& session, const Settings& settings) {
     session.report_model(settings, view(name), view(report));
   });
 }
 
 void report_operation_tensors(uint64_t execute_count, Text name, Text param, TensorList inputs,
                               TensorList outputs) noexcept {
-  if (!ask(kGateOperation)) return;
-  with_session("ReportOperationIOTensor", [&](Session& session, const Settings& settings) {
-    session.report_operation(settings, row_of(execute_count, name, param, inputs, outputs));
-  });
+  behind(kGateOperation, "ReportOperationIOTensor",
+         [&](Session& session, const Settings& settings) {
+           session.report_operation(settings, row_of(execute_count, name, param, inputs, outputs));
+         });
 }
 
 void report_kernel_tensors(uint64_t execute_count, Text name, Text param, TensorList inputs,
                            TensorList outputs) noexcept {
-  if (!ask(kGateKernel)) return;
-  with_session("ReportKernelIOTensor", [&](Session& session, const Settings& settings) {
+  behind(kGateKernel, "ReportKernelIOTensor", [&](Session& session, const Settings& settings) {
     session.report_kernel(settings, row_of(execute_count, name, param, inputs, outputs));
   });
 }
 
 void report_setup_statistic(uint64_t count, Text name, Text statistic) noexcept {
-  if (!ask(kGateStatistic)) return;
-  with_session("ReportOperationSetupStatistic", [&](Session& session, const Settings& settings) {
-    session.report_setup(settings, count, view(name), view(statistic));
-  });
+  behind(kGateStatistic, "ReportOperationSetupStatistic",
+         [&](Session& session, const Settings& settings) {
+           session.report_setup(settings, count, view(name), view(statistic));
+         });
 }
 
 void report_execute_statistic(uint64_t count, Text name, Text statistic) noexcept {
-  if (!ask(kGateStatistic)) return;
-  with_session("ReportOperationExecuteStatistic", [&](Session& session, const Settings& settings) {
-    session.report_execute(settings, count, view(name), view(statistic));
-  });
+  behind(kGateStatistic, "ReportOperationExecuteStatistic",
+         [&](Session& session, const Settings& settings) {
+           session.report_execute(settings, count, view(name), view(statistic));
+         });
 }
 
 void report_overflow(Text kernel) noexcept {
-  if (!ask(kGateOverflowCheck)) return;
-  with_session("ReportOverflowKernel",
-               [&](Session& session, const Settings&) { session.report_overflow(view(kernel)); });
+  behind(kGateOverflowCheck, "ReportOverflowKernel",
+         [&](Session& session, const Settings&) { session.report_overflow(view(kernel)); });
 }
 
 }  // namespace assay::capture::atb

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// What of a run is wanted: the words of the environment and of the configuration file, and the answers to the library.
 #include "capture/atb/selection.hpp"
 
 #include <algorithm>
 #include <climits>
 
+#include "base/ascii.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 
@@ -23,14 +25,6 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-std::string lowered(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), lower);
-  return result;
-}
-
 // Empty tokens never match an id or a device, so they are left out.
 std::vector<std::string> parse_list(std::string_view text) {
   std::vector<std::string> tokens;
@@ -45,7 +39,7 @@ std::vector<std::string> parse_list(std::string_view text) {
 std::vector<std::string> parse_names(std::string_view text) {
   std::vector<std::string> names;
   if (stripped(text).empty()) return names;
-  for (const std::string_view part : split(text, ',')) names.push_back(lowered(stripped(part)));
+  for (const std::string_view part : split(text, ',')) names.push_back(lower_case(stripped(part)));
   return names;
 }
 
@@ -153,7 +147,7 @@ bool directory_path_matches(const Settings& settings, std::span<const std::strin
   std::string full;
   for (const std::string_view node : nodes) {
     if (!full.empty()) full += '/';
-    full += lowered(numbered(node).second);
+    full += lower_case(numbered(node).second);
   }
   if (!settings.child.value_or(false)) {
     return starts_with_any(std::string_view(full).substr(full.rfind('/') + 1), settings.names);
@@ -357,7 +351,7 @@ bool needs_save(const Settings& s, std::span<const int64_t> ids, std::string_vie
   // The library asks once and keeps the answer; the file may change, so the folder decides.
   if (!s.config_path.empty()) return true;
   if (s.ids.empty() && s.names.empty()) return s.child.value_or(true) || ids.size() == 1;
-  return matches_ids(s, joined_ids(ids)) || starts_with_any(lowered(op_type), s.names);
+  return matches_ids(s, joined_ids(ids)) || starts_with_any(lower_case(op_type), s.names);
 }
 
 bool in_range(const Settings& s, uint64_t execute_count) {
@@ -373,7 +367,7 @@ bool in_directory(const Settings& s, std::string_view directory) {
   if (s.ids.empty() && s.names.empty()) return s.child.value_or(false) || nodes.size() == 1;
   if (directory_ids_match(s, nodes)) return true;
   if (s.msprobe) return directory_path_matches(s, nodes);
-  return starts_with_any(lowered(numbered(nodes.back()).second), s.names);
+  return starts_with_any(lower_case(numbered(nodes.back()).second), s.names);
 }
 
 bool device_matches(const Settings& s, std::string_view path) {
@@ -397,25 +391,22 @@ bool row_matches(const Settings& s, uint64_t execute_count, std::string_view op_
     begin = underscore;
   }
   const std::string_view ids = begin < op_name.size() ? op_name.substr(begin + 1) : "";
-  return matches_ids(s, ids) || starts_with_any(lowered(op_name.substr(0, begin)), s.names);
+  return matches_ids(s, ids) || starts_with_any(lower_case(op_name.substr(0, begin)), s.names);
 }
 
-FileVerdict part_verdict(const Settings& s, std::string_view path) {
+bool wants_part(const Settings& s, std::string_view path) {
   const std::string_view name = file_parts(path).name;
-  const bool keep =
-      s.part == 2 || (s.part == 0 && names_input(name)) || (s.part == 1 && names_output(name));
-  return keep ? FileVerdict::Keep : FileVerdict::Part;
+  return s.part == 2 || (s.part == 0 && names_input(name)) || (s.part == 1 && names_output(name));
 }
 
-FileVerdict time_verdict(const Settings& s, std::string_view path) {
-  if (!s.in_before_out_after.value_or(false)) return FileVerdict::Keep;
+bool wants_time(const Settings& s, std::string_view path) {
+  if (!s.in_before_out_after.value_or(false)) return true;
   const FileParts parts = file_parts(path);
   // Older libraries have other folders; there the word anywhere in the path decides.
   const bool known = parts.folder == "before" || parts.folder == "after";
   const std::string_view where = known ? parts.folder : path;
-  const bool keep = (where.find("before") != std::string_view::npos && names_input(parts.name)) ||
-                    (where.find("after") != std::string_view::npos && names_output(parts.name));
-  return keep ? FileVerdict::Keep : FileVerdict::Time;
+  return (where.find("before") != std::string_view::npos && names_input(parts.name)) ||
+         (where.find("after") != std::string_view::npos && names_output(parts.name));
 }
 
 }  // namespace assay::capture::atb

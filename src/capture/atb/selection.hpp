@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/atb/dynamic_config.hpp"
+#include "capture/common/dynamic_config.hpp"
 
 namespace assay::capture::atb {
 
@@ -142,11 +142,9 @@ struct Settings {
 [[nodiscard]] bool row_matches(const Settings& settings, uint64_t execute_count,
                                std::string_view op_name);
 
-/// Why a file of the library is not wanted.
-enum class FileVerdict : uint8_t { Keep, Part, Time };
-/// By input or output (ATB_SAVE_TENSOR_PART).
-[[nodiscard]] FileVerdict part_verdict(const Settings& settings, std::string_view path);
-/// Inputs before and outputs after the operation, when that was asked for.
-[[nodiscard]] FileVerdict time_verdict(const Settings& settings, std::string_view path);
+/// Whether a file of the library is wanted, as input or output (ATB_SAVE_TENSOR_PART).
+[[nodiscard]] bool wants_part(const Settings& settings, std::string_view path);
+/// The same by its time: inputs before and outputs after the operation, when that was asked for.
+[[nodiscard]] bool wants_time(const Settings& settings, std::string_view path);
 
 }  // namespace assay::capture::atb

@@ -177,8 +177,7 @@ TEST(Selection, SaveTimesAndParts) {
     EXPECT_EQ(opens(settings, kGateAfter), row.asks_after);
     for (size_t i = 0; i < 4; ++i) {
       const std::string path = std::string("0_1/0/2_before_Layer/") + files[i];
-      const bool kept = part_verdict(settings, path) == FileVerdict::Keep &&
-                        time_verdict(settings, path) == FileVerdict::Keep;
+      const bool kept = wants_part(settings, path) && wants_time(settings, path);
       EXPECT_EQ(kept, row.keeps[i]) << row.time << row.both << row.part << " " << files[i];
     }
   }
@@ -188,8 +187,8 @@ TEST(Selection, UnsetTimeAsksForBothAndFiltersNothing) {
   const Settings settings = tensors_with({{"ATB_SAVE_TENSOR_PART", "2"}});
   EXPECT_TRUE(opens(settings, kGateBefore));
   EXPECT_TRUE(opens(settings, kGateAfter));
-  EXPECT_EQ(time_verdict(settings, "0_1/0/2_A/before/outtensor0.bin"), FileVerdict::Keep);
-  EXPECT_EQ(part_verdict(tensors_with({}), "0_1/0/2_A/before/intensor0.bin"), FileVerdict::Part);
+  EXPECT_TRUE(wants_time(settings, "0_1/0/2_A/before/outtensor0.bin"));
+  EXPECT_FALSE(wants_part(tensors_with({}), "0_1/0/2_A/before/intensor0.bin"));
 }
 
 TEST(Selection, DevicesAreAListOfNumbers) {
@@ -291,7 +290,7 @@ TEST(MsprobeSelection, TaskDecidesWhatIsStored) {
   EXPECT_FALSE(stored("statistics").save_data);
   EXPECT_TRUE(stored("statistics").statistics);
   EXPECT_TRUE(stored("all").data_with_statistics);
-  EXPECT_EQ(time_verdict(stored("all"), "0_1/0/2_A/before/outtensor0.bin"), FileVerdict::Time);
+  EXPECT_FALSE(wants_time(stored("all"), "0_1/0/2_A/before/outtensor0.bin"));
 }
 
 TEST(Selection, HostileValuesAreIgnoredWithASentence) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The way of one tensor of the library: filters, a place in the queue, the copy, the file.
 #include "capture/atb/session.hpp"
 
 #include <dlfcn.h>
@@ -187,7 +188,7 @@ struct Session::TensorJob {
   std::string format;
   std::string dtype;
   std::string dims;
-  BufferPool::Buffer buffer;  // header, then payload
+  BufferPool::Buffer file;  // header, then payload
   size_t header_bytes = 0;
   uint64_t payload_bytes = 0;
   bool hash = false;
@@ -312,13 +313,10 @@ void Session::fail_with(const Error& error) {
 void Session::skip(uint64_t ProbeCounters::* counter, std::string_view sentence) {
   count(counter);
   if (sentence.empty()) return;
-  const auto bit = uint64_t{1} << ((reinterpret_cast<const char*>(&(page_->counters.*counter)) -
-                                    reinterpret_cast<const char*>(&page_->counters)) /
-                                   static_cast<std::ptrdiff_t>(sizeof(uint64_t)));
   {
     const std::lock_guard lock(small_mutex_);
-    if ((told_skips_ & bit) != 0) return;
-    told_skips_ |= bit;
+    if (std::ranges::find(told_skips_, counter) != told_skips_.end()) return;
+    told_skips_.push_back(counter);
   }
   add_note(sentence);
   tell(LogLevel::Warning, sentence);
@@ -359,17 +357,19 @@ void Session::dispatch(Admission admission, uint64_t size_bytes, std::function<v
   run_direct(job);
 }
 
-void Session::post(uint64_t size_bytes, std::function<void()> job) {
-  if (drop_when_full_ && writer_ != nullptr && !finished_.load(std::memory_order_acquire)) {
-    if (writer_->submit(0, [this, job]() -> Status {
-          run_job(job);
-          return {};
-        })) {
-      return;
-    }
-    return run_direct(job);
-  }
-  dispatch(admit(size_bytes), size_bytes, std::move(job));
+void Session::post(uint64_t size_bytes, uint64_t ProbeCounters::* written,
+                   std::function<Status()> write) {
+  std::function<void()> job = [this, written, write = std::move(write)] {
+    if (const Status status = write(); !status) return fail_with(status.error());
+    count(written);
+  };
+  if (!drop_when_full_ || writer_ == nullptr || finished_.load(std::memory_order_acquire))
+    return dispatch(admit(size_bytes), size_bytes, std::move(job));
+  const bool queued = writer_->submit(0, [this, job]() -> Status {
+    run_job(job);
+    return {};
+  });
+  if (!queued) run_direct(job);
 }
 
 void Session::run_direct(const std::function<void()>& job) {
@@ -457,8 +457,7 @@ std::optional<std::string> Session::wanted_path(const Settings& settings,
     skip(counter, sentence);
     return std::nullopt;
   };
-  if (part_verdict(settings, tensor.path) != FileVerdict::Keep)
-    return skipped(&ProbeCounters::skipped_part);
+  if (!wants_part(settings, tensor.path)) return skipped(&ProbeCounters::skipped_part);
   if (tensor.size_bytes == 0 || tensor.size_bytes > kMaxTensorBytes) {
     return skipped(&ProbeCounters::skipped_size,
                    "a tensor has " + std::to_string(tensor.size_bytes) +
@@ -479,8 +478,7 @@ std::optional<std::string> Session::wanted_path(const Settings& settings,
                        " must stay free (ASSAY_PROBE_DISK_RESERVE)");
   }
   if (tensor.data == nullptr) return skipped(&ProbeCounters::skipped_null);
-  if (time_verdict(settings, tensor.path) != FileVerdict::Keep)
-    return skipped(&ProbeCounters::skipped_time);
+  if (!wants_time(settings, tensor.path)) return skipped(&ProbeCounters::skipped_time);
   if (!fits_header(tensor.format) || !fits_header(tensor.dtype) || !fits_header(tensor.dims)) {
     return skipped(&ProbeCounters::skipped_header,
                    "a tensor was not saved: its format, dtype or dims has more than 50 characters "
@@ -527,8 +525,8 @@ void Session::queue_tensor(const std::string& path, const TensorArguments& tenso
   if (admission == Admission::Dropped) return count(&ProbeCounters::tensors_dropped);
   count(&ProbeCounters::tensors_accepted);
   auto job = std::make_shared<TensorJob>();
-  job->buffer = buffers_.take(size_bytes);
-  if (job->buffer.bytes == nullptr) {
+  job->file = buffers_.take(size_bytes);
+  if (job->file.bytes == nullptr) {
     if (admission == Admission::Queue) {
       held_bytes_.fetch_sub(size_bytes);
       writer_->release(size_bytes);
@@ -536,10 +534,9 @@ void Session::queue_tensor(const std::string& path, const TensorArguments& tenso
     count(&ProbeCounters::tensors_failed);
     return fail_with(Error{Errc::Internal, path, {}, "no memory for a copy of the tensor"});
   }
-  std::memcpy(job->buffer.bytes.get(), header.data(), header.size());
-  if (payload_bytes > 0) {
-    std::memcpy(job->buffer.bytes.get() + header.size(), tensor.data, payload_bytes);
-  }
+  std::memcpy(job->file.span().data(), header.data(), header.size());
+  if (payload_bytes > 0)
+    std::memcpy(job->file.span().data() + header.size(), tensor.data, payload_bytes);
   job->path = path;
   job->header_bytes = header.size();
   job->payload_bytes = payload_bytes;
@@ -558,14 +555,14 @@ void Session::store_tensor(TensorJob& job) {
     fail_with(status.error());
   writer::AtbRecord record;
   record.path = job.path;
-  record.file = ByteSpan(job.buffer.bytes.get(), job.header_bytes + job.payload_bytes);
+  record.file = job.file.span();
   if (job.hash) {
     const formats::AtbAttribute attributes[] = {
         {"format", job.format}, {"dtype", job.dtype}, {"dims", job.dims}};
     record.hash = writer::atb_record_hash(attributes, record.file.subspan(job.header_bytes));
   }
   const Result<writer::AtbTree::Stored> stored = tree_.write_record(record);
-  buffers_.give_back(std::move(job.buffer));
+  job.file = {};
   if (!stored) {
     count(&ProbeCounters::tensors_failed);
     return fail_with(stored.error());
@@ -604,10 +601,8 @@ void Session::save_tiling(const Settings& settings, const void* data, uint64_t s
   }
   look_for_replay(std::string(path),
                   std::atomic_ref(page_->counters.tensors_seen).load(std::memory_order_relaxed));
-  post(size_bytes, [this, copy, size_bytes, file = *relative] {
-    const Status status = tree_.write_tiling(file, ByteSpan(copy.get(), size_bytes));
-    if (!status) return fail_with(status.error());
-    count(&ProbeCounters::tiling_files);
+  post(size_bytes, &ProbeCounters::tiling_files, [this, copy, size_bytes, file = *relative] {
+    return tree_.write_tiling(file, ByteSpan(copy.get(), size_bytes));
   });
 }
 
@@ -637,12 +632,10 @@ void Session::save_param(const Settings& settings, std::string_view param, std::
   if (!disk_has(param.size() + 1)) {
     return add_note("the disk is almost full: parameters were left out");
   }
-  post(param.size() + relative->size(),
-       [this, thread = this_thread(), file = *relative, text = std::string(param)] {
-         Status status = tree_.settle_kernel(thread, file);
-         if (status) status = tree_.write_param(file, text);
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::param_files);
+  post(param.size() + relative->size(), &ProbeCounters::param_files,
+       [this, thread = this_thread(), file = *relative, text = std::string(param)]() -> Status {
+         ASSAY_TRY_STATUS(tree_.settle_kernel(thread, file));
+         return tree_.write_param(file, text);
        });
 }
 
@@ -662,11 +655,10 @@ bool Session::process_device_matches(const Settings& settings) {
 void Session::report_layer(const Settings& settings, std::string_view name,
                            std::string_view report) {
   if (!process_device_matches(settings)) return;
-  post(name.size() + report.size(), [this, layer = std::string(name), text = std::string(report)] {
-    const Status status = tree_.write_layer(layer, text);
-    if (!status) return fail_with(in_file("topology of " + layer, Status(status)).error());
-    count(&ProbeCounters::layer_files);
-  });
+  post(name.size() + report.size(), &ProbeCounters::layer_files,
+       [this, layer = std::string(name), text = std::string(report)] {
+         return in_file("topology of " + layer, tree_.write_layer(layer, text));
+       });
 }
 
 bool Session::wants_model(std::string_view name) {
@@ -681,11 +673,10 @@ void Session::report_model(const Settings& settings, std::string_view name,
     if (!reported_models_.emplace(name).second) return;
   }
   if (!process_device_matches(settings)) return;
-  post(name.size() + report.size(), [this, model = std::string(name), text = std::string(report)] {
-    const Status status = tree_.write_model(model, text);
-    if (!status) return fail_with(in_file("topology of " + model, Status(status)).error());
-    count(&ProbeCounters::model_files);
-  });
+  post(name.size() + report.size(), &ProbeCounters::model_files,
+       [this, model = std::string(name), text = std::string(report)] {
+         return in_file("topology of " + model, tree_.write_model(model, text));
+       });
 }
 
 void Session::report_operation(const Settings& settings, writer::AtbRow row) {
@@ -693,12 +684,11 @@ void Session::report_operation(const Settings& settings, writer::AtbRow row) {
   if (!path.empty() && !device_matches(settings, path)) return;
   if (!row_matches(settings, row.execute_count, row.op_name)) return;
   const uint64_t size_bytes = row_bytes(row);
-  post(size_bytes,
-       [this, thread = this_thread(), shared = std::make_shared<writer::AtbRow>(std::move(row))] {
-         Status status = tree_.settle_kernel(thread, "");
-         if (status) status = tree_.append_operation(std::move(*shared));
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::operation_rows);
+  post(size_bytes, &ProbeCounters::operation_rows,
+       [this, thread = this_thread(),
+        shared = std::make_shared<writer::AtbRow>(std::move(row))]() -> Status {
+         ASSAY_TRY_STATUS(tree_.settle_kernel(thread, ""));
+         return tree_.append_operation(std::move(*shared));
        });
 }
 
@@ -707,11 +697,9 @@ void Session::report_kernel(const Settings& settings, writer::AtbRow row) {
   if (!path.empty() && !device_matches(settings, path)) return;
   if (settings.filter_rows && !settings.range.contains(row.execute_count)) return;
   const uint64_t size_bytes = row_bytes(row);
-  post(size_bytes,
+  post(size_bytes, &ProbeCounters::kernel_rows,
        [this, thread = this_thread(), shared = std::make_shared<writer::AtbRow>(std::move(row))] {
-         const Status status = tree_.append_kernel(thread, std::move(*shared));
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::kernel_rows);
+         return tree_.append_kernel(thread, std::move(*shared));
        });
 }
 
@@ -726,11 +714,9 @@ void Session::report_execute(const Settings& settings, uint64_t count_of_runs,
   if (!process_device_matches(settings)) return;
   ++statistic_reports_;
   if (all_numbers_zero(text)) ++zero_reports_;
-  post(name.size() + text.size(),
+  post(name.size() + text.size(), &ProbeCounters::statistic_lines,
        [this, count_of_runs, op = std::string(name), line = std::string(text)] {
-         const Status status = tree_.append_statistic(count_of_runs, op, line);
-         if (!status) return fail_with(status.error());
-         count(&ProbeCounters::statistic_lines);
+         return tree_.append_statistic(count_of_runs, op, line);
        });
 }
 

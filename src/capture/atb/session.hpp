@@ -15,7 +15,7 @@
 
 #include "base/result.hpp"
 #include "capture/atb/selection.hpp"
-#include "capture/common/buffer_pool.hpp"
+#include "capture/intake/buffer_pool.hpp"
 #include "formats/probe_status.hpp"
 #include "writer/async_writer.hpp"
 #include "writer/disk_budget.hpp"
@@ -91,7 +91,9 @@ class Session {
   [[nodiscard]] Admission admit(uint64_t size_bytes);
   void dispatch(Admission admission, uint64_t size_bytes, std::function<void()> job);
   /// For everything that is no tensor: small, and never dropped.
-  void post(uint64_t size_bytes, std::function<void()> job);
+  /// written   counts what `write` wrote
+  void post(uint64_t size_bytes, uint64_t formats::ProbeCounters::* written,
+            std::function<Status()> write);
   void run_direct(const std::function<void()>& job);
   void run_job(const std::function<void()>& job);
 
@@ -130,7 +132,7 @@ class Session {
   std::mutex small_mutex_;  // of all below
   std::optional<writer::DiskBudget> disk_;
   std::set<std::string, std::less<>> reported_models_;
-  uint64_t told_skips_ = 0;  // bits by counter
+  std::vector<uint64_t formats::ProbeCounters::*> told_skips_;
   bool told_error_ = false;
   std::vector<std::string> unwanted_types_;
   std::vector<std::string> unwanted_ids_;

@@ -9,6 +9,7 @@
 #include <cfenv>
 #include <csignal>
 #include <exception>
+#include <mutex>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -56,8 +57,8 @@ class FloatingPointState {
 
  private:
 #if defined(__x86_64__)
-  static constexpr unsigned kDefault =
-      0x1f80;  // all exceptions masked, to nearest, no flushing to zero
+  // All exceptions masked, to nearest, no flushing to zero.
+  static constexpr unsigned kDefault = 0x1f80;
   unsigned before_;
 #else
   std::fenv_t before_{};
@@ -94,6 +95,8 @@ class ForkLock {
 class Held {
  public:
   explicit Held(ForkLock* lock) noexcept : lock_(lock) { lock_->lock(); }
+  /// After try_lock().
+  Held(ForkLock* lock, std::adopt_lock_t) noexcept : lock_(lock) {}
   ~Held() { lock_->unlock(); }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which of the 64 bytes of parameters mean what, operator by operator.
 #include "capture/ggml/arguments.hpp"
 
 #include <charconv>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One compute call: what is read when a node is asked for, and when the engine has stopped.
 #include "capture/ggml/graph_capture.hpp"
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 #include <x86intrin.h>
 #endif
 
-#include "capture/common/host_guard.hpp"
 #include "capture/ggml/positions.hpp"
+#include "capture/intake/take.hpp"
 
 namespace assay::capture::ggml {
 namespace {
@@ -180,8 +181,7 @@ void GraphCapture::take(uint32_t slot) {
     view.storage = copied;
   }
   if (planned.with_statistics) {
-    const FloatingPointState floating_point;
-    content.stats = stats::compute_stats(view);
+    content.stats = statistics_of(view);
     content.has_statistics = true;
   }
   if (request_.settings->full) store(view, planned, &content);
@@ -200,10 +200,10 @@ void GraphCapture::store(const TensorView& view, const PlannedSlot& planned,
   } else if (waiting_bytes_ >= kMostWaitingBytes) {
     push_lines();
   }
-  const std::optional<native::PayloadLocation> payload =
-      run.append_payload(view, planned.record, nullptr);
-  if (!payload) return;
-  content->payload = *payload;
+  native::Record record = planned.record;
+  append_elements(run, view, record);
+  if (!record.payload) return;
+  content->payload = *record.payload;
   content->has_payload = true;
   waiting_bytes_ += bytes;
   counts_.bytes += bytes;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Fills what a call found out into the lines that were made with the plan. On the writer's thread.
 #include "capture/ggml/graph_lines.hpp"
 
 namespace assay::capture::ggml {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Goes through a graph once and decides: names, what is read when, where the engine stops, the text of each line.
 #include "capture/ggml/graph_plan.hpp"
 
 #include <algorithm>
@@ -486,11 +487,16 @@ class Planner {
     return static_cast<int32_t>(out_.slots.size()) - 1;
   }
 
-  void take_content(int32_t slot, Value* value) const {
+  /// The line at hand is the one that the content is taken for; false when it cannot be read.
+  bool take_content(const TensorFields& fields, const Four& shown, Value* value) {
+    const int32_t slot = add_slot(fields, shown);
+    if (slot < 0) return false;
     value->slot = slot;
     value->bytes_begin = 0;
     value->has_bytes = settings_.full;
     value->is_whole = true;
+    value->is_window = shown != fields.ne();
+    return true;
   }
 
   void plan_node() {
@@ -589,12 +595,8 @@ class Planner {
     if (settings_.inputs && wants_content() && value.slot < 0 && storage.version == 0 &&
         is_host_input(fields)) {
       watch(fields.address());
-      const int32_t slot = add_slot(fields, fields.ne());
-      if (slot >= 0) {
-        take_content(slot, &value);
-        plan_.reads.push_back(static_cast<uint32_t>(slot));
-        is_first = true;
-      }
+      is_first = take_content(fields, fields.ne(), &value);
+      if (is_first) plan_.reads.push_back(static_cast<uint32_t>(value.slot));
     }
     Four shown = fields.ne();
     if (settings_.caches && settings_.inputs && wants_content() && value.slot < 0 &&
@@ -614,11 +616,8 @@ class Planner {
       if (!window) return false;
       *shown = *window;
     }
-    const int32_t slot = add_slot(fields, *shown);
-    if (slot < 0) return false;
-    take_content(slot, value);
-    value->is_window = *shown != fields.ne();
-    (is_writer ? plan_.reads : plan_.late_reads).push_back(static_cast<uint32_t>(slot));
+    if (!take_content(fields, *shown, value)) return false;
+    (is_writer ? plan_.reads : plan_.late_reads).push_back(static_cast<uint32_t>(value->slot));
     return true;
   }
 
@@ -634,19 +633,14 @@ class Planner {
     if (node->alias) {
       share_content(storage, &value);
     } else if (settings_.outputs && wants_content() && !in_leaf) {
-      node->slot = add_slot(fields, shown);
-      is_first = node->slot >= 0;
-      if (is_first) take_content(node->slot, &value);
+      is_first = take_content(fields, shown, &value);
     } else if (settings_.outputs && wants_content() && settings_.caches &&
                storage.kind == Storage::kChanging) {
-      if (const std::optional<Four> window = window_of(fields)) {
-        shown = *window;
-        node->slot = add_slot(fields, shown);
-        is_first = node->slot >= 0;
-        if (is_first) take_content(node->slot, &value);
-        value.is_window = shown != fields.ne();
-      }
+      const std::optional<Four> window = window_of(fields);
+      shown = window.value_or(shown);
+      is_first = window && take_content(fields, shown, &value);
     }
+    if (is_first) node->slot = value.slot;
     const int32_t line = add_line(fields, shown, storage, value, native::Role::Output,
                                   Session::kResultSlot, is_first);
     // An operator that returns what it was given did not make it.

@@ -33,10 +33,10 @@ struct GraphPlan {
   const Settings* settings = nullptr;
   const Engine* engine = nullptr;
   std::vector<PlannedNode> nodes;
-  std::vector<uint32_t>
-      reads;  // slots of inputs, by the node that needs them first: before it is computed
-  std::vector<uint32_t>
-      late_reads;  // what nodes read of caches, after them: all that writes there has run then
+  // Slots of inputs, by the node that needs them first: before it is computed.
+  std::vector<uint32_t> reads;
+  // What nodes read of caches, after them: all that writes there has run then.
+  std::vector<uint32_t> late_reads;
   std::shared_ptr<const GraphLines> lines;
   std::unordered_map<const EngineTensor*, uint32_t> index;
   uint64_t wanted = 0;
@@ -53,8 +53,8 @@ struct GraphPlan {
   };
   std::vector<uint64_t> hashes;  // of the bytes of every node
   std::vector<Watched> watched;  // leaves whose memory is read or whose values change
-  std::vector<std::pair<const EngineTensor*, std::string>>
-      names;                    // that unnamed nodes are called after
+  // That unnamed nodes are called after.
+  std::vector<std::pair<const EngineTensor*, std::string>> names;
   uint64_t written_leaves = 0;  // Session::written_leaves() when it was made
 };
 

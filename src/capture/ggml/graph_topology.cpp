@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Nodes and edges of a graph; an edge through memory that a node has written is found by its root.
 #include "capture/ggml/graph_topology.hpp"
 
 #include <unordered_map>

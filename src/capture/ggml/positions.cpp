@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the positions of the tokens out of the leaf in which llama.cpp hands them over.
 #include "capture/ggml/positions.hpp"
 
 #include "capture/ggml/graph_plan.hpp"

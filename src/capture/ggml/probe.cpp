@@ -22,9 +22,9 @@
 #include <link.h>
 
 #include "base/numbers.hpp"
-#include "capture/atb/dynamic_config.hpp"
+#include "capture/common/dynamic_config.hpp"
 #include "capture/common/host_guard.hpp"
-#include "capture/common/reload_timer.hpp"
+#include "capture/common/process_session.hpp"
 #include "capture/ggml/graph_capture.hpp"
 #include "capture/ggml/positions.hpp"
 #include "capture/ggml/real_functions.hpp"
@@ -49,11 +49,10 @@ struct Scheduler {
 
 std::atomic<int> mode{kUnknown};
 std::atomic<const Settings*> current_settings{nullptr};  // replaced as a whole, old ones are leaked
-std::atomic<Session*> current_session{nullptr};
+ProcessSession<Session> process_session;
 std::atomic<uint64_t> compute_calls{0};
 std::atomic<uint64_t> direct_calls{0};
 std::atomic<bool> config_enabled{true};
-ReloadTimer reload_timer;
 std::atomic<bool> told_no_function{false};
 std::atomic<bool> first_seen{false};  // a graph that is no warm-up
 
@@ -80,34 +79,29 @@ void guarded(const char* where, Body body) noexcept {
 int64_t reload_ms() {
   const char* text = std::getenv("ASSAY_PROBE_RELOAD_MS");
   const auto number = text == nullptr ? std::nullopt : parse_number<int64_t>(text);
-  return number.value_or(ReloadTimer::kDefaultMs);
+  return number.value_or(WatchedConfig::kDefaultMs);
 }
 
 // ---- settings ----
 
 const Settings* environment_settings = nullptr;  // under state_lock once, then constant
-atb::DynamicConfigFile* config_file = nullptr;
+WatchedConfig* watched_config = nullptr;
 
-// Under the lock. A file that cannot be used leaves the old values as they are.
+// Under the lock.
 void load_config() {
-  Result<std::optional<atb::DynamicConfig>> config = config_file->reload();
-  if (!config) {
-    tell(LogLevel::Error, config.error().describe() + "; what was read before stays in force");
-    return;
-  }
-  if (!*config) return;
-  for (const std::string& warning : (*config)->warnings) tell(LogLevel::Warning, warning);
+  const std::optional<DynamicConfig> config = watched_config->read();
+  if (!config) return;
+  for (const std::string& warning : config->warnings) tell(LogLevel::Warning, warning);
   auto settings = std::make_unique<Settings>(*environment_settings);
-  set_range((*config)->range, settings.get());
+  set_range(config->range, settings.get());
   settings->first_only = false;
-  config_enabled.store((*config)->enabled, std::memory_order_relaxed);
+  config_enabled.store(config->enabled, std::memory_order_relaxed);
   current_settings.store(settings.release(), std::memory_order_release);
 }
 
 void at_process_end() noexcept {
-  Session* session = current_session.load(std::memory_order_acquire);
-  if (session == nullptr || session->generation() != writer::fork_generation()) return;
-  guarded("the end of the process", [session] { session->finish(); });
+  Session* session = process_session.get();
+  if (session != nullptr) guarded("the end of the process", [session] { session->finish(); });
 }
 
 void read_environment() noexcept {
@@ -126,8 +120,7 @@ void read_environment() noexcept {
     current_settings.store(environment_settings, std::memory_order_release);
     if (!environment_settings->config_path.empty()) {
       config_enabled.store(false, std::memory_order_relaxed);
-      config_file = new atb::DynamicConfigFile(environment_settings->config_path);
-      reload_timer.restart(reload_ms());
+      watched_config = new WatchedConfig(environment_settings->config_path, reload_ms());
       load_config();
     }
     mode.store(kOn, std::memory_order_release);
@@ -135,31 +128,15 @@ void read_environment() noexcept {
 }
 
 void poll_config() {
-  if (config_file == nullptr) return;
-  if (!reload_timer.is_due()) return;
+  if (watched_config == nullptr || !watched_config->is_due()) return;
   const Held held(&state_lock);
-  reload_timer.restart(reload_ms());
   load_config();
 }
 
 Session* session_of(const Settings& settings) {
-  Session* session = current_session.load(std::memory_order_acquire);
-  if (session != nullptr && session->generation() == writer::fork_generation()) return session;
-  const Held held(&state_lock);
-  session = current_session.load(std::memory_order_acquire);
-  if (session != nullptr && session->generation() == writer::fork_generation()) return session;
-  const bool first = session == nullptr;
-  const Result<Session*> opened = Session::open(settings);
-  if (!opened) {
-    switch_off(opened.error().path.c_str(), opened.error().message.c_str());
-    return nullptr;
-  }
-  current_session.store(*opened, std::memory_order_release);
-  if (first) {
-    std::atexit([] { at_process_end(); });
-    std::at_quick_exit([] { at_process_end(); });
-  }
-  return *opened;
+  return process_session.get_or_open(
+      &state_lock, [&settings] { return Session::open(settings); }, switch_off,
+      [] { at_process_end(); });
 }
 
 // ---- schedulers ----
@@ -243,7 +220,7 @@ class Armed {
     const bool first = settings->first_only && !first_seen.load(std::memory_order_relaxed);
     if (!warm_up) first_seen.store(true, std::memory_order_relaxed);
     if (!config_enabled.load(std::memory_order_relaxed) || !(first || settings->wants_step(step))) {
-      Session* session = current_session.load(std::memory_order_acquire);
+      Session* session = process_session.get();
       if (session != nullptr) session->count_passed();
       return;
     }
@@ -266,9 +243,8 @@ class Armed {
   static bool look_for_warm_up(const Engine& engine, EngineGraph* graph, Scheduler* scheduler) {
     const std::optional<Positions> positions = positions_of(engine, graph);
     if (!positions) return false;
-    Session* session = current_session.load(std::memory_order_acquire);
-    if (scheduler->warm_up_step >= 0 && positions->first == 0 && session != nullptr &&
-        session->generation() == writer::fork_generation())
+    Session* session = process_session.get();
+    if (scheduler->warm_up_step >= 0 && positions->first == 0 && session != nullptr)
       session->note_warm_up(scheduler->warm_up_step);
     return scheduler->calls == 1 && may_be_warm_up(*positions);
   }
@@ -324,9 +300,7 @@ int look_for_engine(dl_phdr_info* object, size_t, void* data) {
 }
 
 void report_nothing_seen() noexcept {
-  if (compute_calls.load(std::memory_order_relaxed) != 0 &&
-      current_session.load(std::memory_order_relaxed) != nullptr)
-    return;
+  if (compute_calls.load(std::memory_order_relaxed) != 0 && process_session.was_opened()) return;
   guarded("the end of the process", [] {
     const char* text = std::getenv("ASSAY_GGML_DUMP");
     if (text == nullptr) return;

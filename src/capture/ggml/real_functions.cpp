@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the function that would have been called without us, through the library that called.
 #include "capture/ggml/real_functions.hpp"
 
 #include <dlfcn.h>

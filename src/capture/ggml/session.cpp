@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The folder of a rank, its manifests and report, and the numbers of values and storages over all calls.
 #include "capture/ggml/session.hpp"
 
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "capture/common/host_guard.hpp"
+#include "capture/intake/take.hpp"
 #include "writer/fork_guard.hpp"
 
 namespace assay::capture::ggml {
@@ -264,12 +266,8 @@ std::string Session::record_weight(const TensorView& view, native::Record record
   }
   record.step = -1;
   record.role = native::Role::Weight;
-  if (settings_.statistics && !record.raw_bytes) {
-    const FloatingPointState floating_point;
-    record.stats = stats::compute_stats(view);
-  }
-  if (settings_.full) record.payload = run_->append_payload(view, record, nullptr);
-  record.first_copy = record.payload.has_value();
+  if (settings_.statistics && !record.raw_bytes) record.stats = statistics_of(view);
+  if (settings_.full) append_elements(*run_, view, record);
   const uint64_t number = run_->push_record(record, shape.span(), strides.span());
   native::RecordText text;
   if (record.payload) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The request of the dump command as JSON, and which steps and nodes it names.
 #include "capture/ggml/settings.hpp"
 
 #include <fnmatch.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Has the engine build tensors of known fields and searches their bytes for them.
 #include "capture/ggml/tensor_layout.hpp"
 
 #include <algorithm>

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tells code that Inductor wrote by the names that its modules begin with.
 #include "capture/torch/compiled_code.hpp"
 
 #include <algorithm>
 #include <initializer_list>
+
+#include "capture/torch/python_compat.hpp"
 
 namespace assay::capture {
 namespace {
@@ -19,23 +22,20 @@ bool is_one_of(PyObject* text, std::initializer_list<const char*> wanted) {
 // The modules that Inductor writes begin with the same few names, two of which nobody else has side by side. A mode of
 // somebody else may stand between it and us, and torch's own call of an operator.
 CompiledCode::Caller classify(PyObject* frame, PyObject* code) {
-  PyObject* globals = PyObject_GetAttrString(frame, "f_globals");
-  PyObject* function = PyObject_GetAttrString(code, "co_name");
-  CompiledCode::Caller caller = CompiledCode::Caller::Other;
-  if (globals != nullptr && PyDict_Check(globals) && function != nullptr) {
-    PyObject* module = PyDict_GetItemString(globals, "__name__");  // borrowed
-    if (PyDict_GetItemString(globals, "extern_kernels") != nullptr &&
-        PyDict_GetItemString(globals, "assert_size_stride") != nullptr) {
-      caller = CompiledCode::Caller::Inductor;
-    } else if (PyUnicode_CompareWithASCIIString(function, "__torch_dispatch__") == 0 ||
-               is_one_of(module, {"torch._ops", "torch._compile", "torch._dynamo.eval_frame"})) {
-      caller = CompiledCode::Caller::PassesOn;
-    }
-  }
-  PyErr_Clear();
-  Py_XDECREF(globals);
-  Py_XDECREF(function);
-  return caller;
+  const Ref globals = attribute(frame, "f_globals");
+  const Ref function = attribute(code, "co_name");
+  if (!globals || !PyDict_Check(globals.get()) || !function) return CompiledCode::Caller::Other;
+  const auto global = [&globals](const char* name) {
+    PyObject* value = PyDict_GetItemString(globals.get(), name);  // borrowed
+    PyErr_Clear();
+    return value;
+  };
+  if (global("extern_kernels") != nullptr && global("assert_size_stride") != nullptr)
+    return CompiledCode::Caller::Inductor;
+  const bool passes_on =
+      is_one_of(function.get(), {"__torch_dispatch__"}) ||
+      is_one_of(global("__name__"), {"torch._ops", "torch._compile", "torch._dynamo.eval_frame"});
+  return passes_on ? CompiledCode::Caller::PassesOn : CompiledCode::Caller::Other;
 }
 
 }  // namespace
@@ -45,14 +45,11 @@ CompiledCode::~CompiledCode() {
 }
 
 CompiledCode::Caller CompiledCode::caller_of(PyFrameObject* frame) {
-  auto* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
-  const auto found = known_.find(code);
-  if (found != known_.end()) {
-    Py_DECREF(code);
-    return found->second;
-  }
-  const Caller caller = classify(reinterpret_cast<PyObject*>(frame), code);
-  if (!known_.emplace(code, caller).second) Py_DECREF(code);
+  Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  const auto found = known_.find(code.get());
+  if (found != known_.end()) return found->second;
+  const Caller caller = classify(reinterpret_cast<PyObject*>(frame), code.get());
+  if (known_.emplace(code.get(), caller).second) (void)code.release();
   return caller;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// From the operands of an operator to its file in the queue: look, admit, copy or reduce, submit.
 #include "capture/torch/graph_dump.hpp"
 
 #include <algorithm>
@@ -6,14 +7,12 @@
 #include <new>
 #include <span>
 
-#include "capture/common/host_threads.hpp"
+#include "capture/intake/take.hpp"
 #include "capture/torch/python_compat.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/crc32.hpp"
 #include "formats/npy.hpp"
 #include "formats/pth.hpp"
-#include "stats/tensor_stats.hpp"
-#include "tensor/convert.hpp"
 
 namespace assay::capture {
 namespace {
@@ -28,37 +27,8 @@ constexpr uint64_t kReleaseGilBytes = 1u << 20;
 constexpr uint64_t kJobBytes = 1024;
 constexpr size_t kMaxMissed = 1 << 16;  // different entries between two calls of take_missed()
 
-class GilReleased {
- public:
-  explicit GilReleased(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
-  ~GilReleased() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
-  }
-  GilReleased(const GilReleased&) = delete;
-  GilReleased& operator=(const GilReleased&) = delete;
-
- private:
-  PyThreadState* state_;
-};
-
 bool is_plain(const TensorView& view) {
   return view.is_contiguous() && !view.conjugate && !view.negative;
-}
-
-// In C order with lazy bits applied; `out` has exactly the bytes of the elements.
-void copy_elements(const TensorView& view, std::span<std::byte> out) {
-  if (out.empty()) return;
-  if (is_plain(view)) {
-    std::memcpy(out.data(), view.contiguous_bytes().data(), out.size());
-    return;
-  }
-  gather_bytes(view, 0, view.element_count(), out);
-  apply_lazy_bits(view, out);
-}
-
-stats::TensorStats statistics_of(const TensorView& view, uint64_t size_bytes) {
-  if (const BlockRunner runner = host_runner(size_bytes)) return stats::compute_stats(view, runner);
-  return stats::compute_stats(view);
 }
 
 std::string operand_text(const GraphOperand& operand) {
@@ -68,6 +38,35 @@ std::string operand_key(const char* prefix, const GraphOperand& operand) {
   return prefix + std::string(operand.is_input ? ".input." : ".output.") +
          std::to_string(operand.index);
 }
+
+std::string file_name(const GraphOperator& op, uint64_t time_us) {
+  return writer::ge_file_name(op.op_type, op.file_op_name.empty() ? op.op_name : op.file_op_name,
+                              op.task_id, op.stream_id, time_us);
+}
+
+// What the host's thread finds out of an operand; the writer's makes the row.
+struct Statistics {
+  bool is_input = true;
+  uint32_t index = 0;
+  bool known = false;
+  std::string dtype_name;
+  DType dtype = DType::Float32;
+  Dims shape;
+  stats::TensorStats values;
+
+  [[nodiscard]] formats::CannStatisticsRow row() const {
+    if (known) return formats::cann_statistics_row(is_input, index, dtype, shape, values);
+    formats::CannStatisticsRow unknown;
+    unknown.is_input = is_input;
+    unknown.index = index;
+    const auto number = formats::cann_from_dtype(dtype);
+    unknown.data_type =
+        number && !dtype_name.empty() ? formats::cann_dtype_name(*number) : "UNKNOW";
+    unknown.format = "ND";
+    unknown.shape = shape;
+    return unknown;
+  }
+};
 
 struct PathParts {
   std::string folder, name;
@@ -89,63 +88,24 @@ void widen_bfloat16_in_place(std::span<std::byte> floats) {
   }
 }
 
-/// Memory for a copy, from the pool and back to it.
-class PooledBytes {
- public:
-  PooledBytes() = default;
-  ~PooledBytes() {
-    if (buffer_.bytes != nullptr) pool_->give_back(std::move(buffer_));
-  }
-  PooledBytes(const PooledBytes&) = delete;
-  PooledBytes& operator=(const PooledBytes&) = delete;
-
-  /// False when there is no memory.
-  [[nodiscard]] bool take(const std::shared_ptr<BufferPool>& pool, uint64_t size_bytes) {
-    pool_ = pool;
-    buffer_ = pool->take(size_bytes);
-    size_bytes_ = size_bytes;
-    return buffer_.bytes != nullptr;
-  }
-  [[nodiscard]] std::span<std::byte> span() const { return {buffer_.bytes.get(), size_bytes_}; }
-
- private:
-  std::shared_ptr<BufferPool> pool_;
-  BufferPool::Buffer buffer_;
-  uint64_t size_bytes_ = 0;
-};
-
 }  // namespace
 
-/// What is known of an operand between the look and the copy. Keeps the tensor alive.
+/// What is known of an operand between the look and the copy.
 struct GraphDump::Look {
   const GraphOperand* operand = nullptr;
-  PyObject* tensor = nullptr;
+  Ref tensor;  // kept alive
   bool readable = false;
   const char* reason = "";
   std::string dtype_name;
   TensorView view;
   uint64_t size_bytes = 0;
-
-  Look() = default;
-  ~Look() { Py_XDECREF(tensor); }
-  Look(Look&& other) noexcept
-      : operand(other.operand),
-        tensor(std::exchange(other.tensor, nullptr)),
-        readable(other.readable),
-        reason(other.reason),
-        dtype_name(std::move(other.dtype_name)),
-        view(std::move(other.view)),
-        size_bytes(other.size_bytes) {}
-  Look(const Look&) = delete;
-  Look& operator=(const Look&) = delete;
-  Look& operator=(Look&&) = delete;
 };
 
 /// A dump file in the queue. `dump` borrows the payload, or tensors that the waiting caller keeps alive.
 struct GraphDump::Job {
   std::string folder, name;
   CannDump dump;
-  PooledBytes payload;
+  BufferPool::Buffer payload;
   std::vector<TensorView> borrowed;
 
   [[nodiscard]] Status write(writer::GeTree& tree) const {
@@ -165,7 +125,7 @@ GraphDump::GraphDump(TensorAccess& access, writer::AsyncWriterOptions options)
       queue_bytes_(options.queue_bytes),
       writer_(std::make_unique<writer::AsyncWriter>(options)),
       tree_(std::make_shared<writer::GeTree>()),
-      buffers_(std::make_shared<BufferPool>(options.queue_bytes)) {}
+      buffers_(options.queue_bytes) {}
 
 GraphDump::~GraphDump() { close(); }
 
@@ -177,25 +137,23 @@ std::string GraphDump::write_operator(const GraphOperator& op) {
   looks.reserve(op.operands.size());
   for (const GraphOperand& operand : op.operands) {
     Look look;
-    if (!look_at(op, operand, &look))
-      miss(op, operand_text(operand) + ": " + std::string(look.reason));
+    if (!look_at(operand, &look)) miss(op, operand_text(operand) + ": " + std::string(look.reason));
     looks.push_back(std::move(look));
   }
   const uint64_t time_us = writer::unique_time_us();
   return op.statistics ? submit_statistics(op, looks, time_us) : submit_tensors(op, looks, time_us);
 }
 
-bool GraphDump::look_at(const GraphOperator&, const GraphOperand& operand, Look* out) {
+bool GraphDump::look_at(const GraphOperand& operand, Look* out) {
   out->operand = &operand;
-  out->tensor = new_ref(operand.tensor);
+  out->tensor = Ref(new_ref(operand.tensor));
   TensorLook look;
   access_.look(operand.tensor, look);
   if (look.dtype_name != nullptr) {
     out->dtype_name = look.dtype_name;
     out->view.dtype = look.dtype;
   }
-  if (look.has_shape)
-    out->view.shape = Dims(std::span<const int64_t>(look.shape, static_cast<size_t>(look.ndim)));
+  if (look.has_shape) out->view.shape = Dims(look.sizes());
   out->reason = look.readable == Readable::Device
                     ? "on a device: it must be copied to the host first"
                     : look.reason;
@@ -229,62 +187,48 @@ bool GraphDump::admit(uint64_t size_bytes) {
   return writer_->admit(size_bytes);
 }
 
+// For a copy that was admitted; without memory the admitted bytes come back, and the file counts as failed.
+bool GraphDump::take_buffer(const std::string& path, uint64_t size_bytes,
+                            BufferPool::Buffer* buffer) {
+  *buffer = buffers_.take(size_bytes);
+  if (buffer->bytes != nullptr) return true;
+  (void)writer_->submit(size_bytes + kJobBytes, [path] {
+    return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
+  });
+  return false;
+}
+
 std::string GraphDump::submit_statistics(const GraphOperator& op, const std::vector<Look>& looks,
                                          uint64_t time_us) {
-  struct Row {
-    GraphOperand operand;
-    bool known = false;
-    std::string dtype_name;
-    DType dtype = DType::Float32;
-    Dims shape;
-    stats::TensorStats statistics;
-  };
   struct Table {
     std::string folder, name;
     std::vector<formats::CannStatistic> chosen;
-    std::vector<Row> rows;
+    std::vector<Statistics> operands;
   };
   const auto table = std::make_shared<Table>();
   table->folder = op.folder;
-  table->name =
-      writer::ge_file_name(op.op_type, op.file_op_name.empty() ? op.op_name : op.file_op_name,
-                           op.task_id, op.stream_id, time_us) +
-      ".csv";
+  table->name = file_name(op, time_us) + ".csv";
   table->chosen = *op.statistics;
   uint64_t total_bytes = 0;
   for (const Look& look : looks) total_bytes += look.size_bytes;
   {
     const GilReleased released(total_bytes >= kReleaseGilBytes);
     for (const Look& look : looks) {
-      Row& row = table->rows.emplace_back();
-      row.operand = {nullptr, look.operand->is_input, look.operand->index, std::nullopt};
-      row.known = look.readable;
-      row.dtype_name = look.dtype_name;
-      row.dtype = look.view.dtype;
-      row.shape = look.view.shape;
-      if (look.readable) row.statistics = statistics_of(look.view, look.size_bytes);
+      Statistics& of = table->operands.emplace_back(Statistics{look.operand->is_input,
+                                                               look.operand->index,
+                                                               look.readable,
+                                                               look.dtype_name,
+                                                               look.view.dtype,
+                                                               look.view.shape,
+                                                               {}});
+      if (look.readable) of.values = statistics_of(look.view);
     }
   }
   const std::string path = op.folder + "/" + writer::ge_stored_name(table->name);
   if (!admit(kJobBytes)) return {};
   const bool queued = writer_->submit(kJobBytes, [tree = tree_, table]() -> Status {
     std::vector<formats::CannStatisticsRow> rows;
-    for (const Row& row : table->rows) {
-      if (row.known) {
-        rows.push_back(formats::cann_statistics_row(row.operand.is_input, row.operand.index,
-                                                    row.dtype, row.shape, row.statistics));
-        continue;
-      }
-      formats::CannStatisticsRow unknown;
-      unknown.is_input = row.operand.is_input;
-      unknown.index = row.operand.index;
-      const auto number = formats::cann_from_dtype(row.dtype);
-      unknown.data_type =
-          number && !row.dtype_name.empty() ? formats::cann_dtype_name(*number) : "UNKNOW";
-      unknown.format = "ND";
-      unknown.shape = row.shape;
-      rows.push_back(std::move(unknown));
-    }
+    for (const Statistics& of : table->operands) rows.push_back(of.row());
     const std::string text = formats::write_cann_statistics(rows, table->chosen);
     const FilePiece piece{as_bytes(text)};
     return tree->write(table->folder, table->name, std::span(&piece, 1));
@@ -296,9 +240,7 @@ std::string GraphDump::submit_tensors(const GraphOperator& op, const std::vector
                                       uint64_t time_us) {
   const auto job = std::make_shared<Job>();
   job->folder = op.folder;
-  job->name =
-      writer::ge_file_name(op.op_type, op.file_op_name.empty() ? op.op_name : op.file_op_name,
-                           op.task_id, op.stream_id, time_us);
+  job->name = file_name(op, time_us);
   CannDump& dump = job->dump;
   dump.version = "2.0";
   dump.dump_time_us = time_us;
@@ -334,12 +276,7 @@ std::string GraphDump::submit_tensors(const GraphOperator& op, const std::vector
   const std::string path = op.folder + "/" + writer::ge_stored_name(job->name);
   if (!admit(total_bytes + kJobBytes)) return {};
   const bool copy = total_bytes <= queue_bytes_;
-  if (copy && !job->payload.take(buffers_, total_bytes)) {
-    (void)writer_->submit(total_bytes + kJobBytes, [path] {
-      return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
-    });
-    return {};
-  }
+  if (copy && !take_buffer(path, total_bytes, &job->payload)) return {};
   {
     const GilReleased released(copy && total_bytes >= kReleaseGilBytes);
     uint64_t at = 0;
@@ -378,7 +315,7 @@ Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool wi
   operand.tensor = tensor;
   operand.is_input = false;
   Look look;
-  if (!look_at(op, operand, &look)) {
+  if (!look_at(operand, &look)) {
     miss(op, look.reason);
     return {};
   }
@@ -389,7 +326,7 @@ Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool wi
     PathParts path;
     std::string header;
     formats::PthPrologue prologue;
-    PooledBytes payload;
+    BufferPool::Buffer payload;
   };
   const auto array = std::make_shared<Array>();
   array->path = parts;
@@ -414,12 +351,7 @@ Status GraphDump::write_array(const std::string& path, PyObject* tensor, bool wi
   const uint64_t stored_bytes = widen ? look.size_bytes * 2 : look.size_bytes;
   const uint64_t held_bytes = stored_bytes + kJobBytes;
   if (!admit(held_bytes)) return {};
-  if (!array->payload.take(buffers_, stored_bytes)) {
-    (void)writer_->submit(held_bytes, [path] {
-      return fail(Error{Errc::Internal, path, std::nullopt, "no memory for a copy"});
-    });
-    return {};
-  }
+  if (!take_buffer(path, stored_bytes, &array->payload)) return {};
   {
     const GilReleased released(look.size_bytes >= kReleaseGilBytes);
     copy_elements(look.view, array->payload.span().first(look.size_bytes));

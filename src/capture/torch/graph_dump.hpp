@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/common/buffer_pool.hpp"
+#include "capture/intake/buffer_pool.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "formats/cann_dump.hpp"
 #include "formats/cann_statistics.hpp"
@@ -85,7 +85,9 @@ class GraphDump {
  private:
   struct Look;
   struct Job;
-  [[nodiscard]] bool look_at(const GraphOperator& op, const GraphOperand& operand, Look* out);
+  [[nodiscard]] bool look_at(const GraphOperand& operand, Look* out);
+  [[nodiscard]] bool take_buffer(const std::string& path, uint64_t size_bytes,
+                                 BufferPool::Buffer* buffer);
   void miss(const GraphOperator& op, std::string reason);
   [[nodiscard]] bool admit(uint64_t size_bytes);
   [[nodiscard]] std::string submit_statistics(const GraphOperator& op,
@@ -97,7 +99,7 @@ class GraphDump {
   uint64_t queue_bytes_;
   std::unique_ptr<writer::AsyncWriter> writer_;
   std::shared_ptr<writer::GeTree> tree_;
-  std::shared_ptr<BufferPool> buffers_;
+  BufferPool buffers_;
   std::map<std::tuple<std::string, std::string, std::string>, uint64_t> missed_;
   bool closed_ = false;
 };

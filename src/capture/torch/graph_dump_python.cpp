@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <exception>
 
-#include "capture/common/host_threads.hpp"
+#include "capture/intake/host_threads.hpp"
 #include "capture/torch/extension.hpp"
 #include "capture/torch/graph_dump.hpp"
 #include "capture/torch/python_compat.hpp"
@@ -11,24 +11,7 @@
 namespace assay::capture {
 namespace {
 
-struct GraphDumpObject {
-  PyObject_HEAD GraphDump* dump;
-};
-
-GraphDump& dump_of(PyObject* self) { return *reinterpret_cast<GraphDumpObject*>(self)->dump; }
-
-/// Owns a new reference.
-class Owned {
- public:
-  explicit Owned(PyObject* object) : object_(object) {}
-  ~Owned() { Py_XDECREF(object_); }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  [[nodiscard]] PyObject* get() const { return object_; }
-
- private:
-  PyObject* object_;
-};
+GraphDump& dump_of(PyObject* self) { return held_by<GraphDump>(self); }
 
 // Every function below returns false with a Python exception set.
 
@@ -45,78 +28,73 @@ bool read_text(PyObject* object, const char* what, std::string* out) {
 
 /// An absolute path without null bytes; names that are no UTF-8 keep their bytes.
 bool read_path(PyObject* object, std::string* out) {
-  PyObject* bytes = nullptr;
-  if (PyUnicode_FSConverter(object, &bytes) == 0) return false;
-  const Owned owned(bytes);
-  out->assign(PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes)));
-  if (!out->starts_with('/')) {
-    PyErr_SetString(PyExc_ValueError, "paths are absolute");
-    return false;
+  if (path_argument(object, out) == 0) return false;
+  if (out->starts_with('/')) return true;
+  PyErr_SetString(PyExc_ValueError, "paths are absolute");
+  return false;
+}
+
+// read(item) for each of a sequence.
+template <typename Read>
+bool read_each(PyObject* sequence, const char* not_one, Read read) {
+  const Ref items(PySequence_Fast(sequence, not_one));
+  if (!items) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    if (!read(PySequence_Fast_GET_ITEM(items.get(), i))) return false;
   }
   return true;
 }
 
+bool is_pair(PyObject* item) { return PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2; }
+
 bool read_attributes(PyObject* sequence, std::vector<formats::CannAttribute>* out) {
-  const Owned items(PySequence_Fast(sequence, "attributes must be a sequence of (name, value)"));
-  if (items.get() == nullptr) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
-    if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 2) {
+  const char* not_one = "attributes must be a sequence of (name, value)";
+  return read_each(sequence, not_one, [out](PyObject* item) {
+    if (!is_pair(item)) {
       PyErr_SetString(PyExc_TypeError, "attributes must be pairs (name, value)");
       return false;
     }
-    formats::CannAttribute attribute;
-    if (!read_text(PyTuple_GET_ITEM(item, 0), "an attribute's name", &attribute.name) ||
-        !read_text(PyTuple_GET_ITEM(item, 1), "an attribute's value", &attribute.value)) {
-      return false;
-    }
-    out->push_back(std::move(attribute));
-  }
-  return true;
+    formats::CannAttribute& attribute = out->emplace_back();
+    return read_text(PyTuple_GET_ITEM(item, 0), "an attribute's name", &attribute.name) &&
+           read_text(PyTuple_GET_ITEM(item, 1), "an attribute's value", &attribute.value);
+  });
 }
 
 bool read_statistics(PyObject* sequence, GraphOperator* op) {
   if (sequence == Py_None) return true;
   op->statistics.emplace();
-  const Owned names(PySequence_Fast(sequence, "statistics must be a sequence of names or None"));
-  if (names.get() == nullptr) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names.get()); ++i) {
+  const char* not_one = "statistics must be a sequence of names or None";
+  return read_each(sequence, not_one, [op](PyObject* item) {
     std::string name;
-    if (!read_text(PySequence_Fast_GET_ITEM(names.get(), i), "a statistic", &name)) return false;
+    if (!read_text(item, "a statistic", &name)) return false;
     const auto known = formats::cann_statistic(name);
-    if (!known) {
-      PyErr_Format(PyExc_ValueError,
-                   "unknown statistic '%s'; known are Max, Min, Avg, Nan, Negative Inf, Positive "
-                   "Inf, L2norm",
-                   name.c_str());
-      return false;
+    if (known) {
+      op->statistics->push_back(*known);
+      return true;
     }
-    op->statistics->push_back(*known);
-  }
-  return true;
+    PyErr_Format(PyExc_ValueError,
+                 "unknown statistic '%s'; known are Max, Min, Avg, Nan, Negative Inf, Positive "
+                 "Inf, L2norm",
+                 name.c_str());
+    return false;
+  });
 }
 
 using LeftOut = std::vector<std::pair<bool, uint32_t>>;  // is an input, index
 
 bool read_left_out(PyObject* sequence, LeftOut* out) {
-  const Owned items(PySequence_Fast(sequence, "left_out must be a sequence"));
-  if (items.get() == nullptr) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
+  return read_each(sequence, "left_out must be a sequence", [out](PyObject* item) {
     std::string kind;
-    unsigned index = 0;
-    if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 2 ||
-        !read_text(PyTuple_GET_ITEM(item, 0), "left_out's kind", &kind) ||
+    if (!is_pair(item) || !read_text(PyTuple_GET_ITEM(item, 0), "left_out's kind", &kind) ||
         (kind != "input" && kind != "output")) {
       if (PyErr_Occurred() == nullptr)
         PyErr_SetString(PyExc_ValueError, "left_out has pairs such as ('input', 0)");
       return false;
     }
-    index = static_cast<unsigned>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(item, 1)));
-    if (PyErr_Occurred() != nullptr) return false;
-    out->emplace_back(kind == "input", index);
-  }
-  return true;
+    const unsigned long index = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(item, 1));
+    out->emplace_back(kind == "input", static_cast<uint32_t>(index));
+    return PyErr_Occurred() == nullptr;
+  });
 }
 
 /// (name, output index, data type in run-time numbering) of the tensor before fusion.
@@ -200,10 +178,9 @@ PyObject* write_operator(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   // The sequences keep the tensors alive, whatever another thread does to a list of the caller.
-  const Owned input_list(PySequence_Tuple(inputs));
-  const Owned output_list(input_list.get() != nullptr ? PySequence_Tuple(outputs) : nullptr);
-  const Owned origin_list(
-      output_list.get() != nullptr && origins != nullptr ? PySequence_Tuple(origins) : nullptr);
+  const Ref input_list(PySequence_Tuple(inputs));
+  const Ref output_list(input_list ? PySequence_Tuple(outputs) : nullptr);
+  const Ref origin_list(output_list && origins != nullptr ? PySequence_Tuple(origins) : nullptr);
   if (PyErr_Occurred() != nullptr ||
       !read_operands(*access, input_list.get(), true, nullptr, absent, &op) ||
       !read_operands(*access, output_list.get(), false, origin_list.get(), absent, &op)) {
@@ -220,15 +197,15 @@ PyObject* none_or_error(const Status& status) {
 
 PyObject* write_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* keywords[] = {"path", "tensor", "widen_bfloat16", nullptr};
-  PyObject *path_argument = nullptr, *tensor = nullptr;
+  PyObject *where = nullptr, *tensor = nullptr;
   int widen = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$p", const_cast<char**>(keywords),
-                                   &path_argument, &tensor, &widen)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$p", const_cast<char**>(keywords), &where,
+                                   &tensor, &widen)) {
     return nullptr;
   }
   TensorAccess* access = TensorAccess::get();
   std::string path;
-  if (access == nullptr || !read_path(path_argument, &path)) return nullptr;
+  if (access == nullptr || !read_path(where, &path)) return nullptr;
   if (!access->is_tensor(tensor)) {
     PyErr_Format(PyExc_TypeError, "write_array() takes a torch.Tensor, not a %s",
                  Py_TYPE(tensor)->tp_name);
@@ -238,12 +215,12 @@ PyObject* write_array(PyObject* self, PyObject* args, PyObject* kwargs) {
 }
 
 PyObject* write_bytes(PyObject* self, PyObject* args) {
-  PyObject* path_argument = nullptr;
+  PyObject* where = nullptr;
   Py_buffer data{};
-  if (!PyArg_ParseTuple(args, "Oy*", &path_argument, &data)) return nullptr;
+  if (!PyArg_ParseTuple(args, "Oy*", &where, &data)) return nullptr;
   std::string path;
   PyObject* result = nullptr;
-  if (read_path(path_argument, &path)) {
+  if (read_path(where, &path)) {
     result = none_or_error(dump_of(self).write_bytes(
         path, {static_cast<const char*>(data.buf), static_cast<size_t>(data.len)}));
   }
@@ -253,27 +230,13 @@ PyObject* write_bytes(PyObject* self, PyObject* args) {
 
 PyObject* take_missed(PyObject* self, PyObject*) {
   const std::vector<GraphMiss> missed = dump_of(self).take_missed();
-  PyObject* list = PyList_New(0);
+  Ref list(PyList_New(0));
   for (const GraphMiss& miss : missed) {
-    const Owned item(Py_BuildValue("(NssK)", path_object(miss.folder), miss.op_name.c_str(),
-                                   miss.reason.c_str(),
-                                   static_cast<unsigned long long>(miss.count)));
-    if (list == nullptr || item.get() == nullptr || PyList_Append(list, item.get()) != 0) {
-      Py_XDECREF(list);
-      return nullptr;
-    }
+    const Ref item(Py_BuildValue("(NssK)", path_object(miss.folder), miss.op_name.c_str(),
+                                 miss.reason.c_str(), static_cast<unsigned long long>(miss.count)));
+    if (!list || !item || PyList_Append(list.get(), item.get()) != 0) return nullptr;
   }
-  return list;
-}
-
-PyObject* flush(PyObject* self, PyObject*) {
-  dump_of(self).flush();
-  return new_ref(Py_None);
-}
-
-PyObject* close(PyObject* self, PyObject*) {
-  dump_of(self).close();
-  return new_ref(Py_None);
+  return list.release();
 }
 
 PyObject* stats_of(PyObject* self, PyObject*) {
@@ -291,23 +254,19 @@ PyObject* stats_of(PyObject* self, PyObject*) {
 PyObject* get_live(PyObject* self, void*) { return PyBool_FromLong(dump_of(self).live()); }
 
 // No C++ exception leaves into the interpreter.
-template <PyObject* (*function)(PyObject*, PyObject*)>
-PyObject* guarded(PyObject* self, PyObject* args) noexcept {
+template <auto function, typename... Arguments>
+PyObject* guarded(Arguments... arguments) noexcept {
   try {
-    return function(self, args);
+    return function(arguments...);
   } catch (const std::exception& exception) {
     PyErr_SetString(PyExc_RuntimeError, exception.what());
     return nullptr;
   }
 }
 template <PyObject* (*function)(PyObject*, PyObject*, PyObject*)>
-PyObject* guarded(PyObject* self, PyObject* args, PyObject* kwargs) noexcept {
-  try {
-    return function(self, args, kwargs);
-  } catch (const std::exception& exception) {
-    PyErr_SetString(PyExc_RuntimeError, exception.what());
-    return nullptr;
-  }
+PyCFunction with_keywords() {
+  PyObject* (*called)(PyObject*, PyObject*, PyObject*) = guarded<function>;
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(called));
 }
 
 PyObject* new_graph_dump(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -321,10 +280,10 @@ PyObject* new_graph_dump(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return nullptr;
   if (threads > 0) use_host_threads(threads);
-  auto* self = reinterpret_cast<GraphDumpObject*>(type->tp_alloc(type, 0));
+  auto* self = reinterpret_cast<Holder<GraphDump>*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
   try {
-    self->dump = new GraphDump(
+    self->held = new GraphDump(
         *access, {.queue_bytes = queue_bytes,
                   .on_full = drop != 0 ? writer::FullPolicy::Drop : writer::FullPolicy::Wait,
                   .thread_name = "assay-graph"});
@@ -336,24 +295,19 @@ PyObject* new_graph_dump(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return reinterpret_cast<PyObject*>(self);
 }
 
-void free_graph_dump(PyObject* self) {
-  delete reinterpret_cast<GraphDumpObject*>(self)->dump;
-  Py_TYPE(self)->tp_free(self);
-}
-
 PyMethodDef methods[] = {
-    {"write_operator",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<write_operator>)),
-     METH_VARARGS | METH_KEYWORDS,
+    {"write_operator", with_keywords<write_operator>(), METH_VARARGS | METH_KEYWORDS,
      "write_operator(folder, op_type, op_name, task_id, stream_id, inputs, outputs, *, ...) -> "
      "path"},
-    {"write_array", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guarded<write_array>)),
-     METH_VARARGS | METH_KEYWORDS, "write_array(path, tensor, *, widen_bfloat16=False)"},
+    {"write_array", with_keywords<write_array>(), METH_VARARGS | METH_KEYWORDS,
+     "write_array(path, tensor, *, widen_bfloat16=False)"},
     {"write_bytes", guarded<write_bytes>, METH_VARARGS, "write_bytes(path, data)"},
     {"take_missed", guarded<take_missed>, METH_NOARGS,
      "take_missed() -> list of (folder, node, reason, count) since the last call"},
-    {"flush", flush, METH_NOARGS, "Waits until everything handed over so far is on disk."},
-    {"close", close, METH_NOARGS, "flush(), then ends the writer. Idempotent."},
+    {"flush", call_held<GraphDump, &GraphDump::flush>, METH_NOARGS,
+     "Waits until everything handed over so far is on disk."},
+    {"close", call_held<GraphDump, &GraphDump::close>, METH_NOARGS,
+     "flush(), then ends the writer. Idempotent."},
     {"stats", guarded<stats_of>, METH_NOARGS,
      "stats() -> dict: files, bytes, dropped, failed, first_error, waited_ms"},
     {nullptr, nullptr, 0, nullptr}};
@@ -362,26 +316,12 @@ PyGetSetDef members[] = {
     {"live", get_live, nullptr, "False when nothing more is written.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyTypeObject graph_dump_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject graph_dump_type =
+    holder_type<GraphDump>("assay._capture.GraphDump", new_graph_dump, methods, members);
 
-int add_graph_dump(PyObject* module) {
-  graph_dump_type.tp_name = "assay._capture.GraphDump";
-  graph_dump_type.tp_basicsize = sizeof(GraphDumpObject);
-  graph_dump_type.tp_flags = Py_TPFLAGS_DEFAULT;
-  graph_dump_type.tp_new = new_graph_dump;
-  graph_dump_type.tp_dealloc = free_graph_dump;
-  graph_dump_type.tp_methods = methods;
-  graph_dump_type.tp_getset = members;
-  if (PyType_Ready(&graph_dump_type) != 0) return -1;
-  Py_INCREF(reinterpret_cast<PyObject*>(&graph_dump_type));
-  if (PyModule_AddObject(module, "GraphDump", reinterpret_cast<PyObject*>(&graph_dump_type)) != 0) {
-    Py_DECREF(reinterpret_cast<PyObject*>(&graph_dump_type));
-    return -1;
-  }
-  return 0;
-}
-
-const ExtensionPart part(add_graph_dump);
+const ExtensionPart part([](PyObject* module) {
+  return add_type(module, "GraphDump", &graph_dump_type);
+});
 
 }  // namespace
 }  // namespace assay::capture

@@ -6,6 +6,7 @@
 // call, because the Python frame of torch's _call_impl disappears. Costs and alternatives: docs/design/torch-capture.md
 #include <array>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "capture/torch/extension.hpp"
@@ -24,8 +25,7 @@ struct ModuleCall {
   PyObject* module;                 // weak reference: the module owns us
   PyObject* previous;  // another object that stood in the module's __dict__ before us, or nullptr
   PyObject* weakrefs;
-  PyObject*
-      attribute;  // the name we stand under: _call_impl, or _compiled_call_impl of module.compile()
+  PyObject* attribute;  // we stand under: _call_impl, _compiled_call_impl of module.compile()
   uint32_t node;
   bool attached;       // false after removal while somebody still calls us: only passes on
   int running;         // activations on all threads
@@ -55,23 +55,23 @@ TorchNames* names = nullptr;
 
 bool load_torch_names() {
   if (names != nullptr) return true;
-  auto* loaded = new TorchNames;
-  PyObject* module = PyImport_ImportModule("torch.nn.modules.module");
-  if (module == nullptr) return false;
+  const Ref module(PyImport_ImportModule("torch.nn.modules.module"));
+  const Ref trace(module ? PyImport_ImportModule("torch.jit._trace") : nullptr);
+  if (!trace) return false;
+  names = new TorchNames;
   const char* globals[] = {"_global_backward_hooks", "_global_backward_pre_hooks",
                            "_global_forward_hooks", "_global_forward_pre_hooks"};
-  for (size_t i = 0; i < loaded->global_hooks.size(); ++i) {
-    loaded->global_hooks[i] = PyObject_GetAttrString(module, globals[i]);
-    // A torch without one of them has no such hooks.
-    if (loaded->global_hooks[i] == nullptr) PyErr_Clear();
-  }
-  Py_DECREF(module);
-  PyObject* trace = PyImport_ImportModule("torch.jit._trace");
-  if (trace == nullptr) return false;
-  loaded->trace_module = new_ref(PyModule_GetDict(trace));
-  Py_DECREF(trace);
-  names = loaded;
+  // A torch without one of them has no such hooks.
+  for (size_t i = 0; i < names->global_hooks.size(); ++i)
+    names->global_hooks[i] = attribute(module.get(), globals[i]).release();
+  names->trace_module = new_ref(PyModule_GetDict(trace.get()));
   return true;
+}
+
+// Borrowed; nullptr when the object has none.
+PyObject* dict_of(PyObject* object) {
+  PyObject** members = object != nullptr ? _PyObject_GetDictPtr(object) : nullptr;
+  return members != nullptr ? *members : nullptr;
 }
 
 bool is_empty_dict(PyObject* dict) {
@@ -83,8 +83,7 @@ bool runs_forward_directly(PyObject* module) {
   for (PyObject* dict : names->global_hooks) {
     if (!is_empty_dict(dict)) return false;
   }
-  PyObject** members = _PyObject_GetDictPtr(module);
-  PyObject* dict = members != nullptr ? *members : nullptr;
+  PyObject* dict = dict_of(module);
   if (dict == nullptr) return false;
   for (PyObject* name : names->hooks) {
     PyObject* hooks = PyDict_GetItemWithError(dict, name);
@@ -100,61 +99,59 @@ bool runs_forward_directly(PyObject* module) {
   return map == nullptr || map == Py_None;
 }
 
-// type(module)._call_impl(module, *args, **kwargs)
+// type(module)._call_impl, bound to the module
+Ref class_method_of(PyObject* module) {
+  const Ref function(
+      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), names->call_impl));
+  return Ref(function ? PyMethod_New(function.get(), module) : nullptr);
+}
+
 PyObject* call_class_implementation(PyObject* module, PyObject* args, PyObject* kwargs) {
-  PyObject* function =
-      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), names->call_impl);
-  if (function == nullptr) return nullptr;
-  PyObject* bound = PyMethod_New(function, module);
-  Py_DECREF(function);
-  if (bound == nullptr) return nullptr;
-  PyObject* result = PyObject_Call(bound, args, kwargs);
-  Py_DECREF(bound);
-  return result;
+  const Ref bound = class_method_of(module);
+  return bound ? PyObject_Call(bound.get(), args, kwargs) : nullptr;
 }
 
 PyObject* run_module(ModuleCall* self, PyObject* module, PyObject* args, PyObject* kwargs) {
   if (self->previous != nullptr) return PyObject_Call(self->previous, args, kwargs);
   if (!runs_forward_directly(module)) return call_class_implementation(module, args, kwargs);
-  PyObject* forward = PyObject_GetAttr(module, names->forward);
-  if (forward == nullptr) return nullptr;
-  PyObject* result = PyObject_Call(forward, args, kwargs);
-  Py_DECREF(forward);
-  return result;
+  const Ref forward(PyObject_GetAttr(module, names->forward));
+  return forward ? PyObject_Call(forward.get(), args, kwargs) : nullptr;
 }
 
 // A shallow copy of the module (copy.copy, DataParallel replicas) shares our object through its copied __dict__, but
 // must run its own forward. Copies hold references of their own, which is how they are noticed; whose call this is
-// then stands in the local `self` of the calling frame. Returns the copy (new reference) or nullptr.
-PyObject* calling_copy(const ModuleCall* self, PyObject* module) {
+// then stands in the local `self` of the calling frame. Returns the copy, or none.
+Ref calling_copy(const ModuleCall* self, PyObject* module) {
   PyFrameObject* frame = PyEval_GetFrame();
-  if (frame == nullptr) return nullptr;
+  if (frame == nullptr) return {};
 #if PY_VERSION_HEX >= 0x030C0000
-  PyObject* caller = PyFrame_GetVar(frame, names->self);
-#elif PY_VERSION_HEX >= 0x030B0000
-  PyObject* locals = PyFrame_GetLocals(frame);
-  PyObject* caller = locals != nullptr ? PyObject_GetItem(locals, names->self) : nullptr;
-  Py_XDECREF(locals);
+  Ref caller(PyFrame_GetVar(frame, names->self));
 #else
-  PyObject* locals = PyObject_GetAttrString(reinterpret_cast<PyObject*>(frame), "f_locals");
-  PyObject* caller = locals != nullptr ? PyObject_GetItem(locals, names->self) : nullptr;
-  Py_XDECREF(locals);
+#if PY_VERSION_HEX >= 0x030B0000
+  const Ref locals(PyFrame_GetLocals(frame));
+#else
+  const Ref locals = attribute(reinterpret_cast<PyObject*>(frame), "f_locals");
+#endif
+  Ref caller(locals ? PyObject_GetItem(locals.get(), names->self) : nullptr);
 #endif
   PyErr_Clear();
-  if (caller == nullptr) return nullptr;
-  PyObject** members = _PyObject_GetDictPtr(caller);
-  const bool is_copy = caller != module && members != nullptr && *members != nullptr &&
-                       Py_TYPE(caller) == Py_TYPE(module) &&
-                       PyDict_GetItemWithError(*members, names->call_impl) ==
-                           reinterpret_cast<const PyObject*>(self);
+  PyObject* dict = dict_of(caller.get());
+  const bool is_copy =
+      dict != nullptr && caller.get() != module && Py_TYPE(caller.get()) == Py_TYPE(module) &&
+      PyDict_GetItemWithError(dict, names->call_impl) == reinterpret_cast<const PyObject*>(self);
   PyErr_Clear();
-  if (is_copy) return caller;
-  Py_DECREF(caller);
-  return nullptr;
+  return is_copy ? std::move(caller) : Ref();
 }
 
 Session& session_of(PyObject* session_object) {
   return *reinterpret_cast<SessionObject*>(session_object)->session;
+}
+
+// None with an exception set when it is gone.
+Ref module_of(const ModuleCall* self) {
+  Ref module(weakref_get(self->module));
+  if (!module) PyErr_SetString(PyExc_ReferenceError, "the captured module is gone");
+  return module;
 }
 
 PyObject* captured_call(ModuleCall* self, PyObject* module, PyObject* args, PyObject* kwargs) {
@@ -164,71 +161,39 @@ PyObject* captured_call(ModuleCall* self, PyObject* module, PyObject* args, PyOb
     return run_module(self, module, args, kwargs);
   }
   PyObject* result = run_module(self, module, args, kwargs);
-  if (result != nullptr) {
-    session.end(self->node, result, frame);
-    return result;
-  }
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  session.end(self->node, nullptr, frame);
-  PyErr_Restore(type, value, traceback);
-  return nullptr;
+  const ErrorAside aside;
+  session.end(self->node, result, frame);
+  return result;
 }
 
 PyObject* module_call_call(PyObject* object, PyObject* args, PyObject* kwargs) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
-  PyObject* module = weakref_get(self->module);
-  if (module == nullptr) {
-    PyErr_SetString(PyExc_ReferenceError, "the captured module is gone");
-    return nullptr;
-  }
+  const Ref module = module_of(self);
+  if (!module) return nullptr;
   ++self->running;
-  PyObject* copy =
-      Py_REFCNT(object) > self->holders + self->running ? calling_copy(self, module) : nullptr;
-  PyObject* result = copy != nullptr ? call_class_implementation(copy, args, kwargs)
-                                     : captured_call(self, module, args, kwargs);
+  Ref copy;
+  if (Py_REFCNT(object) > self->holders + self->running) copy = calling_copy(self, module.get());
+  PyObject* result = copy ? call_class_implementation(copy.get(), args, kwargs)
+                          : captured_call(self, module.get(), args, kwargs);
   --self->running;
-  Py_XDECREF(copy);
-  Py_DECREF(module);
   return result;
 }
 
 // copy.deepcopy and pickle of a captured model: the copy gets its own class's method, never our object.
-PyObject* class_method_of(PyObject* module) {
-  PyObject* function =
-      PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(module)), names->call_impl);
-  if (function == nullptr) return nullptr;
-  PyObject* bound = PyMethod_New(function, module);
-  Py_DECREF(function);
-  return bound;
-}
-
 PyObject* module_call_deepcopy(PyObject* object, PyObject* memo) {
-  PyObject* module = weakref_get(reinterpret_cast<ModuleCall*>(object)->module);
-  if (module == nullptr) return new_ref(Py_None);
-  PyObject* key = PyLong_FromVoidPtr(module);
-  PyObject* copy = key != nullptr ? PyObject_GetItem(memo, key) : nullptr;
-  Py_XDECREF(key);
-  Py_DECREF(module);
-  if (copy == nullptr)
-    return nullptr;  // KeyError: our object is copied without its module, which nobody does
-  PyObject* bound = class_method_of(copy);
-  Py_DECREF(copy);
-  return bound;
+  const Ref module(weakref_get(reinterpret_cast<ModuleCall*>(object)->module));
+  if (!module) return new_ref(Py_None);
+  const Ref key(PyLong_FromVoidPtr(module.get()));
+  // KeyError: our object is copied without its module, which nobody does.
+  const Ref copy(key ? PyObject_GetItem(memo, key.get()) : nullptr);
+  return copy ? class_method_of(copy.get()).release() : nullptr;
 }
 
 PyObject* module_call_reduce(PyObject* object, PyObject*) {
-  PyObject* module = weakref_get(reinterpret_cast<ModuleCall*>(object)->module);
-  if (module == nullptr) {
-    PyErr_SetString(PyExc_ReferenceError, "the captured module is gone");
-    return nullptr;
-  }
-  PyObject* builtins = PyEval_GetBuiltins();  // borrowed
-  PyObject* getattr = PyMapping_GetItemString(builtins, "getattr");
-  PyObject* result =
-      getattr != nullptr ? Py_BuildValue("N(NO)", getattr, module, names->call_impl) : nullptr;
-  if (getattr == nullptr) Py_DECREF(module);
-  return result;
+  const Ref module = module_of(reinterpret_cast<ModuleCall*>(object));
+  Ref getattr(module ? PyMapping_GetItemString(PyEval_GetBuiltins(), "getattr") : nullptr);
+  return getattr ? Py_BuildValue("N(OO)", getattr.release(), module.get(), names->call_impl)
+                 : nullptr;
 }
 
 // Called by assay.torch.capture: puts the object into the module's __dict__ under the given name.
@@ -238,22 +203,19 @@ PyObject* module_call_install(PyObject* object, PyObject* attribute) {
     return nullptr;
   }
   auto* self = reinterpret_cast<ModuleCall*>(object);
-  PyObject* module = weakref_get(self->module);
-  PyObject** members = module != nullptr ? _PyObject_GetDictPtr(module) : nullptr;
-  if (members == nullptr || *members == nullptr) {
-    Py_XDECREF(module);
+  const Ref module(weakref_get(self->module));
+  PyObject* dict = dict_of(module.get());
+  if (dict == nullptr) {
     PyErr_SetString(PyExc_TypeError, "the module has no __dict__");
     return nullptr;
   }
   Py_XSETREF(self->attribute, new_ref(attribute));
-  PyObject* present = PyDict_GetItemWithError(*members, attribute);
+  PyObject* present = PyDict_GetItemWithError(dict, attribute);
   // The bound class method is what deepcopy leaves behind (above): the same as nothing.
   const bool leftover =
-      present != nullptr && PyMethod_Check(present) && PyMethod_GET_SELF(present) == module;
+      present != nullptr && PyMethod_Check(present) && PyMethod_GET_SELF(present) == module.get();
   if (present != nullptr && !leftover) Py_XSETREF(self->previous, new_ref(present));
-  const int status = PyDict_SetItem(*members, attribute, object);
-  Py_DECREF(module);
-  if (status != 0) return nullptr;
+  if (PyDict_SetItem(dict, attribute, object) != 0) return nullptr;
   self->attached = true;
   Py_RETURN_NONE;
 }
@@ -272,17 +234,15 @@ PyObject* previous_in_use(const ModuleCall* self) {
 PyObject* module_call_remove(PyObject* object, PyObject*) {
   auto* self = reinterpret_cast<ModuleCall*>(object);
   self->attached = false;
-  PyObject* module = weakref_get(self->module);
-  PyObject** members = module != nullptr ? _PyObject_GetDictPtr(module) : nullptr;
-  int status = 0;
-  if (members != nullptr && *members != nullptr && self->attribute != nullptr &&
-      PyDict_GetItemWithError(*members, self->attribute) == object) {
+  const Ref module(weakref_get(self->module));
+  PyObject* dict = dict_of(module.get());
+  if (dict != nullptr && self->attribute != nullptr &&
+      PyDict_GetItemWithError(dict, self->attribute) == object) {
     PyObject* previous = previous_in_use(self);
-    status = previous != nullptr ? PyDict_SetItem(*members, self->attribute, previous)
-                                 : PyDict_DelItem(*members, self->attribute);
+    const int status = previous != nullptr ? PyDict_SetItem(dict, self->attribute, previous)
+                                           : PyDict_DelItem(dict, self->attribute);
+    if (status != 0) return nullptr;
   }
-  Py_XDECREF(module);
-  if (status != 0) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -349,22 +309,12 @@ struct HookFrame {
   Session* session;
   uint32_t node;
   CallFrame frame;
-  PyObject*
-      handled;  // the exception being handled when the call began, borrowed for comparison only
+  const void* handled;  // the exception being handled when the call began
 };
 
 std::vector<HookFrame>& hook_frames() {
   thread_local std::vector<HookFrame> frames;
   return frames;
-}
-
-PyObject* handled_exception() {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_GetExcInfo(&type, &value, &traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  Py_XDECREF(value);
-  return value == Py_None ? nullptr : value;
 }
 
 // (module, args, kwargs) before, (module, args, kwargs, output) after the call; the latter also when it raised.
@@ -391,7 +341,7 @@ PyObject* module_hook_call(PyObject* object, PyObject* args, PyObject*) {
     if (at > 0) {
       HookFrame entry = std::move(frames.back());
       frames.pop_back();
-      PyObject* handled = handled_exception();
+      const void* handled = handled_exception();
       const bool raised = handled != nullptr && handled != entry.handled;
       session.end(self->node, raised ? nullptr : PyTuple_GET_ITEM(args, 3), entry.frame);
     }
@@ -457,15 +407,11 @@ PyObject* session_module_call(PyObject* self, PyObject* args) {
   if (!load_torch_names() || !PyArg_ParseTuple(args, "OI", &module, &node) ||
       !valid_node(self, node))
     return nullptr;
-  PyObject* weak = PyWeakref_NewRef(module, nullptr);
-  if (weak == nullptr) return nullptr;
-  auto* call = PyObject_GC_New(ModuleCall, module_call_type);
-  if (call == nullptr) {
-    Py_DECREF(weak);
-    return nullptr;
-  }
+  Ref weak(PyWeakref_NewRef(module, nullptr));
+  auto* call = weak ? PyObject_GC_New(ModuleCall, module_call_type) : nullptr;
+  if (call == nullptr) return nullptr;
   call->session = new_ref(self);
-  call->module = weak;
+  call->module = weak.release();
   call->previous = nullptr;
   call->weakrefs = nullptr;
   call->attribute = nullptr;
@@ -480,13 +426,9 @@ PyObject* session_module_call(PyObject* self, PyObject* args) {
 PyObject* session_module_hooks(PyObject* self, PyObject* args) {
   unsigned node = 0;
   if (!PyArg_ParseTuple(args, "I", &node) || !valid_node(self, node)) return nullptr;
-  PyObject* before = new_hook(self, node, true);
-  PyObject* after = before != nullptr ? new_hook(self, node, false) : nullptr;
-  if (after == nullptr) {
-    Py_XDECREF(before);
-    return nullptr;
-  }
-  return Py_BuildValue("NN", before, after);
+  const Ref before(new_hook(self, node, true));
+  const Ref after(before ? new_hook(self, node, false) : nullptr);
+  return after ? Py_BuildValue("OO", before.get(), after.get()) : nullptr;
 }
 
 }  // namespace assay::capture

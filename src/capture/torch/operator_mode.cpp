@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The dispatch mode as a C object, and its place on torch's stack of modes.
 #include "capture/torch/operator_mode.hpp"
 
 #include <structmember.h>
@@ -34,34 +35,16 @@ StackFunctions functions;
 
 bool load_stack_functions() {
   if (functions.pop != nullptr) return true;
-  PyObject* torch = PyImport_ImportModule("torch._C");
-  if (torch == nullptr) return false;
-  functions.size = PyObject_GetAttrString(torch, "_len_torch_dispatch_stack");
-  functions.at =
-      functions.size != nullptr ? PyObject_GetAttrString(torch, "_get_dispatch_stack_at") : nullptr;
-  functions.push = functions.at != nullptr
-                       ? PyObject_GetAttrString(torch, "_push_on_torch_dispatch_stack")
-                       : nullptr;
-  functions.pop = functions.push != nullptr
-                      ? PyObject_GetAttrString(torch, "_pop_torch_dispatch_stack")
-                      : nullptr;
-  Py_DECREF(torch);
-  return functions.pop != nullptr;
+  const Ref torch(PyImport_ImportModule("torch._C"));
+  const auto load = [&torch](PyObject** function, const char* name) {
+    *function = torch ? PyObject_GetAttrString(torch.get(), name) : nullptr;
+    return *function != nullptr;
+  };
+  return load(&functions.size, "_len_torch_dispatch_stack") &&
+         load(&functions.at, "_get_dispatch_stack_at") &&
+         load(&functions.push, "_push_on_torch_dispatch_stack") &&
+         load(&functions.pop, "_pop_torch_dispatch_stack");
 }
-
-// Puts the error indicator aside: the stack is also changed while an exception of the model is on its way.
-class ErrorAside {
- public:
-  ErrorAside() { PyErr_Fetch(&type_, &value_, &traceback_); }
-  ~ErrorAside() { PyErr_Restore(type_, value_, traceback_); }
-  ErrorAside(const ErrorAside&) = delete;
-  ErrorAside& operator=(const ErrorAside&) = delete;
-
- private:
-  PyObject* type_ = nullptr;
-  PyObject* value_ = nullptr;
-  PyObject* traceback_ = nullptr;
-};
 
 // __torch_dispatch__(function, types, args, kwargs)
 PyObject* dispatch(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
@@ -77,18 +60,13 @@ PyObject* dispatch(PyObject* self, PyObject* const* given, size_t flags, PyObjec
   if (session == nullptr) return PyObject_Call(function, args, kwargs);
   const OperatorSchema* schema = session->schema_of(function);
   if (schema == nullptr) return PyObject_Call(function, args, kwargs);
-  PyObject* target = new_ref(schema->target);
+  const Ref target(new_ref(schema->target));
   OperatorFrame frame;
   const bool recorded = session->begin_operator(*schema, args, kwargs, frame);
-  PyObject* result = PyObject_Call(target, args, kwargs);
-  Py_DECREF(target);
+  PyObject* result = PyObject_Call(target.get(), args, kwargs);
   if (!recorded) return result;
-  if (result != nullptr) {
-    session->end_operator(*schema, args, kwargs, result, frame);
-  } else {
-    const ErrorAside aside;
-    session->end_operator(*schema, args, kwargs, nullptr, frame);
-  }
+  const ErrorAside aside;
+  session->end_operator(*schema, args, kwargs, result, frame);
   return result;
 }
 
@@ -113,11 +91,8 @@ PyObject* mode_itself(PyObject* self, void*) { return new_ref(self); }
 PyObject* mode_getattr(PyObject* self, char* name) {
   if (std::strcmp(name, "__torch_dispatch__") == 0 || std::strcmp(name, "__self__") == 0)
     return new_ref(self);
-  PyObject* text = PyUnicode_FromString(name);
-  if (text == nullptr) return nullptr;
-  PyObject* value = PyObject_GenericGetAttr(self, text);
-  Py_DECREF(text);
-  return value;
+  const Ref text(PyUnicode_FromString(name));
+  return text ? PyObject_GenericGetAttr(self, text.get()) : nullptr;
 }
 
 PyMemberDef mode_members[] = {
@@ -161,19 +136,15 @@ void set_mode_session(PyObject* mode, Session* session) noexcept {
 }
 
 int64_t dispatch_stack_size() noexcept {
-  PyObject* size = PyObject_CallNoArgs(functions.size);
-  const int64_t value = size != nullptr ? PyLong_AsLongLong(size) : -1;
-  Py_XDECREF(size);
+  const Ref size(PyObject_CallNoArgs(functions.size));
+  const int64_t value = size ? PyLong_AsLongLong(size.get()) : -1;
   PyErr_Clear();
   return value;
 }
 
 bool push_dispatch_mode(PyObject* mode) noexcept {
   const ErrorAside aside;
-  PyObject* done = PyObject_CallOneArg(functions.push, mode);
-  Py_XDECREF(done);
-  PyErr_Clear();
-  return done != nullptr;
+  return static_cast<bool>(Ref(PyObject_CallOneArg(functions.push, mode)));
 }
 
 bool pop_dispatch_mode(PyObject* mode) noexcept {
@@ -181,32 +152,22 @@ bool pop_dispatch_mode(PyObject* mode) noexcept {
   const int64_t size = dispatch_stack_size();
   bool present = false;
   for (int64_t i = 0; i < size && !present; ++i) {
-    PyObject* found = PyObject_CallFunction(functions.at, "L", static_cast<long long>(i));
-    present = found == mode;
-    Py_XDECREF(found);
+    const Ref found(PyObject_CallFunction(functions.at, "L", static_cast<long long>(i)));
+    present = found.get() == mode;
     PyErr_Clear();
   }
   if (!present) return false;
   // What stands above ours goes back in the same order.
-  std::vector<PyObject*> above;
+  std::vector<Ref> above;
   bool found = false;
   while (!found) {
-    PyObject* top = PyObject_CallOneArg(functions.pop, Py_None);
-    if (top == nullptr) break;
-    found = top == mode;
-    if (found) {
-      Py_DECREF(top);
-    } else {
-      above.push_back(top);
-    }
+    Ref top(PyObject_CallOneArg(functions.pop, Py_None));
+    if (!top) break;
+    found = top.get() == mode;
+    if (!found) above.push_back(std::move(top));
   }
-  while (!above.empty()) {
-    PyObject* done = PyObject_CallOneArg(functions.push, above.back());
-    Py_XDECREF(done);
-    Py_DECREF(above.back());
-    above.pop_back();
-  }
-  PyErr_Clear();
+  for (; !above.empty(); above.pop_back())
+    (void)Ref(PyObject_CallOneArg(functions.push, above.back().get()));
   return found;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the schema of an operator once, and writes the arguments of a call as JSON.
 #include "capture/torch/operator_schema.hpp"
 
 #include <charconv>
@@ -17,26 +18,10 @@ constexpr Py_ssize_t kMaxListItems = 16384;
 constexpr Py_ssize_t kMaxTextBytes = 4096;
 constexpr int kMaxListDepth = 4;
 
-[[nodiscard]] std::string text_of(PyObject* object) {
-  PyObject* text = object != nullptr ? PyObject_Str(object) : nullptr;
-  const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
-  std::string result = utf8 != nullptr ? utf8 : "";
-  PyErr_Clear();
-  Py_XDECREF(text);
-  return result;
-}
-
-[[nodiscard]] PyObject* attribute(PyObject* object, const char* name) {
-  PyObject* value = object != nullptr ? PyObject_GetAttrString(object, name) : nullptr;
-  if (value == nullptr) PyErr_Clear();
-  return value;
-}
-
 [[nodiscard]] bool true_attribute(PyObject* object, const char* name) {
-  PyObject* value = attribute(object, name);
-  const int truth = value != nullptr ? PyObject_IsTrue(value) : 0;
+  const Ref value = attribute(object, name);
+  const int truth = value ? PyObject_IsTrue(value.get()) : 0;
   if (truth < 0) PyErr_Clear();
-  Py_XDECREF(value);
   return truth > 0;
 }
 
@@ -212,31 +197,26 @@ std::unique_ptr<OperatorSchema> OperatorSchemas::read(PyObject* function) {
   auto schema = std::make_unique<OperatorSchema>();
   schema->function = new_ref(function);
   schema->name = run_.intern(text_of(function));
-  PyObject* description = attribute(function, "_schema");
-  PyObject* target = description != nullptr ? attribute(function, "_op") : nullptr;
-  schema->target = target != nullptr ? target : new_ref(function);
-  schema->is_view = description != nullptr && true_attribute(function, "is_view");
-  schema->is_mutable = true_attribute(description, "is_mutable");
-  PyObject* arguments = attribute(description, "arguments");
-  Py_XDECREF(description);
+  const Ref description = attribute(function, "_schema");
+  Ref target = description ? attribute(function, "_op") : Ref();
+  schema->target = target ? target.release() : new_ref(function);
+  schema->is_view = description && true_attribute(function, "is_view");
+  schema->is_mutable = true_attribute(description.get(), "is_mutable");
+  const Ref arguments = attribute(description.get(), "arguments");
   const Py_ssize_t count =
-      arguments != nullptr && PyList_Check(arguments) ? PyList_GET_SIZE(arguments) : 0;
+      arguments && PyList_Check(arguments.get()) ? PyList_GET_SIZE(arguments.get()) : 0;
   std::string writes;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* item = PyList_GET_ITEM(arguments, i);
+    PyObject* item = PyList_GET_ITEM(arguments.get(), i);
     OperatorArgument& argument = schema->arguments.emplace_back();
-    PyObject* name = attribute(item, "name");
-    argument.text = text_of(name);
-    Py_XDECREF(name);
+    argument.text = text_of(attribute(item, "name").get());
     argument.name = PyUnicode_InternFromString(argument.text.c_str());
     argument.slot = run_.intern(argument.text);
     argument.json_key = json_quote(argument.text) + ":";
-    PyObject* alias = attribute(item, "alias_info");
-    argument.written = alias != nullptr && alias != Py_None && true_attribute(alias, "is_write");
-    Py_XDECREF(alias);
+    const Ref alias = attribute(item, "alias_info");
+    argument.written = alias.get() != Py_None && true_attribute(alias.get(), "is_write");
     if (argument.written) writes += (writes.empty() ? "[" : ",") + json_quote(argument.text);
   }
-  Py_XDECREF(arguments);
   if (!writes.empty()) schema->writes = run_.intern(writes + "]");
   return schema;
 }

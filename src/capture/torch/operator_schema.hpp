@@ -36,8 +36,8 @@ struct OperatorSchema {
   std::vector<OperatorArgument> arguments;  // in schema order
   bool is_view = false;
   bool is_mutable = false;
-  const std::string* writes =
-      nullptr;  // JSON list of the written arguments, nullptr when there is none
+  // JSON list of the written arguments, nullptr when there is none.
+  const std::string* writes = nullptr;
 };
 
 /// Needs the GIL and nothing else; leaves no exception set.

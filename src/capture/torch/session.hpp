@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "capture/torch/compiled_code.hpp"
-#include "capture/torch/identity.hpp"
+#include "capture/torch/device_records.hpp"
 #include "capture/torch/operator_schema.hpp"
+#include "capture/torch/sightings.hpp"
 #include "capture/torch/storage_table.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "capture/torch/walker.hpp"
@@ -38,11 +39,10 @@ struct SessionOptions {
   /// the rule for scripts that do not say which module is the model.
   bool outermost = false;
   bool operators = false;  // record every dispatched operator, too
-  PyObject* wanted =
-      nullptr;  // callable step -> bool, or nullptr for every step; owned by the Python object
-  PyObject* device =
-      nullptr;  // assay.torch._device.DevicePath, or nullptr; owned by the Python object
-  PyObject* mode = nullptr;  // with `operators`: the dispatch mode; owned by the Python object
+  // Owned by the Python object.
+  PyObject* wanted = nullptr;  // callable step -> bool, or nullptr for every step
+  PyObject* device = nullptr;  // assay.torch._device.DevicePath, or nullptr
+  PyObject* mode = nullptr;    // with `operators`: the dispatch mode
 };
 
 /// What one step has produced so far.
@@ -54,6 +54,13 @@ struct StepProgress {
   native::ManifestStep counts;
   int64_t added_ns = 0;
   bool finished = false;  // listed among the finished steps
+
+  /// A record that is about to be pushed.
+  void count(const native::Record& record) {
+    ++counts.records;
+    if (record.kind == native::RecordKind::Tensor) ++counts.tensors;
+    if (record.first_copy) counts.bytes += record.payload->size_bytes;
+  }
 };
 
 /// One execution of one node between begin() and end().
@@ -140,8 +147,9 @@ class Session {
  private:
   class Lock;
   class Recorder;
-  struct Unfetched;
 
+  template <typename Body>
+  void guarded(Body body) noexcept;
   [[nodiscard]] bool asks_for(int64_t step);
   [[nodiscard]] std::shared_ptr<StepProgress> new_step(int64_t step);
   [[nodiscard]] std::shared_ptr<StepProgress> next_step(SessionNode& node);
@@ -154,17 +162,18 @@ class Session {
                        const OperatorFrame& frame);
   void finish_step(const std::shared_ptr<StepProgress>& step);
   void fetch_device_results();
-  void take_device_result(PyObject* item, Unfetched& entry);
-  void settle_bytes(StoredValue& value);
+  void settle(StoredValue& value);
+  void begin_root_call(SessionNode& node, CallFrame& frame);
+  void end_root_call(const CallFrame& frame);
   void fail_for_good(const char* what) noexcept;
 
   SessionOptions options_;
   TensorAccess& access_;
   Walker walker_;
-  IdentityTable identity_;
-  StorageTable storages_;  // in place of identity_ at operator level
-  std::map<stats::Digest, std::vector<SeenTensor>> by_digest_;
+  Sightings<TakenBytes> sightings_;
+  StorageTable storages_;  // of what has a storage, in place of sightings_ at operator level
   std::unique_ptr<writer::NativeRun> run_;
+  DeviceRecords device_;
   OperatorSchemas operators_;
   CompiledCode compiled_code_;
   const std::string* no_slot_;              // ""
@@ -172,9 +181,8 @@ class Session {
   std::string arguments_json_;              // of the operator being recorded
   std::vector<BoundTensor> bound_tensors_;  // the same
   uint32_t generation_;
-  bool recording_ =
-      false;  // somebody has the Lock; guarded by the GIL, like the number of those who want it
-  int waiting_ = 0;
+  bool recording_ = false;  // somebody has the Lock; guarded by the GIL, like the next
+  int waiting_ = 0;         // for the Lock
   std::mutex mutex_;
   std::condition_variable recorded_;
   std::deque<SessionNode> nodes_;  // stays in place: models may be added while others run
@@ -187,8 +195,6 @@ class Session {
   std::vector<std::shared_ptr<StepProgress>> finished_;
   std::map<int64_t, std::shared_ptr<StepProgress>> by_number_;  // wanted steps, with `outermost`
   uint64_t shared_ = 0;
-  std::vector<Unfetched> unfetched_;  // device tensors whose bytes or statistics are on their way
-  uint64_t device_bytes_in_flight_ = 0;
   bool off_ = false;
   std::string failure_;
 };

@@ -9,8 +9,8 @@
 namespace assay::capture {
 
 struct SessionObject {
-  PyObject_HEAD Session*
-      session;  // nullptr after close() failed to create it; otherwise alive as long as the object
+  // nullptr after close() failed to create it; otherwise alive as long as the object.
+  PyObject_HEAD Session* session;
   PyObject* wanted;
   PyObject* device;
   PyObject* mode;  // the dispatch mode of an operator-level capture, or nullptr

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/atomic_file.hpp"
-#include "capture/common/host_threads.hpp"
+#include "capture/intake/host_threads.hpp"
 #include "capture/torch/extension.hpp"
 #include "capture/torch/operator_mode.hpp"
 #include "capture/torch/python_compat.hpp"
@@ -16,26 +16,37 @@ PyTypeObject* session_type = nullptr;
 namespace {
 
 void wait_without_gil(void (*wait)(void* data), void* data) {
-  PyThreadState* const state = PyEval_SaveThread();
+  const GilReleased released;
   wait(data);
-  PyEval_RestoreThread(state);
 }
 
 // Raises assay.errors.Error(code, message, path, offset).
-void raise_error(const Error& error) {
-  PyObject* errors = PyImport_ImportModule("assay.errors");
-  PyObject* make = errors != nullptr ? PyObject_GetAttrString(errors, "make_error") : nullptr;
-  Py_XDECREF(errors);
-  if (make == nullptr) return;
+PyObject* raise_error(const Error& error) {
+  const Ref make = imported("assay.errors", "make_error");
+  if (!make) return nullptr;
   const std::string code(errc_name(error.code));
   PyObject* path =
       error.path.empty() ? new_ref(Py_None) : PyUnicode_DecodeFSDefault(error.path.c_str());
-  PyObject* exception =
-      PyObject_CallFunction(make, "sNN", code.c_str(), message_text(error.message), path);
-  Py_DECREF(make);
-  if (exception == nullptr) return;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
-  Py_DECREF(exception);
+  const Ref exception(
+      PyObject_CallFunction(make.get(), "sNN", code.c_str(), message_text(error.message), path));
+  if (exception)
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+  return nullptr;
+}
+
+PyObject* none_or_error(const Status& status) {
+  return status ? new_ref(Py_None) : raise_error(status.error());
+}
+
+// List of make(node), by node number.
+template <typename Make>
+PyObject* list_of_nodes(Session& session, Make make) {
+  Ref list(PyList_New(0));
+  for (const SessionNode& node : session.nodes()) {
+    const Ref item(list ? make(node) : nullptr);
+    if (!item || PyList_Append(list.get(), item.get()) != 0) return nullptr;
+  }
+  return list.release();
 }
 
 Session& session_of(PyObject* self) { return *reinterpret_cast<SessionObject*>(self)->session; }
@@ -45,75 +56,58 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    "digest",      "verify", "wanted",     "device",  "force_device",
                                    "queue_bytes", "drop",   "disk_limit", "threads", "outermost",
                                    "operators",   "run_id", nullptr};
-  std::string folder;
-  const char* run_id = "";
+  SessionOptions options;
+  writer::NativeRunOptions run_options;
   const char* data = "full";
-  int inputs = 1, outputs = 1, caches = 0, digest = 0, verify = 0, force_device = 0, drop = 0,
-      threads = 1, outermost = 0, operators = 0;
-  PyObject* wanted = Py_None;
-  PyObject* device = Py_None;
+  const char* run_id = "";
+  bool drop = false;
+  int threads = 1;
   unsigned long long queue_bytes = 64ull << 20;
-  PyObject* disk_limit = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$spppppOOpKpOipps",
-                                   const_cast<char**>(keywords), path_argument, &folder, &data,
-                                   &inputs, &outputs, &caches, &digest, &verify, &wanted, &device,
-                                   &force_device, &queue_bytes, &drop, &disk_limit, &threads,
-                                   &outermost, &operators, &run_id)) {
+  PyObject *wanted = Py_None, *device = Py_None, *disk_limit = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O&|$sO&O&O&O&O&OOO&KO&OiO&O&s", const_cast<char**>(keywords),
+          path_argument, &run_options.folder, &data, flag_argument, &options.inputs, flag_argument,
+          &options.outputs, flag_argument, &options.caches, flag_argument, &options.digest,
+          flag_argument, &options.verify, &wanted, &device, flag_argument, &options.force_device,
+          &queue_bytes, flag_argument, &drop, &disk_limit, &threads, flag_argument,
+          &options.outermost, flag_argument, &options.operators, &run_id)) {
     return nullptr;
   }
   TensorAccess* access = TensorAccess::get();
   if (access == nullptr) return nullptr;
-  SessionOptions options;
   options.data = std::strcmp(data, "full") == 0    ? DataLevel::Full
                  : std::strcmp(data, "stats") == 0 ? DataLevel::Stats
                                                    : DataLevel::None;
-  options.inputs = inputs != 0;
-  options.outputs = outputs != 0;
-  options.caches = caches != 0;
-  options.digest = digest != 0;
-  options.verify = verify != 0;
-  options.force_device = force_device != 0;
-  options.outermost = outermost != 0;
-  options.operators = operators != 0;
   options.wanted = wanted != Py_None ? wanted : nullptr;
   options.device = device != Py_None ? device : nullptr;
+  if (options.operators && !StorageTable::works(*access))
+    return raise_error(
+        {Errc::Unsupported, "", std::nullopt,
+         "level \"operator\" needs a torch that keeps one object for each storage (2.1)"});
+  Ref mode(options.operators ? new_operator_mode() : nullptr);
+  if (options.operators && !mode) return nullptr;
+  options.mode = mode.get();
 
-  if (options.operators && !StorageTable::works(*access)) {
-    raise_error({Errc::Unsupported, "", std::nullopt,
-                 "level \"operator\" needs a torch that keeps one object for each storage (2.1)"});
-    return nullptr;
-  }
-  PyObject* const mode = options.operators ? new_operator_mode() : nullptr;
-  if (options.operators && mode == nullptr) return nullptr;
-  options.mode = mode;
-
-  writer::NativeRunOptions run_options;
-  run_options.folder = folder;
   run_options.run_id = run_id;
   run_options.arena_bytes = options.data == DataLevel::Full ? queue_bytes : 0;
-  run_options.on_full = drop != 0 ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
+  run_options.on_full = drop ? writer::FullPolicy::Drop : writer::FullPolicy::Wait;
   if (disk_limit != Py_None) {
     const unsigned long long limit = PyLong_AsUnsignedLongLong(disk_limit);
     if (PyErr_Occurred() != nullptr) return nullptr;
     run_options.disk.limit_bytes = limit;
   }
-  if (const Status made = make_directories(folder); !made) {
-    raise_error(made.error());
-    return nullptr;
-  }
+  if (const Status made = make_directories(run_options.folder); !made)
+    return raise_error(made.error());
   auto run = writer::NativeRun::create(std::move(run_options), wait_without_gil);
-  if (!run) {
-    raise_error(run.error());
-    return nullptr;
-  }
+  if (!run) return raise_error(run.error());
   use_host_threads(threads);
   auto* self = reinterpret_cast<SessionObject*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
   self->wanted = options.wanted != nullptr ? new_ref(options.wanted) : nullptr;
   self->device = options.device != nullptr ? new_ref(options.device) : nullptr;
-  self->mode = mode;
   self->session = new Session(options, *access, std::move(*run));
-  if (mode != nullptr) set_mode_session(mode, self->session);
+  if (mode) set_mode_session(mode.get(), self->session);
+  self->mode = mode.release();
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -223,31 +217,17 @@ PyObject* session_stats(PyObject* self, PyObject*) {
                        message_text(stopped));
 }
 
-// executed() -> list of int: how often each node was recorded, by node number
 PyObject* session_executed(PyObject* self, PyObject*) {
-  const auto& nodes = session_of(self).nodes();
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(nodes.size()));
-  for (size_t i = 0; list != nullptr && i < nodes.size(); ++i) {
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i),
-                    PyLong_FromUnsignedLongLong(nodes[i].executed));
-  }
-  return list;
+  return list_of_nodes(session_of(self), [](const SessionNode& node) {
+    return PyLong_FromUnsignedLongLong(node.executed);
+  });
 }
 
-// tallies() -> list of (steps begun, tensors recorded), by node number
 PyObject* session_tallies(PyObject* self, PyObject*) {
-  const auto& nodes = session_of(self).nodes();
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(nodes.size()));
-  for (size_t i = 0; list != nullptr && i < nodes.size(); ++i) {
-    PyObject* item = Py_BuildValue("LK", static_cast<long long>(nodes[i].steps),
-                                   static_cast<unsigned long long>(nodes[i].tensors));
-    if (item == nullptr) {
-      Py_DECREF(list);
-      return nullptr;
-    }
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), item);
-  }
-  return list;
+  return list_of_nodes(session_of(self), [](const SessionNode& node) {
+    return Py_BuildValue("LK", static_cast<long long>(node.steps),
+                         static_cast<unsigned long long>(node.tensors));
+  });
 }
 
 // unread() -> dict of reason -> number of tensors whose values could not be read
@@ -256,18 +236,13 @@ PyObject* session_unread(PyObject* self, PyObject*) {
   for (const SessionNode& node : session_of(self).nodes()) {
     for (const auto& [reason, count] : node.unread) counts[reason] += count;
   }
-  PyObject* dict = PyDict_New();
+  Ref dict(PyDict_New());
   for (const auto& [reason, count] : counts) {
-    PyObject* number = PyLong_FromUnsignedLongLong(count);
-    if (dict == nullptr || number == nullptr ||
-        PyDict_SetItemString(dict, reason.c_str(), number) != 0) {
-      Py_XDECREF(number);
-      Py_XDECREF(dict);
+    const Ref number(PyLong_FromUnsignedLongLong(count));
+    if (!dict || !number || PyDict_SetItemString(dict.get(), reason.c_str(), number.get()) != 0)
       return nullptr;
-    }
-    Py_DECREF(number);
   }
-  return dict;
+  return dict.release();
 }
 
 PyObject* session_live(PyObject* self, void*) { return PyBool_FromLong(session_of(self).live()); }
@@ -317,10 +292,7 @@ PyObject* claim_run_python(PyObject*, PyObject* args) {
   manifest.config_json = config;
   manifest.started = writer::utc_now();
   const Result<writer::RunClaim> claim = writer::claim_run(path, std::move(manifest));
-  if (!claim) {
-    raise_error(claim.error());
-    return nullptr;
-  }
+  if (!claim) return raise_error(claim.error());
   return Py_BuildValue("(sN)", claim->id.c_str(), PyBool_FromLong(claim->is_first));
 }
 
@@ -364,11 +336,7 @@ PyObject* write_manifest_python(PyObject*, PyObject* args) {
       return nullptr;
     manifest.missed.push_back({node, reason, count});
   }
-  if (const Status status = writer::write_manifest(path, manifest); !status) {
-    raise_error(status.error());
-    return nullptr;
-  }
-  Py_RETURN_NONE;
+  return none_or_error(writer::write_manifest(path, manifest));
 }
 
 // write_file(path, text)
@@ -378,11 +346,7 @@ PyObject* write_file_python(PyObject*, PyObject* args) {
   Py_ssize_t size = 0;
   if (!PyArg_ParseTuple(args, "O&s#", path_argument, &path, &text, &size)) return nullptr;
   const std::string_view content(text, static_cast<size_t>(size));
-  if (const Status status = write_file_atomically(path, as_bytes(content)); !status) {
-    raise_error(status.error());
-    return nullptr;
-  }
-  Py_RETURN_NONE;
+  return none_or_error(write_file_atomically(path, as_bytes(content)));
 }
 
 PyObject* in_root_call_python(PyObject*, PyObject*) { return PyBool_FromLong(inside_root_call()); }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Storages by the address of torch's object for them, and the values that were seen in each.
 #include "capture/torch/storage_table.hpp"
 
 #include <algorithm>
 #include <bit>
-
-#include "capture/torch/python_compat.hpp"
 
 namespace assay::capture {
 namespace {
@@ -17,16 +16,6 @@ constexpr size_t kMostSpareBytes = 1024;
                              32);
 }
 
-[[nodiscard]] bool equal(const Dims& known, const int64_t* values, int count) {
-  return values != nullptr && known.size() == static_cast<size_t>(count) &&
-         std::equal(known.begin(), known.end(), values);
-}
-
-[[nodiscard]] bool has_layout(const StoredValue& value, const TensorLook& look) {
-  return value.dtype == look.dtype && equal(value.shape, look.shape, look.ndim) &&
-         equal(value.strides, look.strides, look.ndim);
-}
-
 // The tensor that `value` was seen as; other values were tensors of that address before.
 void take_object(Storage& storage, StoredValue& value, const void* tensor) {
   if (value.object == tensor) return;
@@ -36,45 +25,18 @@ void take_object(Storage& storage, StoredValue& value, const void* tensor) {
   value.object = tensor;
 }
 
-[[nodiscard]] bool is_value(const StoredValue& value, const TensorLook& look) {
-  return value.dtype == look.dtype && value.conjugate == look.conjugate &&
-         value.negative == look.negative && equal(value.shape, look.shape, look.ndim) &&
-         equal(value.strides, look.strides, look.ndim);
-}
-
 }  // namespace
 
-StorageTable::~StorageTable() { clear(); }
-
 bool StorageTable::works(TensorAccess& access) {
-  PyObject* torch = PyImport_ImportModule("torch");
-  PyObject* tensor = torch != nullptr ? PyObject_CallMethod(torch, "empty", "i", 1) : nullptr;
-  Py_XDECREF(torch);
-  PyObject* first = tensor != nullptr ? access.storage_object(tensor) : nullptr;
-  PyObject* weak = first != nullptr ? PyWeakref_NewRef(first, nullptr) : nullptr;
-  Py_XDECREF(first);
-  PyObject* kept = weak != nullptr ? weakref_get(weak) : nullptr;
-  PyObject* second = kept != nullptr ? access.storage_object(tensor) : nullptr;
-  const bool same = kept != nullptr && kept == second;
-  Py_XDECREF(kept);
-  Py_XDECREF(second);
-  Py_XDECREF(weak);
-  Py_XDECREF(tensor);
+  const Ref torch(PyImport_ImportModule("torch"));
+  const Ref tensor(torch ? PyObject_CallMethod(torch.get(), "empty", "i", 1) : nullptr);
+  Ref first(tensor ? access.storage_object(tensor.get()) : nullptr);
+  const Ref weak(first ? PyWeakref_NewRef(first.get(), nullptr) : nullptr);
+  first = Ref();
+  const Ref kept(weak ? weakref_get(weak.get()) : nullptr);
+  const Ref second(kept ? access.storage_object(tensor.get()) : nullptr);
   PyErr_Clear();
-  return same;
-}
-
-void StorageTable::drop(Storage& storage) {
-  Py_CLEAR(storage.weakref);
-  Py_CLEAR(storage.watched);
-}
-
-void StorageTable::clear() {
-  for (Slot& slot : slots_) {
-    if (slot.storage != nullptr) drop(*slot.storage);
-  }
-  slots_ = std::vector<Slot>(kFirstSlots);
-  used_ = 0;
+  return kept && kept.get() == second.get();
 }
 
 StorageTable::Slot& StorageTable::slot_of(PyObject* object) {
@@ -90,14 +52,10 @@ void StorageTable::forget_dead() {
   size_t alive = 0;
   for (Slot& slot : before) {
     if (slot.storage == nullptr) continue;
-    PyObject* object = weakref_get(slot.storage->weakref);
-    if (object == nullptr) {
-      drop(*slot.storage);
-      slot = {};
-    } else {
-      Py_DECREF(object);
+    if (Ref(weakref_get(slot.storage->weakref.get())))
       ++alive;
-    }
+    else
+      slot = {};
   }
   slots_ = std::vector<Slot>(std::max(kFirstSlots, std::bit_ceil(4 * (alive + 1))));
   used_ = alive;
@@ -116,8 +74,8 @@ void StorageTable::distrust() {
 // Takes notice of writes that nobody declared. Returns the tensor's counter when it had to be read.
 std::optional<int64_t> StorageTable::watch(Storage& storage, PyObject* tensor) {
   if (storage.unwatched) return std::nullopt;
-  PyObject* watched = storage.watched != nullptr ? weakref_get(storage.watched) : nullptr;
-  if (watched == nullptr) {
+  const Ref watched(storage.watched ? weakref_get(storage.watched.get()) : nullptr);
+  if (!watched) {
     // Asking an inference tensor for its counter is an exception of 7 us, asking whether it is one 100 ns: what the last
     // one was decides which question comes first.
     const int64_t version =
@@ -127,34 +85,29 @@ std::optional<int64_t> StorageTable::watch(Storage& storage, PyObject* tensor) {
       storage.unwatched = true;
       return -1;
     }
-    Py_XSETREF(storage.watched, PyWeakref_NewRef(tensor, nullptr));
+    storage.watched = Ref(PyWeakref_NewRef(tensor, nullptr));
     PyErr_Clear();
     storage.watched_version = version;
     return version;
   }
-  const int64_t version = access_.version(watched);
+  const int64_t version = access_.version(watched.get());
   if (storage.watched_version >= 0 && version != storage.watched_version) new_version(storage);
   storage.watched_version = version;
-  Py_DECREF(watched);
-  if (watched != tensor) return std::nullopt;
+  if (watched.get() != tensor) return std::nullopt;
   return version;
 }
 
 StorageTable::Sight StorageTable::see(PyObject* tensor, bool settled) {
   Sight sight;
-  PyObject* object = access_.storage_object(tensor);
-  if (object == nullptr) return sight;
-  Slot* slot = &slot_of(object);
-  if (slot->object == nullptr || !weakref_is(slot->storage->weakref, object)) {
-    slot = add(object);
-    if (slot == nullptr) {
-      Py_DECREF(object);
-      return sight;
-    }
+  const Ref object(access_.storage_object(tensor));
+  if (!object) return sight;
+  Slot* slot = &slot_of(object.get());
+  if (slot->object == nullptr || !weakref_is(slot->storage->weakref.get(), object.get())) {
+    slot = add(object.get());
+    if (slot == nullptr) return sight;
     sight.is_new = true;
   }
   sight.storage = slot->storage.get();
-  Py_DECREF(object);
   if (settled) sight.version = watch(*sight.storage, tensor);
   return sight;
 }
@@ -163,8 +116,11 @@ bool StorageTable::knows_negative(const Storage& storage, PyObject* tensor,
                                   TensorLook& look) const {
   // Views with and without the bit may lie in the same place, but they are different objects.
   for (const StoredValue& value : storage.values) {
-    if (value.object != tensor || value.data != look.data || !has_layout(value, look)) continue;
-    look.negative = value.negative;
+    const SeenLayout& layout = value.layout;
+    if (value.object != tensor || layout.data != look.data || layout.dtype != look.dtype ||
+        !layout.has_dims(look))
+      continue;
+    look.negative = layout.negative;
     return true;
   }
   return false;
@@ -172,8 +128,8 @@ bool StorageTable::knows_negative(const Storage& storage, PyObject* tensor,
 
 // Makes a place for a storage that is not known; nullptr when torch's object takes no weak references.
 StorageTable::Slot* StorageTable::add(PyObject* object) {
-  PyObject* weakref = PyWeakref_NewRef(object, nullptr);
-  if (weakref == nullptr) {
+  Ref weakref(PyWeakref_NewRef(object, nullptr));
+  if (!weakref) {
     PyErr_Clear();
     return nullptr;
   }
@@ -186,12 +142,11 @@ StorageTable::Slot* StorageTable::add(PyObject* object) {
   } else {
     // Another storage was at this address: the memory of what is known serves for the new one.
     forget_values(*slot.storage);
-    drop(*slot.storage);
     std::vector<StoredValue> values = std::move(slot.storage->values);
     *slot.storage = Storage{};
     slot.storage->values = std::move(values);
   }
-  slot.storage->weakref = weakref;
+  slot.storage->weakref = std::move(weakref);
   slot.storage->number = next_storage_++;
   slot.storage->first_size_bytes = access_.storage_size_bytes(object);
   return &slot;
@@ -200,14 +155,14 @@ StorageTable::Slot* StorageTable::add(PyObject* object) {
 StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const TensorLook& look) {
   // The same address in the same storage is the same offset, which need not be asked for.
   for (StoredValue& value : storage.values) {
-    if (value.data != look.data || !is_value(value, look)) continue;
+    if (value.layout.data != look.data || !value.layout.is_like(look)) continue;
     take_object(storage, value, tensor);
     return value;
   }
   const int64_t offset = access_.storage_offset(tensor);
   for (StoredValue& value : storage.values) {
-    if (value.storage_offset != offset || !is_value(value, look)) continue;
-    value.data = look.data;
+    if (value.storage_offset != offset || !value.layout.is_like(look)) continue;
+    value.layout.data = look.data;
     take_object(storage, value, tensor);
     return value;
   }
@@ -218,31 +173,21 @@ StoredValue& StorageTable::value_of(Storage& storage, PyObject* tensor, const Te
   StoredValue& value = storage.values.emplace_back();
   value.id = next_value_++;
   value.storage_offset = offset;
-  value.data = look.data;
+  value.layout = SeenLayout(look);
   take_object(storage, value, tensor);
-  value.dtype = look.dtype;
-  value.conjugate = look.conjugate;
-  value.negative = look.negative;
-  const auto ndim = static_cast<size_t>(look.ndim);
-  value.shape = Dims(std::span<const int64_t>(look.shape, ndim));
-  value.strides = Dims(std::span<const int64_t>(look.strides, ndim));
   return value;
 }
 
-const SeenTensor* StorageTable::known_bytes(const Storage& storage, const StoredValue& value,
+const StoredValue* StorageTable::find_bytes(const Storage& storage, const StoredValue& value,
                                             const TensorLook& look, bool look_dense) const {
-  const auto bytes_of = [&](const StoredValue& of) -> const SeenTensor* {
-    return of.bytes_epoch == epoch_ || !storage.leaves.empty() ? of.bytes.get() : nullptr;
+  const auto has_bytes = [&](const StoredValue& of) {
+    return of.bytes != nullptr && (of.bytes_epoch == epoch_ || !storage.leaves.empty());
   };
-  if (const SeenTensor* own = bytes_of(value)) return own;
+  if (has_bytes(value)) return &value;
   if (!look_dense) return nullptr;
   for (const StoredValue& other : storage.values) {
-    const SeenTensor* seen = bytes_of(other);
-    if (seen != nullptr && seen->dense && seen->data == look.data &&
-        seen->element_count == look.element_count && seen->dtype == look.dtype &&
-        seen->conjugate == look.conjugate && seen->negative == look.negative) {
-      return seen;
-    }
+    if (has_bytes(other) && other.layout.dense && other.layout.has_values_of(look, look_dense))
+      return &other;
   }
   return nullptr;
 }
@@ -261,16 +206,13 @@ void StorageTable::forget_values(Storage& storage) {
   storage.values.clear();
 }
 
-void StorageTable::remember_bytes(StoredValue& value, SeenTensor seen) {
+void StorageTable::remember_bytes(StoredValue& value, TakenBytes bytes) {
   if (value.bytes == nullptr && !spare_bytes_.empty()) {
     value.bytes = std::move(spare_bytes_.back());
     spare_bytes_.pop_back();
   }
-  if (value.bytes == nullptr) {
-    value.bytes = std::make_unique<SeenTensor>(std::move(seen));
-  } else {
-    *value.bytes = std::move(seen);
-  }
+  if (value.bytes == nullptr) value.bytes = std::make_unique<TakenBytes>();
+  *value.bytes = std::move(bytes);
   value.bytes_epoch = epoch_;
 }
 

@@ -25,27 +25,33 @@
 #include <string>
 #include <vector>
 
-#include "capture/torch/identity.hpp"
+#include "capture/intake/identity.hpp"
+#include "capture/torch/python_compat.hpp"
+#include "capture/torch/record_ref.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "formats/native/record_lines.hpp"
 
 namespace assay::capture {
 
+/// What is known of bytes that were read once, or are on their way from a device.
+struct TakenBytes {
+  int64_t version = -1;  // torch's counter then; -1: it had none
+  RecordRef record;      // the first to have them
+  std::optional<native::PayloadLocation> payload;
+  std::optional<stats::TensorStats> stats;
+  std::optional<stats::Digest> digest;
+};
+
 /// One value in a storage at its present version.
 struct StoredValue {
   int64_t id = 0;
   int64_t storage_offset = 0;    // elements
-  const void* data = nullptr;    // where it lies: a storage that is resized may move
+  SeenLayout layout;             // where it lies: a storage that is resized may move
   const void* object = nullptr;  // address of the tensor that was seen last
-  DType dtype = DType::Float32;
-  bool conjugate = false;
-  bool negative = false;
-  Dims shape;
-  Dims strides;
-  int64_t producer = -1;  // record number of the output that made it; -1: no operator did
-  int64_t seen_in = -1;   // number of the step that saw it last
-  /// What is known of its bytes once they were read; not used beyond the step unless the storage is a parameter's.
-  std::unique_ptr<SeenTensor> bytes;
+  RecordRef producer;            // of the output that made it; none: no operator did
+  int64_t seen_in = -1;          // number of the step that saw it last
+  /// Of its bytes once they were read; not used beyond the step unless the storage is a parameter's.
+  std::unique_ptr<TakenBytes> bytes;
   int64_t bytes_epoch = -1;  // StorageTable::epoch_ when they were read
 };
 
@@ -56,21 +62,20 @@ inline constexpr size_t kManyValues = 64;
 struct Storage {
   int64_t number = 0;
   int64_t version = 0;
-  PyObject* weakref = nullptr;   // to the storage's object; owned by the table
+  Ref weakref;                   // to the storage's object
   int64_t first_size_bytes = 0;  // when it was first seen; storages can be resized
   int64_t seen_in = -1;
-  bool written =
-      false;  // by an operator that we saw: it is no longer the parameter or buffer that it was
+  bool written = false;  // by an operator that we saw: no longer the parameter or buffer it was
   struct Leaf {
     int64_t storage_offset;
     const std::string* name;
   };
-  std::vector<Leaf>
-      leaves;  // parameters and buffers in it, in the order of named_parameters(), named_buffers()
+  /// Parameters and buffers in it, in the order of named_parameters(), named_buffers().
+  std::vector<Leaf> leaves;
   std::vector<StoredValue> values;
   size_t forget_at = kManyValues;  // then values that the last two steps did not see are forgotten
   /// A tensor of it, and torch's version counter of that tensor after the last write that we know of.
-  PyObject* watched = nullptr;   // weak reference, owned; nullptr: nothing to watch
+  Ref watched;                   // weak reference; none: nothing to watch
   int64_t watched_version = -1;  // -1: not known, to be taken at the next settled look
   bool unwatched = false;        // its tensors have no counters (inference mode)
 };
@@ -79,9 +84,6 @@ struct Storage {
 class StorageTable {
  public:
   explicit StorageTable(TensorAccess& access) : access_(access) {}
-  ~StorageTable();
-  StorageTable(const StorageTable&) = delete;
-  StorageTable& operator=(const StorageTable&) = delete;
 
   /// Whether this torch keeps one Python object for each storage (2.1 and later): without it there are no identities.
   [[nodiscard]] static bool works(TensorAccess& access);
@@ -91,13 +93,12 @@ class StorageTable {
   void end_step() { ++epoch_; }
   /// Code has run that writes without telling (compiled code): values whose storage cannot be watched are new ones.
   void distrust();
-  void clear();
 
   struct Sight {
     Storage* storage = nullptr;  // nullptr: the tensor has none
     bool is_new = false;         // not seen before
-    std::optional<int64_t>
-        version;  // torch's counter of the tensor, when it had to be read; -1: it has none
+    /// torch's counter of the tensor, when it had to be read; -1: it has none.
+    std::optional<int64_t> version;
   };
   /// The storage of a tensor. `settled`: torch's counters are final, as they are before an operator and around modules,
   /// but not in results of an operator that has not returned to autograd.
@@ -109,10 +110,9 @@ class StorageTable {
   /// The value that `tensor` is now; a new one when it was not seen at this version.
   [[nodiscard]] StoredValue& value_of(Storage& storage, PyObject* tensor, const TensorLook& look);
   /// A value whose bytes are known and are those of `look`, perhaps in another shape.
-  [[nodiscard]] const SeenTensor* known_bytes(const Storage& storage, const StoredValue& value,
+  [[nodiscard]] const StoredValue* find_bytes(const Storage& storage, const StoredValue& value,
                                               const TensorLook& look, bool look_dense) const;
-  /// `seen`: what reading the bytes of `value` has found.
-  void remember_bytes(StoredValue& value, SeenTensor seen);
+  void remember_bytes(StoredValue& value, TakenBytes bytes);
   /// The operator that is about to return has written it.
   void wrote(Storage& storage) {
     storage.written = true;
@@ -145,15 +145,14 @@ class StorageTable {
   void forget_values(Storage& storage);
   void new_version(Storage& storage);
   [[nodiscard]] std::optional<int64_t> watch(Storage& storage, PyObject* tensor);
-  void drop(Storage& storage);
   void forget_dead();
 
   TensorAccess& access_;
-  std::vector<Slot> slots_ =
-      std::vector<Slot>(kFirstSlots);  // a power of two, at most half of them used
+  // A power of two, at most half of them used.
+  std::vector<Slot> slots_ = std::vector<Slot>(kFirstSlots);
   size_t used_ = 0;
-  std::vector<std::unique_ptr<SeenTensor>>
-      spare_bytes_;  // of values that are gone, to be used again
+  /// Of values that are gone, to be used again.
+  std::vector<std::unique_ptr<TakenBytes>> spare_bytes_;
   int64_t next_storage_ = 0;
   int64_t next_value_ = 0;
   int64_t step_ = -1;

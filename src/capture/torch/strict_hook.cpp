@@ -8,9 +8,7 @@
 namespace assay::capture {
 namespace {
 
-struct DumperObject {
-  PyObject_HEAD StrictSession* session;
-};
+using DumperObject = Holder<StrictSession>;
 
 // A forward pre-hook or forward hook of one module.
 struct HookObject {
@@ -25,7 +23,7 @@ PyObject* none_or_error(int status) { return status == 0 ? new_ref(Py_None) : nu
 
 PyObject* enter_hook(PyObject* self, PyObject* const*, size_t, PyObject*) {
   auto* hook = reinterpret_cast<HookObject*>(self);
-  hook->dumper->session->enter(*hook->module);
+  hook->dumper->held->enter(*hook->module);
   return new_ref(Py_None);
 }
 
@@ -36,7 +34,7 @@ PyObject* leave_hook(PyObject* self, PyObject* const* arguments, size_t flagged_
   }
   auto* hook = reinterpret_cast<HookObject*>(self);
   return none_or_error(
-      hook->dumper->session->leave(*hook->module, arguments[0], arguments[1], arguments[2]));
+      hook->dumper->held->leave(*hook->module, arguments[0], arguments[1], arguments[2]));
 }
 
 void free_hook(PyObject* self) {
@@ -49,10 +47,8 @@ PyObject* hook_deepcopy(PyObject* self, PyObject*) { return new_ref(self); }
 
 // A pickled model comes back with hooks that do nothing: the dump belongs to this process.
 PyObject* hook_reduce(PyObject*, PyObject*) {
-  PyObject* module = PyImport_ImportModule("assay.torch.strict.hooks");
-  PyObject* make = module != nullptr ? PyObject_GetAttrString(module, "inert_hook") : nullptr;
-  Py_XDECREF(module);
-  return make != nullptr ? Py_BuildValue("(N())", make) : nullptr;
+  const Ref make = imported("assay.torch.strict.hooks", "inert_hook");
+  return make ? Py_BuildValue("(O())", make.get()) : nullptr;
 }
 
 PyMethodDef hook_methods[] = {{"__deepcopy__", hook_deepcopy, METH_O, nullptr},
@@ -73,19 +69,16 @@ PyObject* new_hook(DumperObject* dumper, StrictModule* module, vectorcallfunc ca
 
 // ---- dumper
 
-StrictSession& session_of(PyObject* self) {
-  return *reinterpret_cast<DumperObject*>(self)->session;
-}
+StrictSession& session_of(PyObject* self) { return held_by<StrictSession>(self); }
 
 bool read_tokens(PyObject* list, StrictOptions* options) {
-  PyObject* sequence = PySequence_Fast(list, "token_range must be a sequence");
-  if (sequence == nullptr) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    const long long token = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(sequence, i));
+  const Ref sequence(PySequence_Fast(list, "token_range must be a sequence"));
+  if (!sequence) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
+    const long long token = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(sequence.get(), i));
     if (token == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();  // no such token will ever come
     options->tokens.insert(token);
   }
-  Py_DECREF(sequence);
   return true;
 }
 
@@ -94,44 +87,31 @@ PyObject* new_dumper(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    "tensor_part", "statistics_mode", "dump_modules", "dump_apis",
                                    "last_logits", "host_threads",    "module_list",  "to_dense",
                                    "warn_once",   "after_fork",      nullptr};
-  std::string dump_dir, dump_dir_text, analyze_path;
+  StrictOptions options;
   PyObject* tokens = nullptr;
-  int tensor_part = 2, statistics_mode = 0, dump_modules = 1, dump_apis = 0, last_logits = 0,
-      host_threads = 1;
+  int tensor_part = 2, statistics_mode = 0;
   StrictCallbacks callbacks;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "$O&O&O&OiipppiO!OOO", const_cast<char**>(keywords), path_argument,
-          &dump_dir, path_argument, &dump_dir_text, path_argument, &analyze_path, &tokens,
-          &tensor_part, &statistics_mode, &dump_modules, &dump_apis, &last_logits, &host_threads,
-          &PyTuple_Type, &callbacks.module_list, &callbacks.to_dense, &callbacks.warn_once,
-          &callbacks.after_fork)) {
+          args, kwargs, "$O&O&O&OiiO&O&O&iO!OOO", const_cast<char**>(keywords), path_argument,
+          &options.dump_dir, path_argument, &options.dump_dir_text, path_argument,
+          &options.analyze_path, &tokens, &tensor_part, &statistics_mode, flag_argument,
+          &options.dump_modules, flag_argument, &options.dump_apis, flag_argument,
+          &options.last_logits, &options.host_threads, &PyTuple_Type, &callbacks.module_list,
+          &callbacks.to_dense, &callbacks.warn_once, &callbacks.after_fork)) {
     return nullptr;
   }
   if (tensor_part < 0 || tensor_part > 2 || statistics_mode < 0 || statistics_mode > 2) {
     PyErr_SetString(PyExc_ValueError, "tensor_part and statistics_mode are 0, 1 or 2");
     return nullptr;
   }
-  StrictOptions options;
-  options.dump_dir = dump_dir;
-  options.dump_dir_text = dump_dir_text;
-  options.analyze_path = analyze_path;
   options.tensor_part = static_cast<TensorPart>(tensor_part);
   options.statistics = static_cast<StatisticsMode>(statistics_mode);
-  options.dump_modules = dump_modules != 0;
-  options.dump_apis = dump_apis != 0;
-  options.last_logits = last_logits != 0;
-  options.host_threads = host_threads;
   if (!read_tokens(tokens, &options)) return nullptr;
   auto session = StrictSession::create(std::move(options), callbacks);
   if (session == nullptr) return nullptr;
   auto* self = reinterpret_cast<DumperObject*>(type->tp_alloc(type, 0));
-  if (self != nullptr) self->session = session.release();
+  if (self != nullptr) self->held = session.release();
   return reinterpret_cast<PyObject*>(self);
-}
-
-void free_dumper(PyObject* self) {
-  delete reinterpret_cast<DumperObject*>(self)->session;
-  Py_TYPE(self)->tp_free(self);
 }
 
 PyObject* module_hooks(PyObject* self, PyObject* args) {
@@ -140,14 +120,9 @@ PyObject* module_hooks(PyObject* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "sspp", &name, &type, &selected, &is_root)) return nullptr;
   auto* dumper = reinterpret_cast<DumperObject*>(self);
   StrictModule* module = session_of(self).add_module(name, type, selected != 0, is_root != 0);
-  PyObject* enter = new_hook(dumper, module, enter_hook);
-  PyObject* leave = new_hook(dumper, module, leave_hook);
-  if (enter == nullptr || leave == nullptr) {
-    Py_XDECREF(enter);
-    Py_XDECREF(leave);
-    return nullptr;
-  }
-  return Py_BuildValue("(NN)", enter, leave);
+  const Ref enter(new_hook(dumper, module, enter_hook));
+  const Ref leave(new_hook(dumper, module, leave_hook));
+  return enter && leave ? Py_BuildValue("(OO)", enter.get(), leave.get()) : nullptr;
 }
 
 PyObject* wants_apis(PyObject* self, PyObject*) {
@@ -172,16 +147,6 @@ PyObject* write_pth(PyObject* self, PyObject* args) {
   PyObject* tensor = nullptr;
   if (!PyArg_ParseTuple(args, "O&O", path_argument, &path, &tensor)) return nullptr;
   return none_or_error(session_of(self).write_pth(path, tensor));
-}
-
-PyObject* flush(PyObject* self, PyObject*) {
-  session_of(self).flush();
-  return new_ref(Py_None);
-}
-
-PyObject* close(PyObject* self, PyObject*) {
-  session_of(self).close();
-  return new_ref(Py_None);
 }
 
 PyObject* counters(PyObject* self, PyObject*) {
@@ -232,8 +197,9 @@ PyMethodDef dumper_methods[] = {
     {"current_module", current_module, METH_NOARGS, "Name of the module that runs on this thread."},
     {"dump_api", dump_api, METH_VARARGS, "dump_api(folder, type, args, result)"},
     {"write_pth", write_pth, METH_VARARGS, "write_pth(path, tensor): on disk after flush()."},
-    {"flush", flush, METH_NOARGS, "Waits until everything dumped so far is on disk."},
-    {"close", close, METH_NOARGS,
+    {"flush", call_held<StrictSession, &StrictSession::flush>, METH_NOARGS,
+     "Waits until everything dumped so far is on disk."},
+    {"close", call_held<StrictSession, &StrictSession::close>, METH_NOARGS,
      "flush(), then ends the dump; hooks that are still called do nothing."},
     {"counters", counters, METH_NOARGS, "What the writer did, as a dict."},
     {nullptr, nullptr, 0, nullptr}};
@@ -261,9 +227,10 @@ PyMethodDef functions[] = {{"torch_tree_name", torch_tree_name_python, METH_VARA
                             "API names a folder or file."},
                            {nullptr, nullptr, 0, nullptr}};
 
-PyTypeObject dumper_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject dumper_type = holder_type<StrictSession>("assay._capture.StrictDumper", new_dumper,
+                                                      dumper_methods, dumper_members);
 
-int add_strict_types(PyObject* module) {
+const ExtensionPart part([](PyObject* module) {
   hook_type.tp_name = "assay._capture.StrictHook";
   hook_type.tp_basicsize = sizeof(HookObject);
   hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
@@ -271,25 +238,9 @@ int add_strict_types(PyObject* module) {
   hook_type.tp_call = PyVectorcall_Call;
   hook_type.tp_dealloc = free_hook;
   hook_type.tp_methods = hook_methods;
-  dumper_type.tp_name = "assay._capture.StrictDumper";
-  dumper_type.tp_basicsize = sizeof(DumperObject);
-  dumper_type.tp_flags = Py_TPFLAGS_DEFAULT;
-  dumper_type.tp_new = new_dumper;
-  dumper_type.tp_dealloc = free_dumper;
-  dumper_type.tp_methods = dumper_methods;
-  dumper_type.tp_getset = dumper_members;
-  if (PyType_Ready(&hook_type) != 0 || PyType_Ready(&dumper_type) != 0 ||
-      PyModule_AddFunctions(module, functions) != 0)
-    return -1;
-  Py_INCREF(reinterpret_cast<PyObject*>(&dumper_type));
-  if (PyModule_AddObject(module, "StrictDumper", reinterpret_cast<PyObject*>(&dumper_type)) != 0) {
-    Py_DECREF(reinterpret_cast<PyObject*>(&dumper_type));
-    return -1;
-  }
-  return 0;
-}
-
-const ExtensionPart part(add_strict_types);
+  if (PyType_Ready(&hook_type) != 0 || PyModule_AddFunctions(module, functions) != 0) return -1;
+  return add_type(module, "StrictDumper", &dumper_type);
+});
 
 }  // namespace
 }  // namespace assay::capture

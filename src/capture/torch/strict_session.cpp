@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// One call of a hooked module or function: which tensors, where their bytes are, what the writer gets.
 #include "capture/torch/strict_session.hpp"
 
-#include <cstring>
 #include <utility>
 
 #include "base/log.hpp"
-#include "capture/common/host_threads.hpp"
-#include "tensor/convert.hpp"
+#include "capture/intake/host_threads.hpp"
+#include "capture/intake/take.hpp"
 
 namespace assay::capture {
 namespace {
@@ -25,8 +25,8 @@ constexpr unsigned kApiFolderMode = 0777;
 struct ThreadState {
   struct Frame {
     const StrictModule* module;
-    const void*
-        handled;  // exception that was being handled when the module was entered; an address to compare
+    // Exception that was being handled when the module was entered; an address to compare.
+    const void* handled;
   };
   uint64_t session_id = 0;
   bool in_root = false;
@@ -38,17 +38,6 @@ struct ThreadState {
 };
 thread_local ThreadState thread_state;
 
-class GilReleased {
- public:
-  GilReleased() : state_(PyEval_SaveThread()) {}
-  ~GilReleased() { PyEval_RestoreThread(state_); }
-  GilReleased(const GilReleased&) = delete;
-  GilReleased& operator=(const GilReleased&) = delete;
-
- private:
-  PyThreadState* state_;
-};
-
 ThreadState& state_of(uint64_t session_id) {
   ThreadState& state = thread_state;
   if (state.session_id != session_id) {
@@ -56,17 +45,6 @@ ThreadState& state_of(uint64_t session_id) {
     state.session_id = session_id;
   }
   return state;
-}
-
-// The address of the exception that `except` blocks around the caller are handling, nullptr for none.
-const void* handled_exception() {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_GetExcInfo(&type, &value, &traceback);
-  const void* address = value == Py_None ? nullptr : value;
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return address;
 }
 
 const std::string& root_name() {
@@ -81,30 +59,14 @@ std::string pending_exception_text() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  PyObject* text = value != nullptr ? PyObject_Str(value) : nullptr;
-  const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
-  std::string result = utf8 != nullptr ? utf8 : "unknown error";
-  PyErr_Clear();
-  Py_XDECREF(text);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return result;
+  const Ref owned[] = {Ref(type), Ref(value), Ref(traceback)};
+  return text_of(value, "unknown error");
 }
 
-// In C order; `out` has exactly the bytes of the elements.
-void copy_elements(const TensorView& view, std::span<std::byte> out) {
-  if (out.empty()) return;
-  if (view.is_contiguous()) {
-    std::memcpy(out.data(), view.contiguous_bytes().data(), out.size());
-  } else {
-    gather_bytes(view, 0, view.element_count(), out);
-  }
-}
-
-stats::TensorStats statistics_of(const TensorView& view, uint64_t size_bytes) {
-  if (const BlockRunner runner = host_runner(size_bytes)) return stats::compute_stats(view, runner);
-  return stats::compute_stats(view);
+void copy_into(TorchTreeTensor& file, const TensorView& view, uint64_t size_bytes) {
+  file.payload_size = size_bytes;
+  file.payload.reset(new std::byte[size_bytes]);  // not zeroed: filled at once
+  copy_elements(view, std::span(file.payload.get(), size_bytes));
 }
 
 }  // namespace
@@ -113,25 +75,14 @@ stats::TensorStats statistics_of(const TensorView& view, uint64_t size_bytes) {
 struct StrictSession::Plan {
   std::string stem;
   PyObject* tensor = nullptr;  // borrowed: alive while the hook runs
-  PyObject* dense = nullptr;   // owned, when the bytes come from another tensor
+  Ref dense;                   // when the bytes come from another tensor
   bool readable = false;
   TensorView view;
   std::string_view dtype_name;
+  SeenLayout layout;
+  int64_t version = -1;  // of `tensor`; -1: it has none, and is never known
   std::optional<StrictSeen> seen;
   uint64_t size_bytes = 0;  // of the payload to copy
-
-  Plan() = default;
-  Plan(Plan&& other) noexcept
-      : stem(std::move(other.stem)),
-        tensor(other.tensor),
-        dense(std::exchange(other.dense, nullptr)),
-        readable(other.readable),
-        view(std::move(other.view)),
-        dtype_name(other.dtype_name),
-        seen(std::move(other.seen)),
-        size_bytes(other.size_bytes) {}
-  Plan& operator=(Plan&&) = delete;
-  ~Plan() { Py_XDECREF(dense); }
 };
 
 std::unique_ptr<StrictSession> StrictSession::create(StrictOptions options,
@@ -148,6 +99,7 @@ std::unique_ptr<StrictSession> StrictSession::create(StrictOptions options,
   session->access_ = TensorAccess::get();
   session->module_numbers_ = PyDict_New();
   if (session->access_ == nullptr || session->module_numbers_ == nullptr) return nullptr;
+  session->sightings_.emplace(*session->access_);
   use_host_threads(session->options_.host_threads);
   session->start_writer();
   return session;
@@ -232,7 +184,7 @@ int StrictSession::leave(StrictModule& module, PyObject* object, PyObject* argum
       if (listed < 0) listed = PyObject_IsInstance(object, callbacks_.module_list);
       if (listed < 0) status = -1;
       if (listed > 0) {
-        if (module.visited_token == token) identity_.forget_folder(*module.name);
+        if (module.visited_token == token) forget_folder(*module.name);
         module.visited_token = token;
         status = dump({.token = token,
                        .folder = module.name,
@@ -276,7 +228,7 @@ int StrictSession::dump_api(std::string folder, std::string type, PyObject* argu
   int64_t token = 0;
   if (closed_ || !wanted_now(&token)) return 0;
   // A function and a module of one name share a folder: its files are not what the table says any more.
-  if (module_names_.contains(folder)) identity_.forget_folder(folder);
+  if (module_names_.contains(folder)) forget_folder(folder);
   const int status = dump({.token = token,
                            .folder = std::make_shared<const std::string>(std::move(folder)),
                            .node_type = std::make_shared<const std::string>(std::move(type)),
@@ -292,10 +244,9 @@ void StrictSession::number(StrictModule& module) {
   const int64_t order = module_calls_++;
   if (module.has_number) return;
   module.has_number = true;
-  PyObject* value = PyLong_FromLongLong(order);
-  if (value == nullptr || PyDict_SetItemString(module_numbers_, module.name->c_str(), value) != 0)
+  const Ref value(PyLong_FromLongLong(order));
+  if (!value || PyDict_SetItemString(module_numbers_, module.name->c_str(), value.get()) != 0)
     PyErr_Clear();
-  Py_XDECREF(value);
 }
 
 bool StrictSession::contains_tensor(PyObject* value, int depth) const {
@@ -309,24 +260,22 @@ bool StrictSession::contains_tensor(PyObject* value, int depth) const {
 
 int StrictSession::flush_logits(int64_t token) {
   if (last_outputs_ == nullptr || last_module_ == nullptr) return 0;
-  PyObject* outputs = new_ref(last_outputs_);
-  const int status = dump({.token = token,
-                           .folder = last_module_->name,
-                           .node_type = last_module_->type,
-                           .folder_mode = kModuleFolderMode,
-                           .tensors = {}},
-                          nullptr, outputs, false);
-  Py_DECREF(outputs);
-  return status;
+  const Ref outputs(new_ref(last_outputs_));
+  return dump({.token = token,
+               .folder = last_module_->name,
+               .node_type = last_module_->type,
+               .folder_mode = kModuleFolderMode,
+               .tensors = {}},
+              nullptr, outputs.get(), false);
 }
 
 int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* outputs,
                         bool can_be_source) {
   if (!writer_->alive() && follow_fork() != 0) return -1;
   if (closed_ || tree_->stopped()) return 0;
-  if (identity_token_ != visit.token) {
-    identity_.clear();
-    identity_token_ = visit.token;
+  if (seen_token_ != visit.token) {
+    sightings_->clear();
+    seen_token_ = visit.token;
   }
   std::vector<Plan> plans;
   if (inputs != nullptr && collect(inputs, "input", visit, &plans, 0) != 0) return -1;
@@ -357,8 +306,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
         for (size_t j = 0; j < i && !tensor.statistics; ++j) {
           if (plans[j].tensor == plan.tensor) tensor.statistics = visit.tensors[j].statistics;
         }
-        if (!tensor.statistics)
-          tensor.statistics = statistics_of(plan.view, plan.view.storage.size());
+        if (!tensor.statistics) tensor.statistics = statistics_of(plan.view);
         if (!options_.analyze_path.empty()) {
           tensor.variance = writer::unbiased_variance(plan.view, *tensor.statistics);
         }
@@ -373,18 +321,17 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
             writer::torch_tree_folder(*plan.seen->folder) + "/" + plan.seen->stem + ".pth";
       } else {
         tensor.content = TorchTreeTensor::Content::Payload;
-        tensor.payload_size = plan.size_bytes;
-        tensor.payload.reset(new std::byte[plan.size_bytes]);  // not zeroed: filled at once
-        copy_elements(plan.view, std::span(tensor.payload.get(), plan.size_bytes));
+        copy_into(tensor, plan.view, plan.size_bytes);
       }
     }
   }
   std::vector<std::pair<size_t, StrictSeen>> news;
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].dense != nullptr || !plans[i].readable) continue;
+    if (plans[i].dense || !plans[i].readable || plans[i].version < 0) continue;
     const bool has_file = visit.tensors[i].content == TorchTreeTensor::Content::Payload;
     if (plans[i].seen && !(has_file && can_be_source)) continue;
-    news.emplace_back(i, StrictSeen{.statistics = visit.tensors[i].statistics,
+    news.emplace_back(i, StrictSeen{.version = plans[i].version,
+                                    .statistics = visit.tensors[i].statistics,
                                     .folder = has_file && can_be_source ? visit.folder : nullptr,
                                     .stem = plans[i].stem});
   }
@@ -398,7 +345,7 @@ int StrictSession::dump(TorchTreeVisit visit, PyObject* inputs, PyObject* output
   }
   // Only now: a link must not be queued before the file that it points at.
   for (auto& [index, seen] : news) {
-    identity_.insert(*access_, plans[index].tensor, plans[index].view, std::move(seen));
+    sightings_->insert(plans[index].tensor, std::move(plans[index].layout), std::move(seen));
   }
   return 0;
 }
@@ -408,9 +355,9 @@ int StrictSession::collect(PyObject* value, std::string stem, const TorchTreeVis
   if (access_->is_tensor(value)) return plan_tensor(value, std::move(stem), visit, plans);
   if ((PyTuple_Check(value) || PyList_Check(value)) && depth < kMaxDepth) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      PyObject* item = new_ref(PySequence_Fast_GET_ITEM(value, i));
-      const int status = collect(item, stem + "_" + std::to_string(i), visit, plans, depth + 1);
-      Py_DECREF(item);
+      const Ref item(new_ref(PySequence_Fast_GET_ITEM(value, i)));
+      const int status =
+          collect(item.get(), stem + "_" + std::to_string(i), visit, plans, depth + 1);
       if (status != 0) return status;
     }
     return 0;
@@ -418,10 +365,9 @@ int StrictSession::collect(PyObject* value, std::string stem, const TorchTreeVis
   PyTypeObject* type = Py_TYPE(value);
   if (unrecognized_.insert(type).second) {
     Py_INCREF(type);
-    PyObject* key = Py_BuildValue("(sO)", "unrecognized", type);
-    warn(key, std::string("Unrecognized data type ") + type->tp_name +
-                  ": only tensors, tuples and lists of them are dumped.");
-    Py_XDECREF(key);
+    warn(Ref(Py_BuildValue("(sO)", "unrecognized", type)),
+         std::string("Unrecognized data type ") + type->tp_name +
+             ": only tensors, tuples and lists of them are dumped.");
   }
   return 0;
 }
@@ -443,11 +389,9 @@ int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTr
     plan.dtype_name = look.dtype_name != nullptr ? look.dtype_name : "unknown";
     if (look.has_shape)
       plan.view.shape = Dims(std::span<const int64_t>(look.shape, static_cast<size_t>(look.ndim)));
-    PyObject* dense = nullptr;
-    if (make_dense(tensor, path, &dense) != 0) return -1;
-    plan.dense = dense;
-    if (dense != nullptr) access_->look(dense, look);
-    if (dense == nullptr || look.readable != Readable::Memory || look.conjugate || look.negative) {
+    if (make_dense(tensor, path, &plan.dense) != 0) return -1;
+    if (plan.dense) access_->look(plan.dense.get(), look);
+    if (!plan.dense || look.readable != Readable::Memory || look.conjugate || look.negative) {
       plans->push_back(std::move(plan));
       return 0;
     }
@@ -455,18 +399,24 @@ int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTr
   plan.dtype_name = look.dtype_name;
   plan.view = view_of(look);
   plan.readable = true;
-  if (plan.dense == nullptr) {
+  if (!plan.dense) {
+    plan.layout = SeenLayout(look);
+    const bool has_witness = !plan.view.storage.empty() && !access_->is_inference(tensor);
+    plan.version = has_witness ? access_->version(tensor) : -1;
     for (const Plan& earlier : *plans) {  // a module that returns its argument
-      if (earlier.tensor == tensor && earlier.readable) {
-        plan.seen =
-            earlier.seen
-                ? *earlier.seen
-                : StrictSeen{.statistics = {}, .folder = visit.folder, .stem = earlier.stem};
-      }
+      if (earlier.tensor != tensor || !earlier.readable) continue;
+      plan.seen = earlier.seen.value_or(StrictSeen{});
+      if (plan.seen->folder != nullptr) continue;
+      plan.seen->folder = visit.folder;
+      plan.seen->stem = earlier.stem;
     }
-    if (!plan.seen) plan.seen = identity_.find(*access_, tensor, plan.view);
+    const auto* found = plan.seen || plan.version < 0
+                            ? nullptr
+                            : sightings_->find(tensor, look, plan.version, plan.layout.dense,
+                                               Sightings<StrictSeen>::Same::Layout);
+    if (found != nullptr) plan.seen = found->known;
   }
-  if (!plan.seen && !is_covered(plan.dense != nullptr ? plan.dense : tensor, look, *visit.folder))
+  if (!plan.seen && !is_covered(plan.dense ? plan.dense.get() : tensor, look, *visit.folder))
     plan.readable = false;
   const bool linked = links_ && plan.seen && plan.seen->folder != nullptr;
   if (files && plan.readable && !linked) plan.size_bytes = payload_bytes(look);
@@ -476,66 +426,57 @@ int StrictSession::plan_tensor(PyObject* tensor, std::string stem, const TorchTr
 
 bool StrictSession::is_covered(PyObject* tensor, const TensorLook& look, const std::string& where) {
   if (access_->storage_covers(tensor, look)) return true;
-  PyObject* key = Py_BuildValue("(s)", "uncovered");
-  warn(key, "A tensor in " + where + " is not dumped: its storage is smaller than its shape.");
-  Py_XDECREF(key);
+  warn(Ref(Py_BuildValue("(s)", "uncovered")),
+       "A tensor in " + where + " is not dumped: its storage is smaller than its shape.");
   return false;
 }
 
-int StrictSession::make_dense(PyObject* tensor, const std::string& path, PyObject** dense) {
+int StrictSession::make_dense(PyObject* tensor, const std::string& path, Ref* dense) {
   ThreadState& state = state_of(id_);
   state.busy = true;
-  PyObject* result = path.empty()
-                         ? PyObject_CallFunction(callbacks_.to_dense, "OO", tensor, Py_None)
-                         : PyObject_CallFunction(callbacks_.to_dense, "Os", tensor, path.c_str());
+  Ref result(path.empty() ? PyObject_CallFunction(callbacks_.to_dense, "OO", tensor, Py_None)
+                          : PyObject_CallFunction(callbacks_.to_dense, "Os", tensor, path.c_str()));
   state.busy = false;
-  if (result == nullptr) {
+  if (!result) {
     if (!is_ordinary_exception()) return -1;
     const std::string reason = pending_exception_text();
-    PyObject* key = Py_BuildValue("(sO)", "to_dense", Py_TYPE(tensor));
-    warn(key, "A tensor is not dumped: " + reason);
-    Py_XDECREF(key);
-    return 0;
-  }
-  if (result != Py_None && access_->is_tensor(result)) {
-    *dense = result;
-  } else {
-    Py_DECREF(result);
+    warn(Ref(Py_BuildValue("(sO)", "to_dense", Py_TYPE(tensor))),
+         "A tensor is not dumped: " + reason);
+  } else if (result.get() != Py_None && access_->is_tensor(result.get())) {
+    *dense = std::move(result);
   }
   return 0;
 }
 
-void StrictSession::warn(PyObject* key, const std::string& message) {
-  if (key == nullptr || callbacks_.warn_once == nullptr) {
-    PyErr_Clear();
-    return;
-  }
-  PyObject* result = PyObject_CallFunction(callbacks_.warn_once, "Os", key, message.c_str());
-  if (result == nullptr) PyErr_Clear();
-  Py_XDECREF(result);
+void StrictSession::warn(Ref key, const std::string& message) {
+  if (key && callbacks_.warn_once != nullptr)
+    (void)Ref(PyObject_CallFunction(callbacks_.warn_once, "Os", key.get(), message.c_str()));
+  PyErr_Clear();
+}
+
+// Files in `folder` are about to be replaced: they are no source of links any more.
+void StrictSession::forget_folder(const std::string& folder) {
+  sightings_->each([&folder](StrictSeen& seen) {
+    if (seen.folder != nullptr && *seen.folder == folder) seen.folder = nullptr;
+  });
 }
 
 int StrictSession::write_pth(const std::string& path, PyObject* tensor) {
-  PyObject* dense = nullptr;
+  Ref dense;
   if (make_dense(tensor, path, &dense) != 0) return -1;
-  if (dense == nullptr) return 0;
+  if (!dense) return 0;
   TensorLook look;
-  access_->look(dense, look);
-  if (look.readable == Readable::Memory && is_covered(dense, look, path)) {
-    const TensorView view = view_of(look);
-    const uint64_t size_bytes = payload_bytes(look);
-    if (admit_without_gil(size_bytes)) {
-      const auto file = std::make_shared<TorchTreeTensor>();
-      file->dtype = view.dtype;
-      file->shape = view.shape;
-      file->payload_size = size_bytes;
-      file->payload.reset(new std::byte[size_bytes]);
-      copy_elements(view, std::span(file->payload.get(), size_bytes));
-      (void)writer_->submit(
-          size_bytes, [tree = tree_, path, file] { return tree->write_tensor_file(path, *file); });
-    }
-  }
-  Py_DECREF(dense);
+  access_->look(dense.get(), look);
+  if (look.readable != Readable::Memory || !is_covered(dense.get(), look, path)) return 0;
+  const TensorView view = view_of(look);
+  const uint64_t size_bytes = payload_bytes(look);
+  if (!admit_without_gil(size_bytes)) return 0;
+  const auto file = std::make_shared<TorchTreeTensor>();
+  file->dtype = view.dtype;
+  file->shape = view.shape;
+  copy_into(*file, view, size_bytes);
+  (void)writer_->submit(
+      size_bytes, [tree = tree_, path, file] { return tree->write_tensor_file(path, *file); });
   return 0;
 }
 
@@ -570,7 +511,7 @@ void StrictSession::flush() {
 
 void StrictSession::finish_files() {
   flush();
-  identity_.clear();
+  sightings_->clear();
 }
 
 void StrictSession::close() {
@@ -581,7 +522,7 @@ void StrictSession::close() {
     const GilReleased released;
     writer_->close();
   }
-  identity_.clear();
+  if (sightings_) sightings_->clear();
   last_module_ = nullptr;
   Py_CLEAR(last_outputs_);
   Py_CLEAR(callbacks_.module_list);
@@ -602,20 +543,18 @@ int StrictSession::follow_fork() {
   pending_bytes_ = 0;
   (void)writer_.release();
   new std::shared_ptr<writer::TorchTree>(std::move(tree_));
-  identity_.clear();
-  PyObject* folder = PyObject_CallNoArgs(callbacks_.after_fork);
-  const char* path = folder != nullptr ? PyUnicode_AsUTF8(folder) : nullptr;
+  sightings_->clear();
+  const Ref folder(PyObject_CallNoArgs(callbacks_.after_fork));
+  const char* path = folder ? PyUnicode_AsUTF8(folder.get()) : nullptr;
   if (path == nullptr) {
     const bool ordinary = is_ordinary_exception();
     if (ordinary) {
       log_line(LogLevel::Error, "no dump folder in a forked process: " + pending_exception_text());
     }
-    Py_XDECREF(folder);
     closed_ = true;
     return ordinary ? 0 : -1;
   }
   options_.dump_dir = options_.dump_dir_text = path;
-  Py_DECREF(folder);
   start_writer();
   return 0;
 }

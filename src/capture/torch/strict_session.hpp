@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "capture/torch/strict_identity.hpp"
+#include "capture/torch/sightings.hpp"
 #include "capture/torch/tensor_access.hpp"
 #include "writer/async_writer.hpp"
 #include "writer/layouts/torch_tree.hpp"
@@ -41,6 +41,14 @@ struct StrictCallbacks {
   PyObject* to_dense = nullptr;     // (tensor, path or None) -> CPU tensor or None
   PyObject* warn_once = nullptr;    // (key, message)
   PyObject* after_fork = nullptr;   // () -> the child's dump_dir
+};
+
+/// What is known of a tensor that was seen in this token.
+struct StrictSeen {
+  int64_t version = -1;
+  std::optional<stats::TensorStats> statistics = {};
+  std::shared_ptr<const std::string> folder = {};  // where its file is, nullptr when it has none
+  std::string stem = {};
 };
 
 /// A hooked module. Addresses are stable: hooks keep pointers.
@@ -116,11 +124,12 @@ class StrictSession {
                                 const writer::TorchTreeVisit& visit, std::vector<Plan>* plans);
   /// Whether the storage has all that shape and strides claim; warns when it has not.
   [[nodiscard]] bool is_covered(PyObject* tensor, const TensorLook& look, const std::string& where);
-  [[nodiscard]] int make_dense(PyObject* tensor, const std::string& path, PyObject** dense);
+  [[nodiscard]] int make_dense(PyObject* tensor, const std::string& path, Ref* dense);
   /// At the end of a dumped root call, and after each dump outside of one: scripts read the files right after the
   /// forward that made them, and may move them away.
   void finish_files();
-  void warn(PyObject* key, const std::string& message);
+  void warn(Ref key, const std::string& message);
+  void forget_folder(const std::string& folder);
   void number(StrictModule& module);
   [[nodiscard]] int follow_fork();
 
@@ -132,7 +141,7 @@ class StrictSession {
   bool links_ = false;
   int64_t next_token_ = 0;
   uint64_t tensors_ = 0;
-  int64_t identity_token_ = -1;
+  int64_t seen_token_ = -1;
   int64_t module_calls_ = 0;  // during token 0
   PyObject* module_numbers_ = nullptr;
   PyObject* last_outputs_ = nullptr;
@@ -140,7 +149,7 @@ class StrictSession {
   std::vector<std::unique_ptr<StrictModule>> modules_;
   std::unordered_set<std::string> module_names_;
   std::unordered_set<PyTypeObject*> unrecognized_;  // types already warned about, owned references
-  StrictIdentity identity_;
+  std::optional<Sightings<StrictSeen>> sightings_;
   std::vector<writer::TorchTreeVisit> pending_;  // built, not yet given to the writer
   uint64_t pending_bytes_ = 0;
   std::unique_ptr<writer::AsyncWriter> writer_;

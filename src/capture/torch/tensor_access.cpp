@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks through torch's exchange table or through attributes, and says why a tensor cannot be read.
 #include "capture/torch/tensor_access.hpp"
 
 #include <array>
@@ -50,25 +51,6 @@ constexpr uint8_t kCodeInt = 0, kCodeUInt = 1;
 // such number is met: below it the storage itself is asked.
 constexpr uintptr_t kHigherThanOffsets = uintptr_t{1} << 40;
 
-// Puts the error indicator back as it was, whatever the calls in between did.
-class ErrorIndicatorKept {
- public:
-  ErrorIndicatorKept() {
-    if (PyErr_Occurred() != nullptr) PyErr_Fetch(&type_, &value_, &traceback_);
-  }
-  ~ErrorIndicatorKept() {
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
-    if (type_ != nullptr) PyErr_Restore(type_, value_, traceback_);
-  }
-  ErrorIndicatorKept(const ErrorIndicatorKept&) = delete;
-  ErrorIndicatorKept& operator=(const ErrorIndicatorKept&) = delete;
-
- private:
-  PyObject* type_ = nullptr;
-  PyObject* value_ = nullptr;
-  PyObject* traceback_ = nullptr;
-};
-
 // A symbolic number would be made a constant of the host's trace by asking for its value.
 std::optional<int64_t> plain_integer(PyObject* value) {
   if (!PyLong_Check(value)) return std::nullopt;
@@ -110,23 +92,14 @@ class CachedMember {
   }
   /// The integer result, `otherwise` when the call fails; clears the exception.
   [[nodiscard]] int64_t integer(PyObject* object, int64_t otherwise) const {
-    PyObject* value = get(object);
-    if (value == nullptr) {
-      PyErr_Clear();
-      return otherwise;
-    }
-    const std::optional<int64_t> result = plain_integer(value);
-    Py_DECREF(value);
-    return result.value_or(otherwise);
+    const Ref value(get(object));
+    if (value) return plain_integer(value.get()).value_or(otherwise);
+    PyErr_Clear();
+    return otherwise;
   }
   [[nodiscard]] bool truth(PyObject* object, bool otherwise) const {
-    PyObject* value = get(object);
-    if (value == nullptr) {
-      PyErr_Clear();
-      return otherwise;
-    }
-    const int result = PyObject_IsTrue(value);
-    Py_DECREF(value);
+    const Ref value(get(object));
+    const int result = value ? PyObject_IsTrue(value.get()) : -1;
     if (result < 0) PyErr_Clear();
     return result < 0 ? otherwise : result != 0;
   }
@@ -153,8 +126,8 @@ struct Refusal {
 
 constexpr size_t kTypeCacheSize = 64;
 struct TypeCacheEntry {
-  PyTypeObject* type =
-      nullptr;  // a strong reference, so that the address cannot come back as another type
+  // A strong reference, so that the address cannot come back as another type.
+  PyTypeObject* type = nullptr;
   bool is_tensor = false;
 };
 
@@ -202,12 +175,10 @@ struct TensorAccess::Impl {
     if (look.data == nullptr) return false;
     if (is_plain(object) && reinterpret_cast<uintptr_t>(look.data) >= kHigherThanOffsets)
       return true;
-    PyObject* storage = untyped_storage.get(object);
-    if (storage == nullptr) return false;
-    bind_storage(storage);
-    const int64_t address = storage_data_ptr.integer(storage, 0);
-    Py_DECREF(storage);
-    return address != 0;
+    const Ref storage(untyped_storage.get(object));
+    if (!storage) return false;
+    bind_storage(storage.get());
+    return storage_data_ptr.integer(storage.get(), 0) != 0;
   }
 
   // torch warns when somebody looks for the address of one.
@@ -229,11 +200,7 @@ struct TensorAccess::Impl {
     for (const NamedDType& known : dtypes) {
       if (known.object == object) return known;
     }
-    PyObject* text = PyObject_Str(object);
-    const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
-    std::string name = utf8 != nullptr ? utf8 : "unknown";
-    if (utf8 == nullptr) PyErr_Clear();
-    Py_XDECREF(text);
+    std::string name = text_of(object, "unknown");
     if (name.starts_with("torch.")) name.erase(0, 6);
     Py_INCREF(object);
     auto known = dtype_from_name(name);
@@ -247,26 +214,20 @@ struct TensorAccess::Impl {
 
   /// Why tensors of its dtype and layout were refused before; nullptr when they were not.
   [[nodiscard]] const char* refusal_of(PyObject* object) {
-    PyObject* dtype_object = dtype.get(object);
-    PyObject* layout_object = layout.get(object);
-    const char* reason = nullptr;
-    for (const Refusal& refusal : refusals) {
-      if (refusal.dtype == dtype_object && refusal.layout == layout_object) reason = refusal.reason;
-    }
-    Py_XDECREF(dtype_object);
-    Py_XDECREF(layout_object);
+    const Ref of_dtype(dtype.get(object));
+    const Ref of_layout(layout.get(object));
     PyErr_Clear();
-    return reason;
+    for (const Refusal& refusal : refusals) {
+      if (refusal.dtype == of_dtype.get() && refusal.layout == of_layout.get())
+        return refusal.reason;
+    }
+    return nullptr;
   }
 
   void fill_dtype(PyObject* object, TensorLook& look) {
-    PyObject* value = dtype.get(object);
-    if (value == nullptr) {
-      PyErr_Clear();
-      return;
-    }
-    const NamedDType& named = named_dtype(value);
-    Py_DECREF(value);
+    const Ref value(dtype.get(object));
+    if (!value) return PyErr_Clear();
+    const NamedDType& named = named_dtype(value.get());
     look.dtype_name = named.name;
     look.dtype = named.dtype.value_or(DType::UInt8);
   }
@@ -285,9 +246,8 @@ struct TensorAccess::Impl {
   }
 
   bool fill_shape(PyObject* object, TensorLook& look) {
-    PyObject* sizes = shape.get(object);
-    const bool known = read_int_tuple(sizes, look.own_shape, &look.ndim);
-    Py_XDECREF(sizes);
+    const Ref sizes(shape.get(object));
+    const bool known = read_int_tuple(sizes.get(), look.own_shape, &look.ndim);
     PyErr_Clear();
     if (!known) {
       look.ndim = 0;
@@ -302,21 +262,19 @@ struct TensorAccess::Impl {
   }
 
   void fill_device(PyObject* object, TensorLook& look) {
-    PyObject* value = device.get(object);
-    PyObject* text = value != nullptr ? PyObject_Str(value) : nullptr;
-    const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
-    look.device_type = kPrivateUse;
-    if (utf8 != nullptr) {
-      const char* colon = std::strchr(utf8, ':');
-      look.device_index = colon != nullptr ? std::atoi(colon + 1) : 0;
-      if (std::strncmp(utf8, "cpu", 3) == 0) look.device_type = kCpu;
-      if (std::strncmp(utf8, "cuda", 4) == 0) look.device_type = kCuda;
-      if (std::strncmp(utf8, "mps", 3) == 0) look.device_type = kMps;
-      if (std::strncmp(utf8, "xpu", 3) == 0) look.device_type = kXpu;
-    }
-    PyErr_Clear();
-    Py_XDECREF(text);
-    Py_XDECREF(value);
+    const std::string text = device_name(object);
+    const size_t colon = text.find(':');
+    look.device_index = colon != std::string::npos ? std::atoi(text.c_str() + colon + 1) : 0;
+    look.device_type = text.starts_with("cpu")    ? kCpu
+                       : text.starts_with("cuda") ? kCuda
+                       : text.starts_with("mps")  ? kMps
+                       : text.starts_with("xpu")  ? kXpu
+                                                  : kPrivateUse;
+  }
+
+  [[nodiscard]] std::string device_name(PyObject* object) {
+    const Ref value(device.get(object));
+    return text_of(value.get());
   }
 
   // After a refusal of the table: which of the known reasons it was. dtype and shape are filled as
@@ -329,52 +287,30 @@ struct TensorAccess::Impl {
     look.ndim = 0;
     fill_dtype(object, look);
     (void)fill_shape(object, look);
-    PyObject* layout_object = layout.get(object);
-    PyErr_Clear();
-    PyObject* device_object = device.get(object);
-    PyObject* device_string = device_object != nullptr ? PyObject_Str(device_object) : nullptr;
-    const char* device_utf8 = device_string != nullptr ? PyUnicode_AsUTF8(device_string) : nullptr;
+    const Ref of_layout(layout.get(object));
     PyErr_Clear();
     const std::string_view name = look.dtype_name != nullptr ? look.dtype_name : "";
-    bool remember = false;
-    if (device_utf8 != nullptr && std::strncmp(device_utf8, "meta", 4) == 0) {
+    bool remember = true;
+    if (device_name(object).starts_with("meta")) {
       look.reason = "meta tensor";
-    } else if (layout_object != nullptr && layout_object != strided) {
-      look.reason = is_nested.truth(object, false) ? "nested tensor" : layout_reason(layout_object);
-      remember = true;
+      remember = false;
     } else if (is_nested.truth(object, false)) {
       look.reason = "nested tensor";
+      remember = of_layout && of_layout.get() != strided;
+    } else if (of_layout && of_layout.get() != strided) {
+      look.reason = reason_with("sparse or opaque layout ", text_of(of_layout.get()));
     } else if (name.starts_with("q")) {
       look.reason = "quantised tensor";
-      remember = true;
     } else if (name.starts_with("bits")) {
       look.reason = "bits dtype";
-      remember = true;
     } else {
       look.reason = "torch refuses access (functorch or a wrapper)";
+      remember = false;
     }
-    if (remember) {
-      PyObject* dtype_object = dtype.get(object);
-      if (dtype_object != nullptr && layout_object != nullptr) {
-        refusals.push_back({dtype_object, layout_object, look.reason});
-        Py_INCREF(layout_object);
-      } else {
-        Py_XDECREF(dtype_object);
-      }
-      PyErr_Clear();
-    }
-    Py_XDECREF(layout_object);
-    Py_XDECREF(device_string);
-    Py_XDECREF(device_object);
-  }
-
-  const char* layout_reason(PyObject* layout_object) {
-    PyObject* text = PyObject_Str(layout_object);
-    const char* utf8 = text != nullptr ? PyUnicode_AsUTF8(text) : nullptr;
-    const char* reason = reason_with("sparse or opaque layout ", utf8 != nullptr ? utf8 : "");
+    Ref of_dtype(remember ? dtype.get(object) : nullptr);
+    if (of_dtype && of_layout)
+      refusals.push_back({of_dtype.release(), new_ref(of_layout.get()), look.reason});
     PyErr_Clear();
-    Py_XDECREF(text);
-    return reason;
   }
 
   bool look_through_table(PyObject* object, TensorLook& look) {
@@ -396,8 +332,8 @@ struct TensorAccess::Impl {
     look.element_count = count;
     if (const auto known = dtype_from_dlpack(view.code, view.bits, view.lanes)) {
       look.dtype = *known;
-      look.dtype_name =
-          name(*known).data();  // string literals of the table in dtype.cpp: null-terminated
+      // String literals of the table in dtype.cpp: null-terminated.
+      look.dtype_name = name(*known).data();
       // int1..int7 are reported as 8-bit; only the dtype object tells.
       if (view.bits == 8 && (view.code == kCodeInt || view.code == kCodeUInt))
         fill_dtype(object, look);
@@ -410,17 +346,15 @@ struct TensorAccess::Impl {
   bool look_through_attributes(PyObject* object, TensorLook& look) {
     fill_dtype(object, look);
     fill_device(object, look);
-    PyObject* layout_object = layout.get(object);
-    const bool dense = layout_object == strided && !is_nested.truth(object, false);
-    Py_XDECREF(layout_object);
+    const Ref of_layout(layout.get(object));
+    const bool dense = of_layout.get() == strided && !is_nested.truth(object, false);
     PyErr_Clear();
     const bool has_arithmetic = look.dtype_name != nullptr && look.dtype_name[0] != 'q' &&
                                 std::strncmp(look.dtype_name, "bits", 4) != 0;
     if (!dense || !has_arithmetic || !fill_shape(object, look)) return false;
-    PyObject* steps = stride.get(object);
+    const Ref steps(stride.get(object));
     int count = 0;
-    const bool known = read_int_tuple(steps, look.own_strides, &count) && count == look.ndim;
-    Py_XDECREF(steps);
+    const bool known = read_int_tuple(steps.get(), look.own_strides, &count) && count == look.ndim;
     PyErr_Clear();
     if (!known) return false;
     look.strides = look.own_strides;
@@ -438,25 +372,21 @@ class SubclassFunctionsOff {
  public:
   SubclassFunctionsOff(const TensorAccess::Impl& impl, PyObject* tensor) {
     if (impl.is_plain(tensor) || impl.functions_off == nullptr) return;
-    guard_ = PyObject_CallNoArgs(impl.functions_off);
-    PyObject* entered =
-        guard_ != nullptr ? PyObject_CallMethod(guard_, "__enter__", nullptr) : nullptr;
-    if (entered == nullptr) Py_CLEAR(guard_);
-    Py_XDECREF(entered);
+    guard_ = Ref(PyObject_CallNoArgs(impl.functions_off));
+    if (guard_ && !Ref(PyObject_CallMethod(guard_.get(), "__enter__", nullptr))) guard_ = Ref();
     PyErr_Clear();
   }
   ~SubclassFunctionsOff() {
-    if (guard_ == nullptr) return;
+    if (!guard_) return;
     PyErr_Clear();
-    Py_XDECREF(PyObject_CallMethod(guard_, "__exit__", "OOO", Py_None, Py_None, Py_None));
+    (void)Ref(PyObject_CallMethod(guard_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
     PyErr_Clear();
-    Py_DECREF(guard_);
   }
   SubclassFunctionsOff(const SubclassFunctionsOff&) = delete;
   SubclassFunctionsOff& operator=(const SubclassFunctionsOff&) = delete;
 
  private:
-  PyObject* guard_ = nullptr;
+  Ref guard_;
 };
 
 }  // namespace
@@ -469,54 +399,42 @@ const char* class_name(const PyTypeObject* type) {
 TensorAccess* TensorAccess::get() {
   static TensorAccess* instance = nullptr;  // guarded by the GIL, leaked on purpose
   if (instance != nullptr) return instance;
-  PyObject* torch = PyImport_ImportModule("torch");
-  if (torch == nullptr) return nullptr;
-  PyObject* tensor = PyObject_GetAttrString(torch, "Tensor");
-  PyObject* nn = PyObject_GetAttrString(torch, "nn");
-  PyObject* parameter = nn != nullptr ? PyObject_GetAttrString(nn, "Parameter") : nullptr;
-  PyObject* strided = PyObject_GetAttrString(torch, "strided");
-  Py_XDECREF(nn);
-  Py_DECREF(torch);
-  if (tensor == nullptr || parameter == nullptr || strided == nullptr || !PyType_Check(tensor) ||
-      !PyType_Check(parameter)) {
+  Ref tensor = imported("torch", "Tensor");
+  Ref parameter = tensor ? imported("torch.nn", "Parameter") : Ref();
+  Ref strided = parameter ? imported("torch", "strided") : Ref();
+  if (!strided || !PyType_Check(tensor.get()) || !PyType_Check(parameter.get())) {
     if (PyErr_Occurred() == nullptr)
       PyErr_SetString(PyExc_ImportError, "torch.Tensor is not a type");
-    Py_XDECREF(tensor);
-    Py_XDECREF(parameter);
-    Py_XDECREF(strided);
     return nullptr;
   }
   auto* impl = new Impl;
-  impl->tensor_type = reinterpret_cast<PyTypeObject*>(tensor);
-  impl->parameter_type = reinterpret_cast<PyTypeObject*>(parameter);
-  impl->strided = strided;
-  const auto bind = [tensor](CachedMember& member, const char* name) { member.bind(tensor, name); };
-  bind(impl->version, "_version");
-  bind(impl->is_inference, "is_inference");
-  bind(impl->is_conj, "is_conj");
-  bind(impl->is_neg, "is_neg");
-  bind(impl->data_ptr, "data_ptr");
-  bind(impl->shape, "shape");
-  bind(impl->stride, "stride");
-  bind(impl->dtype, "dtype");
-  bind(impl->device, "device");
-  bind(impl->layout, "layout");
-  bind(impl->is_nested, "is_nested");
-  bind(impl->storage_offset, "storage_offset");
-  bind(impl->untyped_storage, "untyped_storage");
+  impl->tensor_type = reinterpret_cast<PyTypeObject*>(tensor.get());
+  impl->parameter_type = reinterpret_cast<PyTypeObject*>(parameter.release());
+  impl->strided = strided.release();
+  const std::pair<CachedMember*, const char*> members[] = {
+      {&impl->version, "_version"},
+      {&impl->is_inference, "is_inference"},
+      {&impl->is_conj, "is_conj"},
+      {&impl->is_neg, "is_neg"},
+      {&impl->data_ptr, "data_ptr"},
+      {&impl->shape, "shape"},
+      {&impl->stride, "stride"},
+      {&impl->dtype, "dtype"},
+      {&impl->device, "device"},
+      {&impl->layout, "layout"},
+      {&impl->is_nested, "is_nested"},
+      {&impl->storage_offset, "storage_offset"},
+      {&impl->untyped_storage, "untyped_storage"}};
+  for (const auto& [member, name] : members) member->bind(tensor.get(), name);
   // A torch without it has no such switch: its subclasses are asked.
-  PyObject* native = PyImport_ImportModule("torch._C");
-  if (native != nullptr)
-    impl->functions_off = PyObject_GetAttrString(native, "DisableTorchFunctionSubclass");
-  Py_XDECREF(native);
+  impl->functions_off = imported("torch._C", "DisableTorchFunctionSubclass").release();
   PyErr_Clear();
-  PyObject* capsule = PyObject_GetAttrString(tensor, "__dlpack_c_exchange_api__");
-  if (capsule != nullptr && PyCapsule_IsValid(capsule, "dlpack_exchange_api")) {
-    const auto* table =
-        static_cast<const DlpackExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  const Ref capsule = attribute(tensor.release(), "__dlpack_c_exchange_api__");
+  if (capsule && PyCapsule_IsValid(capsule.get(), "dlpack_exchange_api")) {
+    const auto* table = static_cast<const DlpackExchangeApi*>(
+        PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
     if (table->major == 1 && table->dltensor_from_py_object_no_sync != nullptr) impl->table = table;
   }
-  Py_XDECREF(capsule);
   PyErr_Clear();
   impl->use_table = impl->table != nullptr;
   instance = new TensorAccess;
@@ -538,7 +456,7 @@ bool TensorAccess::is_tensor(PyObject* object) {
 }
 
 void TensorAccess::look(PyObject* object, TensorLook& look, bool ask_negative) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   look.readable = Readable::Nothing;
   look.reason = "";
   look.data = nullptr;
@@ -582,18 +500,18 @@ void TensorAccess::look(PyObject* object, TensorLook& look, bool ask_negative) {
 }
 
 void TensorAccess::look_for_negative(PyObject* object, TensorLook& look) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   const SubclassFunctionsOff functions_off(*impl_, object);
   look.negative = look.readable != Readable::Nothing && impl_->is_neg.truth(object, false);
 }
 
 int64_t TensorAccess::version(PyObject* object) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->version.integer(object, -1);
 }
 bool TensorAccess::is_inference(PyObject* object) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->is_inference.truth(object, true);
 }
@@ -603,53 +521,36 @@ bool TensorAccess::is_parameter(PyObject* object) {
 bool TensorAccess::is_plain(PyObject* object) const { return impl_->is_plain(object); }
 
 bool TensorAccess::storage_covers(PyObject* object, const TensorLook& look) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   const SubclassFunctionsOff functions_off(*impl_, object);
   if (look.element_count == 0) return true;
-  PyObject* storage = impl_->untyped_storage.get(object);
-  if (storage == nullptr) return false;
-  const int64_t size_bytes = storage_size_bytes(storage);
-  Py_DECREF(storage);
+  const Ref storage(impl_->untyped_storage.get(object));
+  if (!storage) return false;
+  const int64_t size_bytes = storage_size_bytes(storage.get());
   return fits_storage(look, impl_->storage_offset.integer(object, -1), size_bytes);
 }
 
 int64_t TensorAccess::storage_size_bytes(PyObject* storage_object) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   impl_->bind_storage(storage_object);
   return impl_->storage_nbytes.integer(storage_object, -1);
 }
 
-bool fits_storage(const TensorLook& look, int64_t storage_offset, int64_t size_bytes) {
-  int64_t last = storage_offset;
-  if (last < 0 || size_bytes < 0) return false;
-  for (int i = 0; i < look.ndim; ++i) {
-    int64_t reach = 0;
-    if (mul_overflows(look.shape[i] - 1, look.strides[i], &reach) ||
-        add_overflows(last, reach, &last))
-      return false;
-  }
-  const auto needed = storage_bytes(look.dtype, static_cast<uint64_t>(last) + 1);
-  return needed && *needed <= static_cast<uint64_t>(size_bytes);
-}
-
 PyObject* TensorAccess::storage_object(PyObject* object) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->untyped_storage.get(object);
 }
 int64_t TensorAccess::storage_offset(PyObject* object) {
-  const ErrorIndicatorKept kept;
+  const ErrorAside aside;
   const SubclassFunctionsOff functions_off(*impl_, object);
   return impl_->storage_offset.integer(object, 0);
 }
 
 PyObject* TensorAccess::wrapper_parts(PyObject* object) {
-  const ErrorIndicatorKept kept;
-  if (impl_->wrapper_parts == nullptr) {
-    PyObject* module = PyImport_ImportModule("assay.torch._wrappers");
-    if (module != nullptr) impl_->wrapper_parts = PyObject_GetAttrString(module, "parts_of");
-    Py_XDECREF(module);
-  }
+  const ErrorAside aside;
+  if (impl_->wrapper_parts == nullptr)
+    impl_->wrapper_parts = imported("assay.torch._wrappers", "parts_of").release();
   return impl_->wrapper_parts != nullptr
              ? PyObject_CallFunctionObjArgs(impl_->wrapper_parts, object, nullptr)
              : nullptr;
@@ -659,28 +560,6 @@ void TensorAccess::use_exchange_table(bool use) {
   impl_->use_table = use && impl_->table != nullptr;
 }
 bool TensorAccess::has_exchange_table() const { return impl_->table != nullptr; }
-
-uint64_t payload_bytes(const TensorLook& look) {
-  return storage_bytes(look.dtype, static_cast<uint64_t>(look.element_count)).value_or(0);
-}
-
-TensorView view_of(const TensorLook& look) {
-  TensorView view;
-  view.dtype = look.dtype;
-  view.shape = Dims(std::span<const int64_t>(look.shape, static_cast<size_t>(look.ndim)));
-  view.strides = look.strides != nullptr
-                     ? Dims(std::span<const int64_t>(look.strides, static_cast<size_t>(look.ndim)))
-                     : contiguous_strides(view.shape);
-  view.conjugate = look.conjugate;
-  view.negative = look.negative;
-  if (look.element_count > 0) {
-    int64_t last = 0;
-    for (size_t i = 0; i < view.shape.size(); ++i) last += (view.shape[i] - 1) * view.strides[i];
-    view.storage = ByteSpan(static_cast<const std::byte*>(look.data),
-                            storage_bytes(look.dtype, static_cast<uint64_t>(last) + 1).value_or(0));
-  }
-  return view;
-}
 
 const char* device_text(const TensorLook& look) {
   const char* kind = "device";

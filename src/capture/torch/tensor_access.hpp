@@ -11,57 +11,10 @@
 
 #include <cstdint>
 
-#include "tensor/tensor_view.hpp"
+#include "capture/intake/look.hpp"
 
 namespace assay::capture {
 
-inline constexpr int kMaxTensorDims = 64;
-
-/// What can be done with a tensor.
-enum class Readable : uint8_t {
-  Memory,   // `data` is host memory; view_of() is valid
-  Device,   // the bytes are on an accelerator: dtype, shape and device are known, the data goes the
-            // device path
-  Nothing,  // no bytes to read; `reason` says why
-};
-
-/// One borrowed look at a tensor. Valid while the Python object lives and nobody resizes it: use it
-/// inside one hook.
-struct TensorLook {
-  Readable readable = Readable::Nothing;
-  /// When Nothing, a text that stays: "no storage of its own: FakeTensor" ...
-  const char* reason = "";
-  const void* data = nullptr;
-  DType dtype = DType::Float32;  // unspecified when dtype_name is nullptr
-  const char* dtype_name =
-      nullptr;  // torch's name without prefix; "int4" for torch.int4, whose dtype is Int8 here
-  int32_t device_type = 1;  // DLPack's code: 1 CPU, 2 CUDA, 3 pinned host memory ...
-  int32_t device_index = 0;
-  int ndim = 0;  // 0 also when the shape is not known
-  bool has_shape = false;
-  bool conjugate =
-      false;  // the bytes are those of the conjugate: readers negate the imaginary part
-  bool negative = false;
-  const int64_t* shape = nullptr;
-  const int64_t* strides = nullptr;  // elements
-  int64_t element_count = 0;
-
-  int64_t own_shape[kMaxTensorDims];  // used by the attribute fall-back only, deliberately not
-                                      // initialised
-  int64_t own_strides[kMaxTensorDims];
-
-  TensorLook() {}  // NOLINT: leaves the arrays alone
-  TensorLook(const TensorLook&) = delete;
-  TensorLook& operator=(const TensorLook&) = delete;
-};
-
-/// Element count times element size; whole bytes. Precondition: dtype_name is set.
-[[nodiscard]] uint64_t payload_bytes(const TensorLook& look);
-/// Whether a storage of `size_bytes` has all the elements that shape and strides claim. Precondition: there are some.
-[[nodiscard]] bool fits_storage(const TensorLook& look, int64_t storage_offset, int64_t size_bytes);
-/// A view of the bytes as they lie in memory, with torch's lazy bits. Precondition:
-/// Readable::Memory.
-[[nodiscard]] TensorView view_of(const TensorLook& look);
 /// Name of the type without its module; lives as long as the type.
 [[nodiscard]] const char* class_name(const PyTypeObject* type);
 /// "cpu", "cuda:0" ... into a static or thread-local buffer.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Containers to a depth of 8; types are classified once.
 #include "capture/torch/walker.hpp"
 
 #include <algorithm>
@@ -9,11 +10,6 @@
 
 namespace assay::capture {
 namespace {
-
-bool type_name_is(PyTypeObject* type, const char* name) {
-  const char* dot = std::strrchr(type->tp_name, '.');
-  return std::strcmp(dot != nullptr ? dot + 1 : type->tp_name, name) == 0;
-}
 
 bool is_scalar_type(PyTypeObject* type) {
   return type == Py_TYPE(Py_None) || PyType_FastSubclass(type, Py_TPFLAGS_LONG_SUBCLASS) ||
@@ -28,7 +24,7 @@ bool is_scalar_type(PyTypeObject* type) {
 // hold `layers` (4.56 and later) or `key_cache`.
 bool is_cache_type(PyTypeObject* type) {
   for (PyTypeObject* base = type; base != nullptr; base = base->tp_base) {
-    if (type_name_is(base, "Cache")) return true;
+    if (std::strcmp(class_name(base), "Cache") == 0) return true;
   }
   return false;
 }
@@ -49,16 +45,13 @@ Walker::Kind Walker::classify(PyTypeObject* type) {
     kind.shape = Shape::Cache;
   } else {
     kind.shape = Shape::Other;
-    PyObject* fields =
-        PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dataclass_fields__");
-    if (fields != nullptr && PyDict_Check(fields)) {
-      PyObject* names = PyDict_Keys(fields);
-      kind.fields = names != nullptr ? PyList_AsTuple(names) : nullptr;
-      Py_XDECREF(names);
+    const Ref fields = attribute(reinterpret_cast<PyObject*>(type), "__dataclass_fields__");
+    if (fields && PyDict_Check(fields.get())) {
+      const Ref names(PyDict_Keys(fields.get()));
+      kind.fields = names ? PyList_AsTuple(names.get()) : nullptr;
       if (kind.fields != nullptr) kind.shape = Shape::Dataclass;
+      PyErr_Clear();
     }
-    Py_XDECREF(fields);
-    PyErr_Clear();
   }
   return kind;
 }
@@ -97,11 +90,8 @@ bool Walker::enter(PyObject* container) {
 void Walker::walk_sequence(PyObject* sequence, int depth, LeafVisitor& visitor) {
   // The size is read again each time and the item is kept: a visitor may let other threads run.
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    PyObject* item = new_ref(PySequence_Fast_GET_ITEM(sequence, i));
-    const size_t before = push(i);
-    walk(item, depth + 1, visitor);
-    pop(before);
-    Py_DECREF(item);
+    const Ref item(new_ref(PySequence_Fast_GET_ITEM(sequence, i)));
+    walk_below(i, item.get(), depth, visitor);
   }
 }
 
@@ -111,78 +101,57 @@ void Walker::walk_dict(PyObject* dict, int depth, LeafVisitor& visitor) {
   PyObject* key = nullptr;
   PyObject* item = nullptr;
   while (PyDict_Next(dict, &position, &key, &item)) {
-    Py_INCREF(item);
+    const Ref kept(new_ref(item));
     Py_ssize_t length = 0;
     const char* text = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, &length) : nullptr;
-    size_t before = 0;
     if (text != nullptr) {
-      before = push(std::string_view(text, static_cast<size_t>(length)));
+      walk_below(std::string_view(text, static_cast<size_t>(length)), item, depth, visitor);
     } else {
       PyErr_Clear();
       int overflow = 0;
       const long long number =
           PyLong_Check(key) ? PyLong_AsLongLongAndOverflow(key, &overflow) : index;
-      before = push(static_cast<Py_ssize_t>(overflow != 0 ? index : number));
+      walk_below(static_cast<Py_ssize_t>(overflow != 0 ? index : number), item, depth, visitor);
     }
-    walk(item, depth + 1, visitor);
-    pop(before);
-    Py_DECREF(item);
     ++index;
   }
 }
 
 void Walker::walk_fields(PyObject* object, PyObject* names, int depth, LeafVisitor& visitor) {
-  Py_INCREF(names);  // the type cache may be overwritten by a walk below
+  const Ref kept(new_ref(names));  // the type cache may be overwritten by a walk below
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
     PyObject* name = PyTuple_GET_ITEM(names, i);
     Py_ssize_t length = 0;
     const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &length) : nullptr;
-    PyObject* item = text != nullptr ? PyObject_GetAttr(object, name) : nullptr;
-    if (item == nullptr) {
+    const Ref item(text != nullptr ? PyObject_GetAttr(object, name) : nullptr);
+    if (item)
+      walk_below(std::string_view(text, static_cast<size_t>(length)), item.get(), depth, visitor);
+    else
       PyErr_Clear();
-      continue;
-    }
-    const size_t before = push(std::string_view(text, static_cast<size_t>(length)));
-    walk(item, depth + 1, visitor);
-    pop(before);
-    Py_DECREF(item);
   }
-  Py_DECREF(names);
 }
 
 // layers[i].keys / .values, or key_cache[i] / value_cache[i] in older versions.
 void Walker::walk_cache(PyObject* cache, int depth, LeafVisitor& visitor) {
   const auto walk_attribute = [&](PyObject* owner, const char* name) {
-    PyObject* item = PyObject_GetAttrString(owner, name);
-    if (item == nullptr) {
-      PyErr_Clear();
-      return false;
-    }
-    const size_t before = push(name);
-    walk(item, depth + 1, visitor);
-    pop(before);
-    Py_DECREF(item);
-    return true;
+    const Ref item = attribute(owner, name);
+    if (item) walk_below(std::string_view(name), item.get(), depth, visitor);
   };
-  PyObject* layers = PyObject_GetAttrString(cache, "layers");
-  if (layers == nullptr || !PyList_Check(layers)) {
-    PyErr_Clear();
-    Py_XDECREF(layers);
+  const Ref layers = attribute(cache, "layers");
+  if (!layers || !PyList_Check(layers.get())) {
     walk_attribute(cache, "key_cache");
     walk_attribute(cache, "value_cache");
     return;
   }
   const size_t before_layers = push("layers");
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(layers); ++i) {
-    PyObject* layer = new_ref(PyList_GET_ITEM(layers, i));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(layers.get()); ++i) {
+    const Ref layer(new_ref(PyList_GET_ITEM(layers.get(), i)));
     const size_t before = push(i);
-    walk_attribute(layer, "keys");
-    walk_attribute(layer, "values");
+    walk_attribute(layer.get(), "keys");
+    walk_attribute(layer.get(), "values");
     pop(before);
-    Py_DECREF(layer);
   }
   pop(before_layers);
-  Py_DECREF(layers);
 }
 
 void Walker::walk(PyObject* value, int depth, LeafVisitor& visitor) {

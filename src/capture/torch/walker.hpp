@@ -53,6 +53,13 @@ class Walker {
   void walk_cache(PyObject* cache, int depth, LeafVisitor& visitor);
   [[nodiscard]] bool enter(PyObject* container);
   [[nodiscard]] const Kind& kind_of(PyTypeObject* type);
+  /// An item of a container, by its name or number.
+  template <typename Part>
+  void walk_below(Part part, PyObject* item, int depth, LeafVisitor& visitor) {
+    const size_t before = push(part);
+    walk(item, depth + 1, visitor);
+    pop(before);
+  }
   size_t push(std::string_view part);
   size_t push(Py_ssize_t index);
   void pop(size_t size) { path_.resize(size); }

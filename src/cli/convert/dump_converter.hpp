@@ -10,11 +10,13 @@
 #include "base/mapped_file.hpp"
 #include "base/result.hpp"
 #include "cli/convert/byte_budget.hpp"
-#include "cli/convert/long_names.hpp"
 #include "cli/convert/tensor_layout.hpp"
 #include "formats/cann_dump.hpp"
+#include "vendor/cann/long_names.hpp"
 
 namespace assay::cli {
+
+using vendor::cann::LongNames;
 
 enum class DumpTarget : uint8_t { Npy, Bin, Msnpy, Pt };
 

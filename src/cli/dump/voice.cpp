@@ -7,7 +7,7 @@ namespace assay::cli {
 
 void Voice::info(const std::string& message) const {
   if (old_) return log_.info(message);
-  if (level_ <= MsitLevel::Info) say("assay", message);
+  if (level_ <= vendor::msit::Level::Info) say("assay", message);
 }
 
 void Voice::old_info(const std::string& message) const {
@@ -20,7 +20,7 @@ void Voice::old_warning(const std::string& message) const {
 
 void Voice::warning(const std::string& message) const {
   if (old_) return log_.warning(message);
-  if (level_ <= MsitLevel::Warning) say("assay: warning", message);
+  if (level_ <= vendor::msit::Level::Warning) say("assay: warning", message);
 }
 
 void Voice::error(const Error& error) const {

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "cli/dump/dump_request.hpp"
-#include "cli/msit_log.hpp"
+#include "vendor/msit/log.hpp"
 
 namespace assay::cli {
 
@@ -14,8 +14,8 @@ class Voice {
  public:
   Voice(DumpName name, std::string_view log_level)
       : old_(name != DumpName::Assay),
-        log_(msit_level_of(log_level)),
-        level_(msit_level_of(log_level)) {}
+        log_(vendor::msit::level_of(log_level)),
+        level_(vendor::msit::level_of(log_level)) {}
 
   /// What a person wants to know at the end.
   void info(const std::string& message) const;
@@ -27,8 +27,8 @@ class Voice {
 
  private:
   bool old_;
-  MsitLog log_;
-  MsitLevel level_;
+  vendor::msit::Log log_;
+  vendor::msit::Level level_;
 };
 
 }  // namespace assay::cli

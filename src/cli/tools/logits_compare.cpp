@@ -11,11 +11,11 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/ranges.hpp"
-#include "cli/tools/logits_metrics.hpp"
 #include "cli/tools/tool_support.hpp"
 #include "formats/csv.hpp"
 #include "run/folder.hpp"
 #include "run/run.hpp"
+#include "vendor/msit/logits.hpp"
 
 namespace assay::cli {
 namespace {
@@ -57,7 +57,7 @@ struct LogitsRequest {
   std::string log_level = "info";
 };
 
-bool passes(const LogitsMetrics& metrics, const Limits& limits) {
+bool passes(const vendor::msit::LogitsMetrics& metrics, const Limits& limits) {
   const bool near = metrics.cosine_similarity > limits.cosine_similarity &&
                     metrics.kl_divergence < limits.kl_divergence &&
                     metrics.l1_norm < limits.l1_norm;
@@ -68,8 +68,8 @@ bool passes(const LogitsMetrics& metrics, const Limits& limits) {
 
 struct LogitsRow {
   std::string file;
-  std::optional<LogitsName> name = {};
-  std::optional<LogitsMetrics> metrics = {};
+  std::optional<vendor::msit::LogitsName> name = {};
+  std::optional<vendor::msit::LogitsMetrics> metrics = {};
   bool passed = false;
   std::string reason = {};  // why there are no metrics
 };
@@ -96,7 +96,7 @@ std::array<std::string, 10> cells_of(const LogitsRow& row) {
     cells[2] = std::to_string(row.name->token);
   }
   if (row.metrics) {
-    const LogitsMetrics& metrics = *row.metrics;
+    const vendor::msit::LogitsMetrics& metrics = *row.metrics;
     cells[3] = python_repr(metrics.cosine_similarity);
     cells[4] = python_repr(metrics.kl_divergence);
     // The original returned whole numbers for golden logits that are all zero.
@@ -177,7 +177,7 @@ class Comparison {
   LogitsRow compare_file(const std::string& file, const std::string& problem) const {
     LogitsRow row{.file = file};
     call_.voice.old_info("Start processing file: " + quoted(file));
-    Result<LogitsName> name = parse_logits_name(file);
+    Result<vendor::msit::LogitsName> name = vendor::msit::parse_logits_name(file);
     if (!name) {
       call_.voice.warning("There is a invalid file, parse_error: " + name.error().message);
       row.reason = "parse_error:" + name.error().message;
@@ -198,7 +198,8 @@ class Comparison {
       row->reason = mine.error().describe();
       return;
     }
-    const Result<LogitsMetrics> metrics = compare_logits(golden->view, mine->view, limits_.spacing);
+    const Result<vendor::msit::LogitsMetrics> metrics =
+        vendor::msit::compare_logits(golden->view, mine->view, limits_.spacing);
     if (!metrics) {
       row->reason = metrics.error().message;
       return;

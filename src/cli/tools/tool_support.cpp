@@ -8,12 +8,12 @@
 #include "base/paths.hpp"
 #include "cli/command.hpp"
 #include "formats/csv.hpp"
+#include "report/files.hpp"
 
 namespace assay::cli {
 namespace {
 
 constexpr int kException = 1;
-constexpr unsigned kFileMode = 0640;
 constexpr unsigned kFolderMode = 0750;
 
 }  // namespace
@@ -44,11 +44,9 @@ std::string quoted(const std::string& text) { return "'" + text + "'"; }
 Result<std::string> write_stamped_csv(const std::string& folder, const std::string& stem,
                                       const std::string& stamp, const std::string& content) {
   ASSAY_TRY_STATUS(make_directories(folder, kFolderMode));
-  const std::string base =
-      folder + (folder.ends_with('/') ? "" : "/") + stem + (stem.empty() ? "" : "_") + stamp;
-  std::string path = base + ".csv";
-  for (int n = 1; is_taken(path); ++n) path = base + "_" + std::to_string(n) + ".csv";
-  ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), kFileMode));
+  const std::string path =
+      report::free_path(folder, stem + (stem.empty() ? "" : "_") + stamp, ".csv");
+  ASSAY_TRY_STATUS(write_file_atomically(path, as_bytes(content), report::kReportMode));
   return path;
 }
 

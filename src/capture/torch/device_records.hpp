@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of device tensors: they wait, in order, until the statistics and bytes of all come in one synchronisation.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/torch/record_ref.hpp"
+#include "capture/torch/tensor_access.hpp"
+#include "writer/layouts/native_run.hpp"
+
+namespace assay::capture {
+
+struct SessionOptions;
+struct StepProgress;
+
+/// A record that waits for its statistics or bytes, or only keeps its place behind such.
+struct WaitingRecord {
+  native::Record record;
+  Dims shape;
+  Dims strides;
+  std::shared_ptr<StepProgress> step;
+  std::string text;       // of records that only keep their place
+  RecordRef producer;     // of its value, when that waits, too
+  RecordRef shares;       // whose bytes it has; none: its own
+  bool is_whole = false;  // nothing comes for it
+};
+
+/// Needs the GIL; leaves no exception set.
+class DeviceRecords {
+ public:
+  /// All outlive this.
+  DeviceRecords(const SessionOptions& options, TensorAccess& access, writer::NativeRun& run)
+      : options_(options), access_(access), run_(run) {}
+
+  [[nodiscard]] bool empty() const { return waiting_.empty(); }
+  /// The place of the next one.
+  [[nodiscard]] RecordRef next() const { return RecordRef::waiting(waiting_.size()); }
+  /// Asks the device for the tensor; false when it refuses.
+  [[nodiscard]] bool send(PyObject* tensor, uint64_t size_bytes);
+  void add(WaitingRecord waiting) { waiting_.push_back(std::move(waiting)); }
+  /// Too many bytes are on their way.
+  [[nodiscard]] bool is_full() const;
+
+  /// Gets what was sent and writes all records.
+  void fetch();
+  /// After fetch(), until clear().
+  [[nodiscard]] const native::Record& at(RecordRef ref) const {
+    return waiting_[ref.place()].record;
+  }
+  [[nodiscard]] RecordRef numbered(RecordRef ref) const {
+    return ref.is_waiting() ? RecordRef::numbered(at(ref).number) : ref;
+  }
+  void clear();
+
+ private:
+  void take(PyObject* item, native::Record& record);
+
+  const SessionOptions& options_;
+  TensorAccess& access_;
+  writer::NativeRun& run_;
+  std::vector<WaitingRecord> waiting_;
+  uint64_t bytes_in_flight_ = 0;
+};
+
+}  // namespace assay::capture

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a tensor, or another leaf of a call, to its record.
+#include "capture/torch/recorder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.hpp"
+#include "capture/intake/take.hpp"
+#include "stats/digest.hpp"
+
+namespace assay::capture {
+namespace {
+
+constexpr size_t kMaxValueText = 256;  // longer strings among the arguments are cut
+constexpr int kMaxWrappers = 4;        // inside each other
+
+// A Python scalar as JSON: numbers as numbers (non-finite ones as the strings the format document names), everything
+// else as a string.
+std::string value_json(PyObject* value) {
+  if (value == Py_None) return "null";
+  if (PyBool_Check(value)) return value == Py_True ? "true" : "false";
+  if (PyFloat_Check(value)) return json_number(PyFloat_AS_DOUBLE(value));
+  const Ref text(PyUnicode_CheckExact(value) ? new_ref(value) : PyObject_Str(value));
+  Py_ssize_t size = 0;
+  const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), &size) : nullptr;
+  PyErr_Clear();
+  if (utf8 == nullptr) return "null";
+  const std::string_view view(utf8, std::min(static_cast<size_t>(size), kMaxValueText));
+  return PyLong_CheckExact(value) ? std::string(view) : json_quote(view);
+}
+
+}  // namespace
+
+void Session::Recorder::tensor(PyObject* tensor, const std::string* slot) {
+  const bool by_storage = session_.options_.operators && wrapped_in_ == 0;
+  session_.access_.look(tensor, look_, !by_storage);
+  if (look_.readable == Readable::Nothing) {
+    if (!session_.access_.is_plain(tensor) && record_parts(tensor, slot)) return;
+    skip_unread(tensor, slot, look_.reason);
+    return;
+  }
+  at_hand_ = {};
+  at_hand_.object = tensor;
+  at_hand_.slot = slot;
+  at_hand_.contiguous = is_contiguous(look_);
+  native::Record record = draft(slot);
+  record.more = members_of(tensor);
+  describe(record);
+  if (by_storage) identify(record);
+  if (look_.readable == Readable::Device || session_.options_.force_device)
+    record_device(std::move(record));
+  else
+    record_memory(record);
+}
+
+void Session::Recorder::value(PyObject* value, std::string_view slot) {
+  native::Record record = draft(run_.intern(slot));
+  record.kind = native::RecordKind::Value;
+  push(record, value_json(value));
+}
+
+void Session::Recorder::begin_operator(std::string_view arguments, const std::string* writes) {
+  forget_look();
+  native::Record record = draft(session_.no_slot_);
+  record.kind = native::RecordKind::Operator;
+  record.writes = writes;
+  push(record, arguments);
+}
+
+void Session::Recorder::call_raised() {
+  forget_look();
+  skip(nullptr, session_.no_slot_, "the call raised");
+}
+
+void Session::Recorder::forget_look() {
+  look_.dtype_name = nullptr;
+  look_.has_shape = false;
+}
+
+// `tensor`: as it was looked at last, or nullptr.
+void Session::Recorder::skip(PyObject* tensor, const std::string* slot, std::string_view reason) {
+  native::Record record = draft(slot);
+  record.kind = native::RecordKind::Skipped;
+  record.dtype_name = look_.dtype_name;
+  if (tensor != nullptr) record.more = members_of(tensor);
+  record.has_shape = look_.has_shape;
+  record.ndim = look_.ndim;
+  push(record, reason);
+}
+
+// Of a tensor that nothing else stands for.
+void Session::Recorder::skip_unread(PyObject* tensor, const std::string* slot,
+                                    std::string_view reason) {
+  skip(tensor, slot, reason);
+  ++node_.unread[std::string(reason)];
+}
+
+native::Record Session::Recorder::draft(const std::string* slot) const {
+  native::Record record;
+  record.step = step_->step;
+  record.node = node_.text;
+  record.slot = slot;
+  record.order = order_;
+  record.call = call_;
+  record.role = role_;
+  record.operation = operation_;
+  record.operation_index = operation_index_;
+  return record;
+}
+
+// The sizes themselves follow with push(): until then the sink may start another batch.
+void Session::Recorder::describe(native::Record& record) {
+  record.dtype = look_.dtype;
+  record.dtype_name = look_.dtype_name;
+  if (look_.readable == Readable::Device) record.device = run_.intern(device_text(look_))->c_str();
+  record.has_shape = look_.has_shape;
+  record.ndim = look_.ndim;
+}
+
+// Which value it is, and who made it. The first operator of a step that returns a value made it; one that returns
+// what it was given did not.
+void Session::Recorder::identify(native::Record& record) {
+  const StorageTable::Sight sight = session_.storages_.see(at_hand_.object, is_settled());
+  if (!is_negative_known(sight)) session_.access_.look_for_negative(at_hand_.object, look_);
+  if (sight.storage == nullptr) return;
+  StoredValue& value = session_.storages_.value_of(*sight.storage, at_hand_.object, look_);
+  const bool first_sight = value.seen_in != step_->step;
+  value.seen_in = step_->step;
+  at_hand_.storage = sight.storage;
+  at_hand_.stored = &value;
+  at_hand_.version = sight.version;
+  at_hand_.has_fresh_storage = sight.is_new;
+  at_hand_.is_made_here = first_sight && is_result();
+  record.value.id = value.id;
+  record.value.storage = sight.storage->number;
+  record.value.storage_offset = value.storage_offset;
+  record.value.version = sight.storage->version;
+  if (at_hand_.is_made_here) return;
+  if (role_ != native::Role::Output) {
+    at_hand_.producer = value.producer;
+    record.value.producer = value.producer.number();
+  }
+  if (value.producer.is_none())
+    record.value.leaf = session_.storages_.leaf_of(*sight.storage, value);
+}
+
+// Whether the lazy neg bit need not be asked for. Only views have it: what an operator of torch puts into a storage of
+// its own does not, and what was seen before has the bit of then.
+bool Session::Recorder::is_negative_known(const StorageTable::Sight& sight) {
+  if (sight.storage == nullptr) return false;
+  if (is_result() && sight.is_new && !is_view_ && !mutates_ && operation_->starts_with("aten."))
+    return true;
+  if (is_result() && is_view_) return false;
+  return session_.storages_.knows_negative(*sight.storage, at_hand_.object, look_);
+}
+
+WaitingRecord Session::Recorder::waiting(const native::Record& record) const {
+  WaitingRecord waiting;
+  waiting.record = record;
+  waiting.shape = Dims(look_.sizes());
+  waiting.strides = Dims(look_.steps());
+  waiting.step = step_;
+  return waiting;
+}
+
+uint64_t Session::Recorder::push(native::Record& record, std::string_view text) {
+  if (session_.options_.operators && !session_.device_.empty() &&
+      record.kind != native::RecordKind::Tensor) {
+    // Behind device tensors whose numbers come with their bytes.
+    WaitingRecord behind = waiting(record);
+    behind.text = text;
+    session_.device_.add(std::move(behind));
+    return 0;
+  }
+  step_->count(record);
+  if (record.kind == native::RecordKind::Tensor) ++node_.tensors;
+  const bool known = record.has_shape && (record.kind == native::RecordKind::Tensor ||
+                                          record.kind == native::RecordKind::Skipped);
+  return run_.push_record(record, known ? look_.sizes() : std::span<const int64_t>{},
+                          known ? look_.steps() : std::span<const int64_t>{}, text);
+}
+
+// Wrappers without memory of their own: a DTensor is its local shard, others have parts. Returns whether the parts
+// stand for the tensor itself.
+bool Session::Recorder::record_parts(PyObject* tensor, const std::string* slot) {
+  if (wrapped_in_ >= kMaxWrappers) return false;
+  const Ref answer(session_.access_.wrapper_parts(tensor));
+  int stand_for_it = 0;
+  PyObject* parts = nullptr;
+  if (!answer || PyArg_ParseTuple(answer.get(), "pO!", &stand_for_it, &PyList_Type, &parts) == 0) {
+    PyErr_Clear();
+    return false;
+  }
+  if (PyList_GET_SIZE(parts) == 0) return false;
+  if (stand_for_it == 0) skip(tensor, slot, look_.reason);
+  ++wrapped_in_;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); ++i)
+    record_part(PyList_GET_ITEM(parts, i), *slot);
+  --wrapped_in_;
+  return true;
+}
+
+void Session::Recorder::record_part(PyObject* part, const std::string& slot) {
+  const char* suffix = nullptr;
+  const char* members = nullptr;
+  PyObject* tensor = nullptr;
+  if (PyArg_ParseTuple(part, "sOs", &suffix, &tensor, &members) == 0) {
+    PyErr_Clear();
+    return;
+  }
+  // A part of the root value itself has no dot in front.
+  std::string own_slot = slot + suffix;
+  if (slot.empty() && own_slot.starts_with('.')) own_slot.erase(0, 1);
+  const std::string* before =
+      std::exchange(members_, *members != 0 ? run_.intern(members) : nullptr);
+  this->tensor(tensor, run_.intern(own_slot));
+  members_ = before;
+}
+
+// What the line of a tensor says beyond the common keys.
+const std::string* Session::Recorder::members_of(PyObject* tensor) {
+  if (members_ != nullptr || session_.access_.is_plain(tensor)) return members_;
+  return run_.intern(R"("class":)" + json_quote(class_name(Py_TYPE(tensor))));
+}
+
+void Session::Recorder::record_memory(native::Record& record) {
+  const Seen seen = find_seen();
+  StoredValue* made = at_hand_.is_made_here ? at_hand_.stored : nullptr;
+  if (seen && is_complete(seen)) {
+    share(record, seen);
+    const RecordRef made_as = RecordRef::numbered(push(record));
+    if (made != nullptr) made->producer = made_as;
+    return;
+  }
+  if (!is_covered())
+    return skip_unread(at_hand_.object, at_hand_.slot, "storage smaller than the shape");
+  const TensorView view = view_of(look_);
+  const bool full = session_.options_.data == DataLevel::Full;
+  const bool trusted = is_trusted();
+  TakenBytes fresh;
+  fresh.version = version();
+  if (session_.options_.data != DataLevel::None)
+    fresh.stats = seen ? statistics_in(seen) : statistics_of(view);
+  // Without versions only the content tells whether bytes are there already; worth a digest when they would be stored.
+  if (keeps_digests() || (full && !trusted)) fresh.digest = stats::digest(view);
+  std::string_view lost;
+  const TakenBytes* twin =
+      full && !trusted ? session_.sightings_.find_content(*fresh.digest, look_) : nullptr;
+  if (twin != nullptr) {
+    record.payload = twin->payload;
+    record.same_as = twin->record.number();
+    ++session_.shared_;
+  } else if (full) {
+    append_elements(run_, view, record);
+    if (!record.payload) {
+      record.kind = native::RecordKind::Skipped;
+      lost = run_.stopped() ? "capture stopped" : "dropped, the queue was full";
+    }
+  }
+  record.stats = fresh.stats;
+  if (keeps_digests()) record.digest = fresh.digest;
+  const bool is_first = record.kind == native::RecordKind::Tensor && twin == nullptr;
+  fresh.payload = record.payload;
+  fresh.record = RecordRef::numbered(push(record, lost));
+  if (made != nullptr) made->producer = fresh.record;
+  if (is_first && (trusted || full)) remember(std::move(fresh));
+}
+
+// Its bytes come with the next fetch; until then the list keeps its place among the records.
+void Session::Recorder::record_device(native::Record record) {
+  DeviceRecords& device = session_.device_;
+  const RecordRef place = device.next();
+  if (at_hand_.is_made_here) at_hand_.stored->producer = place;
+  const Seen seen = find_seen();
+  WaitingRecord entry = waiting(record);
+  entry.producer = at_hand_.producer;
+  if (seen && is_complete(seen)) {
+    entry.is_whole = !seen.bytes->record.is_waiting();
+    if (entry.is_whole) {
+      share(entry.record, seen);
+    } else {
+      entry.shares = seen.bytes->record;
+      ++session_.shared_;
+    }
+  } else if (session_.options_.data != DataLevel::None) {
+    if (!device.send(at_hand_.object, payload_bytes(look_))) {
+      entry.record.kind = native::RecordKind::Skipped;
+      return device.add(std::move(entry));
+    }
+    if (is_trusted()) {
+      TakenBytes fresh;
+      fresh.version = version();
+      fresh.record = place;
+      remember(std::move(fresh));
+    }
+  }
+  device.add(std::move(entry));
+  ++node_.tensors;
+  if (device.is_full()) session_.fetch_device_results();
+}
+
+// Whether torch's version counters are final: autograd counts a write, and links a view to its base, only after the
+// operator has returned.
+bool Session::Recorder::is_settled() const { return !is_result() || !(is_view_ || mutates_); }
+
+// torch's version counter, -1 where it has none or is not final.
+int64_t Session::Recorder::version() {
+  if (!at_hand_.version) {
+    const bool has_none = !is_settled() || session_.access_.is_inference(at_hand_.object);
+    at_hand_.version = has_none ? -1 : session_.access_.version(at_hand_.object);
+  }
+  return *at_hand_.version;
+}
+
+// Our own counter sees what a dispatch mode sees, also where torch has none.
+bool Session::Recorder::is_trusted() {
+  return !session_.options_.verify && (version() >= 0 || at_hand_.stored != nullptr);
+}
+
+// Whether the storage has all the bytes that shape and strides claim: it may have been resized below them.
+bool Session::Recorder::is_covered() const {
+  if (!at_hand_.has_fresh_storage) return session_.access_.storage_covers(at_hand_.object, look_);
+  return look_.element_count == 0 ||
+         fits_storage(look_, at_hand_.stored->storage_offset, at_hand_.storage->first_size_bytes);
+}
+
+Session::Recorder::Seen Session::Recorder::find_seen() {
+  if (!is_trusted()) return {};
+  if (at_hand_.stored == nullptr) {
+    const auto* found = session_.sightings_.find(at_hand_.object, look_, version(),
+                                                 at_hand_.contiguous || is_dense(look_));
+    return found != nullptr ? Seen{&found->layout, &found->known} : Seen{};
+  }
+  const StoredValue* found = session_.storages_.find_bytes(*at_hand_.storage, *at_hand_.stored,
+                                                           look_, at_hand_.stored->layout.dense);
+  // Where both have one, torch's counter must agree, too: it sees writes by code that was not dispatched on this thread.
+  const bool contradicted = found != nullptr && version() >= 0 && found->bytes->version >= 0 &&
+                            found->bytes->version != version();
+  return found != nullptr && !contradicted ? Seen{&found->layout, found->bytes.get()} : Seen{};
+}
+
+// Whether a hit answers everything asked for; a transposed alias shares statistics but not the payload.
+bool Session::Recorder::is_complete(const Seen& seen) const {
+  const SessionOptions& options = session_.options_;
+  const bool needs_payload = options.data == DataLevel::Full || options.digest;
+  return options.data == DataLevel::None || !needs_payload ||
+         seen.layout->has_payload_of(look_, at_hand_.contiguous);
+}
+
+void Session::Recorder::share(native::Record& record, const Seen& seen) {
+  record.payload = seen.bytes->payload;
+  record.same_as = seen.bytes->record.number();
+  record.stats = statistics_in(seen);
+  if (session_.options_.digest) record.digest = seen.bytes->digest;
+  ++session_.shared_;
+}
+
+// Those of the same values; in another order they have no sketch.
+std::optional<stats::TensorStats> Session::Recorder::statistics_in(const Seen& seen) const {
+  std::optional<stats::TensorStats> stats = seen.bytes->stats;
+  if (stats && seen.layout->contiguous && !at_hand_.contiguous) stats->sketch.reset();
+  return stats;
+}
+
+bool Session::Recorder::keeps_digests() const {
+  return session_.options_.digest || session_.options_.verify;
+}
+
+void Session::Recorder::remember(TakenBytes bytes) {
+  if (at_hand_.stored != nullptr && is_trusted())
+    session_.storages_.remember_bytes(*at_hand_.stored, std::move(bytes));
+  else if (is_trusted())
+    session_.sightings_.insert(at_hand_.object, SeenLayout(look_), std::move(bytes));
+  else
+    session_.sightings_.insert_content(look_, std::move(bytes));
+}
+
+}  // namespace assay::capture

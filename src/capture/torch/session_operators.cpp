@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators of a wanted step, as the dispatch mode tells of them, and where that mode stands on a thread's stack.
+#include "capture/torch/operator_mode.hpp"
+#include "capture/torch/recorder.hpp"
+#include "capture/torch/session_guards.hpp"
+
+namespace assay::capture {
+namespace {
+
+// "self", "tensors.0"
+const std::string* slot_of(const OperatorSchema& schema, const BoundTensor& bound,
+                           writer::NativeRun& run) {
+  const bool named = bound.argument < schema.arguments.size();
+  if (named && bound.index < 0) return schema.arguments[bound.argument].slot;
+  std::string slot = named ? schema.arguments[bound.argument].text : std::to_string(bound.argument);
+  if (bound.index >= 0) slot += '.' + std::to_string(bound.index);
+  return run.intern(slot);
+}
+
+}  // namespace
+
+// Puts the dispatch mode on this thread's stack when the call is the first one that wants it there, and takes it away
+// for the time of a call that torch compiles.
+void Session::enter_module(uint32_t number, const std::shared_ptr<StepProgress>& step,
+                           CallFrame& frame) {
+  ThreadState& thread = this_thread();
+  const auto* around = thread.innermost(this);
+  const SessionNode& node = nodes_[number];
+  ThreadState::Call call{this, number, frame.call, node.wanted, !node.opaque, false, 0, step, {}};
+  const bool was_on = around != nullptr && around->mode_is_on;
+  if (was_on) call.modes_below = around->modes_below;
+  if (call.mode_is_on && !was_on) {
+    call.modes_below = dispatch_stack_size();
+    call.changed_mode = push_dispatch_mode(options_.mode);
+    call.mode_is_on = call.changed_mode;
+  } else if (!call.mode_is_on && was_on) {
+    call.changed_mode = pop_dispatch_mode(options_.mode);
+  }
+  thread.calls.push_back(std::move(call));
+  frame.entered = true;
+}
+
+void Session::leave_module(CallFrame& frame) noexcept {
+  frame.entered = false;
+  ThreadState& thread = this_thread();
+  for (size_t i = thread.calls.size(); i-- > 0;) {
+    if (thread.calls[i].session != this) continue;
+    const bool changed = thread.calls[i].changed_mode;
+    const bool was_on = thread.calls[i].mode_is_on;
+    if (!was_on) storages_.distrust();
+    thread.calls.erase(thread.calls.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!changed) return;
+    const bool done = was_on ? pop_dispatch_mode(options_.mode) : push_dispatch_mode(options_.mode);
+    if (!done && !was_on) fail_for_good("the dispatch mode could not be put back");
+    return;
+  }
+}
+
+const OperatorSchema* Session::schema_of(PyObject* function) noexcept {
+  const OperatorSchema* schema = nullptr;
+  // Without the lock: a mode of functions may run operators while we look at a tensor.
+  guarded([&] { schema = &operators_.of(function); });
+  return schema;
+}
+
+bool Session::begin_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                             OperatorFrame& frame) noexcept {
+  ThreadState& thread = this_thread();
+  if (thread.inside || !live()) return false;
+  ThreadState::Call* call = thread.innermost(this);
+  // A mode that stands below ours and was not there before is a tracer's: nothing is computed.
+  if (call == nullptr || !call->mode_is_on || dispatch_stack_size() != call->modes_below)
+    return false;
+  bool is_ours = false;
+  guarded([&] {
+    if (compiled_code_.is_calling()) {
+      // Kernels around this operator write where nobody sees it.
+      const Lock lock(*this, thread);
+      storages_.distrust();
+      return;
+    }
+    is_ours = call->recorded || schema.is_mutable;
+    if (!call->recorded) return;
+    const AddedTime added(*call->step);
+    const Lock lock(*this, thread);
+    if (call->operator_calls.size() <= schema.number)
+      call->operator_calls.resize(schema.number + 1, 0);
+    frame.step = call->step;
+    frame.node = call->node;
+    frame.call = call->call;
+    frame.index = call->operator_calls[schema.number]++;
+    frame.order = call->step->order++;
+    open_step_file(call->step->step);
+    record_operator(schema, args, kwargs, frame);
+  });
+  return is_ours;
+}
+
+// The operator's line and its inputs.
+void Session::record_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                              const OperatorFrame& frame) {
+  arguments_json_.clear();
+  bound_tensors_.clear();
+  bind_arguments(schema, args, kwargs, access_, arguments_json_, bound_tensors_);
+  Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call,
+                    native::Role::Input);
+  recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
+  recorder.begin_operator(arguments_json_, schema.writes);
+  if (!options_.inputs) return;
+  for (const BoundTensor& bound : bound_tensors_)
+    recorder.tensor(bound.tensor, slot_of(schema, bound, *run_));
+}
+
+void Session::note_writes(const OperatorSchema& schema, PyObject* args, PyObject* kwargs) {
+  const auto note = [this](PyObject* tensor) {
+    Storage* storage = access_.is_tensor(tensor) ? storages_.see(tensor, false).storage : nullptr;
+    if (storage != nullptr) storages_.wrote(*storage);
+  };
+  for (size_t i = 0; i < schema.arguments.size(); ++i) {
+    if (!schema.arguments[i].written) continue;
+    PyObject* value = static_cast<Py_ssize_t>(i) < PyTuple_GET_SIZE(args)
+                          ? PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(i))
+                      : kwargs != nullptr && PyDict_Check(kwargs)
+                          ? PyDict_GetItemWithError(kwargs, schema.arguments[i].name)
+                          : nullptr;
+    if (value == nullptr) continue;
+    if (!PyList_Check(value) && !PyTuple_Check(value)) {
+      note(value);
+      continue;
+    }
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k)
+      note(PySequence_Fast_GET_ITEM(value, k));
+  }
+}
+
+void Session::end_operator(const OperatorSchema& schema, PyObject* args, PyObject* kwargs,
+                           PyObject* result, OperatorFrame& frame) noexcept {
+  if (!live()) return;
+  guarded([&] {
+    const int64_t begin_ns = now_ns();
+    const Lock lock(*this);
+    // Also when it raised: it may have come as far as writing.
+    if (schema.is_mutable) note_writes(schema, args, kwargs);
+    if (frame.step == nullptr) return;
+    const AddedTime added(*frame.step, begin_ns);
+    Recorder recorder(*this, nodes_[frame.node], frame.step, frame.order, frame.call,
+                      native::Role::Output);
+    recorder.set_operator(schema.name, frame.index, schema.is_view, schema.is_mutable);
+    if (result == nullptr) {
+      recorder.call_raised();
+    } else if (options_.outputs && access_.is_tensor(result)) {
+      recorder.tensor(result, no_slot_);
+    } else if (options_.outputs) {
+      walker_.walk_value(result, "", recorder);
+    }
+  });
+}
+
+void Session::add_leaf(PyObject* tensor, std::string_view name) noexcept {
+  if (!access_.is_tensor(tensor)) return;
+  guarded([&] {
+    const Lock lock(*this);
+    storages_.add_leaf(tensor, run_->intern(name));
+  });
+}
+
+}  // namespace assay::capture
