@@ -74,7 +74,7 @@ Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge) {
   ASSAY_TRY_STATUS(capture({"golden", request.golden, golden, true}));
   ASSAY_TRY_STATUS(capture({"mine", request.mine, coarse, false}));
   ASSAY_TRY(Bisected first, judge_captured(judge, golden, coarse));
-  if (first.verdict.outcome == locate::Outcome::Clean ||
+  if (first.verdict.outcome == locate::VerdictOutcome::Clean ||
       first.verdict.mine_level == locate::CaptureLevel::Operators)
     return first;
 
@@ -86,7 +86,7 @@ Result<Bisected> bisect(const BisectRequest& request, const JudgeRuns& judge) {
   }
   ASSAY_TRY_STATUS(capture({"mine", request.mine, fine, true, suspects}));
   ASSAY_TRY(Bisected second, judge_captured(judge, golden, fine));
-  if (suspects.empty() || second.verdict.outcome == locate::Outcome::FirstWrong) {
+  if (suspects.empty() || second.verdict.outcome == locate::VerdictOutcome::FirstWrong) {
     second.notes.push_back("runs: " + golden + ", " + coarse + ", " + fine);
     return second;
   }

@@ -308,7 +308,7 @@ int run_old(const ToolCall& call, Request& request) {
   if (!report.nothing_matched.empty())
     call.voice.warning("nothing was checked: " + report.nothing_matched);
   for (const opcheck::CaseResult& one : report.cases) {
-    if (one.outcome == opcheck::Outcome::Pass) continue;
+    if (one.outcome == opcheck::CheckOutcome::Pass) continue;
     call.voice.warning(one.description.id + " " + one.description.op_type + ": " +
                        std::string(opcheck::outcome_name(one.outcome)) + ": " +
                        one.rows.front().reason);

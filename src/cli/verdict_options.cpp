@@ -125,11 +125,11 @@ Result<locate::Verdict> find_verdict(const run::Run& golden, const run::Run& min
 
 int exit_status_of(const locate::Verdict& verdict) {
   switch (verdict.outcome) {
-    case locate::Outcome::Clean:
+    case locate::VerdictOutcome::Clean:
       return kSame;
-    case locate::Outcome::FirstWrong:
+    case locate::VerdictOutcome::FirstWrong:
       return kDiffers;
-    case locate::Outcome::CannotJudge:
+    case locate::VerdictOutcome::CannotJudge:
       break;
   }
   return kCannotJudge;

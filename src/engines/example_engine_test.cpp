@@ -234,7 +234,7 @@ TEST(ExampleEngine, AWrongKernelIsNamedByItsModule) {
 
   const locate::Verdict verdict = judged(&golden, &mine);
 
-  ASSERT_EQ(verdict.outcome, locate::Outcome::FirstWrong);
+  ASSERT_EQ(verdict.outcome, locate::VerdictOutcome::FirstWrong);
   EXPECT_EQ(verdict.candidates[0].module, "model.up");
   EXPECT_EQ(verdict.candidates[0].kind, locate::FindingKind::OwnError);
   EXPECT_THAT(locate::sentence(verdict), HasSubstr("first bad: model.up"));
@@ -244,7 +244,7 @@ TEST(ExampleEngine, ARightRunIsNotAccused) {
   TestRun golden, mine;
   record(&golden, /*own=*/false);
   record(&mine, /*own=*/true);
-  EXPECT_NE(judged(&golden, &mine).outcome, locate::Outcome::FirstWrong);
+  EXPECT_NE(judged(&golden, &mine).outcome, locate::VerdictOutcome::FirstWrong);
 }
 
 }  // namespace

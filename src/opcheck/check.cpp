@@ -113,7 +113,7 @@ class DumpedOperands final : public Operands {
 
 OutputRow failed_row(const Error& error) {
   OutputRow row;
-  row.outcome = error.code == Errc::Unsupported ? Outcome::NotSupported : Outcome::Error;
+  row.outcome = error.code == Errc::Unsupported ? CheckOutcome::NotSupported : CheckOutcome::Error;
   row.reason = error.describe();
   return row;
 }
@@ -214,7 +214,7 @@ class Checker {
       OutputRow row;
       row.index = i;
       row.file = file_of(entry.tensors.outputs[i]);
-      row.outcome = Outcome::Failed;
+      row.outcome = CheckOutcome::Failed;
       row.reason = "the dump has outtensor" + std::to_string(i) + ", which " + entry.evaluated_as +
                    " with these parameters does not have";
       result->rows.push_back(std::move(row));
@@ -277,7 +277,7 @@ class Checker {
         if (!trouble) trouble = judged.error();
         continue;
       }
-      const bool passed = judged->outcome == Outcome::Pass;
+      const bool passed = judged->outcome == CheckOutcome::Pass;
       const bool is_better = !best || (passed && !kept_passed) ||
                              (passed == kept_passed && judged->measures.rmse < best->measures.rmse);
       if (is_better && (expectation.try_all || !best || passed)) {
@@ -303,7 +303,7 @@ class Checker {
     row.dtype = std::string(name(mine.view.dtype));
     row.shape = mine.view.shape;
     if (golden.view.element_count() != mine.view.element_count()) {
-      row.outcome = Outcome::Failed;
+      row.outcome = CheckOutcome::Failed;
       row.reason = "shape " + list_text(mine.view.shape.span()) + ", expected " +
                    list_text(golden.view.shape.span());
       return row;
@@ -332,7 +332,7 @@ class Checker {
     row.legacy = measure::legacy_limits(measure::Standard::LegacyO4, mine.view.dtype);
     const measure::Judgement& judgement = row.judgements[static_cast<size_t>(options_.standard)];
     row.compared = true;
-    row.outcome = judgement.passed ? Outcome::Pass : Outcome::Failed;
+    row.outcome = judgement.passed ? CheckOutcome::Pass : CheckOutcome::Failed;
     row.reason = judgement.reason;
     add_note(judgement.remark, &row);
     if (row.measures.worst_index >= 0 || row.measures.first_pattern_mismatch >= 0)
@@ -387,25 +387,25 @@ void Checker::add_ties(const Tensor& before_rounding, const Tensor& mine, Output
 
 }  // namespace
 
-Outcome worse(Outcome a, Outcome b) {
+CheckOutcome worse(CheckOutcome a, CheckOutcome b) {
   // From the best to the worst. What was not judged weighs more than a pass.
-  constexpr std::array<Outcome, 4> kOrder = {Outcome::Pass, Outcome::NotSupported, Outcome::Failed,
-                                             Outcome::Error};
-  const auto place = [&](Outcome outcome) {
+  constexpr std::array<CheckOutcome, 4> kOrder = {CheckOutcome::Pass, CheckOutcome::NotSupported,
+                                                  CheckOutcome::Failed, CheckOutcome::Error};
+  const auto place = [&](CheckOutcome outcome) {
     return std::find(kOrder.begin(), kOrder.end(), outcome);
   };
   return place(a) < place(b) ? b : a;
 }
 
-std::string_view outcome_name(Outcome outcome) {
+std::string_view outcome_name(CheckOutcome outcome) {
   switch (outcome) {
-    case Outcome::Pass:
+    case CheckOutcome::Pass:
       return "PASS";
-    case Outcome::Failed:
+    case CheckOutcome::Failed:
       return "FAILED";
-    case Outcome::NotSupported:
+    case CheckOutcome::NotSupported:
       return "NOT_SUPPORTED";
-    case Outcome::Error:
+    case CheckOutcome::Error:
       return "ERROR";
   }
   return "";
@@ -416,16 +416,16 @@ Report::Counts Report::counts() const {
   for (const CaseResult& one : cases) {
     counts.outputs += one.rows.size();
     switch (one.outcome) {
-      case Outcome::Pass:
+      case CheckOutcome::Pass:
         ++counts.passed;
         break;
-      case Outcome::Failed:
+      case CheckOutcome::Failed:
         ++counts.failed;
         break;
-      case Outcome::NotSupported:
+      case CheckOutcome::NotSupported:
         ++counts.not_supported;
         break;
-      case Outcome::Error:
+      case CheckOutcome::Error:
         ++counts.errors;
         break;
     }

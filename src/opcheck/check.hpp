@@ -15,12 +15,12 @@
 
 namespace assay::opcheck {
 
-enum class Outcome : uint8_t { Pass, Failed, NotSupported, Error };
+enum class CheckOutcome : uint8_t { Pass, Failed, NotSupported, Error };
 [[nodiscard]] std::string_view outcome_name(
-    Outcome outcome);  // "PASS" "FAILED" "NOT_SUPPORTED" "ERROR"
+    CheckOutcome outcome);  // "PASS" "FAILED" "NOT_SUPPORTED" "ERROR"
 
 /// The one that decides of a case with both.
-[[nodiscard]] Outcome worse(Outcome a, Outcome b);
+[[nodiscard]] CheckOutcome worse(CheckOutcome a, CheckOutcome b);
 
 inline constexpr size_t kStandardCount = 5;
 
@@ -55,12 +55,12 @@ struct RoundingMeasures {
 struct OutputRow {
   size_t index = 0;  // number of the output, or of the input when in_place
   bool in_place = false;
-  std::string name;                  // where it has one: "output 1"
-  std::string file;                  // of mine; empty when it is not in the dump
-  Outcome outcome = Outcome::Error;  // under CheckOptions::standard
-  std::string reason;                // of everything but a pass without remarks; a sentence
-  std::string note;                  // which candidate matched, what was not judged, ties
-  bool partial = false;              // PASS (written part only)
+  std::string name;                            // where it has one: "output 1"
+  std::string file;                            // of mine; empty when it is not in the dump
+  CheckOutcome outcome = CheckOutcome::Error;  // under CheckOptions::standard
+  std::string reason;    // of everything but a pass without remarks; a sentence
+  std::string note;      // which candidate matched, what was not judged, ties
+  bool partial = false;  // PASS (written part only)
   // Empty unless the output was compared:
   bool compared = false;
   std::string dtype;  // of mine: "float16"
@@ -81,9 +81,10 @@ struct CaseResult {
   /// At least one row: an operation that is not supported or cannot be read has one with the
   /// reason.
   std::vector<OutputRow> rows;
-  Outcome outcome = Outcome::Error;  // the worst of the rows: ERROR, FAILED, NOT_SUPPORTED, PASS
-  double seconds = 0;                // of computing and judging; not in reports that must repeat
-  uint64_t bytes = 0;                // of inputs and outputs read
+  CheckOutcome outcome =
+      CheckOutcome::Error;  // the worst of the rows: ERROR, FAILED, NOT_SUPPORTED, PASS
+  double seconds = 0;       // of computing and judging; not in reports that must repeat
+  uint64_t bytes = 0;       // of inputs and outputs read
 };
 
 enum class PrecisionMode : uint8_t { KeepOrigin, ForceFp16, ForceFp32 };

@@ -15,7 +15,7 @@ namespace assay::report {
 namespace {
 
 using opcheck::CaseResult;
-using opcheck::Outcome;
+using opcheck::CheckOutcome;
 using opcheck::OutputRow;
 
 constexpr std::string_view kHead = R"html(<!DOCTYPE html>
@@ -178,7 +178,7 @@ void append_row(const CaseResult& one, const OutputRow& row, std::string* out) {
   *out += cell(row.dtype.empty() ? "" : row.dtype + " " + list_text(row.shape.span()), "value");
   *out += "<td class=\"value\">" + escaped(worst_text(row));
   const std::string around = neighbours_text(row);
-  if (row.outcome != Outcome::Pass && !around.empty())
+  if (row.outcome != CheckOutcome::Pass && !around.empty())
     *out += "<div class=\"note\">around it " + escaped(around) + "</div>";
   *out += "</td>" + cell(one.description.node, "value") + "</tr>\n";
 }
@@ -199,8 +199,8 @@ void append_outputs(const opcheck::Report& report, std::string* out) {
   for (const char* name : report.by_rounding ? kRoundingNames : kStandardNames)
     *out += "<th class=\"number\">" + std::string(name) + "</th>";
   *out += "<th>tensor</th><th>worst element</th><th>node</th></tr></thead><tbody>\n";
-  for (const Outcome outcome :
-       {Outcome::Failed, Outcome::Error, Outcome::NotSupported, Outcome::Pass}) {
+  for (const CheckOutcome outcome : {CheckOutcome::Failed, CheckOutcome::Error,
+                                     CheckOutcome::NotSupported, CheckOutcome::Pass}) {
     for (const CaseResult& one : report.cases) {
       for (const OutputRow& row : one.rows) {
         if (row.outcome == outcome) append_row(one, row, out);

@@ -35,7 +35,7 @@ using measure::Measures;
 using measure::Standard;
 using opcheck::CaseDescription;
 using opcheck::CaseResult;
-using opcheck::Outcome;
+using opcheck::CheckOutcome;
 using opcheck::OutputRow;
 using opcheck::RoundingMeasures;
 
@@ -371,12 +371,12 @@ std::vector<OpcheckTotals> opcheck_totals(const opcheck::Report& report) {
     totals.op_type = one.description.op_type;
     ++totals.cases;
     totals.outputs += one.rows.size();
-    size_t& count = one.outcome == Outcome::Pass           ? totals.passed
-                    : one.outcome == Outcome::Failed       ? totals.failed
-                    : one.outcome == Outcome::NotSupported ? totals.not_supported
-                                                           : totals.errors;
+    size_t& count = one.outcome == CheckOutcome::Pass           ? totals.passed
+                    : one.outcome == CheckOutcome::Failed       ? totals.failed
+                    : one.outcome == CheckOutcome::NotSupported ? totals.not_supported
+                                                                : totals.errors;
     ++count;
-    if (one.outcome == Outcome::Pass || !totals.first_reason.empty()) continue;
+    if (one.outcome == CheckOutcome::Pass || !totals.first_reason.empty()) continue;
     for (const OutputRow& row : one.rows) {
       if (row.outcome != one.outcome) continue;
       totals.first_reason = one.description.id + " " + output_name(row) + ": " + row.reason;

@@ -12,7 +12,7 @@ namespace assay::report {
 namespace {
 
 using opcheck::CaseResult;
-using opcheck::Outcome;
+using opcheck::CheckOutcome;
 using opcheck::OutputRow;
 
 constexpr size_t kMaxTypes = 24;  // rows of the table; types without trouble are left out first
@@ -22,7 +22,9 @@ const char* case_word(const opcheck::Report& report) {
   return report.by_rounding ? "operator" : "operation";
 }
 
-bool is_bad(Outcome outcome) { return outcome == Outcome::Failed || outcome == Outcome::Error; }
+bool is_bad(CheckOutcome outcome) {
+  return outcome == CheckOutcome::Failed || outcome == CheckOutcome::Error;
+}
 
 const CaseResult* first_bad(const opcheck::Report& report) {
   const auto found = std::find_if(report.cases.begin(), report.cases.end(),
@@ -148,11 +150,12 @@ void append_not_judged(const opcheck::Report& report, const OpcheckTerminalOptio
     }
     if (lines++ == 0) *out += "\n" + paint("not supported", kBold, options.colour) + "\n";
     for (const CaseResult& one : report.cases) {
-      if (one.description.op_type != totals.op_type || one.outcome != Outcome::NotSupported)
+      if (one.description.op_type != totals.op_type || one.outcome != CheckOutcome::NotSupported)
         continue;
-      const auto row = std::find_if(
-          one.rows.begin(), one.rows.end(),
-          [](const OutputRow& candidate) { return candidate.outcome == Outcome::NotSupported; });
+      const auto row =
+          std::find_if(one.rows.begin(), one.rows.end(), [](const OutputRow& candidate) {
+            return candidate.outcome == CheckOutcome::NotSupported;
+          });
       *out += wrapped(printable(totals.op_type + " " + std::to_string(totals.not_supported) + ": " +
                                 row->reason),
                       2, width);

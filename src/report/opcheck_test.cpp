@@ -30,7 +30,7 @@ namespace {
 
 using measure::Standard;
 using opcheck::CaseResult;
-using opcheck::Outcome;
+using opcheck::CheckOutcome;
 using opcheck::OutputRow;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -55,7 +55,7 @@ OutputRow judged_row(const std::vector<double>& golden, const std::vector<double
   row.dtype = "float16";
   row.shape = m.view.shape;
   row.legacy = measure::legacy_limits(Standard::LegacyO4, DType::Float16);
-  row.outcome = row.judgements[0].passed ? Outcome::Pass : Outcome::Failed;
+  row.outcome = row.judgements[0].passed ? CheckOutcome::Pass : CheckOutcome::Failed;
   row.reason = row.judgements[0].reason;
   if (row.measures.worst_index >= 0)
     row.worst = measure::neighbourhood_of(g.view, m.view, row.measures.worst_index);
@@ -79,14 +79,14 @@ CaseResult case_of(const std::string& id, const std::string& type, std::vector<O
   result.variant = "norm";
   result.rows = std::move(rows);
   for (size_t i = 0; i < result.rows.size(); ++i) result.rows[i].index += i;
-  result.outcome = Outcome::Pass;
+  result.outcome = CheckOutcome::Pass;
   for (const OutputRow& row : result.rows) {
-    if (row.outcome != Outcome::Pass) result.outcome = row.outcome;
+    if (row.outcome != CheckOutcome::Pass) result.outcome = row.outcome;
   }
   return result;
 }
 
-CaseResult unjudged_case(const std::string& id, const std::string& type, Outcome outcome,
+CaseResult unjudged_case(const std::string& id, const std::string& type, CheckOutcome outcome,
                          const std::string& reason) {
   OutputRow row;
   row.outcome = outcome;
@@ -100,9 +100,9 @@ opcheck::Report example_report() {
   report.cases.push_back(case_of("0_0", "RmsNormOperation", {worked_row()}));
   report.cases.push_back(
       case_of("0_2", "SplitOperation", {judged_row({1, 2}, {1, 2}), judged_row({3, 4}, {3, 4})}));
-  report.cases.push_back(unjudged_case("0_10", "LinearOperation", Outcome::NotSupported,
+  report.cases.push_back(unjudged_case("0_10", "LinearOperation", CheckOutcome::NotSupported,
                                        "<b>linearType</b> 9 is unknown"));
-  CaseResult unknown = unjudged_case("1", "FooOperation", Outcome::NotSupported,
+  CaseResult unknown = unjudged_case("1", "FooOperation", CheckOutcome::NotSupported,
                                      "FooOperation is not in the table of operations");
   unknown.description.in_table = false;
   report.cases.push_back(unknown);
@@ -201,7 +201,7 @@ TEST(OpcheckTable, EachOutputHasItsOwnRowAndTheCaseItsVerdict) {
 TEST(OpcheckTable, ARowWithoutResultSaysWhy) {
   const auto columns = OpcheckTable({}).columns();
   const auto rows = OpcheckTable({}).rows(
-      unjudged_case("0_1", "SortOperation", Outcome::Error, "intensor0 is not in the dump"));
+      unjudged_case("0_1", "SortOperation", CheckOutcome::Error, "intensor0 is not in the dump"));
   const auto at = [&](const char* column) { return value(columns, rows.at(0), column); };
   ASSERT_EQ(rows[0].size(), columns.size());
   for (const char* column : {"out_tensor_id", "precision_standard", "rel_precision_rate(%)"})
@@ -371,7 +371,7 @@ TEST(OpcheckHtml, EscapesWhatComesFromFiles) {
 TEST(OpcheckTerminal, FitsTheWidthAndEndsWithTheVerdict) {
   opcheck::Report report = example_report();
   report.cases.push_back(
-      unjudged_case("5", "ASurprisinglyLongOperationNameOperation", Outcome::Error,
+      unjudged_case("5", "ASurprisinglyLongOperationNameOperation", CheckOutcome::Error,
                     "a reason that does not fit into one line of sixty columns, "
                     "with a word_that_is_much_longer_than_the_whole_line_of_sixty_columns"));
   for (const int width : {60, 80, 140}) {

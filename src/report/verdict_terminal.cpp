@@ -23,13 +23,13 @@ std::string broken(std::string_view text, size_t indent, size_t width) {
   return out + (out.empty() ? "" : std::string(indent, ' ')) + line;
 }
 
-const char* colour_of(locate::Outcome outcome) {
+const char* colour_of(locate::VerdictOutcome outcome) {
   switch (outcome) {
-    case locate::Outcome::FirstWrong:
+    case locate::VerdictOutcome::FirstWrong:
       return kRed;
-    case locate::Outcome::Clean:
+    case locate::VerdictOutcome::Clean:
       return kGreen;
-    case locate::Outcome::CannotJudge:
+    case locate::VerdictOutcome::CannotJudge:
       break;
   }
   return kBold;
@@ -52,7 +52,7 @@ std::string verdict_text(const locate::Verdict& verdict, const TerminalOptions& 
   }
   std::string sentence = locate::sentence(verdict);
   std::string command;
-  if (verdict.outcome == locate::Outcome::CannotJudge && !verdict.next.empty()) {
+  if (verdict.outcome == locate::VerdictOutcome::CannotJudge && !verdict.next.empty()) {
     command = "next: " + verdict.next;
     sentence.resize(sentence.size() - command.size() - 2);
   }

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 locate::Verdict wrong_weight() {
   locate::Verdict verdict;
-  verdict.outcome = locate::Outcome::FirstWrong;
+  verdict.outcome = locate::VerdictOutcome::FirstWrong;
   verdict.level = locate::JudgedBy::Operators;
   verdict.floor = locate::Floor::Model;
   verdict.confidence = locate::Confidence::High;

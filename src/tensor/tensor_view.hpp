@@ -42,10 +42,6 @@ struct TensorView {
 /// The same for a C-contiguous tensor at the start of `storage`.
 [[nodiscard]] Result<TensorView> make_view(DType dtype, const Dims& shape, ByteSpan storage);
 
-[[nodiscard]] inline std::string shape_text(const TensorView& view) {
-  return shape_text(view.shape);
-}
-
 /// A view together with whatever keeps its bytes alive (a mapped file, a buffer). Cheap to copy.
 struct Tensor {
   TensorView view;

@@ -33,7 +33,7 @@ using formats::ProbeCounters;
 
 std::atomic<uint32_t> gates{0};
 std::atomic<const Settings*> current_settings{nullptr};
-ProcessSession<Session> process_session;
+ProcessSession<AtbSession> process_session;
 
 ForkLock state_lock;                             // of the making of all of these
 const Settings* environment_settings = nullptr;  // before the configuration file
@@ -139,13 +139,13 @@ uint32_t known_gates() noexcept {
 // At exit(): what waits is written. A destructor of the host that calls us later finds the queue
 // closed and writes itself.
 void at_process_end() noexcept {
-  Session* session = process_session.get();
+  AtbSession* session = process_session.get();
   if (session == nullptr) return;
   // exit() out of a signal handler, in the middle of a call of ours: its locks are held.
   guarded("the end of the process", [session] { session->finish(); });
 }
 
-Result<Session*> open_session(const Settings& settings) {
+Result<AtbSession*> open_session(const Settings& settings) {
   SessionOptions options;
   options.pid = ::getpid();
   options.program = program_path();
@@ -157,7 +157,7 @@ Result<Session*> open_session(const Settings& settings) {
   if (settings.overflow_check) {
     options.overflow_file = folder + "/msit_overflow_res_" + std::to_string(options.pid) + ".txt";
   }
-  return Session::open(settings, std::move(options));
+  return AtbSession::open(settings, std::move(options));
 }
 
 /// Calls body(session, settings) when something is captured.
@@ -166,7 +166,7 @@ void with_session(const char* where, Body body) noexcept {
   guarded(where, [&body] {
     const Settings* settings = current_settings.load(std::memory_order_acquire);
     if (settings == nullptr) return;
-    Session* session = process_session.get_or_open(
+    AtbSession* session = process_session.get_or_open(
         &state_lock, [settings] { return open_session(*settings); }, switch_off,
         [] { at_process_end(); });
     if (session != nullptr) body(*session, *settings);
@@ -184,7 +184,7 @@ template <typename Answer>
 bool answered(const char* where, uint64_t ProbeCounters::* asked, uint64_t ProbeCounters::* yes,
               Answer answer) noexcept {
   bool result = false;
-  with_session(where, [&](Session& session, const Settings& settings) {
+  with_session(where, [&](AtbSession& session, const Settings& settings) {
     result = answer(settings);
     session.count(asked);
     if (result) session.count(yes);
@@ -224,7 +224,7 @@ bool ask(uint32_t gate) noexcept { return (known_gates() & gate) != 0; }
 bool is_tensor_need_save(const int64_t* ids, size_t id_count, Text op_type) noexcept {
   if (!ask(kGateTensor)) return false;
   bool wanted = false;
-  with_session("IsTensorNeedSave", [&](Session& session, const Settings& settings) {
+  with_session("IsTensorNeedSave", [&](AtbSession& session, const Settings& settings) {
     wanted = needs_save(settings, {ids, id_count}, view(op_type));
     session.count(&ProbeCounters::asked_need_save);
     if (wanted) {
@@ -261,26 +261,26 @@ void update_config() noexcept {
 
 void save_tensor(Text format, Text dtype, Text dims, const void* data, uint64_t size_bytes,
                  Text path) noexcept {
-  behind(kGateTensor, "SaveTensor", [&](Session& session, const Settings& settings) {
+  behind(kGateTensor, "SaveTensor", [&](AtbSession& session, const Settings& settings) {
     session.save_tensor(settings,
                         {view(format), view(dtype), view(dims), data, size_bytes, view(path)});
   });
 }
 
 void save_tiling(const void* data, uint64_t size_bytes, Text path) noexcept {
-  behind(kGateTiling, "SaveTiling", [&](Session& session, const Settings& settings) {
+  behind(kGateTiling, "SaveTiling", [&](AtbSession& session, const Settings& settings) {
     session.save_tiling(settings, data, size_bytes, view(path));
   });
 }
 
 void save_param(Text param, Text path) noexcept {
-  behind(kGateParam, "SaveParam", [&](Session& session, const Settings& settings) {
+  behind(kGateParam, "SaveParam", [&](AtbSession& session, const Settings& settings) {
     session.save_param(settings, view(param), view(path));
   });
 }
 
 void report_operation_graph(Text name, Text report) noexcept {
-  behind(kGateGraph, "ReportOperationGraph", [&](Session& session, const Settings& settings) {
+  behind(kGateGraph, "ReportOperationGraph", [&](AtbSession& session, const Settings& settings) {
     session.report_layer(settings, view(name), view(report));
   });
 }
@@ -288,14 +288,14 @@ void report_operation_graph(Text name, Text report) noexcept {
 bool is_report_model(Text name) noexcept {
   if (!ask(kGateModel)) return false;
   bool wanted = false;
-  with_session("IsReportModelTopoInfo", [&](Session& session, const Settings&) {
+  with_session("IsReportModelTopoInfo", [&](AtbSession& session, const Settings&) {
     wanted = session.wants_model(view(name));
   });
   return wanted;
 }
 
 void report_model(Text name, Text report) noexcept {
-  behind(kGateModel, "ReportModelTopoInfo", [&](Session& session, const Settings& settings) {
+  behind(kGateModel, "ReportModelTopoInfo", [&](AtbSession& session, const Settings& settings) {
     session.report_model(settings, view(name), view(report));
   });
 }
@@ -303,35 +303,35 @@ void report_model(Text name, Text report) noexcept {
 void report_operation_tensors(uint64_t execute_count, Text name, Text param, TensorList inputs,
                               TensorList outputs) noexcept {
   behind(kGateOperation, "ReportOperationIOTensor",
-         [&](Session& session, const Settings& settings) {
+         [&](AtbSession& session, const Settings& settings) {
            session.report_operation(settings, row_of(execute_count, name, param, inputs, outputs));
          });
 }
 
 void report_kernel_tensors(uint64_t execute_count, Text name, Text param, TensorList inputs,
                            TensorList outputs) noexcept {
-  behind(kGateKernel, "ReportKernelIOTensor", [&](Session& session, const Settings& settings) {
+  behind(kGateKernel, "ReportKernelIOTensor", [&](AtbSession& session, const Settings& settings) {
     session.report_kernel(settings, row_of(execute_count, name, param, inputs, outputs));
   });
 }
 
 void report_setup_statistic(uint64_t count, Text name, Text statistic) noexcept {
   behind(kGateStatistic, "ReportOperationSetupStatistic",
-         [&](Session& session, const Settings& settings) {
+         [&](AtbSession& session, const Settings& settings) {
            session.report_setup(settings, count, view(name), view(statistic));
          });
 }
 
 void report_execute_statistic(uint64_t count, Text name, Text statistic) noexcept {
   behind(kGateStatistic, "ReportOperationExecuteStatistic",
-         [&](Session& session, const Settings& settings) {
+         [&](AtbSession& session, const Settings& settings) {
            session.report_execute(settings, count, view(name), view(statistic));
          });
 }
 
 void report_overflow(Text kernel) noexcept {
   behind(kGateOverflowCheck, "ReportOverflowKernel",
-         [&](Session& session, const Settings&) { session.report_overflow(view(kernel)); });
+         [&](AtbSession& session, const Settings&) { session.report_overflow(view(kernel)); });
 }
 
 }  // namespace assay::capture::atb

@@ -183,7 +183,7 @@ uint64_t row_bytes(const writer::AtbRow& row) {
 }  // namespace
 
 /// A record on its way to the disk.
-struct Session::TensorJob {
+struct AtbSession::TensorJob {
   std::string path;
   std::string format;
   std::string dtype;
@@ -195,7 +195,7 @@ struct Session::TensorJob {
   uint64_t thread = 0;
 };
 
-Session::Session(const Settings& settings, SessionOptions options)
+AtbSession::AtbSession(const Settings& settings, SessionOptions options)
     : options_(std::move(options)),
       generation_(writer::fork_generation()),
       drop_when_full_(settings.drop_when_full),
@@ -203,12 +203,12 @@ Session::Session(const Settings& settings, SessionOptions options)
       buffers_(settings.queue_bytes),
       tree_(tree_options(settings, options_)) {}
 
-Result<Session*> Session::open(const Settings& settings, SessionOptions options) {
+Result<AtbSession*> AtbSession::open(const Settings& settings, SessionOptions options) {
   const FileSizeSignalBlocked no_signal;
   if (!options.root.empty()) {
     ASSAY_TRY_STATUS(make_directories(options.root, writer::kAtbFolderMode));
   }
-  auto session = std::unique_ptr<Session>(new Session(settings, std::move(options)));
+  auto session = std::unique_ptr<AtbSession>(new AtbSession(settings, std::move(options)));
   ASSAY_TRY_STATUS(session->open_page());
   if (!settings.write_in_caller && !session->options_.root.empty()) {
     session->page_->counters.queue_bound_bytes = settings.queue_bytes;
@@ -222,7 +222,7 @@ Result<Session*> Session::open(const Settings& settings, SessionOptions options)
   return session.release();
 }
 
-Status Session::open_page() {
+Status AtbSession::open_page() {
   constexpr size_t kBytes = sizeof(formats::ProbeStatus);
   void* memory = MAP_FAILED;
   if (!options_.root.empty()) {
@@ -253,11 +253,11 @@ Status Session::open_page() {
   return {};
 }
 
-void Session::count(uint64_t ProbeCounters::* counter, uint64_t amount) {
+void AtbSession::count(uint64_t ProbeCounters::* counter, uint64_t amount) {
   add(page_->counters.*counter, amount);
 }
 
-void Session::add_note(std::string_view sentence) {
+void AtbSession::add_note(std::string_view sentence) {
   const std::lock_guard lock(small_mutex_);
   for (auto& note : page_->notes) {
     if (std::string_view(note) == sentence.substr(0, sizeof(note) - 1)) return;
@@ -267,7 +267,7 @@ void Session::add_note(std::string_view sentence) {
   }
 }
 
-void Session::see_unwanted(std::span<const int64_t> ids, std::string_view op_type) {
+void AtbSession::see_unwanted(std::span<const int64_t> ids, std::string_view op_type) {
   constexpr size_t kMost = 16;  // more than a note can hold
   if (std::atomic_ref(page_->counters.asked_need_save_yes).load(std::memory_order_relaxed) > 0)
     return;
@@ -280,7 +280,7 @@ void Session::see_unwanted(std::span<const int64_t> ids, std::string_view op_typ
   remember(joined_ids(ids), &unwanted_ids_);
 }
 
-void Session::note_unwanted() {
+void AtbSession::note_unwanted() {
   if (page_->counters.asked_need_save_yes > 0) return;
   std::string note;
   {
@@ -301,7 +301,7 @@ void Session::note_unwanted() {
   add_note(note);
 }
 
-void Session::fail_with(const Error& error) {
+void AtbSession::fail_with(const Error& error) {
   {
     const std::lock_guard lock(small_mutex_);
     if (std::exchange(told_error_, true)) return;
@@ -310,7 +310,7 @@ void Session::fail_with(const Error& error) {
   tell(LogLevel::Error, error.describe() + "; the run continues, its capture is incomplete");
 }
 
-void Session::skip(uint64_t ProbeCounters::* counter, std::string_view sentence) {
+void AtbSession::skip(uint64_t ProbeCounters::* counter, std::string_view sentence) {
   count(counter);
   if (sentence.empty()) return;
   {
@@ -324,7 +324,7 @@ void Session::skip(uint64_t ProbeCounters::* counter, std::string_view sentence)
 
 // ---- writing ------------------------------------------------------------------------------------
 
-Session::Admission Session::admit(uint64_t size_bytes) {
+AtbSession::Admission AtbSession::admit(uint64_t size_bytes) {
   if (writer_ == nullptr || finished_.load(std::memory_order_acquire)) return Admission::Direct;
   const bool waits = writer_->would_wait(size_bytes);
   const auto start = std::chrono::steady_clock::now();
@@ -344,7 +344,7 @@ Session::Admission Session::admit(uint64_t size_bytes) {
   return Admission::Direct;
 }
 
-void Session::dispatch(Admission admission, uint64_t size_bytes, std::function<void()> job) {
+void AtbSession::dispatch(Admission admission, uint64_t size_bytes, std::function<void()> job) {
   if (admission == Admission::Queue) {
     const bool queued = writer_->submit(size_bytes, [this, size_bytes, job]() -> Status {
       run_job(job);
@@ -357,8 +357,8 @@ void Session::dispatch(Admission admission, uint64_t size_bytes, std::function<v
   run_direct(job);
 }
 
-void Session::post(uint64_t size_bytes, uint64_t ProbeCounters::* written,
-                   std::function<Status()> write) {
+void AtbSession::post(uint64_t size_bytes, uint64_t ProbeCounters::* written,
+                      std::function<Status()> write) {
   std::function<void()> job = [this, written, write = std::move(write)] {
     if (const Status status = write(); !status) return fail_with(status.error());
     count(written);
@@ -372,14 +372,14 @@ void Session::post(uint64_t size_bytes, uint64_t ProbeCounters::* written,
   if (!queued) run_direct(job);
 }
 
-void Session::run_direct(const std::function<void()>& job) {
+void AtbSession::run_direct(const std::function<void()>& job) {
   const FileSizeSignalBlocked no_signal;
   run_job(job);
   // A destructor of the host called us after the end: the summary must tell of it, too.
   if (finished_.load(std::memory_order_acquire)) write_summary();
 }
 
-void Session::run_job(const std::function<void()>& job) {
+void AtbSession::run_job(const std::function<void()>& job) {
   const std::lock_guard lock(tree_mutex_);
   try {
     job();
@@ -388,11 +388,11 @@ void Session::run_job(const std::function<void()>& job) {
   }
 }
 
-std::string Session::summary_path() const {
+std::string AtbSession::summary_path() const {
   return options_.root + "/probe_summary_" + std::to_string(options_.pid) + ".json";
 }
 
-void Session::write_summary() {
+void AtbSession::write_summary() {
   if (options_.root.empty()) return;
   const std::string json = formats::probe_summary_json(*page_, true, unix_now());
   if (const Status status =
@@ -402,7 +402,7 @@ void Session::write_summary() {
   }
 }
 
-void Session::finish() {
+void AtbSession::finish() {
   if (finished_.exchange(true)) return;
   const FileSizeSignalBlocked no_signal;
   if (writer_ != nullptr) writer_->close();
@@ -426,7 +426,7 @@ void Session::finish() {
 
 // ---- what the library hands over ----------------------------------------------------------------
 
-bool Session::disk_has(uint64_t size_bytes) {
+bool AtbSession::disk_has(uint64_t size_bytes) {
   const std::lock_guard lock(small_mutex_);
   if (!disk_) {
     // The whole reserve on small disks, too, as the originals had it.
@@ -444,15 +444,15 @@ bool Session::disk_has(uint64_t size_bytes) {
   return false;
 }
 
-void Session::see_device(std::string_view path) {
+void AtbSession::see_device(std::string_view path) {
   const std::optional<int64_t> device = parse_number<int64_t>(path.substr(0, path.find('_')));
   if (device) device_.store(*device, std::memory_order_relaxed);
 }
 
 // The originals' order: a tensor with several faults counts under the first.
-std::optional<std::string> Session::wanted_path(const Settings& settings,
-                                                const TensorArguments& tensor,
-                                                uint64_t payload_bytes) {
+std::optional<std::string> AtbSession::wanted_path(const Settings& settings,
+                                                   const TensorArguments& tensor,
+                                                   uint64_t payload_bytes) {
   const auto skipped = [this](uint64_t ProbeCounters::* counter, std::string_view sentence = {}) {
     skip(counter, sentence);
     return std::nullopt;
@@ -487,7 +487,7 @@ std::optional<std::string> Session::wanted_path(const Settings& settings,
   return *std::move(path);
 }
 
-void Session::save_tensor(const Settings& settings, const TensorArguments& tensor) {
+void AtbSession::save_tensor(const Settings& settings, const TensorArguments& tensor) {
   count(&ProbeCounters::tensors_seen);
   if (!settings.config_path.empty() &&
       std::atomic_ref(page_->counters.asked_in_dir).load(std::memory_order_relaxed) == 0) {
@@ -518,8 +518,8 @@ void Session::save_tensor(const Settings& settings, const TensorArguments& tenso
                settings.link_identical && with_data);
 }
 
-void Session::queue_tensor(const std::string& path, const TensorArguments& tensor,
-                           const std::string& header, uint64_t payload_bytes, bool may_link) {
+void AtbSession::queue_tensor(const std::string& path, const TensorArguments& tensor,
+                              const std::string& header, uint64_t payload_bytes, bool may_link) {
   const uint64_t size_bytes = header.size() + payload_bytes;
   const Admission admission = admit(size_bytes);
   if (admission == Admission::Dropped) return count(&ProbeCounters::tensors_dropped);
@@ -550,7 +550,7 @@ void Session::queue_tensor(const std::string& path, const TensorArguments& tenso
   dispatch(admission, size_bytes, [this, job] { store_tensor(*job); });
 }
 
-void Session::store_tensor(TensorJob& job) {
+void AtbSession::store_tensor(TensorJob& job) {
   if (const Status status = tree_.settle_kernel(job.thread, job.path); !status)
     fail_with(status.error());
   writer::AtbRecord record;
@@ -572,8 +572,8 @@ void Session::store_tensor(TensorJob& job) {
   count(&ProbeCounters::tensors_written);
 }
 
-void Session::save_tiling(const Settings& settings, const void* data, uint64_t size_bytes,
-                          std::string_view path) {
+void AtbSession::save_tiling(const Settings& settings, const void* data, uint64_t size_bytes,
+                             std::string_view path) {
   const Result<std::string> relative = writer::atb_relative_path(path);
   if (!relative || data == nullptr || size_bytes == 0 || size_bytes > kMaxTensorBytes) {
     return add_note("a tiling buffer was not saved: no data, no usable path, or too large");
@@ -608,7 +608,7 @@ void Session::save_tiling(const Settings& settings, const void* data, uint64_t s
 
 // Tiling of the same kernel twice and no tensor in between, or a Setup that did not advance: a
 // captured graph runs again, and of that the library tells nothing else.
-void Session::look_for_replay(std::string_view key, uint64_t mark) {
+void AtbSession::look_for_replay(std::string_view key, uint64_t mark) {
   bool is_replay = false;
   {
     const std::lock_guard lock(small_mutex_);
@@ -624,7 +624,8 @@ void Session::look_for_replay(std::string_view key, uint64_t mark) {
   }
 }
 
-void Session::save_param(const Settings& settings, std::string_view param, std::string_view path) {
+void AtbSession::save_param(const Settings& settings, std::string_view param,
+                            std::string_view path) {
   const Result<std::string> relative = writer::atb_relative_path(path);
   if (!relative) return add_note("parameters were not saved: " + relative.error().message);
   see_device(path);
@@ -639,7 +640,7 @@ void Session::save_param(const Settings& settings, std::string_view param, std::
        });
 }
 
-bool Session::process_device_matches(const Settings& settings) {
+bool AtbSession::process_device_matches(const Settings& settings) {
   if (settings.devices.empty()) return true;
   int64_t device = device_.load(std::memory_order_relaxed);
   if (device < 0) {
@@ -652,8 +653,8 @@ bool Session::process_device_matches(const Settings& settings) {
   return device_matches(settings, std::to_string(device));
 }
 
-void Session::report_layer(const Settings& settings, std::string_view name,
-                           std::string_view report) {
+void AtbSession::report_layer(const Settings& settings, std::string_view name,
+                              std::string_view report) {
   if (!process_device_matches(settings)) return;
   post(name.size() + report.size(), &ProbeCounters::layer_files,
        [this, layer = std::string(name), text = std::string(report)] {
@@ -661,13 +662,13 @@ void Session::report_layer(const Settings& settings, std::string_view name,
        });
 }
 
-bool Session::wants_model(std::string_view name) {
+bool AtbSession::wants_model(std::string_view name) {
   const std::lock_guard lock(small_mutex_);
   return !reported_models_.contains(name);
 }
 
-void Session::report_model(const Settings& settings, std::string_view name,
-                           std::string_view report) {
+void AtbSession::report_model(const Settings& settings, std::string_view name,
+                              std::string_view report) {
   {
     const std::lock_guard lock(small_mutex_);
     if (!reported_models_.emplace(name).second) return;
@@ -679,7 +680,7 @@ void Session::report_model(const Settings& settings, std::string_view name,
        });
 }
 
-void Session::report_operation(const Settings& settings, writer::AtbRow row) {
+void AtbSession::report_operation(const Settings& settings, writer::AtbRow row) {
   const std::string_view path = row_path(row);
   if (!path.empty() && !device_matches(settings, path)) return;
   if (!row_matches(settings, row.execute_count, row.op_name)) return;
@@ -692,7 +693,7 @@ void Session::report_operation(const Settings& settings, writer::AtbRow row) {
        });
 }
 
-void Session::report_kernel(const Settings& settings, writer::AtbRow row) {
+void AtbSession::report_kernel(const Settings& settings, writer::AtbRow row) {
   const std::string_view path = row_path(row);
   if (!path.empty() && !device_matches(settings, path)) return;
   if (settings.filter_rows && !settings.range.contains(row.execute_count)) return;
@@ -703,14 +704,14 @@ void Session::report_kernel(const Settings& settings, writer::AtbRow row) {
        });
 }
 
-void Session::report_setup(const Settings& settings, uint64_t count_of_runs, std::string_view name,
-                           std::string_view text) {
+void AtbSession::report_setup(const Settings& settings, uint64_t count_of_runs,
+                              std::string_view name, std::string_view text) {
   look_for_replay("setup of " + std::string(name), count_of_runs);
   report_execute(settings, count_of_runs, name, text);
 }
 
-void Session::report_execute(const Settings& settings, uint64_t count_of_runs,
-                             std::string_view name, std::string_view text) {
+void AtbSession::report_execute(const Settings& settings, uint64_t count_of_runs,
+                                std::string_view name, std::string_view text) {
   if (!process_device_matches(settings)) return;
   ++statistic_reports_;
   if (all_numbers_zero(text)) ++zero_reports_;
@@ -720,7 +721,7 @@ void Session::report_execute(const Settings& settings, uint64_t count_of_runs,
        });
 }
 
-void Session::report_overflow(std::string_view kernel) {
+void AtbSession::report_overflow(std::string_view kernel) {
   count(&ProbeCounters::overflows);
   // At once: the host may be about to stop because of it.
   run_direct([this, name = std::string(kernel)] {

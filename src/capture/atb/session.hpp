@@ -47,11 +47,11 @@ struct TensorArguments {
 /// before they return. None keeps a pointer of its caller. They may throw what allocation throws.
 /// Lives until the process ends: a session is never destroyed, since threads of the host may be
 /// inside it. In a forked child it is dead: nothing of it may be called.
-class Session {
+class AtbSession {
  public:
   /// Creates the dump root and the status page.
   /// errors  of make_directories()
-  [[nodiscard]] static Result<Session*> open(const Settings& settings, SessionOptions options);
+  [[nodiscard]] static Result<AtbSession*> open(const Settings& settings, SessionOptions options);
 
   void save_tensor(const Settings& settings, const TensorArguments& tensor);
   void save_tiling(const Settings& settings, const void* data, uint64_t size_bytes,
@@ -83,7 +83,7 @@ class Session {
   enum class Admission : uint8_t { Queue, Direct, Dropped };
   struct TensorJob;
 
-  Session(const Settings& settings, SessionOptions options);
+  AtbSession(const Settings& settings, SessionOptions options);
 
   [[nodiscard]] Status open_page();
   [[nodiscard]] std::string summary_path() const;

@@ -41,10 +41,11 @@ class SessionTest : public ::testing::Test {
   ~SessionTest() override { fs::remove_all(folder_); }
 
   // Sessions live as long as the process, as in a host.
-  Session& session() {
+  AtbSession& session() {
     // Reachable to the end, so that nobody takes them for leaks.
-    static auto* const all = new std::vector<Session*>();
-    if (session_ == nullptr) all->push_back(session_ = Session::open(settings_, options_).value());
+    static auto* const all = new std::vector<AtbSession*>();
+    if (session_ == nullptr)
+      all->push_back(session_ = AtbSession::open(settings_, options_).value());
     return *session_;
   }
   void save(const std::string& path, const void* data, uint64_t size, std::string dtype = "1",
@@ -62,7 +63,7 @@ class SessionTest : public ::testing::Test {
   std::string folder_;
   Settings settings_;
   SessionOptions options_;
-  Session* session_ = nullptr;
+  AtbSession* session_ = nullptr;
 };
 
 TEST_F(SessionTest, WritesTheRecordOfTheFormatDocument) {
@@ -334,7 +335,7 @@ TEST_F(SessionTest, OneReportOfZerosAmongOthersIsNoNote) {
 TEST_F(SessionTest, AFolderThatCannotBeMadeIsAnError) {
   std::ofstream(folder_ + "/file") << "x";
   options_.root = folder_ + "/file/dump";
-  EXPECT_FALSE(Session::open(settings_, options_).has_value());
+  EXPECT_FALSE(AtbSession::open(settings_, options_).has_value());
 }
 
 }  // namespace

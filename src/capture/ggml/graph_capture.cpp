@@ -47,7 +47,7 @@ uint64_t ticks() {
 #endif
 }
 
-std::shared_ptr<GraphPlan> Plans::plan_for(Session* session, const Settings* settings,
+std::shared_ptr<GraphPlan> Plans::plan_for(GgmlSession* session, const Settings* settings,
                                            const Engine* engine, EngineGraph* graph,
                                            const std::string& prefix) {
   const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) {

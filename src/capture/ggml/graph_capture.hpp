@@ -14,7 +14,7 @@ namespace assay::capture::ggml {
 /// take turns with memory.
 class Plans {
  public:
-  [[nodiscard]] std::shared_ptr<GraphPlan> plan_for(Session* session, const Settings* settings,
+  [[nodiscard]] std::shared_ptr<GraphPlan> plan_for(GgmlSession* session, const Settings* settings,
                                                     const Engine* engine, EngineGraph* graph,
                                                     const std::string& prefix);
 
@@ -31,7 +31,7 @@ class Plans {
 class GraphCapture final : public LineHolder {
  public:
   struct Request {
-    Session* session;
+    GgmlSession* session;
     const Settings* settings;
     const Engine* engine;
     EngineGraph* graph;
@@ -55,7 +55,7 @@ class GraphCapture final : public LineHolder {
   void finish();
   void push_lines() override;
 
-  [[nodiscard]] Session& session() const { return *request_.session; }
+  [[nodiscard]] GgmlSession& session() const { return *request_.session; }
 
  private:
   void begin();

@@ -649,7 +649,7 @@ class Planner {
     }
     if (is_first) node->slot = value.slot;
     const int32_t line = add_line(fields, shown, storage, value, native::Role::Output,
-                                  Session::kResultSlot, is_first);
+                                  GgmlSession::kResultSlot, is_first);
     // An operator that returns what it was given did not make it.
     if (value.producer < 0 || !node->alias) value.producer = line;
   }
@@ -753,7 +753,7 @@ class Planner {
   }
 
   GraphPlan& plan_;
-  Session& session_;
+  GgmlSession& session_;
   const Settings& settings_;
   const Engine& engine_;
   EngineGraph* graph_;
@@ -809,7 +809,7 @@ bool GraphPlan::still_holds(EngineGraph* graph) const {
   return true;
 }
 
-std::shared_ptr<GraphPlan> plan_graph(Session* session, const Settings* settings,
+std::shared_ptr<GraphPlan> plan_graph(GgmlSession* session, const Settings* settings,
                                       const Engine* engine, EngineGraph* graph,
                                       const std::string& prefix) {
   auto plan = std::make_shared<GraphPlan>();

@@ -30,7 +30,7 @@ struct PlannedNode {
 /// Borrows the tensors of the graph; a graph that is built anew may put other ones at the same
 /// addresses.
 struct GraphPlan {
-  Session* session = nullptr;
+  GgmlSession* session = nullptr;
   const Settings* settings = nullptr;
   const Engine* engine = nullptr;
   std::vector<PlannedNode> nodes;
@@ -56,11 +56,11 @@ struct GraphPlan {
   std::vector<Watched> watched;  // leaves whose memory is read or whose values change
   // That unnamed nodes are called after.
   std::vector<std::pair<const EngineTensor*, std::string>> names;
-  uint64_t written_leaves = 0;  // Session::written_leaves() when it was made
+  uint64_t written_leaves = 0;  // GgmlSession::written_leaves() when it was made
 };
 
 /// prefix   in front of every name: "" or "sched1/". Takes the session's lock.
-[[nodiscard]] std::shared_ptr<GraphPlan> plan_graph(Session* session, const Settings* settings,
+[[nodiscard]] std::shared_ptr<GraphPlan> plan_graph(GgmlSession* session, const Settings* settings,
                                                     const Engine* engine, EngineGraph* graph,
                                                     const std::string& prefix);
 

@@ -50,7 +50,7 @@ struct Scheduler {
 
 std::atomic<int> mode{kUnknown};
 std::atomic<const Settings*> current_settings{nullptr};  // replaced as a whole, old ones are leaked
-ProcessSession<Session> process_session;
+ProcessSession<GgmlSession> process_session;
 std::atomic<uint64_t> compute_calls{0};
 std::atomic<uint64_t> direct_calls{0};
 std::atomic<bool> config_enabled{true};
@@ -101,7 +101,7 @@ void load_config() {
 }
 
 void at_process_end() noexcept {
-  Session* session = process_session.get();
+  GgmlSession* session = process_session.get();
   if (session != nullptr) guarded("the end of the process", [session] { session->finish(); });
 }
 
@@ -134,9 +134,9 @@ void poll_config() {
   load_config();
 }
 
-Session* session_of(const Settings& settings) {
+GgmlSession* session_of(const Settings& settings) {
   return process_session.get_or_open(
-      &state_lock, [&settings] { return Session::open(settings); }, switch_off,
+      &state_lock, [&settings] { return GgmlSession::open(settings); }, switch_off,
       [] { at_process_end(); });
 }
 
@@ -223,13 +223,13 @@ class Armed {
     const bool first = settings->first_only && !first_seen.load(std::memory_order_relaxed);
     if (!warm_up) first_seen.store(true, std::memory_order_relaxed);
     if (!config_enabled.load(std::memory_order_relaxed) || !(first || settings->wants_step(step))) {
-      Session* session = process_session.get();
+      GgmlSession* session = process_session.get();
       if (session != nullptr) session->count_passed();
       return;
     }
     if (engine == nullptr) engine = Engine::of(real);
     if (engine == nullptr) return;
-    Session* session = session_of(*settings);
+    GgmlSession* session = session_of(*settings);
     if (session == nullptr || session->finished()) return;
     if (warm_up) scheduler->warm_up_step = static_cast<int64_t>(step);
     number_scheduler(scheduler);
@@ -246,7 +246,7 @@ class Armed {
   static bool look_for_warm_up(const Engine& engine, EngineGraph* graph, Scheduler* scheduler) {
     const std::optional<Positions> positions = positions_of(engine, graph);
     if (!positions) return false;
-    Session* session = process_session.get();
+    GgmlSession* session = process_session.get();
     if (scheduler->warm_up_step >= 0 && positions->first == 0 && session != nullptr)
       session->note_warm_up(scheduler->warm_up_step);
     return scheduler->calls == 1 && may_be_warm_up(*positions);

@@ -123,9 +123,9 @@ void write_report_file(const std::string& report_folder, const std::string& json
     tell(LogLevel::Warning, written.error().describe());
 }
 
-Result<Session*> Session::open(const Settings& settings) {
+Result<GgmlSession*> GgmlSession::open(const Settings& settings) {
   const FileSizeSignalBlocked no_signal;
-  std::unique_ptr<Session> session(new Session(settings));
+  std::unique_ptr<GgmlSession> session(new GgmlSession(settings));
   session->generation_ = writer::fork_generation();
   session->working_folder_ = current_folder();
   ASSAY_TRY_STATUS(session->make_folder());
@@ -152,7 +152,7 @@ Result<Session*> Session::open(const Settings& settings) {
   return session.release();
 }
 
-Status Session::make_folder() {
+Status GgmlSession::make_folder() {
   ASSAY_TRY_STATUS(make_directories(settings_.output, 0750));
   folder_ = settings_.output + "/rank" + std::to_string(environment_number("RANK", 0));
   if (::mkdir(folder_.c_str(), 0750) != 0) {
@@ -163,7 +163,7 @@ Status Session::make_folder() {
   return {};
 }
 
-std::string Session::engines_json() const {
+std::string GgmlSession::engines_json() const {
   return json_list(engines_, [](const Engine* engine) {
     return JsonObject()
         .add("file", engine->file())
@@ -174,7 +174,7 @@ std::string Session::engines_json() const {
   });
 }
 
-Status Session::write_manifest() {
+Status GgmlSession::write_manifest() {
   add_model_files(&models_);
   JsonObject host;
   host.add("kind", "ggml").add("ggml", engines_.empty() ? "" : engines_[0]->version());
@@ -191,14 +191,14 @@ Status Session::write_manifest() {
   return {};
 }
 
-void Session::write_report(const std::string& message) {
+void GgmlSession::write_report(const std::string& message) {
   write_report_file(
       settings_.report_folder,
       report_json(folder_, manifest_.steps.size(), passed_.load(std::memory_order_relaxed),
                   captured_nodes_, run_->counters().payload_bytes, message, warm_ups_));
 }
 
-const native::RecordNode* Session::node(const std::string& name) {
+const native::RecordNode* GgmlSession::node(const std::string& name) {
   const auto known = nodes_.find(name);
   if (known != nodes_.end()) return known->second;
   const native::RecordNode* made = run_->add_node(name, "");
@@ -206,7 +206,7 @@ const native::RecordNode* Session::node(const std::string& name) {
   return made;
 }
 
-size_t Session::SizesHash::operator()(const Sizes& sizes) const noexcept {
+size_t GgmlSession::SizesHash::operator()(const Sizes& sizes) const noexcept {
   constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
   uint64_t hash = reinterpret_cast<uintptr_t>(sizes.type);
   for (const int64_t size : sizes.ne) hash = (hash ^ static_cast<uint64_t>(size)) * kFactor;
@@ -214,7 +214,7 @@ size_t Session::SizesHash::operator()(const Sizes& sizes) const noexcept {
 }
 
 // Lines repeat few sizes, and a number's text costs more than finding it.
-const std::string* Session::sizes_text(const Four& ne, const TypeInfo& type) {
+const std::string* GgmlSession::sizes_text(const Four& ne, const TypeInfo& type) {
   const std::string*& known = sizes_texts_[{ne, &type}];
   if (known != nullptr) return known;
   JsonObject sizes;
@@ -227,19 +227,19 @@ const std::string* Session::sizes_text(const Four& ne, const TypeInfo& type) {
   return known;
 }
 
-int64_t Session::next_values(int64_t count) {
+int64_t GgmlSession::next_values(int64_t count) {
   const int64_t first = next_value_;
   next_value_ += count;
   return first;
 }
 
-int64_t Session::next_storages(int64_t count) {
+int64_t GgmlSession::next_storages(int64_t count) {
   const int64_t first = next_storage_;
   next_storage_ += count;
   return first;
 }
 
-LeafStorage& Session::leaf_storage(const void* data, const std::string* name) {
+LeafStorage& GgmlSession::leaf_storage(const void* data, const std::string* name) {
   auto& at_address = leaves_[data];
   const auto [place, fresh] = at_address.try_emplace(name);
   if (fresh) {
@@ -249,18 +249,18 @@ LeafStorage& Session::leaf_storage(const void* data, const std::string* name) {
   return place->second;
 }
 
-void Session::note_written(LeafStorage& leaf) {
+void GgmlSession::note_written(LeafStorage& leaf) {
   if (leaf.written) return;
   leaf.written = true;
   written_leaves_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Session::push_all_lines() {
+void GgmlSession::push_all_lines() {
   for (LineHolder* capture : active_) capture->push_lines();
 }
 
-std::string Session::record_weight(const TensorView& view, native::Record record, const Dims& shape,
-                                   const Dims& strides) {
+std::string GgmlSession::record_weight(const TensorView& view, native::Record record,
+                                       const Dims& shape, const Dims& strides) {
   if (!in_weights_) {
     push_all_lines();
     run_->begin_file("weights", 256);
@@ -280,22 +280,22 @@ std::string Session::record_weight(const TensorView& view, native::Record record
   return std::string(text.text());
 }
 
-void Session::end_weights() {
+void GgmlSession::end_weights() {
   if (!in_weights_) return;
   in_weights_ = false;
   run_->end_file();
   if (!active_.empty()) run_->begin_file(step_stem_, 256);
 }
 
-void Session::note_missed(std::string node, std::string reason) {
+void GgmlSession::note_missed(std::string node, std::string reason) {
   manifest_.missed.push_back({std::move(node), std::move(reason), 1});
 }
 
-bool Session::wants_topology(const std::string& prefix) const {
+bool GgmlSession::wants_topology(const std::string& prefix) const {
   return std::find(topologies_.begin(), topologies_.end(), prefix) == topologies_.end();
 }
 
-void Session::write_topology(const std::string& prefix, std::string_view json) {
+void GgmlSession::write_topology(const std::string& prefix, std::string_view json) {
   topologies_.push_back(prefix);
   const std::string name = prefix.empty()
                                ? "topology.json"
@@ -305,7 +305,7 @@ void Session::write_topology(const std::string& prefix, std::string_view json) {
     tell(LogLevel::Warning, written.error().describe());
 }
 
-void Session::note_engine(const Engine* engine) {
+void GgmlSession::note_engine(const Engine* engine) {
   if (std::find(engines_.begin(), engines_.end(), engine) != engines_.end()) return;
   const FileSizeSignalBlocked no_signal;
   engines_.push_back(engine);
@@ -313,7 +313,7 @@ void Session::note_engine(const Engine* engine) {
     tell(LogLevel::Warning, written.error().describe());
 }
 
-void Session::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries) {
+void GgmlSession::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_entries) {
   active_.push_back(capture);
   // While another thread's graph runs, its file takes this step's tensors, too: records say where
   // they are.
@@ -324,8 +324,8 @@ void Session::begin_step(LineHolder* capture, uint64_t step, uint64_t expected_e
   run_->begin_file(stem, expected_entries);
 }
 
-void Session::end_step(LineHolder* capture, const native::ManifestStep& step, uint64_t planned,
-                       uint64_t captured, uint64_t not_computed) {
+void GgmlSession::end_step(LineHolder* capture, const native::ManifestStep& step, uint64_t planned,
+                           uint64_t captured, uint64_t not_computed) {
   std::erase(active_, capture);
   manifest_.steps.push_back(step);
   manifest_.planned += planned;
@@ -340,17 +340,17 @@ void Session::end_step(LineHolder* capture, const native::ManifestStep& step, ui
   }
 }
 
-void Session::note_warm_up(int64_t step) {
+void GgmlSession::note_warm_up(int64_t step) {
   const std::unique_lock<std::mutex> held = lock();
   warm_ups_.insert(step);
 }
 
-void Session::abandon_step(LineHolder* capture) {
+void GgmlSession::abandon_step(LineHolder* capture) {
   std::erase(active_, capture);
   if (active_.empty() && !finished()) run_->end_file();
 }
 
-void Session::finish() {
+void GgmlSession::finish() {
   if (generation_ != writer::fork_generation()) return;
   const FileSizeSignalBlocked no_signal;
   const std::unique_lock<std::mutex> held = lock();

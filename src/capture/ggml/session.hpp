@@ -33,11 +33,11 @@ class LineHolder {
 
 /// Calls with `lock` come under lock(); the others from any thread. Never destroyed. In a forked
 /// child it is dead: only generation() may be called.
-class Session {
+class GgmlSession {
  public:
   /// Makes the rank's folder and the sink.
   /// errors   of the operating system
-  [[nodiscard]] static Result<Session*> open(const Settings& settings);
+  [[nodiscard]] static Result<GgmlSession*> open(const Settings& settings);
 
   [[nodiscard]] uint32_t generation() const { return generation_; }
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
@@ -92,7 +92,7 @@ class Session {
   void count_passed() { passed_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
-  explicit Session(const Settings& settings) : settings_(settings) {}
+  explicit GgmlSession(const Settings& settings) : settings_(settings) {}
   [[nodiscard]] Status make_folder();
   [[nodiscard]] Status write_manifest();
   [[nodiscard]] std::string engines_json() const;

@@ -23,12 +23,12 @@ OwnError error_of(const OutputRow& row) {
   OwnError error;
   error.output = row.index;
   if (!row.compared) {
-    error.state = row.outcome == opcheck::Outcome::NotSupported ? OwnError::State::NoReference
-                                                                : OwnError::State::Failed;
+    error.state = row.outcome == opcheck::CheckOutcome::NotSupported ? OwnError::State::NoReference
+                                                                     : OwnError::State::Failed;
     error.reason = row.reason;
     // Outputs of another size, and outputs that should not be there, are judged without being
     // compared.
-    if (row.outcome != opcheck::Outcome::Failed) return error;
+    if (row.outcome != opcheck::CheckOutcome::Failed) return error;
     error.state = OwnError::State::Judged;
     error.z = error.e = error.e2 = kInfinity;
     return error;
@@ -114,17 +114,17 @@ Result<OwnErrors> own_errors_of_operations(const run::Run& run, const OwnErrorOp
   for (const CaseResult& one : report.cases) {
     ++result.judgeable;
     const bool judged =
-        one.outcome == opcheck::Outcome::Pass || one.outcome == opcheck::Outcome::Failed;
+        one.outcome == opcheck::CheckOutcome::Pass || one.outcome == opcheck::CheckOutcome::Failed;
     if (judged) ++result.judged;
     std::string reason;
     for (const OutputRow& row : one.rows) {
       result.outputs.push_back(error_of(row));
       if (const auto record = files.find(row.file); record != files.end())
         result.outputs.back().record = record->second;
-      if (row.outcome == opcheck::Outcome::Failed)
+      if (row.outcome == opcheck::CheckOutcome::Failed)
         result.findings.push_back(finding_of(run, files, one, row, result.outputs.back()));
-      if (reason.empty() && row.outcome != opcheck::Outcome::Pass &&
-          row.outcome != opcheck::Outcome::Failed)
+      if (reason.empty() && row.outcome != opcheck::CheckOutcome::Pass &&
+          row.outcome != opcheck::CheckOutcome::Failed)
         reason = row.reason;
     }
     if (!judged) ++result.unjudged[one.description.op_type + ": " + reason];

@@ -12,7 +12,7 @@ namespace assay::locate {
 namespace {
 
 using opcheck::CaseResult;
-using opcheck::Outcome;
+using opcheck::CheckOutcome;
 using opcheck::OutputRow;
 using opcheck::Report;
 using opcheck::RoundingMeasures;
@@ -33,19 +33,19 @@ Status check_options(const opcheck::CaseOptions& cases, const opcheck::CheckOpti
                                "what rounding explains");
 }
 
-Outcome outcome_of(const OwnError& error) {
+CheckOutcome outcome_of(const OwnError& error) {
   switch (error.state) {
     case OwnError::State::Judged:
     case OwnError::State::Exact:
-      return error.wrong ? Outcome::Failed : Outcome::Pass;
+      return error.wrong ? CheckOutcome::Failed : CheckOutcome::Pass;
     case OwnError::State::Failed:
-      return Outcome::Error;
+      return CheckOutcome::Error;
     case OwnError::State::NoReference:
     case OwnError::State::NotCaptured:
     case OwnError::State::NotPredictable:
       break;
   }
-  return Outcome::NotSupported;
+  return CheckOutcome::NotSupported;
 }
 
 std::vector<int64_t> index_of(int64_t flat, const Dims& shape) {
@@ -80,8 +80,8 @@ OutputRow row_of(const Program& program, const Operator& one, const OwnError& er
   row.index = error.output;
   row.name = "output " + std::to_string(error.output);
   row.outcome = outcome_of(error);
-  if (row.outcome != Outcome::Pass)
-    row.reason = row.outcome == Outcome::Failed ? describe_own_error(error) : error.reason;
+  if (row.outcome != CheckOutcome::Pass)
+    row.reason = row.outcome == CheckOutcome::Failed ? describe_own_error(error) : error.reason;
   if (error.output < one.outputs.size()) {
     const run::TensorRecord& record = program.run->records[one.outputs[error.output].record];
     if (record.dtype) row.dtype = std::string(name(*record.dtype));
@@ -99,7 +99,7 @@ CaseResult case_of(const Operator& one) {
   result.description.node = one.node;
   result.description.rank = one.rank;
   result.description.step = std::to_string(one.step);
-  result.outcome = Outcome::Pass;
+  result.outcome = CheckOutcome::Pass;
   return result;
 }
 

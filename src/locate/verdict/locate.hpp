@@ -26,7 +26,7 @@ struct LocateOptions {
   Engines engines = {};
 };
 
-enum class Outcome : uint8_t {
+enum class VerdictOutcome : uint8_t {
   // candidates[0]; without an order of execution (Verdict::order_known) each of them is wrong, none
   // first
   FirstWrong,
@@ -34,7 +34,8 @@ enum class Outcome : uint8_t {
   CannotJudge,  // `reason` says why, `next` what to capture so that it can
 };
 [[nodiscard]] std::string_view outcome_name(
-    Outcome outcome, bool order_known = true);  // "first_wrong" ("wrong") "clean" "cannot_judge"
+    VerdictOutcome outcome,
+    bool order_known = true);  // "first_wrong" ("wrong") "clean" "cannot_judge"
 
 /// What a verdict rests on; the letters stand in reports.
 enum class JudgedBy : char {
@@ -114,7 +115,7 @@ struct Power {
 };
 
 struct Verdict {
-  Outcome outcome = Outcome::CannotJudge;
+  VerdictOutcome outcome = VerdictOutcome::CannotJudge;
   std::vector<Finding> candidates;  // in the run under test's execution order; [0] is the verdict
   std::vector<Finding> suspicions;  // refuted or undecidable, for people
   std::vector<Finding> golden_findings;     // golden itself is not clean: said first

@@ -52,13 +52,13 @@ std::string_view confidence_name(Confidence confidence) {
   return "low";
 }
 
-std::string_view outcome_name(Outcome outcome, bool order_known) {
+std::string_view outcome_name(VerdictOutcome outcome, bool order_known) {
   switch (outcome) {
-    case Outcome::FirstWrong:
+    case VerdictOutcome::FirstWrong:
       return order_known ? "first_wrong" : "wrong";
-    case Outcome::Clean:
+    case VerdictOutcome::Clean:
       return "clean";
-    case Outcome::CannotJudge:
+    case VerdictOutcome::CannotJudge:
       break;
   }
   return "cannot_judge";

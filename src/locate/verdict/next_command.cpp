@@ -62,12 +62,12 @@ std::string program_of(const run::Run& run) {
 std::string next_command(const Verdict& verdict, const run::Run& golden, const run::Run& mine) {
   const bool golden_has_program = verdict.golden_level == CaptureLevel::Operators;
   const bool mine_has_program = verdict.mine_level == CaptureLevel::Operators;
-  if (verdict.outcome == Outcome::FirstWrong) {
+  if (verdict.outcome == VerdictOutcome::FirstWrong) {
     if (mine_has_program || is_other_framework(mine)) return {};
     if (verdict.confidence == Confidence::High) return {};
     return dump_command(mine, "mine-operators", suspects(verdict));
   }
-  if (verdict.outcome == Outcome::Clean) return {};
+  if (verdict.outcome == VerdictOutcome::Clean) return {};
   if (!golden_has_program) {
     if (is_other_framework(golden))
       return verdict.floor == Floor::Measured ? std::string() : floor_command(golden, mine);

@@ -263,7 +263,7 @@ std::string token_clause(const Verdict& verdict) {
   std::string text = "golden and mine first choose other tokens in step " +
                      std::to_string(token.step) + ": " + std::to_string(token.golden_token) +
                      " and " + std::to_string(token.mine_token);
-  if (token.near_tie && verdict.outcome != Outcome::FirstWrong) text += ", a near tie";
+  if (token.near_tie && verdict.outcome != VerdictOutcome::FirstWrong) text += ", a near tie";
   char numbers[96];
   if (!std::isnan(token.margin) && !std::isnan(token.difference)) {
     std::snprintf(numbers, sizeof(numbers), " (margin %.3g, logits differ by %.3g)", token.margin,
@@ -304,11 +304,11 @@ std::string sentence(const Verdict& verdict) {
     text = "golden itself is not clean: " + place_of(first) + ": " + clause_of(first) + "; ";
   }
   switch (verdict.outcome) {
-    case Outcome::FirstWrong:
+    case VerdictOutcome::FirstWrong:
       return text + first_bad(verdict);
-    case Outcome::Clean:
+    case VerdictOutcome::Clean:
       return text + clean(verdict);
-    case Outcome::CannotJudge:
+    case VerdictOutcome::CannotJudge:
       break;
   }
   text += "cannot judge: " + verdict.reason;
@@ -350,10 +350,10 @@ std::vector<std::string> remarks(const Verdict& verdict) {
   }
   if (std::string token = token_clause(verdict); !token.empty())
     lines.push_back("tokens: " + token);
-  if (verdict.outcome == Outcome::FirstWrong && !verdict.quantisation.empty())
+  if (verdict.outcome == VerdictOutcome::FirstWrong && !verdict.quantisation.empty())
     lines.push_back("quantisation, as expected: " + verdict.quantisation);
   for (const std::string& note : verdict.notes) lines.push_back("note: " + note);
-  if (verdict.outcome != Outcome::CannotJudge && !verdict.next.empty())
+  if (verdict.outcome != VerdictOutcome::CannotJudge && !verdict.next.empty())
     lines.push_back("next: " + verdict.next);
   return lines;
 }

@@ -486,7 +486,7 @@ class Composer {
 
   void decide() {
     if (only_order_would_tell()) {
-      verdict_.outcome = Outcome::CannotJudge;
+      verdict_.outcome = VerdictOutcome::CannotJudge;
       verdict_.reason =
           "values differ more from golden than healthy runs do, but the order of execution is not "
           "known on either side, so the first of them cannot be named (one is in " +
@@ -498,7 +498,7 @@ class Composer {
       return;
     }
     if (!verdict_.candidates.empty()) {
-      verdict_.outcome = Outcome::FirstWrong;
+      verdict_.outcome = VerdictOutcome::FirstWrong;
       verdict_.confidence = verdict_.candidates.front().confidence;
       if (stages_.inputs)
         verdict_.notes.push_back("from step " + std::to_string(stages_.inputs->step) +
@@ -514,11 +514,12 @@ class Composer {
     verdict_.obligations = clean_obligations(stages_, verdict_, undecided_);
     const auto open = std::ranges::find_if(verdict_.obligations,
                                            [](const Obligation& one) { return !one.open.empty(); });
-    verdict_.outcome = open == verdict_.obligations.end() ? Outcome::Clean : Outcome::CannotJudge;
-    if (verdict_.outcome == Outcome::CannotJudge) verdict_.reason = open->open;
-    if (verdict_.outcome == Outcome::Clean && stages_.inputs)
+    verdict_.outcome =
+        open == verdict_.obligations.end() ? VerdictOutcome::Clean : VerdictOutcome::CannotJudge;
+    if (verdict_.outcome == VerdictOutcome::CannotJudge) verdict_.reason = open->open;
+    if (verdict_.outcome == VerdictOutcome::Clean && stages_.inputs)
       verdict_.clean_up_to = stages_.inputs->step;
-    if (verdict_.outcome != Outcome::Clean) verdict_.power = {};
+    if (verdict_.outcome != VerdictOutcome::Clean) verdict_.power = {};
     verdict_.coverage.values = std::max(verdict_.coverage.values, stages_.identical.values);
     verdict_.confidence = clean_confidence();
   }
@@ -580,7 +581,7 @@ class Composer {
   }
 
   Confidence clean_confidence() const {
-    if (verdict_.outcome != Outcome::Clean || verdict_.level == JudgedBy::Layers ||
+    if (verdict_.outcome != VerdictOutcome::Clean || verdict_.level == JudgedBy::Layers ||
         is_measured(verdict_.level))
       return Confidence::Low;
     if (verdict_.level == JudgedBy::Identity) return Confidence::High;  // bit for bit

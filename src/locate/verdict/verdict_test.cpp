@@ -98,7 +98,7 @@ Finding finding_of(FindingKind kind, const std::string& module, uint64_t time) {
 TEST(Verdict, IsCleanWhenEverythingWasJudgedAndNothingFound) {
   const Healthy run;
   const Verdict verdict = compose_verdict(run.stages());
-  EXPECT_EQ(verdict.outcome, Outcome::Clean);
+  EXPECT_EQ(verdict.outcome, VerdictOutcome::Clean);
   EXPECT_EQ(verdict.confidence, Confidence::High);
   EXPECT_EQ(verdict.level, JudgedBy::Operators);
   EXPECT_EQ(sentence(verdict),
@@ -112,12 +112,12 @@ TEST(Verdict, IsNeverCleanBelowTheCoverage) {
   run.own.judged = 94;
   run.own.unjudged = {{"aten.foo.bar: no reference", 6}};
   const Verdict verdict = compose_verdict(run.stages());
-  EXPECT_EQ(verdict.outcome, Outcome::CannotJudge);
+  EXPECT_EQ(verdict.outcome, VerdictOutcome::CannotJudge);
   EXPECT_EQ(sentence(verdict),
             "cannot judge: no fault was found in 94 of 100 operators, the others were not judged "
             "(aten.foo.bar: no reference: 6)");
   run.own.judged = 95;
-  EXPECT_EQ(compose_verdict(run.stages()).outcome, Outcome::Clean);
+  EXPECT_EQ(compose_verdict(run.stages()).outcome, VerdictOutcome::Clean);
 }
 
 TEST(Verdict, IsNeverCleanWithAWeightThatNobodyCompared) {
@@ -178,7 +178,7 @@ TEST(Verdict, CallsNoChoiceBehindAFaultATie) {
   Verdict verdict = compose_verdict(run.stages());
   verdict.token = {.step = 3, .near_tie = true, .golden_token = 5, .mine_token = 7};
   EXPECT_THAT(remarks(verdict), ::testing::Not(::testing::Contains(HasSubstr("near tie"))));
-  verdict.outcome = Outcome::Clean;
+  verdict.outcome = VerdictOutcome::Clean;
   EXPECT_THAT(remarks(verdict), ::testing::Contains(HasSubstr("near tie")));
 }
 
@@ -198,14 +198,14 @@ TEST(Verdict, ASuspicionNeedsTheReplay) {
   run.tests.findings = {extra};
   // Shapes differ, so nothing was replayed: nobody can say.
   Verdict verdict = compose_verdict(run.stages());
-  EXPECT_EQ(verdict.outcome, Outcome::CannotJudge);
+  EXPECT_EQ(verdict.outcome, VerdictOutcome::CannotJudge);
   EXPECT_THAT(verdict.reason, HasSubstr("layers.1.norm: golden has no aten.add.Tensor here"));
   // Replayed, and the module's output is what golden's program gives: another program of the same
   // function.
   Stages stages = run.stages();
   stages.walk = &run.walk;
   verdict = compose_verdict(stages);
-  EXPECT_EQ(verdict.outcome, Outcome::Clean);
+  EXPECT_EQ(verdict.outcome, VerdictOutcome::Clean);
   EXPECT_THAT(verdict.suspicions, SizeIs(1));
   // Replayed, and it is not.
   Finding gap = finding_of(FindingKind::Gap, "layers.1.norm", 12);
@@ -228,7 +228,7 @@ TEST(Verdict, ASuspicionWhoseModuleWasNotReplayedStaysOpen) {
   run.walk.steps[1].reason = "an input was not captured";
   Stages stages = run.stages();
   stages.walk = &run.walk;
-  EXPECT_EQ(compose_verdict(stages).outcome, Outcome::CannotJudge);
+  EXPECT_EQ(compose_verdict(stages).outcome, VerdictOutcome::CannotJudge);
 }
 
 TEST(Verdict, AnErrorOfAnAtbOperationIsOfItsRecord) {
@@ -273,9 +273,9 @@ TEST(Verdict, AWeightThatAnotherProgramFoldsIsASuspicion) {
   run.tests.findings = {finding_of(FindingKind::Weight, "layers.1.norm", 11), extra};
   Stages stages = run.stages();
   stages.walk = &run.walk;
-  EXPECT_EQ(compose_verdict(stages).outcome, Outcome::Clean);
+  EXPECT_EQ(compose_verdict(stages).outcome, VerdictOutcome::Clean);
   stages.walk = nullptr;
-  EXPECT_EQ(compose_verdict(stages).outcome, Outcome::FirstWrong);
+  EXPECT_EQ(compose_verdict(stages).outcome, VerdictOutcome::FirstWrong);
 }
 
 TEST(Verdict, AWeightThatGoldenWasReplayedWithIsNotClearedByIt) {
@@ -287,7 +287,7 @@ TEST(Verdict, AWeightThatGoldenWasReplayedWithIsNotClearedByIt) {
   run.tests.findings = {weight, extra};
   Stages stages = run.stages();
   stages.walk = &run.walk;
-  EXPECT_EQ(compose_verdict(stages).outcome, Outcome::FirstWrong);
+  EXPECT_EQ(compose_verdict(stages).outcome, VerdictOutcome::FirstWrong);
 }
 
 TEST(Verdict, TheSameFaultInEveryLayerIsSystematic) {
@@ -311,10 +311,10 @@ TEST(Verdict, OwnErrorsAloneProveNoRunCleanWithoutGoldensProgram) {
   Healthy run;
   run.golden.level = CaptureLevel::Modules;
   const Verdict verdict = compose_verdict(run.stages());
-  EXPECT_EQ(verdict.outcome, Outcome::CannotJudge);
+  EXPECT_EQ(verdict.outcome, VerdictOutcome::CannotJudge);
   EXPECT_THAT(verdict.reason, HasSubstr("only a golden with operators can tell"));
   run.own.findings = {finding_of(FindingKind::OwnError, "layers.1.norm", 11)};
-  EXPECT_EQ(compose_verdict(run.stages()).outcome, Outcome::FirstWrong);
+  EXPECT_EQ(compose_verdict(run.stages()).outcome, VerdictOutcome::FirstWrong);
 }
 
 TEST(Verdict, NothingButEqualBitsNeedsNoProgram) {
@@ -350,7 +350,7 @@ TEST(Verdict, FindingsOutsideTheSliceDoNotCount) {
   run.own.findings = {finding_of(FindingKind::OwnError, "layers.1.norm", 11)};
   Stages stages = run.stages();
   stages.in_slice = [](const Finding& finding) { return finding.time < 10; };
-  EXPECT_EQ(compose_verdict(stages).outcome, Outcome::Clean);
+  EXPECT_EQ(compose_verdict(stages).outcome, VerdictOutcome::Clean);
 }
 
 TEST(Verdict, JudgedOutputsAreListedByRecord) {

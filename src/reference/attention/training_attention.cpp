@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kBlockRows = 256;  // query rows whose scores exist at a time
 
 std::string named_shape(const char* name, const TensorView& view) {
-  return std::string(name) + " " + shape_text(view);
+  return std::string(name) + " " + shape_text(view.shape);
 }
 
 struct Sizes {

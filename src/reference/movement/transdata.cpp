@@ -40,10 +40,10 @@ Result<Tensor> nz_to_nd(const Tensor& nz, int64_t rows, int64_t columns) {
 Result<Tensor> nd_to_nz(const Tensor& nd) {
   const auto stored = fractal_nz_shape(nd.view.shape, nz_block_columns(nd.view.dtype));
   if (!stored)
-    return fail(Errc::Invalid, "FRACTAL_NZ needs a matrix, not shape " + shape_text(nd.view));
+    return fail(Errc::Invalid, "FRACTAL_NZ needs a matrix, not shape " + shape_text(nd.view.shape));
   ASSAY_TRY_STATUS(checked_count(*stored));
   const auto tiling = find_tiling("*CRc", *stored, "*RC", nd.view.shape);
-  if (!tiling) return fail(Errc::TooLarge, "a tensor of shape " + shape_text(nd.view));
+  if (!tiling) return fail(Errc::TooLarge, "a tensor of shape " + shape_text(nd.view.shape));
   return tile(nd.view, *stored, *tiling);
 }
 

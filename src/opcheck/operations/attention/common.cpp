@@ -178,7 +178,7 @@ Result<BlockCache> read_block_cache(const InputList::Input& input, int64_t kv_he
                                     std::string_view name) {
   const Dims& shape = input.tensor.view.shape;
   BlockCache cache{input.tensor, input.is_nz, kv_heads, 0, 0, 0};
-  const std::string found = std::string(name) + " has shape " + shape_text(input.tensor.view);
+  const std::string found = std::string(name) + " has shape " + shape_text(input.tensor.view.shape);
   if (shape.size() != 4)
     return fail(Errc::Invalid, found, "; caches of blocks have four dimensions");
   cache.blocks = shape[0];
